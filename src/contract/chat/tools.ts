@@ -1,0 +1,39 @@
+import { z } from 'zod';
+import { optional } from '../optional.ts';
+
+export const jsonSchemaSchema = z.record(z.string(), z.unknown());
+
+export const toolSchema = z
+  .object({
+    type: z.literal('function'),
+    function: z.object({
+      name: z
+        .string()
+        .regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be 1 to 64 letters, digits, underscores or hyphens'),
+      description: optional(z.string()),
+      parameters: optional(jsonSchemaSchema),
+      strict: optional(z.boolean()),
+    }),
+  })
+  .meta({ id: 'Tool' });
+
+/** `none` never calls a tool; `auto` is also what absent means when tools are given. */
+export const toolChoiceSchema = z
+  .union([
+    z.enum(['none', 'auto', 'required']),
+    z.object({ type: z.literal('function'), function: z.object({ name: z.string() }) }),
+  ])
+  .meta({ id: 'ToolChoice' });
+
+export const toolCallSchema = z
+  .object({
+    id: z.string(),
+    type: z.literal('function'),
+    /** `arguments` is the text the model wrote: JSON where the call was constrained, anything otherwise. */
+    function: z.object({ name: z.string(), arguments: z.string() }),
+  })
+  .meta({ id: 'ToolCall' });
+
+export type Tool = z.input<typeof toolSchema>;
+export type ToolChoice = z.infer<typeof toolChoiceSchema>;
+export type ToolCall = z.infer<typeof toolCallSchema>;

@@ -1,0 +1,57 @@
+import { z } from 'zod';
+
+const marker = Symbol.for('martingale.error');
+
+/**
+ * Base of every error that martingale throws. `code` is stable and meant for programs; `message` is meant for
+ * people and says what happened, with which value, and what to do about it.
+ */
+export class MartingaleError extends Error {
+  readonly [marker] = true;
+  readonly code: string;
+
+  constructor(code: string, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = new.target.name;
+    this.code = code;
+  }
+
+  /** Recognises the errors of another installed copy of the package too, which `instanceof` does not. */
+  static isInstance(value: unknown): value is MartingaleError {
+    return typeof value === 'object' && value !== null && marker in value;
+  }
+}
+
+/** One complaint about a request body: where (`loc`), what (`msg`, `type`) and with which value (`input`). */
+export const validationIssueSchema = z
+  .object({
+    loc: z.array(z.union([z.string(), z.number()])),
+    msg: z.string(),
+    type: z.string(),
+    input: z.unknown().optional(),
+    ctx: z.record(z.string(), z.unknown()).optional(),
+  })
+  .meta({ id: 'ValidationIssue' });
+
+/** Body of a 422. */
+export const validationErrorSchema = z
+  .object({ detail: z.array(validationIssueSchema) })
+  .meta({ id: 'ValidationError' });
+
+/** Body of every other error; the chat-completions path adds `error`, which chat clients read. */
+export const errorSchema = z
+  .object({
+    detail: z.string(),
+    error: z
+      .object({
+        message: z.string(),
+        type: z.string(),
+        param: z.string().nullable(),
+        code: z.string().nullable(),
+      })
+      .optional(),
+  })
+  .meta({ id: 'Error' });
+
+export type ValidationIssue = z.infer<typeof validationIssueSchema>;
+export type ErrorBody = z.infer<typeof errorSchema>;

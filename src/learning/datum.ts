@@ -1,0 +1,45 @@
+/**
+ * One sequence to train on. `spans` are the runs of tokens that the policy sampled; everything else is context.
+ * A datum may hold several choices of one conversation, each extending the tokens of the one before it.
+ */
+export interface Datum<Constraint = unknown> {
+  tokens: number[];
+  spans: Span<Constraint>[];
+}
+
+export interface Span<Constraint = unknown> {
+  /** Index in `tokens` of the first sampled token. */
+  start: number;
+  length: number;
+  /** Log-probability of each token when it was sampled; null where it is not known. */
+  logprobs: (number | null)[];
+  /** The distribution the tokens were sampled from. */
+  sampling: { temperature: number; topP: number; topK: number; minP: number };
+  constraint: Constraint | null;
+  /** Advantage of the span's trajectory; 1 in supervised training. */
+  advantage: number;
+  /** What each decision of the span weighs in the loss. The weights of a batch's decisions add up to at most 1. */
+  weight: number;
+}
+
+/**
+ * The loss of one token with log-probability l now and l0 when sampled, r = exp(l - l0):
+ * `cross_entropy`: -l. `cispo`: -stop(clip(r, 1 - epsilon, 1 + epsilonHigh)) * A * l.
+ * `ppo`: -min(r * A, clip(r, 1 - epsilon, 1 + epsilonHigh) * A).
+ */
+export type LossConfig =
+  | { type: 'cross_entropy' }
+  | {
+      type: 'cispo' | 'ppo';
+      epsilon: number;
+      epsilonHigh: number;
+      maskRatio: boolean;
+      /** Upper bound of r, or null. */
+      maxRatio: number | null;
+      /** A becomes A - tau * stop(l - l0). */
+      tau: number;
+      /** Take l0 from the trainer's weights before the first update instead of from the sampler. */
+      precalculateLogprobs: boolean;
+      /** Weight of the entropy of the legal tokens, subtracted from the loss of each decision. */
+      entropyCoefficient: number;
+    };
