@@ -63,7 +63,10 @@ export interface Constraint {
   branches: { open: number | null; grammar: Grammar; repeat: boolean }[];
 }
 
-/** The cut-offs of a sampling distribution. Temperature 0 is greedy and stands for the limit. */
+/**
+ * The cut-offs of a sampling distribution, applied in the order temperature, topK, topP, minP. Temperature 0 takes
+ * the likeliest token; its log-probabilities are those at temperature 1.
+ */
 export interface SamplingParameters {
   temperature: number;
   /** Smallest set of tokens whose probability reaches this; 1 is off. */

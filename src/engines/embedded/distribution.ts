@@ -1,0 +1,98 @@
+import type { SamplingParameters } from '../engine.ts';
+
+/** A sampling distribution over the tokens of `support` (ascending ids), with their log-probabilities. */
+export interface Distribution {
+  support: Int32Array;
+  logprobs: Float64Array;
+}
+
+/**
+ * The distribution that tokens are sampled from, of the logits at `offset`. Only `legal` ids take part; their
+ * logits are divided by the temperature; then top-k, top-p and min-p cut, in that order, each over what the one
+ * before it left; what remains is renormalised. Temperature 0, which is greedy, counts as 1 here: its
+ * log-probabilities are those at temperature 1. `keep` stays in the support whatever the cut-offs say, so that a
+ * token that was sampled has a probability under a later policy too.
+ * Sampling and training both use this function: they differ by the rounding of the logits alone.
+ */
+export function distributionOf(
+  logits: Float32Array,
+  offset: number,
+  legal: Int32Array,
+  sampling: SamplingParameters,
+  keep?: number,
+): Distribution {
+  const temperature = sampling.temperature === 0 ? 1 : sampling.temperature;
+  const scaled = new Float64Array(legal.length);
+  for (let index = 0; index < legal.length; index++)
+    scaled[index] = (logits[offset + (legal[index] as number)] as number) / temperature;
+  const { topK, topP, minP } = sampling;
+  const cuts = (topK > 0 && topK < legal.length) || topP < 1 || minP > 0;
+  return cuts ? cut(scaled, legal, sampling, keep) : { support: legal, logprobs: normalise(scaled) };
+}
+
+/** Log-softmax, in place. */
+function normalise(values: Float64Array): Float64Array {
+  let largest = Number.NEGATIVE_INFINITY;
+  for (const value of values) if (value > largest) largest = value;
+  let sum = 0;
+  for (const value of values) sum += Math.exp(value - largest);
+  const shift = largest + Math.log(sum);
+  for (let index = 0; index < values.length; index++) values[index] = (values[index] as number) - shift;
+  return values;
+}
+
+function cut(
+  scaled: Float64Array,
+  legal: Int32Array,
+  { topK, topP, minP }: SamplingParameters,
+  keep: number | undefined,
+): Distribution {
+  const order = Array.from(scaled.keys()).sort((a, b) => (scaled[b] as number) - (scaled[a] as number) || a - b);
+  if (topK > 0) order.length = Math.min(order.length, topK);
+  const likeliest = scaled[order[0] as number] as number;
+  let total = 0;
+  for (const index of order) total += Math.exp((scaled[index] as number) - likeliest);
+  let reached = 0;
+  let count = 0;
+  for (const index of order) {
+    if (count > 0 && reached >= topP) break;
+    reached += Math.exp((scaled[index] as number) - likeliest) / total;
+    count++;
+  }
+  order.length = count;
+  const chosen = order.filter((index) => Math.exp((scaled[index] as number) - likeliest) >= minP);
+  if (keep !== undefined) {
+    const at = legal.indexOf(keep);
+    if (at >= 0 && !chosen.includes(at)) chosen.push(at);
+  }
+  chosen.sort((a, b) => a - b);
+  return {
+    support: Int32Array.from(chosen, (index) => legal[index] as number),
+    logprobs: normalise(Float64Array.from(chosen, (index) => scaled[index] as number)),
+  };
+}
+
+/** The index in the support of the token that a number in [0, 1) picks. */
+export function pick({ logprobs }: Distribution, uniform: number): number {
+  let rest = uniform;
+  for (let index = 0; index < logprobs.length; index++) {
+    rest -= Math.exp(logprobs[index] as number);
+    if (rest < 0) return index;
+  }
+  return likeliest({ logprobs });
+}
+
+/** The index in the support of the likeliest token, the lowest id among equals. */
+export function likeliest({ logprobs }: Pick<Distribution, 'logprobs'>): number {
+  let best = 0;
+  for (let index = 1; index < logprobs.length; index++)
+    if ((logprobs[index] as number) > (logprobs[best] as number)) best = index;
+  return best;
+}
+
+/** Entropy in nats. */
+export function entropyOf({ logprobs }: Distribution): number {
+  let entropy = 0;
+  for (const logprob of logprobs) entropy -= Math.exp(logprob) * logprob;
+  return entropy;
+}

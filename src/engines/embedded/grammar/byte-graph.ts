@@ -1,0 +1,105 @@
+import { EngineError } from '../../engine-error.ts';
+import type { Expression, GrammarSource } from './expression.ts';
+import { utf8Sequences } from './utf8-ranges.ts';
+
+/** A node of the graph that a grammar becomes. Nodes are named by their index. */
+export type ByteNode =
+  | { kind: 'bytes'; first: number; last: number; next: number }
+  | { kind: 'split'; targets: number[] }
+  | { kind: 'call'; rule: number; next: number }
+  | { kind: 'return' };
+
+/** A pushdown automaton over bytes: the text is in the language if it leads from `start` back to `exit`. */
+export interface ByteGraph {
+  nodes: readonly ByteNode[];
+  start: number;
+  /** The one `return` node: the end of a rule, and with no rule open the end of the text. */
+  exit: number;
+}
+
+/** About 50 MB of states at the worst; schemas in use stay far below. */
+const MAXIMUM_NODES = 200_000;
+
+/** Lays an expression out back to front: each part is built knowing the node that follows it. */
+export function buildByteGraph(source: GrammarSource): ByteGraph {
+  const builder = new GraphBuilder(source.rules);
+  return { start: builder.build(source.start, builder.exit), nodes: builder.nodes, exit: builder.exit };
+}
+
+class GraphBuilder {
+  readonly nodes: ByteNode[] = [{ kind: 'return' }];
+  readonly exit = 0;
+  readonly #rules: ReadonlyMap<string, Expression>;
+  readonly #entries = new Map<string, number>();
+
+  constructor(rules: ReadonlyMap<string, Expression>) {
+    this.#rules = rules;
+  }
+
+  build(expression: Expression, next: number): number {
+    switch (expression.kind) {
+      case 'literal':
+        return Buffer.from(expression.text, 'utf8').reduceRight(
+          (following, byte) => this.#add({ kind: 'bytes', first: byte, last: byte, next: following }),
+          next,
+        );
+      case 'characters':
+        return this.#split(
+          expression.ranges.flatMap(utf8Sequences).map((bytes) =>
+            bytes.reduceRight(
+              (following, [first, last]) => this.#add({ kind: 'bytes', first, last, next: following }),
+              next,
+            ),
+          ),
+        );
+      case 'sequence':
+        return expression.parts.reduceRight((following, part) => this.build(part, following), next);
+      case 'choice':
+        return this.#split(expression.alternatives.map((alternative) => this.build(alternative, next)));
+      case 'repeat':
+        return this.#repeat(expression, next);
+      case 'rule':
+        return this.#add({ kind: 'call', rule: this.#entry(expression.name), next });
+    }
+  }
+
+  #repeat({ body, minimum, maximum }: Extract<Expression, { kind: 'repeat' }>, next: number): number {
+    let entry = next;
+    if (maximum === null) {
+      const loop: ByteNode = { kind: 'split', targets: [next] };
+      entry = this.#add(loop);
+      loop.targets.push(this.build(body, entry));
+    } else {
+      for (let count = minimum; count < maximum; count++)
+        entry = this.#split([next, this.build(body, entry)]);
+    }
+    for (let count = 0; count < minimum; count++) entry = this.build(body, entry);
+    return entry;
+  }
+
+  #split(targets: number[]): number {
+    return targets.length === 1 ? targets[0]! : this.#add({ kind: 'split', targets });
+  }
+
+  /** The entry is set down before the rule is built, so that a rule may call itself. */
+  #entry(name: string): number {
+    const known = this.#entries.get(name);
+    if (known !== undefined) return known;
+    const body = this.#rules.get(name);
+    if (!body) throw new EngineError('grammar_invalid', `the grammar calls a rule ${name} that it does not have`);
+    const entry: ByteNode = { kind: 'split', targets: [] };
+    const index = this.#add(entry);
+    this.#entries.set(name, index);
+    entry.targets.push(this.build(body, this.exit));
+    return index;
+  }
+
+  #add(node: ByteNode): number {
+    if (this.nodes.length >= MAXIMUM_NODES)
+      throw new EngineError(
+        'grammar_too_large',
+        `the grammar needs more than ${MAXIMUM_NODES} nodes: lower its repetition counts (maxLength, maxItems, {m,n})`,
+      );
+    return this.nodes.push(node) - 1;
+  }
+}

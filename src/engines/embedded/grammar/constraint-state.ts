@@ -1,0 +1,114 @@
+import { EngineError } from '../../engine-error.ts';
+import type { Branch, Branches } from './branches.ts';
+import type { TextState } from './text-state.ts';
+
+/** Where a reply stands in its constraint. Everything is a function of the constraint and the tokens so far. */
+export interface ConstraintState {
+  /** Tokens that have no alternative, taken at once; empty when a decision is due. May end with the end token. */
+  takeForced(): number[];
+  /** Legal token ids, ascending, at a decision: after `takeForced()`, and not when ended. Not to be changed. */
+  legal(): Int32Array;
+  /** Takes a legal token. Throws an `EngineError` for any other. */
+  accept(token: number): void;
+  /** The end token was taken. */
+  readonly ended: boolean;
+  /** Every text is legal here, so that text is written as the tokenizer would write it. */
+  readonly freeText: boolean;
+  /** Lets go of the grammar. The state is of no use afterwards. */
+  dispose(): void;
+}
+
+const NOTHING = new Int32Array(0);
+
+export class BranchedState implements ConstraintState {
+  readonly #branches: Branches;
+  readonly #merge: (text: Int32Array, special: Int32Array) => Int32Array;
+  #branch: Branch | null;
+  /** Null before the first branch. */
+  #text: TextState | null;
+  #untouched = true;
+  #ended = false;
+
+  constructor(branches: Branches, merge: (text: Int32Array, special: Int32Array) => Int32Array) {
+    this.#branches = branches;
+    this.#merge = merge;
+    this.#branch = branches.unopened;
+    this.#text = this.#branch?.start() ?? null;
+  }
+
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  get freeText(): boolean {
+    return !this.#ended && this.#branch?.freeText === true;
+  }
+
+  takeForced(): number[] {
+    const taken: number[] = [];
+    while (!this.#ended) {
+      const special = this.#special();
+      const forced = special.length === 0 ? (this.#text?.forced ?? null) : null;
+      if (forced) {
+        for (const token of forced.tokens) taken.push(token);
+        this.#text = forced.after;
+        this.#untouched = false;
+      } else if (special.length === 1 && (this.#text?.legal.length ?? 0) === 0) {
+        taken.push(special[0]!);
+        this.#takeSpecial(special[0]!);
+      } else break;
+    }
+    return taken;
+  }
+
+  legal(): Int32Array {
+    if (this.#ended) throw new EngineError('reply_ended', 'the reply has ended: no token is legal after the end token');
+    const special = this.#special();
+    const text = this.#text?.legal ?? NOTHING;
+    return special.length === 0 ? text : this.#merge(text, special);
+  }
+
+  accept(token: number): void {
+    if (this.#ended) throw new EngineError('reply_ended', `token ${token} comes after the end token`);
+    if (this.#special().includes(token)) this.#takeSpecial(token);
+    else if (this.#text && includesSorted(this.#text.legal, token)) {
+      this.#text = this.#text.after(token);
+      this.#untouched = false;
+    } else
+      throw new EngineError('illegal_token', `token ${token} is not among the ${this.legal().length} legal ones here`);
+  }
+
+  dispose(): void {
+    this.#ended = true;
+    this.#branch = null;
+    this.#text = null;
+  }
+
+  /** Special tokens that may come here. */
+  #special(): Int32Array {
+    if (!this.#text || (this.#untouched && !this.#text.complete)) return this.#branches.opening;
+    if (this.#untouched) return this.#branches.openingOrEnd;
+    return this.#text.complete ? this.#branches.following : NOTHING;
+  }
+
+  #takeSpecial(token: number): void {
+    this.#untouched = false;
+    if (token === this.#branches.endToken) {
+      this.#ended = true;
+      return;
+    }
+    this.#branch = this.#branches.openedBy(token);
+    this.#text = this.#branch?.start() ?? null;
+  }
+}
+
+function includesSorted(sorted: Int32Array, value: number): boolean {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle]! < value) low = middle + 1;
+    else high = middle;
+  }
+  return sorted[low] === value;
+}

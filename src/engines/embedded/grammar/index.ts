@@ -1,0 +1,3 @@
+export { type CompiledConstraint, createGrammarCompiler, type GrammarCompiler } from './compiler.ts';
+export type { ConstraintState } from './constraint-state.ts';
+export { encodeReply } from './encode-reply.ts';

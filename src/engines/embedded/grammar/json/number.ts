@@ -1,0 +1,88 @@
+import { characters, choice, type Expression, literal, optional, repeat, sequence } from '../expression.ts';
+
+const digit = characters([0x30, 0x39]);
+const digitFrom = (first: number, last: number) => characters([0x30 + first, 0x30 + last]);
+
+/** Long enough for every double that is written without loss, short enough to be finite. */
+const wholePart = choice(literal('0'), sequence(digitFrom(1, 9), repeat(digit, 0, 20)));
+const fraction = sequence(literal('.'), repeat(digit, 1, 20));
+const fractionAboveZero = sequence(literal('.'), repeat(literal('0'), 0, 9), digitFrom(1, 9), repeat(digit, 0, 9));
+const exponent = sequence(literal('e'), choice(literal('+'), literal('-')), repeat(digit, 1, 2));
+
+/** Numbers in the ways `JSON.stringify` writes them and the ways people do: `-1.50`, `2e+21`. All are finite. */
+export const anyNumber: Expression = sequence(
+  optional(literal('-')),
+  wholePart,
+  optional(fraction),
+  optional(exponent),
+);
+
+/** Integers from one bound to the other, both included; null is the outermost safe integer. */
+export function integerBetween(minimum: number | null, maximum: number | null): Expression | null {
+  const low = Math.max(minimum ?? -Number.MAX_SAFE_INTEGER, -Number.MAX_SAFE_INTEGER);
+  const high = Math.min(maximum ?? Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER);
+  const signs: Expression[] = [];
+  if (low < 0 && low <= high)
+    signs.push(sequence(literal('-'), naturalBetween(Math.max(1, -Math.min(high, -1)), -low)));
+  if (high >= 0 && low <= high) signs.push(naturalBetween(Math.max(low, 0), high));
+  return signs.length === 0 ? null : choice(...signs);
+}
+
+export const anyInteger: Expression = integerBetween(null, null)!;
+
+export interface NumberBounds {
+  minimum: number;
+  maximum: number;
+  /** The minimum itself is outside. */
+  aboveMinimum: boolean;
+  /** The maximum itself is outside. */
+  belowMaximum: boolean;
+}
+
+/** Decimal numbers, without exponents, between two integers. */
+export function numberBetween({ minimum, maximum, aboveMinimum, belowMaximum }: NumberBounds): Expression | null {
+  const negative =
+    minimum < 0 ? magnitudes(Math.max(0, -maximum), maximum >= 0 || belowMaximum, -minimum, aboveMinimum) : [];
+  const positive =
+    maximum >= 0 ? magnitudes(Math.max(0, minimum), minimum >= 0 && aboveMinimum, maximum, belowMaximum) : [];
+  const signed = [...negative.map((expression) => sequence(literal('-'), expression)), ...positive];
+  return signed.length === 0 ? null : choice(...signed);
+}
+
+function magnitudes(low: number, aboveLow: boolean, high: number, belowHigh: boolean): Expression[] {
+  const alternatives: Expression[] = [];
+  const firstWhole = aboveLow ? low + 1 : low;
+  if (firstWhole < high) alternatives.push(sequence(naturalBetween(firstWhole, high - 1), optional(fraction)));
+  if (aboveLow && low < high) alternatives.push(sequence(literal(String(low)), fractionAboveZero));
+  if (!belowHigh && firstWhole <= high) alternatives.push(literal(String(high)));
+  return alternatives;
+}
+
+/** Decimal numerals between two natural numbers, by their length. */
+function naturalBetween(low: number, high: number): Expression {
+  const alternatives: Expression[] = [];
+  for (let length = String(low).length; length <= String(high).length; length++) {
+    const least = length === 1 ? 0 : 10 ** (length - 1);
+    const first = String(Math.max(low, least));
+    const last = length === String(high).length ? String(high) : '9'.repeat(length);
+    alternatives.push(numeralsBetween(first, last));
+  }
+  return choice(...alternatives);
+}
+
+/** Digit strings of one length between two others. */
+function numeralsBetween(first: string, last: string): Expression {
+  if (first === '') return literal('');
+  const [low, high] = [Number(first[0]), Number(last[0])];
+  const [restOfFirst, restOfLast] = [first.slice(1), last.slice(1)];
+  const lowest = '0'.repeat(restOfFirst.length);
+  const highest = '9'.repeat(restOfFirst.length);
+  if (restOfFirst === lowest && restOfLast === highest)
+    return sequence(digitFrom(low, high), repeat(digit, lowest.length, lowest.length));
+  if (low === high) return sequence(digitFrom(low, low), numeralsBetween(restOfFirst, restOfLast));
+  const alternatives = [sequence(digitFrom(low, low), numeralsBetween(restOfFirst, highest))];
+  if (low + 1 < high)
+    alternatives.push(sequence(digitFrom(low + 1, high - 1), numeralsBetween(lowest, highest)));
+  alternatives.push(sequence(digitFrom(high, high), numeralsBetween(lowest, restOfLast)));
+  return choice(...alternatives);
+}

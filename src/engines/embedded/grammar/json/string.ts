@@ -1,0 +1,44 @@
+import {
+  type CodePointRange,
+  characters,
+  choice,
+  type Expression,
+  literal,
+  repeat,
+  sequence,
+} from '../expression.ts';
+import { ANY_CHARACTER, intersection, type Spelling } from '../regex/character-set.ts';
+import { anyMatch } from '../regex/language.ts';
+
+/** Characters that stand in a JSON string as they are. */
+const UNESCAPED: CodePointRange[] = [
+  [0x20, 0x21],
+  [0x23, 0x5b],
+  [0x5d, 0x10ffff],
+];
+const ESCAPED: number[] = [0x22, 0x5c, ...Array.from({ length: 0x20 }, (_, code) => code)];
+
+/** Characters as `JSON.stringify` writes them inside a string: each has one spelling. */
+export const jsonSpelling: Spelling = (ranges) => {
+  const alternatives: Expression[] = [];
+  const plain = intersection(ranges, UNESCAPED);
+  if (plain.length > 0) alternatives.push(characters(...plain));
+  for (const code of ESCAPED)
+    if (ranges.some(([first, last]) => first <= code && code <= last))
+      alternatives.push(literal(JSON.stringify(String.fromCharCode(code)).slice(1, -1)));
+  return choice(...alternatives);
+};
+
+const quoted = (content: Expression): Expression => sequence(literal('"'), content, literal('"'));
+
+export const anyString: Expression = quoted(repeat(jsonSpelling(ANY_CHARACTER), 0, null));
+
+/**
+ * Strings of a length between two bounds. Only characters of one UTF-16 unit occur in them: for others JSON Schema
+ * (which counts code points) and JavaScript's validators (which count units) would disagree.
+ */
+export function boundedString(minimum: number, maximum: number | null): Expression {
+  return quoted(repeat(jsonSpelling([[0, 0xffff]]), minimum, maximum));
+}
+
+export const patternString = (pattern: string): Expression => quoted(anyMatch(pattern, jsonSpelling));

@@ -1,0 +1,117 @@
+import { Graph, type Value } from '../onnx/graph.ts';
+import { type Architecture, headWidth, tensorShapes } from '../weights/architecture.ts';
+import { normalize } from './normalization.ts';
+
+/**
+ * The graphs of sampling: one before attention, one from each layer's attention to the next one's. Between them
+ * the caller writes the new keys and values into its cache, so the cache is read in place and never copied.
+ *
+ * Every output row has the same bits whatever else is in the batch, however its sequence was cut into chunks and
+ * however wide the cache is. Three things make it so: projections are matrix products over a flat list of tokens;
+ * attention reads keys and values by position from the cache, also those of the tokens being computed; and the
+ * softmax is exp(scores - max) with its sum taken by a matrix product, whose accumulation runs along positions and
+ * to which masked positions add exact zeros (a reduction's grouping would depend on the width). The scale of 1/2
+ * in the two products over positions cancels; it keeps ONNX Runtime off its single-row kernel, which rounds otherwise.
+ */
+class DecodingGraph {
+  readonly graph = new Graph();
+  readonly #architecture: Architecture;
+  readonly #weights: Float32Array;
+
+  constructor(architecture: Architecture, weights: Float32Array) {
+    this.#architecture = architecture;
+    this.#weights = weights;
+  }
+
+  weight(name: string): Value {
+    const tensor = tensorShapes(this.#architecture).find((shape) => shape.name === name);
+    if (!tensor) throw new Error(`the architecture has no tensor ${name}`);
+    const data = this.#weights.subarray(tensor.offset, tensor.offset + tensor.size);
+    return this.graph.weight(tensor.dimensions, data, name);
+  }
+
+  /** The state and the packed query, key and value of `layer` for a list of tokens. */
+  project(layer: number, state: Value): void {
+    const { width } = this.#architecture;
+    const { output } = normalize(this.graph, state, this.weight(`layers.${layer}.attention_norm`));
+    const packed = this.graph.op('MatMul', [output, this.weight(`layers.${layer}.query_key_value`)]);
+    this.graph.output('state', state, 'float32', ['tokens', width]);
+    this.graph.output('packed', packed, 'float32', ['tokens', 3 * width]);
+  }
+
+  embed(): Value {
+    const { graph } = this;
+    const look = (table: Value, ids: Value) => graph.op('Gather', [table, ids], { axis: 0 });
+    graph.input('ids', 'int64', ['tokens']);
+    graph.input('positions', 'int64', ['tokens']);
+    let sum = graph.op('Add', [
+      look(this.weight('token_embedding'), 'ids'),
+      look(this.weight('position_embedding'), 'positions'),
+    ]);
+    for (let distance = 1; distance <= this.#architecture.previousTokens; distance++) {
+      graph.input(`previous.${distance}`, 'int64', ['tokens']);
+      sum = graph.op('Add', [sum, look(this.weight(`previous_embedding.${distance}`), `previous.${distance}`)]);
+    }
+    return sum;
+  }
+
+  /** Attention and MLP of `layer`; `rows` [tokens] finds each token in the padded [batch * steps] layout. */
+  finishLayer(layer: number): Value {
+    const { graph } = this;
+    const { width, heads } = this.#architecture;
+    const perHead = headWidth(this.#architecture);
+    graph.input('state_in', 'float32', ['tokens', width]);
+    graph.input('query', 'float32', ['batch', heads, 'steps', perHead]);
+    graph.input('key', 'float32', ['batch', heads, 'width', perHead]);
+    graph.input('value', 'float32', ['batch', heads, 'width', perHead]);
+    graph.input('mask', 'float32', ['batch', 1, 'steps', 'width']);
+    graph.input('ones', 'float32', ['width', 1]);
+    graph.input('rows', 'int64', ['tokens']);
+    const product = (left: Value, right: Value, scale: number, transposeRight = 0) =>
+      graph.contribOp('FusedMatMul', [left, right], { transB: transposeRight, alpha: { float: scale } });
+    const scores = graph.op('Add', [product('query', 'key', 1 / Math.sqrt(perHead), 1), 'mask']);
+    const largest = graph.op('ReduceMax', [scores, graph.integers(-1)], { keepdims: 1 });
+    const likelihood = graph.op('Exp', [graph.op('Sub', [scores, largest])]);
+    const mixed = graph.op('Div', [product(likelihood, 'value', 0.5), product(likelihood, 'ones', 0.5)]);
+    const padded = graph.op('Reshape', [
+      graph.op('Transpose', [mixed], { perm: [0, 2, 1, 3] }),
+      graph.integers(-1, width),
+    ]);
+    const flat = graph.op('Gather', [padded, 'rows'], { axis: 0 });
+    const middle = graph.op('Add', [
+      'state_in',
+      graph.op('MatMul', [flat, this.weight(`layers.${layer}.attention_output`)]),
+    ]);
+    const { output } = normalize(graph, middle, this.weight(`layers.${layer}.mlp_norm`));
+    const hidden = graph.op('Relu', [graph.op('MatMul', [output, this.weight(`layers.${layer}.mlp_up`)])]);
+    const squared = graph.op('Mul', [hidden, hidden]);
+    return graph.op('Add', [middle, graph.op('MatMul', [squared, this.weight(`layers.${layer}.mlp_down`)])]);
+  }
+
+  head(state: Value): void {
+    const { graph } = this;
+    graph.input('picked', 'int64', ['outputs']);
+    const { output } = normalize(
+      graph,
+      graph.op('Gather', [state, 'picked'], { axis: 0 }),
+      this.weight('final_norm'),
+    );
+    const logits = graph.op('MatMul', [output, this.weight('head')]);
+    graph.output('logits', logits, 'float32', ['outputs', this.#architecture.vocabularySize]);
+  }
+}
+
+/** The graphs in the order in which a step runs them: embedding, then one a layer, the last with the head. */
+export function decodingGraphs(architecture: Architecture, weights: Float32Array): Uint8Array[] {
+  const first = new DecodingGraph(architecture, weights);
+  first.project(0, first.embed());
+  const graphs = [first.graph.finish()];
+  for (let layer = 0; layer < architecture.layers; layer++) {
+    const next = new DecodingGraph(architecture, weights);
+    const state = next.finishLayer(layer);
+    if (layer + 1 < architecture.layers) next.project(layer + 1, state);
+    else next.head(state);
+    graphs.push(next.graph.finish());
+  }
+  return graphs;
+}

@@ -1,0 +1,33 @@
+import type { Graph, Value } from '../onnx/graph.ts';
+
+export const normalizationEpsilon = 1e-5;
+
+/** RMS normalisation of the last axis. `inverse` is 1 / root mean square, of the shape [rows, 1]. */
+export function normalize(graph: Graph, input: Value, gain: Value): { output: Value; inverse: Value } {
+  const [output, inverse] = graph.ops(
+    'SimplifiedLayerNormalization',
+    [input, gain],
+    { axis: -1, epsilon: { float: normalizationEpsilon } },
+    2,
+  ) as [Value, Value];
+  return { output, inverse };
+}
+
+/**
+ * Backward of `normalize` over rows: with h = x * inverse, y = h * g,
+ * dg = sum_rows(dy * h) and dx = (dy * g - h * mean(dy * g * h)) * inverse.
+ */
+export function normalizeBackward(
+  graph: Graph,
+  gradient: Value,
+  { input, inverse, gain }: { input: Value; inverse: Value; gain: Value },
+): { input: Value; gain: Value } {
+  const scaled = graph.op('Mul', [input, inverse]);
+  const gainGradient = graph.op('ReduceSum', [graph.op('Mul', [gradient, scaled]), graph.integers(0)], {
+    keepdims: 0,
+  });
+  const outer = graph.op('Mul', [gradient, gain]);
+  const mean = graph.op('ReduceMean', [graph.op('Mul', [outer, scaled]), graph.integers(1)], { keepdims: 1 });
+  const centred = graph.op('Sub', [outer, graph.op('Mul', [scaled, mean])]);
+  return { input: graph.op('Mul', [centred, inverse]), gain: gainGradient };
+}

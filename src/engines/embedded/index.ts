@@ -1,0 +1,1 @@
+export { createEmbeddedEngine, type EmbeddedEngineOptions } from './embedded-engine.ts';

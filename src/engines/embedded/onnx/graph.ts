@@ -1,0 +1,140 @@
+import { ProtobufWriter } from './protobuf.ts';
+
+/** Element types of ONNX tensors, by their numbers in the format. */
+export const elementType = { float32: 1, int64: 7 } as const;
+export type ElementType = keyof typeof elementType;
+
+/** A value that flows through a graph, by its name there. */
+export type Value = string;
+type Attribute = number | string | readonly number[] | { float: number };
+
+/** Field numbers of the ONNX messages this file writes (onnx.proto, IR version 10). */
+const opset = 21;
+const irVersion = 10;
+const contribDomain = 'com.microsoft';
+
+/** Builds an ONNX model node by node. Dimensions given as text are symbolic: one session serves every size. */
+export class Graph {
+  #nodes: ProtobufWriter[] = [];
+  #initializers: ProtobufWriter[] = [];
+  #inputs: ProtobufWriter[] = [];
+  #outputs: ProtobufWriter[] = [];
+  #constants = new Map<string, Value>();
+  #names = 0;
+
+  input(name: string, type: ElementType, dimensions: readonly (number | string)[]): Value {
+    this.#inputs.push(valueInfo(name, type, dimensions));
+    return name;
+  }
+
+  output(name: string, value: Value, type: ElementType, dimensions: readonly (number | string)[]): void {
+    this.#node('Identity', [value], [name], {}, '');
+    this.#outputs.push(valueInfo(name, type, dimensions));
+  }
+
+  /** A tensor stored in the model. */
+  weight(dimensions: readonly number[], data: Float32Array | BigInt64Array, name = this.#name()): Value {
+    const tensor = new ProtobufWriter();
+    for (const dimension of dimensions) tensor.integer(1, dimension);
+    tensor
+      .integer(2, data instanceof Float32Array ? elementType.float32 : elementType.int64)
+      .text(8, name)
+      .bytes(9, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+    this.#initializers.push(tensor);
+    return name;
+  }
+
+  scalar(value: number): Value {
+    return this.#constant(`f${value}`, () => this.weight([], Float32Array.of(value)));
+  }
+
+  integers(...values: number[]): Value {
+    return this.#constant(`i${values.join()}`, () =>
+      this.weight([values.length], BigInt64Array.from(values, BigInt)),
+    );
+  }
+
+  /** Adds a node of the standard operator set and returns its only output. */
+  op(operator: string, inputs: readonly Value[], attributes: Record<string, Attribute> = {}): Value {
+    const output = this.#name();
+    this.#node(operator, inputs, [output], attributes, '');
+    return output;
+  }
+
+  /** The same for a node with several outputs. */
+  ops(operator: string, inputs: readonly Value[], attributes: Record<string, Attribute>, outputs: number): Value[] {
+    const names = Array.from({ length: outputs }, () => this.#name());
+    this.#node(operator, inputs, names, attributes, '');
+    return names;
+  }
+
+  /** Adds one of ONNX Runtime's own operators, which only the pinned version is known to have. */
+  contribOp(operator: string, inputs: readonly Value[], attributes: Record<string, Attribute> = {}): Value {
+    const output = this.#name();
+    this.#node(operator, inputs, [output], attributes, contribDomain);
+    return output;
+  }
+
+  /** The bytes of the model file. */
+  finish(): Uint8Array {
+    const graph = new ProtobufWriter();
+    for (const node of this.#nodes) graph.message(1, node);
+    graph.text(2, 'graph');
+    for (const initializer of this.#initializers) graph.message(5, initializer);
+    for (const input of this.#inputs) graph.message(11, input);
+    for (const output of this.#outputs) graph.message(12, output);
+    return new ProtobufWriter()
+      .integer(1, irVersion)
+      .message(7, graph)
+      .message(8, new ProtobufWriter().text(1, '').integer(2, opset))
+      .message(8, new ProtobufWriter().text(1, contribDomain).integer(2, 1))
+      .finish();
+  }
+
+  #name(): string {
+    return `v${this.#names++}`;
+  }
+
+  #constant(key: string, make: () => Value): Value {
+    const known = this.#constants.get(key);
+    if (known !== undefined) return known;
+    const made = make();
+    this.#constants.set(key, made);
+    return made;
+  }
+
+  #node(
+    operator: string,
+    inputs: readonly Value[],
+    outputs: readonly Value[],
+    attributes: Record<string, Attribute>,
+    domain: string,
+  ): void {
+    const node = new ProtobufWriter();
+    for (const input of inputs) node.text(1, input);
+    for (const output of outputs) node.text(2, output);
+    node.text(3, `${operator}_${this.#name()}`).text(4, operator);
+    for (const [name, value] of Object.entries(attributes)) node.message(5, attribute(name, value));
+    if (domain !== '') node.text(7, domain);
+    this.#nodes.push(node);
+  }
+}
+
+function attribute(name: string, value: Attribute): ProtobufWriter {
+  const writer = new ProtobufWriter().text(1, name);
+  if (typeof value === 'number') return writer.integer(3, value).integer(20, 2);
+  if (typeof value === 'string') return writer.text(4, value).integer(20, 3);
+  if ('float' in value) return writer.float(2, value.float).integer(20, 1);
+  for (const element of value) writer.integer(8, element);
+  return writer.integer(20, 7);
+}
+
+function valueInfo(name: string, type: ElementType, dimensions: readonly (number | string)[]): ProtobufWriter {
+  const shape = new ProtobufWriter();
+  for (const dimension of dimensions) {
+    const writer = new ProtobufWriter();
+    shape.message(1, typeof dimension === 'string' ? writer.text(2, dimension) : writer.integer(1, dimension));
+  }
+  const tensor = new ProtobufWriter().integer(1, elementType[type]).message(2, shape);
+  return new ProtobufWriter().text(1, name).message(2, new ProtobufWriter().message(1, tensor));
+}

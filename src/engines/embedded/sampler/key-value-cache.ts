@@ -1,0 +1,134 @@
+import { type Architecture, headWidth } from '../weights/architecture.ts';
+
+/** Keys and values of one sequence's first tokens, packed: [layer][key, value][head][token][head width]. */
+export type KeyValueSnapshot = Float32Array;
+
+const smallestWidth = 64;
+
+/**
+ * Keys and values of the sequences being sampled: for each layer [slot, head, width, head width], with slots in
+ * use side by side, so that any run of them is one tensor without a copy. It grows by doubling.
+ */
+export class KeyValueCache {
+  readonly #layers: number;
+  readonly #heads: number;
+  readonly #headWidth: number;
+  #slots = 0;
+  #width = 0;
+  #keys: Float32Array[] = [];
+  #values: Float32Array[] = [];
+
+  constructor(architecture: Architecture) {
+    this.#layers = architecture.layers;
+    this.#heads = architecture.heads;
+    this.#headWidth = headWidth(architecture);
+  }
+
+  /** Positions each slot has room for. */
+  get width(): number {
+    return this.#width;
+  }
+
+  /** Makes room, keeping what the first `used` slots hold. */
+  reserve(slots: number, width: number, used: number): void {
+    if (slots <= this.#slots && width <= this.#width) return;
+    const newSlots = slots <= this.#slots ? this.#slots : Math.max(slots, this.#slots * 2, 8);
+    let newWidth = Math.max(this.#width, smallestWidth);
+    while (newWidth < width) newWidth *= 2;
+    const grow = (old: Float32Array | undefined) => {
+      const grown = new Float32Array(newSlots * this.#heads * newWidth * this.#headWidth);
+      if (!old) return grown;
+      const from = this.#width * this.#headWidth;
+      const to = newWidth * this.#headWidth;
+      for (let row = 0; row < used * this.#heads; row++)
+        grown.set(old.subarray(row * from, (row + 1) * from), row * to);
+      return grown;
+    };
+    for (let layer = 0; layer < this.#layers; layer++) {
+      this.#keys[layer] = grow(this.#keys[layer]);
+      this.#values[layer] = grow(this.#values[layer]);
+    }
+    this.#slots = newSlots;
+    this.#width = newWidth;
+  }
+
+  /** Gives the room back; for when no slot is in use. */
+  clear(): void {
+    this.#slots = 0;
+    this.#width = 0;
+    this.#keys = [];
+    this.#values = [];
+  }
+
+  /** The keys and the values of `count` slots from `first`, of the shape [count, heads, width, head width]. */
+  tensors(layer: number, first: number, count: number): { key: Float32Array; value: Float32Array } {
+    const size = this.#heads * this.#width * this.#headWidth;
+    const range = [first * size, (first + count) * size] as const;
+    return { key: this.#key(layer).subarray(...range), value: this.#value(layer).subarray(...range) };
+  }
+
+  /** Writes one token's key and value from its packed projection (query, key, value side by side) at `offset`. */
+  write(layer: number, slot: number, position: number, packed: Float32Array, offset: number): void {
+    const key = this.#key(layer);
+    const value = this.#value(layer);
+    const span = this.#headWidth;
+    const model = this.#heads * span;
+    for (let head = 0; head < this.#heads; head++) {
+      let target = ((slot * this.#heads + head) * this.#width + position) * span;
+      let source = offset + model + head * span;
+      for (let index = 0; index < span; index++, target++, source++) {
+        key[target] = packed[source] as number;
+        value[target] = packed[source + model] as number;
+      }
+    }
+  }
+
+  copySlot(from: number, to: number, length: number): void {
+    if (from === to) return;
+    const span = length * this.#headWidth;
+    for (const buffer of [...this.#keys, ...this.#values])
+      for (let head = 0; head < this.#heads; head++) {
+        const source = this.#row(from, head);
+        buffer.copyWithin(this.#row(to, head), source, source + span);
+      }
+  }
+
+  snapshot(slot: number, length: number): KeyValueSnapshot {
+    const span = length * this.#headWidth;
+    const packed = new Float32Array(this.#layers * 2 * this.#heads * span);
+    let offset = 0;
+    this.#eachRow(slot, (buffer, start) => {
+      packed.set(buffer.subarray(start, start + span), offset);
+      offset += span;
+    });
+    return packed;
+  }
+
+  /** Puts the first `length` of a snapshot's `total` tokens into a slot. */
+  restore(slot: number, packed: KeyValueSnapshot, length: number, total: number): void {
+    const span = total * this.#headWidth;
+    let offset = 0;
+    this.#eachRow(slot, (buffer, start) => {
+      buffer.set(packed.subarray(offset, offset + length * this.#headWidth), start);
+      offset += span;
+    });
+  }
+
+  #eachRow(slot: number, visit: (buffer: Float32Array, start: number) => void): void {
+    for (let layer = 0; layer < this.#layers; layer++)
+      for (const buffer of [this.#key(layer), this.#value(layer)])
+        for (let head = 0; head < this.#heads; head++) visit(buffer, this.#row(slot, head));
+  }
+
+  #row(slot: number, head: number): number {
+    return (slot * this.#heads + head) * this.#width * this.#headWidth;
+  }
+
+  #key(layer: number): Float32Array {
+    return this.#keys[layer] as Float32Array;
+  }
+
+  #value(layer: number): Float32Array {
+    return this.#values[layer] as Float32Array;
+  }
+}

@@ -1,0 +1,169 @@
+import type { Architecture } from '../weights/architecture.ts';
+import type { Decoder } from './decoder.ts';
+import { PrefixCache } from './prefix-cache.ts';
+import type { Sequence } from './sequence.ts';
+
+/** Largest attention score tensor of one run, in elements: bounds memory for long prompts. */
+const largestScores = 4_000_000;
+
+/**
+ * The sequences that one set of weights is sampling. New ones join between steps and ended ones leave (continuous
+ * batching); slot i of the decoder's cache belongs to the i-th active sequence.
+ */
+export class Pool {
+  readonly #decoder: Decoder;
+  readonly #architecture: Architecture;
+  readonly #largestBatch: number;
+  readonly #prefixes: PrefixCache;
+  readonly #waiting: Sequence[] = [];
+  readonly #active: Sequence[] = [];
+
+  constructor(
+    decoder: Decoder,
+    architecture: Architecture,
+    { largestBatch, prefixCacheBytes }: { largestBatch: number; prefixCacheBytes: number },
+  ) {
+    this.#decoder = decoder;
+    this.#architecture = architecture;
+    this.#largestBatch = largestBatch;
+    this.#prefixes = new PrefixCache(prefixCacheBytes);
+  }
+
+  get idle(): boolean {
+    return this.#waiting.length === 0 && this.#active.length === 0;
+  }
+
+  add(sequence: Sequence): void {
+    this.#waiting.push(sequence);
+  }
+
+  /** One step of every active sequence, and the prompts of new ones. Returns the sequences that moved. */
+  async step(): Promise<Sequence[]> {
+    const running = this.#active.length;
+    const settled = this.#takeSettled();
+    const { leaders, followers } = this.#admit();
+    if (running > 0) await this.#advance(0, running);
+    if (leaders > 0) await this.#advance(running, leaders);
+    if (followers.size > 0) {
+      for (const [slot, leader] of followers) this.#follow(slot, leader);
+      await this.#advance(running + leaders, followers.size);
+    }
+    const moved = [...settled, ...this.#active];
+    for (let slot = this.#active.length - 1; slot >= 0; slot--)
+      if (this.#active[slot]?.ended) this.#finish(slot);
+    if (this.#active.length === 0) this.#decoder.cache.clear();
+    return moved;
+  }
+
+  async close(): Promise<void> {
+    await this.#decoder.close();
+  }
+
+  /** Takes out the waiting sequences that have ended already: cancelled, or with nothing left to decide. */
+  #takeSettled(): Sequence[] {
+    const settled = this.#waiting.filter(({ ended }) => ended);
+    if (settled.length > 0)
+      this.#waiting.splice(0, this.#waiting.length, ...this.#waiting.filter(({ ended }) => !ended));
+    return settled;
+  }
+
+  /**
+   * Gives waiting sequences their slots: first those whose prompts are to be computed (`leaders`), then those with
+   * the same prompt as one of them, which take its keys and values over (a group's rollouts share their prompt).
+   */
+  #admit(): { leaders: number; followers: Map<number, number> } {
+    const admitted = this.#waiting.splice(0, this.#largestBatch - this.#active.length);
+    const first = this.#active.length;
+    const leaderOf = new Map<string, number>();
+    const following: [Sequence, number][] = [];
+    for (const sequence of admitted) {
+      const key = sequence.tokens.slice(0, sequence.promptLength).join();
+      const leader = leaderOf.get(key);
+      if (leader !== undefined) {
+        following.push([sequence, leader]);
+        continue;
+      }
+      leaderOf.set(key, this.#active.length);
+      this.#active.push(sequence);
+    }
+    const leaders = this.#active.length - first;
+    const followers = new Map<number, number>();
+    for (const [sequence, leader] of following) {
+      followers.set(this.#active.length, leader);
+      this.#active.push(sequence);
+    }
+    this.#reserve(first);
+    for (let slot = first; slot < first + leaders; slot++) this.#restore(slot);
+    return { leaders, followers };
+  }
+
+  /** Makes room for every token that waits to be computed; the first `used` slots hold something already. */
+  #reserve(used: number): void {
+    const longest = this.#active.reduce((length, { tokens }) => Math.max(length, tokens.length), 1);
+    this.#decoder.cache.reserve(this.#active.length, longest, used);
+  }
+
+  /** Puts what the prefix cache knows of a new sequence's prompt into its slot; the last token is left to run. */
+  #restore(slot: number): void {
+    const sequence = this.#active[slot] as Sequence;
+    const found = this.#prefixes.find(sequence.tokens.slice(0, sequence.promptLength));
+    if (!found) return;
+    const length = Math.min(found.length, sequence.promptLength - 1);
+    this.#decoder.cache.restore(slot, found.entry.snapshot, length, found.entry.tokens.length);
+    sequence.computed = length;
+    sequence.cachedTokens = length;
+  }
+
+  #follow(slot: number, leader: number): void {
+    const sequence = this.#active[slot] as Sequence;
+    const length = sequence.promptLength - 1;
+    this.#decoder.cache.copySlot(leader, slot, length);
+    sequence.computed = length;
+    sequence.cachedTokens = length;
+  }
+
+  /** Computes all that waits in the slots from `first`, in chunks that fit, and samples a token for each. */
+  async #advance(first: number, count: number): Promise<void> {
+    this.#reserve(this.#active.length);
+    const sequences = this.#active.slice(first, first + count);
+    const targets = sequences.map(({ tokens }) => tokens.length);
+    const perStep = count * this.#architecture.heads * this.#decoder.cache.width;
+    const largestSteps = Math.max(1, Math.floor(largestScores / perStep));
+    for (;;) {
+      const chunks = sequences.map(({ tokens, computed, ended }, row) => ({
+        tokens,
+        start: computed,
+        end: ended ? computed : Math.min(targets[row] as number, computed + largestSteps),
+      }));
+      if (chunks.every(({ start, end }) => start === end)) return;
+      const logits = await this.#decoder.run(first, chunks);
+      sequences.forEach((sequence, row) => {
+        const { start, end } = chunks[row] as { start: number; end: number };
+        sequence.computed = end;
+        if (end > start && end === targets[row])
+          sequence.sample(logits, row * this.#architecture.vocabularySize);
+      });
+    }
+  }
+
+  #finish(slot: number): void {
+    const sequence = this.#active[slot] as Sequence;
+    if (sequence.computed > 0)
+      this.#prefixes.add({
+        tokens: sequence.tokens.slice(0, sequence.computed),
+        snapshot: this.#decoder.cache.snapshot(slot, sequence.computed),
+      });
+    this.#release(slot);
+  }
+
+  /** Frees a slot; the last active sequence moves into it. */
+  #release(slot: number): void {
+    const last = this.#active.length - 1;
+    const moving = this.#active[last] as Sequence;
+    if (slot !== last) {
+      this.#decoder.cache.copySlot(last, slot, moving.computed);
+      this.#active[slot] = moving;
+    }
+    this.#active.length = last;
+  }
+}

@@ -1,0 +1,41 @@
+import { parentPort, workerData } from 'node:worker_threads';
+import { ConversationCodec } from '../conversation-codec.ts';
+import { loadRuntime } from '../runtime.ts';
+import { toFailure } from '../worker-failure.ts';
+import type { SamplerReport, SamplerRequest, WorkerSettings } from '../worker-messages.ts';
+import { Sampler } from './sampler.ts';
+
+const port = parentPort;
+if (!port) throw new Error('this module runs in a worker thread');
+const settings = workerData as WorkerSettings;
+const sampler = new Sampler(
+  await loadRuntime(settings.runtime, settings.threads),
+  settings,
+  await ConversationCodec.create(),
+);
+let running = false;
+
+port.on('message', (message: SamplerRequest) => {
+  if (message.type === 'cancel') return sampler.cancel(message.id);
+  if (message.type === 'drop') return void sampler.drop(message.weights);
+  sampler.add(message.id, message.request, message.stream).then(run, (error: unknown) => {
+    send({ deltas: [], finished: [], failed: [{ id: message.id, failure: toFailure(error) }] });
+  });
+});
+port.postMessage({ type: 'ready' });
+
+/** Steps as long as there is work, letting messages in between steps. */
+async function run(): Promise<void> {
+  if (running) return;
+  running = true;
+  while (sampler.busy) {
+    const report = await sampler.step();
+    if (report.deltas.length + report.finished.length + report.failed.length > 0) send(report);
+    await new Promise(setImmediate);
+  }
+  running = false;
+}
+
+function send(report: SamplerReport): void {
+  port?.postMessage(report);
+}

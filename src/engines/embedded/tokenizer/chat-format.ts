@@ -1,0 +1,19 @@
+import { readFileSync } from 'node:fs';
+import type { ChatFormat, Tokenizer } from '../../engine.ts';
+
+const TEMPLATE = new URL('../assets/chat-template.jinja', import.meta.url);
+
+/** How the embedded base models write conversations: compactly, each section between two special tokens. */
+export function chatFormat(tokenizer: Tokenizer): ChatFormat {
+  return {
+    template: readFileSync(TEMPLATE, 'utf8'),
+    endToken: specialToken(tokenizer, '<|end|>'),
+    callToken: specialToken(tokenizer, '<|call|>'),
+  };
+}
+
+function specialToken(tokenizer: Tokenizer, text: string): number {
+  const token = tokenizer.special.get(text);
+  if (token === undefined) throw new RangeError(`the tokenizer has no special token ${text}`);
+  return token;
+}

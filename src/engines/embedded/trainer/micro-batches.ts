@@ -1,0 +1,60 @@
+import type { Feeds, Runtime } from '../runtime.ts';
+import type { Decision, TrainingSequence } from './decisions.ts';
+
+/** Padded tokens of one run of the graphs: about the fastest, and little memory. */
+const tokensPerRun = 2048;
+const masked = -1e9;
+
+/** Sequences that run through the graphs together. */
+export interface MicroBatch {
+  sequences: TrainingSequence[];
+  /** Length the sequences are padded to. */
+  time: number;
+  /** The decisions of all sequences in order: the rows of the logits. */
+  decisions: Decision[];
+}
+
+/** Groups sequences of like length, so that little is padding. Those without a decision are left out. */
+export function toMicroBatches(sequences: readonly TrainingSequence[]): MicroBatch[] {
+  const batches: MicroBatch[] = [];
+  const byLength = sequences
+    .filter(({ decisions }) => decisions.length > 0)
+    .sort((a, b) => b.tokens.length - a.tokens.length);
+  let start = 0;
+  while (start < byLength.length) {
+    const longest = (byLength[start] as TrainingSequence).tokens.length;
+    const time = Math.ceil(longest / 8) * 8;
+    const part = byLength.slice(start, start + Math.max(1, Math.floor(tokensPerRun / time)));
+    batches.push({ sequences: part, time, decisions: part.flatMap(({ decisions }) => decisions) });
+    start += part.length;
+  }
+  return batches;
+}
+
+/** The inputs that both training graphs take, without the parameters. */
+export function feedsOf({ sequences, time }: MicroBatch, previousTokens: number, runtime: Runtime): Feeds {
+  const batch = sequences.length;
+  const ids = new BigInt64Array(batch * time);
+  const previous = Array.from({ length: previousTokens }, () => new BigInt64Array(batch * time));
+  const rows: bigint[] = [];
+  sequences.forEach(({ tokens, decisions }, row) => {
+    for (let at = 0; at < tokens.length; at++) {
+      const id = BigInt(tokens[at] as number);
+      ids[row * time + at] = id;
+      for (let distance = 1; distance <= previousTokens && at + distance < tokens.length; distance++)
+        (previous[distance - 1] as BigInt64Array)[row * time + at + distance] = id;
+    }
+    for (const { position } of decisions) rows.push(BigInt(row * time + position));
+  });
+  const causal = new Float32Array(time * time);
+  for (let at = 0; at < time; at++) causal.fill(masked, at * time + at + 1, (at + 1) * time);
+  const feeds: Feeds = {
+    ids: runtime.integer(ids, [batch, time]),
+    causal: runtime.float(causal, [time, time]),
+    rows: runtime.integer(BigInt64Array.from(rows), [rows.length]),
+  };
+  previous.forEach((values, index) => {
+    feeds[`previous.${index + 1}`] = runtime.integer(values, [batch, time]);
+  });
+  return feeds;
+}

@@ -1,0 +1,126 @@
+import { EngineError } from '../../engine-error.ts';
+import type { TrainingBatch, Weights } from '../../engine.ts';
+import { findBaseModel, loadWeights } from '../base-models.ts';
+import type { ConversationCodec } from '../conversation-codec.ts';
+import { backwardGraph, forwardGraph } from '../graphs/training-graphs.ts';
+import type { Runtime, Session } from '../runtime.ts';
+import type { Architecture } from '../weights/architecture.ts';
+import { type OptimizerState, readOptimizer, writeCheckpoint } from '../weights/checkpoint-files.ts';
+import { freshOptimizer, norm, updateByAdam } from './adam.ts';
+import { BatchLoss } from './batch-loss.ts';
+import { findDecisions } from './decisions.ts';
+import { feedsOf, type MicroBatch, toMicroBatches } from './micro-batches.ts';
+
+/** Gradients longer than this are shortened to it. */
+const largestNorm = 1;
+
+interface Graphs {
+  forward: Session;
+  backward: Session;
+}
+
+/** Weights in training, in memory until they are saved. */
+interface Run {
+  architecture: Architecture;
+  graphs: Graphs;
+  weights: Float32Array;
+  optimizer: OptimizerState;
+}
+
+/** Trains one set of weights at a time. */
+export class Trainer {
+  readonly #runtime: Runtime;
+  readonly #codec: ConversationCodec;
+  readonly #graphs = new Map<string, Promise<Graphs>>();
+  #run: Run | undefined;
+  /** The last checkpoint saved, which the next job usually begins from. */
+  #saved: { folder: string; run: Run } | undefined;
+
+  constructor(runtime: Runtime, codec: ConversationCodec) {
+    this.#runtime = runtime;
+    this.#codec = codec;
+  }
+
+  async begin(from: Weights): Promise<void> {
+    if (this.#saved && from.folder === this.#saved.folder) {
+      this.#run = this.#saved.run;
+      this.#saved = undefined;
+      return;
+    }
+    const { architecture } = findBaseModel(from.baseModel);
+    const weights = await loadWeights(from);
+    const optimizer =
+      from.folder === null ? freshOptimizer(weights.length) : await readOptimizer(from.folder, architecture);
+    this.#run = { architecture, weights, optimizer, graphs: await this.#graphsOf(from.baseModel, architecture) };
+  }
+
+  /** One optimizer step over all datums of the batch. */
+  async step({ datums, loss, learningRate }: TrainingBatch): Promise<Record<string, number>> {
+    const run = this.#current();
+    const started = performance.now();
+    const sequences = await Promise.all(datums.map((datum) => findDecisions(datum, this.#codec)));
+    const longest = Math.max(0, ...sequences.map(({ tokens }) => tokens.length));
+    if (longest > run.architecture.contextLength)
+      throw new EngineError('too_long', `a sequence of ${longest} tokens exceeds the context of ${run.architecture.contextLength}`);
+    const batches = toMicroBatches(sequences);
+    if (batches.length === 0) throw new EngineError('nothing_to_train', 'no token of the batch was a decision');
+    const batchLoss = new BatchLoss(loss);
+    const gradient = new Float32Array(run.weights.length);
+    for (const batch of batches) await this.#accumulate(run, batch, batchLoss, gradient);
+    const length = norm(gradient);
+    if (!Number.isFinite(length))
+      throw new EngineError('gradient_not_finite', `the gradient's norm is ${length}; lower the learning rate`);
+    updateByAdam(run.weights, gradient, run.optimizer, {
+      learningRate,
+      scale: length > largestNorm ? largestNorm / length : 1,
+    });
+    const tokens = batches.reduce((sum, batch) => sum + batch.sequences.reduce((all, s) => all + s.tokens.length, 0), 0);
+    const seconds = (performance.now() - started) / 1000;
+    return { ...batchLoss.metrics(), grad_norm: length, learning_rate: learningRate, tokens_per_second: tokens / seconds };
+  }
+
+  async save(folder: string): Promise<void> {
+    const run = this.#current();
+    await writeCheckpoint(folder, run.architecture, run.weights, run.optimizer);
+    this.#saved = { folder, run };
+    this.#run = undefined;
+  }
+
+  abandon(): void {
+    this.#run = undefined;
+  }
+
+  async #accumulate(run: Run, batch: MicroBatch, loss: BatchLoss, total: Float32Array): Promise<void> {
+    const { architecture, graphs } = run;
+    const feeds = {
+      ...feedsOf(batch, architecture.previousTokens, this.#runtime),
+      parameters: this.#runtime.float(run.weights, [run.weights.length]),
+    };
+    const rows = batch.decisions.length;
+    const logits = (await graphs.forward.run(feeds)).logits?.data as Float32Array;
+    const slope = loss.add(batch.decisions, logits, architecture.vocabularySize);
+    const outputs = await graphs.backward.run({
+      ...feeds,
+      logits_gradient: this.#runtime.float(slope, [rows, architecture.vocabularySize]),
+    });
+    const gradient = outputs.gradient?.data as Float32Array;
+    for (let index = 0; index < total.length; index++)
+      total[index] = (total[index] as number) + (gradient[index] as number);
+  }
+
+  #current(): Run {
+    if (!this.#run) throw new EngineError('no_training_run', 'no training run has begun');
+    return this.#run;
+  }
+
+  #graphsOf(baseModel: string, architecture: Architecture): Promise<Graphs> {
+    const known = this.#graphs.get(baseModel);
+    if (known) return known;
+    const made = (async () => ({
+      forward: await this.#runtime.session(forwardGraph(architecture)),
+      backward: await this.#runtime.session(backwardGraph(architecture)),
+    }))();
+    this.#graphs.set(baseModel, made);
+    return made;
+  }
+}

@@ -1,0 +1,44 @@
+import { parentPort, workerData } from 'node:worker_threads';
+import { ConversationCodec } from '../conversation-codec.ts';
+import { loadRuntime } from '../runtime.ts';
+import { toFailure } from '../worker-failure.ts';
+import type { TrainerReply, TrainerRequest, WorkerSettings } from '../worker-messages.ts';
+import { Trainer } from './trainer.ts';
+
+const port = parentPort;
+if (!port) throw new Error('this module runs in a worker thread');
+const settings = workerData as WorkerSettings;
+const codec = await ConversationCodec.create();
+const trainer = new Trainer(await loadRuntime(settings.runtime, settings.threads), codec);
+/** Calls run one after another, in the order they came. */
+let last: Promise<unknown> = Promise.resolve();
+
+port.on('message', (message: TrainerRequest) => {
+  last = last.then(async () => {
+    try {
+      reply({ id: message.id, result: await answer(message) });
+    } catch (error) {
+      reply({ id: message.id, failure: toFailure(error) });
+    }
+  });
+});
+port.postMessage({ type: 'ready' });
+
+async function answer(message: TrainerRequest): Promise<unknown> {
+  switch (message.type) {
+    case 'begin':
+      return trainer.begin(message.from);
+    case 'step':
+      return trainer.step(message.batch);
+    case 'save':
+      return trainer.save(message.folder);
+    case 'abandon':
+      return trainer.abandon();
+    case 'encode':
+      return Promise.all(message.replies.map((one) => codec.encodeReply(one)));
+  }
+}
+
+function reply(message: TrainerReply): void {
+  port?.postMessage(message);
+}

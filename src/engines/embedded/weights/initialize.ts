@@ -1,0 +1,27 @@
+import { Random } from '../random.ts';
+import { type Architecture, parameterCount, type TensorShape, tensorShapes } from './architecture.ts';
+
+/**
+ * Standard deviation of a tensor's initial values; null stands for all ones. Attention output and MLP output
+ * begin at zero, so that every layer begins as the identity.
+ */
+function deviation({ name, dimensions }: TensorShape): number | null {
+  if (name.endsWith('_norm')) return null;
+  if (name.endsWith('attention_output') || name.endsWith('mlp_down')) return 0;
+  if (name === 'position_embedding') return 0.2;
+  if (name === 'head') return 0.02;
+  if (name.includes('embedding')) return 0.5;
+  return 0.7 / Math.sqrt(dimensions[0] ?? 1);
+}
+
+/** The weights of a base model: random, and the same for the same seed. */
+export function initializeWeights(architecture: Architecture, seed: number): Float32Array {
+  const random = new Random(seed);
+  const weights = new Float32Array(parameterCount(architecture));
+  for (const tensor of tensorShapes(architecture)) {
+    const scale = deviation(tensor);
+    for (let index = tensor.offset; index < tensor.offset + tensor.size; index++)
+      weights[index] = scale === null ? 1 : scale === 0 ? 0 : scale * random.normal();
+  }
+  return weights;
+}

@@ -1,0 +1,42 @@
+
+import type { GenerateRequest, Generation, GenerationDelta, Reply, TrainingBatch, Weights } from '../engine.ts';
+import type { RuntimeChoice } from './runtime.ts';
+
+/** What the engine's worker threads are started with. */
+export interface WorkerSettings {
+  runtime: RuntimeChoice;
+  threads: number;
+  largestBatch: number;
+  prefixCacheBytes: number;
+}
+
+/** An error as it crosses threads. */
+export interface WorkerFailure {
+  code: string;
+  message: string;
+}
+
+export type SamplerRequest =
+  | { type: 'generate'; id: number; request: Omit<GenerateRequest, 'signal'>; stream: boolean }
+  | { type: 'cancel'; id: number }
+  | { type: 'drop'; weights: Weights };
+
+/** What one step of the sampler has to say, together: one message for many replies. */
+export interface SamplerReport {
+  deltas: { id: number; delta: GenerationDelta }[];
+  finished: { id: number; generation: Generation }[];
+  failed: { id: number; failure: WorkerFailure }[];
+}
+
+export type TrainerCall =
+  | { type: 'begin'; from: Weights }
+  | { type: 'step'; batch: TrainingBatch }
+  | { type: 'save'; folder: string }
+  | { type: 'abandon' }
+  | { type: 'encode'; baseModel: string; replies: Reply[] };
+
+export type TrainerRequest = TrainerCall & { id: number };
+
+export type TrainerReply =
+  | { id: number; result: unknown }
+  | { id: number; failure: WorkerFailure };

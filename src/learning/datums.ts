@@ -1,0 +1,90 @@
+import { groupAdvantages, groupStandardDeviation } from './advantages.ts';
+import type { Datum } from './datum.ts';
+import type { ResolvedRlConfig } from './resolve-config.ts';
+import { type SampledSequence, weighTrajectories } from './weights.ts';
+
+export interface RewardedTrajectory<Constraint> {
+  reward: number;
+  /** One for each history, tokenized. */
+  sequences: SampledSequence<Constraint>[];
+}
+
+/** Trajectories of the same scenario, compared with each other. */
+export interface RewardedGroup<Constraint> {
+  trajectories: RewardedTrajectory<Constraint>[];
+}
+
+/** What a batch is made of, by the names that `gradient_step` events have for it. */
+export interface BatchCounts {
+  num_groups_submitted: number;
+  /** Groups with at least one trajectory that trains on its advantage. */
+  num_groups_trainable: number;
+  /** All that were submitted, whether they train or not. */
+  num_trajectories: number;
+  /** Decisions in the datums (see `countDecisions`). */
+  num_trainable_tokens: number;
+  num_datums: number;
+  /** Tokens of the datums, context included. */
+  train_tokens: number;
+  /** Mean over all trajectories; 0 where there are none. */
+  reward: number;
+  /** Mean over the groups of two or more of their rewards' population standard deviation; 0 without such. */
+  reward_std_dev: number;
+}
+
+export interface Batch<Constraint> {
+  /** In the order of the groups, trajectories and histories. */
+  datums: Datum<Constraint>[];
+  counts: BatchCounts;
+}
+
+/**
+ * From groups of rewarded trajectories to what an engine trains on: advantages within each group
+ * (`groupAdvantages`), weights over all of them (`weighTrajectories`).
+ *
+ * An empty `datums` means that nothing in the batch has a signal; what follows from it is the caller's to decide
+ * and to say.
+ *
+ * @throws LearningError for a reward that is not finite and for spans that do not fit their tokens.
+ */
+export function makeDatums<Constraint>(
+  groups: readonly RewardedGroup<Constraint>[],
+  config: Pick<ResolvedRlConfig, 'scale_rewards' | 'advantage_balance' | 'entropy_coefficient'>,
+): Batch<Constraint> {
+  const rewards = groups.map((group) => group.trajectories.map(({ reward }) => reward));
+  const advantaged = groups.flatMap((group, groupIndex) => {
+    const advantages = groupAdvantages(rewards[groupIndex] ?? [], {
+      scaleRewards: config.scale_rewards,
+      advantageBalance: config.advantage_balance,
+    });
+    return group.trajectories.map(({ sequences }, index) => ({
+      groupIndex,
+      advantage: advantages[index] ?? 0,
+      sequences,
+    }));
+  });
+  const weighed = weighTrajectories(advantaged, { entropyCoefficient: config.entropy_coefficient });
+  const datums = weighed.flatMap((trajectory) => trajectory.datums);
+  const trainableGroups = new Set(
+    advantaged.flatMap(({ groupIndex, advantage }, index) =>
+      advantage !== 0 && (weighed[index]?.datums.length ?? 0) > 0 ? [groupIndex] : [],
+    ),
+  );
+  return {
+    datums,
+    counts: {
+      num_groups_submitted: groups.length,
+      num_groups_trainable: trainableGroups.size,
+      num_trajectories: advantaged.length,
+      num_trainable_tokens: weighed.reduce((sum, { decisions }) => sum + decisions, 0),
+      num_datums: datums.length,
+      train_tokens: datums.reduce((sum, { tokens }) => sum + tokens.length, 0),
+      reward: mean(rewards.flat()),
+      reward_std_dev: mean(rewards.filter((group) => group.length > 1).map(groupStandardDeviation)),
+    },
+  };
+}
+
+function mean(values: readonly number[]): number {
+  return values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;
+}

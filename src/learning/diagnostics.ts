@@ -1,0 +1,45 @@
+/** How far the weights being trained are from those that sampled, over the tokens of a batch. */
+export interface OffPolicySummary {
+  /** Tokens counted. */
+  tokens: number;
+  /** Share of them whose ratio the cap, the mask or the clip bound; 0 of no tokens. */
+  clippedFraction: number;
+  /**
+   * Estimate of KL(sampler || trainer) in nats a token, over tokens whose sampled log-probability is known:
+   * the mean of exp(d) - 1 - d with d = l - l0. The tokens come from the sampler, so this form is unbiased in that
+   * direction, and never negative ("k3" of http://joschu.net/blog/kl-approx.html).
+   */
+  kl: number;
+  /** Largest |l - l0|. With the weights that sampled it is rounding alone. */
+  maxLogprobDifference: number;
+}
+
+/** Gathers an `OffPolicySummary` token by token. */
+export class OffPolicyDiagnostics {
+  #tokens = 0;
+  #clipped = 0;
+  #compared = 0;
+  #kl = 0;
+  #maxDifference = 0;
+
+  /** `clipped` is what `tokenLoss` said of the token. */
+  add(logprob: number, sampledLogprob: number | null, clipped: boolean): void {
+    this.#tokens++;
+    if (clipped) this.#clipped++;
+    if (sampledLogprob === null) return;
+    const difference = logprob - sampledLogprob;
+    this.#compared++;
+    // expm1 keeps the digits that exp(d) - 1 loses near 0, where most tokens are.
+    this.#kl += Math.expm1(difference) - difference;
+    this.#maxDifference = Math.max(this.#maxDifference, Math.abs(difference));
+  }
+
+  summary(): OffPolicySummary {
+    return {
+      tokens: this.#tokens,
+      clippedFraction: this.#tokens === 0 ? 0 : this.#clipped / this.#tokens,
+      kl: this.#compared === 0 ? 0 : this.#kl / this.#compared,
+      maxLogprobDifference: this.#maxDifference,
+    };
+  }
+}

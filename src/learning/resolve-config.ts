@@ -1,0 +1,74 @@
+import type { ParsedRlConfig } from '../contract/index.ts';
+import type { LossConfig } from './datum.ts';
+
+/** Every option of a reinforcement-learning job with its default filled in, by the names of the wire. */
+export interface ResolvedRlConfig extends Record<string, unknown> {
+  learning_rate: number;
+  advantage_balance: number;
+  scale_rewards: boolean;
+  ppo: boolean;
+  epsilon: number;
+  epsilon_high: number;
+  mask_prob_ratio: boolean;
+  /** null: no bound. */
+  max_negative_advantage_importance_sampling_weight: number | null;
+  vendor_k2_tau: number;
+  precalculate_logprobs: boolean;
+  entropy_coefficient: number;
+}
+
+/** The member of `LossConfig` that reinforcement learning takes. */
+export type PolicyLossConfig = Extract<LossConfig, { type: 'cispo' | 'ppo' }>;
+
+export interface ResolvedRlJob {
+  /** What the job reports as its `resolved_config`. */
+  config: ResolvedRlConfig;
+  loss: PolicyLossConfig;
+}
+
+/**
+ * Fills in what a job's config leaves out; `null` and absent are the same. Defaults: CISPO with `epsilon` 1 and
+ * `epsilon_high` 4; with `ppo`, `epsilon` 0.2 and `epsilon_high` = `epsilon`; `scale_rewards` true; the learning
+ * rate of `defaults`, which is the base model's own; everything else off.
+ *
+ * `max_negative_advantage_importance_sampling_weight` bounds the ratio of **every** token, whatever the sign of
+ * its advantage, although its name speaks of negative ones: the public trainer does so, and the same config shall
+ * train the same. Under CISPO's defaults it binds before the clip does only where it is below 5.
+ *
+ * `mask_prob_ratio` with CISPO and `epsilon` below 1 does not silence a token: the clip that follows lifts the
+ * masked ratio from 0 to 1 - epsilon, in the public trainer as here. At the default of 1 it does.
+ */
+export function resolveRlConfig(
+  given: ParsedRlConfig | undefined,
+  defaults: { learningRate: number },
+): ResolvedRlJob {
+  const ppo = given?.ppo ?? false;
+  const epsilon = given?.epsilon ?? (ppo ? 0.2 : 1);
+  const config: ResolvedRlConfig = {
+    learning_rate: given?.learning_rate ?? defaults.learningRate,
+    advantage_balance: given?.advantage_balance ?? 0,
+    scale_rewards: given?.scale_rewards ?? true,
+    ppo,
+    epsilon,
+    epsilon_high: given?.epsilon_high ?? (ppo ? epsilon : 4),
+    mask_prob_ratio: given?.mask_prob_ratio ?? false,
+    max_negative_advantage_importance_sampling_weight:
+      given?.max_negative_advantage_importance_sampling_weight ?? null,
+    vendor_k2_tau: given?.vendor_k2_tau ?? 0,
+    precalculate_logprobs: given?.precalculate_logprobs ?? false,
+    entropy_coefficient: given?.entropy_coefficient ?? 0,
+  };
+  return {
+    config,
+    loss: {
+      type: ppo ? 'ppo' : 'cispo',
+      epsilon: config.epsilon,
+      epsilonHigh: config.epsilon_high,
+      maskRatio: config.mask_prob_ratio,
+      maxRatio: config.max_negative_advantage_importance_sampling_weight,
+      tau: config.vendor_k2_tau,
+      precalculateLogprobs: config.precalculate_logprobs,
+      entropyCoefficient: config.entropy_coefficient,
+    },
+  };
+}

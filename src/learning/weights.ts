@@ -1,0 +1,86 @@
+import type { Datum, Span } from './datum.ts';
+import { LearningError } from './error.ts';
+
+/** What the policy sampled, before it is known what it was worth. */
+export type SampledSpan<Constraint> = Omit<Span<Constraint>, 'advantage' | 'weight'>;
+
+/** One history of a trajectory as token ids. */
+export interface SampledSequence<Constraint> {
+  tokens: number[];
+  spans: SampledSpan<Constraint>[];
+}
+
+export interface AdvantagedTrajectory<Constraint> {
+  advantage: number;
+  /** One for each history; they share the trajectory's advantage and its weight. */
+  sequences: SampledSequence<Constraint>[];
+}
+
+export interface WeighedTrajectory<Constraint> {
+  /** The sequences that train; none where the trajectory does not. */
+  datums: Datum<Constraint>[];
+  /** Decisions in `datums`. */
+  decisions: number;
+}
+
+/**
+ * How many of a span's tokens were a decision: those whose sampled log-probability is not exactly 0. A token
+ * sampled with probability 1, such as one that a grammar forces, has no gradient and counts for nothing. An
+ * unknown log-probability counts as a decision.
+ */
+export function countDecisions(span: Pick<Span, 'logprobs'>): number {
+  return span.logprobs.reduce((count: number, logprob) => (logprob === 0 ? count : count + 1), 0);
+}
+
+/**
+ * Turns trajectories into datums in which every trajectory weighs the same whatever its number of tokens: each
+ * decision of a trajectory weighs 1 / (trajectories * its decisions), so a batch's weights add up to at most 1.
+ *
+ * `trajectories` are those of all groups of the job. One with advantage 0 has no datums but stays counted, so
+ * that a step shrinks with the share of groups that have nothing to say; with `entropyCoefficient` above 0 it
+ * keeps its datums, which then add to the entropy bonus alone. The same goes for one without a decision.
+ *
+ * @returns One entry for each trajectory, in order.
+ * @throws LearningError `span_out_of_bounds` or `span_logprobs_length` where a span does not fit its sequence.
+ */
+export function weighTrajectories<Constraint>(
+  trajectories: readonly AdvantagedTrajectory<Constraint>[],
+  options: { entropyCoefficient: number },
+): WeighedTrajectory<Constraint>[] {
+  return trajectories.map(({ advantage, sequences }) => {
+    const deciding = sequences
+      .map((sequence) => ({ sequence, decisions: sequenceDecisions(sequence) }))
+      .filter(({ decisions }) => decisions > 0);
+    const decisions = deciding.reduce((sum, entry) => sum + entry.decisions, 0);
+    const trains = decisions > 0 && (advantage !== 0 || options.entropyCoefficient > 0);
+    if (!trains) return { datums: [], decisions: 0 };
+    const weight = 1 / (trajectories.length * decisions);
+    return {
+      decisions,
+      datums: deciding.map(({ sequence: { tokens, spans } }) => ({
+        tokens,
+        spans: spans.map((span) => ({ ...span, advantage, weight })),
+      })),
+    };
+  });
+}
+
+function sequenceDecisions<Constraint>({ tokens, spans }: SampledSequence<Constraint>): number {
+  return spans.reduce((sum, span) => {
+    const { start, length, logprobs } = span;
+    // The first token of a sequence follows nothing, so nothing can have sampled it.
+    if (!Number.isInteger(start) || start < 1 || length < 0 || start + length > tokens.length) {
+      throw new LearningError(
+        'span_out_of_bounds',
+        `A span of ${length} tokens from index ${start} does not lie in its sequence of ${tokens.length} tokens after the first one.`,
+      );
+    }
+    if (logprobs.length !== length) {
+      throw new LearningError(
+        'span_logprobs_length',
+        `A span of ${length} tokens has ${logprobs.length} log-probabilities. Give one for each token, null where it is not known.`,
+      );
+    }
+    return sum + countDecisions(span);
+  }, 0);
+}
