@@ -1,5 +1,10 @@
 import type { ChatFormat, Constraint, Reply, Tokenizer } from '../engine.ts';
-import { type CompiledConstraint, createGrammarCompiler, encodeReply, type GrammarCompiler } from './grammar/index.ts';
+import {
+  type CompiledConstraint,
+  createGrammarCompiler,
+  encodeReply,
+  type GrammarCompiler,
+} from './grammar/index.ts';
 import { chatFormat, loadTokenizer } from './tokenizer/index.ts';
 
 /** What sampling and training need to know of text: tokens, the tokens of a conversation, and grammars. */

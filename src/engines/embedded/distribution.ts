@@ -47,7 +47,9 @@ function cut(
   { topK, topP, minP }: SamplingParameters,
   keep: number | undefined,
 ): Distribution {
-  const order = Array.from(scaled.keys()).sort((a, b) => (scaled[b] as number) - (scaled[a] as number) || a - b);
+  const order = Array.from(scaled.keys()).sort(
+    (a, b) => (scaled[b] as number) - (scaled[a] as number) || a - b,
+  );
   if (topK > 0) order.length = Math.min(order.length, topK);
   const likeliest = scaled[order[0] as number] as number;
   let total = 0;

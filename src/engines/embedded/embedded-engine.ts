@@ -1,5 +1,4 @@
 import { availableParallelism } from 'node:os';
-import { EngineError } from '../engine-error.ts';
 import type {
   ChatFormat,
   Constraint,
@@ -12,6 +11,7 @@ import type {
   TrainRequest,
   Weights,
 } from '../engine.ts';
+import { EngineError } from '../engine-error.ts';
 import { embeddedBaseModels, findBaseModel } from './base-models.ts';
 import { ConversationCodec } from './conversation-codec.ts';
 import type { RuntimeChoice } from './runtime.ts';

@@ -22,7 +22,10 @@ export type RuntimeChoice = 'auto' | Runtime['name'];
 export async function loadRuntime(choice: RuntimeChoice, threads: number): Promise<Runtime> {
   const native = choice === 'onnxruntime-web' ? undefined : await importNative();
   if (!native && choice === 'onnxruntime-node')
-    throw new EngineError('runtime_missing', 'onnxruntime-node cannot be loaded here; install it, or choose onnxruntime-web');
+    throw new EngineError(
+      'runtime_missing',
+      'onnxruntime-node cannot be loaded here; install it, or choose onnxruntime-web',
+    );
   const ort = native ?? (await import('onnxruntime-web'));
   if (!native) ort.env.wasm.numThreads = threads;
   const options: InferenceSession.SessionOptions = {
@@ -31,7 +34,9 @@ export async function loadRuntime(choice: RuntimeChoice, threads: number): Promi
     executionMode: 'sequential',
     graphOptimizationLevel: 'all',
     logSeverityLevel: 3,
-    ...(native ? { extra: { session: { intra_op: { allow_spinning: '0' } } } } : { executionProviders: ['wasm'] }),
+    ...(native
+      ? { extra: { session: { intra_op: { allow_spinning: '0' } } } }
+      : { executionProviders: ['wasm'] }),
   };
   return {
     name: native ? 'onnxruntime-node' : 'onnxruntime-web',

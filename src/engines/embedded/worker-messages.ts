@@ -1,5 +1,11 @@
-
-import type { GenerateRequest, Generation, GenerationDelta, Reply, TrainingBatch, Weights } from '../engine.ts';
+import type {
+  GenerateRequest,
+  Generation,
+  GenerationDelta,
+  Reply,
+  TrainingBatch,
+  Weights,
+} from '../engine.ts';
 import type { RuntimeChoice } from './runtime.ts';
 
 /** What the engine's worker threads are started with. */
@@ -37,6 +43,4 @@ export type TrainerCall =
 
 export type TrainerRequest = TrainerCall & { id: number };
 
-export type TrainerReply =
-  | { id: number; result: unknown }
-  | { id: number; failure: WorkerFailure };
+export type TrainerReply = { id: number; result: unknown } | { id: number; failure: WorkerFailure };

@@ -58,7 +58,10 @@ export class WorkerThread<Request, Report> {
         const cause = reason instanceof Error ? reason.message : `exit code ${code}`;
         const error = this.#closed
           ? new EngineError('engine_closed', 'the engine has been closed')
-          : new EngineError('worker_died', `an engine thread died (${cause}); what it had in hand is lost, ask again`);
+          : new EngineError(
+              'worker_died',
+              `an engine thread died (${cause}); what it had in hand is lost, ask again`,
+            );
         reject(error);
         this.#onDeath(error);
       });

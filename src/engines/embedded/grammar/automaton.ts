@@ -48,11 +48,13 @@ const MAXIMUM_STATES = 20_000;
 /** Runs a byte graph: the subset construction, made state by state as texts lead there, and remembered. */
 export class Automaton {
   readonly #graph: ByteGraph;
+  readonly #maximumStates: number;
   #states = new Map<string, State>();
   #start: State | null = null;
 
-  constructor(graph: ByteGraph) {
+  constructor(graph: ByteGraph, maximumStates = MAXIMUM_STATES) {
     this.#graph = graph;
+    this.#maximumStates = maximumStates;
   }
 
   get start(): AutomatonState {
@@ -64,7 +66,7 @@ export class Automaton {
     const { positions, complete, key } = this.#close(entries);
     const known = this.#states.get(key);
     if (known) return known;
-    if (this.#states.size >= MAXIMUM_STATES) {
+    if (this.#states.size >= this.#maximumStates) {
       this.#states = new Map();
       this.#start = null;
     }
@@ -90,7 +92,8 @@ export class Automaton {
       if (node.kind === 'bytes') {
         positions.push({ ...node, stack });
         keys.push(name);
-      } else if (node.kind === 'split') for (const target of node.targets) pending.push({ node: target, stack });
+      } else if (node.kind === 'split')
+        for (const target of node.targets) pending.push({ node: target, stack });
       else if (node.kind === 'call')
         pending.push({ node: node.rule, stack: node.next === exit ? stack : stack.push(node.next) });
       else if (stack.parent) pending.push({ node: stack.node, stack: stack.parent });
@@ -128,7 +131,9 @@ class State implements AutomatonState {
   get onlyByte(): number | null {
     const candidate = this.#positions[0]?.first;
     if (this.complete || candidate === undefined) return null;
-    return this.#positions.every(({ first, last }) => first === candidate && last === candidate) ? candidate : null;
+    return this.#positions.every(({ first, last }) => first === candidate && last === candidate)
+      ? candidate
+      : null;
   }
 
   get final(): boolean {

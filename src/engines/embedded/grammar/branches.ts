@@ -38,7 +38,11 @@ export class Branches {
 }
 
 /** Refuses constraints whose branches could not be told apart. */
-export function checkBranches({ branches }: Constraint, special: ReadonlySet<number>, endToken: number): void {
+export function checkBranches(
+  { branches }: Constraint,
+  special: ReadonlySet<number>,
+  endToken: number,
+): void {
   const refuse = (message: string): never => {
     throw new EngineError('constraint_invalid', `constraint: ${message}`);
   };

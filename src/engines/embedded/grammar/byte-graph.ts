@@ -19,6 +19,8 @@ export interface ByteGraph {
 
 /** About 50 MB of states at the worst; schemas in use stay far below. */
 const MAXIMUM_NODES = 200_000;
+/** Nodes of a repeated body that is cheaper to copy than to call. */
+const LONGEST_INLINE = 4;
 
 /** Lays an expression out back to front: each part is built knowing the node that follows it. */
 export function buildByteGraph(source: GrammarSource): ByteGraph {
@@ -45,12 +47,14 @@ class GraphBuilder {
         );
       case 'characters':
         return this.#split(
-          expression.ranges.flatMap(utf8Sequences).map((bytes) =>
-            bytes.reduceRight(
-              (following, [first, last]) => this.#add({ kind: 'bytes', first, last, next: following }),
-              next,
+          expression.ranges
+            .flatMap(utf8Sequences)
+            .map((bytes) =>
+              bytes.reduceRight(
+                (following, [first, last]) => this.#add({ kind: 'bytes', first, last, next: following }),
+                next,
+              ),
             ),
-          ),
         );
       case 'sequence':
         return expression.parts.reduceRight((following, part) => this.build(part, following), next);
@@ -64,17 +68,26 @@ class GraphBuilder {
   }
 
   #repeat({ body, minimum, maximum }: Extract<Expression, { kind: 'repeat' }>, next: number): number {
+    const once = this.#repeatable(body, Math.max(minimum, maximum ?? 0));
     let entry = next;
     if (maximum === null) {
       const loop: ByteNode = { kind: 'split', targets: [next] };
       entry = this.#add(loop);
       loop.targets.push(this.build(body, entry));
-    } else {
-      for (let count = minimum; count < maximum; count++)
-        entry = this.#split([next, this.build(body, entry)]);
-    }
-    for (let count = 0; count < minimum; count++) entry = this.build(body, entry);
+    } else for (let count = minimum; count < maximum; count++) entry = this.#split([next, once(entry)]);
+    for (let count = 0; count < minimum; count++) entry = once(entry);
     return entry;
+  }
+
+  /** Lays a body out before a node: in place where it is short, else by a call to the one copy there is. */
+  #repeatable(body: Expression, copies: number): (next: number) => number {
+    if (copies > 1) {
+      const before = this.nodes.length;
+      const entry = this.build(body, this.exit);
+      if (this.nodes.length - before > LONGEST_INLINE)
+        return (next) => this.#add({ kind: 'call', rule: entry, next });
+    }
+    return (next) => this.build(body, next);
   }
 
   #split(targets: number[]): number {
@@ -86,7 +99,8 @@ class GraphBuilder {
     const known = this.#entries.get(name);
     if (known !== undefined) return known;
     const body = this.#rules.get(name);
-    if (!body) throw new EngineError('grammar_invalid', `the grammar calls a rule ${name} that it does not have`);
+    if (!body)
+      throw new EngineError('grammar_invalid', `the grammar calls a rule ${name} that it does not have`);
     const entry: ByteNode = { kind: 'split', targets: [] };
     const index = this.#add(entry);
     this.#entries.set(name, index);

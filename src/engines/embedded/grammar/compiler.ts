@@ -24,7 +24,10 @@ export interface CompiledConstraint {
 
 const CACHED_CONSTRAINTS = 256;
 
-export async function createGrammarCompiler(tokenizer: Tokenizer, format: ChatFormat): Promise<GrammarCompiler> {
+export async function createGrammarCompiler(
+  tokenizer: Tokenizer,
+  format: ChatFormat,
+): Promise<GrammarCompiler> {
   const trie = new TokenTrie(tokenizer);
   const special = new Set(tokenizer.special.values());
   const cache = new LruCache<string, CompiledConstraint>(CACHED_CONSTRAINTS);

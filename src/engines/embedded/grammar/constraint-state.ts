@@ -62,7 +62,8 @@ export class BranchedState implements ConstraintState {
   }
 
   legal(): Int32Array {
-    if (this.#ended) throw new EngineError('reply_ended', 'the reply has ended: no token is legal after the end token');
+    if (this.#ended)
+      throw new EngineError('reply_ended', 'the reply has ended: no token is legal after the end token');
     const special = this.#special();
     const text = this.#text?.legal ?? NOTHING;
     return special.length === 0 ? text : this.#merge(text, special);
@@ -75,7 +76,10 @@ export class BranchedState implements ConstraintState {
       this.#text = this.#text.after(token);
       this.#untouched = false;
     } else
-      throw new EngineError('illegal_token', `token ${token} is not among the ${this.legal().length} legal ones here`);
+      throw new EngineError(
+        'illegal_token',
+        `token ${token} is not among the ${this.legal().length} legal ones here`,
+      );
   }
 
   dispose(): void {

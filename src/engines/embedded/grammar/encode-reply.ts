@@ -66,7 +66,8 @@ class ReplyReader {
   decide(state: ConstraintState): number[] {
     const part = this.#parts[this.#part] ?? this.#endToken;
     const legal = state.legal();
-    if (typeof part === 'number') return legal.includes(part) ? [part] : this.#fail(`${this.#tokenizer.text(part)} is not legal`);
+    if (typeof part === 'number')
+      return legal.includes(part) ? [part] : this.#fail(`${this.#tokenizer.text(part)} is not legal`);
     if (state.freeText) return this.#tokenizer.encode(part.subarray(this.#offset).toString('utf8'));
     let longest = -1;
     let length = 0;

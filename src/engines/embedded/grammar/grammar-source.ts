@@ -29,7 +29,14 @@ export function grammarSource(grammar: Exclude<Grammar, { type: 'text' }>): Gram
 function namedJson(alternatives: Extract<Grammar, { type: 'named_json' }>['alternatives']): GrammarSource {
   if (alternatives.length === 0)
     throw new EngineError('grammar_empty', 'a choice of names needs at least one alternative');
-  const schemas = alternatives.map(({ name, schema }) => ({ name, schema: new SchemaCompiler(schema, name) }));
+  const twice = alternatives.find(({ name }, index) =>
+    alternatives.some((other, at) => at < index && other.name === name),
+  );
+  if (twice) throw new EngineError('grammar_invalid', `two alternatives are called "${twice.name}"`);
+  const schemas = alternatives.map(({ name, schema }) => ({
+    name,
+    schema: new SchemaCompiler(schema, name),
+  }));
   return {
     start: choice(...schemas.map(({ name, schema }) => sequence(literal(name), schema.root))),
     rules: new Map(schemas.flatMap(({ schema }) => [...schema.rules])),

@@ -17,7 +17,8 @@ export function utf8Sequences([first, last]: CodePointRange): ByteRange[][] {
   if (first <= high && last >= low)
     return [...utf8Sequences([first, low - 1]), ...utf8Sequences([high + 1, last])];
   for (const end of LENGTH_ENDS)
-    if (first <= end && last > end) return [...utf8Sequences([first, end]), ...utf8Sequences([end + 1, last])];
+    if (first <= end && last > end)
+      return [...utf8Sequences([first, end]), ...utf8Sequences([end + 1, last])];
   return splitAtContinuations(first, last);
 }
 
@@ -27,9 +28,15 @@ function splitAtContinuations(first: number, last: number): ByteRange[][] {
     const mask = 2 ** bits - 1;
     if (first >> bits === last >> bits) break;
     if ((first & mask) !== 0)
-      return [...splitAtContinuations(first, first | mask), ...splitAtContinuations((first | mask) + 1, last)];
+      return [
+        ...splitAtContinuations(first, first | mask),
+        ...splitAtContinuations((first | mask) + 1, last),
+      ];
     if ((last & mask) !== mask)
-      return [...splitAtContinuations(first, (last & ~mask) - 1), ...splitAtContinuations(last & ~mask, last)];
+      return [
+        ...splitAtContinuations(first, (last & ~mask) - 1),
+        ...splitAtContinuations(last & ~mask, last),
+      ];
   }
   const from = Buffer.from(String.fromCodePoint(first));
   const to = Buffer.from(String.fromCodePoint(last));

@@ -50,7 +50,10 @@ class DecodingGraph {
     ]);
     for (let distance = 1; distance <= this.#architecture.previousTokens; distance++) {
       graph.input(`previous.${distance}`, 'int64', ['tokens']);
-      sum = graph.op('Add', [sum, look(this.weight(`previous_embedding.${distance}`), `previous.${distance}`)]);
+      sum = graph.op('Add', [
+        sum,
+        look(this.weight(`previous_embedding.${distance}`), `previous.${distance}`),
+      ]);
     }
     return sum;
   }

@@ -13,6 +13,18 @@ export function normalize(graph: Graph, input: Value, gain: Value): { output: Va
   return { output, inverse };
 }
 
+/** A normalisation as its backward pass finds it. */
+export interface NormalizationTape {
+  input: Value;
+  inverse: Value;
+  gain: Value;
+}
+
+/** The output of `normalize` again, from what it left. */
+export function renormalize(graph: Graph, { input, inverse, gain }: NormalizationTape): Value {
+  return graph.op('Mul', [graph.op('Mul', [input, inverse]), gain]);
+}
+
 /**
  * Backward of `normalize` over rows: with h = x * inverse, y = h * g,
  * dg = sum_rows(dy * h) and dx = (dy * g - h * mean(dy * g * h)) * inverse.
@@ -20,7 +32,7 @@ export function normalize(graph: Graph, input: Value, gain: Value): { output: Va
 export function normalizeBackward(
   graph: Graph,
   gradient: Value,
-  { input, inverse, gain }: { input: Value; inverse: Value; gain: Value },
+  { input, inverse, gain }: NormalizationTape,
 ): { input: Value; gain: Value } {
   const scaled = graph.op('Mul', [input, inverse]);
   const gainGradient = graph.op('ReduceSum', [graph.op('Mul', [gradient, scaled]), graph.integers(0)], {

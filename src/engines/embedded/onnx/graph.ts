@@ -62,7 +62,12 @@ export class Graph {
   }
 
   /** The same for a node with several outputs. */
-  ops(operator: string, inputs: readonly Value[], attributes: Record<string, Attribute>, outputs: number): Value[] {
+  ops(
+    operator: string,
+    inputs: readonly Value[],
+    attributes: Record<string, Attribute>,
+    outputs: number,
+  ): Value[] {
     const names = Array.from({ length: outputs }, () => this.#name());
     this.#node(operator, inputs, names, attributes, '');
     return names;
@@ -129,11 +134,18 @@ function attribute(name: string, value: Attribute): ProtobufWriter {
   return writer.integer(20, 7);
 }
 
-function valueInfo(name: string, type: ElementType, dimensions: readonly (number | string)[]): ProtobufWriter {
+function valueInfo(
+  name: string,
+  type: ElementType,
+  dimensions: readonly (number | string)[],
+): ProtobufWriter {
   const shape = new ProtobufWriter();
   for (const dimension of dimensions) {
     const writer = new ProtobufWriter();
-    shape.message(1, typeof dimension === 'string' ? writer.text(2, dimension) : writer.integer(1, dimension));
+    shape.message(
+      1,
+      typeof dimension === 'string' ? writer.text(2, dimension) : writer.integer(1, dimension),
+    );
   }
   const tensor = new ProtobufWriter().integer(1, elementType[type]).message(2, shape);
   return new ProtobufWriter().text(1, name).message(2, new ProtobufWriter().message(1, tensor));

@@ -100,7 +100,9 @@ export class Decoder {
         ids[index] = BigInt(chunk.tokens[position] as number);
         positions[index] = BigInt(position);
         for (let distance = 1; distance <= previousTokens && distance <= position; distance++)
-          (previous[distance - 1] as BigInt64Array)[index] = BigInt(chunk.tokens[position - distance] as number);
+          (previous[distance - 1] as BigInt64Array)[index] = BigInt(
+            chunk.tokens[position - distance] as number,
+          );
       }
     const feeds: Feeds = {
       ids: this.#runtime.integer(ids, [tokens]),
@@ -137,7 +139,13 @@ export class Decoder {
     return query;
   }
 
-  #layerFeeds(layer: number, firstSlot: number, layout: Layout, state: Float32Array, query: Float32Array): Feeds {
+  #layerFeeds(
+    layer: number,
+    firstSlot: number,
+    layout: Layout,
+    state: Float32Array,
+    query: Float32Array,
+  ): Feeds {
     const { batch, steps, tokens, width } = layout;
     const { heads } = this.#architecture;
     const span = headWidth(this.#architecture);

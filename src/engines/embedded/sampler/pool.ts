@@ -17,6 +17,8 @@ export class Pool {
   readonly #prefixes: PrefixCache;
   readonly #waiting: Sequence[] = [];
   readonly #active: Sequence[] = [];
+  /** For each prompt, an active sequence that has it. */
+  readonly #byPrompt = new Map<string, Sequence>();
 
   constructor(
     decoder: Decoder,
@@ -69,25 +71,23 @@ export class Pool {
 
   /**
    * Gives waiting sequences their slots: first those whose prompts are to be computed (`leaders`), then those with
-   * the same prompt as one of them, which take its keys and values over (a group's rollouts share their prompt).
+   * the same prompt as one of them or of one that runs, which take its keys and values over: a group's rollouts
+   * share their prompt.
    */
-  #admit(): { leaders: number; followers: Map<number, number> } {
+  #admit(): { leaders: number; followers: Map<number, Sequence> } {
     const admitted = this.#waiting.splice(0, this.#largestBatch - this.#active.length);
     const first = this.#active.length;
-    const leaderOf = new Map<string, number>();
-    const following: [Sequence, number][] = [];
+    const following: [Sequence, Sequence][] = [];
     for (const sequence of admitted) {
-      const key = sequence.tokens.slice(0, sequence.promptLength).join();
-      const leader = leaderOf.get(key);
-      if (leader !== undefined) {
-        following.push([sequence, leader]);
-        continue;
+      const known = this.#byPrompt.get(promptKey(sequence));
+      if (known) following.push([sequence, known]);
+      else {
+        this.#byPrompt.set(promptKey(sequence), sequence);
+        this.#active.push(sequence);
       }
-      leaderOf.set(key, this.#active.length);
-      this.#active.push(sequence);
     }
     const leaders = this.#active.length - first;
-    const followers = new Map<number, number>();
+    const followers = new Map<number, Sequence>();
     for (const [sequence, leader] of following) {
       followers.set(this.#active.length, leader);
       this.#active.push(sequence);
@@ -114,10 +114,10 @@ export class Pool {
     sequence.cachedTokens = length;
   }
 
-  #follow(slot: number, leader: number): void {
+  #follow(slot: number, leader: Sequence): void {
     const sequence = this.#active[slot] as Sequence;
     const length = sequence.promptLength - 1;
-    this.#decoder.cache.copySlot(leader, slot, length);
+    this.#decoder.cache.copySlot(this.#active.indexOf(leader), slot, length);
     sequence.computed = length;
     sequence.cachedTokens = length;
   }
@@ -153,6 +153,7 @@ export class Pool {
         tokens: sequence.tokens.slice(0, sequence.computed),
         snapshot: this.#decoder.cache.snapshot(slot, sequence.computed),
       });
+    if (this.#byPrompt.get(promptKey(sequence)) === sequence) this.#byPrompt.delete(promptKey(sequence));
     this.#release(slot);
   }
 
@@ -166,4 +167,8 @@ export class Pool {
     }
     this.#active.length = last;
   }
+}
+
+function promptKey({ tokens, promptLength }: Sequence): string {
+  return tokens.slice(0, promptLength).join();
 }

@@ -1,7 +1,7 @@
-import { EngineError } from '../../engine-error.ts';
 import type { GenerateRequest, Weights } from '../../engine.ts';
+import { EngineError } from '../../engine-error.ts';
 import { findBaseModel, loadWeights } from '../base-models.ts';
-import { ConversationCodec } from '../conversation-codec.ts';
+import type { ConversationCodec } from '../conversation-codec.ts';
 import { Random } from '../random.ts';
 import type { Runtime } from '../runtime.ts';
 import { toFailure } from '../worker-failure.ts';
@@ -145,7 +145,10 @@ export class Sampler {
     const { architecture } = findBaseModel(weights.baseModel);
     const values = await loadWeights(weights).catch((error: unknown) => {
       if (EngineError.isInstance(error)) throw error;
-      throw new EngineError('checkpoint_missing', `the weights in ${weights.folder} cannot be read: ${error}`);
+      throw new EngineError(
+        'checkpoint_missing',
+        `the weights in ${weights.folder} cannot be read: ${error}`,
+      );
     });
     return new Pool(await Decoder.create(this.#runtime, architecture, values), architecture, this.#settings);
   }

@@ -1,4 +1,10 @@
-import type { Generation, GenerationDelta, SamplingParameters, TokenLogprob, Tokenizer } from '../../engine.ts';
+import type {
+  Generation,
+  GenerationDelta,
+  SamplingParameters,
+  Tokenizer,
+  TokenLogprob,
+} from '../../engine.ts';
 import { type Distribution, distributionOf, likeliest, pick } from '../distribution.ts';
 import type { ConstraintState } from '../grammar/index.ts';
 import type { Random } from '../random.ts';
@@ -70,7 +76,9 @@ export class Sequence {
     const legal = constraint ? constraint.legal() : unconstrained;
     const distribution = distributionOf(logits, offset, legal, this.#options.sampling);
     const index =
-      this.#options.sampling.temperature === 0 ? likeliest(distribution) : pick(distribution, random.uniform());
+      this.#options.sampling.temperature === 0
+        ? likeliest(distribution)
+        : pick(distribution, random.uniform());
     const token = distribution.support[index] as number;
     constraint?.accept(token);
     this.#append(token, distribution.logprobs[index] as number, this.#alternatives(distribution));

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
 import type { Tokenizer } from '../../engine.ts';
-import { LruCache } from './lru-cache.ts';
 import { BYTE_SYMBOLS, type TokenizerFile, WORD_PATTERN } from './format.ts';
+import { LruCache } from './lru-cache.ts';
 
 const FILE = new URL('../assets/tokenizer.json', import.meta.url);
 /** Words seen are few and short; this many of them take about 10 MB. */
@@ -51,7 +51,9 @@ class ByteLevelTokenizer implements Tokenizer {
   bytes(token: number): Uint8Array {
     const bytes = this.#bytes[token];
     if (!bytes)
-      throw new RangeError(`token ${token} is outside the vocabulary, whose ids are 0 to ${this.vocabularySize - 1}`);
+      throw new RangeError(
+        `token ${token} is outside the vocabulary, whose ids are 0 to ${this.vocabularySize - 1}`,
+      );
     return bytes;
   }
 

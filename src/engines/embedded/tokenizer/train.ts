@@ -1,9 +1,10 @@
 /**
  * Learns the vocabulary of the embedded models and writes it as `assets/tokenizer.json`:
  *
- *     tsx src/engines/embedded/tokenizer/train.ts FILE...
+ *     tsx src/engines/embedded/tokenizer/train.ts FILE... && npm run format
  *
- * Markdown files give technical prose, JSON files give JSON (as written, and once more without spaces), other
+ * The files it was made from: conversations.txt and records.json of this folder, and the 60 largest READMEs of
+ * node_modules. Markdown files give technical prose, JSON files give JSON (as written, and once more without spaces), other
  * files are conversation. Each of the three kinds has its share of the weight, whatever its size.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -28,7 +29,7 @@ function proseOf(markdown: string): string {
     .join('\n');
 }
 
-/** A JSON document in both layouts; arrays and objects nested in it alike. */
+/** A JSON document in both layouts, the compact one twice. */
 function jsonOf(text: string): string {
   try {
     const value: unknown = JSON.parse(text);
@@ -111,4 +112,6 @@ if (merges.length < MERGE_COUNT)
   throw new Error(`the files gave only ${merges.length} of ${MERGE_COUNT} merges: name more of them`);
 const target = new URL('../assets/tokenizer.json', import.meta.url);
 writeFileSync(target, `${JSON.stringify(tokenizerFile(merges))}\n`);
-console.error(`${merges.length} merges: ${merges.map((pair) => pair.join('').replaceAll('Ġ', '_')).join(' ')}`);
+console.error(
+  `${merges.length} merges: ${merges.map((pair) => pair.join('').replaceAll('Ġ', '_')).join(' ')}`,
+);

@@ -10,7 +10,8 @@ export function freshOptimizer(size: number): OptimizerState {
 
 export function norm(vector: Float32Array): number {
   let sum = 0;
-  for (let index = 0; index < vector.length; index++) sum += (vector[index] as number) * (vector[index] as number);
+  for (let index = 0; index < vector.length; index++)
+    sum += (vector[index] as number) * (vector[index] as number);
   return Math.sqrt(sum);
 }
 

@@ -30,9 +30,16 @@ export class BatchLoss {
       const { support, logprobs } = distribution;
       const now = logprobs[support.indexOf(token)];
       if (now === undefined || !Number.isFinite(now))
-        throw new EngineError('loss_not_finite', `the log-probability of token ${token} is ${now}; lower the learning rate`);
+        throw new EngineError(
+          'loss_not_finite',
+          `the log-probability of token ${token} is ${now}; lower the learning rate`,
+        );
       const precalculated = this.#config.type !== 'cross_entropy' && this.#config.precalculateLogprobs;
-      const { loss, gradient: slope, clipped } = tokenLoss({
+      const {
+        loss,
+        gradient: slope,
+        clipped,
+      } = tokenLoss({
         logprob: now,
         sampledLogprob: precalculated ? now : logprob,
         advantage: span.advantage,

@@ -1,6 +1,6 @@
 import type { Datum, Span } from '../../../learning/index.ts';
-import { EngineError } from '../../engine-error.ts';
 import type { Constraint } from '../../engine.ts';
+import { EngineError } from '../../engine-error.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
 
 /** One token that the policy chose among others: what training acts on. */
@@ -71,9 +71,20 @@ async function followConstraint(
   }
 }
 
-function decisionAt(datum: Datum<Constraint>, span: Span<Constraint>, index: number, legal: Int32Array): Decision {
+function decisionAt(
+  datum: Datum<Constraint>,
+  span: Span<Constraint>,
+  index: number,
+  legal: Int32Array,
+): Decision {
   const at = span.start + index;
-  return { position: at - 1, token: datum.tokens[at] as number, legal, logprob: span.logprobs[index] ?? null, span };
+  return {
+    position: at - 1,
+    token: datum.tokens[at] as number,
+    legal,
+    logprob: span.logprobs[index] ?? null,
+    span,
+  };
 }
 
 function left(span: Span<Constraint>, index: number): EngineError {

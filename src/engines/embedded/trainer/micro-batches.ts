@@ -1,3 +1,4 @@
+import type { Tensor } from 'onnxruntime-common';
 import type { Feeds, Runtime } from '../runtime.ts';
 import type { Decision, TrainingSequence } from './decisions.ts';
 
@@ -31,8 +32,12 @@ export function toMicroBatches(sequences: readonly TrainingSequence[]): MicroBat
   return batches;
 }
 
-/** The inputs that both training graphs take, without the parameters. */
-export function feedsOf({ sequences, time }: MicroBatch, previousTokens: number, runtime: Runtime): Feeds {
+/** The inputs of the training graphs beside the parameters; `causal` is for the forward pass alone. */
+export function feedsOf(
+  { sequences, time }: MicroBatch,
+  previousTokens: number,
+  runtime: Runtime,
+): Feeds & { causal: Tensor } {
   const batch = sequences.length;
   const ids = new BigInt64Array(batch * time);
   const previous = Array.from({ length: previousTokens }, () => new BigInt64Array(batch * time));
@@ -48,7 +53,7 @@ export function feedsOf({ sequences, time }: MicroBatch, previousTokens: number,
   });
   const causal = new Float32Array(time * time);
   for (let at = 0; at < time; at++) causal.fill(masked, at * time + at + 1, (at + 1) * time);
-  const feeds: Feeds = {
+  const feeds: Feeds & { causal: Tensor } = {
     ids: runtime.integer(ids, [batch, time]),
     causal: runtime.float(causal, [time, time]),
     rows: runtime.integer(BigInt64Array.from(rows), [rows.length]),

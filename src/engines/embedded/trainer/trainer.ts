@@ -1,5 +1,5 @@
-import { EngineError } from '../../engine-error.ts';
 import type { TrainingBatch, Weights } from '../../engine.ts';
+import { EngineError } from '../../engine-error.ts';
 import { findBaseModel, loadWeights } from '../base-models.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
 import { backwardGraph, forwardGraph } from '../graphs/training-graphs.ts';
@@ -51,7 +51,12 @@ export class Trainer {
     const weights = await loadWeights(from);
     const optimizer =
       from.folder === null ? freshOptimizer(weights.length) : await readOptimizer(from.folder, architecture);
-    this.#run = { architecture, weights, optimizer, graphs: await this.#graphsOf(from.baseModel, architecture) };
+    this.#run = {
+      architecture,
+      weights,
+      optimizer,
+      graphs: await this.#graphsOf(from.baseModel, architecture),
+    };
   }
 
   /** One optimizer step over all datums of the batch. */
@@ -61,22 +66,37 @@ export class Trainer {
     const sequences = await Promise.all(datums.map((datum) => findDecisions(datum, this.#codec)));
     const longest = Math.max(0, ...sequences.map(({ tokens }) => tokens.length));
     if (longest > run.architecture.contextLength)
-      throw new EngineError('too_long', `a sequence of ${longest} tokens exceeds the context of ${run.architecture.contextLength}`);
+      throw new EngineError(
+        'too_long',
+        `a sequence of ${longest} tokens exceeds the context of ${run.architecture.contextLength}`,
+      );
     const batches = toMicroBatches(sequences);
-    if (batches.length === 0) throw new EngineError('nothing_to_train', 'no token of the batch was a decision');
+    if (batches.length === 0)
+      throw new EngineError('nothing_to_train', 'no token of the batch was a decision');
     const batchLoss = new BatchLoss(loss);
     const gradient = new Float32Array(run.weights.length);
     for (const batch of batches) await this.#accumulate(run, batch, batchLoss, gradient);
     const length = norm(gradient);
     if (!Number.isFinite(length))
-      throw new EngineError('gradient_not_finite', `the gradient's norm is ${length}; lower the learning rate`);
+      throw new EngineError(
+        'gradient_not_finite',
+        `the gradient's norm is ${length}; lower the learning rate`,
+      );
     updateByAdam(run.weights, gradient, run.optimizer, {
       learningRate,
       scale: length > largestNorm ? largestNorm / length : 1,
     });
-    const tokens = batches.reduce((sum, batch) => sum + batch.sequences.reduce((all, s) => all + s.tokens.length, 0), 0);
+    const tokens = batches.reduce(
+      (sum, batch) => sum + batch.sequences.reduce((all, s) => all + s.tokens.length, 0),
+      0,
+    );
     const seconds = (performance.now() - started) / 1000;
-    return { ...batchLoss.metrics(), grad_norm: length, learning_rate: learningRate, tokens_per_second: tokens / seconds };
+    return {
+      ...batchLoss.metrics(),
+      grad_norm: length,
+      learning_rate: learningRate,
+      tokens_per_second: tokens / seconds,
+    };
   }
 
   async save(folder: string): Promise<void> {
@@ -92,15 +112,16 @@ export class Trainer {
 
   async #accumulate(run: Run, batch: MicroBatch, loss: BatchLoss, total: Float32Array): Promise<void> {
     const { architecture, graphs } = run;
-    const feeds = {
+    const { causal, ...shared } = {
       ...feedsOf(batch, architecture.previousTokens, this.#runtime),
       parameters: this.#runtime.float(run.weights, [run.weights.length]),
     };
     const rows = batch.decisions.length;
-    const logits = (await graphs.forward.run(feeds)).logits?.data as Float32Array;
-    const slope = loss.add(batch.decisions, logits, architecture.vocabularySize);
+    const { logits, ...tape } = await graphs.forward.run({ ...shared, causal });
+    const slope = loss.add(batch.decisions, logits?.data as Float32Array, architecture.vocabularySize);
     const outputs = await graphs.backward.run({
-      ...feeds,
+      ...shared,
+      ...tape,
       logits_gradient: this.#runtime.float(slope, [rows, architecture.vocabularySize]),
     });
     const gradient = outputs.gradient?.data as Float32Array;

@@ -18,7 +18,11 @@ function optimizerShapes(architecture: Architecture): TensorShape[] {
   const shapes = tensorShapes(architecture);
   const total = shapes.reduce((sum, { size }) => sum + size, 0);
   return ['first', 'second'].flatMap((moment, index) =>
-    shapes.map((shape) => ({ ...shape, name: `${moment}.${shape.name}`, offset: shape.offset + index * total })),
+    shapes.map((shape) => ({
+      ...shape,
+      name: `${moment}.${shape.name}`,
+      offset: shape.offset + index * total,
+    })),
   );
 }
 

@@ -32,9 +32,8 @@ export function decodeSafetensors(
   if (file.length < 8) throw refuse('is too short for a safetensors file');
   const length = Number(new DataView(file.buffer, file.byteOffset).getBigUint64(0, true));
   if (8 + length > file.length) throw refuse('is cut off in its header');
-  const header: Record<string, { dtype: string; shape: number[]; data_offsets: [number, number] }> = JSON.parse(
-    new TextDecoder().decode(file.subarray(8, 8 + length)),
-  );
+  const header: Record<string, { dtype: string; shape: number[]; data_offsets: [number, number] }> =
+    JSON.parse(new TextDecoder().decode(file.subarray(8, 8 + length)));
   const start = 8 + length;
   const total = shapes.reduce((sum, { size }) => sum + size, 0);
   const data = new Float32Array(total);

@@ -1,5 +1,9 @@
-import { grad, init, defaultDevice, nn, numpy as np } from '@jax-js/jax';
-import { type Architecture, headWidth, tensorShapes } from '../../../../src/engines/embedded/weights/architecture.ts';
+import { defaultDevice, grad, init, nn, numpy as np } from '@jax-js/jax';
+import {
+  type Architecture,
+  headWidth,
+  tensorShapes,
+} from '../../../../src/engines/embedded/weights/architecture.ts';
 
 type Array = ReturnType<typeof np.array>;
 type Parameters = Record<string, Array>;
@@ -40,7 +44,9 @@ export async function differentiate(
     const positions = ids.flatMap((row) => row.map((_, at) => at));
     x = x.add(np.matmul(oneHot(positions, architecture.contextLength), weight('position_embedding')));
     for (let distance = 1; distance <= previousTokens; distance++)
-      x = x.add(np.matmul(oneHot(shifted(distance), vocabularySize), weight(`previous_embedding.${distance}`)));
+      x = x.add(
+        np.matmul(oneHot(shifted(distance), vocabularySize), weight(`previous_embedding.${distance}`)),
+      );
     for (let layer = 0; layer < layers; layer++) {
       const name = (part: string) => weight(`layers.${layer}.${part}`);
       const h = norm(x.ref, name('attention_norm'));
@@ -71,9 +77,11 @@ export async function differentiate(
       ]),
     );
   const logits = (await forward(parameters()).data()) as Float32Array;
-  const loss = (p: Parameters) => np.sum(forward(p).mul(np.array(slope).reshape([rows.length, vocabularySize])));
+  const loss = (p: Parameters) =>
+    np.sum(forward(p).mul(np.array(Float32Array.from(slope)).reshape([rows.length, vocabularySize])));
   const result = grad(loss)(parameters()) as Parameters;
   const gradients = new Map<string, Float32Array>();
-  for (const [name, value] of Object.entries(result)) gradients.set(name, (await value.data()) as Float32Array);
+  for (const [name, value] of Object.entries(result))
+    gradients.set(name, (await value.data()) as Float32Array);
   return { logits, gradients };
 }

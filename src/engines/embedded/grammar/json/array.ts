@@ -5,7 +5,8 @@ import type { SchemaScope } from './schema.ts';
 /** Arrays with the items a schema says. Where it lists the first ones, all of those are written. */
 export function arrayOf(reader: SchemaReader, scope: SchemaScope, place: string): Expression {
   if (reader.keywords.uniqueItems === true) reader.refuse('uniqueItems', 'cannot be enforced');
-  if (reader.has('additionalItems')) reader.refuse('additionalItems', 'is of an older draft: write prefixItems and items');
+  if (reader.has('additionalItems'))
+    reader.refuse('additionalItems', 'is of an older draft: write prefixItems and items');
   if (Array.isArray(reader.keywords.items)) reader.refuse('items', 'is of an older draft: write prefixItems');
   const first = (reader.list('prefixItems') ?? []).map((schema, index) =>
     scope.compile(schema, `${place}/prefixItems/${index}`),
@@ -14,13 +15,19 @@ export function arrayOf(reader: SchemaReader, scope: SchemaScope, place: string)
   const closed = items === false || (items === undefined && first.length > 0);
   const minimum = reader.count('minItems') ?? 0;
   const maximum = closed ? first.length : reader.count('maxItems');
-  if (first.length > (reader.count('maxItems') ?? first.length)) reader.refuse('maxItems', 'is below prefixItems');
+  if (first.length > (reader.count('maxItems') ?? first.length))
+    reader.refuse('maxItems', 'is below prefixItems');
   if (maximum !== null && minimum > maximum) reader.refuse('minItems', 'is more than the array may have');
   const rest = closed ? null : scope.share(`${place}/items`, scope.compile(items ?? true, `${place}/items`));
   return sequence(literal('['), written(first, rest, minimum, maximum), literal(']'));
 }
 
-function written(first: Expression[], rest: Expression | null, minimum: number, maximum: number | null): Expression {
+function written(
+  first: Expression[],
+  rest: Expression | null,
+  minimum: number,
+  maximum: number | null,
+): Expression {
   const listed = first.flatMap((item, index) => (index === 0 ? [item] : [literal(','), item]));
   if (!rest) return sequence(...listed);
   const further = sequence(literal(','), rest);

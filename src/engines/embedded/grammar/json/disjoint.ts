@@ -2,7 +2,9 @@ import { isRecord } from './keywords.ts';
 
 /** No value fits two of the schemas, as far as their types and constants show. */
 export function areDisjoint(schemas: readonly unknown[]): boolean {
-  return schemas.every((schema, index) => schemas.slice(index + 1).every((other) => tellApart(schema, other)));
+  return schemas.every((schema, index) =>
+    schemas.slice(index + 1).every((other) => tellApart(schema, other)),
+  );
 }
 
 function tellApart(left: unknown, right: unknown): boolean {

@@ -50,14 +50,21 @@ export class SchemaReader {
   /** Refuses every keyword that is neither a mere note nor among those given. */
   allowOnly(...allowed: string[]): void {
     for (const keyword of Object.keys(this.keywords))
-      if (this.has(keyword) && !ANNOTATIONS.has(keyword) && !keyword.startsWith('x-') && !allowed.includes(keyword))
+      if (
+        this.has(keyword) &&
+        !ANNOTATIONS.has(keyword) &&
+        !keyword.startsWith('x-') &&
+        !allowed.includes(keyword)
+      )
         this.refuse(keyword, 'cannot be enforced here');
   }
 
   number(keyword: string): number | null {
     const value = this.keywords[keyword];
     if (value === undefined) return null;
-    return typeof value === 'number' && Number.isFinite(value) ? value : this.refuse(keyword, 'must be a number');
+    return typeof value === 'number' && Number.isFinite(value)
+      ? value
+      : this.refuse(keyword, 'must be a number');
   }
 
   count(keyword: string): number | null {

@@ -6,7 +6,12 @@ const digitFrom = (first: number, last: number) => characters([0x30 + first, 0x3
 /** Long enough for every double that is written without loss, short enough to be finite. */
 const wholePart = choice(literal('0'), sequence(digitFrom(1, 9), repeat(digit, 0, 20)));
 const fraction = sequence(literal('.'), repeat(digit, 1, 20));
-const fractionAboveZero = sequence(literal('.'), repeat(literal('0'), 0, 9), digitFrom(1, 9), repeat(digit, 0, 9));
+const fractionAboveZero = sequence(
+  literal('.'),
+  repeat(literal('0'), 0, 9),
+  digitFrom(1, 9),
+  repeat(digit, 0, 9),
+);
 const exponent = sequence(literal('e'), choice(literal('+'), literal('-')), repeat(digit, 1, 2));
 
 /** Numbers in the ways `JSON.stringify` writes them and the ways people do: `-1.50`, `2e+21`. All are finite. */
@@ -40,9 +45,16 @@ export interface NumberBounds {
 }
 
 /** Decimal numbers, without exponents, between two integers. */
-export function numberBetween({ minimum, maximum, aboveMinimum, belowMaximum }: NumberBounds): Expression | null {
+export function numberBetween({
+  minimum,
+  maximum,
+  aboveMinimum,
+  belowMaximum,
+}: NumberBounds): Expression | null {
   const negative =
-    minimum < 0 ? magnitudes(Math.max(0, -maximum), maximum >= 0 || belowMaximum, -minimum, aboveMinimum) : [];
+    minimum < 0
+      ? magnitudes(Math.max(0, -maximum), maximum >= 0 || belowMaximum, -minimum, aboveMinimum)
+      : [];
   const positive =
     maximum >= 0 ? magnitudes(Math.max(0, minimum), minimum >= 0 && aboveMinimum, maximum, belowMaximum) : [];
   const signed = [...negative.map((expression) => sequence(literal('-'), expression)), ...positive];
@@ -52,7 +64,8 @@ export function numberBetween({ minimum, maximum, aboveMinimum, belowMaximum }: 
 function magnitudes(low: number, aboveLow: boolean, high: number, belowHigh: boolean): Expression[] {
   const alternatives: Expression[] = [];
   const firstWhole = aboveLow ? low + 1 : low;
-  if (firstWhole < high) alternatives.push(sequence(naturalBetween(firstWhole, high - 1), optional(fraction)));
+  if (firstWhole < high)
+    alternatives.push(sequence(naturalBetween(firstWhole, high - 1), optional(fraction)));
   if (aboveLow && low < high) alternatives.push(sequence(literal(String(low)), fractionAboveZero));
   if (!belowHigh && firstWhole <= high) alternatives.push(literal(String(high)));
   return alternatives;

@@ -15,7 +15,8 @@ export function objectWith(reader: SchemaReader, scope: SchemaScope, place: stri
   else {
     const required = (reader.list('required') ?? []).map(String);
     for (const name of required)
-      if (!Object.hasOwn(properties, name)) reader.refuse('required', `has "${name}", which properties has not`);
+      if (!Object.hasOwn(properties, name))
+        reader.refuse('required', `has "${name}", which properties has not`);
     if (Object.keys(properties).length === 0) return openObject(reader, scope, place);
     if (isRecord(additional) && Object.keys(additional).length > 0)
       reader.refuse('additionalProperties', 'is a schema beside properties: name the properties');
@@ -34,10 +35,16 @@ export function objectWith(reader: SchemaReader, scope: SchemaScope, place: stri
 
 /** An object whose keys are free: a record, or `{}` where nothing but properties may be and there are none. */
 function openObject(reader: SchemaReader, scope: SchemaScope, place: string): Expression {
-  const { properties, additionalProperties: additional, unevaluatedProperties: unevaluated } = reader.keywords;
-  const closed = additional === false || unevaluated === false || (additional === undefined && properties !== undefined);
+  const {
+    properties,
+    additionalProperties: additional,
+    unevaluatedProperties: unevaluated,
+  } = reader.keywords;
+  const closed =
+    additional === false || unevaluated === false || (additional === undefined && properties !== undefined);
   if (closed) return literal('{}');
-  if (isRecord(unevaluated)) reader.refuse('unevaluatedProperties', 'is a schema: write additionalProperties');
+  if (isRecord(unevaluated))
+    reader.refuse('unevaluatedProperties', 'is a schema: write additionalProperties');
   const names = reader.keywords.propertyNames;
   const key = names === undefined ? anyKey : keysOf(names, reader, scope, place);
   const value = scope.compile(additional ?? true, `${place}/additionalProperties`);

@@ -17,6 +17,7 @@ const PATTERN_OF_FORMAT: ReadonlyMap<string, string> = new Map([
   ['date-time', `^${DATE}T${TIME}$`],
   ['uuid', '^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$'],
   ['email', EMAIL],
+  ['uri', '^https?://(?:[a-z0-9]+(?:-[a-z0-9]+)*\\.)+[a-z]{2,}(?:/[A-Za-z0-9._~/?=&%-]*)?$'],
 ]);
 
 /** zod's pattern of an e-mail address looks ahead; ours has the same sense and is a part of it. */
@@ -29,23 +30,34 @@ export function stringWithin(reader: SchemaReader): Expression {
   const given = reader.string('pattern');
   const formatPattern = format === null ? null : PATTERN_OF_FORMAT.get(format);
   if (given === null && formatPattern === undefined)
-    reader.refuse('format', 'is not among date, time, date-time, uuid, email; a pattern can say it');
+    reader.refuse('format', 'is not among date, time, date-time, uuid, email, uri; a pattern can say it');
   const pattern = given === null ? formatPattern : (FOLLOWABLE_PATTERN.get(given) ?? given);
   const bounded = minimum !== null || maximum !== null;
   if (!pattern) return bounded ? boundedString(minimum ?? 0, maximum) : anyKey;
   if (bounded)
-    reader.refuse(minimum === null ? 'maxLength' : 'minLength', 'stands beside a pattern or format: let the pattern say it');
+    reader.refuse(
+      minimum === null ? 'maxLength' : 'minLength',
+      'stands beside a pattern or format: let the pattern say it',
+    );
   return patternString(pattern);
 }
 
 export function numberWithin(reader: SchemaReader, type: 'number' | 'integer'): Expression {
-  const bounds = ['minimum', 'exclusiveMinimum', 'maximum', 'exclusiveMaximum'].map((name) => reader.number(name));
+  const bounds = ['minimum', 'exclusiveMinimum', 'maximum', 'exclusiveMaximum'].map((name) =>
+    reader.number(name),
+  );
   const [minimum = null, above = null, maximum = null, below = null] = bounds;
   const expression =
     type === 'integer'
       ? integerBetween(
-          largest(minimum === null ? null : Math.ceil(minimum), above === null ? null : Math.floor(above) + 1),
-          smallest(maximum === null ? null : Math.floor(maximum), below === null ? null : Math.ceil(below) - 1),
+          largest(
+            minimum === null ? null : Math.ceil(minimum),
+            above === null ? null : Math.floor(above) + 1,
+          ),
+          smallest(
+            maximum === null ? null : Math.floor(maximum),
+            below === null ? null : Math.ceil(below) - 1,
+          ),
         )
       : realBetween(reader, { minimum, above, maximum, below });
   return expression ?? reader.refuse(minimum === null ? 'maximum' : 'minimum', 'leaves no number');
@@ -53,7 +65,10 @@ export function numberWithin(reader: SchemaReader, type: 'number' | 'integer'): 
 
 type RealBounds = Record<'minimum' | 'above' | 'maximum' | 'below', number | null>;
 
-function realBetween(reader: SchemaReader, { minimum, above, maximum, below }: RealBounds): Expression | null {
+function realBetween(
+  reader: SchemaReader,
+  { minimum, above, maximum, below }: RealBounds,
+): Expression | null {
   const low = largest(minimum, above);
   const high = smallest(maximum, below);
   if (low === null && high === null) return anyNumber;

@@ -1,8 +1,8 @@
 import type { JsonSchema } from '../../../engine.ts';
 import { EngineError } from '../../../engine-error.ts';
 import { choice, type Expression, literal, rule } from '../expression.ts';
-import { arrayOf } from './array.ts';
 import { anyValue, jsonRules, valuesOfType } from './any-value.ts';
+import { arrayOf } from './array.ts';
 import { areDisjoint } from './disjoint.ts';
 import { isRecord, KEYWORDS_OF_TYPE, SchemaReader } from './keywords.ts';
 import { objectWith } from './object.ts';
@@ -46,7 +46,10 @@ export class SchemaCompiler implements SchemaScope {
   compile(schema: unknown, place: string): Expression {
     if (schema === true) return anyValue;
     if (!isRecord(schema))
-      throw new EngineError('schema_unsupported', `JSON schema, ${this.#label} ${place}: ${JSON.stringify(schema)} admits nothing`);
+      throw new EngineError(
+        'schema_unsupported',
+        `JSON schema, ${this.#label} ${place}: ${JSON.stringify(schema)} admits nothing`,
+      );
     const reader = new SchemaReader(schema, `${this.#label} ${place}`);
     if (reader.has('$ref')) return this.#reference(reader);
     if (reader.has('enum') || reader.has('const')) return literals(reader);
@@ -107,7 +110,10 @@ export class SchemaCompiler implements SchemaScope {
       isRecord(schema) && typeof schema.$ref === 'string' ? this.#resolve(schema.$ref) : schema,
     );
     if (keyword === 'oneOf' && !areDisjoint(resolved))
-      reader.refuse(keyword, 'has schemas that one value may fit together: tell them apart by a constant, or write anyOf');
+      reader.refuse(
+        keyword,
+        'has schemas that one value may fit together: tell them apart by a constant, or write anyOf',
+      );
     return choice(...schemas.map((schema, index) => this.compile(schema, `${place}/${keyword}/${index}`)));
   }
 }

@@ -27,12 +27,20 @@ export function complement(ranges: readonly CodePointRange[]): CodePointRange[] 
   return outside;
 }
 
-export function intersection(left: readonly CodePointRange[], right: readonly CodePointRange[]): CodePointRange[] {
+export function intersection(
+  left: readonly CodePointRange[],
+  right: readonly CodePointRange[],
+): CodePointRange[] {
   return complement([...complement(left), ...complement(right)]);
 }
 
 const DIGITS: CodePointRange[] = [[0x30, 0x39]];
-const WORD: CodePointRange[] = [[0x30, 0x39], [0x41, 0x5a], [0x5f, 0x5f], [0x61, 0x7a]];
+const WORD: CodePointRange[] = [
+  [0x30, 0x39],
+  [0x41, 0x5a],
+  [0x5f, 0x5f],
+  [0x61, 0x7a],
+];
 /** White space and line ends of ECMAScript. */
 const SPACE: CodePointRange[] = [
   [0x09, 0x0d],
@@ -46,7 +54,11 @@ const SPACE: CodePointRange[] = [
   [0x3000, 0x3000],
   [0xfeff, 0xfeff],
 ];
-export const LINE_ENDS: CodePointRange[] = [[0x0a, 0x0a], [0x0d, 0x0d], [0x2028, 0x2029]];
+export const LINE_ENDS: CodePointRange[] = [
+  [0x0a, 0x0a],
+  [0x0d, 0x0d],
+  [0x2028, 0x2029],
+];
 export const ANY_CHARACTER: CodePointRange[] = [[0, LAST_CODE_POINT]];
 
 /** The classes that a letter after a backslash names. */

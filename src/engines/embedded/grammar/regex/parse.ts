@@ -71,7 +71,9 @@ class PatternParser {
     if (this.#take('*')) return [0, null];
     if (this.#take('+')) return [1, null];
     if (this.#take('?')) return [0, 1];
-    const counted = /^\{(\d+)(,(\d*))?\}/.exec(this.#characters.slice(this.#index, this.#index + 24).join(''));
+    const counted = /^\{(\d+)(,(\d*))?\}/.exec(
+      this.#characters.slice(this.#index, this.#index + 24).join(''),
+    );
     if (!counted) return null;
     this.#index += counted[0].length;
     const minimum = Number(counted[1]);
@@ -124,12 +126,12 @@ class PatternParser {
         ranges.push(...first);
         continue;
       }
-      this.#next();
+      const hyphen = single(this.#next());
       const last = this.#setMember();
-      const [low, high] = [first[0]![0], last[0]![1]];
-      const wellFormed = isSingle(first) && isSingle(last) && low <= high;
-      if (!wellFormed) this.#refuse('a character range that runs backwards or ends in a class');
-      ranges.push([low, high]);
+      if (isSingle(first) && isSingle(last)) {
+        if (first[0]![0] > last[0]![0]) this.#refuse('a character range that runs backwards');
+        ranges.push([first[0]![0], last[0]![0]]);
+      } else ranges.push(...first, hyphen, ...last);
     }
     const members = negated ? complement(ranges) : ranges;
     if (members.length === 0) this.#refuse('a character class that nothing is in');
@@ -192,4 +194,5 @@ function single(character: string): CodePointRange {
   return [code, code];
 }
 
-const isSingle = (ranges: readonly CodePointRange[]) => ranges.length === 1 && ranges[0]![0] === ranges[0]![1];
+const isSingle = (ranges: readonly CodePointRange[]) =>
+  ranges.length === 1 && ranges[0]![0] === ranges[0]![1];

@@ -1,0 +1,65 @@
+import { describe, expect, it } from 'vitest';
+import { Automaton } from '../../../../src/engines/embedded/grammar/automaton.ts';
+import { buildByteGraph } from '../../../../src/engines/embedded/grammar/byte-graph.ts';
+import type { CodePointRange } from '../../../../src/engines/embedded/grammar/expression.ts';
+import { grammarSource } from '../../../../src/engines/embedded/grammar/grammar-source.ts';
+import { utf8Sequences } from '../../../../src/engines/embedded/grammar/utf8-ranges.ts';
+
+const graph = buildByteGraph(grammarSource({ type: 'json_object' }));
+
+function accepts(automaton: Automaton, text: string): boolean {
+  let state = automaton.start;
+  for (const byte of Buffer.from(text)) {
+    const next = state.step(byte);
+    if (!next) return false;
+    state = next;
+  }
+  return state.complete;
+}
+
+describe('the automaton', () => {
+  it('gives texts of equal futures the same state', () => {
+    const automaton = new Automaton(graph);
+    const reached = (text: string) => {
+      let state = automaton.start;
+      for (const byte of Buffer.from(text)) state = state.step(byte)!;
+      return state;
+    };
+    expect(reached('{"a":"xyz')).toBe(reached('{"other":"'));
+    expect(reached('{"a":[1,')).toBe(reached('{"b":[[],{},'));
+    expect(reached('{"a":[1,')).not.toBe(reached('{"a":[[1,'));
+  });
+
+  it('accepts the same when it must forget its states again and again', () => {
+    const automaton = new Automaton(graph, 3);
+    for (let round = 0; round < 3; round++) {
+      expect(accepts(automaton, '{"a":[1,{"b":null}],"c":"d\\n\u20ac"}')).toBe(true);
+      expect(accepts(automaton, '{"a":[1,{"b":null}],"c":"d}')).toBe(false);
+    }
+  });
+});
+
+describe('UTF-8 ranges', () => {
+  it.each<CodePointRange[]>([
+    [[0, 0x10ffff]],
+    [[0x61, 0x7a]],
+    [[0x7e, 0x801]],
+    [[0xfff, 0x10001]],
+    [[0xd7ff, 0xe000]],
+  ])('spell exactly the code points of %j', ([first, last]) => {
+    const sequences = utf8Sequences([first, last]);
+    const spelled = (code: number) => {
+      const bytes = Buffer.from(String.fromCodePoint(code));
+      return sequences.filter(
+        (ranges) =>
+          ranges.length === bytes.length &&
+          ranges.every(([low, high], index) => low <= bytes[index]! && bytes[index]! <= high),
+      ).length;
+    };
+    for (let code = 0; code <= 0x10ffff; code += code < 0x11000 ? 1 : 997) {
+      if (code >= 0xd800 && code <= 0xdfff) continue;
+      const expected = first <= code && code <= last ? 1 : 0;
+      if (spelled(code) !== expected) expect.fail(`U+${code.toString(16)} has ${spelled(code)} spellings`);
+    }
+  });
+});

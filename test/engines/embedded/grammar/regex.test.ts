@@ -1,0 +1,100 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { admits, compiler, randomChooser, SEED, textOf, tokenizer, walk } from './support.ts';
+
+const patterns = [
+  'a',
+  '[a-z]+@[a-z]{2,5}\\.(?:com|org)',
+  '(yes|no|maybe)(, (sir|madam))?',
+  '\\d{3}-\\d{4}',
+  '[^a-c\\d]{1,3}',
+  'é|è|ê|ë',
+  '[à-ü]{2}',
+  '[\\u{1F600}-\\u{1F64F}]',
+  '(?<year>\\d{4})-(?:0[1-9]|1[0-2])',
+  'x*?y+?',
+  '\\w+ \\W\\S',
+  '[\\]\\\\^-]+',
+  '.{0,4}',
+  'a{2,}b{0,2}c{3}',
+  '(a|ab)(c|bcd)(d*)',
+  '\\x41\\u0042\\/\\.',
+  '[\\s\\S]{1,2}',
+];
+
+describe.each(patterns)('the grammar of a regular expression: %s', (pattern) => {
+  const oracle = new RegExp(`^(?:${pattern})$`, 'u');
+
+  it('admits what the expression matches', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.stringMatching(oracle), async (text) => {
+        expect(await admits({ type: 'regex', pattern }, text), JSON.stringify(text)).toBe(true);
+      }),
+      { seed: SEED, numRuns: 50 },
+    );
+  });
+
+  it('agrees with it on other texts', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.string({ unit: fc.constantFrom(...'abcdyx0189-é.,/A BCom@\n'), maxLength: 6 }),
+        async (text) => {
+          expect(await admits({ type: 'regex', pattern }, text), JSON.stringify(text)).toBe(
+            oracle.test(text),
+          );
+        },
+      ),
+      { seed: SEED, numRuns: 150 },
+    );
+  });
+
+  it('lets nothing else be sampled', async () => {
+    const compiled = await compiler.compile(textOf({ type: 'regex', pattern }));
+    for (let seed = 0; seed < 50; seed++) {
+      const text = tokenizer.decode(walk(compiled, randomChooser(seed)));
+      expect(oracle.test(text), JSON.stringify(text)).toBe(true);
+    }
+  });
+});
+
+describe('the grammar of a regular expression', () => {
+  it('takes a hyphen beside a class as it stands', async () => {
+    expect(await admits({ type: 'regex', pattern: '[\\w-.]+' }, 'a-b.c')).toBe(true);
+    expect(await admits({ type: 'regex', pattern: '[\\w-.]+' }, 'a/b')).toBe(false);
+  });
+
+  it('matches the whole text, so that anchors at its ends change nothing', async () => {
+    expect(await admits({ type: 'regex', pattern: '^ab$|^c' }, 'ab')).toBe(true);
+    expect(await admits({ type: 'regex', pattern: '^ab$|^c' }, 'cd')).toBe(false);
+  });
+
+  it.each([
+    '(?=a)',
+    '(?<!a)b',
+    '(a)\\1',
+    '\\bword',
+    '\\p{L}',
+    'a^b',
+    'a**',
+    'a)',
+    '(a',
+    '[a',
+    '[z-a]',
+    '[]',
+    'a{3,1}',
+    'a\\',
+  ])('refuses what it cannot follow: %s', async (pattern) => {
+    await expect(compiler.compile(textOf({ type: 'regex', pattern }))).rejects.toMatchObject({
+      code: 'regex_unsupported',
+      message: expect.stringContaining(JSON.stringify(pattern)),
+    });
+  });
+
+  it('refuses counts that would fill the memory', async () => {
+    await expect(
+      compiler.compile(textOf({ type: 'regex', pattern: '((a{999}){999}){999}' })),
+    ).rejects.toMatchObject({
+      code: 'grammar_too_large',
+    });
+  });
+});

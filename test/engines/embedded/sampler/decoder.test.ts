@@ -1,0 +1,106 @@
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forwardGraph } from '../../../../src/engines/embedded/graphs/training-graphs.ts';
+import { Random } from '../../../../src/engines/embedded/random.ts';
+import { loadRuntime, type Runtime } from '../../../../src/engines/embedded/runtime.ts';
+import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
+import { parameterCount } from '../../../../src/engines/embedded/weights/architecture.ts';
+
+const architecture = {
+  vocabularySize: 512,
+  width: 128,
+  layers: 2,
+  heads: 4,
+  contextLength: 256,
+  previousTokens: 2,
+  expansion: 4,
+};
+const { vocabularySize } = architecture;
+
+describe.each(['onnxruntime-node', 'onnxruntime-web'] as const)('the decoder on %s', (name) => {
+  const random = new Random(11);
+  const weights = Float32Array.from({ length: parameterCount(architecture) }, () => 0.08 * random.normal());
+  const lengths = [1, 2, 5, 40, 41, 63, 64, 65, 90, 130];
+  const sequences = lengths.map((length) =>
+    Array.from({ length }, () => Math.floor(random.uniform() * vocabularySize)),
+  );
+  let runtime: Runtime;
+  let decoder: Decoder;
+  /** Logits after each token of each sequence, computed alone and token by token. */
+  const alone: Float32Array[][] = [];
+
+  beforeAll(async () => {
+    runtime = await loadRuntime(name, 1);
+    decoder = await Decoder.create(runtime, architecture, weights);
+    for (const tokens of sequences) {
+      decoder.cache.clear();
+      decoder.cache.reserve(1, tokens.length, 0);
+      const logits: Float32Array[] = [];
+      for (let at = 0; at < tokens.length; at++)
+        logits.push((await decoder.run(0, [{ tokens, start: at, end: at + 1 }])).slice(0, vocabularySize));
+      alone.push(logits);
+    }
+  });
+
+  it('gives the same bits for a sequence in a ragged batch and in chunks as alone and token by token', async () => {
+    decoder.cache.clear();
+    decoder.cache.reserve(sequences.length, 200, 0);
+    const done = sequences.map(() => 0);
+    while (done.some((length, row) => length < (lengths[row] as number))) {
+      const chunks = sequences.map((tokens, row) => {
+        const start = done[row] as number;
+        return { tokens, start, end: Math.min(tokens.length, start + Math.floor(random.uniform() * 17)) };
+      });
+      if (chunks.every(({ start, end }) => start === end)) continue;
+      const logits = await decoder.run(0, chunks);
+      chunks.forEach(({ start, end }, row) => {
+        done[row] = end;
+        if (end > start)
+          expect(logits.slice(row * vocabularySize, (row + 1) * vocabularySize)).toEqual(
+            alone[row]?.[end - 1],
+          );
+      });
+    }
+  });
+
+  it('gives the same bits from a prefix that another slot, or a snapshot, has computed', async () => {
+    const tokens = sequences[8] as number[];
+    decoder.cache.clear();
+    decoder.cache.reserve(3, 70, 0);
+    await decoder.run(0, [{ tokens, start: 0, end: 60 }]);
+    decoder.cache.copySlot(0, 1, 50);
+    const snapshot = decoder.cache.snapshot(0, 60);
+    decoder.cache.restore(2, snapshot, 33, 60);
+    decoder.cache.reserve(3, 90, 3);
+    const copied = await decoder.run(1, [{ tokens, start: 50, end: 90 }]);
+    const restored = await decoder.run(2, [{ tokens, start: 33, end: 90 }]);
+    expect(copied.slice(0, vocabularySize)).toEqual(alone[8]?.[89]);
+    expect(restored.slice(0, vocabularySize)).toEqual(alone[8]?.[89]);
+  });
+
+  it('agrees with the full forward pass of training to 1e-5', async () => {
+    const session = await runtime.session(forwardGraph(architecture));
+    for (const [index, tokens] of sequences.entries()) {
+      const time = tokens.length;
+      const integers = (values: number[], shape: number[]) =>
+        runtime.integer(BigInt64Array.from(values, BigInt), shape);
+      const causal = new Float32Array(time * time);
+      for (let at = 0; at < time; at++) causal.fill(-1e9, at * time + at + 1, (at + 1) * time);
+      const shifted = (distance: number) =>
+        tokens.map((_, at) => (at >= distance ? (tokens[at - distance] as number) : 0));
+      const outputs = await session.run({
+        parameters: runtime.float(weights, [weights.length]),
+        ids: integers(tokens, [1, time]),
+        'previous.1': integers(shifted(1), [1, time]),
+        'previous.2': integers(shifted(2), [1, time]),
+        causal: runtime.float(causal, [time, time]),
+        rows: integers([...tokens.keys()], [time]),
+      });
+      const logits = outputs.logits?.data as Float32Array;
+      const worst = logits.reduce((largest, value, at) => {
+        const own = alone[index]?.[Math.floor(at / vocabularySize)]?.[at % vocabularySize] as number;
+        return Math.max(largest, Math.abs(value - own));
+      }, 0);
+      expect(worst).toBeLessThan(1e-5);
+    }
+  });
+});
