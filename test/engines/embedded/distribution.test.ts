@@ -20,9 +20,8 @@ describe('the sampling distribution', () => {
     const { logprobs } = distributionOf(logits, 0, all(4), { ...plain, temperature: 2 });
     const roots = [0.5, 0.3, 0.15, 0.05].map(Math.sqrt);
     const total = roots.reduce((sum, root) => sum + root, 0);
-    probabilities(logprobs).forEach((value, index) =>
-      expect(value).toBeCloseTo((roots[index] as number) / total, 6),
-    );
+    for (const [index, value] of probabilities(logprobs).entries())
+      expect(value).toBeCloseTo((roots[index] as number) / total, 6);
   });
 
   it('keeps the k likeliest', () => {

@@ -107,7 +107,9 @@ class State implements AutomatonState {
   readonly complete: boolean;
   readonly #automaton: Automaton;
   readonly #positions: readonly Position[];
-  readonly #next = new Map<number, State | null>();
+  /** Where the bytes fall into classes that lead to the same state: the first byte of each class but the first. */
+  #borders: Uint16Array | undefined;
+  readonly #next: (State | null)[] = [];
 
   constructor(automaton: Automaton, positions: readonly Position[], complete: boolean) {
     this.#automaton = automaton;
@@ -116,14 +118,11 @@ class State implements AutomatonState {
   }
 
   step(byte: number): AutomatonState | null {
-    let next = this.#next.get(byte);
+    const byteClass = this.#classOf(byte);
+    let next = this.#next[byteClass];
     if (next === undefined) {
-      const entries = this.#positions
-        .filter(({ first, last }) => first <= byte && byte <= last)
-        .map(({ next: node, stack }) => ({ node, stack }));
-      const reached = this.#automaton.stateAfter(entries);
-      next = reached.final && !reached.complete ? null : reached;
-      this.#next.set(byte, next);
+      next = this.#follow(byte);
+      this.#next[byteClass] = next;
     }
     return next;
   }
@@ -138,5 +137,23 @@ class State implements AutomatonState {
 
   get final(): boolean {
     return this.#positions.length === 0;
+  }
+
+  #follow(byte: number): State | null {
+    const entries = this.#positions
+      .filter(({ first, last }) => first <= byte && byte <= last)
+      .map(({ next: node, stack }) => ({ node, stack }));
+    if (entries.length === 0) return null;
+    const reached = this.#automaton.stateAfter(entries);
+    return reached.final && !reached.complete ? null : reached;
+  }
+
+  #classOf(byte: number): number {
+    this.#borders ??= Uint16Array.from(
+      new Set(this.#positions.flatMap(({ first, last }) => [first, last + 1])),
+    ).sort();
+    let byteClass = 0;
+    while (byteClass < this.#borders.length && this.#borders[byteClass]! <= byte) byteClass++;
+    return byteClass;
   }
 }

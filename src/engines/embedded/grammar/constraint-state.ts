@@ -53,7 +53,7 @@ export class BranchedState implements ConstraintState {
         for (const token of forced.tokens) taken.push(token);
         this.#text = forced.after;
         this.#untouched = false;
-      } else if (special.length === 1 && (this.#text?.legal.length ?? 0) === 0) {
+      } else if (this.#isForced(special)) {
         taken.push(special[0]!);
         this.#takeSpecial(special[0]!);
       } else break;
@@ -62,16 +62,14 @@ export class BranchedState implements ConstraintState {
   }
 
   legal(): Int32Array {
-    if (this.#ended)
-      throw new EngineError('reply_ended', 'the reply has ended: no token is legal after the end token');
-    const special = this.#special();
+    const special = this.#decision();
     const text = this.#text?.legal ?? NOTHING;
     return special.length === 0 ? text : this.#merge(text, special);
   }
 
   accept(token: number): void {
-    if (this.#ended) throw new EngineError('reply_ended', `token ${token} comes after the end token`);
-    if (this.#special().includes(token)) this.#takeSpecial(token);
+    const special = this.#decision();
+    if (special.includes(token)) this.#takeSpecial(token);
     else if (this.#text && includesSorted(this.#text.legal, token)) {
       this.#text = this.#text.after(token);
       this.#untouched = false;
@@ -86,6 +84,23 @@ export class BranchedState implements ConstraintState {
     this.#ended = true;
     this.#branch = null;
     this.#text = null;
+  }
+
+  /** Special tokens that may come here, after making sure that there is something to decide. */
+  #decision(): Int32Array {
+    if (this.#ended)
+      throw new EngineError('reply_ended', 'the reply has ended: nothing follows its end token');
+    const special = this.#special();
+    if (special.length === 0 ? this.#text?.forced : this.#isForced(special))
+      throw new EngineError(
+        'forced_tokens_due',
+        'the constraint forces what comes here: call takeForced() first',
+      );
+    return special;
+  }
+
+  #isForced(special: Int32Array): boolean {
+    return special.length === 1 && (this.#text?.legal.length ?? 0) === 0;
   }
 
   /** Special tokens that may come here. */

@@ -2,7 +2,7 @@ import { EngineError } from '../../engine-error.ts';
 import type { AutomatonState } from './automaton.ts';
 import type { TokenTrie } from './token-trie.ts';
 
-/** A language that never decides and never ends would otherwise be followed for ever. */
+/** A text that is forced without end would otherwise be followed for ever. */
 const LONGEST_FORCED_BYTES = 1 << 16;
 
 interface Forced {
@@ -41,6 +41,8 @@ export class GrammarText {
   readonly #trie: TokenTrie;
   readonly #bytesOf: (token: number) => Uint8Array;
   readonly #views = new WeakMap<AutomatonState, TextState>();
+  /** Few sets serve many states: the positions in a string of bounded length, for one. */
+  readonly #legalSets = new Map<string, Int32Array>();
 
   constructor(trie: TokenTrie, bytesOf: (token: number) => Uint8Array) {
     this.#trie = trie;
@@ -57,7 +59,12 @@ export class GrammarText {
   }
 
   legal(state: AutomatonState): Int32Array {
-    return this.#trie.legalTokens(state);
+    const tokens = this.#trie.legalTokens(state);
+    const key = String.fromCharCode(...tokens);
+    const known = this.#legalSets.get(key);
+    if (known) return known;
+    this.#legalSets.set(key, tokens);
+    return tokens;
   }
 
   forced(state: AutomatonState): Forced | null {
@@ -68,7 +75,7 @@ export class GrammarText {
       if (!next || bytes.length >= LONGEST_FORCED_BYTES)
         throw new EngineError(
           'grammar_endless',
-          'the grammar forces a text that never ends: give its recursion a way out (an optional property, a null)',
+          `the grammar forces more than ${LONGEST_FORCED_BYTES} bytes at once, perhaps without end: give a recursion a way out, such as null`,
         );
       bytes.push(byte);
       reached = next;

@@ -15,11 +15,13 @@ const contribDomain = 'com.microsoft';
 
 /** Builds an ONNX model node by node. Dimensions given as text are symbolic: one session serves every size. */
 export class Graph {
-  #nodes: ProtobufWriter[] = [];
+  #nodes: Node[] = [];
   #initializers: ProtobufWriter[] = [];
   #inputs: ProtobufWriter[] = [];
   #outputs: ProtobufWriter[] = [];
   #constants = new Map<string, Value>();
+  /** Values that are outputs of the model, by the name they have there. */
+  #renamed = new Map<Value, string>();
   #names = 0;
 
   input(name: string, type: ElementType, dimensions: readonly (number | string)[]): Value {
@@ -27,8 +29,10 @@ export class Graph {
     return name;
   }
 
+  /** Makes a computed value an output of the model; it bears that name from then on. */
   output(name: string, value: Value, type: ElementType, dimensions: readonly (number | string)[]): void {
-    this.#node('Identity', [value], [name], {}, '');
+    if (this.#renamed.has(value)) throw new Error(`${value} is an output already`);
+    this.#renamed.set(value, name);
     this.#outputs.push(valueInfo(name, type, dimensions));
   }
 
@@ -83,7 +87,7 @@ export class Graph {
   /** The bytes of the model file. */
   finish(): Uint8Array {
     const graph = new ProtobufWriter();
-    for (const node of this.#nodes) graph.message(1, node);
+    for (const node of this.#nodes) graph.message(1, this.#write(node));
     graph.text(2, 'graph');
     for (const initializer of this.#initializers) graph.message(5, initializer);
     for (const input of this.#inputs) graph.message(11, input);
@@ -115,14 +119,26 @@ export class Graph {
     attributes: Record<string, Attribute>,
     domain: string,
   ): void {
+    this.#nodes.push({ operator, inputs, outputs, attributes, domain });
+  }
+
+  #write({ operator, inputs, outputs, attributes, domain }: Node): ProtobufWriter {
     const node = new ProtobufWriter();
-    for (const input of inputs) node.text(1, input);
-    for (const output of outputs) node.text(2, output);
+    for (const input of inputs) node.text(1, this.#renamed.get(input) ?? input);
+    for (const output of outputs) node.text(2, this.#renamed.get(output) ?? output);
     node.text(3, `${operator}_${this.#name()}`).text(4, operator);
     for (const [name, value] of Object.entries(attributes)) node.message(5, attribute(name, value));
     if (domain !== '') node.text(7, domain);
-    this.#nodes.push(node);
+    return node;
   }
+}
+
+interface Node {
+  operator: string;
+  inputs: readonly Value[];
+  outputs: readonly Value[];
+  attributes: Record<string, Attribute>;
+  domain: string;
 }
 
 function attribute(name: string, value: Attribute): ProtobufWriter {

@@ -116,7 +116,7 @@ export class Pool {
 
   #follow(slot: number, leader: Sequence): void {
     const sequence = this.#active[slot] as Sequence;
-    const length = sequence.promptLength - 1;
+    const length = Math.min(sequence.promptLength - 1, leader.computed);
     this.#decoder.cache.copySlot(this.#active.indexOf(leader), slot, length);
     sequence.computed = length;
     sequence.cachedTokens = length;

@@ -21,7 +21,10 @@ export interface TrainingSequence {
   decisions: Decision[];
 }
 
-/** Finds the decisions of a datum by following its constraints along its tokens, as sampling did. */
+/**
+ * Finds the decisions of a datum by following its constraints along its tokens, as sampling did. A token sampled
+ * with log-probability 0 was certain: it is none.
+ */
 export async function findDecisions(
   datum: Datum<Constraint>,
   codec: ConversationCodec,
@@ -36,7 +39,7 @@ export async function findDecisions(
     if (span.constraint) await followConstraint(datum, span, span.constraint, codec, decisions);
     else
       for (let index = 0; index < span.length; index++)
-        decisions.push(decisionAt(datum, span, index, codec.unconstrained));
+        if (span.logprobs[index] !== 0) decisions.push(decisionAt(datum, span, index, codec.unconstrained));
   }
   return { tokens: datum.tokens.slice(0, (decisions.at(-1)?.position ?? -1) + 1), decisions };
 }
@@ -61,7 +64,7 @@ async function followConstraint(
       const legal = state.legal().slice();
       const token = datum.tokens[span.start + index] as number;
       if (!legal.includes(token)) throw left(span, index);
-      decisions.push(decisionAt(datum, span, index, legal));
+      if (span.logprobs[index] !== 0) decisions.push(decisionAt(datum, span, index, legal));
       state.accept(token);
       index++;
     }

@@ -25,6 +25,8 @@ interface Run {
   graphs: Graphs;
   weights: Float32Array;
   optimizer: OptimizerState;
+  /** Optimizer steps taken since it began. */
+  steps: number;
 }
 
 /** Trains one set of weights at a time. */
@@ -43,7 +45,7 @@ export class Trainer {
 
   async begin(from: Weights): Promise<void> {
     if (this.#saved && from.folder === this.#saved.folder) {
-      this.#run = this.#saved.run;
+      this.#run = { ...this.#saved.run, steps: 0 };
       this.#saved = undefined;
       return;
     }
@@ -56,12 +58,18 @@ export class Trainer {
       weights,
       optimizer,
       graphs: await this.#graphsOf(from.baseModel, architecture),
+      steps: 0,
     };
   }
 
   /** One optimizer step over all datums of the batch. */
   async step({ datums, loss, learningRate }: TrainingBatch): Promise<Record<string, number>> {
     const run = this.#current();
+    if (loss.type !== 'cross_entropy' && loss.precalculateLogprobs && run.steps > 0)
+      throw new EngineError(
+        'unsupported_option',
+        'precalculate_logprobs takes the log-probabilities before the first update; this job has more than one',
+      );
     const started = performance.now();
     const sequences = await Promise.all(datums.map((datum) => findDecisions(datum, this.#codec)));
     const longest = Math.max(0, ...sequences.map(({ tokens }) => tokens.length));
@@ -86,6 +94,7 @@ export class Trainer {
       learningRate,
       scale: length > largestNorm ? largestNorm / length : 1,
     });
+    run.steps++;
     const tokens = batches.reduce(
       (sum, batch) => sum + batch.sequences.reduce((all, s) => all + s.tokens.length, 0),
       0,

@@ -122,6 +122,13 @@ describe('a constraint', () => {
     expect(state.takeForced()).toEqual([endToken]);
   });
 
+  it('lets nothing be decided where tokens are forced', async () => {
+    const state = await start(textOf({ type: 'choice', choices: ['done'] }));
+    const due = expect.objectContaining({ code: 'forced_tokens_due' });
+    expect(() => state.legal()).toThrow(due);
+    expect(() => state.accept(tokenizer.encode('d')[0]!)).toThrow(due);
+  });
+
   it('refuses illegal tokens and whatever follows the end', async () => {
     const state = await start(answers);
     expect(() => state.accept(endToken)).toThrow(expect.objectContaining(illegal));

@@ -28,6 +28,7 @@ const trees = fc.letrec<{ tree: Leaf }>((tie) => ({
 const cases: [name: string, type: z.ZodType, values: fc.Arbitrary<unknown>][] = [
   ['string', z.string(), text],
   ['bounded string', z.string().min(2).max(5), narrowText({ minLength: 2, maxLength: 5 })],
+  ['long enough string', z.string().min(2), fc.string({ unit: 'grapheme', minLength: 2 })],
   ['pattern', z.string().regex(/^\d{4}$/), fc.stringMatching(/^[0-9]{4}$/)],
   ['unanchored pattern', z.string().regex(/[a-m]["\\]?|\n$/), text.map((around) => `${around}k"\\${around}`)],
   ['beginning', z.string().startsWith('A-'), text.map((end) => `A-${end}`)],

@@ -16,6 +16,7 @@ const UNESCAPED: CodePointRange[] = [
   [0x23, 0x5b],
   [0x5d, 0x10ffff],
 ];
+const ONE_UNIT: CodePointRange[] = [[0, 0xffff]];
 const ESCAPED: number[] = [0x22, 0x5c, ...Array.from({ length: 0x20 }, (_, code) => code)];
 
 /** Characters as `JSON.stringify` writes them inside a string: each has one spelling. */
@@ -34,11 +35,13 @@ const quoted = (content: Expression): Expression => sequence(literal('"'), conte
 export const anyString: Expression = quoted(repeat(jsonSpelling(ANY_CHARACTER), 0, null));
 
 /**
- * Strings of a length between two bounds. Only characters of one UTF-16 unit occur in them: for others JSON Schema
- * (which counts code points) and JavaScript's validators (which count units) would disagree.
+ * Strings of a length between two bounds. Where there is an upper one, only characters of one UTF-16 unit occur: of
+ * others JSON Schema (which counts code points) and JavaScript's validators (which count units) count different
+ * lengths.
  */
 export function boundedString(minimum: number, maximum: number | null): Expression {
-  return quoted(repeat(jsonSpelling([[0, 0xffff]]), minimum, maximum));
+  const counted = maximum === null ? ANY_CHARACTER : ONE_UNIT;
+  return quoted(repeat(jsonSpelling(counted), minimum, maximum));
 }
 
 export const patternString = (pattern: string): Expression => quoted(anyMatch(pattern, jsonSpelling));
