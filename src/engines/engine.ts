@@ -55,9 +55,9 @@ export type Grammar =
   | { type: 'named_json'; alternatives: { name: string; schema: JsonSchema }[] };
 
 /**
- * What a reply may be: one branch, then its end; or, where a branch repeats, further ones of those that repeat.
- * A branch with `open` begins with that special token; a `text` branch may be left for a repeating one at any
- * point. Plain data, so that a hash names it and it crosses threads.
+ * What a reply may be: one branch, then its end. A branch with `open` begins with that special token. After a
+ * branch that repeats further ones that repeat may follow, and a `text` branch may be left for one at any point.
+ * Plain data, so that a hash names it and it crosses threads.
  */
 export interface Constraint {
   branches: { open: number | null; grammar: Grammar; repeat: boolean }[];

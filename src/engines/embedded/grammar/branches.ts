@@ -19,8 +19,10 @@ export class Branches {
   readonly opening: Int32Array;
   /** What may open a reply that may also end at once. */
   readonly openingOrEnd: Int32Array;
-  /** What may follow a complete branch. */
+  /** What may follow a branch that repeats, or one of text. */
   readonly following: Int32Array;
+  /** What may follow any other. */
+  readonly end: Int32Array;
 
   constructor(branches: readonly Branch[], endToken: number) {
     this.endToken = endToken;
@@ -30,6 +32,12 @@ export class Branches {
     this.opening = Int32Array.from(this.#byToken.keys()).sort();
     this.openingOrEnd = Int32Array.from([...this.#byToken.keys(), endToken]).sort();
     this.following = Int32Array.from([...opened, endToken]).sort();
+    this.end = Int32Array.of(endToken);
+  }
+
+  /** Special tokens that may come once a branch is complete. */
+  after(branch: Branch): Int32Array {
+    return branch.repeat || branch.freeText ? this.following : this.end;
   }
 
   openedBy(token: number): Branch | null {

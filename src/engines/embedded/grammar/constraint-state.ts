@@ -107,7 +107,7 @@ export class BranchedState implements ConstraintState {
   #special(): Int32Array {
     if (!this.#text || (this.#untouched && !this.#text.complete)) return this.#branches.opening;
     if (this.#untouched) return this.#branches.openingOrEnd;
-    return this.#text.complete ? this.#branches.following : NOTHING;
+    return this.#text.complete && this.#branch ? this.#branches.after(this.#branch) : NOTHING;
   }
 
   #takeSpecial(token: number): void {

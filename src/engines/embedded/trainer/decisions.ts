@@ -61,7 +61,7 @@ async function followConstraint(
         index++;
       }
       if (forced.length > 0) continue;
-      const legal = state.legal().slice();
+      const legal = state.legal();
       const token = datum.tokens[span.start + index] as number;
       if (!legal.includes(token)) throw left(span, index);
       if (span.logprobs[index] !== 0) decisions.push(decisionAt(datum, span, index, legal));
