@@ -7,6 +7,7 @@ export default defineConfig({
   resolve: {
     alias: [
       { find: /^martingale$/, replacement: source('index.ts') },
+      { find: /^martingale\/embedded$/, replacement: source('engines/embedded/index.ts') },
       { find: /^martingale\/(client|service)$/, replacement: source('$1/index.ts') },
     ],
   },
