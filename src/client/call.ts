@@ -1,0 +1,35 @@
+import type { ServiceAddress } from './base-url.ts';
+import type { CallFacts } from './errors.ts';
+import type { Repeat } from './retry.ts';
+
+export interface Call {
+  method: 'GET' | 'POST' | 'DELETE';
+  /** Path behind `/v1`. */
+  path: string;
+  query?: Record<string, string | number | undefined>;
+  body?: string | Uint8Array;
+  headers?: Record<string, string>;
+  repeat: Repeat;
+  signal?: AbortSignal | undefined;
+  /** Deadline of one attempt; of the silence between two pieces of the body where `idle`. */
+  timeoutMs: number;
+  idle?: boolean;
+  /** Another service than the client's own. */
+  address?: ServiceAddress;
+  /** Statuses outside 2xx that are an answer all the same. */
+  accept?: readonly number[];
+}
+
+/** A response whose head has come and whose body is coming. */
+export interface OpenAnswer {
+  facts: Omit<CallFacts, 'detail'> & { status: number };
+  contentType: string;
+  /** To be read once. Rejects as the call itself would: cut, timed out, aborted. */
+  body: AsyncIterable<Uint8Array>;
+  text(): Promise<string>;
+}
+
+export interface Answer {
+  facts: OpenAnswer['facts'];
+  text: string;
+}

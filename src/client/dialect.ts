@@ -1,0 +1,31 @@
+import {
+  chatFieldAliases,
+  configFieldAliases,
+  projectHeader,
+  projectHeaderAlias,
+} from '../contract/index.ts';
+
+/**
+ * `standard`: the interface's own names, and services that honour `Idempotency-Key`. `deployed`: the vendor's
+ * names for the same fields, for the public service; it is not known to honour idempotency keys, so POSTs are
+ * repeated only where the service cannot have acted on the first.
+ */
+export type Dialect = 'standard' | 'deployed';
+
+export const projectHeaderOf = (dialect: Dialect): string =>
+  dialect === 'deployed' ? projectHeaderAlias : projectHeader;
+
+/** A chat request in the names of the dialect. */
+export function chatBody<Body extends object>(dialect: Dialect, body: Body): object {
+  return dialect === 'deployed' ? rename(body, chatFieldAliases) : body;
+}
+
+/** A config of an RL job in the names of the dialect. */
+export function configBody(dialect: Dialect, config: object | null | undefined): object | null | undefined {
+  return dialect === 'deployed' && config ? rename(config, configFieldAliases) : config;
+}
+
+function rename(body: object, aliases: Record<string, string>): object {
+  const ours = new Map(Object.entries(aliases).map(([alias, name]) => [name, alias]));
+  return Object.fromEntries(Object.entries(body).map(([name, value]) => [ours.get(name) ?? name, value]));
+}

@@ -1,0 +1,158 @@
+import { MartingaleError, type ValidationIssue } from '../contract/index.ts';
+
+/** What a call was and what came of it, as its error tells. */
+export interface CallFacts {
+  method: string;
+  /** Path with the prefix of the base address, without the query. */
+  path: string;
+  /** HTTP status; null where no response came. */
+  status: number | null;
+  /** The response's `x-request-id`, by which the service's log knows the call. */
+  requestId: string | null;
+  /** What the service said, or what broke. */
+  detail: string;
+}
+
+/** Base of every error of a call to the service. */
+export class RequestError extends MartingaleError {
+  readonly method: string;
+  readonly path: string;
+  readonly status: number | null;
+  readonly requestId: string | null;
+  readonly detail: string;
+
+  constructor(code: string, facts: CallFacts, remedy: string, options?: ErrorOptions) {
+    const status = facts.status === null ? '' : `${facts.status}: `;
+    const request = facts.requestId === null ? '' : ` (request id ${facts.requestId})`;
+    super(
+      code,
+      `${facts.method} ${facts.path}: ${status}${facts.detail}${request}. ${remedy}`.trim(),
+      options,
+    );
+    this.method = facts.method;
+    this.path = facts.path;
+    this.status = facts.status;
+    this.requestId = facts.requestId;
+    this.detail = facts.detail;
+  }
+}
+
+/** 400, and every status that has no class of its own. Code `request_refused`. */
+export class RequestRefusedError extends RequestError {
+  constructor(facts: CallFacts) {
+    super('request_refused', facts, 'Repeating the same call will not help.');
+  }
+}
+
+/** 401. Code `authentication_failed`. */
+export class AuthenticationError extends RequestError {
+  constructor(facts: CallFacts) {
+    super('authentication_failed', facts, 'Check that apiKey is a key of this service.');
+  }
+}
+
+/** 403. Code `permission_denied`. */
+export class PermissionDeniedError extends RequestError {
+  constructor(facts: CallFacts) {
+    super('permission_denied', facts, 'The key is known but not allowed to do this; use one that is.');
+  }
+}
+
+/** 404. Code `not_found`. */
+export class NotFoundError extends RequestError {
+  constructor(facts: CallFacts) {
+    super('not_found', facts, 'Check the name or id, and that baseUrl is the right service.');
+  }
+}
+
+/** 409. Code `conflict`. */
+export class ConflictError extends RequestError {
+  constructor(facts: CallFacts) {
+    super(
+      'conflict',
+      facts,
+      'It exists already, is in use, or the idempotency key went with another body before.',
+    );
+  }
+}
+
+/** 413. Code `payload_too_large`. */
+export class PayloadTooLargeError extends RequestError {
+  constructor(facts: CallFacts) {
+    super('payload_too_large', facts, 'Send less at once: fewer or shorter trajectories.');
+  }
+}
+
+/** 422. Code `unprocessable`. */
+export class UnprocessableError extends RequestError {
+  /** The complaints one by one; empty where the service gave none in the contract's form. */
+  readonly issues: readonly ValidationIssue[];
+
+  constructor(facts: CallFacts, issues: readonly ValidationIssue[]) {
+    super('unprocessable', facts, 'Correct the named fields of the request.');
+    this.issues = issues;
+  }
+}
+
+/** 429. Code `rate_limited`. */
+export class RateLimitError extends RequestError {
+  /** Milliseconds the service asks to wait; null where it did not say. */
+  readonly retryAfterMs: number | null;
+
+  constructor(facts: CallFacts, retryAfterMs: number | null) {
+    super('rate_limited', facts, 'Wait, then run fewer calls at once.');
+    this.retryAfterMs = retryAfterMs;
+  }
+}
+
+/** 5xx. Code `service_failed`. */
+export class ServiceError extends RequestError {
+  /** Milliseconds the service asks to wait; null where it did not say. */
+  readonly retryAfterMs: number | null;
+
+  constructor(facts: CallFacts, retryAfterMs: number | null) {
+    super('service_failed', facts, 'The fault is the service’s; its log has the reason.');
+    this.retryAfterMs = retryAfterMs;
+  }
+}
+
+/** No whole response came. Codes `connection_failed`, and `client_closed` after `close()`. */
+export class ConnectionError extends RequestError {
+  /** False where no connection was made, so that the service cannot have seen the call. */
+  readonly connected: boolean;
+
+  constructor(facts: CallFacts, reason: 'not_connected' | 'cut' | 'client_closed', options?: ErrorOptions) {
+    const remedies = {
+      not_connected: 'Check that the service is running and that baseUrl names it.',
+      cut: 'The connection broke before the response was whole.',
+      client_closed: 'Make calls before close(), or make another client.',
+    };
+    const code = reason === 'client_closed' ? reason : 'connection_failed';
+    super(code, facts, remedies[reason], options);
+    this.connected = reason === 'cut';
+  }
+}
+
+/** The deadline passed. Code `timed_out`. */
+export class TimeoutError extends RequestError {
+  readonly timeoutMs: number;
+
+  constructor(facts: CallFacts, timeoutMs: number) {
+    super('timed_out', facts, 'Raise timeoutMs if the service may take this long.');
+    this.timeoutMs = timeoutMs;
+  }
+}
+
+/** A response that is not what the contract says, such as a proxy's page. Code `bad_response`. */
+export class BadResponseError extends RequestError {
+  constructor(facts: CallFacts, options?: ErrorOptions) {
+    super('bad_response', facts, 'Check that baseUrl names a service of this interface.', options);
+  }
+}
+
+/** An option of the client that cannot be. Code `invalid_client_option`. */
+export class ClientOptionError extends MartingaleError {
+  constructor(message: string) {
+    super('invalid_client_option', message);
+  }
+}

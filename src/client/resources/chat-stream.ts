@@ -1,0 +1,48 @@
+import type { ChatCompletionChunk } from '../../contract/index.ts';
+import type { OpenAnswer } from '../call.ts';
+import { BadResponseError, ConnectionError, ServiceError } from '../errors.ts';
+import { parseJson } from '../parse.ts';
+import { readEventStream } from '../sse.ts';
+import { excerpt } from '../status-error.ts';
+
+/**
+ * The chunks of a streamed completion.
+ *
+ * @throws ServiceError where the service reports a failure in the middle, ConnectionError where the stream ends
+ * without `[DONE]`: what came until then is not a whole completion.
+ */
+export async function* readChunks({
+  facts,
+  body,
+}: OpenAnswer): AsyncGenerator<ChatCompletionChunk, undefined> {
+  for await (const { data } of readEventStream(body)) {
+    if (data === '[DONE]') return;
+    const value = parseJson({ facts, text: data });
+    if (isChunk(value)) yield value;
+    else throw chunkError(facts, value, data);
+  }
+  throw new ConnectionError({ ...facts, detail: 'the stream ended without [DONE]' }, 'cut');
+}
+
+function chunkError(facts: OpenAnswer['facts'], value: unknown, data: string): Error {
+  if (typeof value === 'object' && value !== null && ('error' in value || 'detail' in value)) {
+    return new ServiceError(
+      { ...facts, detail: `failed in the middle of the stream: ${excerpt(data)}` },
+      null,
+    );
+  }
+  return new BadResponseError({ ...facts, detail: `not a chunk of a completion: ${excerpt(data)}` });
+}
+
+/** The envelope alone; see `isCompletion`. */
+function isChunk(value: unknown): value is ChatCompletionChunk {
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    'model' in value &&
+    typeof value.model === 'string' &&
+    'choices' in value &&
+    Array.isArray(value.choices) &&
+    !('error' in value)
+  );
+}

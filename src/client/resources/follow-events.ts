@@ -1,0 +1,126 @@
+import { performance } from 'node:perf_hooks';
+import type { TrainingEvent } from '../../contract/index.ts';
+import type { Answer, OpenAnswer } from '../call.ts';
+import { ConnectionError, TimeoutError } from '../errors.ts';
+import { nextCursor } from '../page-list.ts';
+import { path, type Requester, read } from '../requester.ts';
+import { pause, retryDelayMs } from '../retry.ts';
+import { readEventStream } from '../sse.ts';
+import { isLast, parseEventMessage, parseEventPage } from './training-events.ts';
+
+export interface FollowOptions {
+  /** Ends the following; it then rejects with the signal's reason. The job goes on. */
+  signal?: AbortSignal | undefined;
+  /** Pause between two polls in milliseconds, where the service has no event stream. Default 1000. */
+  pollIntervalMs?: number | undefined;
+  /** Id of the last event already seen. Default: from the beginning. */
+  after?: string | undefined;
+  /** Silence, in milliseconds, after which the stream is taken up anew. Default 60000. */
+  idleTimeoutMs?: number | undefined;
+}
+
+interface Following {
+  requester: Requester;
+  path: string;
+  options: FollowOptions;
+  /** Where to go on from. */
+  cursor: string | undefined;
+  /** Events already yielded: a service may send the last ones again after a cut. */
+  seen: Set<string>;
+}
+
+/** A connection that held for this long was no failure. */
+const steadyMs = 5_000;
+
+/** See `TrainingJobs.follow`. */
+export async function* followEvents(
+  requester: Requester,
+  jobId: string,
+  options: FollowOptions,
+): AsyncGenerator<TrainingEvent, undefined> {
+  const target = path`/preview/training-jobs/${jobId}/events`;
+  const following: Following = { requester, path: target, options, cursor: options.after, seen: new Set() };
+  const { retries, backoffMs } = requester.transport.retry;
+  let cuts = 0;
+  for (;;) {
+    const answer = await openEvents(following);
+    if (!answer.contentType.startsWith('text/event-stream')) {
+      yield* poll(following, { facts: answer.facts, text: await answer.text() });
+      return;
+    }
+    const opened = performance.now();
+    let progressed = false;
+    try {
+      for await (const event of streamed(following, answer)) {
+        progressed = true;
+        yield event;
+        if (isLast(event)) return;
+      }
+    } catch (error) {
+      if (!isCut(error)) throw error;
+      // Taken up again for as long as it takes where it had something to say or held for a while, as behind a proxy
+      // that cuts what is silent; a stream that only ever breaks is given up.
+      cuts = progressed || performance.now() - opened > steadyMs ? 0 : cuts + 1;
+      if (cuts > retries) throw error;
+    }
+    await pause(retryDelayMs(cuts, backoffMs, null, Math.random()), options.signal);
+  }
+}
+
+function isCut(error: unknown): boolean {
+  if (error instanceof TimeoutError) return true;
+  return error instanceof ConnectionError && error.code !== 'client_closed';
+}
+
+function openEvents({ requester, path: target, options, cursor }: Following): Promise<OpenAnswer> {
+  return requester.transport.open({
+    method: 'GET',
+    path: target,
+    query: { after: cursor, limit: 100 },
+    headers: {
+      accept: 'text/event-stream, application/json;q=0.5',
+      ...(cursor !== undefined && { 'last-event-id': cursor }),
+    },
+    repeat: 'harmless',
+    signal: options.signal,
+    timeoutMs: options.idleTimeoutMs ?? 60_000,
+    idle: true,
+  });
+}
+
+/** The events of one connection. Throws a `ConnectionError` where it ends before the job has. */
+async function* streamed(following: Following, { facts, body }: OpenAnswer): AsyncGenerator<TrainingEvent> {
+  for await (const message of readEventStream(body)) {
+    yield* unseen(following, parseEventMessage(message.data, facts));
+  }
+  throw new ConnectionError({ ...facts, detail: 'the event stream ended before the job did' }, 'cut');
+}
+
+async function* poll(following: Following, first: Answer): AsyncGenerator<TrainingEvent> {
+  const { requester, options } = following;
+  let answer = first;
+  for (;;) {
+    const page = parseEventPage(answer);
+    const asked = following.cursor;
+    for (const event of unseen(following, page.data)) {
+      yield event;
+      if (isLast(event)) return;
+    }
+    if (page.has_more) following.cursor = nextCursor({ page, facts: answer.facts }, asked);
+    else {
+      if (page.last_id !== '') following.cursor = page.last_id;
+      await pause(options.pollIntervalMs ?? 1000, options.signal);
+    }
+    const query = { after: following.cursor, limit: 100 };
+    answer = await read(requester, following.path, { signal: options.signal }, { query });
+  }
+}
+
+function* unseen(following: Following, events: TrainingEvent[]): Generator<TrainingEvent> {
+  for (const event of events) {
+    following.cursor = event.id;
+    if (following.seen.has(event.id)) continue;
+    following.seen.add(event.id);
+    yield event;
+  }
+}

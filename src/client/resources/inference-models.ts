@@ -1,0 +1,18 @@
+import { type InferenceModel, inferenceModelListSchema } from '../../contract/index.ts';
+import { parseAnswer } from '../parse.ts';
+import { type CallOptions, type Requester, read } from '../requester.ts';
+
+export class InferenceModels {
+  readonly #requester: Requester;
+
+  constructor(requester: Requester) {
+    this.#requester = requester;
+  }
+
+  /** The models that chat completions can call, base models among them. Asks `inferenceBaseUrl`. */
+  async list(options: CallOptions = {}): Promise<InferenceModel[]> {
+    const address = this.#requester.inferenceAddress;
+    return parseAnswer(inferenceModelListSchema, await read(this.#requester, '/models', options, { address }))
+      .data;
+  }
+}

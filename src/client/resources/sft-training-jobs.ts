@@ -1,0 +1,25 @@
+import { type CreateSftTrainingJobRequest, createJobResponseSchema } from '../../contract/index.ts';
+import { parseAnswer } from '../parse.ts';
+import { type IdempotentCallOptions, post, type Requester } from '../requester.ts';
+
+/** Supervised training. Once made, a job is followed and cancelled through `trainingJobs`, like any other. */
+export class SftTrainingJobs {
+  readonly #requester: Requester;
+
+  constructor(requester: Requester) {
+    this.#requester = requester;
+  }
+
+  async create(
+    request: CreateSftTrainingJobRequest,
+    options: IdempotentCallOptions = {},
+  ): Promise<{ id: string }> {
+    const answer = await post(
+      this.#requester,
+      '/preview/sft-training-jobs',
+      JSON.stringify(request),
+      options,
+    );
+    return parseAnswer(createJobResponseSchema, answer);
+  }
+}

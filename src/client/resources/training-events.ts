@@ -1,0 +1,36 @@
+import { z } from 'zod';
+import { type Page, pageSchema, type TrainingEvent, trainingEventSchema } from '../../contract/index.ts';
+import type { Answer } from '../call.ts';
+import { BadResponseError } from '../errors.ts';
+import { parseAnswer, parseValue } from '../parse.ts';
+
+const anyEventSchema = z.looseObject({ id: z.string(), type: z.string() });
+const anyEventPageSchema = pageSchema(anyEventSchema);
+const knownTypes = new Set(['training_started', 'gradient_step', 'training_ended', 'training_failed']);
+
+/** A page of events without those whose type is none of the contract's: a service may come to have more. */
+export function parseEventPage(answer: Answer): Page<TrainingEvent> {
+  const page = parseAnswer(anyEventPageSchema, answer);
+  return { ...page, data: page.data.flatMap((value) => known(value, answer.facts)) };
+}
+
+/** The event that a message of the stream carries whole in its `data`, in an array that is empty for an unknown one. */
+export function parseEventMessage(data: string, facts: Answer['facts']): TrainingEvent[] {
+  let value: unknown;
+  try {
+    value = JSON.parse(data);
+  } catch (error) {
+    throw new BadResponseError(
+      { ...facts, detail: `an event is not JSON: ${data.slice(0, 200)}` },
+      { cause: error },
+    );
+  }
+  return known(parseValue(anyEventSchema, value, facts), facts);
+}
+
+export const isLast = (event: TrainingEvent): boolean =>
+  event.type === 'training_ended' || event.type === 'training_failed';
+
+function known(value: z.output<typeof anyEventSchema>, facts: Answer['facts']): TrainingEvent[] {
+  return knownTypes.has(value.type) ? [parseValue(trainingEventSchema, value, facts)] : [];
+}

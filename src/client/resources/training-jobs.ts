@@ -1,0 +1,85 @@
+import {
+  type CreateTrainingJobRequest,
+  createJobResponseSchema,
+  type TrainingEvent,
+  type TrainingJob,
+  trainingJobSchema,
+} from '../../contract/index.ts';
+import { configBody } from '../dialect.ts';
+import { jsonInSlices } from '../json-slices.ts';
+import { type PageList, pageList } from '../page-list.ts';
+import { parseAnswer } from '../parse.ts';
+import {
+  type CallOptions,
+  type IdempotentCallOptions,
+  path,
+  post,
+  type Requester,
+  read,
+} from '../requester.ts';
+import { type FollowOptions, followEvents } from './follow-events.ts';
+import type { ListOptions } from './models.ts';
+import { parseEventPage } from './training-events.ts';
+
+/** A job as any service of the interface gives it: all but the id is an addition of ours. */
+export type ReportedTrainingJob = Pick<TrainingJob, 'id'> & Partial<TrainingJob>;
+
+const reportedJobSchema = trainingJobSchema.partial().required({ id: true });
+
+/** Reinforcement-learning jobs; and, but for `create`, every job. */
+export class TrainingJobs {
+  readonly #requester: Requester;
+
+  constructor(requester: Requester) {
+    this.#requester = requester;
+  }
+
+  /** Asks for a job that takes the model from its newest checkpoint to the next. */
+  async create(
+    request: CreateTrainingJobRequest,
+    options: IdempotentCallOptions = {},
+  ): Promise<{ id: string }> {
+    const { trajectory_groups, ...rest } = request;
+    const config = configBody(this.#requester.dialect, rest.experimental_config);
+    const head = { ...rest, experimental_config: config };
+    const body = await jsonInSlices(head, 'trajectory_groups', trajectory_groups);
+    return parseAnswer(
+      createJobResponseSchema,
+      await post(this.#requester, '/preview/training-jobs', body, options),
+    );
+  }
+
+  async get(jobId: string, options: CallOptions = {}): Promise<ReportedTrainingJob> {
+    const answer = await read(this.#requester, path`/preview/training-jobs/${jobId}`, options);
+    return parseAnswer(reportedJobSchema, answer);
+  }
+
+  /** Ends a job that has not ended; it leaves no checkpoint. An addition of ours. */
+  async cancel(jobId: string, options: IdempotentCallOptions = {}): Promise<ReportedTrainingJob> {
+    const answer = await post(this.#requester, path`/preview/training-jobs/${jobId}/cancel`, '{}', options);
+    return parseAnswer(reportedJobSchema, answer);
+  }
+
+  /** The events so far. Types that the contract does not have are passed over. */
+  events(jobId: string, options: ListOptions = {}): PageList<TrainingEvent> {
+    const { after, limit, ...call } = options;
+    return pageList(after, async (cursor) => {
+      const query = { after: cursor, limit };
+      const answer = await read(this.#requester, path`/preview/training-jobs/${jobId}/events`, call, {
+        query,
+      });
+      return { page: parseEventPage(answer), facts: answer.facts };
+    });
+  }
+
+  /**
+   * Every event once and in order, as they happen, until `training_ended` or `training_failed`, which are the last
+   * it yields. Follows the event stream where the service has one and takes it up again after a cut; polls
+   * elsewhere. It lasts as long as the job does, unless `signal` ends it, with its reason.
+   *
+   * @throws RequestError where the service cannot be reached any more, after the client's retries.
+   */
+  follow(jobId: string, options: FollowOptions = {}): AsyncIterableIterator<TrainingEvent> {
+    return followEvents(this.#requester, jobId, options);
+  }
+}

@@ -1,0 +1,24 @@
+import { type Upload, uploadSchema } from '../../contract/index.ts';
+import { parseAnswer } from '../parse.ts';
+import { type IdempotentCallOptions, post, type Requester } from '../requester.ts';
+
+/** Training data for supervised jobs. An addition of ours. */
+export class Uploads {
+  readonly #requester: Requester;
+
+  constructor(requester: Requester) {
+    this.#requester = requester;
+  }
+
+  /**
+   * Stores JSON lines, one `SftExample` each. The answer's `url` goes into `training_data_url`; it names the data
+   * by its content, so the same lines give the same one.
+   */
+  async create(jsonLines: string | Uint8Array, options: IdempotentCallOptions = {}): Promise<Upload> {
+    const headers = { 'content-type': 'application/jsonl' };
+    return parseAnswer(
+      uploadSchema,
+      await post(this.#requester, '/preview/uploads', jsonLines, options, headers),
+    );
+  }
+}

@@ -1,0 +1,88 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ConnectionError, RateLimitError, ServiceError, TimeoutError } from './errors.ts';
+
+/**
+ * Which failures of a call may be answered by repeating it.
+ * `harmless`: a repeat changes nothing that the first call did not (reads, deletions, calls with an idempotency
+ * key), so every passing failure. `untouched`: only those that say that the service did nothing: it was not
+ * reached, or it answered 429 or 503. `never`: none.
+ */
+export type Repeat = 'harmless' | 'untouched' | 'never';
+
+export interface RetryPolicy {
+  /** How often a call is repeated after its first attempt. */
+  retries: number;
+  /** The first pause is at most this long, each further one at most twice the one before. */
+  backoffMs: number;
+}
+
+const longestBackoffMs = 30_000;
+/** A service that asks for a longer pause than this is taken at its word: the error goes to the caller. */
+const longestRetryAfterMs = 60_000;
+
+/** Runs `attempt` until it succeeds, fails for good, or has been repeated often enough; throws its last error. */
+export async function withRetries<Result>(
+  policy: RetryPolicy,
+  repeat: Repeat,
+  signal: AbortSignal | undefined,
+  attempt: () => Promise<Result>,
+): Promise<Result> {
+  for (let failures = 0; ; failures++) {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (failures >= policy.retries || !mayRepeat(error, repeat)) throw error;
+      await pause(retryDelayMs(failures, policy.backoffMs, retryAfterOf(error), Math.random()), signal);
+    }
+  }
+}
+
+function mayRepeat(error: unknown, repeat: Repeat): boolean {
+  if (repeat === 'never' || (retryAfterOf(error) ?? 0) > longestRetryAfterMs) return false;
+  if (error instanceof RateLimitError) return true;
+  if (error instanceof ServiceError) {
+    return repeat === 'harmless' ? error.status !== 501 : error.status === 503;
+  }
+  if (error instanceof ConnectionError) {
+    return error.code !== 'client_closed' && (repeat === 'harmless' || !error.connected);
+  }
+  return repeat === 'harmless' && error instanceof TimeoutError;
+}
+
+function retryAfterOf(error: unknown): number | null {
+  return error instanceof RateLimitError || error instanceof ServiceError ? error.retryAfterMs : null;
+}
+
+/**
+ * Pause before the repeat after the failure of this index (0 for the first): exponential backoff with full jitter
+ * (aws.amazon.com/builders-library/timeouts-retries-and-backoff-with-jitter), after what the service asked for,
+ * so that many callers told to wait do not come back at once.
+ *
+ * @param random In [0, 1).
+ */
+export function retryDelayMs(
+  failures: number,
+  backoffMs: number,
+  retryAfterMs: number | null,
+  random: number,
+): number {
+  return (retryAfterMs ?? 0) + random * Math.min(longestBackoffMs, backoffMs * 2 ** failures);
+}
+
+/** Milliseconds that a `Retry-After` header asks for, be it seconds or a date; null where it is absent or neither. */
+export function parseRetryAfter(header: string | null, now: number = Date.now()): number | null {
+  if (header === null || header.trim() === '') return null;
+  const seconds = Number(header);
+  if (Number.isFinite(seconds)) return Math.max(0, seconds * 1000);
+  const date = Date.parse(header);
+  return Number.isNaN(date) ? null : Math.max(0, date - now);
+}
+
+/** Waits; rejects with the signal's reason when aborted. */
+export async function pause(milliseconds: number, signal: AbortSignal | undefined): Promise<void> {
+  try {
+    await sleep(milliseconds, undefined, signal ? { signal } : {});
+  } catch (error) {
+    throw signal?.aborted ? signal.reason : error;
+  }
+}

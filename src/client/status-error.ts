@@ -1,0 +1,83 @@
+import { z } from 'zod';
+import { type ValidationIssue, validationIssueSchema } from '../contract/index.ts';
+import {
+  AuthenticationError,
+  type CallFacts,
+  ConflictError,
+  NotFoundError,
+  PayloadTooLargeError,
+  PermissionDeniedError,
+  RateLimitError,
+  type RequestError,
+  RequestRefusedError,
+  ServiceError,
+  UnprocessableError,
+} from './errors.ts';
+import { parseRetryAfter } from './retry.ts';
+
+const errorBodySchema = z.object({
+  detail: z.union([z.string(), z.array(validationIssueSchema)]).optional(),
+  error: z.union([z.string(), z.object({ message: z.string() })]).optional(),
+});
+
+const longestDetail = 500;
+
+/** The error that a response of a status outside 2xx stands for. */
+export function statusError(
+  facts: Omit<CallFacts, 'detail'> & { status: number },
+  body: string,
+  retryAfter: string | null,
+): RequestError {
+  const { detail, issues } = readErrorBody(body);
+  const full = { ...facts, detail };
+  switch (facts.status) {
+    case 401:
+      return new AuthenticationError(full);
+    case 403:
+      return new PermissionDeniedError(full);
+    case 404:
+      return new NotFoundError(full);
+    case 409:
+      return new ConflictError(full);
+    case 413:
+      return new PayloadTooLargeError(full);
+    case 422:
+      return new UnprocessableError(full, issues);
+    case 429:
+      return new RateLimitError(full, parseRetryAfter(retryAfter));
+    default:
+      return facts.status >= 500
+        ? new ServiceError(full, parseRetryAfter(retryAfter))
+        : new RequestRefusedError(full);
+  }
+}
+
+function readErrorBody(body: string): { detail: string; issues: ValidationIssue[] } {
+  const parsed = errorBodySchema.safeParse(parseJson(body));
+  if (!parsed.success) return { detail: excerpt(body), issues: [] };
+  const { detail, error } = parsed.data;
+  if (Array.isArray(detail)) {
+    const lines = detail.map((issue) => `${issue.loc.join('.')}: ${issue.msg}`);
+    return { detail: lines.join('; '), issues: detail };
+  }
+  const message = typeof error === 'string' ? error : error?.message;
+  return { detail: detail ?? message ?? excerpt(body), issues: [] };
+}
+
+/** The beginning of a body that is not understood, on one line, as an error message can show it. */
+export function excerpt(body: string): string {
+  const line = body
+    .slice(0, 4 * longestDetail)
+    .replace(/\s+/g, ' ')
+    .trim();
+  if (line === '') return 'an empty body';
+  return line.length > longestDetail ? `${line.slice(0, longestDetail)}…` : line;
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

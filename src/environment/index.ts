@@ -1,0 +1,10 @@
+export {
+  defineEnvironment,
+  type Environment,
+  type EnvironmentOptions,
+  type RewardContext,
+  type RewardFunction,
+  type RolloutContext,
+  type WeightedReward,
+} from './environment.ts';
+export { RewardError, score } from './score.ts';

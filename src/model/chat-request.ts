@@ -1,0 +1,108 @@
+import type {
+  LanguageModelV4CallOptions,
+  LanguageModelV4FunctionTool,
+  LanguageModelV4ToolChoice,
+  SharedV4Warning,
+} from '@ai-sdk/provider';
+import type { ChatCompletionRequest, ResponseFormat, Tool, ToolChoice } from '../contract/index.ts';
+import { UnsupportedByModelError } from './errors.ts';
+import { providerName } from './prompt-messages.ts';
+import type { SamplingOverride } from './sampling-override.ts';
+
+export interface ChatRequest {
+  /** Everything but `messages`, `model`, `seed` and `stream`. */
+  settings: Omit<ChatCompletionRequest, 'messages' | 'model' | 'seed' | 'stream'>;
+  tools: Tool[] | undefined;
+  warnings: SharedV4Warning[];
+}
+
+/** Set by the model itself: without them a call could not be recorded. */
+const reserved = ['messages', 'model', 'n', 'stream', 'logprobs', 'return_token_ids', 'seed'];
+
+/**
+ * Converts the settings of an AI SDK call. `override` wins over what the agent asks for. Fields of the interface that
+ * the AI SDK has no setting for are taken from `providerOptions.martingale` under their own names.
+ * @throws UnsupportedByModelError for a setting that would change the reply and that the service does not have.
+ */
+export function toChatRequest(options: LanguageModelV4CallOptions, override: SamplingOverride): ChatRequest {
+  const warnings: SharedV4Warning[] = [];
+  // The AI SDK always names itself; no other header would reach the service, and none would change the reply.
+  if (Object.keys(options.headers ?? {}).some((name) => name.toLowerCase() !== 'user-agent')) {
+    warnings.push({ type: 'unsupported', feature: 'headers', details: 'The client sends its own.' });
+  }
+  const tools = options.tools?.map((tool) => {
+    if (tool.type !== 'function') {
+      throw new UnsupportedByModelError(
+        `the provider tool "${tool.id}"`,
+        'Define a tool with a schema and an `execute` function.',
+      );
+    }
+    if (tool.inputExamples?.length) warnings.push({ type: 'unsupported', feature: 'inputExamples' });
+    return toTool(tool);
+  });
+  const settings: ChatRequest['settings'] = {
+    ...extraFields(options),
+    logprobs: true,
+    return_token_ids: true,
+    temperature: override.temperature ?? options.temperature,
+    top_p: override.topP ?? options.topP,
+    top_k: override.topK ?? options.topK,
+    max_completion_tokens: override.maxOutputTokens ?? options.maxOutputTokens,
+    stop: options.stopSequences?.length ? options.stopSequences : undefined,
+    presence_penalty: options.presencePenalty,
+    frequency_penalty: options.frequencyPenalty,
+    reasoning_effort: toReasoningEffort(options.reasoning),
+    response_format: toResponseFormat(options.responseFormat),
+    ...(override.minP === undefined ? {} : { min_p: override.minP }),
+    ...(tools?.length ? { tools, tool_choice: toToolChoice(options.toolChoice) } : {}),
+  };
+  return { settings, tools: tools?.length ? tools : undefined, warnings };
+}
+
+function extraFields({ providerOptions }: LanguageModelV4CallOptions): Record<string, unknown> {
+  const extra = providerOptions?.[providerName];
+  if (!extra) return {};
+  const field = reserved.find((name) => name in extra);
+  if (field !== undefined) {
+    throw new UnsupportedByModelError(
+      `"${field}" in providerOptions.${providerName}`,
+      'The model sets it itself, so that each call is recorded exactly.',
+    );
+  }
+  return extra;
+}
+
+function toTool({ name, description, inputSchema, strict }: LanguageModelV4FunctionTool): Tool {
+  return {
+    type: 'function',
+    function: { name, description, parameters: { ...inputSchema }, strict },
+  };
+}
+
+/** `auto` is left out: it is what absent means with tools, also to services that know no other value. */
+function toToolChoice(choice: LanguageModelV4ToolChoice | undefined): ToolChoice | undefined {
+  if (!choice || choice.type === 'auto') return undefined;
+  return choice.type === 'tool' ? { type: 'function', function: { name: choice.toolName } } : choice.type;
+}
+
+function toResponseFormat(format: LanguageModelV4CallOptions['responseFormat']): ResponseFormat | undefined {
+  if (format?.type !== 'json') return undefined;
+  if (!format.schema) return { type: 'json_object' };
+  return {
+    type: 'json_schema',
+    json_schema: {
+      name: format.name ?? 'response',
+      description: format.description,
+      schema: { ...format.schema },
+      strict: true,
+    },
+  };
+}
+
+function toReasoningEffort(
+  effort: LanguageModelV4CallOptions['reasoning'],
+): ChatCompletionRequest['reasoning_effort'] {
+  if (effort === undefined || effort === 'provider-default') return undefined;
+  if (effort === 'low' || effort === 'medium' || effort === 'high') return effort;
+  throw new UnsupportedByModelError(`the reasoning effort "${effort}"`, 'Use "low", "medium" or "high".');
+}

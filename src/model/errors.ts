@@ -1,0 +1,40 @@
+import { MartingaleError } from '../contract/index.ts';
+
+/** A prompt part or a setting that the service has no equivalent of, refused rather than ignored. */
+export class UnsupportedByModelError extends MartingaleError {
+  readonly feature: string;
+
+  constructor(feature: string, remedy: string) {
+    super('unsupported_by_model', `The model does not take ${feature}. ${remedy}`);
+    this.feature = feature;
+  }
+}
+
+/** A completion that breaks the interface: no choice, or a stream that ended before its choice did. */
+export class IncompleteCompletionError extends MartingaleError {
+  constructor(model: string, what: string) {
+    super('incomplete_completion', `"${model}" answered ${what}. The call may be repeated.`);
+  }
+}
+
+/** `policy()` was called by an agent outside of a rollout, where there is no current model. */
+export class NoCurrentModelError extends MartingaleError {
+  constructor() {
+    super(
+      'no_current_model',
+      'An agent built on `policy()` was run outside of a rollout. `policy()` is the model of the current rollout; ' +
+        'elsewhere give the agent `model.languageModel`.',
+    );
+  }
+}
+
+/** A model of that name exists and was made from another base model than the one asked for. */
+export class BaseModelMismatchError extends MartingaleError {
+  constructor(model: string, actual: string, wanted: string) {
+    super(
+      'base_model_mismatch',
+      `The model "${model}" exists and was made from "${actual}", not from "${wanted}". Choose another name, or ` +
+        'delete it.',
+    );
+  }
+}

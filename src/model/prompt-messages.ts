@@ -1,0 +1,115 @@
+import type { LanguageModelV4Message, LanguageModelV4Prompt } from '@ai-sdk/provider';
+import type { Message, ToolCall } from '../contract/index.ts';
+import { UnsupportedByModelError } from './errors.ts';
+
+/** A prompt as chat messages. `callIds[i]` is the call that sampled `messages[i]`, where its parts say so. */
+export interface PromptMessages {
+  messages: Message[];
+  callIds: (string | undefined)[];
+}
+
+type AssistantMessage = Extract<LanguageModelV4Message, { role: 'assistant' }>;
+type UserMessage = Extract<LanguageModelV4Message, { role: 'user' }>;
+type ToolResultPart = Extract<
+  Extract<LanguageModelV4Message, { role: 'tool' }>['content'][number],
+  { type: 'tool-result' }
+>;
+
+/** Name under which our parts carry `callId`, in `providerMetadata` going out and `providerOptions` coming back. */
+export const providerName = 'martingale';
+
+/**
+ * Converts an AI SDK prompt to chat messages: one message for each, and one for each tool result.
+ * @throws UnsupportedByModelError for files, images and parts of other providers.
+ */
+export function toPromptMessages(prompt: LanguageModelV4Prompt): PromptMessages {
+  const messages: Message[] = [];
+  const callIds: (string | undefined)[] = [];
+  const add = (message: Message, callId?: string) => {
+    messages.push(message);
+    callIds.push(callId);
+  };
+  for (const message of prompt) {
+    if (message.role === 'system') add({ role: 'system', content: message.content });
+    else if (message.role === 'user') add(userMessage(message));
+    else if (message.role === 'assistant') add(assistantMessage(message), stampedCallId(message));
+    else {
+      for (const part of message.content) {
+        // An approval is between the application and its user; the model sees the tool's result that follows.
+        if (part.type === 'tool-approval-response') continue;
+        add({ role: 'tool', tool_call_id: part.toolCallId, content: toolResultText(part) });
+      }
+    }
+  }
+  return { messages, callIds };
+}
+
+function userMessage({ content }: UserMessage): Message {
+  const texts = content.map((part) => {
+    if (part.type !== 'text') throw refuse(`a file (${part.mediaType}) in a user message`);
+    return part.text;
+  });
+  const [only] = texts;
+  if (texts.length === 1 && only !== undefined) return { role: 'user', content: only };
+  return { role: 'user', content: texts.map((text) => ({ type: 'text', text })) };
+}
+
+function assistantMessage({ content }: AssistantMessage): Message {
+  let text = '';
+  let reasoning = '';
+  const toolCalls: ToolCall[] = [];
+  for (const part of content) {
+    if (part.type === 'text') text += part.text;
+    else if (part.type === 'reasoning') reasoning += part.text;
+    else if (part.type === 'tool-call' && !part.providerExecuted) {
+      const written = JSON.stringify(part.input) ?? '{}';
+      toolCalls.push({
+        id: part.toolCallId,
+        type: 'function',
+        function: { name: part.toolName, arguments: written },
+      });
+    } else throw refuse(`a part of type "${part.type}" in an assistant message`);
+  }
+  return {
+    role: 'assistant',
+    content: text === '' && toolCalls.length > 0 ? null : text,
+    ...(reasoning === '' ? {} : { reasoning }),
+    ...(toolCalls.length > 0 ? { tool_calls: toolCalls } : {}),
+  };
+}
+
+/** The one call that all parts of the message came from; a message put together from several has none. */
+function stampedCallId({ content }: AssistantMessage): string | undefined {
+  let found: string | undefined;
+  for (const [index, part] of content.entries()) {
+    const callId = part.providerOptions?.[providerName]?.callId;
+    if (typeof callId !== 'string' || (index > 0 && callId !== found)) return undefined;
+    found = callId;
+  }
+  return found;
+}
+
+function toolResultText({ output, toolName }: ToolResultPart): string {
+  switch (output.type) {
+    case 'text':
+    case 'error-text':
+      return output.value;
+    case 'json':
+    case 'error-json':
+      return JSON.stringify(output.value);
+    case 'execution-denied':
+      return output.reason ?? 'Tool execution denied.';
+    case 'content':
+      return output.value
+        .map((part) => {
+          if (part.type !== 'text')
+            throw refuse(`a part of type "${part.type}" in the result of "${toolName}"`);
+          return part.text;
+        })
+        .join('');
+  }
+}
+
+function refuse(feature: string): UnsupportedByModelError {
+  return new UnsupportedByModelError(feature, 'It reads text, tool calls and text results of tools.');
+}

@@ -1,0 +1,41 @@
+import type { Trajectory } from '../trajectory/index.ts';
+
+/** Why a rollout has no reward: `code` for programs and for counting, `message` for people. */
+export interface RolloutFailure {
+  code: string;
+  message: string;
+}
+
+interface RolloutBase {
+  /** Place in its group. */
+  index: number;
+  seed: number;
+  trajectory: Trajectory;
+  /** Wall-clock milliseconds, 0 for one that never began. */
+  durationMs: number;
+}
+
+/** One run of an agent in an environment, ended. Only completed rollouts have a reward and train. */
+export type Rollout = RolloutBase &
+  (
+    | { status: 'completed'; reward: number }
+    | { status: 'failed'; failure: RolloutFailure }
+    | { status: 'cancelled'; failure: RolloutFailure }
+  );
+
+/** `dispatched` = `completed` + `failed` + `cancelled`, always. */
+export interface Books {
+  dispatched: number;
+  completed: number;
+  failed: number;
+  cancelled: number;
+}
+
+export function keepBooks(rollouts: Iterable<Rollout>): Books {
+  const books: Books = { dispatched: 0, completed: 0, failed: 0, cancelled: 0 };
+  for (const { status } of rollouts) {
+    books.dispatched++;
+    books[status]++;
+  }
+  return books;
+}

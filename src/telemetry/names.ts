@@ -1,0 +1,56 @@
+/**
+ * Attribute names of the OpenTelemetry conventions for generative AI that we use, as they stood in 2026-11 in
+ * github.com/open-telemetry/semantic-conventions-genai. All of them are in development there and may be renamed:
+ * they are written here and nowhere else.
+ */
+export const genAi = {
+  operationName: 'gen_ai.operation.name',
+  providerName: 'gen_ai.provider.name',
+  requestModel: 'gen_ai.request.model',
+  requestTemperature: 'gen_ai.request.temperature',
+  requestMaxTokens: 'gen_ai.request.max_tokens',
+  requestSeed: 'gen_ai.request.seed',
+  responseModel: 'gen_ai.response.model',
+  responseId: 'gen_ai.response.id',
+  responseFinishReasons: 'gen_ai.response.finish_reasons',
+  usageInputTokens: 'gen_ai.usage.input_tokens',
+  usageOutputTokens: 'gen_ai.usage.output_tokens',
+  toolName: 'gen_ai.tool.name',
+  toolCallId: 'gen_ai.tool.call.id',
+} as const;
+
+/** Stable convention: the class or code of what went wrong. */
+export const errorType = 'error.type';
+
+/** Attributes of our own, for what the conventions have no name for. */
+export const attribute = {
+  runId: 'martingale.run.id',
+  step: 'martingale.step',
+  scenarioId: 'martingale.scenario.id',
+  scenarioSplit: 'martingale.scenario.split',
+  groupIndex: 'martingale.group.index',
+  rolloutIndex: 'martingale.rollout.index',
+  /** `completed`, `failed` or `cancelled`. */
+  rolloutOutcome: 'martingale.rollout.outcome',
+  reward: 'martingale.reward',
+  rewardName: 'martingale.reward.name',
+  policyVersion: 'martingale.policy.version',
+  modelId: 'martingale.model.id',
+  jobId: 'martingale.job.id',
+  /** `rl` or `sft`. */
+  jobKind: 'martingale.job.kind',
+} as const;
+
+/** Names of spans, from the outermost inwards. */
+export const spanName = {
+  run: 'run',
+  step: 'step',
+  group: 'group',
+  rollout: 'rollout',
+  /** The form that the conventions give to model calls. */
+  modelCall: (model: string) => `chat ${model}`,
+  /** The form that the conventions give to tool calls. */
+  tool: (name: string) => `execute_tool ${name}`,
+  reward: 'reward',
+  job: 'job',
+} as const;

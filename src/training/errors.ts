@@ -1,0 +1,40 @@
+import { MartingaleError } from '../contract/index.ts';
+import { commonFailures, type RolloutGroup } from '../rollout/index.ts';
+
+/** A training job ended without a checkpoint; the message has the service's reason. */
+export class TrainingJobError extends MartingaleError {
+  readonly jobId: string;
+
+  constructor(jobId: string, what: string) {
+    super('training_job_failed', `Training job ${jobId} ${what}. No checkpoint was made.`);
+    this.jobId = jobId;
+  }
+}
+
+/** A training job took longer than its deadline and was cancelled. */
+export class TrainingJobTimeoutError extends MartingaleError {
+  readonly jobId: string;
+
+  constructor(jobId: string, timeoutMs: number) {
+    super(
+      'training_job_timeout',
+      `Training job ${jobId} did not end within ${timeoutMs} ms and was cancelled. Raise the deadline, or look at ` +
+        'the job and at what is queued before it on the service.',
+    );
+    this.jobId = jobId;
+  }
+}
+
+/** No rollout of a step or a validation completed, so there is nothing to learn or to say. */
+export class NoCompletedRolloutsError extends MartingaleError {
+  constructor(where: string, groups: readonly RolloutGroup[]) {
+    super('no_completed_rollouts', `No rollout of ${where} completed: ${commonFailures(groups)}.`);
+  }
+}
+
+/** An option of a run that cannot be met. */
+export class RunOptionError extends MartingaleError {
+  constructor(message: string) {
+    super('invalid_run_option', message);
+  }
+}

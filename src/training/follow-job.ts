@@ -1,0 +1,82 @@
+import type { Client } from '../client/index.ts';
+import { TrainingJobError, TrainingJobTimeoutError } from './errors.ts';
+
+export interface JobProgress {
+  status: 'running' | 'ended';
+  /** Gradient steps so far, and how many will come in all where the service has said. */
+  gradientSteps: number;
+  total: number | null;
+  /** Of the newest gradient step; empty before the first. */
+  metrics: Record<string, number>;
+}
+
+export interface FollowJobOptions {
+  client: Client;
+  jobId: string;
+  /** Deadline for the job's end, queue and all, in milliseconds. Default 3,600,000 (1 hour). */
+  timeoutMs?: number;
+  onProgress?: (progress: JobProgress) => void;
+  /** Cancels the job on the service, and then throws the signal's reason. */
+  signal?: AbortSignal;
+}
+
+/** The metrics of a job's gradient steps, in order. */
+export interface JobOutcome {
+  gradientSteps: Record<string, number>[];
+}
+
+/** How long a job may take to be cancelled once the run has been stopped. */
+const cancelTimeoutMs = 10_000;
+
+/**
+ * Waits for the end of a training job.
+ * @throws TrainingJobError where it failed, TrainingJobTimeoutError after the deadline.
+ */
+export async function followJob(options: FollowJobOptions): Promise<JobOutcome> {
+  const { client, jobId, timeoutMs = 3_600_000, onProgress, signal } = options;
+  const deadline = AbortSignal.timeout(timeoutMs);
+  const either = signal ? AbortSignal.any([signal, deadline]) : deadline;
+  const gradientSteps: Record<string, number>[] = [];
+  let total: number | null = null;
+  const report = (status: JobProgress['status']) =>
+    onProgress?.({ status, gradientSteps: gradientSteps.length, total, metrics: gradientSteps.at(-1) ?? {} });
+  try {
+    for await (const event of client.trainingJobs.follow(jobId, { signal: either })) {
+      if (event.type === 'training_failed')
+        throw new TrainingJobError(jobId, `failed: ${event.data.error_message}`);
+      if (event.type === 'training_started') total = event.data.num_sequences;
+      if (event.type === 'gradient_step') gradientSteps.push(event.data);
+      report(event.type === 'training_ended' ? 'ended' : 'running');
+      if (event.type === 'training_ended') return { gradientSteps };
+    }
+    throw new TrainingJobError(jobId, 'stopped sending events before it ended');
+  } catch (error) {
+    if (!either.aborted) throw error;
+    await cancelJob(client, jobId);
+    if (signal?.aborted) throw signal.reason;
+    throw new TrainingJobTimeoutError(jobId, timeoutMs);
+  }
+}
+
+/** A job that has ended meanwhile, or a service without cancelling, must not hide why the run stops. */
+async function cancelJob(client: Client, jobId: string): Promise<void> {
+  try {
+    await client.trainingJobs.cancel(jobId, { signal: AbortSignal.timeout(cancelTimeoutMs) });
+  } catch (error) {
+    process.emitWarning(`Training job ${jobId} could not be cancelled: ${String(error)}`, {
+      code: 'martingale_job_not_cancelled',
+    });
+  }
+}
+
+/** The mean of each metric over the gradient steps that have it. */
+export function meanMetrics(gradientSteps: readonly Record<string, number>[]): Record<string, number> {
+  const sums = new Map<string, { sum: number; count: number }>();
+  for (const metrics of gradientSteps) {
+    for (const [name, value] of Object.entries(metrics)) {
+      const entry = sums.get(name) ?? { sum: 0, count: 0 };
+      sums.set(name, { sum: entry.sum + value, count: entry.count + 1 });
+    }
+  }
+  return Object.fromEntries([...sums].map(([name, { sum, count }]) => [name, sum / count]));
+}

@@ -1,0 +1,42 @@
+import { average, successOf } from '../evaluation/index.ts';
+import type { GroupsResult } from '../rollout/index.ts';
+import { type JobOutcome, meanMetrics } from './follow-job.ts';
+import type { StepReport } from './run-event.ts';
+
+export interface StepReportOptions {
+  step: number;
+  steps: number;
+  policy: string;
+  rollouts: GroupsResult<unknown>;
+  groupsWithSignal: number;
+  /** Null where no job was asked for, because no group carried a signal. */
+  job: JobOutcome | null;
+  phases: StepReport['phases'];
+  seconds: number;
+}
+
+/** The books and figures of a step in which at least one rollout completed. */
+export function toStepReport(options: StepReportOptions): StepReport {
+  const { step, steps, policy, rollouts, groupsWithSignal, job, phases, seconds } = options;
+  const trajectories = rollouts.groups.flatMap((group) => group.trajectories);
+  const successes = trajectories.flatMap((trajectory) => successOf(trajectory) ?? []);
+  const metrics = meanMetrics(job?.gradientSteps ?? []);
+  const differences = (job?.gradientSteps ?? []).flatMap((metric) => metric.logprob_difference_max ?? []);
+  return {
+    step,
+    steps,
+    policy,
+    reward: average(trajectories.flatMap(({ reward }) => reward ?? [])),
+    success: successes.length > 0 ? average(successes) : null,
+    ...rollouts.books,
+    groups: rollouts.groups.length,
+    groupsWithSignal,
+    logprobDifference: differences.length > 0 ? Math.max(...differences) : null,
+    entropy: metrics.entropy ?? null,
+    gradientNorm: metrics.grad_norm ?? null,
+    loss: metrics.loss ?? null,
+    tokensPerSecond: rollouts.durationMs > 0 ? (rollouts.sampledTokens / rollouts.durationMs) * 1000 : 0,
+    seconds,
+    phases,
+  };
+}

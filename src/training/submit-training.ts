@@ -1,0 +1,52 @@
+import { randomUUID } from 'node:crypto';
+import type { RlConfig } from '../contract/index.ts';
+import { type ModelHandle, requireModelId } from '../model/index.ts';
+import type { TrajectoryGroup } from '../trajectory/index.ts';
+
+export interface SubmitTrainingOptions {
+  model: ModelHandle;
+  /** Groups without a trajectory are left out: they have nothing to train on. */
+  groups: readonly TrajectoryGroup[];
+  config?: RlConfig;
+  /** A repeat with the same key and body gives the job that the first one made. Default: a new one. */
+  idempotencyKey?: string;
+  signal?: AbortSignal;
+}
+
+/** Asks for a reinforcement-learning job on finished groups; follow it with `followJob`. */
+export async function submitTraining(options: SubmitTrainingOptions): Promise<{ jobId: string }> {
+  const { model, groups, config, idempotencyKey = randomUUID(), signal } = options;
+  const { id } = await model.client.trainingJobs.create(
+    {
+      model_id: requireModelId(model),
+      trajectory_groups: groups
+        .filter(({ trajectories }) => trajectories.length > 0)
+        .map((group) => group.toBody()),
+      experimental_config: config,
+    },
+    { idempotencyKey, signal },
+  );
+  return { jobId: id };
+}
+
+export interface LogTrajectoriesOptions {
+  model: ModelHandle;
+  /** Scenario split: `train`, `val`, `test`. */
+  split: string;
+  groups: readonly TrajectoryGroup[];
+  signal?: AbortSignal;
+}
+
+/** Stores finished groups with the model on the service. */
+export async function logTrajectories({
+  model,
+  split,
+  groups,
+  signal,
+}: LogTrajectoriesOptions): Promise<void> {
+  await model.client.models.log(
+    requireModelId(model),
+    { split, trajectory_groups: groups.map((group) => group.toBody()) },
+    { signal },
+  );
+}

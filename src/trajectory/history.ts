@@ -1,0 +1,56 @@
+import type { Choice, HistoryBody, Message } from '../contract/index.ts';
+import type { RecordedCall } from './recorded-call.ts';
+
+/**
+ * One conversation of a trajectory: messages, which are context, and choices, which are what the policy sampled.
+ * A call belongs to it only if the call's prompt begins with exactly the tokens that the history ends in, so the
+ * choices of a history are one sequence of tokens and each was sampled after the ones before it.
+ */
+export class History {
+  /** Index of the call the history began with. */
+  readonly firstCall: number;
+  readonly entries: (Message | Choice)[];
+  #last: RecordedCall;
+
+  constructor(call: RecordedCall) {
+    this.firstCall = call.index;
+    this.entries = [...call.messages, call.choice];
+    this.#last = call;
+  }
+
+  get tools(): RecordedCall['tools'] {
+    return this.#last.tools;
+  }
+
+  get choices(): Choice[] {
+    return this.entries.filter((entry): entry is Choice => 'message' in entry);
+  }
+
+  /** Whether the call's prompt starts with the last prompt and everything that was sampled after it. */
+  isExtendedBy(call: RecordedCall): boolean {
+    if (call.messages.length < this.entries.length) return false;
+    if (call.messages[this.entries.length - 1]?.role !== 'assistant') return false;
+    const prompt = this.#last.promptTokenIds;
+    const sampled = this.#last.choice.token_ids ?? [];
+    const ids = call.promptTokenIds;
+    if (ids.length < prompt.length + sampled.length) return false;
+    // From the end: conversations of one agent begin alike and differ late.
+    for (let at = sampled.length - 1; at >= 0; at--)
+      if (ids[prompt.length + at] !== sampled[at]) return false;
+    for (let at = prompt.length - 1; at >= 0; at--) if (ids[at] !== prompt[at]) return false;
+    return true;
+  }
+
+  extend(call: RecordedCall): void {
+    for (let at = this.entries.length; at < call.messages.length; at++) {
+      const message = call.messages[at];
+      if (message) this.entries.push(message);
+    }
+    this.entries.push(call.choice);
+    this.#last = call;
+  }
+
+  toBody(): HistoryBody {
+    return { messages_and_choices: this.entries, ...(this.tools ? { tools: this.tools } : {}) };
+  }
+}

@@ -1,0 +1,15 @@
+import type { Choice, Message, Tool } from '../contract/index.ts';
+
+/** One answered model call, as it went over the wire. */
+export interface RecordedCall {
+  /** Place among the trajectory's calls, in the order in which they began. */
+  index: number;
+  /** The messages that were sent. */
+  messages: readonly Message[];
+  tools: Tool[] | undefined;
+  choice: Choice;
+  /** Ids of the whole prompt, as the service rendered it. */
+  promptTokenIds: readonly number[];
+  /** The name of what answered, as the response gave it. */
+  model: string;
+}

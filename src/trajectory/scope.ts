@@ -1,0 +1,19 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { Trajectory } from './trajectory.ts';
+
+const scope = new AsyncLocalStorage<Trajectory | undefined>();
+
+/** Runs `body`; every model call it makes, also through other functions and timers, is of this trajectory. */
+export function runInTrajectory<Result>(trajectory: Trajectory, body: () => Result): Result {
+  return scope.run(trajectory, body);
+}
+
+/** Runs `body` outside of any trajectory: model calls it makes are not recorded. */
+export function runOutsideTrajectory<Result>(body: () => Result): Result {
+  return scope.run(undefined, body);
+}
+
+/** The trajectory that a model call made here and now belongs to. */
+export function currentTrajectory(): Trajectory | undefined {
+  return scope.getStore();
+}

@@ -1,0 +1,229 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { describe, expect, it } from 'vitest';
+import {
+  AuthenticationError,
+  BadResponseError,
+  ConflictError,
+  ConnectionError,
+  createClient,
+  NotFoundError,
+  PayloadTooLargeError,
+  PermissionDeniedError,
+  RateLimitError,
+  RequestRefusedError,
+  ServiceError,
+  TimeoutError,
+  UnprocessableError,
+} from '../../src/client/index.ts';
+import { MartingaleError } from '../../src/contract/index.ts';
+import { cutInBody, json, serve, silence, uuid } from './server.ts';
+
+const rejection = (promise: Promise<unknown>): Promise<unknown> =>
+  promise.then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+
+describe('an error response', () => {
+  it.each([
+    [400, RequestRefusedError, 'request_refused'],
+    [401, AuthenticationError, 'authentication_failed'],
+    [403, PermissionDeniedError, 'permission_denied'],
+    [404, NotFoundError, 'not_found'],
+    [409, ConflictError, 'conflict'],
+    [413, PayloadTooLargeError, 'payload_too_large'],
+    [429, RateLimitError, 'rate_limited'],
+    [500, ServiceError, 'service_failed'],
+    [501, ServiceError, 'service_failed'],
+  ])('of status %d becomes its own class and says everything', async (status, type, code) => {
+    const { connect } = await serve(json({ detail: 'no such luck' }, status, { 'x-request-id': 'r-7' }));
+    const error = await rejection(connect({ retries: 0 }).models.get(uuid(1)));
+    expect(error).toBeInstanceOf(type);
+    expect(MartingaleError.isInstance(error)).toBe(true);
+    expect(error).toMatchObject({ code, status, requestId: 'r-7', method: 'GET', detail: 'no such luck' });
+    expect(error).toMatchObject({ path: `/v1/preview/models/${uuid(1)}` });
+    expect(String(error)).toContain(`GET /v1/preview/models/${uuid(1)}: ${status}: no such luck`);
+    expect(String(error)).toContain('r-7');
+    expect(String(error)).not.toContain('Bearer');
+  });
+
+  it('of validation carries each complaint', async () => {
+    const detail = [
+      { loc: ['body', 'trajectory_groups', 0], msg: 'is empty', type: 'too_small', input: [] },
+      { loc: ['body', 'model_id'], msg: 'is no uuid', type: 'uuid', input: 'x' },
+    ];
+    const { client } = await serve(json({ detail }, 422));
+    const error = await rejection(client.trainingJobs.create({ model_id: 'x', trajectory_groups: [] }));
+    expect(error).toBeInstanceOf(UnprocessableError);
+    expect(error).toMatchObject({ issues: detail });
+    expect(String(error)).toContain('body.trajectory_groups.0: is empty; body.model_id: is no uuid');
+  });
+
+  it('of the chat path is read where only `error` is there', async () => {
+    const body = { error: { message: 'unknown model', type: 'not_found', param: null, code: null } };
+    const { client } = await serve(json(body, 404));
+    const error = await rejection(client.chat.completions.create({ messages: [] }));
+    expect(error).toMatchObject({ code: 'not_found', detail: 'unknown model' });
+  });
+
+  it('that is a proxy’s page is a service error with the page’s beginning', async () => {
+    const { connect, received } = await serve((response) => {
+      response.writeHead(502, { 'content-type': 'text/html' });
+      response.end(`<html>\n<title>Bad gateway</title>${' '.repeat(9000)}</html>`);
+    });
+    const error = await rejection(connect({ retries: 2 }).models.get(uuid(1)));
+    expect(error).toBeInstanceOf(ServiceError);
+    expect(error).toMatchObject({ status: 502, detail: '<html> <title>Bad gateway</title>' });
+    expect(received).toHaveLength(3);
+  });
+
+  it('tells how long to wait, and is not waited for beyond a minute', async () => {
+    const { client, received } = await serve(json({ detail: 'slow down' }, 429, { 'retry-after': '3600' }));
+    const error = await rejection(client.models.get(uuid(1)));
+    expect(error).toMatchObject({ code: 'rate_limited', retryAfterMs: 3_600_000 });
+    expect(received).toHaveLength(1);
+  });
+});
+
+describe('a response of status 200', () => {
+  it('that is not JSON is a bad response, with its beginning', async () => {
+    const { client } = await serve((response) => response.end('<html>Welcome</html>'));
+    const error = await rejection(client.models.get(uuid(1)));
+    expect(error).toBeInstanceOf(BadResponseError);
+    expect(error).toMatchObject({ code: 'bad_response', detail: 'not JSON: <html>Welcome</html>' });
+  });
+
+  it('that is not what the contract says names the field', async () => {
+    const { client } = await serve(json({ id: uuid(1), entity: 'e', project: 4 }));
+    const error = await rejection(client.models.get(uuid(1)));
+    expect(error).toBeInstanceOf(BadResponseError);
+    expect(String(error)).toContain('project');
+  });
+
+  it.each([
+    {},
+    { model: 'm', choices: [], usage: {} },
+    { model: 'm', choices: [{ message: null, finish_reason: 'stop' }], usage: {} },
+    { model: 'm', choices: [{ message: {}, finish_reason: 'stop' }] },
+    [],
+    null,
+  ])('that is no completion is a bad response: %j', async (body) => {
+    const { client } = await serve(json(body));
+    const error = await rejection(client.chat.completions.create({ messages: [] }));
+    expect(error).toBeInstanceOf(BadResponseError);
+  });
+
+  it('a redirect is refused rather than followed with the key', async () => {
+    const { client } = await serve((response) => {
+      response.writeHead(308, { location: 'http://elsewhere.invalid/' });
+      response.end();
+    });
+    const error = await rejection(client.models.get(uuid(1)));
+    expect(error).toMatchObject({ code: 'request_refused', status: 308 });
+  });
+});
+
+describe('a broken connection', () => {
+  it('that was never made says so', async () => {
+    const server = createServer();
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const { port } = server.address() as AddressInfo;
+    await new Promise((resolve) => server.close(resolve));
+    const options = { baseUrl: `http://127.0.0.1:${port}`, apiKey: 'key', retries: 2, backoffMs: 0.1 };
+    const client = createClient(options);
+    const error = await rejection(client.models.get(uuid(1)));
+    expect(error).toBeInstanceOf(ConnectionError);
+    expect(error).toMatchObject({ code: 'connection_failed', connected: false, status: null });
+    expect(String(error)).toContain('ECONNREFUSED');
+    await client.close();
+  });
+
+  it('that broke in the middle of a body says so', async () => {
+    const { connect, received } = await serve(cutInBody);
+    const error = await rejection(connect({ retries: 1 }).models.get(uuid(1)));
+    expect(error).toBeInstanceOf(ConnectionError);
+    expect(error).toMatchObject({ code: 'connection_failed', connected: true, status: 200 });
+    expect(received).toHaveLength(2);
+  });
+
+  it('is closed by close(), for the calls in flight and for later ones', async () => {
+    let arrived = () => {};
+    const arrival = new Promise<void>((resolve) => {
+      arrived = resolve;
+    });
+    const { connect } = await serve(() => arrived());
+    const client = connect();
+    const inFlight = rejection(client.models.get(uuid(1)));
+    await arrival;
+    await client.close();
+    expect(await inFlight).toMatchObject({ code: 'client_closed' });
+    expect(await rejection(client.health())).toMatchObject({ code: 'client_closed' });
+  });
+});
+
+describe('a silent service', () => {
+  it('ends at the deadline', async () => {
+    const { connect, received } = await serve(silence);
+    const client = connect({ retries: 1 });
+    const error = await rejection(client.models.get(uuid(1), { timeoutMs: 20 }));
+    expect(error).toBeInstanceOf(TimeoutError);
+    expect(error).toMatchObject({ code: 'timed_out', timeoutMs: 20 });
+    expect(received).toHaveLength(2);
+  });
+
+  it('ends at the deadline in the middle of a body too, and sampling is not asked for again', async () => {
+    const { client, received } = await serve((response) => {
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.write('{');
+    });
+    const error = await rejection(client.chat.completions.create({ messages: [] }, { timeoutMs: 20 }));
+    expect(error).toMatchObject({ code: 'timed_out', status: 200 });
+    expect(received).toHaveLength(1);
+  });
+
+  it('is left with the signal’s own reason, and hears of it', async () => {
+    const controller = new AbortController();
+    const reason = new Error('enough');
+    const gone = Promise.withResolvers<void>();
+    const { client } = await serve((response) => {
+      response.on('close', () => gone.resolve());
+      controller.abort(reason);
+    });
+    const call = client.chat.completions.create({ messages: [] }, { signal: controller.signal });
+    expect(await rejection(call)).toBe(reason);
+    await gone.promise;
+    const again = client.chat.completions.create({ messages: [] }, { signal: controller.signal });
+    expect(await rejection(again)).toBe(reason);
+  });
+
+  it('is left with the signal’s own reason while a repeat is waited for', async () => {
+    const controller = new AbortController();
+    const reason = new Error('enough');
+    const { client } = await serve((response) => {
+      json({ detail: 'later' }, 503, { 'retry-after': '50' })(response, {
+        method: '',
+        url: '',
+        headers: {},
+        body: '',
+      });
+      response.on('finish', () => setImmediate(() => controller.abort(reason)));
+    });
+    expect(await rejection(client.models.get(uuid(1), { signal: controller.signal }))).toBe(reason);
+  });
+});
+
+describe('createClient', () => {
+  it.each([
+    [{ baseUrl: 'nowhere' }, /baseUrl is "nowhere"/],
+    [{ baseUrl: 'ftp://host' }, /http or https/],
+    [{ baseUrl: 'http://me:secret@host/v1' }, /has a user/],
+    [{ inferenceBaseUrl: 'x' }, /inferenceBaseUrl is "x"/],
+    [{ apiKey: '' }, /apiKey is empty/],
+    [{ apiKey: 'a\r\nHost: b' }, /no header can carry/],
+  ])('refuses %j', (options, message) => {
+    const given = { baseUrl: 'http://127.0.0.1', apiKey: 'key', ...options };
+    expect(() => createClient(given)).toThrow(message);
+    expect(() => createClient(given)).toThrow(expect.objectContaining({ code: 'invalid_client_option' }));
+  });
+});

@@ -1,0 +1,116 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { parseRetryAfter, retryDelayMs } from '../../src/client/retry.ts';
+import { type Answerer, cutInBody, json, serve, uuid } from './server.ts';
+
+const created = json({ id: uuid(9) });
+const completion = json({
+  model: 'm',
+  choices: [{ index: 0, message: { role: 'assistant', content: 'hi' }, finish_reason: 'stop' }],
+  usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 },
+});
+const job = { model_id: uuid(1), trajectory_groups: [] };
+const reset: Answerer = (response) => response.socket?.destroy();
+const fail = (status: number) => json({ detail: 'not now' }, status, { 'retry-after': '0' });
+
+describe('a call that changes nothing twice', () => {
+  it.each([
+    ['429', fail(429)],
+    ['500', fail(500)],
+    ['502', fail(502)],
+    ['503', fail(503)],
+    ['a reset', reset],
+    ['a cut body', cutInBody],
+  ])('is repeated after %s, under the same idempotency key', async (_, failure) => {
+    const { client, received } = await serve(failure, failure, created);
+    expect(await client.trainingJobs.create(job)).toEqual({ id: uuid(9) });
+    expect(received).toHaveLength(3);
+    const keys = received.map(({ headers }) => headers['idempotency-key']);
+    expect(keys[0]).toMatch(/^[0-9a-f-]{36}$/);
+    expect(new Set(keys).size).toBe(1);
+    expect(new Set(received.map(({ body }) => body)).size).toBe(1);
+  });
+
+  it('takes the caller’s idempotency key, and another one for each call otherwise', async () => {
+    const { client, received } = await serve(created);
+    await client.trainingJobs.create(job, { idempotencyKey: 'kept' });
+    await client.trainingJobs.create(job);
+    await client.trainingJobs.create(job);
+    const [first, second, third] = received.map(({ headers }) => headers['idempotency-key']);
+    expect(first).toBe('kept');
+    expect(second).not.toBe(third);
+  });
+
+  it('is not repeated when the answer will stay the same', async () => {
+    const { client, received } = await serve(fail(409));
+    await expect(client.trainingJobs.create(job)).rejects.toMatchObject({ status: 409 });
+    expect(received).toHaveLength(1);
+  });
+
+  it('is given up after the retries, with the last error', async () => {
+    const { connect, received } = await serve(fail(500), fail(503));
+    await expect(connect({ retries: 3 }).models.get(uuid(1))).rejects.toMatchObject({ status: 503 });
+    expect(received).toHaveLength(4);
+  });
+});
+
+describe('a chat completion', () => {
+  it.each([429, 503])('is repeated after %d, when nothing was sampled', async (status) => {
+    const { client, received } = await serve(fail(status), completion);
+    await client.chat.completions.create({ messages: [] });
+    expect(received).toHaveLength(2);
+  });
+
+  it.each([
+    ['500', fail(500)],
+    ['502', fail(502)],
+    ['a reset', reset],
+    ['a cut body', cutInBody],
+  ])('is not repeated after %s, when it may have been sampled', async (_, failure) => {
+    const { client, received } = await serve(failure, completion);
+    await expect(client.chat.completions.create({ messages: [] })).rejects.toMatchObject({ name: /Error$/ });
+    expect(received).toHaveLength(1);
+  });
+});
+
+describe('a job on a service that may not know idempotency keys', () => {
+  it('is repeated only where the first call cannot have made one', async () => {
+    const { connect, received } = await serve(fail(503), fail(500), created);
+    const client = connect({ dialect: 'deployed' });
+    await expect(client.trainingJobs.create(job)).rejects.toMatchObject({ status: 500 });
+    expect(received).toHaveLength(2);
+  });
+});
+
+describe('retryDelayMs', () => {
+  it('doubles the longest pause with every failure up to half a minute, and spreads the pauses below it', () => {
+    expect([0, 1, 2, 3].map((failures) => retryDelayMs(failures, 500, null, 1))).toEqual([
+      500, 1000, 2000, 4000,
+    ]);
+    expect(retryDelayMs(30, 500, null, 1)).toBe(30_000);
+    expect(retryDelayMs(3, 500, null, 0)).toBe(0);
+  });
+
+  it('never comes back before the service asked for', () => {
+    const random = fc.double({ min: 0, max: 1, noNaN: true });
+    fc.assert(
+      fc.property(fc.nat(40), fc.nat(60_000), random, (failures, retryAfterMs, r) => {
+        const delay = retryDelayMs(failures, 500, retryAfterMs, r);
+        expect(delay).toBeGreaterThanOrEqual(retryAfterMs);
+        expect(delay).toBeLessThanOrEqual(retryAfterMs + 30_000);
+      }),
+      { seed: 7 },
+    );
+  });
+});
+
+describe('parseRetryAfter', () => {
+  it('reads seconds and dates, and nothing else', () => {
+    const now = Date.parse('2026-11-21T00:00:00Z');
+    expect(parseRetryAfter('7', now)).toBe(7000);
+    expect(parseRetryAfter('0.5', now)).toBe(500);
+    expect(parseRetryAfter('Sat, 21 Nov 2026 00:00:10 GMT', now)).toBe(10_000);
+    expect(parseRetryAfter('Fri, 20 Nov 2026 00:00:10 GMT', now)).toBe(0);
+    for (const header of [null, '', 'soon']) expect(parseRetryAfter(header, now)).toBeNull();
+  });
+});

@@ -1,0 +1,221 @@
+import { describe, expect, it } from 'vitest';
+import type { FollowOptions } from '../../src/client/index.ts';
+import type { TrainingEvent } from '../../src/contract/index.ts';
+import { type Answerer, eventStream, json, serve, uuid } from './server.ts';
+
+const job = uuid(100);
+const started = { id: uuid(1), type: 'training_started', data: { num_sequences: 2 } };
+const step = (n: number) => ({ id: uuid(1 + n), type: 'gradient_step', data: { loss: n } });
+const ended = { id: uuid(9), type: 'training_ended', data: {} };
+const failed = { id: uuid(9), type: 'training_failed', data: { error_message: 'cancelled' } };
+
+const sent = (event: { id: string; type: string }) =>
+  `id: ${event.id}\nevent: ${event.type}\ndata: ${JSON.stringify(event)}`;
+const page = (data: { id: string }[], has_more = false) =>
+  json({ object: 'list', data, first_id: data[0]?.id ?? '', last_id: data.at(-1)?.id ?? '', has_more });
+
+async function follow(answerers: Answerer[], options: FollowOptions = {}, retries = 5) {
+  const { connect, received } = await serve(...answerers);
+  const client = connect({ retries });
+  const events: TrainingEvent[] = [];
+  const following = async () => {
+    for await (const event of client.trainingJobs.follow(job, { pollIntervalMs: 0, ...options })) {
+      events.push(event);
+    }
+  };
+  const error = await following().catch((reason: unknown) => reason);
+  return { events, received, error };
+}
+
+describe('following a job', () => {
+  it('reads the event stream to its last event, and asks for nothing else', async () => {
+    const { events, received, error } = await follow([
+      eventStream([sent(started), sent(step(1)), sent(step(2)), sent(ended)], 'open'),
+    ]);
+    expect(error).toBeUndefined();
+    expect(events).toEqual([started, step(1), step(2), ended]);
+    expect(received).toHaveLength(1);
+    expect(received[0]?.headers.accept).toContain('text/event-stream');
+    expect(received[0]?.headers['last-event-id']).toBeUndefined();
+  });
+
+  it('ends with the failure as an event', async () => {
+    const { events, error } = await follow([eventStream([sent(started), sent(failed)])]);
+    expect(error).toBeUndefined();
+    expect(events).toEqual([started, failed]);
+  });
+
+  it.each(['cut', 'clean'] as const)('goes on after a %s end, and yields nothing twice', async (end) => {
+    const { events, received } = await follow([
+      eventStream([sent(started), sent(step(1))], end),
+      json({ detail: 'restarting' }, 503, { 'retry-after': '0' }),
+      // The event already seen comes again.
+      eventStream([sent(step(1)), sent(step(2))], end),
+      eventStream([sent(ended)]),
+    ]);
+    expect(events).toEqual([started, step(1), step(2), ended]);
+    expect(received.map(({ headers }) => headers['last-event-id'])).toEqual([
+      undefined,
+      uuid(2),
+      uuid(2),
+      uuid(3),
+    ]);
+  });
+
+  it('goes on after a silence', async () => {
+    const { events, received } = await follow(
+      [eventStream([sent(started)], 'open'), eventStream([sent(ended)])],
+      { idleTimeoutMs: 30 },
+    );
+    expect(events).toEqual([started, ended]);
+    expect(received[1]?.headers['last-event-id']).toBe(uuid(1));
+  });
+
+  it('gives up on a stream that only ever breaks and says nothing new', async () => {
+    const { events, error, received } = await follow([eventStream([sent(started)])], {}, 2);
+    expect(events).toEqual([started]);
+    expect(error).toMatchObject({ code: 'connection_failed' });
+    expect(received).toHaveLength(4);
+  });
+
+  it('begins behind the event it is told', async () => {
+    const { events, received } = await follow([eventStream([sent(ended)])], { after: uuid(3) });
+    expect(events).toEqual([ended]);
+    expect(received[0]?.headers['last-event-id']).toBe(uuid(3));
+  });
+
+  it('polls where the service has no event stream, and yields nothing twice', async () => {
+    const { events, received } = await follow([
+      page([started]),
+      page([]),
+      // A service may hand out an event again behind the cursor.
+      page([started, step(1)], true),
+      page([step(2)]),
+      page([ended]),
+    ]);
+    expect(events).toEqual([started, step(1), step(2), ended]);
+    expect(received.map(({ url }) => new URLSearchParams(url.split('?')[1]).get('after'))).toEqual([
+      null,
+      uuid(1),
+      uuid(1),
+      uuid(2),
+      uuid(3),
+    ]);
+  });
+
+  it('takes up polling after an event stream is gone', async () => {
+    const { events, received } = await follow([
+      eventStream([sent(started)], 'cut'),
+      page([step(1)]),
+      page([ended]),
+    ]);
+    expect(events).toEqual([started, step(1), ended]);
+    expect(received[1]?.url).toContain(`after=${uuid(1)}`);
+  });
+
+  it('passes over events it does not know', async () => {
+    const unknown = { id: uuid(4), type: 'coffee_break', data: null };
+    const { events } = await follow([eventStream([sent(started), sent(unknown), sent(ended)])]);
+    expect(events).toEqual([started, ended]);
+  });
+
+  it('refuses an event that is not what the contract says', async () => {
+    const { error } = await follow([eventStream([sent({ ...step(1), ...{ data: { loss: 'x' } } })])]);
+    expect(error).toMatchObject({ code: 'bad_response' });
+  });
+
+  it('fails at once where the job is unknown', async () => {
+    const { error, received } = await follow([json({ detail: 'no such job' }, 404)]);
+    expect(error).toMatchObject({ code: 'not_found' });
+    expect(received).toHaveLength(1);
+  });
+
+  it.each([
+    ['a stream', eventStream([sent(started)], 'open')],
+    ['a poll', page([started])],
+  ])('ends with the signal’s reason while it waits for %s', async (_, answer) => {
+    const controller = new AbortController();
+    const reason = new Error('enough');
+    const { connect } = await serve(answer);
+    const options = { signal: controller.signal, pollIntervalMs: 1e6 };
+    const events = connect().trainingJobs.follow(job, options);
+    expect(await events.next()).toEqual({ done: false, value: started });
+    const next = events.next();
+    controller.abort(reason);
+    await expect(next).rejects.toBe(reason);
+  });
+});
+
+describe('a streamed completion', () => {
+  const chunk = (content: string) => ({
+    id: 'c',
+    object: 'chat.completion.chunk',
+    created: 1,
+    model: 'm',
+    choices: [{ index: 0, delta: { content }, finish_reason: null, extra: 1 }],
+  });
+  const data = (value: unknown) => `data: ${typeof value === 'string' ? value : JSON.stringify(value)}`;
+
+  async function read(answerer: Answerer) {
+    const { client, received } = await serve(answerer);
+    const chunks: unknown[] = [];
+    const reading = async () => {
+      const stream = await client.chat.completions.create({ messages: [], stream: true });
+      for await (const part of stream) chunks.push(part);
+    };
+    const error = await reading().catch((reason: unknown) => reason);
+    return { chunks, error, received };
+  }
+
+  it('yields its chunks whole until [DONE]', async () => {
+    const { chunks, error, received } = await read(
+      eventStream([data(chunk('grüß')), data(chunk(' dich')), data('[DONE]')], 'open'),
+    );
+    expect(error).toBeUndefined();
+    expect(chunks).toEqual([chunk('grüß'), chunk(' dich')]);
+    expect(received[0]?.headers.accept).toBe('text/event-stream');
+    expect(JSON.parse(received[0]?.body ?? '')).toMatchObject({ stream: true });
+  });
+
+  it('puts characters together that are cut between two packets', async () => {
+    const bytes = Buffer.from(`${data(chunk('ü'))}\n\n${data('[DONE]')}\n\n`);
+    const middle = bytes.indexOf(0xc3) + 1;
+    const { chunks } = await read((response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.write(bytes.subarray(0, middle), () => response.end(bytes.subarray(middle)));
+    });
+    expect(chunks).toEqual([chunk('ü')]);
+  });
+
+  it.each(['clean', 'cut'] as const)('is not whole without [DONE]: a %s end is an error', async (end) => {
+    const { chunks, error, received } = await read(eventStream([data(chunk('a'))], end));
+    expect(chunks).toEqual([chunk('a')]);
+    expect(error).toMatchObject({ code: 'connection_failed' });
+    expect(received).toHaveLength(1);
+  });
+
+  it('reports a failure in its middle', async () => {
+    const { error } = await read(
+      eventStream([data(chunk('a')), data({ error: { message: 'engine stopped' } })], 'open'),
+    );
+    expect(error).toMatchObject({ code: 'service_failed' });
+    expect(String(error)).toContain('engine stopped');
+  });
+
+  it('is refused where the service answers with something else', async () => {
+    const { error } = await read(json({ model: 'm' }));
+    expect(error).toMatchObject({ code: 'bad_response' });
+    const { error: status } = await read(json({ detail: 'unknown model' }, 404));
+    expect(status).toMatchObject({ code: 'not_found' });
+  });
+
+  it('is stopped at the service by leaving the loop', async () => {
+    const gone = Promise.withResolvers<void>();
+    const { client } = await serve((response, request) => {
+      response.on('close', () => gone.resolve());
+      eventStream([data(chunk('a'))], 'open')(response, request);
+    });
+    for await (const _part of await client.chat.completions.create({ messages: [], stream: true })) break;
+    await gone.promise;
+  });
+});

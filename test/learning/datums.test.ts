@@ -1,0 +1,143 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  countDecisions,
+  makeDatums,
+  type RewardedGroup,
+  weighTrajectories,
+} from '../../src/learning/index.ts';
+
+const sampling = { temperature: 1, topP: 1, topK: 0, minP: 0 };
+const config = { scale_rewards: false, advantage_balance: 0, entropy_coefficient: 0 };
+
+/** A sequence of one context token and one span with these sampled log-probabilities. */
+const sequence = (...logprobs: (number | null)[]) => ({
+  tokens: [7, ...logprobs.map((_, index) => index)],
+  spans: [{ start: 1, length: logprobs.length, logprobs, sampling, constraint: null }],
+});
+
+const logprob = fc.constantFrom(0, null, -0.5, -2);
+const trajectory = fc.record({
+  reward: fc.constantFrom(0, 0.1, 0.5, 1),
+  sequences: fc.array(
+    fc.array(logprob, { minLength: 1, maxLength: 12 }).map((logprobs) => sequence(...logprobs)),
+    { maxLength: 3 },
+  ),
+});
+const groups = fc.array(fc.record({ trajectories: fc.array(trajectory, { maxLength: 5 }) }), {
+  maxLength: 5,
+});
+
+describe('countDecisions', () => {
+  it('leaves out the tokens that were certain and keeps those of unknown probability', () => {
+    expect(countDecisions({ logprobs: [0, -0, null, -1e-9, -3] })).toBe(3);
+  });
+});
+
+describe('weighTrajectories', () => {
+  it('refuses spans that do not fit their tokens', () => {
+    const given = sequence(-1, -1);
+    const [span] = given.spans;
+    if (!span) throw new Error('no span');
+    const weigh = (changed: object) =>
+      weighTrajectories([{ advantage: 1, sequences: [{ ...given, spans: [{ ...span, ...changed }] }] }], {
+        entropyCoefficient: 0,
+      });
+    expect(() => weigh({ start: 2 })).toThrow(expect.objectContaining({ code: 'span_out_of_bounds' }));
+    expect(() => weigh({ start: 0 })).toThrow(expect.objectContaining({ code: 'span_out_of_bounds' }));
+    expect(() => weigh({ logprobs: [-1] })).toThrow(
+      expect.objectContaining({ code: 'span_logprobs_length' }),
+    );
+  });
+});
+
+describe('makeDatums', () => {
+  it('gives every trajectory the same weight, over all its histories', () => {
+    const group = {
+      trajectories: [
+        { reward: 0, sequences: [sequence(-1, -1, 0), sequence(-1, -1)] },
+        { reward: 1, sequences: [sequence(-1)] },
+      ],
+    };
+    const { datums, counts } = makeDatums([group], config);
+    expect(datums.map(({ spans }) => spans.map(({ advantage, weight }) => ({ advantage, weight })))).toEqual([
+      [{ advantage: -0.5, weight: 1 / 8 }],
+      [{ advantage: -0.5, weight: 1 / 8 }],
+      [{ advantage: 0.5, weight: 1 / 2 }],
+    ]);
+    expect(counts).toEqual({
+      num_groups_submitted: 1,
+      num_groups_trainable: 1,
+      num_trajectories: 2,
+      num_trainable_tokens: 5,
+      num_datums: 3,
+      train_tokens: 4 + 3 + 2,
+      reward: 0.5,
+      reward_std_dev: 0.5,
+    });
+  });
+
+  it('does not train on groups of equal rewards but counts their trajectories', () => {
+    const flat = { trajectories: [0.1, 0.1, 0.1].map((reward) => ({ reward, sequences: [sequence(-1)] })) };
+    const signal = { trajectories: [0, 1].map((reward) => ({ reward, sequences: [sequence(-1)] })) };
+    const { datums, counts } = makeDatums([flat, signal], config);
+    expect(datums.map(({ spans }) => spans[0]?.weight)).toEqual([1 / 5, 1 / 5]);
+    expect(counts).toMatchObject({ num_groups_submitted: 2, num_groups_trainable: 1, num_trajectories: 5 });
+    expect(counts.reward_std_dev).toBe(0.25);
+  });
+
+  it('keeps trajectories without advantage for the entropy bonus', () => {
+    const flat = { trajectories: [1, 1].map((reward) => ({ reward, sequences: [sequence(-1)] })) };
+    const { datums, counts } = makeDatums([flat], { ...config, entropy_coefficient: 0.01 });
+    expect(datums.map(({ spans }) => spans[0]?.advantage)).toEqual([0, 0]);
+    expect(counts).toMatchObject({ num_groups_trainable: 0, num_datums: 2, num_trainable_tokens: 2 });
+  });
+
+  it('leaves out what holds no decision', () => {
+    const forced = {
+      trajectories: [
+        { reward: 0, sequences: [sequence(0, 0)] },
+        { reward: 1, sequences: [sequence(0), sequence(-1)] },
+      ],
+    };
+    const { datums, counts } = makeDatums([forced], config);
+    expect(datums).toHaveLength(1);
+    expect(datums[0]?.spans[0]?.weight).toBe(1 / 2);
+    expect(counts.num_trainable_tokens).toBe(1);
+  });
+
+  it('makes an empty batch of nothing', () => {
+    expect(makeDatums([], config)).toEqual({
+      datums: [],
+      counts: {
+        num_groups_submitted: 0,
+        num_groups_trainable: 0,
+        num_trajectories: 0,
+        num_trainable_tokens: 0,
+        num_datums: 0,
+        train_tokens: 0,
+        reward: 0,
+        reward_std_dev: 0,
+      },
+    });
+  });
+
+  it('has weights that are equal between trajectories and add up to at most 1', () => {
+    fc.assert(
+      fc.property(groups, fc.boolean(), (given: RewardedGroup<null>[], entropy) => {
+        const submitted = given.flatMap((group) => group.trajectories).length;
+        const { datums } = makeDatums(given, { ...config, entropy_coefficient: entropy ? 0.1 : 0 });
+        const byTokens = new Map(datums.map((datum) => [datum.tokens, datum]));
+        let total = 0;
+        for (const { sequences } of given.flatMap((group) => group.trajectories)) {
+          const spans = sequences.flatMap(({ tokens }) => byTokens.get(tokens)?.spans ?? []);
+          const weight = spans.reduce((sum, span) => sum + span.weight * countDecisions(span), 0);
+          if (spans.length > 0) expect(weight).toBeCloseTo(1 / submitted, 12);
+          total += weight;
+        }
+        expect(total).toBeLessThanOrEqual(1 + 1e-12);
+      }),
+      { seed: 6, numRuns: 500 },
+    );
+  });
+});

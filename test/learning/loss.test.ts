@@ -1,0 +1,178 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { OffPolicyDiagnostics, type PolicyLossConfig, tokenLoss } from '../../src/learning/index.ts';
+import { type ReferenceConfig, referenceGradient, referenceLoss } from './reference-loss.ts';
+
+const off = { maskRatio: false, maxRatio: null, tau: 0, precalculateLogprobs: false, entropyCoefficient: 0 };
+const cispo: PolicyLossConfig = { type: 'cispo', epsilon: 1, epsilonHigh: 4, ...off };
+const ppo: PolicyLossConfig = { type: 'ppo', epsilon: 0.2, epsilonHigh: 0.2, ...off };
+
+/** The loss of a token whose ratio is `ratio`, at log-probability -1. */
+const atRatio = (ratio: number, advantage: number, config: PolicyLossConfig) =>
+  tokenLoss({ logprob: -1, sampledLogprob: -1 - Math.log(ratio), advantage, config });
+
+const referenceConfig = fc.record<ReferenceConfig>({
+  ppo: fc.boolean(),
+  e: fc.constantFrom(0.1, 0.2, 0.5, 1),
+  eHigh: fc.constantFrom(0.2, 0.3, 1, 4),
+  mask: fc.boolean(),
+  c: fc.constantFrom(null, 0.7, 1.1, 3),
+  t: fc.constantFrom(0, 0.05, 0.5),
+});
+
+const ours = ({ ppo, e, eHigh, mask, c, t }: ReferenceConfig): PolicyLossConfig => ({
+  type: ppo ? 'ppo' : 'cispo',
+  epsilon: e,
+  epsilonHigh: eHigh,
+  maskRatio: mask,
+  maxRatio: c,
+  tau: t,
+  precalculateLogprobs: false,
+  entropyCoefficient: 0,
+});
+
+describe('tokenLoss', () => {
+  it('agrees with the formulas, and its gradient with their central differences', () => {
+    const logprob = fc.double({ min: -8, max: -0.01, noNaN: true });
+    fc.assert(
+      fc.property(
+        logprob,
+        fc.option(fc.double({ min: -2.5, max: 2.5, noNaN: true })),
+        fc.double({ min: -3, max: 3, noNaN: true }),
+        referenceConfig,
+        (l, d, advantage, config) => {
+          const sampled = d === null ? null : l - d;
+          // At a kink there is no derivative to compare with; the borders have their own cases below.
+          const kinks = [config.c, 1 - config.e, 1 + config.eHigh];
+          const ratio = Math.exp(d ?? 0);
+          fc.pre(kinks.every((kink) => kink === null || Math.abs(ratio - kink) > 1e-4));
+          const got = tokenLoss({ logprob: l, sampledLogprob: sampled, advantage, config: ours(config) });
+          expect(got.loss).toBeCloseTo(referenceLoss(l, l, sampled, advantage, config), 10);
+          const gradient = referenceGradient(l, sampled, advantage, config);
+          expect(Math.abs(got.gradient - gradient)).toBeLessThan(1e-7 * (1 + Math.abs(gradient)) * 50);
+        },
+      ),
+      { seed: 1, numRuns: 5000 },
+    );
+  });
+
+  it('takes minus the log-probability as cross-entropy', () => {
+    const config = { type: 'cross_entropy' } as const;
+    expect(tokenLoss({ logprob: -1.5, sampledLogprob: -9, advantage: 7, config })).toEqual({
+      loss: 1.5,
+      gradient: -1,
+      clipped: false,
+    });
+  });
+
+  it('is plain policy gradient for CISPO where the policy has not moved or the sampled log-probability is missing', () => {
+    const onPolicy = tokenLoss({ logprob: -0.5, sampledLogprob: -0.5, advantage: 2, config: cispo });
+    expect(onPolicy).toEqual({ loss: 1, gradient: -2, clipped: false });
+    expect(tokenLoss({ logprob: -0.5, sampledLogprob: null, advantage: 2, config: cispo })).toEqual(onPolicy);
+  });
+
+  it.each([
+    // ratio, advantage, expected gradient: clip to [0, 5] times the advantage, whatever its sign.
+    [4.9, 1, -4.9],
+    [5.1, 1, -5],
+    [5.1, -1, 5],
+    [0.01, 1, -0.01],
+  ])('clips the ratio %d with advantage %d and keeps a gradient in CISPO', (ratio, advantage, gradient) => {
+    expect(atRatio(ratio, advantage, cispo).gradient).toBeCloseTo(gradient, 12);
+    expect(atRatio(ratio, advantage, cispo).clipped).toBe(ratio > 5);
+  });
+
+  it.each([
+    // ratio, advantage, expected loss, expected gradient: the pessimistic clip at 0.8 and 1.2.
+    [1.19, 1, -1.19, -1.19],
+    [1.21, 1, -1.2, 0],
+    [0.79, 1, -0.79, -0.79],
+    [0.81, -1, 0.81, 0.81],
+    [0.79, -1, 0.8, 0],
+    [1.21, -1, 1.21, 1.21],
+  ])('clips the ratio %d with advantage %d pessimistically in PPO', (ratio, advantage, loss, gradient) => {
+    const got = atRatio(ratio, advantage, ppo);
+    expect(got.loss).toBeCloseTo(loss, 12);
+    expect(got.gradient).toBeCloseTo(gradient, 12);
+    expect(got.clipped).toBe(gradient === 0);
+  });
+
+  it('passes the gradient on the very border of the clip', () => {
+    const border = tokenLoss({
+      logprob: -1,
+      sampledLogprob: -1,
+      advantage: 1,
+      config: { ...ppo, epsilonHigh: 0 },
+    });
+    expect(border).toEqual({ loss: -1, gradient: -1, clipped: false });
+  });
+
+  it('caps the ratio of positive and of negative advantages alike', () => {
+    const config = { ...cispo, maxRatio: 2 };
+    expect(atRatio(3, 1, config).gradient).toBeCloseTo(-2, 12);
+    expect(atRatio(3, -1, config).gradient).toBeCloseTo(2, 12);
+    expect(atRatio(3, -1, { ...ppo, maxRatio: 2 })).toEqual({ loss: 2, gradient: 0, clipped: true });
+  });
+
+  it('masks a ratio outside the open interval instead of clipping it', () => {
+    const config = { ...cispo, maskRatio: true };
+    expect(atRatio(5.1, 1, config).gradient).toBeCloseTo(0, 12);
+    expect(atRatio(4.9, 1, config).gradient).toBeCloseTo(-4.9, 12);
+    expect(atRatio(1.3, 1, { ...ppo, maskRatio: true }).gradient).toBeCloseTo(0, 12);
+  });
+
+  it('lifts a masked ratio to the lower clip where CISPO has an epsilon below 1, as the public trainer does', () => {
+    expect(atRatio(5.1, 1, { ...cispo, epsilon: 0.2, maskRatio: true }).gradient).toBeCloseTo(-0.8, 12);
+  });
+
+  it('tilts the advantage against the drift by tau', () => {
+    // d = ln 2, A = 1 - 0.5 * ln 2, ratio 2.
+    expect(atRatio(2, 1, { ...cispo, tau: 0.5 }).gradient).toBeCloseTo(-2 * (1 - 0.5 * Math.log(2)), 12);
+  });
+
+  it('stays finite where a token became many orders of magnitude likelier', () => {
+    const got = tokenLoss({ logprob: 0, sampledLogprob: -1e6, advantage: 0, config: ppo });
+    expect(Math.abs(got.loss)).toBe(0);
+    expect(Math.abs(got.gradient)).toBe(0);
+    const negative = tokenLoss({ logprob: 0, sampledLogprob: -1e6, advantage: -1, config: ppo });
+    expect(Number.isFinite(Math.fround(negative.loss))).toBe(true);
+  });
+});
+
+describe('OffPolicyDiagnostics', () => {
+  it('says nothing of no tokens', () => {
+    expect(new OffPolicyDiagnostics().summary()).toEqual({
+      tokens: 0,
+      clippedFraction: 0,
+      kl: 0,
+      maxLogprobDifference: 0,
+    });
+  });
+
+  it('estimates the divergence of the sampler from the trainer without bias', () => {
+    const sampler = [0.5, 0.3, 0.2];
+    const trainer = [0.2, 0.3, 0.5];
+    const exact = sampler.reduce((sum, p, i) => sum + p * Math.log(p / (trainer[i] ?? 0)), 0);
+    const diagnostics = new OffPolicyDiagnostics();
+    // Ten tokens in exactly the proportions of the sampler stand for its expectation.
+    for (const index of [0, 0, 0, 0, 0, 1, 1, 1, 2, 2]) {
+      diagnostics.add(Math.log(trainer[index] ?? 0), Math.log(sampler[index] ?? 0), index === 2);
+    }
+    const summary = diagnostics.summary();
+    expect(summary.kl).toBeCloseTo(exact, 12);
+    expect(summary.clippedFraction).toBe(0.2);
+    expect(summary.maxLogprobDifference).toBeCloseTo(Math.log(2.5), 12);
+  });
+
+  it('leaves tokens without a sampled log-probability out of the comparison', () => {
+    const diagnostics = new OffPolicyDiagnostics();
+    diagnostics.add(-3, null, false);
+    diagnostics.add(-1, -1, false);
+    expect(diagnostics.summary()).toEqual({
+      tokens: 2,
+      clippedFraction: 0,
+      kl: 0,
+      maxLogprobDifference: 0,
+    });
+  });
+});

@@ -1,0 +1,69 @@
+import { describe, expect, it } from 'vitest';
+import { rlConfigSchema } from '../../src/contract/index.ts';
+import { resolveRlConfig } from '../../src/learning/index.ts';
+
+const defaults = { learningRate: 0.003 };
+
+describe('resolveRlConfig', () => {
+  it('is CISPO with 1 and 4 and the base model’s learning rate where nothing is given', () => {
+    const { config, loss } = resolveRlConfig(undefined, defaults);
+    expect(config).toEqual({
+      learning_rate: 0.003,
+      advantage_balance: 0,
+      scale_rewards: true,
+      ppo: false,
+      epsilon: 1,
+      epsilon_high: 4,
+      mask_prob_ratio: false,
+      max_negative_advantage_importance_sampling_weight: null,
+      vendor_k2_tau: 0,
+      precalculate_logprobs: false,
+      entropy_coefficient: 0,
+    });
+    expect(loss).toEqual({
+      type: 'cispo',
+      epsilon: 1,
+      epsilonHigh: 4,
+      maskRatio: false,
+      maxRatio: null,
+      tau: 0,
+      precalculateLogprobs: false,
+      entropyCoefficient: 0,
+    });
+  });
+
+  it('takes null for absent in every field', () => {
+    const names = Object.keys(rlConfigSchema.shape);
+    const nulls = rlConfigSchema.parse(Object.fromEntries(names.map((name) => [name, null])));
+    expect(resolveRlConfig(nulls, defaults)).toEqual(resolveRlConfig(undefined, defaults));
+  });
+
+  it('lets PPO’s upper clip follow its lower one unless it is given', () => {
+    const resolve = (given: object) =>
+      resolveRlConfig(rlConfigSchema.parse({ ppo: true, ...given }), defaults).loss;
+    expect(resolve({})).toMatchObject({ type: 'ppo', epsilon: 0.2, epsilonHigh: 0.2 });
+    expect(resolve({ epsilon: 0.1 })).toMatchObject({ epsilon: 0.1, epsilonHigh: 0.1 });
+    expect(resolve({ epsilon: 0.1, epsilon_high: 0.3 })).toMatchObject({ epsilon: 0.1, epsilonHigh: 0.3 });
+  });
+
+  it('reports every field of the contract, each as it was given', () => {
+    const given = {
+      learning_rate: 1,
+      advantage_balance: -0.5,
+      scale_rewards: false,
+      ppo: true,
+      epsilon: 0,
+      epsilon_high: 0,
+      mask_prob_ratio: true,
+      max_negative_advantage_importance_sampling_weight: 2,
+      vendor_k2_tau: 0.1,
+      precalculate_logprobs: true,
+      entropy_coefficient: 0.01,
+    };
+    const { config, loss } = resolveRlConfig(rlConfigSchema.parse(given), defaults);
+    expect(config).toEqual(given);
+    expect(Object.keys(config).sort()).toEqual(Object.keys(rlConfigSchema.shape).sort());
+    expect(loss).toMatchObject({ maskRatio: true, maxRatio: 2, tau: 0.1, precalculateLogprobs: true });
+    expect(loss).toMatchObject({ entropyCoefficient: 0.01, epsilon: 0, epsilonHigh: 0 });
+  });
+});

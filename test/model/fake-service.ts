@@ -1,0 +1,230 @@
+import { randomUUID } from 'node:crypto';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { createClient } from 'martingale';
+import type {
+  ChatCompletionRequest,
+  Choice,
+  Message,
+  ToolCall,
+  TrajectoryGroupBody,
+} from '../../src/contract/index.ts';
+
+/** What the fake policy says: text, or tool calls with the arguments as written. */
+export interface Reply {
+  text?: string;
+  toolCalls?: { name: string; arguments: string }[];
+  /** Model name in place of the asked one. */
+  model?: string;
+  /** Leave the ids out, as services that do not know `return_token_ids` do. */
+  withoutTokenIds?: boolean;
+}
+
+export type FakePolicy = (request: ChatCompletionRequest) => Reply | Promise<Reply>;
+
+export interface FakeJob {
+  id: string;
+  kind: 'rl' | 'sft';
+  idempotencyKey: string;
+  body: Record<string, unknown>;
+  cancelled: boolean;
+}
+
+export interface FakeServiceOptions {
+  policy: FakePolicy;
+  /** Metrics of the gradient steps of each RL job. */
+  gradientSteps?: Record<string, number>[];
+  /** Runs when a job is asked for, before it is answered. */
+  beforeJob?: () => Promise<void>;
+  /** What a job ends in. Default `ends`; `hangs` waits to be cancelled. */
+  jobs?: 'ends' | 'fails' | 'hangs';
+}
+
+const modelId = '7c9f7ab8-3f5e-4d7c-9d7b-0a8f6f1f2a11';
+const endOfTurn = 1_000_000;
+const roles = ['developer', 'system', 'user', 'assistant', 'tool', 'function'];
+
+const encode = (value: string) => [...value].map((character) => character.codePointAt(0) ?? 0);
+const plain = (content: Message['content']) =>
+  typeof content === 'string' ? content : (content ?? []).map((part) => part.text).join('');
+const written = (content: string | null, calls: readonly ToolCall[] = []) =>
+  `${content ?? ''}${calls.map((call) => `<${call.id} ${call.function.name} ${call.function.arguments}>`).join('')}`;
+
+/** Token ids of a conversation: a code point is a token, a role and an end of turn are one each. */
+export function render(messages: readonly Message[]): number[] {
+  const ids = messages.flatMap((message) => {
+    const opening = endOfTurn + 1 + roles.indexOf(message.role);
+    if (message.role !== 'assistant') return [opening, ...encode(plain(message.content)), endOfTurn];
+    const content = written(plain(message.content), message.tool_calls ?? []);
+    return [opening, ...(message.token_ids ?? [...encode(content), endOfTurn])];
+  });
+  return [...ids, endOfTurn + 1 + roles.indexOf('assistant')];
+}
+
+/** A small service that speaks the contract on the paths that the harness uses, and remembers what it was sent. */
+export async function startFakeService(options: FakeServiceOptions) {
+  const requests: ChatCompletionRequest[] = [];
+  const logs: { split: string; trajectory_groups: TrajectoryGroupBody[] }[] = [];
+  const jobs: FakeJob[] = [];
+  const deleted: number[] = [];
+  let uploaded = '';
+  let steps = [0];
+  let calls = 0;
+
+  const chat = async (request: ChatCompletionRequest, response: ServerResponse) => {
+    requests.push(request);
+    const call = calls++;
+    const reply = await options.policy(request);
+    const toolCalls = (reply.toolCalls ?? []).map(
+      (made, index): ToolCall => ({ id: `call_${call}_${index}`, type: 'function', function: made }),
+    );
+    const content = toolCalls.length > 0 && !reply.text ? null : (reply.text ?? '');
+    const ids = [...encode(written(content, toolCalls)), endOfTurn];
+    const choice: Choice = {
+      index: 0,
+      message: { role: 'assistant', content, ...(toolCalls.length > 0 ? { tool_calls: toolCalls } : {}) },
+      finish_reason: toolCalls.length > 0 ? 'tool_calls' : 'stop',
+      logprobs: { content: ids.map((id) => ({ token: String(id), logprob: -0.5, top_logprobs: [] })) },
+      ...(reply.withoutTokenIds ? {} : { token_ids: ids }),
+      sampling: { temperature: request.temperature ?? 1, top_p: 1, top_k: -1, min_p: 0, constraint: null },
+    };
+    const prompt = render(request.messages);
+    const head = { id: `chatcmpl-${call}`, created: 0, model: reply.model ?? request.model ?? '' };
+    const promptIds = reply.withoutTokenIds ? {} : { prompt_token_ids: prompt };
+    const usage = {
+      prompt_tokens: prompt.length,
+      completion_tokens: ids.length,
+      total_tokens: prompt.length + ids.length,
+    };
+    if (!request.stream) {
+      return json(response, { ...head, object: 'chat.completion', choices: [choice], usage, ...promptIds });
+    }
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    const chunk = (delta: object, rest: object = {}, top: object = {}) =>
+      response.write(
+        `data: ${JSON.stringify({ ...head, object: 'chat.completion.chunk', choices: [{ index: 0, delta, finish_reason: null, ...rest }], ...top })}\n\n`,
+      );
+    chunk({ role: 'assistant' }, {}, promptIds);
+    const half = Math.ceil(ids.length / 2);
+    const logprobs = (from: number, to: number) => ({
+      token_ids: ids.slice(from, to),
+      logprobs: { content: choice.logprobs?.content?.slice(from, to) },
+    });
+    const middle = Math.ceil((content ?? '').length / 2);
+    if (content) chunk({ content: content.slice(0, middle) }, logprobs(0, half));
+    else chunk({}, logprobs(0, half));
+    if (content) chunk({ content: content.slice(middle) });
+    for (const [index, made] of toolCalls.entries()) {
+      const { name, arguments: input } = made.function;
+      chunk({ tool_calls: [{ index, id: made.id, type: 'function', function: { name, arguments: '' } }] });
+      for (const piece of [input.slice(0, 4), input.slice(4)]) {
+        chunk({ tool_calls: [{ index, function: { arguments: piece } }] });
+      }
+    }
+    chunk(
+      {},
+      { ...logprobs(half, ids.length), finish_reason: choice.finish_reason, sampling: choice.sampling },
+    );
+    response.write(
+      `data: ${JSON.stringify({ ...head, object: 'chat.completion.chunk', choices: [], usage })}\n\n`,
+    );
+    response.end('data: [DONE]\n\n');
+  };
+
+  const createJob = (kind: 'rl' | 'sft', request: IncomingMessage, body: Record<string, unknown>) => {
+    const idempotencyKey = String(request.headers['idempotency-key']);
+    const job = { id: randomUUID(), kind, idempotencyKey, body, cancelled: false };
+    jobs.push(job);
+    return { id: job.id };
+  };
+
+  const events = (_job: FakeJob, response: ServerResponse) => {
+    const gradientSteps = options.gradientSteps ?? [{ loss: 1, entropy: 2, grad_norm: 3 }];
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    const send = (type: string, data: object) => {
+      const id = randomUUID();
+      response.write(`id: ${id}\nevent: ${type}\ndata: ${JSON.stringify({ id, type, data })}\n\n`);
+    };
+    send('training_started', { num_sequences: gradientSteps.length });
+    if (options.jobs === 'hangs') return;
+    if (options.jobs === 'fails') send('training_failed', { error_message: 'the engine ran out of memory' });
+    else {
+      for (const metrics of gradientSteps) send('gradient_step', metrics);
+      steps.push(Math.max(...steps) + 1);
+      send('training_ended', {});
+    }
+    response.end();
+  };
+
+  const route = async (request: IncomingMessage, response: ServerResponse) => {
+    const { pathname } = new URL(request.url ?? '/', 'http://fake');
+    const sent = await text(request);
+    const place = `${request.method} ${pathname.replace(/^\/v1/, '')}`;
+    if (place === 'POST /preview/uploads') {
+      uploaded = sent;
+      return json(response, { id: 'upload', url: 'upload:1', sha256: '', bytes: sent.length });
+    }
+    const body = sent === '' ? {} : JSON.parse(sent);
+    const job = jobs.find(({ id }) => place.includes(id));
+    if (place === 'POST /chat/completions') return chat(body, response);
+    if (place === 'POST /preview/models') {
+      const { project, name, base_model } = body;
+      return json(response, { id: modelId, entity: 'local', project, name, base_model, run_id: null });
+    }
+    if (place === `POST /preview/models/${modelId}/log`) {
+      logs.push(body);
+      return json(response, {});
+    }
+    if (place === `DELETE /preview/models/${modelId}/checkpoints`) {
+      deleted.push(...body.steps);
+      steps = steps.filter((step) => !body.steps.includes(step));
+      return json(response, { deleted_count: body.steps.length, not_found_steps: [] });
+    }
+    if (place === `GET /preview/models/${modelId}/checkpoints`) {
+      const data = [...steps].reverse().map((step) => ({ id: randomUUID(), step, metrics: {} }));
+      return json(response, {
+        object: 'list',
+        data: data.slice(0, 1),
+        first_id: '',
+        last_id: '',
+        has_more: false,
+      });
+    }
+    if (place.endsWith('training-jobs')) await options.beforeJob?.();
+    if (place === 'POST /preview/training-jobs') return json(response, createJob('rl', request, body));
+    if (place === 'POST /preview/sft-training-jobs') return json(response, createJob('sft', request, body));
+    if (job && place.endsWith('/events')) return events(job, response);
+    if (job && place.endsWith('/cancel')) {
+      job.cancelled = true;
+      return json(response, { id: job.id });
+    }
+    json(response, { detail: `the fake service has no ${place}` }, 404);
+  };
+
+  const server = createServer((request, response) => void route(request, response));
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  const baseUrl = `http://127.0.0.1:${port}`;
+  const client = createClient({ baseUrl, apiKey: 'key' });
+  return {
+    baseUrl,
+    client,
+    requests,
+    logs,
+    jobs,
+    deleted,
+    uploaded: () => uploaded,
+    steps: () => steps,
+    async [Symbol.asyncDispose]() {
+      await client.close();
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+function json(response: ServerResponse, body: object, status = 200): void {
+  response.writeHead(status, { 'content-type': 'application/json' });
+  response.end(JSON.stringify(body));
+}

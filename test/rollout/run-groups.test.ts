@@ -1,0 +1,222 @@
+import { once } from 'node:events';
+import { generateText } from 'ai';
+import { currentTrajectory, defineEnvironment, ModelHandle, runGroups } from 'martingale';
+import { expect, test } from 'vitest';
+import { z } from 'zod';
+import { type FakePolicy, startFakeService } from '../model/fake-service.ts';
+
+const scenario = z.object({ id: z.number() });
+const echo: FakePolicy = ({ messages }) => ({ text: `re: ${String(messages.at(-1)?.content)}` });
+
+async function open(policy: FakePolicy = echo) {
+  const service = await startFakeService({ policy });
+  return { service, model: new ModelHandle({ client: service.client, name: 'local/p/n:step1' }) };
+}
+
+const asking = defineEnvironment({
+  name: 'asking',
+  scenario,
+  rollout: async ({ scenario: { id }, model, signal, seed }) => {
+    const { text } = await generateText({
+      model: model.languageModel,
+      prompt: `${id}/${seed}`,
+      abortSignal: signal,
+    });
+    return text;
+  },
+  rewards: { right: ({ outcome, scenario: { id } }) => Number(outcome.startsWith(`re: ${id}/`)) },
+});
+
+const scenarios = (count: number) => Array.from({ length: count }, (_, id) => ({ id }));
+
+test('1,000 concurrent rollouts do not mix, and come back in order', async () => {
+  const { service, model } = await open();
+  await using _ = service;
+  const { groups, books } = await runGroups({
+    environment: asking,
+    scenarios: scenarios(125),
+    rolloutsPerGroup: 8,
+    model,
+    concurrency: 1000,
+    seed: 1,
+  });
+  expect(books).toEqual({ dispatched: 1000, completed: 1000, failed: 0, cancelled: 0 });
+  for (const [at, group] of groups.entries()) {
+    expect(group.scenario.id).toBe(at);
+    for (const [index, rollout] of group.rollouts.entries()) {
+      expect(rollout.index).toBe(index);
+      const { choices, reward } = rollout.trajectory;
+      expect(choices.map(({ message }) => message.content)).toEqual([`re: ${at}/${rollout.seed}`]);
+      expect(reward).toBe(1);
+    }
+  }
+  expect(new Set(groups.flatMap(({ rollouts }) => rollouts.map(({ seed }) => seed))).size).toBe(1000);
+});
+
+test('the same seed gives the same seeds to rollouts and calls', async () => {
+  const { service, model } = await open();
+  await using _ = service;
+  const run = async (seed: number) => {
+    const before = service.requests.length;
+    await runGroups({ environment: asking, scenarios: scenarios(3), rolloutsPerGroup: 2, model, seed });
+    return service.requests
+      .slice(before)
+      .map(({ messages, seed: sent }) => `${messages[0]?.content} ${sent}`)
+      .sort();
+  };
+  expect(await run(4)).toEqual(await run(4));
+  expect(await run(4)).not.toEqual(await run(5));
+});
+
+test('each way for a rollout to go wrong has its defined end, and the books balance', async () => {
+  const { service, model } = await open();
+  await using _ = service;
+  const mixed = defineEnvironment({
+    name: 'mixed',
+    scenario,
+    rollout: async ({ scenario: { id }, model: policy }) => {
+      if (id === 0) throw new Error('the tool broke');
+      if (id === 1) return new Promise<string>(() => undefined);
+      if (id === 2) return 'no call';
+      const { text } = await generateText({ model: policy.languageModel, prompt: String(id) });
+      return text;
+    },
+    rewards: {
+      right: ({ scenario: { id } }) => {
+        if (id === 3) throw new Error('no judge');
+        return id === 4 ? new Promise<number>(() => undefined) : 1;
+      },
+    },
+  });
+  const { groups, books } = await runGroups({
+    environment: mixed,
+    scenarios: scenarios(6),
+    rolloutsPerGroup: 2,
+    model,
+    timeoutMs: 200,
+  });
+  expect(books).toEqual({ dispatched: 12, completed: 2, failed: 10, cancelled: 0 });
+  const ends = groups.map(({ rollouts: [first] }) =>
+    first?.status === 'completed' ? first.reward : first?.failure.code,
+  );
+  expect(ends).toEqual([
+    'Error',
+    'rollout_timeout',
+    'nothing_recorded',
+    'reward_failed',
+    'rollout_timeout',
+    1,
+  ]);
+  expect(groups[3]?.rollouts[0]?.trajectory.reward).toBeNull();
+  expect(groups[0]?.toTrajectoryGroup().toBody()).toMatchObject({
+    trajectories: [],
+    exceptions: [{ type: 'Error', message: 'the tool broke' }, {}],
+  });
+});
+
+test('an unexpected call fails its rollout also where the agent swallows the error', async () => {
+  const { service, model } = await open(() => ({ text: 'x', model: 'base' }));
+  await using _ = service;
+  const swallowing = defineEnvironment({
+    name: 'swallowing',
+    scenario,
+    rollout: async ({ model: policy }) => {
+      await generateText({ model: policy.languageModel, prompt: 'a' }).catch(() => undefined);
+      return 'fine';
+    },
+    rewards: { right: () => 1 },
+  });
+  const { groups } = await runGroups({
+    environment: swallowing,
+    scenarios: scenarios(1),
+    rolloutsPerGroup: 1,
+    model,
+  });
+  expect(groups[0]?.rollouts[0]).toMatchObject({
+    status: 'failed',
+    failure: { code: 'unexpected_call_model_mismatch' },
+  });
+});
+
+test('an aborted run cancels what has not ended and keeps what has', async () => {
+  const stop = new AbortController();
+  let answered = 0;
+  const { service, model } = await open(async ({ messages }) => {
+    if (++answered > 4) {
+      stop.abort(new Error('Ctrl-C'));
+      await new Promise(() => undefined);
+    }
+    return { text: `re: ${String(messages[0]?.content)}` };
+  });
+  await using _ = service;
+  const { books, groups } = await runGroups({
+    environment: asking,
+    scenarios: scenarios(10),
+    rolloutsPerGroup: 2,
+    model,
+    concurrency: 1,
+    signal: stop.signal,
+  });
+  expect(books).toEqual({ dispatched: 20, completed: 4, failed: 0, cancelled: 16 });
+  expect(groups[9]?.rollouts[1]).toMatchObject({ status: 'cancelled', failure: { code: 'cancelled' } });
+});
+
+test('a call that outlives its rollout is stopped and never recorded', async () => {
+  const { service, model } = await open();
+  await using _ = service;
+  const late = Promise.withResolvers<unknown>();
+  const careless = defineEnvironment({
+    name: 'careless',
+    scenario,
+    rollout: async ({ model: policy }) => {
+      await generateText({ model: policy.languageModel, prompt: 'in time' });
+      const signal = currentTrajectory()?.signal;
+      if (!signal) throw new TypeError('no trajectory');
+      void once(signal, 'abort').then(() =>
+        late.resolve(generateText({ model: policy.languageModel, prompt: 'late' }).catch((error) => error)),
+      );
+      return 'done';
+    },
+    rewards: { right: () => 1 },
+  });
+  const { groups } = await runGroups({
+    environment: careless,
+    scenarios: scenarios(1),
+    rolloutsPerGroup: 1,
+    model,
+  });
+  expect(await late.promise).toMatchObject({ code: 'trajectory_closed' });
+  expect(groups[0]?.trajectories[0]?.choices).toHaveLength(1);
+});
+
+test('judges called in rewards are not recorded as the policy', async () => {
+  const { service, model } = await open();
+  await using _ = service;
+  const judged = defineEnvironment({
+    name: 'judged',
+    scenario,
+    rollout: async ({ model: policy }) =>
+      (await generateText({ model: policy.languageModel, prompt: 'a' })).text,
+    rewards: {
+      judged: async ({ outcome }) =>
+        (await generateText({ model: model.languageModel, prompt: outcome })).text.length,
+    },
+  });
+  const { groups } = await runGroups({
+    environment: judged,
+    scenarios: scenarios(1),
+    rolloutsPerGroup: 1,
+    model,
+  });
+  expect(groups[0]?.trajectories[0]?.choices).toHaveLength(1);
+  expect(service.requests).toHaveLength(2);
+});
+
+test('a scenario that does not fit its schema is refused by its place before anything runs', async () => {
+  const { service, model } = await open();
+  await using _ = service;
+  const wrong = [{ id: 1 }, { id: 'two' as unknown as number }];
+  const running = runGroups({ environment: asking, scenarios: wrong, rolloutsPerGroup: 1, model });
+  await expect(running).rejects.toThrow(/Scenario 1 does not fit/);
+  expect(service.requests).toHaveLength(0);
+});

@@ -1,0 +1,203 @@
+import { mkdir, open, readdir, rename, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type {
+  BaseModel,
+  Constraint,
+  Engine,
+  GenerateRequest,
+  Generation,
+  GenerationDelta,
+  Reply,
+  Tokenizer,
+  TrainingBatch,
+  TrainRequest,
+  Weights,
+} from '../../src/engines/engine.ts';
+import { EngineError } from '../../src/engines/engine-error.ts';
+
+/** Bytes are tokens 0 to 255; the specials come after them, and 260 is "ab", a second way to write two bytes. */
+export const special = { user: 256, assistant: 257, end: 258, call: 259, system: 261, tool: 262, tools: 263 };
+const wideToken = 260;
+const specialTexts = new Map([
+  ['<|user|>', special.user],
+  ['<|assistant|>', special.assistant],
+  ['<|end|>', special.end],
+  ['<|call|>', special.call],
+  ['<|system|>', special.system],
+  ['<|tool|>', special.tool],
+  ['<|tools|>', special.tools],
+]);
+const textOfSpecial = new Map([...specialTexts].map(([text, token]) => [token, text]));
+
+export const byteTokenizer: Tokenizer = {
+  vocabularySize: 264,
+  special: specialTexts,
+  encode: (text) => [...Buffer.from(text, 'utf8')],
+  decode: (tokens) => Buffer.concat(tokens.map((token) => byteTokenizer.bytes(token))).toString('utf8'),
+  bytes: (token) => {
+    if (token === wideToken) return Buffer.from('ab');
+    return token < 256 ? Uint8Array.of(token) : new Uint8Array(0);
+  },
+  text: (token) => textOfSpecial.get(token) ?? Buffer.from(byteTokenizer.bytes(token)).toString('utf8'),
+};
+
+export const chatTemplate = [
+  '{%- if tools %}<|tools|>{{ tools | tojson }}<|end|>{% endif -%}',
+  '{%- for message in messages -%}',
+  "{%- if message.role == 'critic' -%}{{- raise_exception('no critics') -}}{%- endif -%}",
+  '<|{{- message.role -}}|>{{- message.content -}}',
+  '{%- for call in message.tool_calls or [] -%}',
+  '<|call|>{{- call.function.name -}}{{- call.function.arguments -}}',
+  '{%- endfor -%}<|end|>',
+  '{%- endfor -%}',
+  '{%- if add_generation_prompt -%}<|assistant|>{%- endif -%}',
+].join('');
+
+export const baseModel: BaseModel = {
+  id: 'scripted-tiny',
+  contextLength: 512,
+  vocabularySize: byteTokenizer.vocabularySize,
+  parameters: 1,
+  defaults: { rlLearningRate: 1e-3, sftLearningRate: 2e-3, sftBatchSize: 2 },
+};
+
+/** Text and special tokens, in order. */
+export const tokensOf = (...parts: (string | number)[]): number[] =>
+  parts.flatMap((part) => (typeof part === 'number' ? [part] : byteTokenizer.encode(part)));
+
+export interface ScriptedReply {
+  tokens: number[];
+  finishReason?: 'stop' | 'length';
+  stop?: string | number;
+}
+
+export interface TrainedBatch extends TrainingBatch {
+  from: Weights;
+}
+
+/**
+ * An engine without a model: it answers what it is told to, remembers what it was asked, and trains by writing a
+ * file. Deterministic; it can be told to hold still or to fail.
+ */
+export class ScriptedEngine implements Engine {
+  readonly name = 'scripted';
+  readonly baseModels = [baseModel];
+  readonly requests: GenerateRequest[] = [];
+  readonly trained: TrainedBatch[] = [];
+  readonly dropped: Weights[] = [];
+  /** Finished `train` calls. */
+  trainings = 0;
+  /** What the next replies are; the last one goes on for ever. */
+  replies: ScriptedReply[] = [{ tokens: tokensOf('hello', special.end) }];
+  /** Awaited before each generation and each gradient step, with the signal of the work. */
+  hold: ((place: 'generate' | 'train') => Promise<void>) | null = null;
+  failTraining: Error | null = null;
+  failGeneration: Error | null = null;
+
+  tokenizer(): Tokenizer {
+    return byteTokenizer;
+  }
+
+  chatFormat() {
+    return { template: chatTemplate, endToken: special.end, callToken: special.call };
+  }
+
+  async checkConstraint(_baseModel: string, constraint: Constraint): Promise<void> {
+    for (const { grammar } of constraint.branches)
+      if (grammar.type === 'regex' && grammar.pattern.includes('(?='))
+        throw new EngineError('unsupported_regex', `regex: lookahead is not supported in ${grammar.pattern}`);
+  }
+
+  async generate(request: GenerateRequest, onDelta?: (delta: GenerationDelta) => void): Promise<Generation> {
+    this.requests.push(request);
+    await this.#pause('generate', request.signal);
+    if (this.failGeneration) throw this.failGeneration;
+    const reply = this.replies.length > 1 ? this.replies.shift() : this.replies[0];
+    const tokens = (reply?.tokens ?? []).slice(0, request.maxTokens);
+    const generation: Generation = {
+      tokens,
+      logprobs: tokens.map((_, index) => -(index + 1) / 8),
+      topLogprobs: tokens.map((token, index) =>
+        request.topLogprobs > 0 ? [{ token, logprob: -(index + 1) / 8 }] : [],
+      ),
+      finishReason:
+        reply && reply.tokens.length > request.maxTokens ? 'length' : (reply?.finishReason ?? 'stop'),
+      stop: reply?.stop ?? null,
+      cachedTokens: 3,
+    };
+    if (onDelta)
+      for (let index = 0; index < tokens.length; index++) {
+        await nextTurn();
+        request.signal?.throwIfAborted();
+        onDelta({
+          tokens: tokens.slice(index, index + 1),
+          logprobs: generation.logprobs.slice(index, index + 1),
+          topLogprobs: generation.topLogprobs.slice(index, index + 1),
+        });
+      }
+    return generation;
+  }
+
+  async encodeReplies(_baseModel: string, replies: Reply[]): Promise<number[][]> {
+    return replies.map(({ parts }) => {
+      if (parts.some((part) => typeof part === 'string' && part.includes('impossible')))
+        throw new EngineError('not_in_grammar', 'the reply does not follow its constraint');
+      return [...tokensOf(...parts), special.end];
+    });
+  }
+
+  async train({ from, folder, batches, onStep, signal }: TrainRequest): Promise<void> {
+    let steps = 0;
+    for await (const batch of batches) {
+      await this.#pause('train', signal);
+      if (this.failTraining) throw this.failTraining;
+      this.trained.push({ ...batch, from });
+      steps++;
+      onStep({ loss: 1 / steps, grad_norm: 0.5 });
+    }
+    await mkdir(dirname(folder), { recursive: true });
+    await mkdir(`${folder}.partial`);
+    await writeFile(
+      join(`${folder}.partial`, 'weights'),
+      `${from.folder === null ? 'base' : from.folder} + ${steps}`,
+    );
+    await rename(`${folder}.partial`, folder);
+    const handle = await open(folder);
+    await handle.close();
+    this.trainings++;
+  }
+
+  async drop(weights: Weights): Promise<void> {
+    // The folder is still there: it goes after the engine has forgotten it.
+    if (weights.folder !== null) await readdir(weights.folder);
+    this.dropped.push(weights);
+  }
+
+  async close(): Promise<void> {}
+
+  async #pause(place: 'generate' | 'train', signal: AbortSignal | undefined): Promise<void> {
+    signal?.throwIfAborted();
+    if (!this.hold) return;
+    await Promise.race([
+      this.hold(place),
+      new Promise((_, reject) =>
+        signal?.addEventListener('abort', () => reject(signal.reason), { once: true }),
+      ),
+    ]);
+  }
+}
+
+/** A door that work waits at until it is opened; `reached` resolves when the first has come. */
+export function door() {
+  const opened = Promise.withResolvers<void>();
+  const reached = Promise.withResolvers<void>();
+  return {
+    reached: reached.promise,
+    open: () => opened.resolve(),
+    wait: async () => {
+      reached.resolve();
+      await opened.promise;
+    },
+  };
+}

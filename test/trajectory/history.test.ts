@@ -1,0 +1,103 @@
+import { expect, test } from 'vitest';
+import type { Choice, Message } from '../../src/contract/index.ts';
+import { type RecordedCall, Trajectory, UnexpectedCallError } from '../../src/trajectory/index.ts';
+
+const choice = (content: string, token_ids: number[]): Choice => ({
+  index: 0,
+  message: { role: 'assistant', content },
+  finish_reason: 'stop',
+  token_ids,
+});
+const user = (content: string): Message => ({ role: 'user', content });
+const assistant = (content: string): Message => ({ role: 'assistant', content });
+
+function record(trajectory: Trajectory, call: Partial<RecordedCall> & Pick<RecordedCall, 'promptTokenIds'>) {
+  const { index, callId } = trajectory.beginCall();
+  trajectory.record(callId, {
+    index,
+    messages: [user('a')],
+    tools: undefined,
+    choice: choice('b', [3, 9]),
+    model: 'e/p/n:step2',
+    ...call,
+  });
+}
+
+test('a call whose prompt begins with the last prompt and its sampled tokens extends the history', () => {
+  const trajectory = new Trajectory();
+  record(trajectory, { promptTokenIds: [1, 2] });
+  record(trajectory, {
+    messages: [user('a'), assistant('b'), user('c')],
+    promptTokenIds: [1, 2, 3, 9, 4],
+    choice: choice('d', [5]),
+  });
+  expect(trajectory.histories).toHaveLength(1);
+  expect(trajectory.toRecord().messages_and_choices).toEqual([
+    user('a'),
+    choice('b', [3, 9]),
+    user('c'),
+    choice('d', [5]),
+  ]);
+});
+
+test.each([
+  ['a sampled token is another', [1, 2, 3, 8, 4]],
+  ['the sampled end token is missing', [1, 2, 3, 4]],
+  ['an earlier token is another', [1, 7, 3, 9, 4]],
+  ['it is shorter', [1, 2, 3]],
+])('a new history begins where %s', (_, promptTokenIds) => {
+  const trajectory = new Trajectory();
+  record(trajectory, { promptTokenIds: [1, 2] });
+  record(trajectory, { messages: [user('a'), assistant('b'), user('c')], promptTokenIds });
+  expect(trajectory.histories).toHaveLength(2);
+  expect(trajectory.toRecord().additional_histories).toHaveLength(1);
+});
+
+test('histories stand in the order in which their first calls began, whichever was answered first', () => {
+  const trajectory = new Trajectory();
+  const first = trajectory.beginCall();
+  const second = trajectory.beginCall();
+  const call = { messages: [user('a')], tools: undefined, model: 'm' };
+  trajectory.record(second.callId, {
+    ...call,
+    index: second.index,
+    promptTokenIds: [2],
+    choice: choice('second', [9]),
+  });
+  trajectory.record(first.callId, {
+    ...call,
+    index: first.index,
+    promptTokenIds: [1],
+    choice: choice('first', [9]),
+  });
+  expect(trajectory.choices.map(({ message }) => message.content)).toEqual(['first', 'second']);
+});
+
+test('the policy versions are those of the first and the last call', () => {
+  const trajectory = new Trajectory();
+  record(trajectory, { promptTokenIds: [1], model: 'e/p/n:step4' });
+  record(trajectory, { promptTokenIds: [2], model: 'e/p/n:step5' });
+  expect(trajectory.toRecord()).toMatchObject({ initial_policy_version: 4, final_policy_version: 5 });
+});
+
+test('another step than the pinned one is an error and is remembered', () => {
+  const trajectory = new Trajectory({ policy: 'e/p/n:step2' });
+  expect(() => record(trajectory, { promptTokenIds: [1], model: 'e/p/n:step3' })).toThrow(
+    UnexpectedCallError,
+  );
+  expect(trajectory.violation?.reason).toBe('model_mismatch');
+  expect(trajectory.histories).toHaveLength(0);
+});
+
+test('a choice without token ids is an error', () => {
+  const trajectory = new Trajectory();
+  expect(() => record(trajectory, { promptTokenIds: [] })).toThrow(/return_token_ids/);
+});
+
+test('with the policy to warn, an unexpected call is left out and said', () => {
+  const trajectory = new Trajectory({ policy: 'e/p/n:step2', onUnexpectedCall: 'warn' });
+  record(trajectory, { promptTokenIds: [1], model: 'base' });
+  expect(trajectory.histories).toHaveLength(0);
+  expect(trajectory.metrics).toEqual({ unexpected_calls: 1 });
+  expect(trajectory.logs).toHaveLength(1);
+});
