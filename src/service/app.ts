@@ -1,0 +1,54 @@
+import { randomUUID } from 'node:crypto';
+import { Hono } from 'hono';
+import { requireKey } from './authentication.ts';
+import type { ServiceContext } from './context.ts';
+import { toErrorBody } from './error-response.ts';
+import { ServiceError } from './errors.ts';
+import { openApiDocument } from './openapi/document.ts';
+import { chatRoutes } from './routes/chat.ts';
+import { checkpointRoutes } from './routes/checkpoints.ts';
+import { eventRoutes } from './routes/events.ts';
+import { healthRoutes } from './routes/health.ts';
+import { inferenceModelRoutes } from './routes/inference-models.ts';
+import { logRoutes } from './routes/log.ts';
+import { modelRoutes } from './routes/models.ts';
+import { trainingJobRoutes } from './routes/training-jobs.ts';
+import { uploadRoutes } from './routes/uploads.ts';
+
+const requestIdPattern = /^[\w.-]{1,128}$/;
+
+/** The service's routes over a context, without a socket. */
+export function createApp(service: ServiceContext): Hono {
+  const app = new Hono();
+
+  app.use(async (context, next) => {
+    const given = context.req.header('x-request-id');
+    const id = given !== undefined && requestIdPattern.test(given) ? given : randomUUID();
+    await next();
+    context.res.headers.set('x-request-id', id);
+  });
+  app.use(requireKey(service.apiKey));
+
+  healthRoutes(app, service);
+  inferenceModelRoutes(app, service);
+  chatRoutes(app, service);
+  modelRoutes(app, service);
+  checkpointRoutes(app, service);
+  logRoutes(app, service);
+  trainingJobRoutes(app, service);
+  eventRoutes(app, service);
+  uploadRoutes(app, service);
+  app.get('/v1/openapi.json', (context) => context.json(openApiDocument()));
+
+  app.notFound(() => {
+    throw new ServiceError(404, 'no_such_path', 'Not Found');
+  });
+  app.onError((error, context) => {
+    const chat = context.req.path.startsWith('/v1/chat/');
+    const { status, body } = toErrorBody(error, service.log, { chat });
+    if (status === 401) context.header('www-authenticate', 'Bearer');
+    if (status === 429 || status === 503) context.header('retry-after', '1');
+    return context.json(body, status);
+  });
+  return app;
+}

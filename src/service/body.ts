@@ -1,0 +1,84 @@
+import type { Context } from 'hono';
+import type { z } from 'zod';
+import { RequestValidationError, ServiceError, unsupportedField } from './errors.ts';
+import { validate } from './validation.ts';
+
+export type JsonObject = Record<string, unknown>;
+
+/** Reads a body of at most `limit` bytes; a longer one is 413, before it is read where its length is declared. */
+export async function readText(context: Context, limit: number): Promise<string> {
+  const declared = context.req.header('content-length');
+  if (declared !== undefined) {
+    if (Number(declared) > limit) throw tooLarge(limit);
+    return context.req.text();
+  }
+  const stream = context.req.raw.body;
+  if (!stream) return '';
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of stream) {
+    bytes += chunk.byteLength;
+    if (bytes > limit) throw tooLarge(limit);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+function tooLarge(limit: number): ServiceError {
+  return new ServiceError(
+    413,
+    'body_too_large',
+    `The body is larger than the ${limit} bytes this path takes.`,
+  );
+}
+
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new RequestValidationError([
+      { loc: ['body'], msg: `JSON decode error: ${reason}`, type: 'json_invalid', ctx: { error: reason } },
+    ]);
+  }
+}
+
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** Gives fields that came under a vendor's name the interface's own. Both at once is a contradiction. */
+export function renameAliases(body: JsonObject, aliases: Readonly<Record<string, string>>): JsonObject {
+  let renamed = body;
+  for (const [alias, name] of Object.entries(aliases)) {
+    if (!(alias in body)) continue;
+    const { [alias]: value, ...rest } = renamed;
+    if (value !== null && rest[name] !== undefined && rest[name] !== null)
+      throw unsupportedField([alias], value, `${alias} is another name of ${name}; send one of them`);
+    renamed = value === null ? rest : { ...rest, [name]: value };
+  }
+  return renamed;
+}
+
+/** `null` means absent everywhere; strict schemas would otherwise refuse `null` under a name they do not know. */
+export function withoutNulls(object: JsonObject): JsonObject {
+  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== null));
+}
+
+/** Refuses fields the interface does not have: a misspelt option must not turn into a silent default. */
+export function refuseUnknownFields(body: JsonObject, known: ReadonlySet<string>): void {
+  const issues = Object.keys(body)
+    .filter((name) => !known.has(name) && body[name] !== null)
+    .map((name) => ({
+      loc: ['body', name],
+      msg: `Extra inputs are not permitted: ${name} is no field of this request`,
+      type: 'extra_forbidden',
+    }));
+  if (issues.length > 0) throw new RequestValidationError(issues);
+}
+
+/** Validates a body against a schema of the contract, and refuses fields that the schema does not name. */
+export function validateBody<Schema extends z.ZodObject>(schema: Schema, body: unknown): z.output<Schema> {
+  if (isObject(body)) refuseUnknownFields(body, new Set(Object.keys(schema.shape)));
+  return validate(schema, body, 'body');
+}

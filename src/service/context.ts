@@ -1,0 +1,40 @@
+import type { Engine } from '../engines/engine.ts';
+import type { Idempotency } from './idempotency.ts';
+import type { BaseModelTools } from './inference/base-model-tools.ts';
+import type { Constraints } from './inference/constraints.ts';
+import type { ModelResolver } from './inference/resolve-model.ts';
+import type { JobEvents } from './jobs/job-events.ts';
+import type { JobQueue } from './jobs/job-queue.ts';
+import type { ServiceLog } from './log.ts';
+import type { DataFiles } from './store/files.ts';
+import type { Store } from './store/store.ts';
+
+/** Largest bodies, in bytes. */
+export interface BodyLimits {
+  /** Chat completions. Default 16 MiB. */
+  chat: number;
+  /** Paths under /v1/preview: trajectories and training data. Default 256 MiB. */
+  preview: number;
+}
+
+export const defaultBodyLimits: BodyLimits = { chat: 16 * 1024 ** 2, preview: 256 * 1024 ** 2 };
+
+/** What the routes work with. */
+export interface ServiceContext {
+  engine: Engine;
+  store: Store;
+  files: DataFiles;
+  events: JobEvents;
+  queue: JobQueue;
+  models: ModelResolver;
+  constraints: Constraints;
+  tools: (baseModel: string) => BaseModelTools;
+  idempotency: Idempotency;
+  apiKey: string;
+  bodyLimits: BodyLimits;
+  /** Entity of models whose creator named none. */
+  defaultEntity: string;
+  log: ServiceLog;
+  /** Aborts when the service closes: streams end, waits give up. */
+  closing: AbortSignal;
+}

@@ -1,0 +1,46 @@
+import type { ErrorBody, ValidationIssue } from '../contract/index.ts';
+import { EngineError } from '../engines/engine-error.ts';
+import { type ErrorStatus, messageOf, RequestValidationError, ServiceError } from './errors.ts';
+import type { ServiceLog } from './log.ts';
+
+type Body = Pick<ErrorBody, 'error'> & { detail: string | ValidationIssue[] };
+
+/** What the caller is told of an error. Of one that is the service's own fault: nothing but that; the log has it. */
+export function toErrorBody(
+  error: unknown,
+  log: ServiceLog,
+  { chat }: { chat: boolean },
+): { status: ErrorStatus; body: Body } {
+  const known = toServiceError(error);
+  if (known.status >= 500)
+    log({
+      level: 'error',
+      event: 'request_failed',
+      error: messageOf(error),
+      stack: error instanceof Error ? (error.stack ?? null) : null,
+    });
+  const detail = known instanceof RequestValidationError ? known.issues : known.message;
+  if (!chat) return { status: known.status, body: { detail } };
+  const type = errorTypes[known.status] ?? (known.status >= 500 ? 'server_error' : 'invalid_request_error');
+  const param = known instanceof RequestValidationError ? known.issues[0]?.loc.slice(1).join('.') : undefined;
+  return {
+    status: known.status,
+    body: { detail, error: { message: known.message, type, param: param || null, code: known.code } },
+  };
+}
+
+/** The `type` that chat clients know for a status. */
+const errorTypes: Partial<Record<ErrorStatus, string>> = {
+  401: 'authentication_error',
+  404: 'not_found_error',
+  429: 'rate_limit_error',
+};
+
+function toServiceError(error: unknown): ServiceError {
+  if (error instanceof ServiceError) return error;
+  // The engine says what it cannot do, by the name of the option: that is for the caller.
+  if (error instanceof EngineError) return new ServiceError(422, error.code, error.message, { cause: error });
+  if (error instanceof RangeError && error.message.includes('call stack'))
+    return new ServiceError(422, 'too_deep', 'The body is nested too deeply.', { cause: error });
+  return new ServiceError(500, 'internal_error', 'Internal Server Error', { cause: error });
+}

@@ -1,0 +1,53 @@
+import type { ValidationIssue } from '../contract/index.ts';
+import { MartingaleError } from '../contract/index.ts';
+
+export type ErrorStatus = 400 | 401 | 404 | 409 | 413 | 422 | 429 | 500 | 503;
+
+/** An error that the caller is told about: its message goes into the response as it is. */
+export class ServiceError extends MartingaleError {
+  readonly status: ErrorStatus;
+
+  constructor(status: ErrorStatus, code: string, message: string, options?: ErrorOptions) {
+    super(code, message, options);
+    this.status = status;
+  }
+}
+
+/** A request whose form or content is wrong, with one issue for each complaint. Status 422. */
+export class RequestValidationError extends ServiceError {
+  readonly issues: ValidationIssue[];
+
+  constructor(issues: ValidationIssue[]) {
+    const [first] = issues;
+    super(422, 'invalid_request', first ? `${first.loc.join('.')}: ${first.msg}` : 'The request is invalid.');
+    this.issues = issues;
+  }
+}
+
+export const notFound = (what: string, id: string) =>
+  new ServiceError(
+    404,
+    `${what}_not_found`,
+    `There is no ${what.replaceAll('_', ' ')} ${JSON.stringify(id)}.`,
+  );
+
+/** A field that is well-formed but cannot be accepted. */
+export const invalidField = (loc: (string | number)[], message: string, input?: unknown) =>
+  new RequestValidationError([
+    { loc: ['body', ...loc], msg: message, type: 'value_error', ...(input === undefined ? {} : { input }) },
+  ]);
+
+/** A field that this service does not have. Nothing unsupported is ignored in silence. */
+export const unsupportedField = (loc: (string | number)[], input: unknown, reason?: string) =>
+  new RequestValidationError([
+    {
+      loc: ['body', ...loc],
+      msg: reason ?? `${loc.join('.')} is not supported by this service; leave it out or send null`,
+      type: 'unsupported_field',
+      input,
+    },
+  ]);
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,30 @@
+import type { ChatFormat, Engine, Tokenizer } from '../../engines/engine.ts';
+import { ConversationRenderer } from './render.ts';
+import { TokenTexts } from './token-texts.ts';
+
+/** What turns the messages of one base model into tokens and back. */
+export interface BaseModelTools {
+  tokenizer: Tokenizer;
+  format: ChatFormat;
+  renderer: ConversationRenderer;
+  texts: TokenTexts;
+}
+
+/** Makes the tools of a base model when they are first needed, and keeps them with their caches. */
+export function baseModelTools(engine: Engine): (baseModel: string) => BaseModelTools {
+  const known = new Map<string, BaseModelTools>();
+  return (baseModel) => {
+    let tools = known.get(baseModel);
+    if (!tools) {
+      const tokenizer = engine.tokenizer(baseModel);
+      tools = {
+        tokenizer,
+        format: engine.chatFormat(baseModel),
+        renderer: new ConversationRenderer(engine, baseModel),
+        texts: new TokenTexts(tokenizer),
+      };
+      known.set(baseModel, tools);
+    }
+    return tools;
+  };
+}

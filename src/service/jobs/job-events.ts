@@ -1,0 +1,112 @@
+import { randomUUID } from 'node:crypto';
+import type { TrainingEvent } from '../../contract/index.ts';
+import type { JobOutcome, Store } from '../store/store.ts';
+
+export type NewEvent = TrainingEvent extends infer Event
+  ? Event extends TrainingEvent
+    ? Omit<Event, 'id'>
+    : never
+  : never;
+
+export const withId = (event: NewEvent): TrainingEvent => ({ id: randomUUID(), ...event });
+
+export const isLastEvent = (event: TrainingEvent): boolean =>
+  event.type === 'training_ended' || event.type === 'training_failed';
+
+/** Events of jobs: stored first, then told to whoever waits for them in this process. */
+export class JobEvents {
+  readonly #store: Store;
+  readonly #waiting = new Map<string, Set<() => void>>();
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  async append(jobId: string, event: NewEvent): Promise<void> {
+    await this.#store.appendEvent(jobId, withId(event));
+    this.#announce(jobId);
+  }
+
+  async start(jobId: string, event: NewEvent | null): Promise<void> {
+    await this.#store.startJob(jobId, new Date().toISOString(), event && withId(event));
+    this.#announce(jobId);
+  }
+
+  async finish(jobId: string, outcome: JobOutcome): Promise<void> {
+    const event: NewEvent =
+      outcome.status === 'succeeded'
+        ? {
+            type: 'training_ended',
+            data: { step: outcome.checkpoint.step, checkpoint_id: outcome.checkpoint.id },
+          }
+        : { type: 'training_failed', data: { error_message: outcome.errorMessage } };
+    await this.#store.finishJob(jobId, new Date().toISOString(), outcome, withId(event));
+    this.#announce(jobId);
+  }
+
+  /**
+   * The job's events after the one with id `after`, then those to come, up to the last. A list that is empty
+   * says that nothing happened for `idleMs`. Ends early when `signal` aborts.
+   */
+  async *follow(
+    jobId: string,
+    after: string | undefined,
+    { signal, idleMs }: { signal: AbortSignal; idleMs: number },
+  ): AsyncGenerator<TrainingEvent[]> {
+    let cursor = after;
+    while (!signal.aborted) {
+      // Begins to wait before it reads: what happens in between wakes it.
+      const news = this.#next(jobId, signal, idleMs);
+      try {
+        // The model, and its jobs with it, may have been deleted.
+        if ((await this.#store.job(jobId)) === undefined) return;
+        const { items } = await this.#store.events(jobId, { after: cursor, limit: 100, order: 'asc' });
+        if (items.length > 0) yield items;
+        const last = items.at(-1);
+        if (last) {
+          cursor = last.id;
+          if (isLastEvent(last)) return;
+          continue;
+        }
+        if (await this.#hasEnded(jobId, cursor)) return;
+        if (!(await news.happened)) yield [];
+      } finally {
+        news.stop();
+      }
+    }
+  }
+
+  /** Whether `cursor` is already the job's last event: nothing will come. */
+  async #hasEnded(jobId: string, cursor: string | undefined): Promise<boolean> {
+    const [last] = (await this.#store.events(jobId, { limit: 1, order: 'desc' })).items;
+    return last !== undefined && last.id === cursor && isLastEvent(last);
+  }
+
+  #announce(jobId: string): void {
+    for (const wake of this.#waiting.get(jobId) ?? []) wake();
+  }
+
+  /** `happened` resolves to true at the job's next event, and to false after `idleMs` or when aborted. */
+  #next(
+    jobId: string,
+    signal: AbortSignal,
+    idleMs: number,
+  ): { happened: Promise<boolean>; stop: () => void } {
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    const wake = () => resolve(true);
+    const giveUp = () => resolve(false);
+    const waiting = this.#waiting.get(jobId) ?? new Set();
+    this.#waiting.set(jobId, waiting.add(wake));
+    const timer = setTimeout(giveUp, idleMs);
+    signal.addEventListener('abort', giveUp, { once: true });
+    return {
+      happened: promise,
+      stop: () => {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', giveUp);
+        waiting.delete(wake);
+        if (waiting.size === 0) this.#waiting.delete(jobId);
+      },
+    };
+  }
+}

@@ -1,0 +1,15 @@
+import type { TrainingBatch } from '../../engines/engine.ts';
+
+/** A batch, and what the service adds to the engine's figures in its `gradient_step` event. */
+export interface CountedBatch {
+  batch: TrainingBatch;
+  counts: Record<string, number>;
+}
+
+/** What a job will train on. */
+export interface PreparedJob {
+  /** How many gradient steps will come. */
+  steps: number;
+  /** Made one at a time, as the engine takes them. */
+  batches: AsyncIterable<CountedBatch>;
+}

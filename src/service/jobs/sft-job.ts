@@ -1,0 +1,189 @@
+import { z } from 'zod';
+import { type ParsedSftExample, sftExampleSchema } from '../../contract/index.ts';
+import type { BaseModel, Constraint, Engine, Reply } from '../../engines/engine.ts';
+import type { Datum } from '../../learning/index.ts';
+import { parseJson } from '../body.ts';
+import { messageOf, RequestValidationError, ServiceError } from '../errors.ts';
+import type { BaseModelTools } from '../inference/base-model-tools.ts';
+import type { Constraints } from '../inference/constraints.ts';
+import { toTurn } from '../inference/conversation.ts';
+import { validate } from '../validation.ts';
+import type { CountedBatch, PreparedJob } from './prepared-job.ts';
+import { type TrainingConversation, toSequence } from './sequences.ts';
+
+/** The options of an SFT job with every default filled in: what its record shows. */
+export const resolvedSftConfigSchema = z.object({
+  batch_size: z.number().int(),
+  learning_rate: z.union([z.number(), z.array(z.number())]),
+  num_examples: z.number().int(),
+  num_batches: z.number().int(),
+});
+
+export type ResolvedSftConfig = z.infer<typeof resolvedSftConfigSchema>;
+
+export interface SftJobDependencies {
+  engine: Engine;
+  constraints: Constraints;
+  tools: BaseModelTools;
+  base: BaseModel;
+}
+
+interface NumberedLine {
+  line: string;
+  number: number;
+}
+
+/** Reads one line of training data; what is wrong with it is said with its number. */
+export function readExample({ line, number }: NumberedLine): ParsedSftExample {
+  try {
+    return validate(sftExampleSchema, parseJson(line), 'body');
+  } catch (error) {
+    if (!(error instanceof RequestValidationError)) throw error;
+    throw new RequestValidationError(
+      error.issues.map((issue) => ({
+        ...issue,
+        loc: ['body', `line ${number}`, ...issue.loc.slice(1)],
+        msg: `line ${number}: ${issue.msg}`,
+      })),
+    );
+  }
+}
+
+/** One pass over the data in its order, a gradient step for each batch. */
+export function prepareSftJob(
+  lines: AsyncIterable<NumberedLine>,
+  config: ResolvedSftConfig,
+  dependencies: SftJobDependencies,
+  signal: AbortSignal,
+): PreparedJob {
+  return { steps: config.num_batches, batches: oneAhead(toBatches(lines, config, dependencies, signal)) };
+}
+
+async function* toBatches(
+  lines: AsyncIterable<NumberedLine>,
+  config: ResolvedSftConfig,
+  dependencies: SftJobDependencies,
+  signal: AbortSignal,
+): AsyncGenerator<CountedBatch> {
+  let waiting: NumberedLine[] = [];
+  let index = 0;
+  for await (const line of lines) {
+    signal.throwIfAborted();
+    waiting.push(line);
+    if (waiting.length < config.batch_size) continue;
+    yield await toBatch(waiting, index++, config, dependencies);
+    waiting = [];
+  }
+  if (waiting.length > 0) yield await toBatch(waiting, index, config, dependencies);
+}
+
+async function toBatch(
+  lines: NumberedLine[],
+  index: number,
+  { learning_rate: rate }: ResolvedSftConfig,
+  { engine, constraints, tools, base }: SftJobDependencies,
+): Promise<CountedBatch> {
+  const conversations: TrainingConversation[] = [];
+  const replies: Reply[] = [];
+  const missing: ((tokenIds: number[]) => void)[] = [];
+  for (const line of lines) {
+    const conversation = await atLine(line, () => toConversation(readExample(line), line, base, constraints));
+    conversations.push(conversation);
+    for (const [position, sampled] of conversation.sampled.entries()) {
+      const turn = conversation.turns[position];
+      if (!turn || !sampled || turn.tokenIds) continue;
+      replies.push({
+        parts: [
+          ...(turn.content === '' ? [] : [turn.content]),
+          ...turn.toolCalls.flatMap((call) => [tools.format.callToken, call.name + call.arguments]),
+        ],
+        constraint: sampled.constraint,
+      });
+      missing.push((tokenIds) => {
+        turn.tokenIds = tokenIds;
+      });
+    }
+  }
+  const encoded = await engine.encodeReplies(base.id, replies).catch((cause: unknown) => {
+    const [first, last] = [lines[0]?.number, lines.at(-1)?.number];
+    throw new ServiceError(422, 'reply_not_encodable', `lines ${first} to ${last}: ${messageOf(cause)}`, {
+      cause,
+    });
+  });
+  for (const [position, give] of missing.entries()) give(encoded[position] ?? []);
+  const sequences = conversations.map((conversation) => {
+    conversation.sampled.forEach((sampled, position) => {
+      if (sampled) sampled.logprobs = (conversation.turns[position]?.tokenIds ?? []).map(() => null);
+    });
+    return toSequence(conversation, tools, base.contextLength);
+  });
+  const trained = sequences.reduce(
+    (sum, { spans }) => sum + spans.reduce((length, span) => length + span.length, 0),
+    0,
+  );
+  const datums: Datum<Constraint>[] = sequences.map(({ tokens, spans }) => ({
+    tokens,
+    spans: spans.map((span) => ({ ...span, advantage: 1, weight: 1 / trained })),
+  }));
+  return {
+    batch: {
+      datums,
+      loss: { type: 'cross_entropy' },
+      learningRate: typeof rate === 'number' ? rate : (rate[index] ?? base.defaults.sftLearningRate),
+    },
+    counts: {
+      num_datums: datums.length,
+      num_trainable_tokens: trained,
+      train_tokens: sequences.reduce((sum, { tokens }) => sum + tokens.length, 0),
+    },
+  };
+}
+
+async function toConversation(
+  example: ParsedSftExample,
+  { number }: NumberedLine,
+  base: BaseModel,
+  constraints: Constraints,
+): Promise<TrainingConversation> {
+  const { constraint } = await constraints.check(base.id, example);
+  const turns = example.messages.map((message, index) =>
+    toTurn(message, [`line ${number}`, 'messages', index]),
+  );
+  return {
+    turns,
+    tools: example.tools,
+    location: [`line ${number}`],
+    sampled: turns.map(({ role }) =>
+      role === 'assistant'
+        ? { logprobs: [], sampling: { temperature: 1, topP: 1, topK: 0, minP: 0 }, constraint }
+        : null,
+    ),
+  };
+}
+
+async function atLine<Result>({ number }: NumberedLine, work: () => Promise<Result>): Promise<Result> {
+  try {
+    return await work();
+  } catch (cause) {
+    const message = messageOf(cause);
+    if (message.includes(`line ${number}`)) throw cause;
+    throw new ServiceError(422, 'bad_training_data', `line ${number}: ${message}`, { cause });
+  }
+}
+
+/** Makes the next batch while the engine trains on this one. */
+async function* oneAhead<Item>(items: AsyncGenerator<Item>): AsyncGenerator<Item> {
+  let next = items.next();
+  try {
+    for (;;) {
+      const current = await next;
+      if (current.done) return;
+      next = items.next();
+      // It is awaited in the next round; until then nobody else may report it.
+      next.catch(() => {});
+      yield current.value;
+    }
+  } finally {
+    await items.return(undefined).catch(() => {});
+  }
+}

@@ -1,0 +1,69 @@
+import type { Hono } from 'hono';
+import {
+  type Checkpoint,
+  deleteCheckpointsRequestSchema,
+  orderedPageQuerySchema,
+} from '../../contract/index.ts';
+import { parseJson, readText, validateBody } from '../body.ts';
+import type { ServiceContext } from '../context.ts';
+import { ServiceError } from '../errors.ts';
+import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
+import { validate } from '../validation.ts';
+import { toPage } from './answers.ts';
+import { findModel } from './models.ts';
+
+export function checkpointRoutes(app: Hono, service: ServiceContext): void {
+  const { store, bodyLimits } = service;
+  const path = '/v1/preview/models/:model_id/checkpoints';
+
+  app.get(path, async (context) => {
+    const model = await findModel(service, context.req.param('model_id'));
+    const query = validate(orderedPageQuerySchema, context.req.query(), 'query');
+    return context.json(toPage(await store.checkpoints(model.id, query), toCheckpoint));
+  });
+
+  app.delete(path, async (context) => {
+    const model = await findModel(service, context.req.param('model_id'));
+    const body = parseJson(await readText(context, bodyLimits.preview));
+    const { steps } = validateBody(deleteCheckpointsRequestSchema, body);
+    return context.json(await deleteCheckpoints(service, model, [...new Set(steps)]));
+  });
+}
+
+async function deleteCheckpoints(service: ServiceContext, model: ModelRecord, steps: number[]) {
+  const { store, engine, files } = service;
+  const checkpoints = await store.allCheckpoints(model.id);
+  const going = checkpoints.filter(({ step }) => steps.includes(step));
+  if (going.length === checkpoints.length)
+    throw new ServiceError(
+      409,
+      'last_checkpoint',
+      'A model keeps at least one checkpoint; delete the model instead.',
+    );
+  const newest = checkpoints.at(-1);
+  if (newest && going.includes(newest)) {
+    const [job] = await store.unfinishedJobsOf(model.id);
+    if (job)
+      throw new ServiceError(
+        409,
+        'checkpoint_in_use',
+        `Step ${newest.step} is what the training job ${job.id} (${job.status}) starts from; wait for the job, or cancel it.`,
+      );
+  }
+  await store.deleteCheckpoints(
+    model.id,
+    going.map(({ step }) => step),
+  );
+  service.models.forget();
+  for (const { folder } of going) {
+    if (folder === null) continue;
+    await engine.drop({ baseModel: model.baseModel, folder: files.absolute(folder) });
+    await files.removeCheckpoint(folder);
+  }
+  const found = new Set(going.map(({ step }) => step));
+  return { deleted_count: going.length, not_found_steps: steps.filter((step) => !found.has(step)) };
+}
+
+function toCheckpoint({ id, step, metrics }: CheckpointRecord): Checkpoint {
+  return { id, step, metrics };
+}

@@ -1,0 +1,31 @@
+import type { Hono } from 'hono';
+import { pageQuerySchema, type TrainingEvent } from '../../contract/index.ts';
+import type { ServiceContext } from '../context.ts';
+import { serverSentEvents } from '../server-sent-events.ts';
+import { validate } from '../validation.ts';
+import { toPage } from './answers.ts';
+import { findJob } from './training-jobs.ts';
+
+/** A comment goes out when nothing happened for so long, so that neither end takes the connection for dead. */
+const idleMs = 15_000;
+
+export function eventRoutes(app: Hono, service: ServiceContext): void {
+  const { store, events, closing } = service;
+
+  app.get('/v1/preview/training-jobs/:job_id/events', async (context) => {
+    const job = await findJob(service, context.req.param('job_id'));
+    const query = validate(pageQuerySchema, context.req.query(), 'query');
+    if (!(context.req.header('accept') ?? '').includes('text/event-stream'))
+      return context.json(toPage(await store.events(job.id, { ...query, order: 'asc' }), (event) => event));
+    const after = context.req.header('last-event-id') || query.after;
+    // An unknown cursor is refused while there still is a status to say it with.
+    await store.events(job.id, { after, limit: 1, order: 'asc' });
+    return serverSentEvents(context, async function* (gone) {
+      const signal = AbortSignal.any([gone, closing]);
+      for await (const happened of events.follow(job.id, after, { signal, idleMs }))
+        yield happened.length === 0 ? ': nothing yet\n\n' : happened.map(toFrame).join('');
+    });
+  });
+}
+
+const toFrame = (event: TrainingEvent) => `id: ${event.id}\ndata: ${JSON.stringify(event)}\n\n`;

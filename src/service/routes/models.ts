@@ -1,0 +1,105 @@
+import { randomUUID } from 'node:crypto';
+import type { Hono } from 'hono';
+import {
+  createModelRequestSchema,
+  formatModelName,
+  type Model,
+  orderedPageQuerySchema,
+} from '../../contract/index.ts';
+import { parseJson, validateBody } from '../body.ts';
+import type { ServiceContext } from '../context.ts';
+import { invalidField, notFound, ServiceError } from '../errors.ts';
+import type { ModelRecord } from '../store/store.ts';
+import { validate } from '../validation.ts';
+import { answerOnce, toPage } from './answers.ts';
+
+export function modelRoutes(app: Hono, service: ServiceContext): void {
+  const { store, files, queue, engine } = service;
+
+  app.post('/v1/preview/models', (context) =>
+    answerOnce(service, context, async (body, id) => {
+      const model = await createModel(service, parseJson(body), id);
+      return { status: 200, body: toModel(model), modelId: model.id };
+    }),
+  );
+
+  app.get('/v1/preview/models', async (context) => {
+    const query = validate(orderedPageQuerySchema, context.req.query(), 'query');
+    return context.json(toPage(await store.models(query), toModel));
+  });
+
+  app.get('/v1/preview/models/:model_id', async (context) =>
+    context.json(toModel(await findModel(service, context.req.param('model_id')))),
+  );
+
+  app.delete('/v1/preview/models/:model_id', async (context) => {
+    const model = await findModel(service, context.req.param('model_id'));
+    for (const job of await store.unfinishedJobsOf(model.id)) await queue.cancel(job.id);
+    const checkpoints = await store.allCheckpoints(model.id);
+    await store.deleteModel(model.id);
+    service.models.forget();
+    for (const { folder } of checkpoints)
+      if (folder !== null) await engine.drop({ baseModel: model.baseModel, folder: files.absolute(folder) });
+    await files.removeModel(model.id);
+    return context.json({ model_id: model.id, deleted_checkpoints: checkpoints.length, deleted_run: false });
+  });
+}
+
+export async function findModel(service: ServiceContext, id: string): Promise<ModelRecord> {
+  const model = await service.store.model(id);
+  if (!model) throw notFound('model', id);
+  return model;
+}
+
+async function createModel(service: ServiceContext, body: unknown, id: string): Promise<ModelRecord> {
+  const request = validateBody(createModelRequestSchema, body);
+  const { store, engine, defaultEntity } = service;
+  const base = engine.baseModels.find((model) => model.id === request.base_model);
+  if (!base)
+    throw invalidField(
+      ['base_model'],
+      `there is no base model of this name; there are ${engine.baseModels.map((model) => model.id).join(', ')}`,
+      request.base_model,
+    );
+  const createdAt = new Date().toISOString();
+  const model: ModelRecord = {
+    id,
+    entity: request.entity ?? defaultEntity,
+    project: request.project,
+    name: request.name ?? `model-${id.slice(0, 8)}`,
+    baseModel: base.id,
+    createdAt,
+    lastStep: 0,
+  };
+  const inserted = await store.insertModel(model, {
+    id: randomUUID(),
+    modelId: id,
+    step: 0,
+    folder: null,
+    metrics: {},
+    createdAt,
+  });
+  if (inserted) {
+    service.models.forget();
+    return model;
+  }
+  const existing = await store.modelNamed(model.entity, model.project, model.name);
+  // The same id: an earlier try under this Idempotency-Key made it and was cut off before its answer.
+  if (!existing || !(request.return_existing || existing.id === id))
+    throw new ServiceError(
+      409,
+      'model_exists',
+      `The model ${formatModelName(model)} exists already; send return_existing: true to get it.`,
+    );
+  if (existing.baseModel !== base.id)
+    throw new ServiceError(
+      409,
+      'model_exists',
+      `The model ${formatModelName(existing)} exists already, with the base model ${existing.baseModel} and not ${base.id}.`,
+    );
+  return existing;
+}
+
+function toModel({ id, entity, project, name, baseModel }: ModelRecord): Model {
+  return { id, entity, project, name, base_model: baseModel, run_id: null };
+}

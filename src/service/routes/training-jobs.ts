@@ -1,0 +1,161 @@
+import type { Hono } from 'hono';
+import {
+  configFieldAliases,
+  createSftTrainingJobRequestSchema,
+  createTrainingJobRequestSchema,
+  refusedConfigFields,
+  type TrainingJob,
+} from '../../contract/index.ts';
+import { resolveRlConfig } from '../../learning/index.ts';
+import { isObject, parseJson, renameAliases, validateBody, withoutNulls } from '../body.ts';
+import type { ServiceContext } from '../context.ts';
+import { invalidField, notFound, ServiceError, unsupportedField } from '../errors.ts';
+import { baseModelOf } from '../jobs/prepare-job.ts';
+import { checkTrajectories } from '../jobs/rl-job.ts';
+import type { ResolvedSftConfig } from '../jobs/sft-job.ts';
+import type { JobRecord, ModelRecord } from '../store/store.ts';
+import { answerOnce } from './answers.ts';
+
+export function trainingJobRoutes(app: Hono, service: ServiceContext): void {
+  const { store, queue } = service;
+
+  app.post('/v1/preview/training-jobs', (context) =>
+    answerOnce(service, context, async (text, id) => {
+      const job = await createRlJob(service, text, id);
+      return { status: 200, body: { id: job.id }, modelId: job.modelId };
+    }),
+  );
+
+  app.post('/v1/preview/sft-training-jobs', (context) =>
+    answerOnce(service, context, async (text, id) => {
+      const job = await createSftJob(service, parseJson(text), id);
+      return { status: 200, body: { id: job.id }, modelId: job.modelId };
+    }),
+  );
+
+  app.get('/v1/preview/training-jobs/:job_id', async (context) =>
+    context.json(toTrainingJob(await findJob(service, context.req.param('job_id')))),
+  );
+
+  app.post('/v1/preview/training-jobs/:job_id/cancel', (context) =>
+    answerOnce(service, context, async () => {
+      const job = await findJob(service, context.req.param('job_id'));
+      if (job.status === 'succeeded' || job.status === 'failed')
+        throw new ServiceError(
+          409,
+          'job_has_ended',
+          `The job ${job.id} has ${job.status}; there is nothing to cancel.`,
+        );
+      await queue.cancel(job.id);
+      const ended = (await store.job(job.id)) ?? job;
+      return { status: 200, body: toTrainingJob(ended), modelId: job.modelId };
+    }),
+  );
+}
+
+export async function findJob(service: ServiceContext, id: string): Promise<JobRecord> {
+  const job = await service.store.job(id);
+  if (!job) throw notFound('training_job', id);
+  return job;
+}
+
+async function createRlJob(service: ServiceContext, text: string, id: string): Promise<JobRecord> {
+  const { store, files, constraints, engine } = service;
+  const request = validateBody(createTrainingJobRequestSchema, readRlBody(parseJson(text)));
+  const model = await modelToTrain(service, request.model_id);
+  const base = baseModelOf(engine, model.baseModel);
+  await checkTrajectories(request.trajectory_groups, { constraints, base });
+  const { config } = resolveRlConfig(request.experimental_config, {
+    learningRate: base.defaults.rlLearningRate,
+  });
+  if ((await store.job(id)) === undefined) await files.writePayload(id, text);
+  return enqueue(service, { ...newJob(id, model), kind: 'rl', resolvedConfig: config, uploadSha256: null });
+}
+
+function readRlBody(body: unknown): unknown {
+  if (!isObject(body) || !isObject(body.experimental_config)) return body;
+  const config = withoutNulls(renameAliases(body.experimental_config, configFieldAliases));
+  for (const name of refusedConfigFields)
+    if (name in config) throw unsupportedField(['experimental_config', name], config[name]);
+  return { ...body, experimental_config: config };
+}
+
+async function createSftJob(service: ServiceContext, body: unknown, id: string): Promise<JobRecord> {
+  const { engine, store } = service;
+  const read =
+    isObject(body) && isObject(body.config) ? { ...body, config: withoutNulls(body.config) } : body;
+  const request = validateBody(createSftTrainingJobRequestSchema, read);
+  for (const [name, value] of Object.entries(request.experimental_config ?? {}))
+    if (value !== null) throw unsupportedField(['experimental_config', name], value);
+  const model = await modelToTrain(service, request.model_id);
+  const sha256 = /^upload:sha256-([0-9a-f]{64})$/.exec(request.training_data_url)?.[1];
+  if (sha256 === undefined)
+    throw invalidField(
+      ['training_data_url'],
+      'must be the url of an upload, "upload:sha256-<hex>", as POST /v1/preview/uploads answers it; other addresses are not fetched',
+      request.training_data_url,
+    );
+  const upload = await store.upload(sha256);
+  if (!upload)
+    throw invalidField(
+      ['training_data_url'],
+      'nothing was uploaded here under this url',
+      request.training_data_url,
+    );
+  const { sftBatchSize, sftLearningRate } = baseModelOf(engine, model.baseModel).defaults;
+  const given = request.config?.batch_size ?? 'auto';
+  const batchSize = given === 'auto' ? sftBatchSize : given;
+  const resolvedConfig: ResolvedSftConfig = {
+    batch_size: batchSize,
+    learning_rate: request.config?.learning_rate ?? sftLearningRate,
+    num_examples: upload.examples,
+    num_batches: Math.ceil(upload.examples / batchSize),
+  };
+  const { learning_rate: rates, num_batches: batches } = resolvedConfig;
+  if (typeof rates !== 'number' && rates.length !== batches)
+    throw invalidField(
+      ['config', 'learning_rate'],
+      `has ${rates.length} values for ${batches} batches (${upload.examples} examples in batches of ${batchSize}); give one number, or one for each batch`,
+    );
+  return enqueue(service, { ...newJob(id, model), kind: 'sft', resolvedConfig, uploadSha256: sha256 });
+}
+
+async function modelToTrain({ store }: ServiceContext, id: string): Promise<ModelRecord> {
+  const model = await store.model(id);
+  if (!model) throw notFound('model', id);
+  return model;
+}
+
+function newJob(id: string, model: ModelRecord) {
+  return {
+    id,
+    modelId: model.id,
+    status: 'queued',
+    createdAt: new Date().toISOString(),
+    startedAt: null,
+    endedAt: null,
+    errorMessage: null,
+    step: null,
+  } as const;
+}
+
+async function enqueue({ store, queue }: ServiceContext, job: JobRecord): Promise<JobRecord> {
+  await store.insertJob(job);
+  queue.wake();
+  return job;
+}
+
+function toTrainingJob(job: JobRecord): TrainingJob {
+  return {
+    id: job.id,
+    model_id: job.modelId,
+    kind: job.kind,
+    status: job.status,
+    created_at: job.createdAt,
+    started_at: job.startedAt,
+    ended_at: job.endedAt,
+    error_message: job.errorMessage,
+    resolved_config: job.resolvedConfig,
+    step: job.step,
+  };
+}

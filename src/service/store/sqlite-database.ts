@@ -1,0 +1,88 @@
+import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite';
+import { ServiceError } from '../errors.ts';
+import { migrations } from './schema.ts';
+import type { Row } from './sqlite-rows.ts';
+
+/** A SQLite file with its schema up to date, prepared statements kept, and nobody else in it. */
+export class SqliteDatabase {
+  readonly #database: DatabaseSync;
+  readonly #statements = new Map<string, StatementSync>();
+
+  constructor(path: string) {
+    this.#database = new DatabaseSync(path);
+    try {
+      // Exclusive: two services on one data folder would run every job twice. The lock dies with the process.
+      this.#database.exec(`
+        PRAGMA locking_mode = EXCLUSIVE;
+        PRAGMA journal_mode = WAL;
+        PRAGMA synchronous = FULL;
+        PRAGMA foreign_keys = ON;
+      `);
+      this.#migrate();
+    } catch (cause) {
+      this.#database.close();
+      if (cause instanceof Error && /locked|busy/i.test(cause.message))
+        throw new ServiceError(
+          500,
+          'data_folder_in_use',
+          `${path} is in use by another service; stop that one or choose another data folder.`,
+          { cause },
+        );
+      throw cause;
+    }
+  }
+
+  all(sql: string, ...values: SQLInputValue[]): Row[] {
+    return this.#prepare(sql).all(...values);
+  }
+
+  one(sql: string, ...values: SQLInputValue[]): Row | undefined {
+    return this.#prepare(sql).get(...values);
+  }
+
+  /** Runs a statement and returns how many rows it changed. */
+  run(sql: string, ...values: SQLInputValue[]): number {
+    return Number(this.#prepare(sql).run(...values).changes);
+  }
+
+  transaction<Result>(work: () => Result): Result {
+    this.#database.exec('BEGIN IMMEDIATE');
+    try {
+      const result = work();
+      this.#database.exec('COMMIT');
+      return result;
+    } catch (error) {
+      this.#database.exec('ROLLBACK');
+      throw error;
+    }
+  }
+
+  close(): void {
+    if (this.#database.isOpen) this.#database.close();
+  }
+
+  #prepare(sql: string): StatementSync {
+    let statement = this.#statements.get(sql);
+    if (!statement) {
+      statement = this.#database.prepare(sql);
+      this.#statements.set(sql, statement);
+    }
+    return statement;
+  }
+
+  #migrate(): void {
+    const version = Number(this.one('PRAGMA user_version')?.user_version ?? 0);
+    if (version > migrations.length)
+      throw new ServiceError(
+        500,
+        'data_folder_too_new',
+        `The data folder has schema version ${version}; this martingale knows versions up to ${migrations.length}. Update martingale.`,
+      );
+    for (const [index, migration] of migrations.entries()) {
+      if (index < version) continue;
+      this.transaction(() => this.#database.exec(`${migration}; PRAGMA user_version = ${index + 1}`));
+    }
+    // In exclusive mode the lock is taken at the first write; take it now, so that a second service fails at once.
+    this.transaction(() => this.#database.exec(`PRAGMA user_version = ${migrations.length}`));
+  }
+}

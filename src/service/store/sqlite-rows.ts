@@ -1,0 +1,84 @@
+import type { SQLOutputValue } from 'node:sqlite';
+import { z } from 'zod';
+import type { TrainingEvent } from '../../contract/index.ts';
+import { jobKindSchema, jobStatusSchema, trainingEventSchema } from '../../contract/index.ts';
+import type { CheckpointRecord, IdempotencyRecord, JobRecord, LogRecord, ModelRecord } from './store.ts';
+
+export type Row = Record<string, SQLOutputValue>;
+
+const numbers = z.record(z.string(), z.number());
+const anything = z.record(z.string(), z.unknown());
+
+export function text(row: Row, column: string): string {
+  const value = row[column];
+  if (typeof value !== 'string') throw new TypeError(`column ${column} holds ${typeof value}, not text`);
+  return value;
+}
+
+export function integer(row: Row, column: string): number {
+  const value = row[column];
+  if (typeof value !== 'number') throw new TypeError(`column ${column} holds ${typeof value}, not a number`);
+  return value;
+}
+
+const textOrNull = (row: Row, column: string) => (row[column] === null ? null : text(row, column));
+const integerOrNull = (row: Row, column: string) => (row[column] === null ? null : integer(row, column));
+
+export const toModel = (row: Row): ModelRecord => ({
+  id: text(row, 'id'),
+  entity: text(row, 'entity'),
+  project: text(row, 'project'),
+  name: text(row, 'name'),
+  baseModel: text(row, 'base_model'),
+  createdAt: text(row, 'created_at'),
+  lastStep: integer(row, 'last_step'),
+});
+
+export const toCheckpoint = (row: Row): CheckpointRecord => ({
+  id: text(row, 'id'),
+  modelId: text(row, 'model_id'),
+  step: integer(row, 'step'),
+  folder: textOrNull(row, 'folder'),
+  metrics: numbers.parse(JSON.parse(text(row, 'metrics'))),
+  createdAt: text(row, 'created_at'),
+});
+
+export const toJob = (row: Row): JobRecord => ({
+  id: text(row, 'id'),
+  modelId: text(row, 'model_id'),
+  kind: jobKindSchema.parse(text(row, 'kind')),
+  status: jobStatusSchema.parse(text(row, 'status')),
+  createdAt: text(row, 'created_at'),
+  startedAt: textOrNull(row, 'started_at'),
+  endedAt: textOrNull(row, 'ended_at'),
+  errorMessage: textOrNull(row, 'error_message'),
+  resolvedConfig: anything.parse(JSON.parse(text(row, 'resolved_config'))),
+  step: integerOrNull(row, 'step'),
+  uploadSha256: textOrNull(row, 'upload_sha256'),
+});
+
+export const toEvent = (row: Row): TrainingEvent =>
+  trainingEventSchema.parse({
+    id: text(row, 'id'),
+    type: text(row, 'type'),
+    data: JSON.parse(text(row, 'data')),
+  });
+
+export const toLog = (row: Row): LogRecord => ({
+  id: text(row, 'id'),
+  modelId: text(row, 'model_id'),
+  split: text(row, 'split'),
+  offset: integer(row, 'offset'),
+  bytes: integer(row, 'bytes'),
+  groups: integer(row, 'groups'),
+  trajectories: integer(row, 'trajectories'),
+  createdAt: text(row, 'created_at'),
+});
+
+export const toIdempotencyRecord = (row: Row): IdempotencyRecord => ({
+  key: text(row, 'key'),
+  fingerprint: text(row, 'fingerprint'),
+  resourceId: text(row, 'resource_id'),
+  answer:
+    row.status === null ? null : { status: integer(row, 'status'), body: JSON.parse(text(row, 'body')) },
+});

@@ -1,0 +1,140 @@
+import type { JobKind, JobStatus, TrainingEvent } from '../../contract/index.ts';
+
+export interface ModelRecord {
+  id: string;
+  entity: string;
+  project: string;
+  name: string;
+  baseModel: string;
+  createdAt: string;
+  /** Highest step any job of the model reached. It never goes down, so that a step names one policy for ever. */
+  lastStep: number;
+}
+
+export interface CheckpointRecord {
+  id: string;
+  modelId: string;
+  step: number;
+  /** Path of its weights, relative to the data folder; null for the base model's own. */
+  folder: string | null;
+  metrics: Record<string, number>;
+  createdAt: string;
+}
+
+export interface JobRecord {
+  id: string;
+  modelId: string;
+  kind: JobKind;
+  status: JobStatus;
+  createdAt: string;
+  startedAt: string | null;
+  endedAt: string | null;
+  errorMessage: string | null;
+  resolvedConfig: Record<string, unknown>;
+  step: number | null;
+  /** SFT: the sha256 of the upload it trains on. RL jobs have their payload in a file. */
+  uploadSha256: string | null;
+}
+
+export interface UploadRecord {
+  sha256: string;
+  bytes: number;
+  examples: number;
+}
+
+export interface LogRecord {
+  id: string;
+  modelId: string;
+  split: string;
+  /** Where in the split's file the record stands, in bytes. */
+  offset: number;
+  bytes: number;
+  groups: number;
+  trajectories: number;
+  createdAt: string;
+}
+
+/** What was answered under an Idempotency-Key; `answer` is null until there is one. */
+export interface IdempotencyRecord {
+  key: string;
+  fingerprint: string;
+  /** The id of what the request makes: chosen before, so that a repeat after a crash makes the same thing. */
+  resourceId: string;
+  answer: { status: number; body: unknown } | null;
+}
+
+export interface PageRequest {
+  after?: string | undefined;
+  limit: number;
+  order: 'asc' | 'desc';
+}
+
+export interface StoredPage<Item> {
+  items: Item[];
+  hasMore: boolean;
+}
+
+export type JobOutcome =
+  | { status: 'succeeded'; checkpoint: CheckpointRecord }
+  | { status: 'failed' | 'cancelled'; errorMessage: string };
+
+/**
+ * The service's records. Every method is one transaction and durable when its promise resolves. Lists reject
+ * with a 422 when `after` names no item of the list.
+ */
+export interface Store {
+  /** Resolves to false, and stores nothing, when the name or the id is taken. */
+  insertModel(model: ModelRecord, checkpoint: CheckpointRecord): Promise<boolean>;
+  model(id: string): Promise<ModelRecord | undefined>;
+  modelNamed(entity: string, project: string, name: string): Promise<ModelRecord | undefined>;
+  models(page: PageRequest): Promise<StoredPage<ModelRecord>>;
+  /** Removes the model with everything that belongs to it: checkpoints, jobs, events, logs, idempotency keys. */
+  deleteModel(id: string): Promise<void>;
+
+  checkpoints(modelId: string, page: PageRequest): Promise<StoredPage<CheckpointRecord>>;
+  allCheckpoints(modelId: string): Promise<CheckpointRecord[]>;
+  checkpoint(modelId: string, step: number): Promise<CheckpointRecord | undefined>;
+  newestCheckpoint(modelId: string): Promise<CheckpointRecord | undefined>;
+  deleteCheckpoints(modelId: string, steps: number[]): Promise<void>;
+
+  /** Does nothing where a job of that id is there already. */
+  insertJob(job: JobRecord): Promise<void>;
+  job(id: string): Promise<JobRecord | undefined>;
+  /** Queued and running jobs, oldest first. */
+  unfinishedJobs(): Promise<JobRecord[]>;
+  unfinishedJobsOf(modelId: string): Promise<JobRecord[]>;
+  /** Sets a job running; `event` is stored with it where one is given. */
+  startJob(id: string, startedAt: string, event: TrainingEvent | null): Promise<void>;
+  /** Sets a running job queued again: it will run anew from its beginning. */
+  requeueJob(id: string): Promise<void>;
+  /** Ends a job: status, last event and, where it succeeded, the checkpoint and the model's last step. */
+  finishJob(id: string, endedAt: string, outcome: JobOutcome, event: TrainingEvent): Promise<void>;
+
+  appendEvent(jobId: string, event: TrainingEvent): Promise<void>;
+  events(jobId: string, page: PageRequest): Promise<StoredPage<TrainingEvent>>;
+  countEvents(jobId: string, type: TrainingEvent['type']): Promise<number>;
+
+  putConstraint(hash: string, json: string): Promise<void>;
+  constraint(hash: string): Promise<string | undefined>;
+
+  putUpload(upload: UploadRecord): Promise<void>;
+  upload(sha256: string): Promise<UploadRecord | undefined>;
+
+  logRecord(id: string): Promise<LogRecord | undefined>;
+  /** Bytes of the split's file that records cover; what lies behind was never acknowledged. */
+  logEnd(modelId: string, split: string): Promise<number>;
+  insertLog(log: LogRecord): Promise<void>;
+
+  /** Stores the record unless the key is there already, and resolves to what is stored. */
+  reserveIdempotencyKey(record: IdempotencyRecord): Promise<IdempotencyRecord>;
+  answerIdempotencyKey(
+    key: string,
+    answer: { status: number; body: unknown },
+    modelId: string | null,
+  ): Promise<void>;
+  releaseIdempotencyKey(key: string): Promise<void>;
+
+  /** Rejects when the store cannot answer. */
+  check(): Promise<void>;
+  close(): Promise<void>;
+}

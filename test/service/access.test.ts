@@ -1,0 +1,133 @@
+import { describe, expect, test } from 'vitest';
+import { startService } from '../../src/service/index.ts';
+import { ScriptedEngine } from '../support/scripted-engine.ts';
+import { type Json, start, temporaryFolder } from './harness.ts';
+
+const id = '00000000-0000-4000-8000-000000000000';
+
+const everyPath: [string, string][] = [
+  ['POST', '/v1/chat/completions'],
+  ['POST', '/v1/chat/completions/'],
+  ['POST', '/v1/preview/models'],
+  ['GET', '/v1/preview/models'],
+  ['GET', `/v1/preview/models/${id}`],
+  ['DELETE', `/v1/preview/models/${id}`],
+  ['GET', `/v1/preview/models/${id}/checkpoints`],
+  ['DELETE', `/v1/preview/models/${id}/checkpoints`],
+  ['POST', `/v1/preview/models/${id}/log`],
+  ['POST', '/v1/preview/sft-training-jobs'],
+  ['POST', '/v1/preview/training-jobs'],
+  ['GET', `/v1/preview/training-jobs/${id}`],
+  ['GET', `/v1/preview/training-jobs/${id}/events`],
+  ['POST', `/v1/preview/training-jobs/${id}/cancel`],
+  ['POST', '/v1/preview/uploads'],
+  ['GET', '/v1/health'],
+  ['GET', '/v1/system-check'],
+  ['GET', '/v1/models'],
+  ['GET', '/v1/openapi.json'],
+];
+
+describe('access', () => {
+  test('every path refuses a request without the key, and one with another key', async () => {
+    const { raw } = await start();
+    for (const [method, path] of everyPath)
+      for (const authorization of ['', 'Bearer wrong', 'Basic test-key', 'Bearer test-key-and-more']) {
+        const response = await raw(method, path, method === 'POST' ? {} : undefined, { authorization });
+        expect([method, path, response.status]).toEqual([method, path, 401]);
+        expect(response.headers.get('www-authenticate')).toBe('Bearer');
+        expect(response.headers.get('x-request-id')).toMatch(/^[\w-]{36}$/);
+        const body: Json = await response.json();
+        expect(body.detail).toMatch(/key/i);
+        if (path.startsWith('/v1/chat')) expect(body.error.type).toBe('authentication_error');
+      }
+  });
+
+  test('makes a random key where none is given', async () => {
+    const engine = new ScriptedEngine();
+    const first = await startService({ engine, dataFolder: await temporaryFolder() });
+    const second = await startService({ engine, dataFolder: await temporaryFolder() });
+    expect(first.apiKey).toMatch(/^mg-[\w-]{43}$/);
+    expect(first.apiKey).not.toBe(second.apiKey);
+    const answer = await fetch(`${first.url}/v1/health`, {
+      headers: { authorization: `Bearer ${first.apiKey}` },
+    });
+    expect(await answer.json()).toEqual({ status: 'ok' });
+    await Promise.all([first.close(), second.close()]);
+  });
+
+  test('refuses an address that others can reach without a key of its own', async () => {
+    const starting = startService({
+      engine: new ScriptedEngine(),
+      dataFolder: await temporaryFolder(),
+      host: '0.0.0.0',
+    });
+    await expect(starting).rejects.toMatchObject({ code: 'key_required' });
+  });
+
+  test('refuses a data folder that another service uses, until that one has closed', async () => {
+    const { dataFolder, service } = await start();
+    const engine = new ScriptedEngine();
+    await expect(startService({ engine, dataFolder })).rejects.toMatchObject({ code: 'data_folder_in_use' });
+    await service.close();
+    await service.close();
+    const again = await startService({ engine, dataFolder });
+    await again.close();
+  });
+
+  test('gives a request id, or the one that was sent', async () => {
+    const { call } = await start();
+    const answer = await call('GET', '/v1/health', undefined, { 'x-request-id': 'mine-1' });
+    expect(answer.headers.get('x-request-id')).toBe('mine-1');
+    expect((await call('GET', '/v1/health')).headers.get('x-request-id')).toMatch(/^[\w-]{36}$/);
+  });
+
+  test('reports its parts, and lists base and trained models', async () => {
+    const { call, createModel } = await start();
+    await createModel();
+    const { status, body } = await call('GET', '/v1/system-check');
+    expect(status).toBe(200);
+    for (const part of ['api', 'database', 'training_queue', 'inference_queue'])
+      expect(body[part]).toMatchObject({ success: true, error: null });
+    const models = await call('GET', '/v1/models');
+    expect(models.body.object).toBe('list');
+    expect(models.body.data).toMatchObject([
+      { id: 'scripted-tiny', object: 'model', owned_by: 'scripted', root: 'scripted-tiny' },
+      { id: 'local/desk/agent', object: 'model', owned_by: 'local', root: 'scripted-tiny' },
+    ]);
+  });
+
+  test('an unknown path is 404, a failure of its own is 500 and says nothing of its inside', async () => {
+    const engine = new ScriptedEngine();
+    const { call, chat, log } = await start({ engine });
+    expect(await call('GET', '/v1/nothing')).toMatchObject({ status: 404, body: { detail: 'Not Found' } });
+    engine.failGeneration = new TypeError('secret inside');
+    const { status, body } = await chat({});
+    expect(status).toBe(500);
+    expect(JSON.stringify(body)).not.toContain('secret');
+    expect(body.error).toMatchObject({ type: 'server_error', code: 'internal_error' });
+    expect(JSON.stringify(log)).toContain('secret inside');
+  });
+});
+
+describe('the OpenAPI document', () => {
+  test('has every path and method, and resolves every reference', async () => {
+    const { call } = await start();
+    const { body } = await call('GET', '/v1/openapi.json');
+    expect(body.openapi).toBe('3.1.0');
+    for (const [method, path] of everyPath) {
+      if (path === '/v1/openapi.json') continue;
+      const documented = path
+        .replace(`models/${id}`, 'models/{model_id}')
+        .replace(`training-jobs/${id}`, 'training-jobs/{job_id}');
+      expect(Object.keys(body.paths[documented] ?? {}), documented).toContain(method.toLowerCase());
+    }
+    const references = [...JSON.stringify(body).matchAll(/"\$ref":"#\/components\/schemas\/([^"]+)"/g)];
+    expect(references.length).toBeGreaterThan(20);
+    for (const [, name] of references) expect(Object.keys(body.components.schemas)).toContain(name);
+    expect(body.components.schemas.CreateModelRequest.required).toEqual(['project', 'base_model']);
+    const operationIds = [...JSON.stringify(body).matchAll(/"operationId":"([^"]+)"/g)].map(
+      ([, name]) => name,
+    );
+    expect(new Set(operationIds).size).toBe(operationIds.length);
+  });
+});

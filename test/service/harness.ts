@@ -1,0 +1,106 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { onTestFinished } from 'vitest';
+import type { StartServiceOptions } from '../../src/service/index.ts';
+import { startService } from '../../src/service/index.ts';
+import { baseModel, ScriptedEngine } from '../support/scripted-engine.ts';
+
+// biome-ignore lint/suspicious/noExplicitAny: answers of a server under test have no type before they are checked.
+export type Json = any;
+
+export interface Answer {
+  status: number;
+  headers: Headers;
+  body: Json;
+}
+
+export async function temporaryFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'martingale-service-'));
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** A running service over a scripted engine, on a free port, gone when the test is. */
+export async function start(options: Partial<StartServiceOptions> & { engine?: ScriptedEngine } = {}) {
+  const engine = options.engine ?? new ScriptedEngine();
+  const dataFolder = options.dataFolder ?? (await temporaryFolder());
+  const log: unknown[] = [];
+  const service = await startService({
+    apiKey: 'test-key',
+    closeTimeoutMs: 1000,
+    log: (entry) => log.push(entry),
+    ...options,
+    engine,
+    dataFolder,
+  });
+  onTestFinished(() => service.close());
+  const raw = (method: string, path: string, body?: unknown, headers: Record<string, string> = {}) =>
+    fetch(`${service.url}${path}`, {
+      method,
+      headers: { authorization: `Bearer ${service.apiKey}`, 'content-type': 'application/json', ...headers },
+      ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+    });
+  const call = async (
+    method: string,
+    path: string,
+    body?: unknown,
+    headers: Record<string, string> = {},
+  ): Promise<Answer> => {
+    const response = await raw(method, path, body, headers);
+    const text = await response.text();
+    return {
+      status: response.status,
+      headers: response.headers,
+      body: text === '' ? null : JSON.parse(text),
+    };
+  };
+  const chat = (body: object) =>
+    call('POST', '/v1/chat/completions', { messages: [{ role: 'user', content: 'hi' }], ...body });
+  const createModel = async (fields: object = {}): Promise<Json> => {
+    const { body, status } = await call('POST', '/v1/preview/models', {
+      project: 'desk',
+      name: 'agent',
+      base_model: baseModel.id,
+      ...fields,
+    });
+    if (status !== 200) throw new Error(JSON.stringify(body));
+    return body;
+  };
+  /** Every event of a job, up to its last, over the event stream. */
+  const follow = async (jobId: string, headers: Record<string, string> = {}): Promise<Json[]> => {
+    const response = await raw('GET', `/v1/preview/training-jobs/${jobId}/events`, undefined, {
+      accept: 'text/event-stream',
+      ...headers,
+    });
+    return frames(await response.text());
+  };
+  return { service, engine, dataFolder, log, raw, call, chat, createModel, follow };
+}
+
+export const frames = (text: string): Json[] =>
+  text
+    .split('\n')
+    .filter((line) => line.startsWith('data: ') && line !== 'data: [DONE]')
+    .map((line) => JSON.parse(line.slice('data: '.length)));
+
+/** A sampled choice as the service answers it, for trajectories. */
+export const choice = (tokenIds: number[], fields: object = {}) => ({
+  index: 0,
+  finish_reason: 'stop',
+  message: { role: 'assistant', content: 'as sampled' },
+  token_ids: tokenIds,
+  logprobs: {
+    content: tokenIds.map((_, index) => ({ token: '', logprob: -index - 1, bytes: [], top_logprobs: [] })),
+  },
+  sampling: { temperature: 1, top_p: 1, top_k: 0, min_p: 0, constraint: null },
+  ...fields,
+});
+
+export const group = (...trajectories: object[]) => ({ trajectories });
+
+export const trajectory = (reward: number, tokenIds: number[], fields: object = {}) => ({
+  messages_and_choices: [{ role: 'user', content: 'hi' }, choice(tokenIds)],
+  reward,
+  ...fields,
+});
