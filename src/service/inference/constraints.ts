@@ -1,10 +1,10 @@
+import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
 import { MartingaleError } from '../../contract/index.ts';
 import type { Constraint, Engine } from '../../engines/engine.ts';
 import { ServiceError } from '../errors.ts';
 import type { Store } from '../store/store.ts';
 import { allowsCalls, type ConstraintFields, hashConstraint, toConstraint } from './constraint.ts';
-import { LruCache } from './lru-cache.ts';
 
 /** A constraint that the engine accepted and the store knows. */
 export interface CheckedConstraint {
@@ -40,8 +40,8 @@ const constraintSchema: z.ZodType<Constraint> = z.object({
 export class Constraints {
   readonly #engine: Engine;
   readonly #store: Store;
-  readonly #checked = new LruCache<Promise<CheckedConstraint>>(cachedConstraints);
-  readonly #stored = new LruCache<Constraint>(cachedConstraints);
+  readonly #checked = new LRUCache<string, Promise<CheckedConstraint>>({ max: cachedConstraints });
+  readonly #stored = new LRUCache<string, Constraint>({ max: cachedConstraints });
 
   constructor(engine: Engine, store: Store) {
     this.#engine = engine;

@@ -1,8 +1,8 @@
 import { Template } from '@huggingface/jinja';
+import { LRUCache } from 'lru-cache';
 import type { Tool } from '../../contract/index.ts';
 import type { Engine, Tokenizer } from '../../engines/engine.ts';
 import type { Conversation } from './conversation.ts';
-import { LruCache } from './lru-cache.ts';
 import { refuseForgery, type SkeletonPart, shapeOf, skeletonOf, slotsOf } from './skeleton.ts';
 
 /** A conversation as tokens. `splices` are the runs that came as sampled ids, in the order of their turns. */
@@ -20,8 +20,8 @@ export class ConversationRenderer {
   readonly #template: Template;
   readonly #tokenizer: Tokenizer;
   readonly #endToken: number;
-  readonly #encoded = new LruCache<readonly number[]>(cachedTexts);
-  readonly #skeletons = new LruCache<SkeletonPart[]>(cachedShapes);
+  readonly #encoded = new LRUCache<string, readonly number[]>({ max: cachedTexts });
+  readonly #skeletons = new LRUCache<string, SkeletonPart[]>({ max: cachedShapes });
 
   constructor(engine: Engine, baseModel: string) {
     const format = engine.chatFormat(baseModel);

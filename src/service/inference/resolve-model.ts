@@ -1,9 +1,9 @@
+import { LRUCache } from 'lru-cache';
 import { formatModelName, parseModelName } from '../../contract/index.ts';
 import type { BaseModel, Engine, Weights } from '../../engines/engine.ts';
 import { ServiceError } from '../errors.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { Store } from '../store/store.ts';
-import { LruCache } from './lru-cache.ts';
 
 /** What a request's model name stands for just now. */
 export interface ResolvedModel {
@@ -20,7 +20,7 @@ export class ModelResolver {
   readonly #engine: Engine;
   readonly #store: Store;
   readonly #files: DataFiles;
-  #known = new LruCache<ResolvedModel>(cachedNames);
+  readonly #known = new LRUCache<string, ResolvedModel>({ max: cachedNames });
 
   constructor(engine: Engine, store: Store, files: DataFiles) {
     this.#engine = engine;
@@ -30,7 +30,7 @@ export class ModelResolver {
 
   /** To be called whenever a model or a checkpoint comes or goes. */
   forget(): void {
-    this.#known = new LruCache(cachedNames);
+    this.#known.clear();
   }
 
   /** `name` absent means the engine's first base model; the response names it. */

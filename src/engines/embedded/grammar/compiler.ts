@@ -1,6 +1,6 @@
+import { LRUCache } from 'lru-cache';
 import type { ChatFormat, Constraint, Grammar, Tokenizer } from '../../engine.ts';
 import { EngineError } from '../../engine-error.ts';
-import { LruCache } from '../tokenizer/lru-cache.ts';
 import { Automaton } from './automaton.ts';
 import { Branches, checkBranches } from './branches.ts';
 import { buildByteGraph } from './byte-graph.ts';
@@ -30,7 +30,7 @@ export async function createGrammarCompiler(
 ): Promise<GrammarCompiler> {
   const trie = new TokenTrie(tokenizer);
   const special = new Set(tokenizer.special.values());
-  const cache = new LruCache<string, CompiledConstraint>(CACHED_CONSTRAINTS);
+  const cache = new LRUCache<string, CompiledConstraint>({ max: CACHED_CONSTRAINTS });
 
   const compile = (constraint: Constraint): CompiledConstraint => {
     checkBranches(constraint, special, format.endToken);

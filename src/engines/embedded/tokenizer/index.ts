@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
+import { LRUCache } from 'lru-cache';
 import type { Tokenizer } from '../../engine.ts';
 import { BYTE_SYMBOLS, type TokenizerFile, WORD_PATTERN } from './format.ts';
-import { LruCache } from './lru-cache.ts';
 
 const FILE = new URL('../assets/tokenizer.json', import.meta.url);
 /** Words seen are few and short; this many of them take about 10 MB. */
@@ -22,7 +22,7 @@ class ByteLevelTokenizer implements Tokenizer {
   readonly vocabularySize: number;
   readonly special: ReadonlyMap<string, number>;
   readonly #model: HuggingFaceTokenizer;
-  readonly #words = new LruCache<string, readonly number[]>(CACHED_WORDS);
+  readonly #words = new LRUCache<string, readonly number[]>({ max: CACHED_WORDS });
   readonly #bytes: Uint8Array[];
   readonly #specialText = new Map<number, string>();
   readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });

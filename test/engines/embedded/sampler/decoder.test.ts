@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest';
-import { forwardGraph } from '../../../../src/engines/embedded/graphs/training-graphs.ts';
+import { forwardGraph } from '../../../../src/engines/embedded/graphs/forward-graph.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { loadRuntime, type Runtime } from '../../../../src/engines/embedded/runtime.ts';
 import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';

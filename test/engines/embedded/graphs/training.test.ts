@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { backwardGraph, forwardGraph } from '../../../../src/engines/embedded/graphs/training-graphs.ts';
+import { backwardGraph } from '../../../../src/engines/embedded/graphs/backward-graph.ts';
+import { forwardGraph } from '../../../../src/engines/embedded/graphs/forward-graph.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
 import { feedsOf, toMicroBatches } from '../../../../src/engines/embedded/trainer/micro-batches.ts';

@@ -1,0 +1,173 @@
+import type { Value } from '../onnx/graph.ts';
+import { type Architecture, headWidth, parameterCount, tensorShapes } from '../weights/architecture.ts';
+import { normalizeBackward, renormalize } from './normalization.ts';
+import { type LayerTape, tapeNames } from './tape.ts';
+import { TrainingGraph } from './training-graph.ts';
+
+/**
+ * The backward pass of training. Takes the tape and `logits_gradient`, dLoss/dlogits [rows, vocabulary]; gives
+ * `gradient`, dLoss/dparameters as one flat vector.
+ */
+export function backwardGraph(architecture: Architecture): Uint8Array {
+  const pass = new BackwardPass(architecture);
+  pass.emit();
+  return pass.graph.finish();
+}
+
+class BackwardPass extends TrainingGraph {
+  readonly #gradients = new Map<string, Value>();
+
+  emit(): void {
+    const { graph } = this;
+    for (const { name, shape } of tapeNames(this.architecture)) graph.input(name, 'float32', shape);
+    const slope = graph.input('logits_gradient', 'float32', ['rows', this.architecture.vocabularySize]);
+    const final = { input: 'tape.picked', inverse: 'tape.finalInverse', gain: this.parameter('final_norm') };
+    this.#gradients.set('head', this.matmul(renormalize(graph, final), slope, { transposeLeft: true }));
+    const finalGradient = normalizeBackward(
+      graph,
+      this.matmul(slope, this.parameter('head'), { transposeRight: true }),
+      final,
+    );
+    this.#gradients.set('final_norm', finalGradient.gain);
+    let gradient = graph.op(
+      'ScatterND',
+      [
+        graph.op('ConstantOfShape', [graph.op('Shape', ['tape.0.input'])]),
+        graph.op('Reshape', ['rows', graph.integers(-1, 1)]),
+        finalGradient.input,
+      ],
+      { reduction: 'add' },
+    );
+    for (let layer = this.architecture.layers - 1; layer >= 0; layer--)
+      gradient = this.#layerBackward(layer, gradient);
+    this.#embedBackward(gradient);
+    const flat = tensorShapes(this.architecture).map(({ name }) =>
+      graph.op('Reshape', [this.#gradients.get(name) as Value, graph.integers(-1)]),
+    );
+    const total = graph.op('Concat', flat, { axis: 0 });
+    graph.output('gradient', total, 'float32', [parameterCount(this.architecture)]);
+  }
+
+  #layerBackward(layer: number, gradient: Value): Value {
+    const { graph } = this;
+    const tape = (part: keyof LayerTape) => `tape.${layer}.${part}`;
+    const name = (part: string) => this.parameter(`layers.${layer}.${part}`);
+    const set = (part: string, value: Value) => this.#gradients.set(`layers.${layer}.${part}`, value);
+
+    const hidden = tape('hidden');
+    set('mlp_down', this.matmul(graph.op('Mul', [hidden, hidden]), gradient, { transposeLeft: true }));
+    const squaredGradient = this.matmul(gradient, name('mlp_down'), { transposeRight: true, scale: 2 });
+    const hiddenGradient = graph.op('Mul', [squaredGradient, hidden]);
+    const mlpNorm = { input: tape('middle'), inverse: tape('mlpInverse'), gain: name('mlp_norm') };
+    set('mlp_up', this.matmul(renormalize(graph, mlpNorm), hiddenGradient, { transposeLeft: true }));
+    const mlp = normalizeBackward(
+      graph,
+      this.matmul(hiddenGradient, name('mlp_up'), { transposeRight: true }),
+      mlpNorm,
+    );
+    set('mlp_norm', mlp.gain);
+    const middleGradient = graph.op('Add', [gradient, mlp.input]);
+
+    set('attention_output', this.matmul(tape('mixed'), middleGradient, { transposeLeft: true }));
+    const packedGradient = this.#attentionBackward(
+      tape,
+      this.matmul(middleGradient, name('attention_output'), { transposeRight: true }),
+    );
+    const attentionNorm = {
+      input: tape('input'),
+      inverse: tape('attentionInverse'),
+      gain: name('attention_norm'),
+    };
+    set(
+      'query_key_value',
+      this.matmul(renormalize(graph, attentionNorm), packedGradient, { transposeLeft: true }),
+    );
+    const attention = normalizeBackward(
+      graph,
+      this.matmul(packedGradient, name('query_key_value'), { transposeRight: true }),
+      attentionNorm,
+    );
+    set('attention_norm', attention.gain);
+    return graph.op('Add', [middleGradient, attention.input]);
+  }
+
+  /** From the gradient of the mixed heads [tokens, width] to that of the packed projection [tokens, 3 * width]. */
+  #attentionBackward(tape: (part: keyof LayerTape) => Value, mixedGradient: Value): Value {
+    const { graph } = this;
+    const attention = tape('attention');
+    const { width, heads } = this.architecture;
+    const perHead = headWidth(this.architecture);
+    const byHead = graph.op(
+      'Transpose',
+      [
+        graph.op('Reshape', [
+          mixedGradient,
+          graph.op('Concat', [this.batchAndTime, graph.integers(heads, perHead)], { axis: 0 }),
+        ]),
+      ],
+      { perm: [0, 2, 1, 3] },
+    );
+    const valueGradient = this.matmul(attention, byHead, { transposeLeft: true });
+    const product = graph.op('Mul', [
+      this.matmul(byHead, tape('value'), { transposeRight: true }),
+      attention,
+    ]);
+    const total = graph.op('ReduceSum', [product, graph.integers(3)], { keepdims: 1 });
+    const scoreGradient = graph.op('Sub', [product, graph.op('Mul', [attention, total])]);
+    const queryGradient = this.matmul(scoreGradient, tape('key'), { scale: this.scale });
+    const keyGradient = this.matmul(scoreGradient, tape('query'), {
+      transposeLeft: true,
+      scale: this.scale,
+    });
+    const stacked = graph.op(
+      'Concat',
+      [queryGradient, keyGradient, valueGradient].map((part) =>
+        graph.op('Unsqueeze', [part, graph.integers(0)]),
+      ),
+      { axis: 0 },
+    );
+    return graph.op('Reshape', [
+      graph.op('Transpose', [stacked], { perm: [1, 3, 0, 2, 4] }),
+      graph.integers(-1, 3 * width),
+    ]);
+  }
+
+  #embedBackward(gradient: Value): void {
+    const { graph } = this;
+    const { width, vocabularySize, contextLength } = this.architecture;
+    const byPosition = graph.op(
+      'ReduceSum',
+      [
+        graph.op('Reshape', [
+          gradient,
+          graph.op('Concat', [this.batchAndTime, graph.integers(width)], { axis: 0 }),
+        ]),
+        graph.integers(0),
+      ],
+      { keepdims: 0 },
+    );
+    const time = graph.op('Slice', [this.batchAndTime, graph.integers(1), graph.integers(2)]);
+    const missing = graph.op('Sub', [graph.integers(contextLength), time]);
+    this.#gradients.set(
+      'position_embedding',
+      graph.op(
+        'Pad',
+        [byPosition, graph.op('Concat', [graph.integers(0, 0), missing, graph.integers(0)], { axis: 0 })],
+        { mode: 'constant' },
+      ),
+    );
+    const scatter = (ids: Value) =>
+      graph.op(
+        'ScatterND',
+        [
+          graph.op('ConstantOfShape', [graph.integers(vocabularySize, width)]),
+          graph.op('Reshape', [ids, graph.integers(-1, 1)]),
+          gradient,
+        ],
+        { reduction: 'add' },
+      );
+    this.#gradients.set('token_embedding', scatter('ids'));
+    for (let distance = 1; distance <= this.architecture.previousTokens; distance++)
+      this.#gradients.set(`previous_embedding.${distance}`, scatter(`previous.${distance}`));
+  }
+}

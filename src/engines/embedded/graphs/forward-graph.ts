@@ -1,0 +1,106 @@
+import type { Value } from '../onnx/graph.ts';
+import { type Architecture, headWidth } from '../weights/architecture.ts';
+import { normalize } from './normalization.ts';
+import { type LayerTape, tapeShapes } from './tape.ts';
+import { TrainingGraph } from './training-graph.ts';
+
+/**
+ * The forward pass of training. Takes `causal` [time, time], 0 where a position may look and a large negative number
+ * elsewhere; gives `logits` [rows, vocabulary] and the tape, the values that the backward pass needs again.
+ */
+export function forwardGraph(architecture: Architecture): Uint8Array {
+  const pass = new ForwardPass(architecture);
+  pass.emit();
+  return pass.graph.finish();
+}
+
+class ForwardPass extends TrainingGraph {
+  emit(): void {
+    const { graph } = this;
+    const shapes = tapeShapes(this.architecture);
+    graph.input('causal', 'float32', ['time', 'time']);
+    let state = this.#embed();
+    for (let layer = 0; layer < this.architecture.layers; layer++) {
+      const { output, tape } = this.#layer(layer, state);
+      for (const [part, value] of Object.entries(tape))
+        graph.output(`tape.${layer}.${part}`, value, 'float32', shapes.layer[part as keyof LayerTape]);
+      state = output;
+    }
+    const picked = graph.op('Gather', [state, 'rows'], { axis: 0 });
+    const final = normalize(graph, picked, this.parameter('final_norm'));
+    graph.output('tape.picked', picked, 'float32', shapes.head.picked);
+    graph.output('tape.finalInverse', final.inverse, 'float32', shapes.head.finalInverse);
+    const logits = graph.op('MatMul', [final.output, this.parameter('head')]);
+    graph.output('logits', logits, 'float32', ['rows', this.architecture.vocabularySize]);
+  }
+
+  #embed(): Value {
+    const { graph } = this;
+    const positions = graph.op('Slice', [
+      this.parameter('position_embedding'),
+      graph.integers(0),
+      graph.op('Slice', [this.batchAndTime, graph.integers(1), graph.integers(2)]),
+      graph.integers(0),
+    ]);
+    let sum = graph.op('Add', [
+      graph.op('Gather', [this.parameter('token_embedding'), 'ids'], { axis: 0 }),
+      positions,
+    ]);
+    for (let distance = 1; distance <= this.architecture.previousTokens; distance++)
+      sum = graph.op('Add', [
+        sum,
+        graph.op('Gather', [this.parameter(`previous_embedding.${distance}`), `previous.${distance}`], {
+          axis: 0,
+        }),
+      ]);
+    return graph.op('Reshape', [sum, graph.integers(-1, this.architecture.width)]);
+  }
+
+  #layer(layer: number, input: Value): { output: Value; tape: LayerTape } {
+    const { graph } = this;
+    const { width, heads } = this.architecture;
+    const perHead = headWidth(this.architecture);
+    const name = (part: string) => this.parameter(`layers.${layer}.${part}`);
+    const attentionNorm = normalize(graph, input, name('attention_norm'));
+    const packed = graph.op(
+      'Transpose',
+      [
+        graph.op('Reshape', [
+          graph.op('MatMul', [attentionNorm.output, name('query_key_value')]),
+          graph.op('Concat', [this.batchAndTime, graph.integers(3, heads, perHead)], { axis: 0 }),
+        ]),
+      ],
+      { perm: [2, 0, 3, 1, 4] },
+    );
+    const [query, key, value] = graph
+      .ops('Split', [packed, graph.integers(1, 1, 1)], { axis: 0 }, 3)
+      .map((part) => graph.op('Squeeze', [part, graph.integers(0)])) as [Value, Value, Value];
+    const scores = graph.op('Add', [
+      this.matmul(query, key, { transposeRight: true, scale: this.scale }),
+      'causal',
+    ]);
+    const attention = graph.op('Softmax', [scores], { axis: -1 });
+    const mixed = graph.op('Reshape', [
+      graph.op('Transpose', [graph.op('MatMul', [attention, value])], { perm: [0, 2, 1, 3] }),
+      graph.integers(-1, width),
+    ]);
+    const middle = graph.op('Add', [input, graph.op('MatMul', [mixed, name('attention_output')])]);
+    const mlpNorm = normalize(graph, middle, name('mlp_norm'));
+    const hidden = graph.op('Relu', [graph.op('MatMul', [mlpNorm.output, name('mlp_up')])]);
+    const squared = graph.op('Mul', [hidden, hidden]);
+    const output = graph.op('Add', [middle, graph.op('MatMul', [squared, name('mlp_down')])]);
+    const tape = {
+      input,
+      attentionInverse: attentionNorm.inverse,
+      query,
+      key,
+      value,
+      attention,
+      mixed,
+      middle,
+      mlpInverse: mlpNorm.inverse,
+      hidden,
+    };
+    return { output, tape };
+  }
+}
