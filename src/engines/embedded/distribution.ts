@@ -1,9 +1,10 @@
 import type { SamplingParameters } from '../engine.ts';
 
-/** A sampling distribution over the tokens of `support` (ascending ids), with their log-probabilities. */
+/** A sampling distribution over the tokens of `support` (ascending ids). */
 export interface Distribution {
   support: Int32Array;
   logprobs: Float64Array;
+  probabilities: Float64Array;
 }
 
 /**
@@ -27,18 +28,26 @@ export function distributionOf(
     scaled[index] = (logits[offset + (legal[index] as number)] as number) / temperature;
   const { topK, topP, minP } = sampling;
   const cuts = (topK > 0 && topK < legal.length) || topP < 1 || minP > 0;
-  return cuts ? cut(scaled, legal, sampling, keep) : { support: legal, logprobs: normalise(scaled) };
+  return cuts ? cut(scaled, legal, sampling, keep) : normalise(legal, scaled);
 }
 
-/** Log-softmax, in place. */
-function normalise(values: Float64Array): Float64Array {
+/** The softmax of the scaled logits, which become the log-probabilities. */
+function normalise(support: Int32Array, logprobs: Float64Array): Distribution {
   let largest = Number.NEGATIVE_INFINITY;
-  for (const value of values) if (value > largest) largest = value;
+  for (const value of logprobs) if (value > largest) largest = value;
+  const probabilities = new Float64Array(logprobs.length);
   let sum = 0;
-  for (const value of values) sum += Math.exp(value - largest);
+  for (let index = 0; index < logprobs.length; index++) {
+    const likelihood = Math.exp((logprobs[index] as number) - largest);
+    probabilities[index] = likelihood;
+    sum += likelihood;
+  }
   const shift = largest + Math.log(sum);
-  for (let index = 0; index < values.length; index++) values[index] = (values[index] as number) - shift;
-  return values;
+  for (let index = 0; index < logprobs.length; index++) {
+    logprobs[index] = (logprobs[index] as number) - shift;
+    probabilities[index] = (probabilities[index] as number) / sum;
+  }
+  return { support, logprobs, probabilities };
 }
 
 function cut(
@@ -68,24 +77,25 @@ function cut(
     if (at >= 0 && !chosen.includes(at)) chosen.push(at);
   }
   chosen.sort((a, b) => a - b);
-  return {
-    support: Int32Array.from(chosen, (index) => legal[index] as number),
-    logprobs: normalise(Float64Array.from(chosen, (index) => scaled[index] as number)),
-  };
+  return normalise(
+    Int32Array.from(chosen, (index) => legal[index] as number),
+    Float64Array.from(chosen, (index) => scaled[index] as number),
+  );
 }
 
 /** The index in the support of the token that a number in [0, 1) picks. */
-export function pick({ logprobs }: Distribution, uniform: number): number {
+export function pick(distribution: Distribution, uniform: number): number {
+  const { probabilities } = distribution;
   let rest = uniform;
-  for (let index = 0; index < logprobs.length; index++) {
-    rest -= Math.exp(logprobs[index] as number);
+  for (let index = 0; index < probabilities.length; index++) {
+    rest -= probabilities[index] as number;
     if (rest < 0) return index;
   }
-  return likeliest({ logprobs });
+  return likeliest(distribution);
 }
 
 /** The index in the support of the likeliest token, the lowest id among equals. */
-export function likeliest({ logprobs }: Pick<Distribution, 'logprobs'>): number {
+export function likeliest({ logprobs }: Distribution): number {
   let best = 0;
   for (let index = 1; index < logprobs.length; index++)
     if ((logprobs[index] as number) > (logprobs[best] as number)) best = index;
@@ -93,8 +103,9 @@ export function likeliest({ logprobs }: Pick<Distribution, 'logprobs'>): number 
 }
 
 /** Entropy in nats. */
-export function entropyOf({ logprobs }: Distribution): number {
+export function entropyOf({ logprobs, probabilities }: Distribution): number {
   let entropy = 0;
-  for (const logprob of logprobs) entropy -= Math.exp(logprob) * logprob;
+  for (let index = 0; index < logprobs.length; index++)
+    entropy -= (probabilities[index] as number) * (logprobs[index] as number);
   return entropy;
 }

@@ -5,7 +5,7 @@ import { distributionOf, entropyOf, likeliest, pick } from '../../../src/engines
 const plain = { temperature: 1, topP: 1, topK: 0, minP: 0 };
 const all = (size: number) => Int32Array.from({ length: size }, (_, id) => id);
 const logitsOf = (probabilities: number[]) => Float32Array.from(probabilities, (p) => Math.log(p));
-const probabilities = (logprobs: Float64Array) => Array.from(logprobs, (logprob) => Math.exp(logprob));
+const probabilities = (logprobs: Float64Array) => Array.from(logprobs, Math.exp);
 
 describe('the sampling distribution', () => {
   const logits = logitsOf([0.5, 0.3, 0.15, 0.05]);

@@ -21,7 +21,7 @@ class BackwardPass extends TrainingGraph {
     const { graph } = this;
     for (const { name, shape } of tapeNames(this.architecture)) graph.input(name, 'float32', shape);
     const slope = graph.input('logits_gradient', 'float32', ['rows', this.architecture.vocabularySize]);
-    const final = { input: 'tape.picked', inverse: 'tape.finalInverse', gain: this.parameter('final_norm') };
+    const final = { input: 'tape.last', inverse: 'tape.finalInverse', gain: this.parameter('final_norm') };
     this.#gradients.set('head', this.matmul(renormalize(graph, final), slope, { transposeLeft: true }));
     const finalGradient = normalizeBackward(
       graph,
@@ -29,15 +29,7 @@ class BackwardPass extends TrainingGraph {
       final,
     );
     this.#gradients.set('final_norm', finalGradient.gain);
-    let gradient = graph.op(
-      'ScatterND',
-      [
-        graph.op('ConstantOfShape', [graph.op('Shape', ['tape.0.input'])]),
-        graph.op('Reshape', ['rows', graph.integers(-1, 1)]),
-        finalGradient.input,
-      ],
-      { reduction: 'add' },
-    );
+    let gradient = finalGradient.input;
     for (let layer = this.architecture.layers - 1; layer >= 0; layer--)
       gradient = this.#layerBackward(layer, gradient);
     this.#embedBackward(gradient);
@@ -69,8 +61,8 @@ class BackwardPass extends TrainingGraph {
     const middleGradient = graph.op('Add', [gradient, mlp.input]);
 
     set('attention_output', this.matmul(tape('mixed'), middleGradient, { transposeLeft: true }));
-    const packedGradient = this.#attentionBackward(
-      tape,
+    const { query, keyValue } = this.#attentionBackward(
+      layer,
       this.matmul(middleGradient, name('attention_output'), { transposeRight: true }),
     );
     const attentionNorm = {
@@ -78,33 +70,41 @@ class BackwardPass extends TrainingGraph {
       inverse: tape('attentionInverse'),
       gain: name('attention_norm'),
     };
-    set(
-      'query_key_value',
-      this.matmul(renormalize(graph, attentionNorm), packedGradient, { transposeLeft: true }),
-    );
-    const attention = normalizeBackward(
-      graph,
-      this.matmul(packedGradient, name('query_key_value'), { transposeRight: true }),
-      attentionNorm,
-    );
+    const normalized = renormalize(graph, attentionNorm);
+    const parts = [
+      this.matmul(this.select(layer, normalized), query, { transposeLeft: true }),
+      this.matmul(normalized, keyValue, { transposeLeft: true }),
+    ];
+    set('query_key_value', graph.op('Concat', parts, { axis: 1 }));
+    const projections = this.projections(layer);
+    const normalizedGradient = graph.op('Add', [
+      this.matmul(keyValue, projections.keyValue, { transposeRight: true }),
+      this.#spread(layer, this.matmul(query, projections.query, { transposeRight: true })),
+    ]);
+    const attention = normalizeBackward(graph, normalizedGradient, attentionNorm);
     set('attention_norm', attention.gain);
-    return graph.op('Add', [middleGradient, attention.input]);
+    return graph.op('Add', [this.#spread(layer, middleGradient), attention.input]);
   }
 
-  /** From the gradient of the mixed heads [tokens, width] to that of the packed projection [tokens, 3 * width]. */
-  #attentionBackward(tape: (part: keyof LayerTape) => Value, mixedGradient: Value): Value {
+  /** The reverse of `select`: zeros where nothing was selected. */
+  #spread(layer: number, gradient: Value): Value {
+    if (!this.isLast(layer)) return gradient;
     const { graph } = this;
+    const zeros = graph.op('ConstantOfShape', [graph.op('Shape', [`tape.${layer}.input`])]);
+    const places = graph.op('Reshape', ['rows', graph.integers(-1, 1)]);
+    return graph.op('ScatterND', [zeros, places, gradient], { reduction: 'add' });
+  }
+
+  /** From the gradient of the mixed heads [places, width] to those of the projections. */
+  #attentionBackward(layer: number, mixedGradient: Value): { query: Value; keyValue: Value } {
+    const { graph } = this;
+    const tape = (part: keyof LayerTape) => `tape.${layer}.${part}`;
     const attention = tape('attention');
     const { width, heads } = this.architecture;
     const perHead = headWidth(this.architecture);
     const byHead = graph.op(
       'Transpose',
-      [
-        graph.op('Reshape', [
-          mixedGradient,
-          graph.op('Concat', [this.batchAndTime, graph.integers(heads, perHead)], { axis: 0 }),
-        ]),
-      ],
+      [graph.op('Reshape', [mixedGradient, this.queryShape(layer, heads, perHead)])],
       { perm: [0, 2, 1, 3] },
     );
     const valueGradient = this.matmul(attention, byHead, { transposeLeft: true });
@@ -121,15 +121,19 @@ class BackwardPass extends TrainingGraph {
     });
     const stacked = graph.op(
       'Concat',
-      [queryGradient, keyGradient, valueGradient].map((part) =>
-        graph.op('Unsqueeze', [part, graph.integers(0)]),
-      ),
+      [keyGradient, valueGradient].map((part) => graph.op('Unsqueeze', [part, graph.integers(0)])),
       { axis: 0 },
     );
-    return graph.op('Reshape', [
-      graph.op('Transpose', [stacked], { perm: [1, 3, 0, 2, 4] }),
-      graph.integers(-1, 3 * width),
-    ]);
+    return {
+      query: graph.op('Reshape', [
+        graph.op('Transpose', [queryGradient], { perm: [0, 2, 1, 3] }),
+        graph.integers(-1, width),
+      ]),
+      keyValue: graph.op('Reshape', [
+        graph.op('Transpose', [stacked], { perm: [1, 3, 0, 2, 4] }),
+        graph.integers(-1, 2 * width),
+      ]),
+    };
   }
 
   #embedBackward(gradient: Value): void {

@@ -23,12 +23,11 @@ class ForwardPass extends TrainingGraph {
     for (let layer = 0; layer < this.architecture.layers; layer++) {
       const { output, tape } = this.#layer(layer, state);
       for (const [part, value] of Object.entries(tape))
-        graph.output(`tape.${layer}.${part}`, value, 'float32', shapes.layer[part as keyof LayerTape]);
+        graph.output(`tape.${layer}.${part}`, value, 'float32', shapes.layer(layer)[part as keyof LayerTape]);
       state = output;
     }
-    const picked = graph.op('Gather', [state, 'rows'], { axis: 0 });
-    const final = normalize(graph, picked, this.parameter('final_norm'));
-    graph.output('tape.picked', picked, 'float32', shapes.head.picked);
+    const final = normalize(graph, state, this.parameter('final_norm'));
+    graph.output('tape.last', state, 'float32', shapes.head.last);
     graph.output('tape.finalInverse', final.inverse, 'float32', shapes.head.finalInverse);
     const logits = graph.op('MatMul', [final.output, this.parameter('head')]);
     graph.output('logits', logits, 'float32', ['rows', this.architecture.vocabularySize]);
@@ -62,29 +61,29 @@ class ForwardPass extends TrainingGraph {
     const perHead = headWidth(this.architecture);
     const name = (part: string) => this.parameter(`layers.${layer}.${part}`);
     const attentionNorm = normalize(graph, input, name('attention_norm'));
-    const packed = graph.op(
-      'Transpose',
-      [
-        graph.op('Reshape', [
-          graph.op('MatMul', [attentionNorm.output, name('query_key_value')]),
-          graph.op('Concat', [this.batchAndTime, graph.integers(3, heads, perHead)], { axis: 0 }),
-        ]),
-      ],
-      { perm: [2, 0, 3, 1, 4] },
-    );
-    const [query, key, value] = graph
-      .ops('Split', [packed, graph.integers(1, 1, 1)], { axis: 0 }, 3)
-      .map((part) => graph.op('Squeeze', [part, graph.integers(0)])) as [Value, Value, Value];
+    const projections = this.projections(layer);
+    const query = this.#byHead(
+      graph.op('MatMul', [this.select(layer, attentionNorm.output), projections.query]),
+      this.queryShape(layer, 1, heads, perHead),
+    )[0] as Value;
+    const [key, value] = this.#byHead(
+      graph.op('MatMul', [attentionNorm.output, projections.keyValue]),
+      graph.op('Concat', [this.batchAndTime, graph.integers(2, heads, perHead)], { axis: 0 }),
+      2,
+    ) as [Value, Value];
     const scores = graph.op('Add', [
       this.matmul(query, key, { transposeRight: true, scale: this.scale }),
-      'causal',
+      this.isLast(layer) ? this.#visible() : 'causal',
     ]);
     const attention = graph.op('Softmax', [scores], { axis: -1 });
     const mixed = graph.op('Reshape', [
       graph.op('Transpose', [graph.op('MatMul', [attention, value])], { perm: [0, 2, 1, 3] }),
       graph.integers(-1, width),
     ]);
-    const middle = graph.op('Add', [input, graph.op('MatMul', [mixed, name('attention_output')])]);
+    const middle = graph.op('Add', [
+      this.select(layer, input),
+      graph.op('MatMul', [mixed, name('attention_output')]),
+    ]);
     const mlpNorm = normalize(graph, middle, name('mlp_norm'));
     const hidden = graph.op('Relu', [graph.op('MatMul', [mlpNorm.output, name('mlp_up')])]);
     const squared = graph.op('Mul', [hidden, hidden]);
@@ -102,5 +101,22 @@ class ForwardPass extends TrainingGraph {
       hidden,
     };
     return { output, tape };
+  }
+
+  /** Splits projections [places, parts * width] into their parts, each [batch, heads, steps, head width]. */
+  #byHead(projected: Value, shape: Value, parts = 1): Value[] {
+    const { graph } = this;
+    const apart = graph.op('Transpose', [graph.op('Reshape', [projected, shape])], { perm: [2, 0, 3, 1, 4] });
+    const split = parts === 1 ? [apart] : graph.ops('Split', [apart, graph.integers(1, 1)], { axis: 0 }, 2);
+    return split.map((part) => graph.op('Squeeze', [part, graph.integers(0)]));
+  }
+
+  /** The rows of the causal mask at the wanted places, [batch, 1, picks, time]. */
+  #visible(): Value {
+    const { graph } = this;
+    return graph.op('Unsqueeze', [
+      graph.op('Gather', ['causal', 'positions'], { axis: 0 }),
+      graph.integers(1),
+    ]);
   }
 }

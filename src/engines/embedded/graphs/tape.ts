@@ -17,32 +17,34 @@ export interface LayerTape {
 
 /** What the head's forward pass leaves. */
 export interface HeadTape {
-  picked: Value;
+  last: Value;
   finalInverse: Value;
 }
 
 /** Shapes of the tape's tensors, to hand them from one graph to the other. */
 export function tapeShapes(architecture: Architecture): {
-  layer: Record<keyof LayerTape, (string | number)[]>;
+  layer: (layer: number) => Record<keyof LayerTape, (string | number)[]>;
   head: Record<keyof HeadTape, (string | number)[]>;
 } {
-  const { width, heads, expansion } = architecture;
-  const state = ['tokens', width];
-  const byHead = ['batch', heads, 'time', headWidth(architecture)];
+  const { width, heads, expansion, layers } = architecture;
   return {
-    layer: {
-      input: state,
-      attentionInverse: ['tokens', 1],
-      query: byHead,
-      key: byHead,
-      value: byHead,
-      attention: ['batch', heads, 'time', 'time'],
-      mixed: state,
-      middle: state,
-      mlpInverse: ['tokens', 1],
-      hidden: ['tokens', expansion * width],
+    layer: (layer) => {
+      const [places, steps] = layer === layers - 1 ? ['rows', 'picks'] : ['tokens', 'time'];
+      const byHead = ['batch', heads, 'time', headWidth(architecture)];
+      return {
+        input: ['tokens', width],
+        attentionInverse: ['tokens', 1],
+        query: ['batch', heads, steps, headWidth(architecture)],
+        key: byHead,
+        value: byHead,
+        attention: ['batch', heads, steps, 'time'],
+        mixed: [places, width],
+        middle: [places, width],
+        mlpInverse: [places, 1],
+        hidden: [places, expansion * width],
+      };
     },
-    head: { picked: ['rows', width], finalInverse: ['rows', 1] },
+    head: { last: ['rows', width], finalInverse: ['rows', 1] },
   };
 }
 
@@ -51,6 +53,7 @@ export function tapeNames(architecture: Architecture): { name: string; shape: (s
   const { layer, head } = tapeShapes(architecture);
   const names = Object.entries(head).map(([part, shape]) => ({ name: `tape.${part}`, shape }));
   for (let index = 0; index < architecture.layers; index++)
-    for (const [part, shape] of Object.entries(layer)) names.push({ name: `tape.${index}.${part}`, shape });
+    for (const [part, shape] of Object.entries(layer(index)))
+      names.push({ name: `tape.${index}.${part}`, shape });
   return names;
 }

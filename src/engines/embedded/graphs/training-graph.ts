@@ -3,8 +3,11 @@ import { type Architecture, headWidth, parameterCount, tensorShapes } from '../w
 
 /**
  * What the graphs of training share: the flat parameter vector, split into tensors, and a batch of padded sequences
- * (`ids` and `previous.k` [batch, time]) with `rows` [rows], the flat indices of the positions whose outputs are
- * wanted.
+ * (`ids` and `previous.k` [batch, time]) with the places of each whose outputs are wanted: `positions`
+ * [batch, picks] in time, and the same as flat indices, `rows` [batch * picks].
+ *
+ * Of the last layer only those places are computed: its keys and values everywhere, but queries, MLP and head at
+ * `rows` alone. In conversations where one token in six is a decision that saves a third of the work.
  */
 export abstract class TrainingGraph {
   readonly graph = new Graph();
@@ -22,6 +25,7 @@ export abstract class TrainingGraph {
     graph.input('ids', 'int64', ['batch', 'time']);
     for (let distance = 1; distance <= architecture.previousTokens; distance++)
       graph.input(`previous.${distance}`, 'int64', ['batch', 'time']);
+    graph.input('positions', 'int64', ['batch', 'picks']);
     graph.input('rows', 'int64', ['rows']);
     this.batchAndTime = graph.op('Shape', ['ids']);
     const shapes = tensorShapes(architecture);
@@ -34,6 +38,33 @@ export abstract class TrainingGraph {
     shapes.forEach(({ name, dimensions }, index) => {
       this.#parameters.set(name, graph.op('Reshape', [parts[index] as Value, graph.integers(...dimensions)]));
     });
+  }
+
+  /** Whether a layer computes the wanted places alone. */
+  protected isLast(layer: number): boolean {
+    return layer === this.architecture.layers - 1;
+  }
+
+  /** A shape that begins with the batch and the places that a layer computes of each sequence. */
+  protected queryShape(layer: number, ...rest: number[]): Value {
+    const places = this.isLast(layer) ? this.graph.op('Shape', ['positions']) : this.batchAndTime;
+    return this.graph.op('Concat', [places, this.graph.integers(...rest)], { axis: 0 });
+  }
+
+  /** Of the states of all places [tokens, width], those that a layer computes. */
+  protected select(layer: number, states: Value): Value {
+    return this.isLast(layer) ? this.graph.op('Gather', [states, 'rows'], { axis: 0 }) : states;
+  }
+
+  /** A layer's packed projection apart: for queries [width, width], for keys and values [width, 2 * width]. */
+  protected projections(layer: number): { query: Value; keyValue: Value } {
+    const { width } = this.architecture;
+    const packed = this.parameter(`layers.${layer}.query_key_value`);
+    const columns = (from: number, to: number) => {
+      const { graph } = this;
+      return graph.op('Slice', [packed, graph.integers(from), graph.integers(to), graph.integers(1)]);
+    };
+    return { query: columns(0, width), keyValue: columns(width, 3 * width) };
   }
 
   protected parameter(name: string): Value {

@@ -27,8 +27,9 @@ export function updateByAdam(
 ): void {
   state.updates++;
   const { first, second } = state;
-  const firstBias = 1 - firstDecay ** state.updates;
-  const secondBias = 1 - secondDecay ** state.updates;
+  // Both bias corrections are taken out of the loop, which runs over every parameter.
+  const stepSize = learningRate / (1 - firstDecay ** state.updates);
+  const secondScale = 1 / (1 - secondDecay ** state.updates);
   for (let index = 0; index < weights.length; index++) {
     const slope = (gradient[index] as number) * scale;
     const mean = firstDecay * (first[index] as number) + (1 - firstDecay) * slope;
@@ -36,7 +37,6 @@ export function updateByAdam(
     first[index] = mean;
     second[index] = square;
     weights[index] =
-      (weights[index] as number) -
-      (learningRate * (mean / firstBias)) / (Math.sqrt(square / secondBias) + epsilon);
+      (weights[index] as number) - (stepSize * mean) / (Math.sqrt(square * secondScale) + epsilon);
   }
 }

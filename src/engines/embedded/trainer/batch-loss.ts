@@ -1,7 +1,7 @@
 import { type LossConfig, OffPolicyDiagnostics, tokenLoss } from '../../../learning/index.ts';
 import { EngineError } from '../../engine-error.ts';
 import { distributionOf, entropyOf } from '../distribution.ts';
-import type { Decision } from './decisions.ts';
+import type { MicroBatch } from './micro-batches.ts';
 
 /** Sums the loss of a batch and tells its slope at the logits, micro-batch by micro-batch. */
 export class BatchLoss {
@@ -17,17 +17,18 @@ export class BatchLoss {
   }
 
   /**
-   * Takes the logits [decisions, vocabulary] of some decisions; returns dLoss/dlogits of the same shape. With
+   * Takes logits [rows, vocabulary] and the decisions among the rows; returns dLoss/dlogits of the same shape. With
    * p = softmax(z / T) over the support and g = dLoss/dl of the token, dLoss/dz_j = (g * ([j = token] - p_j)) / T,
    * and of the entropy bonus -c * H it is c * p_j * (log p_j + H) / T; both times the decision's weight.
    */
-  add(decisions: readonly Decision[], logits: Float32Array, vocabularySize: number): Float32Array {
+  add(decisions: MicroBatch['decisions'], logits: Float32Array, vocabularySize: number): Float32Array {
     const gradient = new Float32Array(logits.length);
     const bonus = this.#config.type === 'cross_entropy' ? 0 : this.#config.entropyCoefficient;
-    decisions.forEach(({ token, legal, logprob, span }, row) => {
+    for (const { decision, row } of decisions) {
+      const { token, legal, logprob, span } = decision;
       const offset = row * vocabularySize;
       const distribution = distributionOf(logits, offset, legal, span.sampling, token);
-      const { support, logprobs } = distribution;
+      const { support, logprobs, probabilities } = distribution;
       const now = logprobs[support.indexOf(token)];
       if (now === undefined || !Number.isFinite(now))
         throw new EngineError(
@@ -50,7 +51,7 @@ export class BatchLoss {
       const scale = span.weight / temperature;
       for (let index = 0; index < support.length; index++) {
         const logp = logprobs[index] as number;
-        const probability = Math.exp(logp);
+        const probability = probabilities[index] as number;
         gradient[offset + (support[index] as number)] =
           scale * (bonus * probability * (logp + entropy) - slope * probability);
       }
@@ -60,7 +61,7 @@ export class BatchLoss {
       this.#policyLoss += span.weight * loss;
       this.#loss += span.weight * (loss - bonus * entropy);
       this.#entropy += entropy;
-    });
+    }
     return gradient;
   }
 

@@ -11,8 +11,10 @@ export interface MicroBatch {
   sequences: TrainingSequence[];
   /** Length the sequences are padded to. */
   time: number;
-  /** The decisions of all sequences in order: the rows of the logits. */
-  decisions: Decision[];
+  /** Decisions of the sequence that has most: each sequence has that many rows of logits. */
+  picks: number;
+  /** The decisions of all sequences in order, each with its row of the logits. */
+  decisions: { decision: Decision; row: number }[];
 }
 
 /** Groups sequences of like length, so that little is padding. Those without a decision are left out. */
@@ -26,7 +28,11 @@ export function toMicroBatches(sequences: readonly TrainingSequence[]): MicroBat
     const longest = (byLength[start] as TrainingSequence).tokens.length;
     const time = Math.ceil(longest / 8) * 8;
     const part = byLength.slice(start, start + Math.max(1, Math.floor(tokensPerRun / time)));
-    batches.push({ sequences: part, time, decisions: part.flatMap(({ decisions }) => decisions) });
+    const picks = Math.max(...part.map(({ decisions }) => decisions.length));
+    const decisions = part.flatMap((sequence, at) =>
+      sequence.decisions.map((decision, pick) => ({ decision, row: at * picks + pick })),
+    );
+    batches.push({ sequences: part, time, picks, decisions });
     start += part.length;
   }
   return batches;
@@ -34,14 +40,15 @@ export function toMicroBatches(sequences: readonly TrainingSequence[]): MicroBat
 
 /** The inputs of the training graphs beside the parameters; `causal` is for the forward pass alone. */
 export function feedsOf(
-  { sequences, time }: MicroBatch,
+  { sequences, time, picks }: MicroBatch,
   previousTokens: number,
   runtime: Runtime,
 ): Feeds & { causal: Tensor } {
   const batch = sequences.length;
   const ids = new BigInt64Array(batch * time);
   const previous = Array.from({ length: previousTokens }, () => new BigInt64Array(batch * time));
-  const rows: bigint[] = [];
+  const positions = new BigInt64Array(batch * picks);
+  const rows = new BigInt64Array(batch * picks);
   sequences.forEach(({ tokens, decisions }, row) => {
     for (let at = 0; at < tokens.length; at++) {
       const id = BigInt(tokens[at] as number);
@@ -49,14 +56,20 @@ export function feedsOf(
       for (let distance = 1; distance <= previousTokens && at + distance < tokens.length; distance++)
         (previous[distance - 1] as BigInt64Array)[row * time + at + distance] = id;
     }
-    for (const { position } of decisions) rows.push(BigInt(row * time + position));
+    // Rows beyond a sequence's decisions stand for its first place; nothing flows back from them.
+    for (let pick = 0; pick < picks; pick++) {
+      const position = decisions[pick]?.position ?? 0;
+      positions[row * picks + pick] = BigInt(position);
+      rows[row * picks + pick] = BigInt(row * time + position);
+    }
   });
   const causal = new Float32Array(time * time);
   for (let at = 0; at < time; at++) causal.fill(masked, at * time + at + 1, (at + 1) * time);
   const feeds: Feeds & { causal: Tensor } = {
     ids: runtime.integer(ids, [batch, time]),
     causal: runtime.float(causal, [time, time]),
-    rows: runtime.integer(BigInt64Array.from(rows), [rows.length]),
+    positions: runtime.integer(positions, [batch, picks]),
+    rows: runtime.integer(rows, [rows.length]),
   };
   previous.forEach((values, index) => {
     feeds[`previous.${index + 1}`] = runtime.integer(values, [batch, time]);

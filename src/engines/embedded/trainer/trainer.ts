@@ -126,13 +126,15 @@ export class Trainer {
       ...feedsOf(batch, architecture.previousTokens, this.#runtime),
       parameters: this.#runtime.float(run.weights, [run.weights.length]),
     };
-    const rows = batch.decisions.length;
     const { logits, ...tape } = await graphs.forward.run({ ...shared, causal });
     const slope = loss.add(batch.decisions, logits?.data as Float32Array, architecture.vocabularySize);
     const outputs = await graphs.backward.run({
       ...shared,
       ...tape,
-      logits_gradient: this.#runtime.float(slope, [rows, architecture.vocabularySize]),
+      logits_gradient: this.#runtime.float(slope, [
+        batch.sequences.length * batch.picks,
+        architecture.vocabularySize,
+      ]),
     });
     const gradient = outputs.gradient?.data as Float32Array;
     for (let index = 0; index < total.length; index++)

@@ -93,6 +93,7 @@ describe.each(['onnxruntime-node', 'onnxruntime-web'] as const)('the decoder on 
         'previous.1': integers(shifted(1), [1, time]),
         'previous.2': integers(shifted(2), [1, time]),
         causal: runtime.float(causal, [time, time]),
+        positions: integers([...tokens.keys()], [1, time]),
         rows: integers([...tokens.keys()], [time]),
       });
       const logits = outputs.logits?.data as Float32Array;
