@@ -218,14 +218,13 @@ describe('the embedded engine', () => {
     expect(streamed).toEqual(tokens);
   });
 
-  it('computes a shared prompt once', async () => {
+  it('computes a shared prompt once, but for what fills no whole block', async () => {
     const text = 'a long enough prompt about order 99 that nobody has asked before, and then some';
     const group = await Promise.all(
       Array.from({ length: 8 }, (_, seed) => engine.generate(request(text, seed))),
     );
-    expect(
-      group.filter(({ cachedTokens }) => cachedTokens === prompt(text).length - 1).length,
-    ).toBeGreaterThanOrEqual(7);
+    const cached = group.map(({ cachedTokens }) => cachedTokens).sort((a, b) => a - b);
+    expect(cached.slice(1).every((tokens) => tokens >= prompt(text).length - 16)).toBe(true);
   });
 
   it('leaves a batch when its signal is aborted', async () => {

@@ -1,7 +1,5 @@
 import { type Architecture, headWidth } from '../weights/architecture.ts';
-
-/** Keys and values of one sequence's first tokens, packed: [layer][key, value][head][token][head width]. */
-export type KeyValueSnapshot = Float32Array;
+import { blockLength, type KeyValueBlock } from './prefix-cache.ts';
 
 const smallestWidth = 64;
 
@@ -93,23 +91,29 @@ export class KeyValueCache {
       }
   }
 
-  snapshot(slot: number, length: number): KeyValueSnapshot {
-    const span = length * this.#headWidth;
-    const packed = new Float32Array(this.#layers * 2 * this.#heads * span);
-    let offset = 0;
-    this.#eachRow(slot, (buffer, start) => {
-      packed.set(buffer.subarray(start, start + span), offset);
-      offset += span;
-    });
-    return packed;
+  /** Numbers in a block of tokens. */
+  get blockSize(): number {
+    return this.#layers * 2 * this.#heads * blockLength * this.#headWidth;
   }
 
-  /** Puts the first `length` of a snapshot's `total` tokens into a slot. */
-  restore(slot: number, packed: KeyValueSnapshot, length: number, total: number): void {
-    const span = total * this.#headWidth;
+  /** Copies the block of tokens from `start` out of a slot. */
+  copyBlockOut(slot: number, start: number, target: KeyValueBlock): void {
+    const span = blockLength * this.#headWidth;
     let offset = 0;
-    this.#eachRow(slot, (buffer, start) => {
-      buffer.set(packed.subarray(offset, offset + length * this.#headWidth), start);
+    this.#eachRow(slot, (buffer, row) => {
+      const from = row + start * this.#headWidth;
+      for (let index = 0; index < span; index++) target[offset + index] = buffer[from + index] as number;
+      offset += span;
+    });
+  }
+
+  /** Copies a block of tokens into a slot, from `start` on. */
+  copyBlockIn(slot: number, start: number, source: KeyValueBlock): void {
+    const span = blockLength * this.#headWidth;
+    let offset = 0;
+    this.#eachRow(slot, (buffer, row) => {
+      const to = row + start * this.#headWidth;
+      for (let index = 0; index < span; index++) buffer[to + index] = source[offset + index] as number;
       offset += span;
     });
   }

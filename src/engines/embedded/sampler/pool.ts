@@ -1,6 +1,6 @@
 import type { Architecture } from '../weights/architecture.ts';
 import type { Decoder } from './decoder.ts';
-import { PrefixCache } from './prefix-cache.ts';
+import { blockLength, PrefixCache } from './prefix-cache.ts';
 import type { Sequence } from './sequence.ts';
 
 /** Largest attention score tensor of one run, in elements: bounds memory for long prompts. */
@@ -28,7 +28,7 @@ export class Pool {
     this.#decoder = decoder;
     this.#architecture = architecture;
     this.#largestBatch = largestBatch;
-    this.#prefixes = new PrefixCache(prefixCacheBytes);
+    this.#prefixes = new PrefixCache({ blockSize: decoder.cache.blockSize, limitBytes: prefixCacheBytes });
   }
 
   get idle(): boolean {
@@ -106,10 +106,10 @@ export class Pool {
   /** Puts what the prefix cache knows of a new sequence's prompt into its slot; the last token is left to run. */
   #restore(slot: number): void {
     const sequence = this.#active[slot] as Sequence;
-    const found = this.#prefixes.find(sequence.tokens.slice(0, sequence.promptLength));
-    if (!found) return;
-    const length = Math.min(found.length, sequence.promptLength - 1);
-    this.#decoder.cache.restore(slot, found.entry.snapshot, length, found.entry.tokens.length);
+    const blocks = this.#prefixes.find(sequence.tokens.slice(0, sequence.promptLength));
+    for (const [index, block] of blocks.entries())
+      this.#decoder.cache.copyBlockIn(slot, index * blockLength, block);
+    const length = Math.min(blocks.length * blockLength, sequence.promptLength - 1);
     sequence.computed = length;
     sequence.cachedTokens = length;
   }
@@ -148,11 +148,9 @@ export class Pool {
 
   #finish(slot: number): void {
     const sequence = this.#active[slot] as Sequence;
-    if (sequence.computed > 0)
-      this.#prefixes.add({
-        tokens: sequence.tokens.slice(0, sequence.computed),
-        snapshot: this.#decoder.cache.snapshot(slot, sequence.computed),
-      });
+    this.#prefixes.add(sequence.tokens.slice(0, sequence.computed), (start, target) =>
+      this.#decoder.cache.copyBlockOut(slot, start, target),
+    );
     if (this.#byPrompt.get(promptKey(sequence)) === sequence) this.#byPrompt.delete(promptKey(sequence));
     this.#release(slot);
   }

@@ -1,75 +1,65 @@
-import type { KeyValueSnapshot } from './key-value-cache.ts';
+import { LRUCache } from 'lru-cache';
 
-export interface CachedPrefix {
-  tokens: readonly number[];
-  snapshot: KeyValueSnapshot;
+/** Keys and values of a whole block of tokens, packed: [layer][key, value][head][token][head width]. */
+export type KeyValueBlock = Float32Array;
+
+/** Sequences are kept in blocks of this many tokens: prefixes are shared by whole blocks. */
+export const blockLength = 16;
+
+interface Entry {
+  id: number;
+  data: KeyValueBlock;
 }
-
-/** Prefixes are looked up by whole blocks of this many tokens. */
-const blockLength = 16;
 
 /**
- * Keys and values of sequences that have ended, so that the next turn of a conversation need not compute them
- * again. Least recently used ones go when the limit is reached.
+ * Keys and values of sequences that have ended, so that the next turn of a conversation, or another with the same
+ * beginning, need not compute them again. A block is named by its tokens and by the block before it, so that what
+ * sequences have in common is kept once. The blocks used longest ago go when the limit is reached.
  */
 export class PrefixCache {
-  readonly #limitBytes: number;
-  #bytes = 0;
-  /** In order of last use. */
-  readonly #entries = new Map<CachedPrefix, string[]>();
-  readonly #byBlocks = new Map<string, CachedPrefix>();
+  readonly #blockSize: number;
+  readonly #blocks: LRUCache<string, Entry> | undefined;
+  /** Memory of blocks that went: fresh memory costs more than the copy into it. */
+  readonly #free: KeyValueBlock[] = [];
+  #ids = 0;
 
-  constructor(limitBytes: number) {
-    this.#limitBytes = limitBytes;
+  /** `blockSize`: numbers in a block; `limitBytes`: of all blocks together, and 0 keeps nothing. */
+  constructor({ blockSize, limitBytes }: { blockSize: number; limitBytes: number }) {
+    this.#blockSize = blockSize;
+    const max = Math.floor(limitBytes / (blockSize * Float32Array.BYTES_PER_ELEMENT));
+    if (max > 0) this.#blocks = new LRUCache({ max, dispose: ({ data }) => this.#free.push(data) });
   }
 
-  /** The entry that shares the most tokens with the prompt, and how many. */
-  find(prompt: readonly number[]): { entry: CachedPrefix; length: number } | undefined {
-    const keys = blockKeys(prompt);
-    for (let index = keys.length - 1; index >= 0; index--) {
-      const entry = this.#byBlocks.get(keys[index] as string);
-      if (!entry) continue;
-      const length = sharedLength(entry.tokens, prompt);
-      if (length < (index + 1) * blockLength) continue;
-      const own = this.#entries.get(entry) as string[];
-      this.#entries.delete(entry);
-      this.#entries.set(entry, own);
-      return { entry, length };
+  /** The blocks of the longest prefix that is known. */
+  find(tokens: readonly number[]): KeyValueBlock[] {
+    const found: KeyValueBlock[] = [];
+    let parent = 0;
+    for (let start = 0; start + blockLength <= tokens.length; start += blockLength) {
+      const entry = this.#blocks?.get(blockKey(parent, tokens, start));
+      if (!entry) break;
+      found.push(entry.data);
+      parent = entry.id;
     }
-    return undefined;
+    return found;
   }
 
-  add(entry: CachedPrefix): void {
-    const keys = blockKeys(entry.tokens);
-    if (keys.length === 0 || entry.snapshot.byteLength > this.#limitBytes) return;
-    this.#entries.set(entry, keys);
-    this.#bytes += entry.snapshot.byteLength;
-    for (const key of keys) this.#byBlocks.set(key, entry);
-    for (const [oldest, oldKeys] of this.#entries) {
-      if (this.#bytes <= this.#limitBytes) break;
-      this.#entries.delete(oldest);
-      this.#bytes -= oldest.snapshot.byteLength;
-      for (const key of oldKeys) if (this.#byBlocks.get(key) === oldest) this.#byBlocks.delete(key);
+  /** Keeps the whole blocks of a sequence; `copy` fills those that are new, each from its first token on. */
+  add(tokens: readonly number[], copy: (start: number, target: KeyValueBlock) => void): void {
+    if (!this.#blocks) return;
+    let parent = 0;
+    for (let start = 0; start + blockLength <= tokens.length; start += blockLength) {
+      const key = blockKey(parent, tokens, start);
+      let entry = this.#blocks.get(key);
+      if (!entry) {
+        entry = { id: ++this.#ids, data: this.#free.pop() ?? new Float32Array(this.#blockSize) };
+        copy(start, entry.data);
+        this.#blocks.set(key, entry);
+      }
+      parent = entry.id;
     }
   }
 }
 
-/** A key for each whole block of a sequence, naming everything up to the block's end. */
-function blockKeys(tokens: readonly number[]): string[] {
-  const keys: string[] = [];
-  let low = 0x811c9dc5;
-  let high = 0x1b873593;
-  for (let index = 0; index < tokens.length; index++) {
-    low = Math.imul(low ^ (tokens[index] as number), 0x01000193);
-    high = Math.imul(high ^ (tokens[index] as number), 0x85ebca6b) ^ (high >>> 13);
-    if ((index + 1) % blockLength === 0) keys.push(`${index + 1}:${low}:${high}`);
-  }
-  return keys;
-}
-
-export function sharedLength(left: readonly number[], right: readonly number[]): number {
-  const limit = Math.min(left.length, right.length);
-  let length = 0;
-  while (length < limit && left[length] === right[length]) length++;
-  return length;
+function blockKey(parent: number, tokens: readonly number[], start: number): string {
+  return `${parent}:${tokens.slice(start, start + blockLength).join()}`;
 }

@@ -1,0 +1,54 @@
+import { describe, expect, it } from 'vitest';
+import { blockLength, PrefixCache } from '../../../../src/engines/embedded/sampler/prefix-cache.ts';
+
+const sequence = (length: number, first = 0) => Array.from({ length }, (_, at) => first + at);
+
+describe('the prefix cache', () => {
+  const cacheOf = (blocks: number) => new PrefixCache({ blockSize: 4, limitBytes: blocks * 16 });
+  /** Adds a sequence; returns where the blocks that had to be copied begin. */
+  const add = (cache: PrefixCache, tokens: number[], mark = 1) => {
+    const copied: number[] = [];
+    cache.add(tokens, (start, target) => {
+      copied.push(start);
+      target.fill(mark);
+    });
+    return copied;
+  };
+
+  it('finds the whole blocks of the longest known prefix', () => {
+    const cache = cacheOf(8);
+    add(cache, sequence(40));
+    expect(cache.find(sequence(64))).toHaveLength(2);
+    expect(cache.find([...sequence(20), 999, ...sequence(20)])).toHaveLength(1);
+    expect(cache.find(sequence(40, 1))).toHaveLength(0);
+  });
+
+  it('keeps once what sequences have in common', () => {
+    const cache = cacheOf(8);
+    expect(add(cache, sequence(48))).toEqual([0, 16, 32]);
+    expect(add(cache, [...sequence(32), ...sequence(16, 500)])).toEqual([32]);
+  });
+
+  it('does not take a block for the same tokens after another beginning', () => {
+    const cache = cacheOf(8);
+    add(cache, [...sequence(blockLength), ...sequence(blockLength, 100)]);
+    expect(cache.find(sequence(blockLength, 100))).toHaveLength(0);
+  });
+
+  it('drops the blocks used longest ago and never hands out their new contents', () => {
+    const cache = cacheOf(2);
+    add(cache, sequence(16), 1);
+    add(cache, sequence(16, 100), 2);
+    cache.find(sequence(16));
+    add(cache, sequence(16, 200), 3);
+    expect(cache.find(sequence(16, 100))).toHaveLength(0);
+    expect(cache.find(sequence(16))[0]?.[0]).toBe(1);
+    expect(cache.find(sequence(16, 200))[0]?.[0]).toBe(3);
+  });
+
+  it('keeps nothing without room', () => {
+    const cache = cacheOf(0);
+    expect(add(cache, sequence(32))).toEqual([]);
+    expect(cache.find(sequence(32))).toEqual([]);
+  });
+});
