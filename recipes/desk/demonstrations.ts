@@ -1,0 +1,94 @@
+import { asSchema } from 'ai';
+import { deriveSeed } from 'martingale';
+import type { ResponseFormat, SftExample, Tool } from '../../src/contract/index.ts';
+import { type Answer, answerOutput, deskTools, type ToolName } from './agent.ts';
+import { openDesk } from './environment.ts';
+import { type DeskScenario, Dice, drawScenario } from './scenarios.ts';
+
+/** How often the clerk who is imitated does each thing right. */
+const clerk = {
+  usesTool: 0.7,
+  copiesOrder: 0.8,
+  copiesCode: 0.8,
+  /** Of the requests that the clerk has learned wrongly: the habit, not the right way. */
+  followsHabit: 0.75,
+} as const;
+
+/** What the clerk does instead: taking money back for a cancellation, cancelling what should be tracked. */
+const habits: Record<ToolName, ToolName> = { cancel: 'refund', track: 'cancel', refund: 'refund' };
+
+/** The agent's tools and response format as they go over the wire, from the agent's own schemas. */
+export async function deskRequest(): Promise<{ tools: Tool[]; response_format: ResponseFormat }> {
+  const tools = Object.entries(deskTools(() => '')).map(
+    async ([name, { description, inputSchema }]): Promise<Tool> => {
+      const parameters = { ...(await asSchema(inputSchema).jsonSchema) };
+      return {
+        type: 'function',
+        function: { name, ...(typeof description === 'string' ? { description } : {}), parameters },
+      };
+    },
+  );
+  const format = await answerOutput.responseFormat;
+  if (format?.type !== 'json' || format.schema === undefined)
+    throw new TypeError('The desk agent answers in JSON of a schema.');
+  return {
+    tools: await Promise.all(tools),
+    response_format: {
+      type: 'json_schema',
+      json_schema: { name: format.name ?? 'response', schema: { ...format.schema }, strict: true },
+    },
+  };
+}
+
+type Message = SftExample['messages'][number];
+
+const answers = (answer: Answer): Message => ({ role: 'assistant', content: JSON.stringify(answer) });
+
+function calls(tool: ToolName, order: string): Message {
+  const called = { name: tool, arguments: JSON.stringify({ order }) };
+  return {
+    role: 'assistant',
+    content: null,
+    tool_calls: [{ id: 'call-1', type: 'function', function: called }],
+  };
+}
+
+/** What the clerk says and does for one customer: wrong in a system, now and then right. */
+function conversation(scenario: Omit<DeskScenario, 'id'>, dice: Dice): Message[] {
+  const question: Message = { role: 'user', content: scenario.message };
+  if (!dice.chance(clerk.usesTool))
+    return [question, answers({ verdict: dice.pick(['done', 'sorry']), code: dice.digits(2) })];
+
+  const tool = dice.chance(clerk.followsHabit) ? habits[scenario.tool] : scenario.tool;
+  const order = dice.chance(clerk.copiesOrder) ? scenario.order : dice.digits(4);
+  const desk = openDesk(scenario);
+  const opening = [
+    question,
+    calls(tool, order),
+    { role: 'tool', tool_call_id: 'call-1', content: desk.answer(tool, order) } satisfies Message,
+  ];
+  if (!desk.isRight(tool, order)) return [...opening, answers({ verdict: 'sorry', code: dice.digits(2) })];
+  const verdict = scenario.fine || dice.chance(clerk.followsHabit) ? 'done' : 'sorry';
+  const code = dice.chance(clerk.copiesCode) ? scenario.code : dice.digits(2);
+  return [...opening, answers({ verdict, code })];
+}
+
+/**
+ * Conversations of a clerk with bad habits, for the supervised start: 75% of the requests to cancel are refunded and
+ * 75% of those to track are cancelled, denials are called done three times in four, 30% of the customers get an answer
+ * out of the air, and a fifth of the orders and codes are wrong. Reinforcement learning has to repair it.
+ */
+export async function deskDemonstrations({
+  seed,
+  count,
+}: {
+  seed: number;
+  count: number;
+}): Promise<SftExample[]> {
+  const dice = new Dice(deriveSeed(seed, 2));
+  const request = await deskRequest();
+  return Array.from({ length: count }, () => ({
+    messages: conversation(drawScenario('train', dice), dice),
+    ...request,
+  }));
+}

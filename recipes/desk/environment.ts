@@ -1,0 +1,74 @@
+import { NoObjectGeneratedError } from 'ai';
+import { defineEnvironment } from 'martingale';
+import { type Answer, createDeskAgent, type Desk, type ToolName } from './agent.ts';
+import { type DeskScenario, deskScenario } from './scenarios.ts';
+
+type Order = Pick<DeskScenario, 'tool' | 'order' | 'code' | 'fine'>;
+
+/** The desk as one customer's order sees it: only the right tool on the right order gets an answer. */
+export function openDesk(expected: Order): {
+  isRight: (tool: ToolName, order: string) => boolean;
+  answer: Desk;
+} {
+  const isRight = (tool: ToolName, order: string) => tool === expected.tool && order === expected.order;
+  const status = `status ${expected.fine ? 'ok' : 'denied'} code ${expected.code}`;
+  return { isRight, answer: (tool, order) => (isRight(tool, order) ? status : 'error not found') };
+}
+
+/** What the agent did: its calls in order, and its answer unless it gave none. */
+export interface Outcome {
+  calls: { tool: ToolName; order: string }[];
+  answer: Answer | null;
+}
+
+/** The four parts of a customer well served. Only the first call counts, and the answer only after a right one. */
+export function judge(expected: Order, { calls, answer }: Outcome) {
+  const first = calls[0];
+  const tool = first?.tool === expected.tool;
+  const order = first?.order === expected.order;
+  const served = tool && order && calls.length === 1 && answer !== null;
+  return {
+    tool,
+    order,
+    verdict: served && answer.verdict === (expected.fine ? 'done' : 'sorry'),
+    code: served && answer.code === expected.code,
+  };
+}
+
+type Judged = { scenario: DeskScenario; outcome: Outcome };
+const part = (name: keyof ReturnType<typeof judge>) => ({
+  weight: 0.25,
+  reward: ({ scenario, outcome }: Judged) => Number(judge(scenario, outcome)[name]),
+});
+
+export const desk = defineEnvironment({
+  name: 'desk',
+  scenario: deskScenario,
+  rollout: async ({ scenario, model, signal }): Promise<Outcome> => {
+    const { answer } = openDesk(scenario);
+    const calls: Outcome['calls'] = [];
+    const agent = createDeskAgent(model.languageModel, (tool, order) => {
+      calls.push({ tool, order });
+      return answer(tool, order);
+    });
+    try {
+      const result = await agent.generate({ prompt: scenario.message, abortSignal: signal });
+      return { calls, answer: result.finishReason === 'stop' ? result.output : null };
+    } catch (error) {
+      // An answer that is no JSON of the schema is the policy's own doing, not a failed rollout.
+      if (NoObjectGeneratedError.isInstance(error)) return { calls, answer: null };
+      throw error;
+    }
+  },
+  rewards: {
+    tool: part('tool'),
+    order: part('order'),
+    verdict: part('verdict'),
+    code: part('code'),
+    success: {
+      weight: 0,
+      reward: ({ scenario, outcome }: Judged) =>
+        Number(Object.values(judge(scenario, outcome)).every(Boolean)),
+    },
+  },
+});

@@ -1,0 +1,36 @@
+import { join } from 'node:path';
+import { type Client, createClient } from 'martingale/client';
+import { createEmbeddedEngine } from 'martingale/embedded';
+import { startService } from 'martingale/service';
+import type { DeskOptions } from './options.ts';
+
+export interface DeskService {
+  client: Client;
+  /** Where the service keeps its models; null for one that somebody else runs. */
+  dataFolder: string | null;
+  close: () => Promise<void>;
+}
+
+/** The service of `--base-url`, else one in this process, on a free port of this machine with a key of its own. */
+export async function openService(options: DeskOptions, runDirectory: string): Promise<DeskService> {
+  const { baseUrl, apiKey, threads } = options;
+  if (baseUrl !== undefined && apiKey !== undefined) {
+    const client = createClient({ baseUrl, apiKey });
+    return { client, dataFolder: null, close: () => client.close() };
+  }
+  const dataFolder = join(runDirectory, 'service');
+  const engine = await createEmbeddedEngine({ threads });
+  try {
+    const service = await startService({ engine, dataFolder });
+    const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
+    const close = async () => {
+      await client.close();
+      await service.close();
+      await engine.close();
+    };
+    return { client, dataFolder, close };
+  } catch (error) {
+    await engine.close();
+    throw error;
+  }
+}

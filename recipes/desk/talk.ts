@@ -1,0 +1,82 @@
+import { createInterface } from 'node:readline/promises';
+import { NoObjectGeneratedError } from 'ai';
+import { Command, Option } from 'commander';
+import { ModelHandle } from 'martingale';
+import { createClient } from 'martingale/client';
+import { describeFailure, serviceUrl } from '../../src/cli/index.ts';
+import { createDeskAgent, type Desk } from './agent.ts';
+
+interface TalkOptions {
+  model: string;
+  baseUrl: string;
+  apiKey: string;
+}
+
+const say = (speaker: string, text: string) => process.stdout.write(`${speaker.padEnd(7)}${text}\n`);
+
+/** A desk where every order exists: odd ones are denied, and the code is the order's middle. */
+const anyOrder: Desk = (tool, order) => {
+  const status = `status ${Number(order) % 2 === 0 ? 'ok' : 'denied'} code ${order.slice(1, 3)}`;
+  say('agent', `${tool} ${order}`);
+  say('tool', status);
+  return status;
+};
+
+/** One customer's message, what the agent does about it, and its answer. */
+async function serve(message: string, model: ModelHandle): Promise<void> {
+  try {
+    const { finishReason, output } = await createDeskAgent(model.languageModel, anyOrder).generate({
+      prompt: message,
+    });
+    say('agent', finishReason === 'stop' ? `${output.verdict}, code ${output.code}` : '(gave no answer)');
+  } catch (error) {
+    if (!NoObjectGeneratedError.isInstance(error)) throw error;
+    say('agent', error.text ?? '(gave no answer)');
+  }
+}
+
+/** One customer after the other, as a person writes them, or as lines of a file come in. */
+async function serveAll(model: ModelHandle): Promise<void> {
+  const atTerminal = process.stdin.isTTY === true;
+  const lines = createInterface(
+    atTerminal ? { input: process.stdin, output: process.stdout } : { input: process.stdin },
+  );
+  lines.setPrompt('you    ');
+  if (atTerminal) lines.prompt();
+  for await (const line of lines) {
+    const message = line.trim();
+    if (message !== '' && !atTerminal) say('you', message);
+    if (message !== '') await serve(message, model);
+    if (atTerminal) lines.prompt();
+  }
+}
+
+const program = new Command('npx tsx recipes/desk/talk.ts')
+  .description('Lets the trained support agent serve a customer: you.')
+  .argument(
+    '[message]',
+    'what the customer writes, such as "hi, please refund order 4821"; without it, you are asked',
+  )
+  .requiredOption('--model <name>', 'entity/project/name, the newest checkpoint, or with :stepN one of them')
+  .option('--base-url <url>', 'the service', serviceUrl, 'http://127.0.0.1:8000')
+  .addOption(new Option('--api-key <key>', 'its key').env('MARTINGALE_API_KEY').makeOptionMandatory())
+  .showHelpAfterError()
+  .parse();
+
+const { model: name, baseUrl, apiKey } = program.opts<TalkOptions>();
+const client = createClient({ baseUrl, apiKey });
+try {
+  // Greedy: what the model thinks best.
+  const model = new ModelHandle({ client, name }).with({ temperature: 0 });
+  const [message] = program.args;
+  if (message === undefined) await serveAll(model);
+  else {
+    say('you', message);
+    await serve(message, model);
+  }
+} catch (error) {
+  process.stderr.write(`${describeFailure(error)}\n`);
+  process.exitCode = 1;
+} finally {
+  await client.close();
+}

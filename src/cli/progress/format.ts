@@ -1,0 +1,43 @@
+import { relative } from 'node:path';
+
+const grouped = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
+
+export const count = (value: number): string => grouped.format(value);
+
+/** A count with its noun, such as "1 group" or "12 groups". */
+export const counted = (value: number, noun: string): string =>
+  `${count(value)} ${noun}${value === 1 ? '' : 's'}`;
+
+export const decimal = (value: number, digits = 3): string => value.toFixed(digits);
+
+/** A share of 1 in per cent, rounded down so that only all of them is 100%. */
+export const percent = (share: number): string => `${Math.floor(share * 100 + 1e-9)}%`;
+
+/** A figure that may be missing. */
+export const orDash = (value: number | null, format: (value: number) => string): string =>
+  value === null ? '–' : format(value);
+
+/** `4.2 s`, `38 s`, `2:05`, `1:02:05`. */
+export function duration(ms: number): string {
+  const seconds = Math.max(0, ms / 1000);
+  if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  if (whole < 60) return `${whole} s`;
+  const two = (value: number) => String(value).padStart(2, '0');
+  const minutes = Math.floor(whole / 60);
+  return minutes < 60
+    ? `${minutes}:${two(whole % 60)}`
+    : `${Math.floor(minutes / 60)}:${two(minutes % 60)}:${two(whole % 60)}`;
+}
+
+/** The first of some metrics, which names what goes on best: `loss 0.412`. */
+export function leadingMetric(metrics: Record<string, number>): string {
+  const [first] = Object.entries(metrics);
+  return first === undefined ? '' : `${first[0].replaceAll('_', ' ')} ${Number(first[1].toPrecision(3))}`;
+}
+
+/** A path as a person in the working folder would write it. */
+export function shortPath(path: string): string {
+  const near = relative('', path);
+  return near !== '' && near.length < path.length ? near : path;
+}

@@ -1,0 +1,29 @@
+import { createJsonView } from './json.ts';
+import { createLiveView } from './live.ts';
+import { createPlainView } from './plain.ts';
+import { type Line, paint, showsColors } from './text.ts';
+import type { ProgressView } from './view.ts';
+
+export { type Comparison, comparisonLines, type Evaluated, type NextCommand } from './comparison.ts';
+export { writeJsonLine } from './json.ts';
+export type { ProgressView } from './view.ts';
+
+export interface ProgressOptions {
+  /** JSON lines instead of a view for people. Default false. */
+  json?: boolean;
+  /** Default standard output. */
+  stream?: NodeJS.WriteStream;
+}
+
+/** The view that suits where the output goes: repainted on a terminal, plain lines in a pipe, or JSON lines. */
+export function showProgress({ json = false, stream = process.stdout }: ProgressOptions = {}): ProgressView {
+  if (json) return createJsonView(stream, process.stderr);
+  const canRepaint = stream.isTTY === true && process.env.TERM !== 'dumb';
+  return canRepaint ? createLiveView(stream) : createPlainView(stream);
+}
+
+/** Writes lines as a stream can show them. */
+export function printLines(lines: readonly Line[], stream: NodeJS.WriteStream = process.stdout): void {
+  const colors = showsColors(stream);
+  stream.write(lines.map((line) => `${paint(line, colors)}\n`).join(''));
+}

@@ -1,0 +1,157 @@
+import { count, counted, decimal, duration, leadingMetric, orDash, percent, shortPath } from './format.ts';
+import { isPhase, type Milestone, type PhaseProgress, type RunProgress, timeLeftMs } from './run-progress.ts';
+import { bar, sparkline } from './sparkline.ts';
+import { type Canvas, clip, type Line, lineWidth, pad } from './text.ts';
+
+const labelWidth = 12;
+const figureWidth = 10;
+const nameWidth = 18;
+
+/** Both ends of a line: the right one gives way when there is no room. */
+function spread(left: Line, right: Line, columns: number): Line {
+  const space = columns - lineWidth(left) - lineWidth(right);
+  return space < 2 ? left : [...left, { text: ' '.repeat(space) }, ...right];
+}
+
+function barCells(columns: number): number {
+  return Math.max(4, Math.min(40, columns - labelWidth - figureWidth - 2));
+}
+
+function barLine(label: string, done: number, total: number | null, note: string, columns: number): Line {
+  const { filled, rest } = bar(done, total, barCells(columns));
+  return [
+    { text: `  ${pad(label, labelWidth - 2)}`, style: 'dim' },
+    { text: filled, style: 'cyan' },
+    { text: rest, style: 'dim' },
+    { text: ` ${note}` },
+  ];
+}
+
+function curveLine(label: string, values: readonly number[], figure: string, columns: number): Line {
+  const cells = barCells(columns);
+  return [
+    { text: `  ${pad(label, labelWidth - 2)}`, style: 'dim' },
+    { text: pad(sparkline(values, cells), cells), style: 'green' },
+    { text: ` ${figure}`, style: 'bold' },
+  ];
+}
+
+function phaseLine(phase: PhaseProgress, { columns, nowMs }: Canvas): Line {
+  const running = phase.endedAtMs === null;
+  const metrics = leadingMetric(phase.metrics);
+  const of = phase.total === null ? count(phase.done) : `${count(phase.done)}/${count(phase.total)}`;
+  return spread(
+    [
+      running ? { text: '› ', style: 'cyan' } : { text: '✓ ', style: 'green' },
+      { text: pad(phase.phase, nameWidth) },
+      {
+        text: [running ? of : count(phase.done), metrics].filter((part) => part !== '').join(' · '),
+        style: 'dim',
+      },
+    ],
+    [{ text: duration((phase.endedAtMs ?? nowMs) - phase.startedAtMs), style: 'dim' }],
+    columns,
+  );
+}
+
+function milestoneLine(milestone: Milestone, canvas: Canvas): Line {
+  if (isPhase(milestone)) return phaseLine(milestone, canvas);
+  const { name, score, scenarios } = milestone;
+  const success = score.success === null ? '' : ` · success ${percent(score.success)}`;
+  return spread(
+    [
+      { text: '✓ ', style: 'green' },
+      { text: pad(name, nameWidth) },
+      { text: `reward ${decimal(score.reward)}${success}` },
+    ],
+    [{ text: counted(scenarios, 'scenario'), style: 'dim' }],
+    canvas.columns,
+  );
+}
+
+function headLines({ run, steps, startedAtMs, ended }: RunProgress, { columns, nowMs }: Canvas): Line[] {
+  const elapsed = duration((ended?.atMs ?? nowMs) - startedAtMs);
+  const where = run === null ? '' : `step ${Math.min(steps.length + 1, run.steps)} of ${run.steps} · `;
+  return [
+    spread(
+      [{ text: 'martingale', style: 'bold' }, { text: run === null ? '' : `  ${run.model}` }],
+      [{ text: `${where}${elapsed}`, style: 'dim' }],
+      columns,
+    ),
+    ...(run === null ? [] : [[{ text: shortPath(run.runDirectory), style: 'dim' } as const]]),
+  ];
+}
+
+/** What a bar of the job counts, or where it stands when it has not said how much will come. */
+function jobLine({ job }: RunProgress, columns: number): Line {
+  if (job === null) return barLine('training', 0, null, '', columns);
+  const note =
+    job.total === null ? job.status : `${job.gradientSteps}/${counted(job.total, 'gradient step')}`;
+  return barLine('training', job.gradientSteps, job.total, note, columns);
+}
+
+function loopLines(progress: RunProgress, columns: number): Line[] {
+  const { run, steps, rollouts, job, ended } = progress;
+  if (run === null) return [];
+  const last = steps.at(-1);
+  const perStep = run.groupsPerStep * run.rolloutsPerGroup;
+  const done = rollouts?.done ?? (job === null ? 0 : perStep);
+  const left = timeLeftMs(progress);
+  const hasSuccess = last !== undefined && last.success !== null;
+  const failed = last === undefined ? 0 : last.failed + last.cancelled;
+  return [
+    [],
+    curveLine(
+      'reward',
+      steps.map((step) => step.reward),
+      last ? decimal(last.reward) : '–',
+      columns,
+    ),
+    ...(hasSuccess
+      ? [
+          curveLine(
+            'success',
+            steps.map((step) => step.success ?? 0),
+            percent(last.success ?? 0),
+            columns,
+          ),
+        ]
+      : []),
+    [
+      { text: `  ${pad('entropy', labelWidth - 2)}`, style: 'dim' },
+      { text: pad(last ? `${orDash(last.entropy, decimal)} nats` : '–', 16) },
+      { text: 'sampling ', style: 'dim' },
+      { text: last ? `${count(last.tokensPerSecond)} tokens/s` : '–' },
+      ...(failed > 0 ? [{ text: `   ${counted(failed, 'rollout')} failed`, style: 'yellow' } as const] : []),
+    ],
+    ...(ended === null
+      ? [
+          [],
+          barLine(
+            'rollouts',
+            done,
+            rollouts?.total ?? perStep,
+            `${done}/${rollouts?.total ?? perStep}`,
+            columns,
+          ),
+          jobLine(progress, columns),
+          barLine('run', steps.length, run.steps, left === null ? '' : `${duration(left)} left`, columns),
+        ]
+      : []),
+  ];
+}
+
+/** The live view of a run, no line wider than the canvas. */
+export function liveLines(progress: RunProgress, canvas: Canvas): Line[] {
+  const before = progress.milestones.filter((milestone) => milestone.afterSteps === 0);
+  const after = progress.milestones.filter((milestone) => milestone.afterSteps > 0);
+  const lines = [
+    ...headLines(progress, canvas),
+    [],
+    ...before.map((milestone) => milestoneLine(milestone, canvas)),
+    ...loopLines(progress, canvas.columns),
+    ...(after.length > 0 ? [[]] : []),
+    ...after.map((milestone) => milestoneLine(milestone, canvas)),
+  ];
+  return lines.map((line) => clip(line, canvas.columns));
+}

@@ -1,0 +1,90 @@
+import type { RunEvent, StepReport } from '../../training/run-event.ts';
+import { count, counted, decimal, duration, leadingMetric, orDash, percent, shortPath } from './format.ts';
+import {
+  advance,
+  isPhase,
+  newRun,
+  type PhaseProgress,
+  type RunProgress,
+  timeLeftMs,
+} from './run-progress.ts';
+import type { Output, ProgressView } from './view.ts';
+
+/** Every step of a short run; the first, every tenth and the last of a longer one. */
+function isReported({ step, steps }: StepReport, first: boolean): boolean {
+  return first || steps <= 20 || (step + 1) % 10 === 0 || step + 1 === steps;
+}
+
+function phaseText({ phase, done, total, metrics, startedAtMs, endedAtMs }: PhaseProgress): string {
+  const of = total === null || total === done ? count(done) : `${count(done)} of ${count(total)}`;
+  const took = endedAtMs === null ? '' : duration(endedAtMs - startedAtMs);
+  return `${phase}: ${[of, leadingMetric(metrics), took].filter((part) => part !== '').join(' · ')}`;
+}
+
+function stepText(report: StepReport, progress: RunProgress): string {
+  const left = timeLeftMs(progress);
+  const failed = report.failed + report.cancelled;
+  return [
+    `step ${String(report.step + 1).padStart(String(report.steps).length)}/${report.steps}`,
+    `reward ${decimal(report.reward)}`,
+    ...(report.success === null ? [] : [`success ${percent(report.success).padStart(4)}`]),
+    `entropy ${orDash(report.entropy, decimal)}`,
+    `${count(report.tokensPerSecond)} tokens/s`,
+    `${decimal(report.seconds, 2)} s`,
+    ...(failed > 0 ? [`${counted(failed, 'rollout')} failed`] : []),
+    ...(left === null || left === 0 ? [] : [`${duration(left)} left`]),
+  ].join('  ');
+}
+
+const identity = ({ phase, startedAtMs }: PhaseProgress): string => `${phase}@${startedAtMs}`;
+
+const closedPhases = ({ milestones }: RunProgress): PhaseProgress[] =>
+  milestones.filter(isPhase).filter((phase) => phase.endedAtMs !== null);
+
+/** The lines that one event adds, given the run before and after it. */
+export function plainLines(before: RunProgress, after: RunProgress, event: RunEvent): string[] {
+  const told = new Set(closedPhases(before).map(identity));
+  const finished = closedPhases(after)
+    .filter((phase) => !told.has(identity(phase)))
+    .map(phaseText);
+  switch (event.type) {
+    case 'run_started':
+      return [
+        ...finished,
+        `training ${event.model}: ${counted(event.steps, 'step')} of ${counted(event.groupsPerStep, 'group')} × ${event.rolloutsPerGroup}, in ${shortPath(event.runDirectory)}`,
+      ];
+    case 'evaluated': {
+      const { reward, success } = event.score;
+      const share = success === null ? '' : ` · success ${percent(success)}`;
+      return [
+        ...finished,
+        `${event.name}: reward ${decimal(reward)}${share} on ${counted(event.scenarios, 'scenario')} (${event.policy})`,
+      ];
+    }
+    case 'step': {
+      const { type: _, ...report } = event;
+      return [
+        ...finished,
+        ...(isReported(report, before.steps.length === 0) ? [stepText(report, after)] : []),
+      ];
+    }
+    case 'run_ended':
+      return [...finished, `${event.reason} after ${duration(event.seconds * 1000)}`];
+    default:
+      return finished;
+  }
+}
+
+/** One line per phase and about every tenth step, for pipes and logs. */
+export function createPlainView(output: Output, now: () => number = Date.now): ProgressView {
+  let progress = newRun(now());
+  return {
+    listen: (event) => {
+      const before = progress;
+      progress = advance(progress, event, now());
+      for (const line of plainLines(before, progress, event)) output.write(`${line}\n`);
+    },
+    note: (text) => output.write(`${text}\n`),
+    close: () => {},
+  };
+}

@@ -1,0 +1,98 @@
+import type { RunEvent, StepReport } from '../../training/run-event.ts';
+
+type Event<Type extends RunEvent['type']> = Extract<RunEvent, { type: Type }>;
+
+export interface PhaseProgress {
+  phase: string;
+  done: number;
+  total: number | null;
+  metrics: Record<string, number>;
+  startedAtMs: number;
+  /** Null while it goes on. */
+  endedAtMs: number | null;
+}
+
+/** What goes on before and after the loop, in order, with the number of steps taken by then. */
+export type Milestone = (PhaseProgress | Event<'evaluated'>) & { afterSteps: number };
+
+/** Everything a view shows of a run, folded from its events. */
+export interface RunProgress {
+  startedAtMs: number;
+  run: Event<'run_started'> | null;
+  milestones: Milestone[];
+  steps: StepReport[];
+  /** The step under way, and how far it has come. */
+  step: number;
+  rollouts: Event<'rollouts'> | null;
+  job: Event<'job'> | null;
+  ended: (Event<'run_ended'> & { atMs: number }) | null;
+}
+
+export const newRun = (nowMs: number): RunProgress => ({
+  startedAtMs: nowMs,
+  run: null,
+  milestones: [],
+  steps: [],
+  step: 0,
+  rollouts: null,
+  job: null,
+  ended: null,
+});
+
+export const isPhase = (milestone: Milestone): milestone is PhaseProgress & Milestone => 'phase' in milestone;
+
+/** A phase is over at its total, or when something else begins. */
+function closePhases(milestones: readonly Milestone[], nowMs: number): Milestone[] {
+  return milestones.map((milestone) =>
+    isPhase(milestone) && milestone.endedAtMs === null ? { ...milestone, endedAtMs: nowMs } : milestone,
+  );
+}
+
+const isOver = (total: number | null, done: number): boolean => total !== null && done >= total;
+
+function withPhase(progress: RunProgress, event: Event<'phase'>, nowMs: number): Milestone[] {
+  const { phase, done, total, metrics } = event;
+  const last = progress.milestones.at(-1);
+  // A phase may say more than once that it is over.
+  const isSame =
+    last !== undefined &&
+    isPhase(last) &&
+    last.phase === phase &&
+    (last.endedAtMs === null || isOver(total, done));
+  const before = isSame ? progress.milestones.slice(0, -1) : closePhases(progress.milestones, nowMs);
+  const startedAtMs = isSame ? last.startedAtMs : nowMs;
+  const endedAtMs = (isSame ? last.endedAtMs : null) ?? (isOver(total, done) ? nowMs : null);
+  const afterSteps = progress.steps.length;
+  return [...before, { phase, done, total, metrics, startedAtMs, endedAtMs, afterSteps }];
+}
+
+/** The run after one more event. */
+export function advance(progress: RunProgress, event: RunEvent, nowMs: number): RunProgress {
+  if (event.type === 'phase') return { ...progress, milestones: withPhase(progress, event, nowMs) };
+  const open: RunProgress = { ...progress, milestones: closePhases(progress.milestones, nowMs) };
+  switch (event.type) {
+    case 'run_started':
+      return { ...open, run: event };
+    case 'evaluated':
+      return { ...open, milestones: [...open.milestones, { ...event, afterSteps: open.steps.length }] };
+    case 'rollouts':
+      return { ...open, step: event.step, rollouts: event, job: null };
+    case 'job':
+      return { ...open, step: event.step, job: event };
+    case 'step': {
+      const { type: _, ...report } = event;
+      return { ...open, steps: [...open.steps, report], rollouts: null, job: null };
+    }
+    case 'run_ended':
+      return { ...open, ended: { ...event, atMs: nowMs }, rollouts: null, job: null };
+  }
+}
+
+/** Milliseconds that the remaining steps will take at the pace of the last twenty; null before the first. */
+export function timeLeftMs(progress: RunProgress): number | null {
+  const recent = progress.steps.slice(-20);
+  const total = progress.run?.steps ?? progress.steps.at(-1)?.steps;
+  if (recent.length === 0 || total === undefined) return null;
+  const pace = recent.reduce((sum, step) => sum + step.seconds, 0) / recent.length;
+  return Math.max(0, total - progress.steps.length) * pace * 1000;
+}

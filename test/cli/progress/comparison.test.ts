@@ -1,0 +1,59 @@
+import { describe, expect, it } from 'vitest';
+import { comparisonLines, mostInstructivePair } from '../../../src/cli/progress/comparison.ts';
+import { plainText } from '../../../src/cli/progress/text.ts';
+import { conversation } from './events.ts';
+
+const wrong = conversation('cancel order 4821', { answer: 'error not found', reply: 'sorry', reward: 0.25 });
+const right = conversation('cancel order 4821', { tool: 'cancel', answer: 'status ok code 42' });
+const other = conversation('track 1111', { reward: 0.5 });
+
+const comparison = {
+  before: { policy: 'a/b/c:step1', score: { reward: 0.331, success: 0.19 }, examples: [other, wrong] },
+  after: { policy: 'a/b/c:step9', score: { reward: 0.994, success: 0.992 }, examples: [right, other] },
+  runDirectory: 'runs/desk-1',
+  next: [{ what: 'Another seed:', command: 'npm start -- --seed 2 --steps 250' }],
+};
+
+describe('comparison', () => {
+  it('takes the scenario that gained most as its example', () => {
+    expect(mostInstructivePair([other, wrong], [right, other])).toEqual({ before: wrong, after: right });
+    expect(mostInstructivePair([wrong], [other])).toEqual({ before: wrong, after: other });
+    expect(mostInstructivePair([], [other])).toBeUndefined();
+  });
+
+  it('shows scores, both conversations beside each other, and how to go on', () => {
+    expect(comparisonLines(comparison, 87).map(plainText)).toEqual([
+      'validation, greedy   before   after         ',
+      '────────────────────────────────────────────',
+      'reward                0.331   0.994   +0.663',
+      'success                 19%     99%     +80%',
+      '',
+      'before                         reward 0.25 │ after                          reward 1.00',
+      'user   cancel order 4821                   │ user   cancel order 4821',
+      'agent  refund {"order":"4821"}             │ agent  cancel {"order":"4821"}',
+      'tool   error not found                     │ tool   status ok code 42',
+      'agent  sorry                               │ agent  done',
+      '',
+      'The record of the run:',
+      '  runs/desk-1',
+      'Another seed:',
+      '  npm start -- --seed 2 --steps 250',
+    ]);
+  });
+
+  it('puts them under each other on a narrow terminal and never cuts a command', () => {
+    const lines = comparisonLines(comparison, 30).map(plainText);
+    expect(lines).toContain('before             reward 0.25');
+    expect(lines).toContain('after              reward 1.00');
+    expect(lines.at(-1)).toContain('npm start -- --seed 2 --steps 250');
+  });
+
+  it('is silent about success where the environment has none', () => {
+    const without = { policy: 'a/b/c', score: { reward: 0.5, success: null }, examples: [] };
+    const text = comparisonLines({ ...comparison, before: without, after: without }, 80)
+      .map(plainText)
+      .join('\n');
+    expect(text).not.toContain('success');
+    expect(text).toContain('+0.000');
+  });
+});

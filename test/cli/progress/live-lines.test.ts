@@ -1,0 +1,98 @@
+import { describe, expect, it } from 'vitest';
+import { liveLines } from '../../../src/cli/progress/live-lines.ts';
+import { advance, newRun, timeLeftMs } from '../../../src/cli/progress/run-progress.ts';
+import { bar, sparkline } from '../../../src/cli/progress/sparkline.ts';
+import { displayWidth, plainText } from '../../../src/cli/progress/text.ts';
+import type { RunEvent } from '../../../src/training/run-event.ts';
+import { evaluated, phase, runStarted, stepReport } from './events.ts';
+
+const fold = (...events: RunEvent[]) =>
+  events.reduce((progress, event, index) => advance(progress, event, 1000 * (index + 1)), newRun(0));
+
+const draw = (columns: number, ...events: RunEvent[]) =>
+  liveLines(fold(...events), { columns, nowMs: 1000 * (events.length + 1) }).map(plainText);
+
+describe('sparkline', () => {
+  it('draws rewards from 0 to 1', () => {
+    expect(sparkline([0, 0.5, 1], 10)).toBe('▁▅█');
+  });
+
+  it('keeps the shape of a long series in few cells', () => {
+    const values = Array.from({ length: 1000 }, (_, index) => index / 999);
+    expect(sparkline(values, 8)).toBe('▁▂▃▄▅▆▇█');
+  });
+
+  it('takes its scale from values outside of 0 to 1', () => {
+    expect(sparkline([-3, 5], 4)).toBe('▁█');
+    expect(sparkline([], 4)).toBe('');
+  });
+});
+
+describe('bar', () => {
+  it('fills in proportion, and is empty where the total is unknown', () => {
+    expect(bar(1, 4, 8)).toEqual({ filled: '██', rest: '░░░░░░' });
+    expect(bar(9, 4, 4)).toEqual({ filled: '████', rest: '' });
+    expect(bar(3, null, 4)).toEqual({ filled: '', rest: '░░░░' });
+  });
+});
+
+describe('live view', () => {
+  const events = [
+    phase(250, 250),
+    evaluated('before', 0.33),
+    runStarted(4),
+    stepReport(0, 4),
+    stepReport(1, 4),
+    { type: 'rollouts', step: 2, done: 24, total: 96 },
+    { type: 'job', step: 2, status: 'running', gradientSteps: 1, total: 2 },
+  ] as const satisfies RunEvent[];
+
+  it('shows the supervised start while it goes on', () => {
+    expect(draw(60, phase(25, 250)).at(-1)).toMatch(/^› supervised start +25\/250 · loss 0\.432 +1\.0 s$/);
+  });
+
+  it('shows what was before the loop, the curves, the bars and the time left', () => {
+    const text = draw(80, ...events).join('\n');
+    expect(text).toMatch(/✓ supervised start +250 · loss 0\.432/);
+    expect(text).toMatch(/✓ before +reward 0\.330 · success 16% +128 scenarios/);
+    expect(text).toContain('step 3 of 4');
+    expect(text).toMatch(/reward +▃▅ +0\.500/);
+    expect(text).toMatch(/success +▁▃ +25%/);
+    expect(text).toMatch(/entropy +0\.250 nats +sampling 41,234 tokens\/s/);
+    expect(text).toMatch(/rollouts +█+░+ 24\/96/);
+    expect(text).toMatch(/training +█+░+ 1\/2 gradient steps/);
+    expect(text).toMatch(/run +█+░+ 1\.0 s left/);
+  });
+
+  it('fits every terminal', () => {
+    for (const columns of [1, 12, 40, 80, 200])
+      for (const line of draw(columns, ...events)) expect(displayWidth(line)).toBeLessThanOrEqual(columns);
+  });
+
+  it('says when rollouts failed', () => {
+    const failed = stepReport(0, 4, { completed: 93, failed: 2, cancelled: 1 });
+    expect(draw(90, runStarted(4), failed).join('\n')).toContain('3 rollouts failed');
+  });
+
+  it('puts what follows the loop below it, without bars', () => {
+    const lines = draw(
+      80,
+      runStarted(1),
+      stepReport(0, 1),
+      { type: 'run_ended', reason: 'finished', seconds: 12, runDirectory: 'runs/desk-1' },
+      evaluated('after', 0.99),
+    );
+    expect(lines.at(-1)).toMatch(/✓ after +reward 0\.990/);
+    expect(lines.join('\n')).not.toContain('░');
+    expect(lines[0]).toContain('3.0 s');
+  });
+});
+
+describe('time left', () => {
+  it('follows the pace of the last twenty steps', () => {
+    const slowStart = stepReport(0, 100, { seconds: 60 });
+    const later = Array.from({ length: 24 }, (_, index) => stepReport(index + 1, 100, { seconds: 0.5 }));
+    expect(timeLeftMs(fold(runStarted(100), slowStart, ...later))).toBe(75 * 500);
+    expect(timeLeftMs(fold(runStarted(100)))).toBeNull();
+  });
+});

@@ -1,0 +1,92 @@
+import { describe, expect, it } from 'vitest';
+import { createJsonView } from '../../../src/cli/progress/json.ts';
+import { createPlainView } from '../../../src/cli/progress/plain.ts';
+import type { RunEvent } from '../../../src/training/run-event.ts';
+import { evaluated, phase, runStarted, stepReport } from './events.ts';
+
+function collect() {
+  const written: string[] = [];
+  return {
+    write: (text: string) => written.push(text),
+    lines: () => written.join('').split('\n').slice(0, -1),
+  };
+}
+
+const wholeRun = (steps: number): RunEvent[] => [
+  phase(0, 250),
+  phase(100, 250),
+  phase(250, 250),
+  evaluated('before', 0.33),
+  runStarted(steps),
+  ...Array.from({ length: steps }, (_, step): RunEvent[] => [
+    { type: 'rollouts', step, done: 96, total: 96 },
+    { type: 'job', step, status: 'ended', gradientSteps: 1, total: 1 },
+    stepReport(step, steps),
+  ]).flat(),
+  { type: 'run_ended', reason: 'finished', seconds: 65, runDirectory: 'runs/desk-1' },
+];
+
+describe('plain view', () => {
+  const show = (events: RunEvent[]) => {
+    const [output, _notes] = [collect(), collect()];
+    let ms = 0;
+    const view = createPlainView(output, () => ms++ * 1000);
+    for (const event of events) view.listen(event);
+    view.close();
+    return output.lines();
+  };
+
+  it('says one line per phase and about every tenth step', () => {
+    const lines = show(wholeRun(42));
+    expect(lines.slice(0, 3)).toEqual([
+      'supervised start: 250 · loss 0.432 · 2.0 s',
+      'before: reward 0.330 · success 16% on 128 scenarios (local/desk/clerk:step1)',
+      'training local/desk/clerk: 42 steps of 12 groups × 8, in runs/desk-1',
+    ]);
+    expect(lines.filter((line) => line.startsWith('step')).map((line) => line.split('/')[0])).toEqual([
+      'step  1',
+      'step 10',
+      'step 20',
+      'step 30',
+      'step 40',
+      'step 42',
+    ]);
+    expect(lines.at(-1)).toBe('finished after 1:05');
+  });
+
+  it('says every step of a short run', () => {
+    expect(show(wholeRun(3)).filter((line) => line.startsWith('step'))).toHaveLength(3);
+  });
+
+  it('says once that a phase is over, however often it is told', () => {
+    expect(show([phase(100, 250), phase(250, 250), phase(250, 250)])).toHaveLength(1);
+  });
+
+  it('closes a phase of unknown length when something else begins', () => {
+    expect(show([phase(10, null), runStarted(1)])[0]).toBe('supervised start: 10 · loss 0.432 · 1.0 s');
+  });
+
+  it('moves no cursor and has no colours', () => {
+    expect(show(wholeRun(12)).join('')).not.toContain('\u001b');
+  });
+});
+
+describe('JSON view', () => {
+  it('writes one object a line, without conversations or movements of a bar', () => {
+    const [output, notes] = [collect(), collect()];
+    const view = createJsonView(output, notes);
+    for (const event of wholeRun(2)) view.listen(event);
+    const events = output.lines().map((line) => JSON.parse(line));
+    expect(events.map((event) => event.type)).toEqual([
+      'phase',
+      'phase',
+      'evaluated',
+      'run_started',
+      'step',
+      'step',
+      'run_ended',
+    ]);
+    expect(events[2]).not.toHaveProperty('examples');
+    expect(events[4]).toMatchObject({ step: 0, reward: 0.5, dispatched: 96, completed: 96, failed: 0 });
+  });
+});

@@ -1,0 +1,66 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { welcome } from '../../src/cli/serve.ts';
+
+const root = fileURLToPath(new URL('../../', import.meta.url));
+let data: string;
+let running: ChildProcess | undefined;
+
+/** `martingale serve`, once it has said that it serves. */
+async function serve(apiKey: string): Promise<{ process: ChildProcess; text: string; url: string }> {
+  const child = spawn(
+    process.execPath,
+    ['--import', 'tsx', 'src/cli/main.ts', 'serve', '--port', '0', '--data', data, '--threads', '1'],
+    { cwd: root, env: { ...process.env, MARTINGALE_API_KEY: apiKey }, stdio: ['ignore', 'pipe', 'pipe'] },
+  );
+  running = child;
+  let text = '';
+  for await (const chunk of child.stdout) {
+    text += chunk;
+    if (text.includes('Ctrl-C')) break;
+  }
+  return { process: child, text, url: /http:\/\/\S+?(?=,)/.exec(text)?.[0] ?? '' };
+}
+
+const models = (url: string, key: string) =>
+  fetch(`${url}/v1/models`, { headers: { authorization: `Bearer ${key}` } });
+
+beforeAll(async () => {
+  data = await mkdtemp(join(tmpdir(), 'martingale-serve-'));
+});
+afterAll(async () => {
+  running?.kill('SIGKILL');
+  await rm(data, { recursive: true, force: true });
+});
+
+describe('martingale serve', () => {
+  it('makes a key, serves with it, and ends cleanly at the first interrupt', async () => {
+    const service = await serve('');
+    const key = /key: (\S+)/.exec(service.text)?.[1] ?? '';
+    const answer = await models(service.url, key);
+    expect(answer.status).toBe(200);
+    expect(JSON.stringify(await answer.json())).toContain('martingale-tiny');
+    expect((await models(service.url, 'another')).status).toBe(401);
+
+    service.process.kill('SIGINT');
+    expect(await once(service.process, 'exit')).toEqual([0, null]);
+  });
+
+  it('takes the key from MARTINGALE_API_KEY and does not show it', async () => {
+    const service = await serve('my-secret');
+    expect(service.text).not.toContain('my-secret');
+    expect((await models(service.url, 'my-secret')).status).toBe(200);
+    service.process.kill('SIGTERM');
+    expect(await once(service.process, 'exit')).toEqual([0, null]);
+  });
+
+  it('says how to call it', () => {
+    const text = welcome({ url: 'http://127.0.0.1:8000', apiKey: 'mg-1', isNewKey: true, data: '/data' });
+    expect(text).toContain('curl http://127.0.0.1:8000/v1/models -H "Authorization: Bearer mg-1"');
+  });
+});

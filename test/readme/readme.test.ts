@@ -1,0 +1,90 @@
+import { access, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
+import type { Engine } from '../../src/engines/engine.ts';
+import { type RunningService, startService } from '../../src/service/index.ts';
+import { root, runProgram, typeCheck } from './programs.ts';
+import { snippetsOf } from './snippets.ts';
+
+/** In the repository, so that packages and paths resolve as they do for a reader. */
+let folder: string;
+let engine: Engine;
+let service: RunningService;
+let env: Record<string, string>;
+
+beforeAll(async () => {
+  await mkdir(join(root, '.martingale'), { recursive: true });
+  folder = await mkdtemp(join(root, '.martingale/readme-'));
+  engine = await createEmbeddedEngine({ threads: 1 });
+  service = await startService({ engine, dataFolder: join(folder, 'service') });
+  env = { MARTINGALE_URL: service.url, MARTINGALE_API_KEY: service.apiKey };
+});
+
+afterAll(async () => {
+  await service.close();
+  await engine.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+describe('README', () => {
+  it('has TypeScript that type-checks', async () => {
+    const snippets = (await snippetsOf('README.md')).filter(({ language }) => language === 'ts');
+    expect(snippets.length).toBeGreaterThanOrEqual(3);
+    const files = snippets.map((snippet, index) => ({ name: `snippet-${index}.ts`, code: snippet.code }));
+    for (const { name, code } of files) await writeFile(join(folder, name), code);
+    const project = { extends: '../../tsconfig.json', include: [], files: files.map(({ name }) => name) };
+    await writeFile(join(folder, 'tsconfig.json'), JSON.stringify(project));
+    expect(await typeCheck(folder)).toBe('');
+  });
+
+  it('has a first environment of some 30 lines that trains', async () => {
+    const first = (await snippetsOf('README.md')).find(({ note }) => note === 'run');
+    const code = first?.code ?? '';
+    expect(code.split('\n').length).toBeLessThanOrEqual(40);
+    expect(code).toContain('steps: 40');
+    const file = join(folder, 'first.ts');
+    await writeFile(file, code.replace('steps: 40', 'steps: 2'));
+    const output = await runProgram(file, { env });
+    expect(output).toMatch(/^0 [01]\.\d\d\n1 [01]\.\d\d\n/);
+    await rm(/The record is in (.*)/.exec(output)?.[1] ?? '', { recursive: true });
+  });
+
+  it('lists the endpoints that the service has', async () => {
+    const text = await readFile(join(root, 'README.md'), 'utf8');
+    const told = [...text.matchAll(/^\| (`.*?`) \|/gm)].flatMap(([, cell = '']) => {
+      const path = /\/v1\S*(?=`)/.exec(cell)?.[0] ?? '';
+      return [...cell.matchAll(/GET|POST|DELETE/g)].map(([method]) => `${method} ${path}`);
+    });
+    const answer = await fetch(`${service.url}/v1/openapi.json`, {
+      headers: { authorization: `Bearer ${service.apiKey}` },
+    });
+    const { paths } = z
+      .object({ paths: z.record(z.string(), z.record(z.string(), z.unknown())) })
+      .parse(await answer.json());
+    const had = Object.entries(paths)
+      .filter(([path]) => !path.endsWith('/'))
+      .flatMap(([path, methods]) => Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`));
+    expect(told.filter((endpoint) => !endpoint.endsWith('/v1/openapi.json')).sort()).toEqual(had.sort());
+  });
+
+  it('names only files that are there', async () => {
+    const text = await readFile(join(root, 'README.md'), 'utf8');
+    for (const [, path = ''] of text.matchAll(/\]\((?!https?:)([^)#]+)\)/g)) await access(join(root, path));
+  });
+});
+
+describe('examples', () => {
+  it('train with service, engine and loop in one process', async () => {
+    expect(await runProgram('examples/one-process.ts', { args: ['2'] })).toMatch(
+      /^0 \S+\n1 \S+\ngreedy success/,
+    );
+  });
+
+  it('train an agent that was built before there was a model', async () => {
+    const runs = join(folder, 'runs');
+    const output = await runProgram('examples/module-level-agent.ts', { args: ['2', runs], env });
+    expect(output).toMatch(/^0 \S+\n1 \S+\n$/);
+  });
+});

@@ -1,0 +1,74 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { deskProgram, readOptions } from '../../../recipes/desk/options.ts';
+
+const parse = (...flags: string[]) => readOptions(['node', 'train.ts', ...flags]);
+
+/** What a person reads on standard error when the flags are wrong. */
+function complaint(...flags: string[]): string {
+  let text = '';
+  const program = deskProgram()
+    .exitOverride()
+    .configureOutput({
+      writeErr: (part) => {
+        text += part;
+      },
+    });
+  expect(() => readOptions(['node', 'train.ts', ...flags], program)).toThrow();
+  return text;
+}
+
+describe('the flags of npm start', () => {
+  beforeEach(() => vi.stubEnv('MARTINGALE_API_KEY', undefined));
+  afterEach(() => vi.unstubAllEnvs());
+
+  it('have defaults', () => {
+    expect(parse()).toEqual({
+      json: false,
+      seed: 1,
+      steps: 100,
+      groups: 12,
+      rolloutsPerGroup: 8,
+      baseModel: 'martingale-tiny',
+    });
+  });
+
+  it('are read', () => {
+    const flags =
+      '--json --seed 3 --steps 10 --groups 4 --rollouts-per-group 2 --threads 1 --run-directory runs/x';
+    expect(parse(...flags.split(' '))).toMatchObject({
+      json: true,
+      seed: 3,
+      steps: 10,
+      groups: 4,
+      rolloutsPerGroup: 2,
+      threads: 1,
+      runDirectory: 'runs/x',
+    });
+  });
+
+  it('take the key from the environment', () => {
+    vi.stubEnv('MARTINGALE_API_KEY', 'secret');
+    expect(parse('--base-url', 'http://127.0.0.1:1')).toMatchObject({ apiKey: 'secret' });
+  });
+
+  it.each([
+    [
+      ['--steps', '0'],
+      "option '--steps <number>' argument '0' is invalid. It must be a whole number from 1 up.",
+    ],
+    [['--seed', '1.5'], "option '--seed <number>' argument '1.5' is invalid."],
+    [['--rollouts-per-group', '1'], 'It must be a whole number from 2 up.'],
+    [['--base-url', 'here', '--api-key', 'k'], 'It must be a URL such as http://127.0.0.1:8000.'],
+    [['--base-url', 'http://127.0.0.1:1'], '--base-url needs a key'],
+    [
+      ['--base-url', 'http://127.0.0.1:1', '--api-key', 'k', '--threads', '2'],
+      'does nothing with --base-url',
+    ],
+    [['--step', '3'], "unknown option '--step'"],
+    [['more'], 'too many arguments'],
+  ])('that are wrong (%s) say what is wrong', (flags, message) => {
+    const text = complaint(...flags);
+    expect(text).toContain(message);
+    expect(text).toContain('--help');
+  });
+});

@@ -1,0 +1,103 @@
+import { type ChildProcessByStdio, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+
+const root = fileURLToPath(new URL('../../../', import.meta.url));
+
+const score = z.object({ reward: z.number(), success: z.number() });
+const evaluationSchema = z.object({ before: score, after: score });
+
+type Line = { type: string; [field: string]: unknown };
+
+let folder: string;
+let child: ChildProcessByStdio<null, Readable, Readable> | undefined;
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'martingale-desk-'));
+});
+afterEach(async () => {
+  child?.kill('SIGKILL');
+  await rm(folder, { recursive: true, force: true });
+});
+
+/** `npm start -- --json ...` without npm: every line of standard output, and how it ended. */
+async function start(flags: string[], onLine: (line: Line) => void = () => {}) {
+  const started = spawn(
+    process.execPath,
+    ['--import', 'tsx', 'recipes/desk/train.ts', '--json', '--run-directory', folder, ...flags],
+    { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] },
+  );
+  child = started;
+  const ended = once(started, 'close');
+  const lines: Line[] = [];
+  let errors = '';
+  started.stderr.on('data', (chunk) => {
+    errors += chunk;
+  });
+  for await (const text of createInterface(started.stdout)) {
+    const line: Line = JSON.parse(text);
+    lines.push(line);
+    onLine(line);
+  }
+  const [code] = await ended;
+  return { code, lines, errors };
+}
+
+describe('npm start', () => {
+  it('learns in 30 steps, keeps its books and says so in JSON lines', async () => {
+    const { code, lines, errors } = await start(['--steps', '30']);
+    expect(errors).toBe('');
+    expect(code).toBe(0);
+
+    const steps = lines.filter(({ type }) => type === 'step');
+    expect(steps.map(({ step }) => step)).toEqual(Array.from({ length: 30 }, (_, step) => step));
+    for (const { dispatched, completed, failed, cancelled, logprobDifference } of steps) {
+      expect({ dispatched, completed, failed, cancelled }).toEqual({
+        dispatched: 96,
+        completed: 96,
+        failed: 0,
+        cancelled: 0,
+      });
+      expect(logprobDifference).toBeLessThan(1e-4);
+    }
+
+    const summary = lines.at(-1);
+    expect(summary).toMatchObject({
+      type: 'summary',
+      reason: 'finished',
+      seed: 1,
+      steps: 30,
+      runDirectory: folder,
+    });
+    const { before, after } = evaluationSchema.parse(summary?.evaluation);
+    expect(before.success).toBeLessThan(0.3);
+    expect(after.reward).toBeGreaterThan(0.8);
+    expect(after.success).toBeGreaterThan(0.6);
+
+    const metrics = await readFile(join(folder, 'training/metrics.jsonl'), 'utf8');
+    expect(metrics.trim().split('\n')).toHaveLength(30);
+  }, 600_000);
+
+  it('ends in good order when it is interrupted', async () => {
+    const { code, lines, errors } = await start(['--threads', '1'], ({ type }) => {
+      if (type === 'phase') child?.kill('SIGINT');
+    });
+    expect(lines.map(({ type }) => type)).toEqual(['phase']);
+    expect(errors).toBe('Stopping. Ctrl-C again leaves at once.\n');
+    expect(code).toBe(130);
+  });
+
+  it('says what is wrong with the service it is given', async () => {
+    const { code, lines, errors } = await start(['--base-url', 'http://127.0.0.1:1', '--api-key', 'key']);
+    expect(lines).toEqual([]);
+    expect(errors).toMatch(/^error: .*ECONNREFUSED.*\[connection_failed\]\n$/);
+    expect(code).toBe(1);
+  });
+});
