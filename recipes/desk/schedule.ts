@@ -1,5 +1,5 @@
 /** Supervised start: gradient steps, and conversations in each. */
-export const supervisedBatches = 250;
+export const supervisedBatches = 200;
 export const supervisedBatchSize = 32;
 
 /** Up to 1.5e-3 over 20 batches, then down to a tenth of it. */
@@ -9,8 +9,14 @@ export const supervisedLearningRates = (batches: number): number[] =>
     (_, batch) => 1.5e-3 * Math.min(1, (batch + 1) / 20) * (1 - (0.9 * batch) / batches),
   );
 
-/** Reinforcement learning: the learning rate falls to a tenth, and the bonus for entropy to nothing. */
+/**
+ * Reinforcement learning: the learning rate falls to a tenth. The bonus for entropy is gone after three fifths of the
+ * steps; until then groups without a signal train too, on the bonus alone.
+ */
 export function rlConfig({ step, steps }: { step: number; steps: number }) {
   const left = 1 - step / steps;
-  return { learning_rate: 7e-4 * Math.max(0.1, left), entropy_coefficient: 0.01 * left };
+  return {
+    learning_rate: 7e-4 * Math.max(0.1, left),
+    entropy_coefficient: 0.01 * Math.max(0, 1 - step / (0.6 * steps)),
+  };
 }

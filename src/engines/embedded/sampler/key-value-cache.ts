@@ -1,11 +1,12 @@
 import { type Architecture, headWidth } from '../weights/architecture.ts';
 import { blockLength, type KeyValueBlock } from './prefix-cache.ts';
 
-const smallestWidth = 64;
+/** Slots grow by this many positions. */
+const widthStep = 32;
 
 /**
  * Keys and values of the sequences being sampled: for each layer [slot, head, width, head width], with slots in
- * use side by side, so that any run of them is one tensor without a copy. It grows by doubling.
+ * use side by side, so that any run of them is one tensor without a copy. It grows as sequences do.
  */
 export class KeyValueCache {
   readonly #layers: number;
@@ -13,6 +14,8 @@ export class KeyValueCache {
   readonly #headWidth: number;
   #slots = 0;
   #width = 0;
+  /** Of all times: what was needed once will be again, and growing is a copy of everything. */
+  #widest = 0;
   #keys: Float32Array[] = [];
   #values: Float32Array[] = [];
 
@@ -31,8 +34,8 @@ export class KeyValueCache {
   reserve(slots: number, width: number, used: number): void {
     if (slots <= this.#slots && width <= this.#width) return;
     const newSlots = slots <= this.#slots ? this.#slots : Math.max(slots, this.#slots * 2, 8);
-    let newWidth = Math.max(this.#width, smallestWidth);
-    while (newWidth < width) newWidth *= 2;
+    const newWidth = Math.max(this.#width, this.#widest, Math.ceil(width / widthStep) * widthStep);
+    this.#widest = newWidth;
     const grow = (old: Float32Array | undefined) => {
       const grown = new Float32Array(newSlots * this.#heads * newWidth * this.#headWidth);
       if (!old) return grown;

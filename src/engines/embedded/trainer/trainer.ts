@@ -80,11 +80,10 @@ export class Trainer {
         `a sequence of ${longest} tokens exceeds the context of ${run.architecture.contextLength}`,
       );
     const batches = toMicroBatches(sequences);
-    if (batches.length === 0)
-      throw new EngineError('nothing_to_train', 'no token of the batch was a decision');
     const batchLoss = new BatchLoss(loss);
-    const gradient = new Float32Array(run.weights.length);
-    for (const batch of batches) await this.#accumulate(run, batch, batchLoss, gradient);
+    let gradient: Float32Array | undefined;
+    for (const batch of batches) gradient = addTo(gradient, await this.#gradient(run, batch, batchLoss));
+    if (!gradient) throw new EngineError('nothing_to_train', 'no token of the batch was a decision');
     const length = norm(gradient);
     if (!Number.isFinite(length))
       throw new EngineError(
@@ -120,7 +119,7 @@ export class Trainer {
     this.#run = undefined;
   }
 
-  async #accumulate(run: Run, batch: MicroBatch, loss: BatchLoss, total: Float32Array): Promise<void> {
+  async #gradient(run: Run, batch: MicroBatch, loss: BatchLoss): Promise<Float32Array> {
     const { architecture, graphs } = run;
     const { causal, ...shared } = {
       ...feedsOf(batch, architecture.previousTokens, this.#runtime),
@@ -136,9 +135,7 @@ export class Trainer {
         architecture.vocabularySize,
       ]),
     });
-    const gradient = outputs.gradient?.data as Float32Array;
-    for (let index = 0; index < total.length; index++)
-      total[index] = (total[index] as number) + (gradient[index] as number);
+    return outputs.gradient?.data as Float32Array;
   }
 
   #current(): Run {
@@ -156,4 +153,12 @@ export class Trainer {
     this.#graphs.set(baseModel, made);
     return made;
   }
+}
+
+/** The sum, in the memory of the first. */
+function addTo(sum: Float32Array | undefined, more: Float32Array): Float32Array {
+  if (!sum) return more;
+  for (let index = 0; index < sum.length; index++)
+    sum[index] = (sum[index] as number) + (more[index] as number);
+  return sum;
 }
