@@ -1,8 +1,10 @@
 export { type Client, type ClientOptions, createClient } from './client/index.ts';
 export {
   MartingaleError,
+  type ResponseFormat,
   type RlConfig,
   type SftExample,
+  type Tool,
   type TrajectoryBody,
   type TrajectoryGroupBody,
 } from './contract/index.ts';

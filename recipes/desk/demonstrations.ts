@@ -1,6 +1,5 @@
 import { asSchema } from 'ai';
-import { deriveSeed } from 'martingale';
-import type { ResponseFormat, SftExample, Tool } from '../../src/contract/index.ts';
+import { deriveSeed, type ResponseFormat, type SftExample, type Tool } from 'martingale';
 import { type Answer, answerOutput, deskTools, type ToolName } from './agent.ts';
 import { openDesk } from './environment.ts';
 import { type DeskScenario, Dice, drawScenario } from './scenarios.ts';

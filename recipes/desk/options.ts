@@ -1,5 +1,5 @@
 import { Command, Option } from 'commander';
-import { serviceUrl, wholeNumber } from '../../src/cli/index.ts';
+import { serviceUrl, wholeNumber } from 'martingale/cli';
 
 export interface DeskOptions {
   json: boolean;

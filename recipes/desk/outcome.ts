@@ -1,6 +1,6 @@
 import { relative } from 'node:path';
 import type { Evaluation, TrainResult } from 'martingale';
-import type { Comparison, Evaluated, NextCommand } from '../../src/cli/index.ts';
+import type { Comparison, Evaluated, NextCommand } from 'martingale/cli';
 import type { DeskOptions } from './options.ts';
 
 interface Finished {

@@ -1,5 +1,5 @@
 /** Supervised start: gradient steps, and conversations in each. */
-export const supervisedBatches = 200;
+export const supervisedBatches = 250;
 export const supervisedBatchSize = 32;
 
 /** Up to 1.5e-3 over 20 batches, then down to a tenth of it. */
@@ -16,7 +16,7 @@ export const supervisedLearningRates = (batches: number): number[] =>
 export function rlConfig({ step, steps }: { step: number; steps: number }) {
   const left = 1 - step / steps;
   return {
-    learning_rate: 7e-4 * Math.max(0.1, left),
+    learning_rate: 1e-3 * Math.max(0.1, left),
     entropy_coefficient: 0.01 * Math.max(0, 1 - step / (0.6 * steps)),
   };
 }

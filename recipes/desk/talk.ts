@@ -3,7 +3,7 @@ import { NoObjectGeneratedError } from 'ai';
 import { Command, Option } from 'commander';
 import { ModelHandle } from 'martingale';
 import { createClient } from 'martingale/client';
-import { describeFailure, serviceUrl } from '../../src/cli/index.ts';
+import { describeFailure, serviceUrl } from 'martingale/cli';
 import { createDeskAgent, type Desk } from './agent.ts';
 
 interface TalkOptions {

@@ -8,7 +8,7 @@ import {
   printLines,
   showProgress,
   writeJsonLine,
-} from '../../src/cli/index.ts';
+} from 'martingale/cli';
 import { deskDemonstrations } from './demonstrations.ts';
 import { desk } from './environment.ts';
 import { type DeskOptions, readOptions } from './options.ts';
