@@ -2,8 +2,8 @@ import { createInterface } from 'node:readline/promises';
 import { NoObjectGeneratedError } from 'ai';
 import { Command, Option } from 'commander';
 import { ModelHandle } from 'martingale';
-import { createClient } from 'martingale/client';
 import { describeFailure, serviceUrl } from 'martingale/cli';
+import { createClient } from 'martingale/client';
 import { createDeskAgent, type Desk } from './agent.ts';
 
 interface TalkOptions {

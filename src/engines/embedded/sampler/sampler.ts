@@ -2,6 +2,7 @@ import type { GenerateRequest, Weights } from '../../engine.ts';
 import { EngineError } from '../../engine-error.ts';
 import { findBaseModel, loadWeights } from '../base-models.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
+import type { CompiledConstraint } from '../grammar/index.ts';
 import { Random } from '../random.ts';
 import type { Runtime } from '../runtime.ts';
 import { toFailure } from '../worker-failure.ts';
@@ -29,7 +30,8 @@ export class Sampler {
   readonly #ready = new Map<string, Pool>();
   readonly #listeners = new Map<Sequence, Listener>();
   readonly #byId = new Map<number, Sequence>();
-  readonly #cancelled = new Set<number>();
+  /** Requests whose weights or grammar are not there yet; false once cancelled. */
+  readonly #preparing = new Map<number, boolean>();
 
   constructor(runtime: Runtime, settings: WorkerSettings, codec: ConversationCodec) {
     this.#runtime = runtime;
@@ -43,10 +45,16 @@ export class Sampler {
 
   /** Queues a request; it joins the next step once its weights and its grammar are there. */
   async add(id: number, request: Omit<GenerateRequest, 'signal'>, stream: boolean): Promise<void> {
-    const constraint = request.constraint && (await this.#codec.compile(request.constraint));
-    const key = poolKey(request.weights);
-    const pool = await this.#pool(request.weights);
-    if (this.#cancelled.delete(id)) return;
+    this.#preparing.set(id, true);
+    let constraint: CompiledConstraint | null;
+    let pool: Pool;
+    try {
+      constraint = request.constraint && (await this.#codec.compile(request.constraint));
+      pool = await this.#pool(request.weights);
+      if (!this.#preparing.get(id)) return;
+    } finally {
+      this.#preparing.delete(id);
+    }
     const sequence = new Sequence(request, {
       tokenizer: this.#codec.tokenizer,
       endToken: this.#codec.format.endToken,
@@ -54,7 +62,7 @@ export class Sampler {
       constraint: constraint ? constraint.start() : null,
       random: new Random(request.seed ?? Math.floor(Math.random() * Number.MAX_SAFE_INTEGER)),
     });
-    this.#listeners.set(sequence, { id, stream, pool: key });
+    this.#listeners.set(sequence, { id, stream, pool: poolKey(request.weights) });
     this.#byId.set(id, sequence);
     pool.add(sequence);
   }
@@ -62,7 +70,7 @@ export class Sampler {
   cancel(id: number): void {
     const sequence = this.#byId.get(id);
     if (sequence) sequence.cancel();
-    else this.#cancelled.add(id);
+    else if (this.#preparing.has(id)) this.#preparing.set(id, false);
   }
 
   /** One step of every pool with work. */
@@ -106,10 +114,12 @@ export class Sampler {
 
   /** A pool whose step threw is closed; its sequences fail, and the next request loads the weights again. */
   #fail(key: string, error: unknown, report: SamplerReport): void {
+    const pool = this.#ready.get(key);
     this.#pools.delete(key);
     this.#ready.delete(key);
-    for (const [sequence, { id, pool }] of [...this.#listeners]) {
-      if (pool !== key) continue;
+    pool?.close().catch(() => undefined);
+    for (const [sequence, { id, pool: own }] of [...this.#listeners]) {
+      if (own !== key) continue;
       this.#forget(sequence, id);
       report.failed.push({ id, failure: toFailure(error) });
     }

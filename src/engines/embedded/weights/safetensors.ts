@@ -1,3 +1,4 @@
+import { z } from 'zod';
 import { EngineError } from '../../engine-error.ts';
 import type { TensorShape } from './architecture.ts';
 
@@ -32,19 +33,38 @@ export function decodeSafetensors(
   if (file.length < 8) throw refuse('is too short for a safetensors file');
   const length = Number(new DataView(file.buffer, file.byteOffset).getBigUint64(0, true));
   if (8 + length > file.length) throw refuse('is cut off in its header');
-  const header: Record<string, { dtype: string; shape: number[]; data_offsets: [number, number] }> =
-    JSON.parse(new TextDecoder().decode(file.subarray(8, 8 + length)));
+  const header = headerSchema.safeParse(readJson(file.subarray(8, 8 + length)));
+  if (!header.success) throw refuse('has no safetensors header');
+  const { __metadata__: metadata = {}, ...tensors } = header.data;
   const start = 8 + length;
   const total = shapes.reduce((sum, { size }) => sum + size, 0);
   const data = new Float32Array(total);
   const target = new Uint8Array(data.buffer);
   for (const { name, dimensions, offset, size } of shapes) {
-    const entry = header[name];
+    const entry = tensors[name];
     if (entry?.dtype !== 'F32' || entry.shape.join() !== dimensions.join())
       throw refuse(`has no float32 tensor ${name} of shape [${dimensions}]`);
     const [from, to] = entry.data_offsets;
     if (to - from !== size * 4 || start + to > file.length) throw refuse(`is cut off in tensor ${name}`);
     target.set(file.subarray(start + from, start + to), offset * 4);
   }
-  return { data, metadata: (header.__metadata__ ?? {}) as unknown as Record<string, string> };
+  return { data, metadata };
+}
+
+const headerSchema = z
+  .object({ __metadata__: z.record(z.string(), z.string()).optional() })
+  .catchall(
+    z.object({
+      dtype: z.string(),
+      shape: z.array(z.number()),
+      data_offsets: z.tuple([z.number(), z.number()]),
+    }),
+  );
+
+function readJson(bytes: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder().decode(bytes));
+  } catch {
+    return undefined;
+  }
 }

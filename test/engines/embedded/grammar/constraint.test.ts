@@ -86,11 +86,11 @@ describe('a constraint', () => {
     expect(state.ended).toBe(false);
   });
 
-  it('after a branch that does not repeat offers only those that do', async () => {
+  it('ends a reply with a branch that neither repeats nor is text', async () => {
     const constraint: Constraint = {
       branches: [
         { open: null, grammar: { type: 'choice', choices: ['a', 'ab'] }, repeat: false },
-        { open: callToken, grammar: { type: 'choice', choices: ['x'] }, repeat: false },
+        { open: callToken, grammar: { type: 'choice', choices: ['x'] }, repeat: true },
       ],
     };
     const state = await start(constraint);
