@@ -19,7 +19,7 @@ export const deskProgram = (): Command =>
     .description('Trains a support agent: a supervised start on bad habits, then reinforcement learning.')
     .option('--json', 'one JSON object a line on standard output', false)
     .option('--seed <number>', 'decides all randomness of the run', wholeNumber(0, 2 ** 32 - 1), 1)
-    .option('--steps <number>', 'steps of reinforcement learning', wholeNumber(1), 100)
+    .option('--steps <number>', 'steps of reinforcement learning', wholeNumber(1), 120)
     .option('--groups <number>', 'scenarios a step', wholeNumber(1), 12)
     .option('--rollouts-per-group <number>', 'rollouts of each scenario', wholeNumber(2), 8)
     .option('--threads <number>', 'threads of the embedded engine', wholeNumber(1))

@@ -258,6 +258,29 @@ describe('the embedded engine', () => {
     expect((await readdir(folder)).filter((name) => /aborted|wrong/.test(name))).toEqual([]);
   });
 
+  it('samples from many checkpoints at once, also while others are dropped', async () => {
+    const one = request('hello', 11);
+    const datum = datumOf(one, await engine.generate(one), 1);
+    const checkpoints: Weights[] = [];
+    for (let index = 0; index < 6; index++)
+      checkpoints.push((await train(trained, `many-${index}`, [datum], cispo, 1e-3 * (index + 1))).to);
+    const expected = new Map<Weights, number[]>();
+    for (const weights of checkpoints)
+      expected.set(weights, (await engine.generate({ ...one, weights })).logprobs);
+    const replies: Promise<void>[] = [];
+    for (let round = 0; round < 5; round++)
+      for (const weights of checkpoints) {
+        replies.push(
+          engine
+            .generate({ ...one, weights })
+            .then(({ logprobs }) => expect(logprobs).toEqual(expected.get(weights))),
+        );
+        replies.push(engine.drop(checkpoints[round] as Weights));
+      }
+    await Promise.all(replies);
+    expect(new Set([...expected.values()].map(String)).size).toBe(6);
+  });
+
   it('refuses what it does not have by name', async () => {
     await expect(
       engine.generate(request('x', 1, { weights: { baseModel: 'gpt', folder: null } })),

@@ -50,7 +50,9 @@ export class Sampler {
     let pool: Pool;
     try {
       constraint = request.constraint && (await this.#codec.compile(request.constraint));
-      pool = await this.#pool(request.weights);
+      // One that was closed while its turn was awaited is opened anew.
+      do pool = await this.#pool(request.weights);
+      while (this.#ready.get(poolKey(request.weights)) !== pool);
       if (!this.#preparing.get(id)) return;
     } finally {
       this.#preparing.delete(id);
