@@ -25,7 +25,7 @@ describe('the flags of npm start', () => {
     expect(parse()).toEqual({
       json: false,
       seed: 1,
-      steps: 100,
+      steps: 120,
       groups: 12,
       rolloutsPerGroup: 8,
       baseModel: 'martingale-tiny',
