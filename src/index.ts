@@ -12,6 +12,7 @@ export {
   defineEnvironment,
   type Environment,
   type EnvironmentOptions,
+  MetricError,
   type RewardContext,
   RewardError,
   type RewardFunction,

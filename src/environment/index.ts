@@ -7,4 +7,5 @@ export {
   type RolloutContext,
   type WeightedReward,
 } from './environment.ts';
+export { checkMetrics, MetricError } from './metric-error.ts';
 export { RewardError, score } from './score.ts';

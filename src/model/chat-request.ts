@@ -17,7 +17,14 @@ export interface ChatRequest {
 }
 
 /** Set by the model itself: without them a call could not be recorded. */
-const reserved = ['messages', 'model', 'n', 'stream', 'logprobs', 'return_token_ids', 'seed'];
+const reserved = ['messages', 'model', 'n', 'stream', 'stream_options', 'logprobs', 'return_token_ids'];
+
+/** Fields that the AI SDK has settings for: given twice, one of the two would be ignored. */
+const ownSettings: readonly string[] = [
+  ...['temperature', 'top_p', 'top_k', 'max_tokens', 'max_completion_tokens', 'stop', 'seed'],
+  ...['presence_penalty', 'frequency_penalty', 'reasoning_effort', 'response_format'],
+  ...['tools', 'tool_choice'],
+];
 
 /**
  * Converts the settings of an AI SDK call. `override` wins over what the agent asks for. Fields of the interface that
@@ -67,6 +74,13 @@ function extraFields({ providerOptions }: LanguageModelV4CallOptions): Record<st
     throw new UnsupportedByModelError(
       `"${field}" in providerOptions.${providerName}`,
       'The model sets it itself, so that each call is recorded exactly.',
+    );
+  }
+  const setting = ownSettings.find((name) => name in extra);
+  if (setting !== undefined) {
+    throw new UnsupportedByModelError(
+      `"${setting}" in providerOptions.${providerName}`,
+      'Give it to the AI SDK, which has a setting for it.',
     );
   }
   return extra;

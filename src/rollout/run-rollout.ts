@@ -1,6 +1,6 @@
 import type { z } from 'zod';
 import { MartingaleError } from '../contract/index.ts';
-import { type Environment, score } from '../environment/index.ts';
+import { checkMetrics, type Environment, score } from '../environment/index.ts';
 import { type ModelHandle, runWithModel } from '../model/index.ts';
 import { attribute, errorType, spanName, withSpan } from '../telemetry/index.ts';
 import { runInTrajectory, runOutsideTrajectory, Trajectory } from '../trajectory/index.ts';
@@ -20,6 +20,9 @@ export interface RunRolloutOptions<Schema extends z.ZodType, Outcome> {
 
 /** One for all: a stack trace for each of a run's rollouts would cost more than the rest of their ending. */
 const rolloutEnded = new MartingaleError('rollout_ended', 'The rollout has ended.');
+
+/** What a timer can hold; it would fire at once for more. */
+const longestTimerMs = 2 ** 31 - 1;
 
 type Interruption = { status: 'failed' | 'cancelled'; failure: RolloutFailure };
 
@@ -74,9 +77,11 @@ async function settle<Schema extends z.ZodType, Outcome>(
     // A swallowed error is still an error: the conversation went on without what the policy would have said.
     if (trajectory.violation) throw trajectory.violation;
     if (trajectory.histories.length === 0) throw new NothingRecordedError(model.name);
-    return runOutsideTrajectory(() =>
+    const reward = await runOutsideTrajectory(() =>
       score(environment.rewards, { scenario, outcome, trajectory, signal: controller.signal }),
     );
+    checkMetrics(trajectory.metrics);
+    return reward;
   };
   try {
     const settled = await Promise.race([run(), interruption]);
@@ -107,6 +112,7 @@ function interruptions(controller: AbortController, signal: AbortSignal | undefi
     resolve(interruption);
     controller.abort(new MartingaleError(interruption.failure.code, interruption.failure.message));
   };
+  const afterMs = Math.min(timeoutMs, longestTimerMs);
   const timer = setTimeout(() => {
     interrupt({
       status: 'failed',
@@ -115,7 +121,7 @@ function interruptions(controller: AbortController, signal: AbortSignal | undefi
         message: `The rollout and its rewards took longer than ${timeoutMs} ms. Raise the deadline, or pass \`signal\` on and find what waits.`,
       },
     });
-  }, timeoutMs);
+  }, afterMs);
   const onAbort = () => signal && interrupt(cancelled(signal));
   signal?.addEventListener('abort', onAbort, { once: true });
   const dispose = () => {

@@ -7,10 +7,19 @@ export type JsonObject = Record<string, unknown>;
 
 /** Reads a body of at most `limit` bytes; a longer one is 413, before it is read where its length is declared. */
 export async function readText(context: Context, limit: number): Promise<string> {
+  try {
+    return await readAtMost(context, limit);
+  } catch (cause) {
+    if (cause instanceof ServiceError) throw cause;
+    throw new ServiceError(400, 'body_cut', 'The connection broke before the body was whole.', { cause });
+  }
+}
+
+async function readAtMost(context: Context, limit: number): Promise<string> {
   const declared = context.req.header('content-length');
   if (declared !== undefined) {
     if (Number(declared) > limit) throw tooLarge(limit);
-    return context.req.text();
+    return await context.req.text();
   }
   const stream = context.req.raw.body;
   if (!stream) return '';

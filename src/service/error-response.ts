@@ -36,11 +36,33 @@ const errorTypes: Partial<Record<ErrorStatus, string>> = {
   429: 'rate_limit_error',
 };
 
+/** Errors of an engine that are not about what was asked. Their messages speak of the inside of the service. */
+const engineFaults: Record<string, { status: ErrorStatus; message: string }> = {
+  checkpoint_missing: {
+    status: 404,
+    message: 'The checkpoint was deleted while the request was on its way.',
+  },
+  engine_closed: { status: 503, message: 'The service is shutting down.' },
+  worker_died: { status: 503, message: 'The engine stopped in the middle of the request; ask again.' },
+};
+const internalFaults = new Set(['bad_checkpoint', 'engine_failed']);
+
+/** What an engine cannot do it says by the name of the option: that is for the caller. */
+function fromEngine(cause: EngineError): ServiceError {
+  const fault = engineFaults[cause.code];
+  if (fault) return new ServiceError(fault.status, cause.code, fault.message, { cause });
+  return internalFaults.has(cause.code)
+    ? internalError(cause)
+    : new ServiceError(422, cause.code, cause.message, { cause });
+}
+
+const internalError = (cause: unknown) =>
+  new ServiceError(500, 'internal_error', 'Internal Server Error', { cause });
+
 function toServiceError(error: unknown): ServiceError {
   if (error instanceof ServiceError) return error;
-  // The engine says what it cannot do, by the name of the option: that is for the caller.
-  if (error instanceof EngineError) return new ServiceError(422, error.code, error.message, { cause: error });
+  if (error instanceof EngineError) return fromEngine(error);
   if (error instanceof RangeError && error.message.includes('call stack'))
     return new ServiceError(422, 'too_deep', 'The body is nested too deeply.', { cause: error });
-  return new ServiceError(500, 'internal_error', 'Internal Server Error', { cause: error });
+  return internalError(error);
 }

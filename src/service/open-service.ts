@@ -7,7 +7,7 @@ import { JobEvents } from './jobs/job-events.ts';
 import { JobQueue } from './jobs/job-queue.ts';
 import { jobPreparation } from './jobs/prepare-job.ts';
 import { DataFiles } from './store/files.ts';
-import { SqliteStore } from './store/sqlite-store.ts';
+import { openSqliteStore } from './store/sqlite-store.ts';
 import type { Store } from './store/store.ts';
 
 type Given = Pick<
@@ -19,7 +19,7 @@ type Given = Pick<
 export async function openService({ dataFolder, ...given }: Given): Promise<ServiceContext> {
   const { engine, log } = given;
   const files = await DataFiles.open(dataFolder);
-  const store = new SqliteStore(files.databasePath);
+  const store = openSqliteStore(files.databasePath);
   try {
     await mend(store, files);
   } catch (error) {
@@ -50,6 +50,7 @@ export async function openService({ dataFolder, ...given }: Given): Promise<Serv
 async function mend(store: Store, files: DataFiles): Promise<void> {
   const unfinished = await store.unfinishedJobs();
   for (const job of unfinished) if (job.status === 'running') await store.requeueJob(job.id);
+  await files.removePartialUploads();
   const needed = new Set(unfinished.map((job) => job.id));
   for (const jobId of await files.payloadJobIds()) if (!needed.has(jobId)) await files.removePayload(jobId);
   for (const [modelId, folders] of await files.modelFolders()) {

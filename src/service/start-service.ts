@@ -22,6 +22,8 @@ export interface StartServiceOptions {
   bodyLimits?: Partial<BodyLimits>;
   /** Entity of models whose creator names none. Default "local". */
   defaultEntity?: string;
+  /** How long a client may take to send one request, body and all. Default 600000; it then gets a 408. */
+  receiveTimeoutMs?: number;
   /** How long `close` lets requests in progress go on. Default 5000. */
   closeTimeoutMs?: number;
   /** Gets the service's log, an entry at a time. Default: nowhere. */
@@ -48,7 +50,8 @@ const loopback = new Set(['127.0.0.1', '::1', 'localhost']);
  * `data_folder_in_use` where another service works on the folder, and the system's errors of listening.
  */
 export async function startService(options: StartServiceOptions): Promise<RunningService> {
-  const { engine, dataFolder, host = '127.0.0.1', port = 0, closeTimeoutMs = 5000 } = options;
+  const { engine, dataFolder, host = '127.0.0.1', port = 0 } = options;
+  const { receiveTimeoutMs = 600_000, closeTimeoutMs = 5000 } = options;
   if (!loopback.has(host) && !options.apiKey)
     throw new ServiceError(
       500,
@@ -69,7 +72,7 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
   });
   let server: ServerType;
   try {
-    server = await listen(createApp(service).fetch, host, port);
+    server = await listen(createApp(service).fetch, { host, port, receiveTimeoutMs });
   } catch (error) {
     await service.store.close();
     throw error;
@@ -77,6 +80,9 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
   service.queue.wake();
   const url = addressOf(server, host);
   log({ level: 'info', event: 'service_started', url });
+
+  // Such as too many open files when a connection comes: the others go on.
+  server.on('error', (error) => log({ level: 'error', event: 'server_error', error: error.message }));
 
   const close = async () => {
     closing.abort(new ServiceError(503, 'shutting_down', 'The service is shutting down.'));
@@ -99,17 +105,19 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
 
 function listen(
   fetch: (request: Request) => Response | Promise<Response>,
-  hostname: string,
-  port: number,
+  { host, port, receiveTimeoutMs }: { host: string; port: number; receiveTimeoutMs: number },
 ): Promise<ServerType> {
+  // Node counts the time from a request's first byte to its last; the answer may take as long as it does.
+  const serverOptions = {
+    requestTimeout: receiveTimeoutMs,
+    connectionsCheckingInterval: Math.min(30_000, receiveTimeoutMs),
+  };
   return new Promise((resolve, reject) => {
-    const server = serve({ fetch, hostname, port }, () => {
+    const server = serve({ fetch, hostname: host, port, serverOptions }, () => {
       server.off('error', reject);
       resolve(server);
     });
     server.once('error', reject);
-    // A completion or an upload may take longer than Node's default of five minutes for a request.
-    if ('requestTimeout' in server) server.requestTimeout = 0;
   });
 }
 

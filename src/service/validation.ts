@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import type { ValidationIssue } from '../contract/index.ts';
 import { RequestValidationError } from './errors.ts';
+import { inSlices } from './slices.ts';
 
 type ZodIssue = z.core.$ZodIssue;
 
@@ -26,6 +27,24 @@ export function validate<Schema extends z.ZodType>(
   const result = schema.safeParse(value);
   if (result.success) return result.data;
   throw new RequestValidationError(toValidationIssues(result.error.issues, value, [place]));
+}
+
+/** As `validate`, for a list that may be megabytes long: item by item, with turns for others between slices. */
+export async function validateItems<Schema extends z.ZodType>(
+  schema: Schema,
+  items: readonly unknown[],
+  place: (string | number)[],
+): Promise<z.output<Schema>[]> {
+  const valid: z.output<Schema>[] = [];
+  const issues: ValidationIssue[] = [];
+  for await (const [index, item] of inSlices(items)) {
+    const result = schema.safeParse(item);
+    if (result.success) valid.push(result.data);
+    else issues.push(...toValidationIssues(result.error.issues, item, [...place, index]));
+    if (issues.length >= largestIssueCount) break;
+  }
+  if (issues.length > 0) throw new RequestValidationError(issues.slice(0, largestIssueCount));
+  return valid;
 }
 
 /** Issues of zod in the shape that clients of FastAPI services read. */

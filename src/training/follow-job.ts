@@ -25,6 +25,9 @@ export interface JobOutcome {
   gradientSteps: Record<string, number>[];
 }
 
+/** What a timer can hold; it would fire at once for more. */
+const longestTimerMs = 2 ** 31 - 1;
+
 /** How long a job may take to be cancelled once the run has been stopped. */
 const cancelTimeoutMs = 10_000;
 
@@ -34,7 +37,7 @@ const cancelTimeoutMs = 10_000;
  */
 export async function followJob(options: FollowJobOptions): Promise<JobOutcome> {
   const { client, jobId, timeoutMs = 3_600_000, onProgress, signal } = options;
-  const deadline = AbortSignal.timeout(timeoutMs);
+  const deadline = AbortSignal.timeout(Math.min(timeoutMs, longestTimerMs));
   const either = signal ? AbortSignal.any([signal, deadline]) : deadline;
   const gradientSteps: Record<string, number>[] = [];
   let total: number | null = null;

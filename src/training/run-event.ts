@@ -47,7 +47,10 @@ export type RunEvent =
       groupsPerStep: number;
       rolloutsPerGroup: number;
     }
-  /** A named stretch before or after the loop, such as the supervised start; `done` counts up to `total`. */
+  /**
+   * A named stretch beside the steps: a supervised start, or an evaluation (`evaluation before`, `evaluation step-N`,
+   * `evaluation after`), whose rollouts `done` counts up to `total`.
+   */
   | { type: 'phase'; phase: string; done: number; total: number | null; metrics: Record<string, number> }
   | {
       type: 'evaluated';

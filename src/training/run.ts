@@ -6,6 +6,7 @@ import { attribute, spanName, withSpan } from '../telemetry/index.ts';
 import { resolveModel } from './model-source.ts';
 import type { RunDirectory } from './run-directory.ts';
 import type { RunListener } from './run-event.ts';
+import { toConfig, toSummary } from './run-record.ts';
 import { ScenarioSampler } from './scenario-sampler.ts';
 import type { TrainOptions, TrainResult } from './train-options.ts';
 import { trainStep } from './train-step.ts';
@@ -33,7 +34,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
   async start(): Promise<void> {
     const { steps, groupsPerStep, rolloutsPerGroup, signal } = this.#options;
     this.#model = await resolveModel(this.#options, signal);
-    await this.#directory.writeConfig(this.#config(this.#model));
+    await this.#directory.writeConfig(toConfig(this.#options, this.#model));
     this.#emit({
       type: 'run_started',
       runDirectory: this.#directory.path,
@@ -78,7 +79,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
     const seconds = (performance.now() - begun) / 1000;
     this.#emit({ type: 'run_ended', reason, seconds, runDirectory: this.#directory.path });
     await this.#directory.settle();
-    await this.#directory.writeSummary({ reason, ...this.#summary(seconds) });
+    await this.#directory.writeSummary({ reason, ...toSummary(this.#result, this.#model, seconds) });
     // Stopped before there was a model: there is nothing to return.
     const model = this.#model;
     if (!model) throw this.#options.signal?.reason;
@@ -93,7 +94,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
     await this.#directory.writeSummary({
       reason: 'failed',
       error: { code, message },
-      ...this.#summary((performance.now() - begun) / 1000),
+      ...toSummary(this.#result, this.#model, (performance.now() - begun) / 1000),
     });
   }
 
@@ -127,49 +128,5 @@ export class Run<Schema extends z.ZodType, Outcome> {
     total.completed += books.completed;
     total.failed += books.failed;
     total.cancelled += books.cancelled;
-  }
-
-  #summary(seconds: number) {
-    const { before, after } = this.#result.validation;
-    const scores = (evaluation: typeof before) =>
-      evaluation && { policy: evaluation.policy, reward: evaluation.reward, success: evaluation.success };
-    return {
-      model: this.#model?.name ?? null,
-      steps: this.#result.reports.length,
-      books: this.#result.books,
-      validation: { before: scores(before), after: scores(after) },
-      seconds,
-    };
-  }
-
-  #config(model: ModelHandle): object {
-    const {
-      environment,
-      scenarios,
-      steps,
-      groupsPerStep,
-      rolloutsPerGroup,
-      config,
-      seed = 0,
-      validation,
-    } = this.#options;
-    return {
-      environment: environment.name,
-      model: model.name,
-      modelId: model.id,
-      scenarios: scenarios.length,
-      steps,
-      groupsPerStep,
-      rolloutsPerGroup,
-      config:
-        typeof config === 'function'
-          ? Array.from({ length: steps }, (_, step) => config({ step, steps }))
-          : (config ?? {}),
-      seed,
-      concurrency: this.#options.concurrency ?? null,
-      keepCheckpoints: this.#options.keepCheckpoints ?? 2,
-      validation: validation && { ...validation, scenarios: validation.scenarios.length },
-      started: new Date().toISOString(),
-    };
   }
 }

@@ -4,6 +4,7 @@ import { type ModelHandle, newestStep, requireModelId } from '../model/index.ts'
 import { attribute, spanName, withSpan } from '../telemetry/index.ts';
 import { RunOptionError } from './errors.ts';
 import { followJob, meanMetrics } from './follow-job.ts';
+import { stopGraceMs, withGrace } from './grace.ts';
 import type { RunListener } from './run-event.ts';
 
 export interface SuperviseOptions {
@@ -46,17 +47,14 @@ export async function supervise(options: SuperviseOptions): Promise<SuperviseRes
   const upload = await client.uploads.create(text, { signal });
   const attributes = { [attribute.jobKind]: 'sft', [attribute.modelId]: model.id };
   const { gradientSteps } = await withSpan(spanName.job, attributes, async (span) => {
-    // Not to be interrupted: a job that is asked for and not known could not be cancelled.
-    const { id: jobId } = await client.sftTrainingJobs.create(
-      {
-        model_id: requireModelId(model),
-        training_data_url: upload.url,
-        config: {
-          batch_size: batchSize,
-          learning_rate: learningRate,
-        },
-      },
-      { idempotencyKey: randomUUID() },
+    const request = {
+      model_id: requireModelId(model),
+      training_data_url: upload.url,
+      config: { batch_size: batchSize, learning_rate: learningRate },
+    };
+    // Not interrupted at once: a job that is asked for and not known could not be cancelled.
+    const { id: jobId } = await withGrace(signal, stopGraceMs, (patient) =>
+      client.sftTrainingJobs.create(request, { idempotencyKey: randomUUID(), signal: patient }),
     );
     span.setAttribute(attribute.jobId, jobId);
     return followJob({

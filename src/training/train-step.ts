@@ -9,6 +9,7 @@ import { deriveSeed, type TrajectoryGroup } from '../trajectory/index.ts';
 import { pruneCheckpoints } from './checkpoints.ts';
 import { NoCompletedRolloutsError } from './errors.ts';
 import { followJob, type JobOutcome } from './follow-job.ts';
+import { stopGraceMs, withGrace } from './grace.ts';
 import { type RunDirectory, stepName } from './run-directory.ts';
 import type { RunListener, StepReport } from './run-event.ts';
 import { toStepReport } from './step-report.ts';
@@ -148,8 +149,10 @@ async function runJob<Schema extends z.ZodType, Outcome>({
     trajectories,
   };
   await directory.writeJob(record);
-  // Not to be interrupted: a job that is asked for and not known could not be cancelled.
-  const { jobId } = await submitTraining({ model, groups, idempotencyKey, config });
+  // Not interrupted at once: a job that is asked for and not known could not be cancelled.
+  const { jobId } = await withGrace(signal, stopGraceMs, (patient) =>
+    submitTraining({ model, groups, idempotencyKey, config, signal: patient }),
+  );
   span.setAttribute(attribute.jobId, jobId);
   await directory.writeJob({ ...record, jobId });
   emit({ type: 'job', step, status: 'submitted', gradientSteps: 0, total: null });
@@ -163,16 +166,18 @@ async function runJob<Schema extends z.ZodType, Outcome>({
   });
 }
 
-/** Short and not to be interrupted: a run that is stopped here has its new checkpoint all the same. */
-async function takeNewCheckpoint<Schema extends z.ZodType, Outcome>({
-  settings: { keepCheckpoints = 2 },
+/** Short and not interrupted at once: a run that is stopped here has its new checkpoint all the same. */
+function takeNewCheckpoint<Schema extends z.ZodType, Outcome>({
+  settings: { keepCheckpoints = 2, signal },
   model,
   checkpoints,
 }: TrainStepOptions<Schema, Outcome>): Promise<{ model: ModelHandle; checkpoints: number[] }> {
-  const newest = await newestStep(model);
-  const made = [...checkpoints, newest];
-  return {
-    model: model.at(newest),
-    checkpoints: await pruneCheckpoints({ model, made, keep: keepCheckpoints }),
-  };
+  return withGrace(signal, stopGraceMs, async (patient) => {
+    const newest = await newestStep(model, patient);
+    const made = [...checkpoints, newest];
+    return {
+      model: model.at(newest),
+      checkpoints: await pruneCheckpoints({ model, made, keep: keepCheckpoints, signal: patient }),
+    };
+  });
 }

@@ -29,7 +29,8 @@ export async function train<Schema extends z.ZodType, Outcome>(
       return await run.end('finished', begun);
     } catch (error) {
       if (options.signal?.aborted) return run.end('stopped', begun);
-      await run.fail(error, begun);
+      // Why the run failed matters more than a summary that could not be written.
+      await run.fail(error, begun).catch(() => undefined);
       throw error;
     }
   });

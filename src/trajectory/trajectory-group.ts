@@ -1,4 +1,5 @@
 import type { TrajectoryGroupBody } from '../contract/index.ts';
+import { groupStandardDeviation } from '../learning/index.ts';
 import type { Trajectory } from './trajectory.ts';
 
 /** Rollouts of one scenario, whose rewards are compared with each other. Only completed rollouts are members. */
@@ -22,10 +23,9 @@ export class TrajectoryGroup {
     this.exceptions = exceptions;
   }
 
-  /** Whether the rewards differ: a group of equal rewards has no advantage and teaches nothing. */
+  /** Whether the rewards differ by more than rounding: a group of equal rewards has no advantage and teaches nothing. */
   get hasSignal(): boolean {
-    const rewards = this.trajectories.map((trajectory) => trajectory.reward);
-    return rewards.some((reward) => Math.abs((reward ?? 0) - (rewards[0] ?? 0)) > 1e-9);
+    return groupStandardDeviation(this.trajectories.map(({ reward }) => reward ?? 0)) > 0;
   }
 
   toBody(): TrajectoryGroupBody {

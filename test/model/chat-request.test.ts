@@ -41,6 +41,8 @@ test.each<[string, Partial<LanguageModelV4CallOptions>]>([
   ['browser.open', { tools: [{ type: 'provider', id: 'browser.open', name: 'open', args: {} }] }],
   ['xhigh', { reasoning: 'xhigh' }],
   ['return_token_ids', { providerOptions: { martingale: { return_token_ids: false } } }],
+  ['temperature', { providerOptions: { martingale: { temperature: 0.5 } } }],
+  ['tools', { providerOptions: { martingale: { tools: [] } } }],
 ])('refuses %s by name', (name, options) => {
   expect(() => toChatRequest({ prompt, ...options }, {})).toThrow(name);
 });

@@ -114,6 +114,46 @@ test('each way for a rollout to go wrong has its defined end, and the books bala
   });
 });
 
+test('a metric that is no number fails its rollout, not the log of the whole step', async () => {
+  const { service, model } = await open();
+  await using _ = service;
+  const measuring = defineEnvironment({
+    name: 'measuring',
+    scenario,
+    rollout: async ({ scenario: { id }, model: policy, trajectory }) => {
+      await generateText({ model: policy.languageModel, prompt: String(id) });
+      trajectory.metrics.share = id / id;
+    },
+    rewards: { done: () => 1 },
+  });
+  const { groups } = await runGroups({
+    environment: measuring,
+    scenarios: scenarios(2),
+    rolloutsPerGroup: 1,
+    model,
+  });
+  expect(groups.flatMap(({ rollouts }) => rollouts)).toMatchObject([
+    {
+      status: 'failed',
+      failure: { code: 'metric_not_finite', message: expect.stringMatching(/share.*NaN/) },
+    },
+    { status: 'completed', reward: 1 },
+  ]);
+});
+
+test('a deadline longer than a timer can hold is not a deadline of now', async () => {
+  const { service, model } = await open();
+  await using _ = service;
+  const { books } = await runGroups({
+    environment: asking,
+    scenarios: scenarios(1),
+    rolloutsPerGroup: 2,
+    model,
+    timeoutMs: Number.POSITIVE_INFINITY,
+  });
+  expect(books).toMatchObject({ completed: 2 });
+});
+
 test('an unexpected call fails its rollout also where the agent swallows the error', async () => {
   const { service, model } = await open(() => ({ text: 'x', model: 'base' }));
   await using _ = service;

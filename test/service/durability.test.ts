@@ -126,6 +126,7 @@ describe('durability', () => {
     mkdirSync(orphan, { recursive: true });
     mkdirSync(join(dataFolder, 'models', 'no-model'));
     writeFileSync(join(dataFolder, 'jobs', 'no-job.json.gz.partial'), '');
+    writeFileSync(join(dataFolder, 'uploads', 'half.jsonl.partial'), '');
 
     const after = await start({ dataFolder });
     const events = await after.follow(job.id);
@@ -140,6 +141,7 @@ describe('durability', () => {
     expect(existsSync(orphan)).toBe(false);
     expect(readdirSync(join(dataFolder, 'models'))).toEqual([model.id]);
     expect(readdirSync(join(dataFolder, 'jobs'))).toEqual([]);
+    expect(readdirSync(join(dataFolder, 'uploads'))).toEqual([`${upload.sha256}.jsonl`]);
     const repeated = await post(
       after.service.url,
       '/v1/preview/sft-training-jobs',

@@ -428,6 +428,17 @@ describe('SFT jobs', () => {
     });
   });
 
+  test('the same data may be uploaded by several at once', async () => {
+    const { call, dataFolder } = await start();
+    const body = Array.from({ length: 500 }, () => line('the same')).join('\n');
+    const answers = await Promise.all(
+      Array.from({ length: 8 }, () => call('POST', '/v1/preview/uploads', body)),
+    );
+    const url = `upload:sha256-${answers[0]?.body.sha256}`;
+    expect(answers.map((answer) => [answer.status, answer.body.url])).toEqual(answers.map(() => [200, url]));
+    expect(readdirSync(join(dataFolder, 'uploads'))).toEqual([`${answers[0]?.body.sha256}.jsonl`]);
+  });
+
   test('an upload with a broken line is refused with its number', async () => {
     const { call } = await start();
     const upload = (body: string) => call('POST', '/v1/preview/uploads', body);
@@ -469,6 +480,31 @@ describe('SFT jobs', () => {
       type: 'training_failed',
       data: { error_message: 'lines 1 to 2: the reply does not follow its constraint' },
     });
+  });
+});
+
+describe('a choice that a client wrote down', () => {
+  // As the vendor's client dumps its objects, with and without `exclude_none`.
+  test.each([
+    [
+      'with null for what is not there',
+      { content: 'yes', tool_calls: null, refusal: null, function_call: null },
+    ],
+    ['without what is not there', {}],
+  ])('%s is taken', async (_, message) => {
+    const { call, createModel } = await start();
+    const model = await createModel();
+    const dumped = choice(sampled, { message: { role: 'assistant', ...message }, logprobs: {} });
+    const messages_and_choices = [{ role: 'user', content: 'hi' }, dumped];
+    const trajectories = [
+      { messages_and_choices, reward: 1 },
+      { messages_and_choices, reward: 0 },
+    ];
+    const { status, body } = await call('POST', rl, {
+      model_id: model.id,
+      trajectory_groups: [{ trajectories }],
+    });
+    expect([status, body]).toEqual([200, { id: expect.any(String) }]);
   });
 });
 

@@ -198,6 +198,24 @@ test('only the newest checkpoints of the run stay; those from before it always d
   expect(service.deleted).toEqual([1, 2]);
 });
 
+test('an evaluation tells how far it has come, from its beginning to its end, in a few events', async () => {
+  const { service, settings, events } = await open();
+  await using _ = service;
+  const validation = { scenarios: [{ id: 8 }, { id: 9 }], rolloutsPerScenario: 50 };
+  await train({ ...settings, steps: 1, validation });
+  const told = events.flatMap((event) => (event.type === 'phase' ? [event] : []));
+  expect(new Set(told.map(({ phase }) => phase))).toEqual(new Set(['evaluation before', 'evaluation after']));
+  const before = told.filter(({ phase }) => phase === 'evaluation before');
+  expect(before[0]).toEqual({ type: 'phase', phase: 'evaluation before', done: 0, total: 100, metrics: {} });
+  expect(before.at(-1)).toMatchObject({ done: 100, total: 100 });
+  expect(before.length).toBeGreaterThan(10);
+  expect(before.length).toBeLessThan(25);
+  const done = before.map((event) => event.done);
+  expect(done).toEqual([...done].sort((a, b) => a - b));
+  const order = events.map((event) => (event.type === 'phase' ? event.phase : event.type));
+  expect(order.indexOf('evaluated')).toBeGreaterThan(order.lastIndexOf('evaluation before'));
+});
+
 test('a step without a signal asks for no job, and the policy stays', async () => {
   const { service, settings } = await open({ policy: () => ({ text: '1' }) });
   await using _ = service;
@@ -319,6 +337,11 @@ test('options that cannot be met are refused by name', async () => {
   await using _ = service;
   await expect(train({ ...settings, rolloutsPerGroup: 1 })).rejects.toThrow(/`rolloutsPerGroup` is 1/);
   await expect(train({ ...settings, scenarios: [] })).rejects.toThrow(/`scenarios` is empty/);
+  await expect(train({ ...settings, concurrency: 0 })).rejects.toThrow(/`concurrency` is 0/);
+  await expect(train({ ...settings, rolloutTimeoutMs: 0 })).rejects.toThrow(/`rolloutTimeoutMs` is 0/);
+  await expect(train({ ...settings, jobTimeoutMs: 2 ** 31 })).rejects.toThrow(/`jobTimeoutMs` is 2147483648/);
+  const validation = { scenarios: [{ id: 0 }], rolloutsPerScenario: 0 };
+  await expect(train({ ...settings, validation })).rejects.toThrow(/`validation.rolloutsPerScenario` is 0/);
   expect(await readdir(join(settings.runDirectory, '..'))).toEqual([]);
 });
 

@@ -12,7 +12,7 @@ const topLogprob = z.object({
  * after temperature and the grammar's mask, and renormalised over what top_k, top_p and min_p left.
  */
 export const logprobsSchema = z
-  .object({ content: z.array(topLogprob.extend({ top_logprobs: z.array(topLogprob) })).nullable() })
+  .object({ content: z.array(topLogprob.extend({ top_logprobs: z.array(topLogprob) })).nullish() })
   .meta({ id: 'Logprobs' });
 
 /**
@@ -29,14 +29,15 @@ export const samplingSchema = z
   })
   .meta({ id: 'Sampling' });
 
+/** Choices come back for training as their client wrote them: with `null`, or nothing, for what is not there. */
 export const responseMessageSchema = z
   .object({
     role: z.literal('assistant'),
-    content: z.string().nullable(),
+    content: z.string().nullish(),
     refusal: z.string().nullish(),
     reasoning: z.string().nullish(),
     reasoning_content: z.string().nullish(),
-    tool_calls: z.array(toolCallSchema).optional(),
+    tool_calls: z.array(toolCallSchema).nullish(),
   })
   .meta({ id: 'ResponseMessage' });
 

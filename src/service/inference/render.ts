@@ -11,7 +11,7 @@ export interface RenderedConversation {
   splices: { start: number; length: number }[];
 }
 
-const cachedTexts = 8192;
+const cachedCharacters = 2 ** 22;
 const cachedShapes = 1024;
 const longestCachedText = 4096;
 
@@ -20,7 +20,11 @@ export class ConversationRenderer {
   readonly #template: Template;
   readonly #tokenizer: Tokenizer;
   readonly #endToken: number;
-  readonly #encoded = new LRUCache<string, readonly number[]>({ max: cachedTexts });
+  readonly #encoded = new LRUCache<string, readonly number[]>({
+    // By length: thousands of long texts, each other than the last, would hold a hundred megabytes of ids.
+    maxSize: cachedCharacters,
+    sizeCalculation: (_, text) => text.length,
+  });
   readonly #skeletons = new LRUCache<string, SkeletonPart[]>({ max: cachedShapes });
 
   constructor(engine: Engine, baseModel: string) {

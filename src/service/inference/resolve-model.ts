@@ -15,12 +15,14 @@ export interface ResolvedModel {
 
 const cachedNames = 1024;
 
+const emptyCache = () => new LRUCache<string, ResolvedModel>({ max: cachedNames });
+
 /** Finds the weights of a model name. An unknown name is an error: to answer from the base model would train on nothing. */
 export class ModelResolver {
   readonly #engine: Engine;
   readonly #store: Store;
   readonly #files: DataFiles;
-  readonly #known = new LRUCache<string, ResolvedModel>({ max: cachedNames });
+  #known = emptyCache();
 
   constructor(engine: Engine, store: Store, files: DataFiles) {
     this.#engine = engine;
@@ -30,7 +32,8 @@ export class ModelResolver {
 
   /** To be called whenever a model or a checkpoint comes or goes. */
   forget(): void {
-    this.#known.clear();
+    // Another one, not the same one emptied: what is being looked up just now goes into the old one.
+    this.#known = emptyCache();
   }
 
   /** `name` absent means the engine's first base model; the response names it. */
@@ -39,7 +42,7 @@ export class ModelResolver {
     if (known) return known;
     const cache = this.#known;
     const resolved = this.#baseModel(name) ?? (await this.#trained(name ?? ''));
-    // A name that changed its meaning in the meantime goes into a cache that nobody reads any more.
+    // A name that changed its meaning in the meantime goes into a cache that nobody reads any more: see `forget`.
     cache.set(resolved.pinnedName, resolved);
     if (name !== undefined) cache.set(name, resolved);
     return resolved;

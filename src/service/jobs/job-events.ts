@@ -32,7 +32,8 @@ export class JobEvents {
     this.#announce(jobId);
   }
 
-  async finish(jobId: string, outcome: JobOutcome): Promise<void> {
+  /** Resolves to false, and tells nobody, where the job has ended before or is gone. */
+  async finish(jobId: string, outcome: JobOutcome): Promise<boolean> {
     const event: NewEvent =
       outcome.status === 'succeeded'
         ? {
@@ -40,8 +41,9 @@ export class JobEvents {
             data: { step: outcome.checkpoint.step, checkpoint_id: outcome.checkpoint.id },
           }
         : { type: 'training_failed', data: { error_message: outcome.errorMessage } };
-    await this.#store.finishJob(jobId, new Date().toISOString(), outcome, withId(event));
-    this.#announce(jobId);
+    const finished = await this.#store.finishJob(jobId, new Date().toISOString(), outcome, withId(event));
+    if (finished) this.#announce(jobId);
+    return finished;
   }
 
   /**

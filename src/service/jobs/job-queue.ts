@@ -41,6 +41,8 @@ export class JobQueue {
   #pumping = false;
   /** A job may have come while the queue was found empty. */
   #woken = false;
+  /** What stopped the queue; jobs that wait go on at the next one that comes. */
+  #failure: Error | null = null;
 
   constructor(options: JobQueueOptions) {
     this.#options = options;
@@ -51,24 +53,27 @@ export class JobQueue {
     this.#woken = true;
     if (this.#pumping || this.#closed) return;
     this.#pumping = true;
+    this.#failure = null;
     this.#pump = this.#runAll();
   }
 
   /** Rejects when the queue can run nothing. */
   async check(): Promise<void> {
     if (this.#closed) throw new ServiceError(503, 'shutting_down', 'The training queue is shutting down.');
+    if (this.#failure) throw this.#failure;
     await this.#options.store.unfinishedJobs();
   }
 
   /** Ends a queued or running job as cancelled; resolves once it has ended. Does nothing to one that had. */
   async cancel(jobId: string): Promise<void> {
+    const job = await this.#options.store.job(jobId);
+    // Looked at after the store was asked: the job may have begun meanwhile.
     const running = this.#running;
     if (running?.id === jobId) {
       running.controller.abort('cancelled' satisfies Abortion);
       await running.ended;
       return;
     }
-    const job = await this.#options.store.job(jobId);
     if (job?.status !== 'queued') return;
     await this.#end(jobId, { status: 'cancelled', errorMessage: 'The job was cancelled before it began.' });
   }
@@ -85,11 +90,13 @@ export class JobQueue {
       while (this.#woken && !this.#closed) {
         this.#woken = false;
         const [job] = await this.#options.store.unfinishedJobs();
-        if (!job) continue;
+        // Closed meanwhile, when there was no running job to abort yet.
+        if (!job || this.#closed) continue;
         await this.#run(job);
         this.#woken = true;
       }
     } catch (error) {
+      this.#failure = error instanceof Error ? error : new Error(messageOf(error));
       this.#options.log({ level: 'error', event: 'training_queue_stopped', error: messageOf(error) });
     } finally {
       this.#pumping = false;
@@ -101,10 +108,12 @@ export class JobQueue {
     const { promise: ended, resolve } = Promise.withResolvers<void>();
     this.#running = { id: job.id, controller, ended };
     try {
+      // Cancelled since the queue was read.
+      if ((await this.#options.store.job(job.id))?.endedAt !== null) return;
       const checkpoint = await this.#train(job, controller);
       await this.#options.events.finish(job.id, { status: 'succeeded', checkpoint });
       this.#options.onCheckpoint(job.modelId);
-      await this.#options.files.removePayload(job.id);
+      await this.#removePayload(job.id);
       this.#options.log({ level: 'info', event: 'job_succeeded', job: job.id, step: checkpoint.step });
     } catch (error) {
       if (controller.signal.reason === 'shutdown') await this.#options.store.requeueJob(job.id);
@@ -121,14 +130,23 @@ export class JobQueue {
     jobId: string,
     outcome: { status: 'failed' | 'cancelled'; errorMessage: string },
   ): Promise<void> {
-    await this.#options.events.finish(jobId, outcome);
-    await this.#options.files.removePayload(jobId);
+    if (!(await this.#options.events.finish(jobId, outcome))) return;
+    await this.#removePayload(jobId);
     this.#options.log({
       level: 'warn',
       event: `job_${outcome.status}`,
       job: jobId,
       error: outcome.errorMessage,
     });
+  }
+
+  /** One that stays is removed at the next start; the job has ended all the same. */
+  async #removePayload(jobId: string): Promise<void> {
+    try {
+      await this.#options.files.removePayload(jobId);
+    } catch (error) {
+      this.#options.log({ level: 'warn', event: 'payload_kept', job: jobId, error: messageOf(error) });
+    }
   }
 
   async #train(job: JobRecord, controller: AbortController): Promise<CheckpointRecord> {

@@ -15,10 +15,12 @@ import { refuseForeignTokens } from '../inference/chat.ts';
 import type { Constraints } from '../inference/constraints.ts';
 import { choiceToTurn, type Location, toTurn } from '../inference/conversation.ts';
 import { fromSampling } from '../inference/sampling.ts';
+import { validateItems } from '../validation.ts';
 import type { PreparedJob } from './prepared-job.ts';
 import { type Sampled, type TrainingConversation, toSequence } from './sequences.ts';
 
-export const rlPayloadSchema = z.object({ trajectory_groups: z.array(trajectoryGroupSchema) });
+/** What is kept of a job's request; its groups are validated in slices. */
+export const rlPayloadSchema = z.object({ trajectory_groups: z.array(z.unknown()) });
 
 type History = Pick<ParsedTrajectory, 'messages_and_choices' | 'tools'>;
 
@@ -30,7 +32,7 @@ export interface RlJobDependencies {
 
 /** One gradient step over all groups. Rejects where nothing in them has a signal. */
 export async function prepareRlJob(
-  groups: readonly ParsedTrajectoryGroup[],
+  submitted: readonly unknown[],
   resolvedConfig: Record<string, unknown>,
   dependencies: RlJobDependencies,
   signal: AbortSignal,
@@ -39,6 +41,7 @@ export async function prepareRlJob(
   const { config, loss } = resolveRlConfig(rlConfigSchema.parse(resolvedConfig), {
     learningRate: base.defaults.rlLearningRate,
   });
+  const groups = await validateItems(trajectoryGroupSchema, submitted, ['trajectory_groups']);
   const rewarded: RewardedGroup<Constraint>[] = [];
   for (const [groupIndex, group] of groups.entries()) {
     // A group at a time: between them the requests of others get their turn.

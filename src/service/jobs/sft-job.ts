@@ -77,6 +77,11 @@ async function* toBatches(
   if (waiting.length > 0) yield await toBatch(waiting, index, config, dependencies);
 }
 
+/**
+ * The mean over the batch's reply tokens of their cross-entropy: each weighs 1 / (tokens of all replies). Tokens that
+ * a constraint forces count in that number although they have no gradient, so that a batch whose replies are mostly
+ * forced makes a smaller step than one of free text, and the weights of its decisions add up to less than 1.
+ */
 async function toBatch(
   lines: NumberedLine[],
   index: number,

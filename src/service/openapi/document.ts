@@ -9,7 +9,7 @@ const errorTexts: Record<number, string> = {
   409: 'In conflict with what is there',
   413: 'Body too large',
   422: 'Validation Error',
-  503: 'A check failed',
+  503: 'Something does not work just now; Retry-After says when to ask again',
 };
 
 let document: object | undefined;
@@ -59,7 +59,7 @@ function describeOperation(operation: Operation): object {
           schema: schemaOf(
             status === 422
               ? z.union([contract.validationErrorSchema, contract.errorSchema])
-              : status === 503
+              : status === 503 && path === '/v1/system-check'
                 ? response
                 : contract.errorSchema,
           ),

@@ -39,7 +39,7 @@ const chatCompletion: Omit<Operation, 'path'> = {
     schema: contract.chatCompletionChunkSchema,
     description: 'With stream: true, chunks as server-sent events, ended by "data: [DONE]".',
   },
-  errors: [400, 404, 413, 422],
+  errors: [400, 404, 413, 422, 503],
 };
 
 const model = '/v1/preview/models/{model_id}';
@@ -69,7 +69,7 @@ export const operations: readonly Operation[] = [
   {
     ...{ method: 'delete', path: model, summary: 'Delete Model', tag: 'models' },
     response: contract.deleteModelResponseSchema,
-    errors: [404],
+    errors: [404, 409],
   },
   {
     ...{ method: 'get', path: `${model}/checkpoints`, summary: 'List Model Checkpoints', tag: 'models' },

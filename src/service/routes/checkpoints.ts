@@ -32,16 +32,8 @@ export function checkpointRoutes(app: Hono, service: ServiceContext): void {
 
 async function deleteCheckpoints(service: ServiceContext, model: ModelRecord, steps: number[]) {
   const { store, engine, files } = service;
-  const checkpoints = await store.allCheckpoints(model.id);
-  const going = checkpoints.filter(({ step }) => steps.includes(step));
-  if (going.length === checkpoints.length)
-    throw new ServiceError(
-      409,
-      'last_checkpoint',
-      'A model keeps at least one checkpoint; delete the model instead.',
-    );
-  const newest = checkpoints.at(-1);
-  if (newest && going.includes(newest)) {
+  const newest = await store.newestCheckpoint(model.id);
+  if (newest && steps.includes(newest.step)) {
     const [job] = await store.unfinishedJobsOf(model.id);
     if (job)
       throw new ServiceError(
@@ -50,10 +42,13 @@ async function deleteCheckpoints(service: ServiceContext, model: ModelRecord, st
         `Step ${newest.step} is what the training job ${job.id} (${job.status}) starts from; wait for the job, or cancel it.`,
       );
   }
-  await store.deleteCheckpoints(
-    model.id,
-    going.map(({ step }) => step),
-  );
+  const going = await store.deleteCheckpoints(model.id, steps);
+  if (!going)
+    throw new ServiceError(
+      409,
+      'last_checkpoint',
+      'A model keeps at least one checkpoint; delete the model instead.',
+    );
   service.models.forget();
   for (const { folder } of going) {
     if (folder === null) continue;

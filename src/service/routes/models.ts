@@ -14,7 +14,7 @@ import { validate } from '../validation.ts';
 import { answerOnce, toPage } from './answers.ts';
 
 export function modelRoutes(app: Hono, service: ServiceContext): void {
-  const { store, files, queue, engine } = service;
+  const { store, files, engine } = service;
 
   app.post('/v1/preview/models', (context) =>
     answerOnce(service, context, async (body, id) => {
@@ -34,9 +34,7 @@ export function modelRoutes(app: Hono, service: ServiceContext): void {
 
   app.delete('/v1/preview/models/:model_id', async (context) => {
     const model = await findModel(service, context.req.param('model_id'));
-    for (const job of await store.unfinishedJobsOf(model.id)) await queue.cancel(job.id);
-    const checkpoints = await store.allCheckpoints(model.id);
-    await store.deleteModel(model.id);
+    const checkpoints = await deleteWithJobs(service, model);
     service.models.forget();
     for (const { folder } of checkpoints)
       if (folder !== null) await engine.drop({ baseModel: model.baseModel, folder: files.absolute(folder) });
@@ -49,6 +47,20 @@ export async function findModel(service: ServiceContext, id: string): Promise<Mo
   const model = await service.store.model(id);
   if (!model) throw notFound('model', id);
   return model;
+}
+
+/** Cancels the model's jobs and deletes it; one that is asked for meanwhile is cancelled too. */
+async function deleteWithJobs({ store, queue }: ServiceContext, model: ModelRecord) {
+  for (let tries = 0; tries < 10; tries++) {
+    const checkpoints = await store.deleteModel(model.id);
+    if (checkpoints) return checkpoints;
+    for (const job of await store.unfinishedJobsOf(model.id)) await queue.cancel(job.id);
+  }
+  throw new ServiceError(
+    409,
+    'model_in_use',
+    `Jobs of the model ${formatModelName(model)} keep coming or do not end; stop whoever trains it, then delete it.`,
+  );
 }
 
 async function createModel(service: ServiceContext, body: unknown, id: string): Promise<ModelRecord> {

@@ -1,10 +1,12 @@
 import type { Hono } from 'hono';
+import { z } from 'zod';
 import {
   configFieldAliases,
   createSftTrainingJobRequestSchema,
   createTrainingJobRequestSchema,
   refusedConfigFields,
   type TrainingJob,
+  trajectoryGroupSchema,
 } from '../../contract/index.ts';
 import { resolveRlConfig } from '../../learning/index.ts';
 import { isObject, parseJson, renameAliases, validateBody, withoutNulls } from '../body.ts';
@@ -14,7 +16,13 @@ import { baseModelOf } from '../jobs/prepare-job.ts';
 import { checkTrajectories } from '../jobs/rl-job.ts';
 import type { ResolvedSftConfig } from '../jobs/sft-job.ts';
 import type { JobRecord, ModelRecord } from '../store/store.ts';
+import { validateItems } from '../validation.ts';
 import { answerOnce } from './answers.ts';
+
+/** The request with its groups as they came: they are validated in slices. */
+const rlRequestSchema = createTrainingJobRequestSchema.extend({
+  trajectory_groups: z.array(z.unknown()).min(1),
+});
 
 export function trainingJobRoutes(app: Hono, service: ServiceContext): void {
   const { store, queue } = service;
@@ -61,10 +69,12 @@ export async function findJob(service: ServiceContext, id: string): Promise<JobR
 
 async function createRlJob(service: ServiceContext, text: string, id: string): Promise<JobRecord> {
   const { store, files, constraints, engine } = service;
-  const request = validateBody(createTrainingJobRequestSchema, readRlBody(parseJson(text)));
+  const request = validateBody(rlRequestSchema, readRlBody(parseJson(text)));
+  const place = ['body', 'trajectory_groups'];
+  const groups = await validateItems(trajectoryGroupSchema, request.trajectory_groups, place);
   const model = await modelToTrain(service, request.model_id);
   const base = baseModelOf(engine, model.baseModel);
-  await checkTrajectories(request.trajectory_groups, { constraints, base });
+  await checkTrajectories(groups, { constraints, base });
   const { config } = resolveRlConfig(request.experimental_config, {
     learningRate: base.defaults.rlLearningRate,
   });
@@ -139,8 +149,12 @@ function newJob(id: string, model: ModelRecord) {
   } as const;
 }
 
-async function enqueue({ store, queue }: ServiceContext, job: JobRecord): Promise<JobRecord> {
-  await store.insertJob(job);
+async function enqueue({ store, queue, files }: ServiceContext, job: JobRecord): Promise<JobRecord> {
+  if (!(await store.insertJob(job))) {
+    // The model was deleted while the payload was written.
+    await files.removePayload(job.id);
+    throw notFound('model', job.modelId);
+  }
   queue.wake();
   return job;
 }

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { createReadStream, existsSync } from 'node:fs';
 import { mkdir, open, readdir, readFile, rename, rm, truncate } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
@@ -86,19 +87,30 @@ export class DataFiles {
   }
 
   async writeUpload(sha256: string, body: string): Promise<void> {
-    await this.#writeWhole(this.#uploadPath(sha256), Buffer.from(body, 'utf8'));
+    const path = this.#uploadPath(sha256);
+    // Under a name of its own: the same data may come from several clients at once.
+    await this.#writeWhole(path, Buffer.from(body, 'utf8'), `${path}.${randomUUID()}.partial`);
+  }
+
+  /** Removes what a crash left of uploads that were being written. */
+  async removePartialUploads(): Promise<void> {
+    const folder = join(this.#root, 'uploads');
+    for (const name of await readdir(folder))
+      if (name.endsWith('.partial')) await rm(join(folder, name), { force: true });
   }
 
   /** The lines of an upload that are not blank, with their numbers from 1. */
   async *uploadLines(sha256: string): AsyncGenerator<{ line: string; number: number }> {
-    const lines = createInterface({
-      input: createReadStream(this.#uploadPath(sha256), 'utf8'),
-      crlfDelay: Number.POSITIVE_INFINITY,
-    });
+    const input = createReadStream(this.#uploadPath(sha256), 'utf8');
     let number = 0;
-    for await (const line of lines) {
-      number++;
-      if (line.trim() !== '') yield { line, number };
+    try {
+      for await (const line of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
+        number++;
+        if (line.trim() !== '') yield { line, number };
+      }
+    } finally {
+      // Readline does not close what it reads from when it is left early.
+      input.destroy();
     }
   }
 
@@ -130,8 +142,7 @@ export class DataFiles {
   }
 
   /** The file appears whole or not at all, also after a power cut. */
-  async #writeWhole(path: string, content: Buffer): Promise<void> {
-    const partial = `${path}.partial`;
+  async #writeWhole(path: string, content: Buffer, partial = `${path}.partial`): Promise<void> {
     const file = await open(partial, 'w');
     try {
       await file.writeFile(content);

@@ -78,27 +78,29 @@ export type JobOutcome =
   | { status: 'succeeded'; checkpoint: CheckpointRecord }
   | { status: 'failed' | 'cancelled'; errorMessage: string };
 
-/**
- * The service's records. Every method is one transaction and durable when its promise resolves. Lists reject
- * with a 422 when `after` names no item of the list.
- */
-export interface Store {
+export interface ModelStore {
   /** Resolves to false, and stores nothing, when the name or the id is taken. */
   insertModel(model: ModelRecord, checkpoint: CheckpointRecord): Promise<boolean>;
   model(id: string): Promise<ModelRecord | undefined>;
   modelNamed(entity: string, project: string, name: string): Promise<ModelRecord | undefined>;
   models(page: PageRequest): Promise<StoredPage<ModelRecord>>;
-  /** Removes the model with everything that belongs to it: checkpoints, jobs, events, logs, idempotency keys. */
-  deleteModel(id: string): Promise<void>;
+  /**
+   * Removes the model with everything that belongs to it: checkpoints, jobs, events, logs, idempotency keys.
+   * Resolves to the checkpoints that went with it; to null, and removes nothing, while a job of it is unfinished.
+   */
+  deleteModel(id: string): Promise<CheckpointRecord[] | null>;
 
   checkpoints(modelId: string, page: PageRequest): Promise<StoredPage<CheckpointRecord>>;
   allCheckpoints(modelId: string): Promise<CheckpointRecord[]>;
   checkpoint(modelId: string, step: number): Promise<CheckpointRecord | undefined>;
   newestCheckpoint(modelId: string): Promise<CheckpointRecord | undefined>;
-  deleteCheckpoints(modelId: string, steps: number[]): Promise<void>;
+  /** Resolves to those that went; to null, and removes nothing, where the model would be left with none. */
+  deleteCheckpoints(modelId: string, steps: number[]): Promise<CheckpointRecord[] | null>;
+}
 
-  /** Does nothing where a job of that id is there already. */
-  insertJob(job: JobRecord): Promise<void>;
+export interface JobStore {
+  /** Changes nothing where a job of that id is there already. Resolves to false where its model is gone. */
+  insertJob(job: JobRecord): Promise<boolean>;
   job(id: string): Promise<JobRecord | undefined>;
   /** Queued and running jobs, oldest first. */
   unfinishedJobs(): Promise<JobRecord[]>;
@@ -107,13 +109,22 @@ export interface Store {
   startJob(id: string, startedAt: string, event: TrainingEvent | null): Promise<void>;
   /** Sets a running job queued again: it will run anew from its beginning. */
   requeueJob(id: string): Promise<void>;
-  /** Ends a job: status, last event and, where it succeeded, the checkpoint and the model's last step. */
-  finishJob(id: string, endedAt: string, outcome: JobOutcome, event: TrainingEvent): Promise<void>;
+  /**
+   * Ends a job: status, last event and, where it succeeded, the checkpoint and the model's last step. Resolves to
+   * false, and stores nothing, where the job has ended before or is gone.
+   */
+  finishJob(id: string, endedAt: string, outcome: JobOutcome, event: TrainingEvent): Promise<boolean>;
 
   appendEvent(jobId: string, event: TrainingEvent): Promise<void>;
   events(jobId: string, page: PageRequest): Promise<StoredPage<TrainingEvent>>;
   countEvents(jobId: string, type: TrainingEvent['type']): Promise<number>;
+}
 
+/**
+ * The service's records. Every method is one transaction and durable when its promise resolves. Lists reject
+ * with a 422 when `after` names no item of the list.
+ */
+export interface Store extends ModelStore, JobStore {
   putConstraint(hash: string, json: string): Promise<void>;
   constraint(hash: string): Promise<string | undefined>;
 
@@ -123,7 +134,8 @@ export interface Store {
   logRecord(id: string): Promise<LogRecord | undefined>;
   /** Bytes of the split's file that records cover; what lies behind was never acknowledged. */
   logEnd(modelId: string, split: string): Promise<number>;
-  insertLog(log: LogRecord): Promise<void>;
+  /** Resolves to false, and stores nothing, where the model is gone. */
+  insertLog(log: LogRecord): Promise<boolean>;
 
   /** Stores the record unless the key is there already, and resolves to what is stored. */
   reserveIdempotencyKey(record: IdempotencyRecord): Promise<IdempotencyRecord>;

@@ -51,15 +51,13 @@ export function decodeSafetensors(
   return { data, metadata };
 }
 
-const headerSchema = z
-  .object({ __metadata__: z.record(z.string(), z.string()).optional() })
-  .catchall(
-    z.object({
-      dtype: z.string(),
-      shape: z.array(z.number()),
-      data_offsets: z.tuple([z.number(), z.number()]),
-    }),
-  );
+const headerSchema = z.object({ __metadata__: z.record(z.string(), z.string()).optional() }).catchall(
+  z.object({
+    dtype: z.string(),
+    shape: z.array(z.number()),
+    data_offsets: z.tuple([z.number(), z.number()]),
+  }),
+);
 
 function readJson(bytes: Uint8Array): unknown {
   try {

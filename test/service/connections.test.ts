@@ -1,0 +1,59 @@
+import { once } from 'node:events';
+import { readdirSync, readlinkSync } from 'node:fs';
+import { connect } from 'node:net';
+import { expect, test } from 'vitest';
+import { DataFiles } from '../../src/service/store/files.ts';
+import { door, ScriptedEngine } from '../support/scripted-engine.ts';
+import { start, temporaryFolder } from './harness.ts';
+
+test('a client that goes away before its answer stops its generation, and that is no failure', async () => {
+  const engine = new ScriptedEngine();
+  const { service, log } = await start({ engine });
+  const held = door();
+  engine.hold = held.wait;
+  const leave = new AbortController();
+  const asking = fetch(`${service.url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: 'Bearer test-key' },
+    body: JSON.stringify({ n: 2, messages: [{ role: 'user', content: 'hi' }] }),
+    signal: leave.signal,
+  });
+  await held.reached;
+  const signal = engine.requests[0]?.signal;
+  const stopped = new Promise((resolve) => signal?.addEventListener('abort', resolve));
+  leave.abort();
+  await expect(asking).rejects.toThrow();
+  await stopped;
+  await service.close();
+  expect(log).not.toContainEqual(expect.objectContaining({ level: 'error' }));
+});
+
+test('a body that does not come is not waited for', async () => {
+  const { service, log } = await start({ receiveTimeoutMs: 50 });
+  const { hostname, port } = new URL(service.url);
+  const socket = connect(Number(port), hostname);
+  const head = ['POST /v1/preview/models HTTP/1.1', 'host: x', 'authorization: Bearer test-key'];
+  socket.write(`${[...head, 'content-length: 100'].join('\r\n')}\r\n\r\n{"project"`);
+  const closed = once(socket, 'close');
+  const [answer] = await once(socket, 'data');
+  expect(String(answer)).toMatch(/^HTTP\/1.1 408/);
+  await closed;
+  await service.close();
+  expect(log).not.toContainEqual(expect.objectContaining({ level: 'error' }));
+});
+
+test.runIf(process.platform === 'linux')('training data that is not read to its end is closed', async () => {
+  const folder = await temporaryFolder();
+  const files = await DataFiles.open(folder);
+  await files.writeUpload('data', 'line\n'.repeat(200_000));
+  for await (const { number } of files.uploadLines('data')) if (number === 3) break;
+  const openFiles = () =>
+    readdirSync('/proc/self/fd').flatMap((descriptor) => {
+      try {
+        return [readlinkSync(`/proc/self/fd/${descriptor}`)];
+      } catch {
+        return [];
+      }
+    });
+  await expect.poll(() => openFiles().filter((path) => path.startsWith(folder))).toEqual([]);
+});

@@ -1,0 +1,52 @@
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { ModelResolver } from '../../src/service/inference/resolve-model.ts';
+import { DataFiles } from '../../src/service/store/files.ts';
+import { openSqliteStore } from '../../src/service/store/sqlite-store.ts';
+import type { CheckpointRecord } from '../../src/service/store/store.ts';
+import { baseModel, door, ScriptedEngine } from '../support/scripted-engine.ts';
+import { temporaryFolder } from './harness.ts';
+
+const createdAt = new Date(0).toISOString();
+
+test('a name that is looked up while a checkpoint comes does not keep its old meaning', async () => {
+  const folder = await temporaryFolder();
+  const files = await DataFiles.open(folder);
+  const store = openSqliteStore(join(folder, 'store.sqlite'));
+  onTestFinished(() => store.close());
+  const modelId = 'model';
+  const checkpoint = (step: number): CheckpointRecord => ({
+    ...{ id: `step-${step}`, modelId, step, metrics: {}, createdAt },
+    folder: step === 0 ? null : files.checkpointFolder(modelId, step),
+  });
+  const names = { entity: 'local', project: 'desk', name: 'agent' };
+  await store.insertModel(
+    { id: modelId, ...names, baseModel: baseModel.id, createdAt, lastStep: 0 },
+    checkpoint(0),
+  );
+  const resolver = new ModelResolver(new ScriptedEngine(), store, files);
+  const held = door();
+  const read = store.newestCheckpoint.bind(store);
+  store.newestCheckpoint = async (id) => {
+    const newest = await read(id);
+    await held.wait();
+    return newest;
+  };
+
+  const early = resolver.resolve('local/desk/agent');
+  await held.reached;
+  const job = { id: 'job', modelId, kind: 'rl', status: 'queued', createdAt } as const;
+  const nothing = { startedAt: null, endedAt: null, errorMessage: null, step: null, uploadSha256: null };
+  await store.insertJob({ ...job, ...nothing, resolvedConfig: {} });
+  await store.finishJob(
+    job.id,
+    createdAt,
+    { status: 'succeeded', checkpoint: checkpoint(1) },
+    { id: 'event', type: 'training_ended', data: {} },
+  );
+  resolver.forget();
+  held.open();
+
+  expect((await early).pinnedName).toBe('local/desk/agent:step0');
+  expect((await resolver.resolve('local/desk/agent')).pinnedName).toBe('local/desk/agent:step1');
+});

@@ -1,0 +1,149 @@
+import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { JobEvents } from '../../src/service/jobs/job-events.ts';
+import { JobQueue } from '../../src/service/jobs/job-queue.ts';
+import { DataFiles } from '../../src/service/store/files.ts';
+import { openSqliteStore } from '../../src/service/store/sqlite-store.ts';
+import type { JobRecord } from '../../src/service/store/store.ts';
+import { baseModel, door, ScriptedEngine } from '../support/scripted-engine.ts';
+import { temporaryFolder } from './harness.ts';
+
+const createdAt = new Date(0).toISOString();
+const modelId = 'model';
+
+const job = (id: string): JobRecord => ({
+  ...{ id, modelId, kind: 'rl', status: 'queued', createdAt, resolvedConfig: {} },
+  ...{ startedAt: null, endedAt: null, errorMessage: null, step: null, uploadSha256: null },
+});
+const event = () => ({ id: randomUUID(), type: 'training_failed', data: { error_message: 'why' } }) as const;
+const failed = { status: 'failed', errorMessage: 'no reason' } as const;
+
+async function openStore() {
+  const folder = await temporaryFolder();
+  const files = await DataFiles.open(folder);
+  const store = openSqliteStore(join(folder, 'store.sqlite'));
+  onTestFinished(() => store.close());
+  await store.insertModel(
+    {
+      ...{ id: modelId, entity: 'local', project: 'desk', name: 'agent' },
+      ...{ baseModel: baseModel.id, createdAt, lastStep: 0 },
+    },
+    { id: 'checkpoint', modelId, step: 0, folder: null, metrics: {}, createdAt },
+  );
+  return { store, files };
+}
+
+test('a job ends once', async () => {
+  const { store } = await openStore();
+  await store.insertJob(job('a'));
+  const first = event();
+  expect(await store.finishJob('a', createdAt, failed, first)).toBe(true);
+  expect(await store.finishJob('a', createdAt, failed, event())).toBe(false);
+  expect(await store.finishJob('nowhere', createdAt, failed, event())).toBe(false);
+  const { items } = await store.events('a', { limit: 10, order: 'asc' });
+  expect(items).toEqual([first]);
+});
+
+test('a model does not go while a job of it has not ended, and a job does not come to a model that went', async () => {
+  const { store } = await openStore();
+  expect(await store.insertJob(job('a'))).toBe(true);
+  expect(await store.insertJob(job('a'))).toBe(true);
+  expect(await store.deleteModel(modelId)).toBeNull();
+  await store.finishJob('a', createdAt, failed, event());
+  expect(await store.deleteModel(modelId)).toMatchObject([{ step: 0 }]);
+  expect(await store.insertJob(job('b'))).toBe(false);
+  const log = {
+    id: 'log',
+    modelId,
+    split: 'train',
+    offset: 0,
+    bytes: 1,
+    groups: 1,
+    trajectories: 1,
+    createdAt,
+  };
+  expect(await store.insertLog(log)).toBe(false);
+});
+
+test('two deletions at once leave a model a checkpoint', async () => {
+  const { store } = await openStore();
+  expect(await store.deleteCheckpoints(modelId, [0])).toBeNull();
+  await store.insertJob(job('a'));
+  const second = { id: 'second', modelId, step: 1, folder: 'step-1', metrics: {}, createdAt };
+  await store.finishJob('a', createdAt, { status: 'succeeded', checkpoint: second }, event());
+  const deletions = await Promise.all([[0], [1]].map((steps) => store.deleteCheckpoints(modelId, steps)));
+  expect(deletions).toEqual([[expect.objectContaining({ step: 0 })], null]);
+  expect(await store.allCheckpoints(modelId)).toEqual([second]);
+});
+
+test('a job that is cancelled while the queue takes it up does not run', async () => {
+  const { store, files } = await openStore();
+  await store.insertJob(job('a'));
+  const engine = new ScriptedEngine();
+  const queue = new JobQueue({
+    ...{ engine, store, files, events: new JobEvents(store), onCheckpoint: () => {}, log: () => {} },
+    prepare: async () => ({ steps: 0, batches: (async function* () {})() }),
+  });
+  const held = door();
+  const read = store.unfinishedJobs.bind(store);
+  store.unfinishedJobs = async () => {
+    const jobs = await read();
+    await held.wait();
+    return jobs;
+  };
+  queue.wake();
+  await held.reached;
+  await queue.cancel('a');
+  held.open();
+  await queue.close();
+  expect(await store.job('a')).toMatchObject({ status: 'cancelled' });
+  expect((await store.events('a', { limit: 10, order: 'asc' })).items).toHaveLength(1);
+  expect(engine.trainings).toBe(0);
+});
+
+test('a queue that is closed while it takes up a job leaves the job to the next', async () => {
+  const { store, files } = await openStore();
+  await store.insertJob(job('a'));
+  const engine = new ScriptedEngine();
+  const queue = new JobQueue({
+    ...{ engine, store, files, events: new JobEvents(store), onCheckpoint: () => {}, log: () => {} },
+    prepare: async () => ({ steps: 0, batches: (async function* () {})() }),
+  });
+  const held = door();
+  const read = store.unfinishedJobs.bind(store);
+  store.unfinishedJobs = async () => {
+    const jobs = await read();
+    await held.wait();
+    return jobs;
+  };
+  queue.wake();
+  await held.reached;
+  const closed = queue.close();
+  held.open();
+  await closed;
+  expect(await store.job('a')).toMatchObject({ status: 'queued' });
+  expect(engine.trainings).toBe(0);
+});
+
+test('a payload that cannot be removed neither fails its job nor stops the queue', async () => {
+  const { store, files } = await openStore();
+  await store.insertJob(job('a'));
+  await store.insertJob(job('b'));
+  files.removePayload = () => Promise.reject(new Error('read-only'));
+  const events = new JobEvents(store);
+  const queue = new JobQueue({
+    ...{ engine: new ScriptedEngine(), store, files, events, onCheckpoint: () => {}, log: () => {} },
+    prepare: async () => ({ steps: 0, batches: (async function* () {})() }),
+  });
+  queue.wake();
+  const signal = new AbortController().signal;
+  for (const id of ['a', 'b']) {
+    const types: string[] = [];
+    for await (const happened of events.follow(id, undefined, { signal, idleMs: 60_000 }))
+      types.push(...happened.map(({ type }) => type));
+    expect(types).toEqual(['training_started', 'training_ended']);
+  }
+  await queue.close();
+  expect(await store.newestCheckpoint(modelId)).toMatchObject({ step: 2 });
+});

@@ -1,0 +1,29 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { withGrace } from '../../src/training/grace.ts';
+
+const forever = (signal: AbortSignal) => sleep(2 ** 30, undefined, { signal });
+
+test('work that is not to be interrupted may end after the run was stopped', async () => {
+  const stop = new AbortController();
+  const work = withGrace(stop.signal, 60_000, async (signal) => {
+    stop.abort(new Error('Ctrl-C'));
+    expect(signal.aborted).toBe(false);
+    return 'done';
+  });
+  expect(await work).toBe('done');
+});
+
+test('work that does not end is left when the grace is over, with the reason of the stop', async () => {
+  const stop = new AbortController();
+  const reason = new Error('Ctrl-C');
+  const early = withGrace(stop.signal, 1, (signal) => forever(signal));
+  stop.abort(reason);
+  await expect(early).rejects.toMatchObject({ cause: reason });
+  const late = withGrace(stop.signal, 1, (signal) => forever(signal));
+  await expect(late).rejects.toMatchObject({ cause: reason });
+});
+
+test('without a signal nothing ends the work, and a signal that stays is let go', async () => {
+  expect(await withGrace(undefined, 1, async (signal) => signal.aborted)).toBe(false);
+});
