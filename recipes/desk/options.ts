@@ -14,18 +14,26 @@ export interface DeskOptions {
   runDirectory?: string;
 }
 
+/** What a run takes where it is not told otherwise. */
+export const deskDefaults = { groups: 12, rolloutsPerGroup: 8, baseModel: 'martingale-tiny' } as const;
+
 export const deskProgram = (): Command =>
   new Command('npm start --')
     .description('Trains a support agent: a supervised start on bad habits, then reinforcement learning.')
     .option('--json', 'one JSON object a line on standard output', false)
     .option('--seed <number>', 'decides all randomness of the run', wholeNumber(0, 2 ** 32 - 1), 1)
     .option('--steps <number>', 'steps of reinforcement learning', wholeNumber(1), 120)
-    .option('--groups <number>', 'scenarios a step', wholeNumber(1), 12)
-    .option('--rollouts-per-group <number>', 'rollouts of each scenario', wholeNumber(2), 8)
+    .option('--groups <number>', 'scenarios a step', wholeNumber(1), deskDefaults.groups)
+    .option(
+      '--rollouts-per-group <number>',
+      'rollouts of each scenario',
+      wholeNumber(2),
+      deskDefaults.rolloutsPerGroup,
+    )
     .option('--threads <number>', 'threads of the embedded engine', wholeNumber(1))
     .option('--base-url <url>', 'train on this service instead of starting one', serviceUrl)
     .addOption(new Option('--api-key <key>', 'key of that service').env('MARTINGALE_API_KEY'))
-    .option('--base-model <name>', 'model of the service to start from', 'martingale-tiny')
+    .option('--base-model <name>', 'model of the service to start from', deskDefaults.baseModel)
     .option('--run-directory <path>', 'where the run is written (default: a new folder under runs/)')
     .showHelpAfterError('(npm start -- --help lists the flags)');
 

@@ -1,7 +1,6 @@
-import { relative } from 'node:path';
 import type { Evaluation, TrainResult } from 'martingale';
-import type { Comparison, Evaluated, NextCommand } from 'martingale/cli';
-import type { DeskOptions } from './options.ts';
+import { type Comparison, type Evaluated, type NextCommand, shortPath } from 'martingale/cli';
+import { type DeskOptions, deskDefaults } from './options.ts';
 
 interface Finished {
   result: TrainResult;
@@ -24,12 +23,21 @@ const evaluated = (evaluation: Evaluation<unknown>): Evaluated => ({
 
 /** Commands to go on with, as a person would type them. */
 export function nextCommands({ result, options, dataFolder }: Finished): NextCommand[] {
-  const { seed, steps, baseUrl } = options;
-  const there = baseUrl === undefined ? '' : ` --base-url ${baseUrl}`;
+  const { seed, steps, groups, rolloutsPerGroup, baseUrl, apiKey, baseModel } = options;
+  // The key itself is not for the screen; one from the environment is there again.
+  const key = process.env.MARTINGALE_API_KEY === apiKey ? '' : ' --api-key "$KEY"';
+  const there = baseUrl === undefined ? '' : ` --base-url ${baseUrl}${key}`;
+  const flag = (name: string, value: string | number, usual: string | number) =>
+    value === usual ? '' : ` --${name} ${value}`;
+  const same = [
+    flag('groups', groups, deskDefaults.groups),
+    flag('rollouts-per-group', rolloutsPerGroup, deskDefaults.rolloutsPerGroup),
+    flag('base-model', baseModel, deskDefaults.baseModel),
+  ].join('');
   const again = (newSeed: number, newSteps: number) =>
-    `npm start -- --seed ${newSeed} --steps ${newSteps}${there}`;
+    `npm start -- --seed ${newSeed} --steps ${newSteps}${same}${there}`;
   const talk = `npx tsx recipes/desk/talk.ts --model ${result.model.name.replace(/:step\d+$/, '')}`;
-  const key = 'MARTINGALE_API_KEY=desk ';
+  const ownKey = 'MARTINGALE_API_KEY=desk ';
   const goOn = [
     { what: 'More steps:', command: again(seed, 2 * steps) },
     { what: 'Another seed:', command: again(seed + 1, steps) },
@@ -40,9 +48,9 @@ export function nextCommands({ result, options, dataFolder }: Finished): NextCom
     ...goOn,
     {
       what: 'Serve the trained model:',
-      command: `${key}npm run martingale -- serve --data ${relative('', dataFolder)}`,
+      command: `${ownKey}npm run martingale -- serve --data ${shortPath(dataFolder)}`,
     },
-    { what: 'and, in another terminal, talk to the agent:', command: `${key}${talk}` },
+    { what: 'and, in another terminal, talk to the agent:', command: `${ownKey}${talk}` },
   ];
 }
 
@@ -56,6 +64,13 @@ export function comparisonOf(finished: Finished): Comparison | null {
     runDirectory: finished.runDirectory,
     next: nextCommands(finished),
   };
+}
+
+/** What a person reads where an interrupt ended the run. */
+export function stoppedText(steps: number, runDirectory: string): string {
+  const after =
+    steps === 0 ? 'before its first step was done' : `after ${steps} step${steps === 1 ? '' : 's'}`;
+  return `Stopped ${after}. What there is of the run: ${shortPath(runDirectory)}`;
 }
 
 /** The last line of `--json`. */

@@ -12,7 +12,8 @@ import {
 import { deskDemonstrations } from './demonstrations.ts';
 import { desk } from './environment.ts';
 import { type DeskOptions, readOptions } from './options.ts';
-import { comparisonOf, summaryOf } from './outcome.ts';
+import { comparisonOf, stoppedText, summaryOf } from './outcome.ts';
+import { claimRunDirectory, newRunDirectory } from './run-directory.ts';
 import { deskScenarios } from './scenarios.ts';
 import { rlConfig, supervisedBatches, supervisedBatchSize, supervisedLearningRates } from './schedule.ts';
 import { type DeskService, openService } from './service.ts';
@@ -27,9 +28,6 @@ interface Run {
   onEvent: NonNullable<Parameters<typeof supervise>[0]['onEvent']>;
   signal: AbortSignal;
 }
-
-const newRunDirectory = (seed: number): string =>
-  join('runs', `${new Date().toISOString().slice(0, 19).replaceAll(':', '-')}-desk-seed-${seed}`);
 
 /** Teaches the bad habits, then lets reinforcement learning repair them. */
 async function learn({ options, service, runDirectory, onEvent, signal }: Run): Promise<TrainResult> {
@@ -74,6 +72,7 @@ const progress = showProgress({ json: options.json });
 const interrupt = listenForInterrupt(() => progress.note('Stopping. Ctrl-C again leaves at once.'));
 let service: DeskService | undefined;
 try {
+  await claimRunDirectory(runDirectory);
   service = await openService(options, runDirectory);
   const run = { options, service, runDirectory, onEvent: progress.listen, signal: interrupt.signal };
   const result = await learn(run);
@@ -83,10 +82,12 @@ try {
   if (options.json)
     writeJsonLine(process.stdout, summaryOf(finished, (performance.now() - startedMs) / 1000));
   else if (comparison) printLines([[], ...comparisonLines(comparison, process.stdout.columns || 100)]);
+  else process.stdout.write(`${stoppedText(result.reports.length, runDirectory)}\n`);
   if (result.reason === 'stopped') process.exitCode = interruptedStatus;
 } catch (error) {
   progress.close();
-  if (!interrupt.signal.aborted) process.stderr.write(`${describeFailure(error)}\n`);
+  const what = interrupt.signal.aborted ? stoppedText(0, runDirectory) : describeFailure(error);
+  process.stderr.write(`${what}\n`);
   process.exitCode = interrupt.signal.aborted ? interruptedStatus : 1;
 } finally {
   await service?.close();

@@ -43,9 +43,12 @@ export function mostInstructivePair(
   return pairs.sort((a, b) => gain(b) - gain(a))[0] ?? { before: firstBefore, after: firstAfter };
 }
 
+/** The difference of two figures as they are shown, so that a reader who subtracts them agrees. */
 function difference(before: number | null, after: number | null, format: (value: number) => string): Cell {
   if (before === null || after === null) return { text: '' };
-  const change = after - before;
+  const unit = format(0).endsWith('%') ? 100 : 1;
+  const shown = (value: number) => Number.parseFloat(format(value)) / unit;
+  const change = shown(after) - shown(before);
   return {
     text: `${change < 0 ? '−' : '+'}${format(Math.abs(change))}`,
     style: change < 0 ? 'red' : 'green',

@@ -5,6 +5,7 @@ import { type Line, paint, showsColors } from './text.ts';
 import type { ProgressView } from './view.ts';
 
 export { type Comparison, comparisonLines, type Evaluated, type NextCommand } from './comparison.ts';
+export { shortPath } from './format.ts';
 export { writeJsonLine } from './json.ts';
 export type { ProgressView } from './view.ts';
 

@@ -1,5 +1,13 @@
 import { count, counted, decimal, duration, leadingMetric, orDash, percent, shortPath } from './format.ts';
-import { isPhase, type Milestone, type PhaseProgress, type RunProgress, timeLeftMs } from './run-progress.ts';
+import {
+  isEvaluation,
+  isOutsideSteps,
+  isPhase,
+  type Milestone,
+  type PhaseProgress,
+  type RunProgress,
+  timeLeftMs,
+} from './run-progress.ts';
 import { bar, sparkline } from './sparkline.ts';
 import { type Canvas, clip, type Line, lineWidth, pad } from './text.ts';
 
@@ -69,12 +77,17 @@ function milestoneLine(milestone: Milestone, canvas: Canvas): Line {
   );
 }
 
-function headLines({ run, steps, startedAtMs, ended }: RunProgress, { columns, nowMs }: Canvas): Line[] {
+function headLines(progress: RunProgress, { columns, nowMs }: Canvas): Line[] {
+  const { run, steps, startedAtMs, ended } = progress;
   const elapsed = duration((ended?.atMs ?? nowMs) - startedAtMs);
-  const where = run === null ? '' : `step ${Math.min(steps.length + 1, run.steps)} of ${run.steps} · `;
+  const inStep = ended === null && !isOutsideSteps(progress) ? 1 : 0;
+  const where = run === null ? '' : `step ${Math.min(steps.length + inStep, run.steps)} of ${run.steps} · `;
   return [
     spread(
-      [{ text: 'martingale', style: 'bold' }, { text: run === null ? '' : `  ${run.model}` }],
+      [
+        { text: 'martingale', style: 'bold' },
+        { text: run === null ? '' : `  ${run.model.replace(/:step\d+$/, '')}` },
+      ],
       [{ text: `${where}${elapsed}`, style: 'dim' }],
       columns,
     ),
@@ -92,7 +105,7 @@ function jobLine({ job }: RunProgress, columns: number): Line {
 
 function loopLines(progress: RunProgress, columns: number): Line[] {
   const { run, steps, rollouts, job, ended } = progress;
-  if (run === null) return [];
+  if (run === null || (steps.length === 0 && isOutsideSteps(progress))) return [];
   const last = steps.at(-1);
   const perStep = run.groupsPerStep * run.rolloutsPerGroup;
   const done = rollouts?.done ?? (job === null ? 0 : perStep);
@@ -124,7 +137,7 @@ function loopLines(progress: RunProgress, columns: number): Line[] {
       { text: last ? `${count(last.tokensPerSecond)} tokens/s` : '–' },
       ...(failed > 0 ? [{ text: `   ${counted(failed, 'rollout')} failed`, style: 'yellow' } as const] : []),
     ],
-    ...(ended === null
+    ...(ended === null && !isOutsideSteps(progress)
       ? [
           [],
           barLine(
@@ -141,17 +154,37 @@ function loopLines(progress: RunProgress, columns: number): Line[] {
   ];
 }
 
+/** Something moves while the run is in no step: which side of the loop it is on, and for how long. */
+function waitingLines(progress: RunProgress, { columns, nowMs }: Canvas): Line[] {
+  const last = progress.milestones.at(-1);
+  const isTold = last !== undefined && isPhase(last) && (last.endedAtMs === null || isEvaluation(last));
+  if (!isOutsideSteps(progress) || isTold) return [];
+  const where = progress.steps.length === 0 ? 'before the first step' : 'after the last step';
+  return [
+    spread(
+      [{ text: '› ', style: 'cyan' }, { text: where }],
+      [{ text: duration(nowMs - progress.toldAtMs), style: 'dim' }],
+      columns,
+    ),
+  ];
+}
+
 /** The live view of a run, no line wider than the canvas. */
 export function liveLines(progress: RunProgress, canvas: Canvas): Line[] {
   const before = progress.milestones.filter((milestone) => milestone.afterSteps === 0);
   const after = progress.milestones.filter((milestone) => milestone.afterSteps > 0);
+  const waiting = waitingLines(progress, canvas);
+  const below = [
+    ...after.map((milestone) => milestoneLine(milestone, canvas)),
+    ...(progress.steps.length > 0 ? waiting : []),
+  ];
   const lines = [
     ...headLines(progress, canvas),
     [],
     ...before.map((milestone) => milestoneLine(milestone, canvas)),
+    ...(progress.steps.length === 0 ? waiting : []),
     ...loopLines(progress, canvas.columns),
-    ...(after.length > 0 ? [[]] : []),
-    ...after.map((milestone) => milestoneLine(milestone, canvas)),
+    ...(below.length > 0 ? [[], ...below] : []),
   ];
   return lines.map((line) => clip(line, canvas.columns));
 }

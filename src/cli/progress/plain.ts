@@ -2,6 +2,7 @@ import type { RunEvent, StepReport } from '../../training/run-event.ts';
 import { count, counted, decimal, duration, leadingMetric, orDash, percent, shortPath } from './format.ts';
 import {
   advance,
+  isEvaluation,
   isPhase,
   newRun,
   type PhaseProgress,
@@ -45,9 +46,13 @@ const closedPhases = ({ milestones }: RunProgress): PhaseProgress[] =>
 export function plainLines(before: RunProgress, after: RunProgress, event: RunEvent): string[] {
   const told = new Set(closedPhases(before).map(identity));
   const finished = closedPhases(after)
-    .filter((phase) => !told.has(identity(phase)))
+    .filter((phase) => !told.has(identity(phase)) && !isEvaluation(phase))
     .map(phaseText);
   switch (event.type) {
+    case 'phase': {
+      const begins = before.milestones.length < after.milestones.length && event.done !== event.total;
+      return [...finished, ...(begins ? [`${event.phase} …`] : [])];
+    }
     case 'run_started':
       return [
         ...finished,
@@ -75,7 +80,7 @@ export function plainLines(before: RunProgress, after: RunProgress, event: RunEv
   }
 }
 
-/** One line per phase and about every tenth step, for pipes and logs. */
+/** A line at both ends of a phase and about every tenth step, for pipes and logs. */
 export function createPlainView(output: Output, now: () => number = Date.now): ProgressView {
   let progress = newRun(now());
   return {

@@ -18,6 +18,8 @@ export type Milestone = (PhaseProgress | Event<'evaluated'>) & { afterSteps: num
 /** Everything a view shows of a run, folded from its events. */
 export interface RunProgress {
   startedAtMs: number;
+  /** When the last event came. */
+  toldAtMs: number;
   run: Event<'run_started'> | null;
   milestones: Milestone[];
   steps: StepReport[];
@@ -30,6 +32,7 @@ export interface RunProgress {
 
 export const newRun = (nowMs: number): RunProgress => ({
   startedAtMs: nowMs,
+  toldAtMs: nowMs,
   run: null,
   milestones: [],
   steps: [],
@@ -66,15 +69,26 @@ function withPhase(progress: RunProgress, event: Event<'phase'>, nowMs: number):
   return [...before, { phase, done, total, metrics, startedAtMs, endedAtMs, afterSteps }];
 }
 
+/** Whether a phase is the progress of an evaluation, whose result is an event of its own. */
+export const isEvaluation = ({ phase }: PhaseProgress): boolean => phase.startsWith('evaluation ');
+
+/** An evaluation's result takes the place of its progress. */
+function withResult({ milestones, steps }: RunProgress, event: Event<'evaluated'>): Milestone[] {
+  const last = milestones.at(-1);
+  const isProgress = last !== undefined && isPhase(last) && isEvaluation(last);
+  return [...(isProgress ? milestones.slice(0, -1) : milestones), { ...event, afterSteps: steps.length }];
+}
+
 /** The run after one more event. */
-export function advance(progress: RunProgress, event: RunEvent, nowMs: number): RunProgress {
+export function advance(before: RunProgress, event: RunEvent, nowMs: number): RunProgress {
+  const progress: RunProgress = { ...before, toldAtMs: nowMs };
   if (event.type === 'phase') return { ...progress, milestones: withPhase(progress, event, nowMs) };
   const open: RunProgress = { ...progress, milestones: closePhases(progress.milestones, nowMs) };
   switch (event.type) {
     case 'run_started':
       return { ...open, run: event };
     case 'evaluated':
-      return { ...open, milestones: [...open.milestones, { ...event, afterSteps: open.steps.length }] };
+      return { ...open, milestones: withResult(open, event) };
     case 'rollouts':
       return { ...open, step: event.step, rollouts: event, job: null };
     case 'job':
@@ -95,4 +109,10 @@ export function timeLeftMs(progress: RunProgress): number | null {
   if (recent.length === 0 || total === undefined) return null;
   const pace = recent.reduce((sum, step) => sum + step.seconds, 0) / recent.length;
   return Math.max(0, total - progress.steps.length) * pace * 1000;
+}
+
+/** A run that has begun but is in no step: before its first, or after its last, where it may be evaluated. */
+export function isOutsideSteps({ run, steps, rollouts, job, ended }: RunProgress): boolean {
+  if (run === null || ended !== null || rollouts !== null || job !== null) return false;
+  return steps.length === 0 || steps.length >= run.steps;
 }

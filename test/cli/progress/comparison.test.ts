@@ -41,6 +41,18 @@ describe('comparison', () => {
     ]);
   });
 
+  it('gives differences that agree with the figures beside them', () => {
+    const score = { reward: 0.4521, success: 0.1523 };
+    const all = { reward: 1, success: 1 };
+    const { before, after } = comparison;
+    const lines = comparisonLines(
+      { ...comparison, before: { ...before, score }, after: { ...after, score: all } },
+      87,
+    ).map(plainText);
+    expect(lines[2]).toMatch(/0\.452 +1\.000 +\+0\.548$/);
+    expect(lines[3]).toMatch(/15% +100% +\+85%$/);
+  });
+
   it('puts them under each other on a narrow terminal and never cuts a command', () => {
     const lines = comparisonLines(comparison, 30).map(plainText);
     expect(lines).toContain('before             reward 0.25');

@@ -64,6 +64,26 @@ describe('live view', () => {
     expect(text).toMatch(/run +█+░+ 1\.0 s left/);
   });
 
+  it('claims no step and draws no bars before the first step and after the last', () => {
+    const before = draw(80, phase(250, 250), runStarted(1));
+    expect(before[0]).toContain('step 0 of 1');
+    expect(before.at(-1)).toMatch(/^› before the first step +1\.0 s$/);
+    expect(before.join('\n')).not.toContain('░');
+
+    const after = draw(80, runStarted(1), stepReport(0, 1));
+    expect(after[0]).toContain('step 1 of 1');
+    expect(after.at(-1)).toMatch(/^› after the last step +1\.0 s$/);
+    expect(after.join('\n')).not.toContain('left');
+  });
+
+  it('shows how far an evaluation is, then its result in the same place', () => {
+    const begun = [runStarted(1), phase(64, 128, 'evaluation before')];
+    expect(draw(80, ...begun).at(-1)).toMatch(/^› evaluation before +64\/128 /);
+    const ended = [...begun, phase(128, 128, 'evaluation before'), evaluated('before', 0.33)];
+    expect(draw(80, ...ended).join('\n')).not.toContain('evaluation');
+    expect(draw(80, ...ended).join('\n')).toContain('✓ before');
+  });
+
   it('fits every terminal', () => {
     for (const columns of [1, 12, 40, 80, 200])
       for (const line of draw(columns, ...events)) expect(displayWidth(line)).toBeLessThanOrEqual(columns);

@@ -36,9 +36,10 @@ describe('plain view', () => {
     return output.lines();
   };
 
-  it('says one line per phase and about every tenth step', () => {
+  it('says when a phase begins and ends, and about every tenth step', () => {
     const lines = show(wholeRun(42));
-    expect(lines.slice(0, 3)).toEqual([
+    expect(lines.slice(0, 4)).toEqual([
+      'supervised start …',
       'supervised start: 250 · loss 0.432 · 2.0 s',
       'before: reward 0.330 · success 16% on 128 scenarios (local/desk/clerk:step1)',
       'training local/desk/clerk: 42 steps of 12 groups × 8, in runs/desk-1',
@@ -59,11 +60,16 @@ describe('plain view', () => {
   });
 
   it('says once that a phase is over, however often it is told', () => {
-    expect(show([phase(100, 250), phase(250, 250), phase(250, 250)])).toHaveLength(1);
+    expect(show([phase(100, 250), phase(250, 250), phase(250, 250)])).toHaveLength(2);
+  });
+
+  it('leaves the progress of an evaluation to its result', () => {
+    const lines = show([phase(0, 128, 'evaluation before'), phase(128, 128, 'evaluation before')]);
+    expect(lines).toEqual(['evaluation before …']);
   });
 
   it('closes a phase of unknown length when something else begins', () => {
-    expect(show([phase(10, null), runStarted(1)])[0]).toBe('supervised start: 10 · loss 0.432 · 1.0 s');
+    expect(show([phase(10, null), runStarted(1)])[1]).toBe('supervised start: 10 · loss 0.432 · 1.0 s');
   });
 
   it('moves no cursor and has no colours', () => {

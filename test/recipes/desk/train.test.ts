@@ -90,7 +90,10 @@ describe('npm start', () => {
       if (type === 'phase') child?.kill('SIGINT');
     });
     expect(lines.map(({ type }) => type)).toEqual(['phase']);
-    expect(errors).toBe('Stopping. Ctrl-C again leaves at once.\n');
+    expect(errors).toBe(
+      'Stopping. Ctrl-C again leaves at once.\n' +
+        `Stopped before its first step was done. What there is of the run: ${folder}\n`,
+    );
     expect(code).toBe(130);
   });
 
