@@ -1,4 +1,10 @@
 export { commonFailures } from './common-failures.ts';
 export { type Books, keepBooks, type Rollout, type RolloutFailure } from './rollout.ts';
 export { RolloutGroup } from './rollout-group.ts';
-export { type GroupsResult, type RunGroupsOptions, runGroups, ScenarioError } from './run-groups.ts';
+export {
+  type GroupsResult,
+  parseScenarios,
+  type RunGroupsOptions,
+  runGroups,
+  ScenarioError,
+} from './run-groups.ts';

@@ -120,7 +120,11 @@ export async function runGroups<Schema extends z.ZodType, Outcome>(
   };
 }
 
-async function parseScenarios<Schema extends z.ZodType, Outcome>(
+/**
+ * Scenarios as the environment's schema reads them.
+ * @throws ScenarioError that names the first that does not fit.
+ */
+export async function parseScenarios<Schema extends z.ZodType, Outcome>(
   { name, scenario: schema }: Environment<Schema, Outcome>,
   scenarios: readonly z.input<Schema>[],
 ): Promise<z.output<Schema>[]> {

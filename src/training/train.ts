@@ -1,5 +1,6 @@
 import { basename } from 'node:path';
 import type { z } from 'zod';
+import { parseScenarios } from '../rollout/index.ts';
 import { attribute, spanName, withSpan } from '../telemetry/index.ts';
 import { checkOptions } from './check-options.ts';
 import { Run } from './run.ts';
@@ -9,7 +10,7 @@ import type { TrainOptions, TrainResult } from './train-options.ts';
 /**
  * Trains a model in an environment: each step gathers groups of rollouts from the newest checkpoint, logs them, has
  * the service train on them, and goes on from the checkpoint that comes of it. A stopped run returns; see `reason`.
- * @throws RunOptionError for an option that cannot be met, NoCompletedRolloutsError when all rollouts of a step end
+ * @throws RunOptionError for an option that cannot be met, ScenarioError before anything begins, NoCompletedRolloutsError when all rollouts of a step end
  * without a reward, TrainingJobError and TrainingJobTimeoutError for a job that makes no checkpoint, and what the
  * client throws. The run directory is left readable in each case.
  */
@@ -17,6 +18,9 @@ export async function train<Schema extends z.ZodType, Outcome>(
   options: TrainOptions<Schema, Outcome>,
 ): Promise<TrainResult<z.output<Schema>>> {
   checkOptions(options);
+  // All of them now: a bad one late in the list would end the run when its turn comes.
+  await parseScenarios(options.environment, options.scenarios);
+  if (options.validation) await parseScenarios(options.environment, options.validation.scenarios);
   const begun = performance.now();
   const directory = await RunDirectory.create(
     options.runDirectory ?? defaultRunDirectory(options.environment.name),

@@ -337,6 +337,8 @@ test('options that cannot be met are refused by name', async () => {
   await using _ = service;
   await expect(train({ ...settings, rolloutsPerGroup: 1 })).rejects.toThrow(/`rolloutsPerGroup` is 1/);
   await expect(train({ ...settings, scenarios: [] })).rejects.toThrow(/`scenarios` is empty/);
+  const misfit = [...settings.scenarios, { other: 1 }] as typeof settings.scenarios;
+  await expect(train({ ...settings, scenarios: misfit })).rejects.toThrow(`Scenario ${misfit.length - 1} `);
   await expect(train({ ...settings, concurrency: 0 })).rejects.toThrow(/`concurrency` is 0/);
   await expect(train({ ...settings, rolloutTimeoutMs: 0 })).rejects.toThrow(/`rolloutTimeoutMs` is 0/);
   await expect(train({ ...settings, jobTimeoutMs: 2 ** 31 })).rejects.toThrow(/`jobTimeoutMs` is 2147483648/);

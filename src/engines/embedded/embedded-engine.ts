@@ -56,7 +56,12 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
     new SamplerClient({ ...settings, threads: samplerThreads }),
     new TrainerClient({ ...settings, threads }),
   );
-  await engine.start();
+  const found = await engine.start();
+  if (runtime === 'auto' && found === 'onnxruntime-web')
+    process.emitWarning(
+      'onnxruntime-node cannot be loaded here, so the embedded engine runs on WebAssembly, which is slower. Install onnxruntime-node, or set MARTINGALE_RUNTIME=onnxruntime-web to say that this is meant.',
+      { type: 'MartingaleWarning', code: 'slow_runtime' },
+    );
   return engine;
 }
 
@@ -82,10 +87,11 @@ class EmbeddedEngine implements Engine {
     this.#trainer = trainer;
   }
 
-  /** Starts the threads, so that what is missing here shows at once. */
-  async start(): Promise<void> {
+  /** Starts the threads, so that what is missing here shows at once; returns the name of their runtime. */
+  async start(): Promise<string | undefined> {
     try {
-      await Promise.all([this.#sampler.start(), this.#trainer.start()]);
+      const [runtime] = await Promise.all([this.#sampler.start(), this.#trainer.start()]);
+      return runtime;
     } catch (error) {
       await this.close();
       throw error;

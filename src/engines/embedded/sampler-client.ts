@@ -53,8 +53,10 @@ export class SamplerClient {
     return this.#thread.send({ type: 'drop', weights });
   }
 
-  async start(): Promise<void> {
+  /** Starts the thread; returns the name of the runtime that it found. */
+  async start(): Promise<string | undefined> {
     await this.#thread.start();
+    return this.#thread.runtime;
   }
 
   close(): Promise<void> {

@@ -16,6 +16,13 @@ export interface WorkerSettings {
   prefixCacheBytes: number;
 }
 
+/** A worker's first message. */
+export interface WorkerReady {
+  type: 'ready';
+  /** The runtime it found. */
+  runtime: string;
+}
+
 /** An error as it crosses threads. */
 export interface WorkerFailure {
   code: string;

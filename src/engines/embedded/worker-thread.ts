@@ -1,6 +1,6 @@
 import { Worker } from 'node:worker_threads';
 import { EngineError } from '../engine-error.ts';
-import type { WorkerSettings } from './worker-messages.ts';
+import type { WorkerReady, WorkerSettings } from './worker-messages.ts';
 
 /**
  * A worker thread that is started when first needed, and again after it died. `onDeath` hears the reason, to fail
@@ -11,6 +11,7 @@ export class WorkerThread<Request, Report> {
   readonly #settings: WorkerSettings;
   readonly #onReport: (report: Report) => void;
   readonly #onDeath: (error: EngineError) => void;
+  #runtime: string | undefined;
   #worker: Promise<Worker> | undefined;
   #closed = false;
 
@@ -23,6 +24,11 @@ export class WorkerThread<Request, Report> {
     this.#settings = settings;
     this.#onReport = handlers.onReport;
     this.#onDeath = handlers.onDeath;
+  }
+
+  /** Name of the runtime that the thread found; undefined before it has started. */
+  get runtime(): string | undefined {
+    return this.#runtime;
   }
 
   /** Resolves once the thread has the message. */
@@ -46,7 +52,8 @@ export class WorkerThread<Request, Report> {
     const worker = new Worker(this.#module, { workerData: this.#settings });
     return new Promise((resolve, reject) => {
       let reason: unknown;
-      worker.once('message', () => {
+      worker.once('message', (ready: WorkerReady) => {
+        this.#runtime = ready.runtime;
         worker.on('message', this.#onReport);
         resolve(worker);
       });

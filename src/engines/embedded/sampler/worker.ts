@@ -2,17 +2,14 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { ConversationCodec } from '../conversation-codec.ts';
 import { loadRuntime } from '../runtime.ts';
 import { toFailure } from '../worker-failure.ts';
-import type { SamplerReport, SamplerRequest, WorkerSettings } from '../worker-messages.ts';
+import type { SamplerReport, SamplerRequest, WorkerReady, WorkerSettings } from '../worker-messages.ts';
 import { Sampler } from './sampler.ts';
 
 const port = parentPort;
 if (!port) throw new Error('this module runs in a worker thread');
 const settings = workerData as WorkerSettings;
-const sampler = new Sampler(
-  await loadRuntime(settings.runtime, settings.threads),
-  settings,
-  await ConversationCodec.create(),
-);
+const runtime = await loadRuntime(settings.runtime, settings.threads);
+const sampler = new Sampler(runtime, settings, await ConversationCodec.create());
 let running = false;
 
 port.on('message', (message: SamplerRequest) => {
@@ -22,7 +19,7 @@ port.on('message', (message: SamplerRequest) => {
     send({ deltas: [], finished: [], failed: [{ id: message.id, failure: toFailure(error) }] });
   });
 });
-port.postMessage({ type: 'ready' });
+port.postMessage({ type: 'ready', runtime: runtime.name } satisfies WorkerReady);
 
 /** Steps as long as there is work, letting messages in between steps. */
 async function run(): Promise<void> {

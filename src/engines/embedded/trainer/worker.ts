@@ -2,14 +2,15 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { ConversationCodec } from '../conversation-codec.ts';
 import { loadRuntime } from '../runtime.ts';
 import { toFailure } from '../worker-failure.ts';
-import type { TrainerReply, TrainerRequest, WorkerSettings } from '../worker-messages.ts';
+import type { TrainerReply, TrainerRequest, WorkerReady, WorkerSettings } from '../worker-messages.ts';
 import { Trainer } from './trainer.ts';
 
 const port = parentPort;
 if (!port) throw new Error('this module runs in a worker thread');
 const settings = workerData as WorkerSettings;
 const codec = await ConversationCodec.create();
-const trainer = new Trainer(await loadRuntime(settings.runtime, settings.threads), codec);
+const runtime = await loadRuntime(settings.runtime, settings.threads);
+const trainer = new Trainer(runtime, codec);
 /** Calls run one after another, in the order they came. */
 let last: Promise<unknown> = Promise.resolve();
 
@@ -22,7 +23,7 @@ port.on('message', (message: TrainerRequest) => {
     }
   });
 });
-port.postMessage({ type: 'ready' });
+port.postMessage({ type: 'ready', runtime: runtime.name } satisfies WorkerReady);
 
 async function answer(message: TrainerRequest): Promise<unknown> {
   switch (message.type) {
