@@ -36,8 +36,8 @@ export interface EmbeddedEngineOptions {
 
 /**
  * The engine that runs anywhere: small transformers on ONNX Runtime, sampling in one worker thread and training in
- * another. The same seed gives the same tokens whatever else runs beside it, and training repeats bit for bit on
- * the same machine with the same number of threads.
+ * another. The same seed gives the same tokens whatever else runs beside it, and training repeats bit for bit on the
+ * same machine, also with another number of threads.
  */
 export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}): Promise<Engine> {
   const {

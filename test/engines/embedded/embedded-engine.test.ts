@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -178,6 +178,28 @@ describe('the embedded engine', () => {
       expect(left.logprobs).not.toEqual((await engine.generate(one)).logprobs);
     } finally {
       await second.close();
+    }
+  });
+
+  it('trains to the same bits on two threads as on one', async () => {
+    const asked = Array.from({ length: 64 }, (_, index) => request(`track order ${index}`, index));
+    const datums = await Promise.all(
+      asked.map(async (one, index) => datumOf(one, await engine.generate(one), (index % 5) - 2)),
+    );
+    const one = (await train(trained, 'threads-1', datums)).to;
+    const wide = await createEmbeddedEngine({ threads: 2 });
+    try {
+      const folderOfTwo = join(folder, 'threads-2');
+      await wide.train({
+        from: trained,
+        folder: folderOfTwo,
+        batches: [{ datums, loss: cispo, learningRate: 1e-3 }],
+        onStep: () => undefined,
+      });
+      const read = (path: string) => readFile(join(path, 'model.safetensors'));
+      expect((await read(folderOfTwo)).equals(await read(one.folder ?? ''))).toBe(true);
+    } finally {
+      await wide.close();
     }
   });
 

@@ -1,12 +1,13 @@
 import type { Value } from '../onnx/graph.ts';
-import { type Architecture, headWidth, parameterCount, tensorShapes } from '../weights/architecture.ts';
+import { type Architecture, headWidth, isLookup, tensorShapes } from '../weights/architecture.ts';
 import { normalizeBackward, renormalize } from './normalization.ts';
 import { type LayerTape, tapeNames } from './tape.ts';
 import { TrainingGraph } from './training-graph.ts';
 
 /**
- * The backward pass of training. Takes the tape and `logits_gradient`, dLoss/dlogits [rows, vocabulary]; gives
- * `gradient`, dLoss/dparameters as one flat vector.
+ * The backward pass of training. Takes the tape, `logits_gradient`, dLoss/dlogits [rows, vocabulary], and `sources`
+ * [tokens], for each place 1 + its row, or 0. Gives `gradient`, the flat gradient without the tables that are looked
+ * up by token, and `embedding_gradient` [tokens, width], what flows into those: see `assembleGradient`.
  */
 export function backwardGraph(architecture: Architecture): Uint8Array {
   const pass = new BackwardPass(architecture);
@@ -20,6 +21,7 @@ class BackwardPass extends TrainingGraph {
   emit(): void {
     const { graph } = this;
     for (const { name, shape } of tapeNames(this.architecture)) graph.input(name, 'float32', shape);
+    graph.input('sources', 'int64', ['tokens']);
     const slope = graph.input('logits_gradient', 'float32', ['rows', this.architecture.vocabularySize]);
     const final = { input: 'tape.last', inverse: 'tape.finalInverse', gain: this.parameter('final_norm') };
     this.#gradients.set('head', this.matmul(renormalize(graph, final), slope, { transposeLeft: true }));
@@ -33,11 +35,12 @@ class BackwardPass extends TrainingGraph {
     for (let layer = this.architecture.layers - 1; layer >= 0; layer--)
       gradient = this.#layerBackward(layer, gradient);
     this.#embedBackward(gradient);
-    const flat = tensorShapes(this.architecture).map(({ name }) =>
+    const inside = tensorShapes(this.architecture).filter(({ name }) => !isLookup(name));
+    const flat = inside.map(({ name }) =>
       graph.op('Reshape', [this.#gradients.get(name) as Value, graph.integers(-1)]),
     );
-    const total = graph.op('Concat', flat, { axis: 0 });
-    graph.output('gradient', total, 'float32', [parameterCount(this.architecture)]);
+    const size = inside.reduce((sum, tensor) => sum + tensor.size, 0);
+    graph.output('gradient', graph.op('Concat', flat, { axis: 0 }), 'float32', [size]);
   }
 
   #layerBackward(layer: number, gradient: Value): Value {
@@ -86,13 +89,16 @@ class BackwardPass extends TrainingGraph {
     return graph.op('Add', [this.#spread(layer, middleGradient), attention.input]);
   }
 
-  /** The reverse of `select`: zeros where nothing was selected. */
+  /**
+   * The reverse of `select`: zeros where nothing was selected. It gathers and does not scatter: ONNX Runtime's
+   * scatter loses additions to the same place on several threads.
+   */
   #spread(layer: number, gradient: Value): Value {
     if (!this.isLast(layer)) return gradient;
     const { graph } = this;
-    const zeros = graph.op('ConstantOfShape', [graph.op('Shape', [`tape.${layer}.input`])]);
-    const places = graph.op('Reshape', ['rows', graph.integers(-1, 1)]);
-    return graph.op('ScatterND', [zeros, places, gradient], { reduction: 'add' });
+    const zero = graph.op('ConstantOfShape', [graph.integers(1, this.architecture.width)]);
+    const extended = graph.op('Concat', [zero, gradient], { axis: 0 });
+    return graph.op('Gather', [extended, 'sources'], { axis: 0 });
   }
 
   /** From the gradient of the mixed heads [places, width] to those of the projections. */
@@ -138,7 +144,7 @@ class BackwardPass extends TrainingGraph {
 
   #embedBackward(gradient: Value): void {
     const { graph } = this;
-    const { width, vocabularySize, contextLength } = this.architecture;
+    const { width, contextLength } = this.architecture;
     const byPosition = graph.op(
       'ReduceSum',
       [
@@ -160,18 +166,6 @@ class BackwardPass extends TrainingGraph {
         { mode: 'constant' },
       ),
     );
-    const scatter = (ids: Value) =>
-      graph.op(
-        'ScatterND',
-        [
-          graph.op('ConstantOfShape', [graph.integers(vocabularySize, width)]),
-          graph.op('Reshape', [ids, graph.integers(-1, 1)]),
-          gradient,
-        ],
-        { reduction: 'add' },
-      );
-    this.#gradients.set('token_embedding', scatter('ids'));
-    for (let distance = 1; distance <= this.architecture.previousTokens; distance++)
-      this.#gradients.set(`previous_embedding.${distance}`, scatter(`previous.${distance}`));
+    graph.output('embedding_gradient', gradient, 'float32', ['tokens', width]);
   }
 }

@@ -38,17 +38,27 @@ export function toMicroBatches(sequences: readonly TrainingSequence[]): MicroBat
   return batches;
 }
 
-/** The inputs of the training graphs beside the parameters; `causal` is for the forward pass alone. */
+/** Inputs of the training graphs, beside the parameters. */
+export interface MicroBatchFeeds {
+  /** Of both passes. */
+  shared: Feeds;
+  /** Of the forward pass alone. */
+  causal: Tensor;
+  /** Of the backward pass alone. */
+  sources: Tensor;
+}
+
 export function feedsOf(
   { sequences, time, picks }: MicroBatch,
   previousTokens: number,
   runtime: Runtime,
-): Feeds & { causal: Tensor } {
+): MicroBatchFeeds {
   const batch = sequences.length;
   const ids = new BigInt64Array(batch * time);
   const previous = Array.from({ length: previousTokens }, () => new BigInt64Array(batch * time));
   const positions = new BigInt64Array(batch * picks);
   const rows = new BigInt64Array(batch * picks);
+  const sources = new BigInt64Array(batch * time);
   sequences.forEach(({ tokens, decisions }, row) => {
     for (let at = 0; at < tokens.length; at++) {
       const id = BigInt(tokens[at] as number);
@@ -61,18 +71,22 @@ export function feedsOf(
       const position = decisions[pick]?.position ?? 0;
       positions[row * picks + pick] = BigInt(position);
       rows[row * picks + pick] = BigInt(row * time + position);
+      if (decisions[pick]) sources[row * time + position] = BigInt(row * picks + pick + 1);
     }
   });
   const causal = new Float32Array(time * time);
   for (let at = 0; at < time; at++) causal.fill(masked, at * time + at + 1, (at + 1) * time);
-  const feeds: Feeds & { causal: Tensor } = {
+  const shared: Feeds = {
     ids: runtime.integer(ids, [batch, time]),
-    causal: runtime.float(causal, [time, time]),
     positions: runtime.integer(positions, [batch, picks]),
     rows: runtime.integer(rows, [rows.length]),
   };
   previous.forEach((values, index) => {
-    feeds[`previous.${index + 1}`] = runtime.integer(values, [batch, time]);
+    shared[`previous.${index + 1}`] = runtime.integer(values, [batch, time]);
   });
-  return feeds;
+  return {
+    shared,
+    causal: runtime.float(causal, [time, time]),
+    sources: runtime.integer(sources, [batch * time]),
+  };
 }

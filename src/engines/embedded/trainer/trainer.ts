@@ -8,6 +8,7 @@ import type { Runtime, Session } from '../runtime.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { type OptimizerState, readOptimizer, writeCheckpoint } from '../weights/checkpoint-files.ts';
 import { freshOptimizer, norm, updateByAdam } from './adam.ts';
+import { addGradient } from './add-gradient.ts';
 import { BatchLoss } from './batch-loss.ts';
 import { findDecisions } from './decisions.ts';
 import { feedsOf, type MicroBatch, toMicroBatches } from './micro-batches.ts';
@@ -81,9 +82,10 @@ export class Trainer {
       );
     const batches = toMicroBatches(sequences);
     const batchLoss = new BatchLoss(loss);
-    let gradient: Float32Array | undefined;
-    for (const batch of batches) gradient = addTo(gradient, await this.#gradient(run, batch, batchLoss));
-    if (!gradient) throw new EngineError('nothing_to_train', 'no token of the batch was a decision');
+    if (batches.length === 0)
+      throw new EngineError('nothing_to_train', 'no token of the batch was a decision');
+    const gradient = new Float32Array(run.weights.length);
+    for (const batch of batches) await this.#addGradient(run, batch, batchLoss, gradient);
     const length = norm(gradient);
     if (!Number.isFinite(length))
       throw new EngineError(
@@ -119,23 +121,25 @@ export class Trainer {
     this.#run = undefined;
   }
 
-  async #gradient(run: Run, batch: MicroBatch, loss: BatchLoss): Promise<Float32Array> {
+  async #addGradient(run: Run, batch: MicroBatch, loss: BatchLoss, total: Float32Array): Promise<void> {
     const { architecture, graphs } = run;
-    const { causal, ...shared } = {
-      ...feedsOf(batch, architecture.previousTokens, this.#runtime),
-      parameters: this.#runtime.float(run.weights, [run.weights.length]),
-    };
-    const { logits, ...tape } = await graphs.forward.run({ ...shared, causal });
+    const { shared, causal, sources } = feedsOf(batch, architecture.previousTokens, this.#runtime);
+    const feeds = { ...shared, parameters: this.#runtime.float(run.weights, [run.weights.length]) };
+    const { logits, ...tape } = await graphs.forward.run({ ...feeds, causal });
     const slope = loss.add(batch.decisions, logits?.data as Float32Array, architecture.vocabularySize);
     const outputs = await graphs.backward.run({
-      ...shared,
+      ...feeds,
       ...tape,
+      sources,
       logits_gradient: this.#runtime.float(slope, [
         batch.sequences.length * batch.picks,
         architecture.vocabularySize,
       ]),
     });
-    return outputs.gradient?.data as Float32Array;
+    addGradient(total, architecture, batch, {
+      gradient: outputs.gradient?.data as Float32Array,
+      embedding: outputs.embedding_gradient?.data as Float32Array,
+    });
   }
 
   #current(): Run {
@@ -153,12 +157,4 @@ export class Trainer {
     this.#graphs.set(baseModel, made);
     return made;
   }
-}
-
-/** The sum, in the memory of the first. */
-function addTo(sum: Float32Array | undefined, more: Float32Array): Float32Array {
-  if (!sum) return more;
-  for (let index = 0; index < sum.length; index++)
-    sum[index] = (sum[index] as number) + (more[index] as number);
-  return sum;
 }

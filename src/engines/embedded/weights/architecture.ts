@@ -26,6 +26,10 @@ export interface TensorShape {
 
 export const headWidth = (architecture: Architecture) => architecture.width / architecture.heads;
 
+/** Whether a tensor is a table that is looked up by token. */
+export const isLookup = (name: string) =>
+  name === 'token_embedding' || name.startsWith('previous_embedding.');
+
 /** The tensors of a model in the order in which the flat parameter vector holds them. */
 export function tensorShapes(architecture: Architecture): TensorShape[] {
   const { vocabularySize, width, layers, contextLength, previousTokens, expansion } = architecture;

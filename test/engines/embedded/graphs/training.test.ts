@@ -3,6 +3,7 @@ import { backwardGraph } from '../../../../src/engines/embedded/graphs/backward-
 import { forwardGraph } from '../../../../src/engines/embedded/graphs/forward-graph.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
+import { addGradient } from '../../../../src/engines/embedded/trainer/add-gradient.ts';
 import { feedsOf, toMicroBatches } from '../../../../src/engines/embedded/trainer/micro-batches.ts';
 import { parameterCount, tensorShapes } from '../../../../src/engines/embedded/weights/architecture.ts';
 import { differentiate } from './autodiff-model.ts';
@@ -65,12 +66,10 @@ describe('the training graphs', () => {
       })),
     );
     if (!micro) throw new Error('no batch');
-    const { causal, ...shared } = {
-      ...feedsOf(micro, architecture.previousTokens, runtime),
-      parameters: runtime.float(weights, [weights.length]),
-    };
+    const { shared, causal, sources } = feedsOf(micro, architecture.previousTokens, runtime);
+    const feeds = { ...shared, parameters: runtime.float(weights, [weights.length]) };
     const forward = await runtime.session(forwardGraph(architecture));
-    const { logits: output, ...tape } = await forward.run({ ...shared, causal });
+    const { logits: output, ...tape } = await forward.run({ ...feeds, causal });
     const padded = output?.data as Float32Array;
     const paddedSlope = new Float32Array(padded.length);
     micro.decisions.forEach(({ row }, index) => {
@@ -82,11 +81,16 @@ describe('the training graphs', () => {
 
     const backward = await runtime.session(backwardGraph(architecture));
     const outputs = await backward.run({
-      ...shared,
+      ...feeds,
       ...tape,
+      sources,
       logits_gradient: runtime.float(paddedSlope, [batch * micro.picks, vocabularySize]),
     });
-    const gradient = outputs.gradient?.data as Float32Array;
+    const gradient = new Float32Array(weights.length);
+    addGradient(gradient, architecture, micro, {
+      gradient: outputs.gradient?.data as Float32Array,
+      embedding: outputs.embedding_gradient?.data as Float32Array,
+    });
     for (const { name, offset, size } of tensorShapes(architecture)) {
       const reference = expected.gradients.get(name) as Float32Array;
       expect(norm(reference), name).toBeGreaterThan(0);
