@@ -1,4 +1,4 @@
-import { count, counted, decimal, duration, leadingMetric, orDash, percent, shortPath } from './format.ts';
+import { count, counted, decimal, duration, leadingMetric, percent, shortPath } from './format.ts';
 import {
   isEvaluation,
   isOutsideSteps,
@@ -107,6 +107,8 @@ function loopLines(progress: RunProgress, columns: number): Line[] {
   const { run, steps, rollouts, job, ended } = progress;
   if (run === null || (steps.length === 0 && isOutsideSteps(progress))) return [];
   const last = steps.at(-1);
+  // A step without a signal trains nothing and measures none: the last one that did speaks for it.
+  const entropy = steps.findLast((step) => step.entropy !== null)?.entropy ?? null;
   const perStep = run.groupsPerStep * run.rolloutsPerGroup;
   const done = rollouts?.done ?? (job === null ? 0 : perStep);
   const left = timeLeftMs(progress);
@@ -132,7 +134,7 @@ function loopLines(progress: RunProgress, columns: number): Line[] {
       : []),
     [
       { text: `  ${pad('entropy', labelWidth - 2)}`, style: 'dim' },
-      { text: pad(last ? `${orDash(last.entropy, decimal)} nats` : '–', 16) },
+      { text: pad(entropy === null ? '–' : `${decimal(entropy)} nats`, 16) },
       { text: 'sampling ', style: 'dim' },
       { text: last ? `${count(last.tokensPerSecond)} tokens/s` : '–' },
       ...(failed > 0 ? [{ text: `   ${counted(failed, 'rollout')} failed`, style: 'yellow' } as const] : []),
