@@ -1,4 +1,4 @@
-import { relative } from 'node:path';
+import { isAbsolute, relative } from 'node:path';
 
 const grouped = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
 
@@ -36,8 +36,8 @@ export function leadingMetric(metrics: Record<string, number>): string {
   return first === undefined ? '' : `${first[0].replaceAll('_', ' ')} ${Number(first[1].toPrecision(3))}`;
 }
 
-/** A path as a person in the working folder would write it. */
+/** A path as a person in the working folder would write it: from there where it lies inside, whole elsewhere. */
 export function shortPath(path: string): string {
   const near = relative('', path);
-  return near !== '' && near.length < path.length ? near : path;
+  return near === '' || near.startsWith('..') || isAbsolute(near) ? path : near;
 }
