@@ -1,4 +1,4 @@
-import { InvalidArgumentError } from 'commander';
+import { InvalidArgumentError, Option } from 'commander';
 
 /** Parser of a flag that takes a whole number. */
 export function wholeNumber(least: number, most = Number.MAX_SAFE_INTEGER) {
@@ -16,3 +16,10 @@ export function serviceUrl(text: string): string {
   if (url?.protocol === 'http:' || url?.protocol === 'https:') return text;
   throw new InvalidArgumentError('It must be a URL such as http://127.0.0.1:8000.');
 }
+
+/** The flag that names a data folder, the same in every command. */
+export const dataFlag = (): Option =>
+  new Option('--data <folder>', 'where models, checkpoints, jobs and keys are kept').default('.martingale');
+
+/** Parser of a flag that may be given more than once: its values in order. */
+export const repeated = (text: string, before: string[]): string[] => [...before, text];

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { Command } from 'commander';
 import { describeFailure } from './fail.ts';
+import { keysCommand } from './keys.ts';
 import { serveCommand } from './serve.ts';
 
 const manifest: { version: string } = JSON.parse(
@@ -12,6 +13,7 @@ const program = new Command('martingale')
   .description('Train TypeScript agents by reinforcement learning.')
   .version(manifest.version)
   .addCommand(serveCommand())
+  .addCommand(keysCommand())
   .showHelpAfterError();
 
 try {

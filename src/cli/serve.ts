@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import { Command } from 'commander';
 import type { LogEntry } from '../service/index.ts';
-import { wholeNumber } from './flags.ts';
+import { dataFlag, repeated, wholeNumber } from './flags.ts';
 import { listenForInterrupt } from './interrupt.ts';
 
 interface ServeOptions {
@@ -9,24 +9,33 @@ interface ServeOptions {
   port: number;
   data: string;
   threads?: number;
+  priorityScheduling?: boolean;
+  allowDataFolder: string[];
+  allowDataHost: string[];
 }
 
-/** What a person needs to use the service: where it is, its key, and a call to try. */
+/** What a person needs to use the service: where it is, its keys, and a call to try. */
 export function welcome({
   url,
-  apiKey,
-  isNewKey,
+  madeKey,
+  storedKeys,
   data,
 }: {
   url: string;
-  apiKey: string;
-  isNewKey: boolean;
+  /** The key that was made because there was none. */
+  madeKey: string | null;
+  storedKeys: number;
   data: string;
 }): string {
-  const key = isNewKey ? apiKey : '$MARTINGALE_API_KEY';
+  const key = madeKey ?? (storedKeys > 0 ? '$KEY' : '$MARTINGALE_API_KEY');
   return [
     `serving on ${url}, with its data in ${data}`,
-    ...(isNewKey ? [`key: ${apiKey} (made for this time; set MARTINGALE_API_KEY to have your own)`] : []),
+    ...(madeKey === null
+      ? []
+      : [
+          `key: ${madeKey} (made for this time; "martingale keys create" or MARTINGALE_API_KEY gives one that lasts)`,
+        ]),
+    ...(storedKeys > 0 ? [`keys: ${storedKeys} in the data folder ("martingale keys list" shows them)`] : []),
     '',
     'Try it:',
     `  curl ${url}/v1/models -H "Authorization: Bearer ${key}"`,
@@ -36,7 +45,14 @@ export function welcome({
   ].join('\n');
 }
 
-async function serve({ host, port, data, threads }: ServeOptions): Promise<void> {
+async function serve({
+  host,
+  port,
+  data,
+  threads,
+  priorityScheduling,
+  ...allow
+}: ServeOptions): Promise<void> {
   // Loaded here, so that the other commands start without an engine.
   const [{ startService }, { createEmbeddedEngine }] = await Promise.all([
     import('../service/index.ts'),
@@ -51,10 +67,13 @@ async function serve({ host, port, data, threads }: ServeOptions): Promise<void>
   try {
     const apiKey = process.env.MARTINGALE_API_KEY || undefined;
     const dataFolder = resolve(data);
-    const service = await startService({ engine, dataFolder, host, port, apiKey, log: logProblems });
-    process.stdout.write(
-      welcome({ url: service.url, apiKey: service.apiKey, isNewKey: apiKey === undefined, data: dataFolder }),
-    );
+    const service = await startService({
+      ...{ engine, dataFolder, host, port, apiKey, priorityScheduling, log: logProblems },
+      trainingData: { folders: allow.allowDataFolder, hosts: allow.allowDataHost },
+    });
+    const { url, storedKeys } = service;
+    const madeKey = apiKey === undefined && storedKeys === 0 ? service.apiKey : null;
+    process.stdout.write(welcome({ url, madeKey, storedKeys, data: dataFolder }));
     await stopped.promise;
     await service.close();
   } finally {
@@ -72,7 +91,23 @@ export const serveCommand = (): Command =>
     .description('Serve training and inference on this machine.')
     .option('--port <number>', 'port to listen on; 0 takes a free one', wholeNumber(0, 65_535), 8000)
     .option('--host <address>', 'address to listen on', '127.0.0.1')
-    .option('--data <folder>', 'where models, checkpoints and jobs are kept', '.martingale')
+    .addOption(dataFlag())
     .option('--threads <number>', 'threads of the embedded engine', wholeNumber(1))
-    .addHelpText('after', '\nThe key is taken from MARTINGALE_API_KEY; without it, one is made and printed.')
+    .option('--priority-scheduling', 'let requests go before others by their priority')
+    .option(
+      '--allow-data-folder <folder>',
+      'a folder that file: training data may come from; may be given more than once',
+      repeated,
+      [],
+    )
+    .option(
+      '--allow-data-host <host>',
+      'a host that https: training data may come from; may be given more than once',
+      repeated,
+      [],
+    )
+    .addHelpText(
+      'after',
+      '\nKeys: those of "martingale keys create", and MARTINGALE_API_KEY. Where there is none, one is made and printed.',
+    )
     .action((options: ServeOptions) => serve(options));

@@ -2,6 +2,9 @@ import type { ServiceAddress } from './base-url.ts';
 import type { CallFacts } from './errors.ts';
 import type { Repeat } from './retry.ts';
 
+/** Options of the client or of a call that set a deadline. */
+export type TimeoutOption = 'timeoutMs' | 'readTimeoutMs' | 'idleTimeoutMs';
+
 export interface Call {
   method: 'GET' | 'POST' | 'DELETE';
   /** Path behind `/v1`. */
@@ -14,6 +17,8 @@ export interface Call {
   /** Deadline of one attempt; of the silence between two pieces of the body where `idle`. */
   timeoutMs: number;
   idle?: boolean;
+  /** The option that raises the deadline. */
+  timeoutOption: TimeoutOption;
   /** Another service than the client's own. */
   address?: ServiceAddress;
   /** Statuses outside 2xx that are an answer all the same. */
@@ -24,6 +29,10 @@ export interface Call {
 export interface OpenAnswer {
   facts: Omit<CallFacts, 'detail'> & { status: number };
   contentType: string;
+  /** `Content-Length` in bytes; null where the service does not say. */
+  contentLength: number | null;
+  /** `Content-Disposition` as it came. */
+  contentDisposition: string | null;
   /** To be read once. Rejects as the call itself would: cut, timed out, aborted. */
   body: AsyncIterable<Uint8Array>;
   text(): Promise<string>;

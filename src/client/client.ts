@@ -1,8 +1,9 @@
-import { type Health, type SystemCheck, systemCheckSchema } from '../contract/index.ts';
-import { parseBaseUrl } from './base-url.ts';
+import type { Health } from '../contract/index.ts';
 import { type Dialect, projectHeaderOf } from './dialect.ts';
-import { ClientOptionError } from './errors.ts';
+import { BadResponseError } from './errors.ts';
+import { readOptions } from './options.ts';
 import { parseAnswer } from './parse.ts';
+import { openApiDocumentSchema, type ReportedSystemCheck, reportedSystemCheckSchema } from './reported.ts';
 import { type CallOptions, type Requester, read } from './requester.ts';
 import { ChatCompletions } from './resources/chat.ts';
 import { InferenceModels } from './resources/inference-models.ts';
@@ -10,6 +11,7 @@ import { Models } from './resources/models.ts';
 import { SftTrainingJobs } from './resources/sft-training-jobs.ts';
 import { TrainingJobs } from './resources/training-jobs.ts';
 import { Uploads } from './resources/uploads.ts';
+import { statusError } from './status-error.ts';
 import { Transport } from './transport.ts';
 
 export interface ClientOptions {
@@ -17,17 +19,21 @@ export interface ClientOptions {
   baseUrl: string;
   /** Bearer key. */
   apiKey: string;
-  /** `team/project`, sent for usage tracking. Default: not sent. */
+  /** `team/project`, sent with every call for usage tracking. Default: not sent. */
   project?: string | undefined;
   /** Address that lists the models for inference, where it is another. Default: `baseUrl`. */
   inferenceBaseUrl?: string | undefined;
   /** Names of fields and headers. Default `standard`. */
   dialect?: Dialect | undefined;
   /**
-   * Deadline of one attempt of a call in milliseconds, from its start to the last byte of the answer; reads get
-   * at most a minute of it. Default 600000.
+   * Deadline of one attempt of a call in milliseconds, from its start to the last byte of the answer. A call that is
+   * repeated may take longer in all; its `signal` bounds that. Default 600000.
    */
   timeoutMs?: number | undefined;
+  /** The same for reads, whose answers are small. Default: 60000, or `timeoutMs` where that is shorter. */
+  readTimeoutMs?: number | undefined;
+  /** Deadline of making a connection in milliseconds. Default 10000. */
+  connectTimeoutMs?: number | undefined;
   /** How often a call is repeated where a repeat is harmless. Default 5. */
   retries?: number | undefined;
   /** Longest pause before the first repeat in milliseconds; it doubles with each, up to 30 s. Default 500. */
@@ -37,6 +43,10 @@ export interface ClientOptions {
 /**
  * A service of the interface over HTTP. Every call rejects with a `RequestError` of the class its failure has, or
  * with the reason of the `signal` that ended it. `close()` ends what is in flight; a closed client stays closed.
+ *
+ * Reads, deletions and POSTs under an idempotency key are repeated after every passing failure; chat completions,
+ * which have no key, only where the service has not answered them. Pauses grow exponentially, with jitter, and keep
+ * to `Retry-After`, up to a minute of it.
  */
 export class Client {
   readonly chat: { readonly completions: ChatCompletions };
@@ -49,12 +59,8 @@ export class Client {
 
   /** @throws ClientOptionError */
   constructor(options: ClientOptions) {
-    const address = parseBaseUrl(options.baseUrl, 'baseUrl');
-    const dialect = options.dialect ?? 'standard';
+    const { address, inferenceAddress, dialect, timeouts, retry } = readOptions(options);
     const { apiKey, project } = options;
-    if (!/^[\x21-\x7e]+$/.test(apiKey)) {
-      throw new ClientOptionError('apiKey is empty or has characters that no header can carry.');
-    }
     this.#requester = {
       transport: new Transport({
         address,
@@ -64,14 +70,13 @@ export class Client {
           'content-type': 'application/json',
           ...(project !== undefined && { [projectHeaderOf(dialect).toLowerCase()]: project }),
         },
-        retry: { retries: options.retries ?? 5, backoffMs: options.backoffMs ?? 500 },
+        retry,
+        connectTimeoutMs: timeouts.connectTimeoutMs,
       }),
       dialect,
-      timeoutMs: options.timeoutMs ?? 600_000,
-      inferenceAddress:
-        options.inferenceBaseUrl === undefined
-          ? address
-          : parseBaseUrl(options.inferenceBaseUrl, 'inferenceBaseUrl'),
+      timeoutMs: timeouts.timeoutMs,
+      readTimeoutMs: timeouts.readTimeoutMs,
+      inferenceAddress,
     };
     this.chat = { completions: new ChatCompletions(this.#requester) };
     this.inferenceModels = new InferenceModels(this.#requester);
@@ -88,11 +93,20 @@ export class Client {
   }
 
   /** What works and what does not: a failed check is in the answer, not an error. */
-  async systemCheck(options: CallOptions = {}): Promise<SystemCheck> {
-    return parseAnswer(
-      systemCheckSchema,
-      await read(this.#requester, '/system-check', options, { accept: [503] }),
-    );
+  async systemCheck(options: CallOptions = {}): Promise<ReportedSystemCheck> {
+    const answer = await read(this.#requester, '/system-check', options, { accept: [503] });
+    try {
+      return parseAnswer(reportedSystemCheckSchema, answer);
+    } catch (error) {
+      // A proxy answers with this status too, for a service that it cannot reach.
+      const refused = answer.facts.status === 503 && error instanceof BadResponseError;
+      throw refused ? statusError(answer.facts, answer.text, null) : error;
+    }
+  }
+
+  /** The interface as the service publishes it, in OpenAPI. An addition of ours: other services may have none. */
+  async openApi(options: CallOptions = {}): Promise<Record<string, unknown>> {
+    return parseAnswer(openApiDocumentSchema, await read(this.#requester, '/openapi.json', options));
   }
 
   /** Ends the calls in flight with a `ConnectionError` of code `client_closed` and frees the connections. */

@@ -40,7 +40,14 @@ export class RequestError extends MartingaleError {
 /** 400, and every status that has no class of its own. Code `request_refused`. */
 export class RequestRefusedError extends RequestError {
   constructor(facts: CallFacts) {
-    super('request_refused', facts, 'Repeating the same call will not help.');
+    const slow = facts.status === 408;
+    super(
+      'request_refused',
+      facts,
+      slow
+        ? 'The request took too long to arrive; send less at once, or check the connection.'
+        : 'Repeating the same call will not help.',
+    );
   }
 }
 
@@ -137,8 +144,9 @@ export class ConnectionError extends RequestError {
 export class TimeoutError extends RequestError {
   readonly timeoutMs: number;
 
-  constructor(facts: CallFacts, timeoutMs: number) {
-    super('timed_out', facts, 'Raise timeoutMs if the service may take this long.');
+  /** @param option The option that sets the deadline. */
+  constructor(facts: CallFacts, timeoutMs: number, option: string) {
+    super('timed_out', facts, `Raise ${option} if the service may take this long.`);
     this.timeoutMs = timeoutMs;
   }
 }

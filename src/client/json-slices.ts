@@ -6,12 +6,13 @@ const sliceMs = 8;
 
 /**
  * JSON of `{...head, [name]: items}`, written item by item, with the event loop let go between slices: the
- * trajectories of a step can be many megabytes, and other rollouts go on meanwhile.
+ * trajectories of a step can be many megabytes, and other rollouts go on meanwhile. Rejects with the signal's reason.
  */
 export async function jsonInSlices(
   head: object,
   name: string,
   items: readonly unknown[],
+  signal?: AbortSignal,
 ): Promise<Uint8Array> {
   const opening = JSON.stringify(head).slice(0, -1);
   const pieces = [`${opening}${opening.length > 1 ? ',' : ''}${JSON.stringify(name)}:[`];
@@ -20,6 +21,7 @@ export async function jsonInSlices(
     pieces.push(`${index === 0 ? '' : ','}${JSON.stringify(item)}`);
     if (performance.now() - started > sliceMs) {
       await nextTurn();
+      signal?.throwIfAborted();
       started = performance.now();
     }
   }

@@ -25,14 +25,13 @@ export interface Requester {
   transport: Transport;
   dialect: Dialect;
   timeoutMs: number;
+  /** Deadline of an attempt of a read. */
+  readTimeoutMs: number;
   inferenceAddress: ServiceAddress;
 }
 
-/** Reads have small answers: one that takes longer than this is better asked again. */
-const longestReadMs = 60_000;
-
 export function read(
-  { transport, timeoutMs }: Requester,
+  { transport, readTimeoutMs }: Requester,
   path: string,
   options: CallOptions,
   more: Partial<Call> = {},
@@ -42,7 +41,8 @@ export function read(
     path,
     repeat: 'harmless',
     signal: options.signal,
-    timeoutMs: options.timeoutMs ?? Math.min(timeoutMs, longestReadMs),
+    timeoutMs: options.timeoutMs ?? readTimeoutMs,
+    timeoutOption: options.timeoutMs === undefined ? 'readTimeoutMs' : 'timeoutMs',
     ...more,
   });
 }
@@ -59,6 +59,7 @@ export function remove(
     repeat: 'harmless',
     signal: options.signal,
     timeoutMs: options.timeoutMs ?? timeoutMs,
+    timeoutOption: 'timeoutMs',
     ...(body && { body: JSON.stringify(body) }),
   });
 }
@@ -79,6 +80,7 @@ export function post(
     repeat: dialect === 'standard' ? 'harmless' : 'untouched',
     signal: options.signal,
     timeoutMs: options.timeoutMs ?? timeoutMs,
+    timeoutOption: 'timeoutMs',
   });
 }
 

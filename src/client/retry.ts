@@ -1,11 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ConnectionError, RateLimitError, ServiceError, TimeoutError } from './errors.ts';
+import {
+  ConnectionError,
+  RateLimitError,
+  RequestRefusedError,
+  ServiceError,
+  TimeoutError,
+} from './errors.ts';
 
 /**
  * Which failures of a call may be answered by repeating it.
  * `harmless`: a repeat changes nothing that the first call did not (reads, deletions, calls with an idempotency
  * key), so every passing failure. `untouched`: only those that say that the service did nothing: it was not
- * reached, or it answered 429 or 503. `never`: none.
+ * reached, or it answered 408, 429 or 503. `never`: none.
  */
 export type Repeat = 'harmless' | 'untouched' | 'never';
 
@@ -40,6 +46,7 @@ export async function withRetries<Result>(
 function mayRepeat(error: unknown, repeat: Repeat): boolean {
   if (repeat === 'never' || (retryAfterOf(error) ?? 0) > longestRetryAfterMs) return false;
   if (error instanceof RateLimitError) return true;
+  if (error instanceof RequestRefusedError) return error.status === 408;
   if (error instanceof ServiceError) {
     return repeat === 'harmless' ? error.status !== 501 : error.status === 503;
   }

@@ -18,6 +18,7 @@ import { parseRetryAfter } from './retry.ts';
 const errorBodySchema = z.object({
   detail: z.union([z.string(), z.array(validationIssueSchema)]).optional(),
   error: z.union([z.string(), z.object({ message: z.string() })]).optional(),
+  message: z.string().optional(),
 });
 
 const longestDetail = 500;
@@ -52,16 +53,17 @@ export function statusError(
   }
 }
 
-function readErrorBody(body: string): { detail: string; issues: ValidationIssue[] } {
+/** What the body of an error says, in one line; whole as `issues` where it is a validation error. */
+export function readErrorBody(body: string): { detail: string; issues: ValidationIssue[] } {
   const parsed = errorBodySchema.safeParse(parseJson(body));
   if (!parsed.success) return { detail: excerpt(body), issues: [] };
-  const { detail, error } = parsed.data;
+  const { detail, error, message } = parsed.data;
   if (Array.isArray(detail)) {
     const lines = detail.map((issue) => `${issue.loc.join('.')}: ${issue.msg}`);
     return { detail: lines.join('; '), issues: detail };
   }
-  const message = typeof error === 'string' ? error : error?.message;
-  return { detail: detail ?? message ?? excerpt(body), issues: [] };
+  const said = typeof error === 'string' ? error : error?.message;
+  return { detail: detail ?? said ?? message ?? excerpt(body), issues: [] };
 }
 
 /** The beginning of a body that is not understood, on one line, as an error message can show it. */

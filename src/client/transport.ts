@@ -11,6 +11,8 @@ export interface TransportOptions {
   address: ServiceAddress;
   headers: Record<string, string>;
   retry: RetryPolicy;
+  /** Deadline of making a connection. */
+  connectTimeoutMs: number;
 }
 
 const unreached = new Set([
@@ -39,7 +41,7 @@ export class Transport {
       bodyTimeout: 0,
       keepAliveTimeout: 30_000,
       allowH2: false,
-      connect: { timeout: 10_000 },
+      connect: { timeout: options.connectTimeoutMs },
     });
   }
 
@@ -101,7 +103,15 @@ export class Transport {
     if ((facts.status < 200 || facts.status > 299) && !call.accept?.includes(facts.status)) {
       throw statusError(facts, await text(), header(response, 'retry-after'));
     }
-    return { facts, contentType: header(response, 'content-type') ?? '', body, text };
+    const length = Number(header(response, 'content-length') ?? Number.NaN);
+    return {
+      facts,
+      contentType: header(response, 'content-type') ?? '',
+      contentLength: Number.isSafeInteger(length) ? length : null,
+      contentDisposition: header(response, 'content-disposition'),
+      body,
+      text,
+    };
   }
 
   #headers(call: Call): Record<string, string> {
@@ -134,13 +144,19 @@ export class Transport {
     if (error instanceof RequestError) return error;
     if (deadline.expired) {
       const what = call.idle ? 'nothing came' : 'there was no whole answer';
-      return new TimeoutError({ ...facts, detail: `${what} for ${call.timeoutMs} ms` }, call.timeoutMs);
+      const detail = `${what} for ${call.timeoutMs} ms`;
+      return new TimeoutError({ ...facts, detail }, call.timeoutMs, call.timeoutOption);
     }
     const code = errorCode(error);
     // A request that undici cannot write is a mistake in the call, not in the connection.
     if (code === 'UND_ERR_INVALID_ARG') return error;
     const reason = this.#closed ? 'client_closed' : unreached.has(code) ? 'not_connected' : 'cut';
-    const detail = error instanceof Error && error.message !== '' ? error.message : code;
+    const detail =
+      code === 'UND_ERR_CONNECT_TIMEOUT'
+        ? `no connection within ${this.#options.connectTimeoutMs} ms (connectTimeoutMs)`
+        : error instanceof Error && error.message !== ''
+          ? error.message
+          : code;
     return new ConnectionError({ ...facts, detail }, reason, { cause: error });
   }
 }

@@ -25,11 +25,18 @@ export class MartingaleError extends Error {
 /** One complaint about a request body: where (`loc`), what (`msg`, `type`) and with which value (`input`). */
 export const validationIssueSchema = z
   .object({
-    loc: z.array(z.union([z.string(), z.number()])),
-    msg: z.string(),
-    type: z.string(),
-    input: z.unknown().optional(),
-    ctx: z.record(z.string(), z.unknown()).optional(),
+    loc: z
+      .array(z.union([z.string(), z.number()]))
+      .describe(
+        'Where: `body`, `query`, `path` or `header`, then names and places. This service writes places as text too.',
+      ),
+    msg: z.string().describe('What is wrong, for people.'),
+    type: z.string().describe('What is wrong, for programs.'),
+    input: z
+      .unknown()
+      .optional()
+      .describe('The value that is wrong; absent where it is too large to send back.'),
+    ctx: z.record(z.string(), z.unknown()).optional().describe('What the value was held against.'),
   })
   .meta({ id: 'ValidationIssue' });
 

@@ -4,8 +4,7 @@ export const healthSchema = z.object({ status: z.literal('ok') }).meta({ id: 'He
 
 const check = z.object({
   success: z.boolean(),
-  /** Milliseconds the check took. */
-  duration: z.number(),
+  duration: z.number().describe('Milliseconds the check took.'),
   error: z.string().nullable(),
 });
 

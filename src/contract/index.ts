@@ -1,4 +1,5 @@
 export * from './aliases.ts';
+export * from './chat/extensions.ts';
 export * from './chat/messages.ts';
 export * from './chat/request.ts';
 export * from './chat/response.ts';

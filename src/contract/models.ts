@@ -10,49 +10,91 @@ const namePart = z
     'must be 1 to 128 letters, digits, dots, underscores or hyphens, and begin with a letter or digit',
   );
 
+const step = z.number().int().min(0);
+
 export const createModelRequestSchema = z
   .object({
-    entity: optional(namePart),
-    project: namePart,
-    name: optional(namePart),
-    base_model: z.string().min(1),
-    return_existing: withDefault(z.boolean(), false),
+    entity: optional(namePart).describe("Whose the model is. Default: the service's own entity."),
+    project: namePart.describe('What it is for.'),
+    name: optional(namePart).describe('Default: a name the service makes up.'),
+    base_model: z.string().min(1).describe('The base model it is trained from; GET /v1/models lists them.'),
+    return_existing: withDefault(z.boolean(), false).describe(
+      'Answer with the model of that entity, project and name where there is one, instead of 409.',
+    ),
   })
   .meta({ id: 'CreateModelRequest' });
+
+/** Added by us: a new model that goes on from a checkpoint of another. */
+export const forkModelRequestSchema = z
+  .object({
+    step: optional(step).describe('The checkpoint to go on from. Default: the newest.'),
+    entity: optional(namePart).describe("Default: the other model's entity."),
+    project: optional(namePart).describe("Default: the other model's project."),
+    name: optional(namePart).describe('Default: a name the service makes up.'),
+    return_existing: withDefault(z.boolean(), false).describe(
+      'Answer with the model of that entity, project and name where it is a fork of the same model (and of the same step, where one is given), instead of 409.',
+    ),
+  })
+  .meta({ id: 'ForkModelRequest' });
+
+/** The checkpoint that a fork began with; the model it belonged to may have been deleted since. */
+export const forkOriginSchema = z.object({ model_id: z.uuid(), step }).meta({ id: 'ForkOrigin' });
 
 export const modelSchema = z
   .object({
     id: z.uuid(),
     entity: z.string(),
     project: z.string(),
-    name: z.string(),
+    name: z
+      .string()
+      .describe(
+        '`entity/project/name` is its newest checkpoint in chat completions, `...:stepN` one of them.',
+      ),
     base_model: z.string(),
-    run_id: z.string().nullable(),
+    run_id: z.string().nullable().describe('The run that a tracking service keeps for it; null here.'),
+    forked_from: forkOriginSchema
+      .nullable()
+      .default(null)
+      .describe(
+        'Added by us: the checkpoint that its step 0 was taken from; null for a model made from a base model.',
+      ),
   })
   .meta({ id: 'Model' });
 
 export const modelPageSchema = pageSchema(modelSchema).meta({ id: 'ModelPage' });
 
 export const deleteModelResponseSchema = z
-  .object({ model_id: z.uuid(), deleted_checkpoints: z.number().int(), deleted_run: z.boolean() })
+  .object({
+    model_id: z.uuid(),
+    deleted_checkpoints: z.number().int(),
+    deleted_run: z.boolean().describe('Whether a run at a tracking service went too; false here.'),
+  })
   .meta({ id: 'DeleteModelResponse' });
 
-/** A checkpoint: the weights of a model after `step` training jobs. Step 0 is the base model. */
+/** A checkpoint: the weights of a model after `step` training jobs. Step 0 is what it was made from. */
 export const checkpointSchema = z
-  .object({ id: z.uuid(), step: z.number().int(), metrics: z.record(z.string(), z.number()) })
+  .object({
+    id: z.uuid(),
+    step: z.number().int(),
+    metrics: z.record(z.string(), z.number()).describe('The last figures of the job that made it.'),
+  })
   .meta({ id: 'Checkpoint' });
 
 export const checkpointPageSchema = pageSchema(checkpointSchema).meta({ id: 'CheckpointPage' });
 
 export const deleteCheckpointsRequestSchema = z
-  .object({ steps: z.array(z.number().int().min(0)).min(1) })
+  .object({ steps: z.array(step).min(1) })
   .meta({ id: 'DeleteCheckpointsRequest' });
 
 export const deleteCheckpointsResponseSchema = z
-  .object({ deleted_count: z.number().int(), not_found_steps: z.array(z.number().int()) })
+  .object({
+    deleted_count: z.number().int(),
+    not_found_steps: z.array(z.number().int()).describe('Steps asked for of which there was no checkpoint.'),
+  })
   .meta({ id: 'DeleteCheckpointsResponse' });
 
 export type CreateModelRequest = z.input<typeof createModelRequestSchema>;
+export type ForkModelRequest = z.input<typeof forkModelRequestSchema>;
 export type Model = z.infer<typeof modelSchema>;
 export type DeleteModelResponse = z.infer<typeof deleteModelResponseSchema>;
 export type Checkpoint = z.infer<typeof checkpointSchema>;

@@ -1,13 +1,22 @@
 import { z } from 'zod';
 
-/** Query of a list: `after` is the id of the last item already seen. */
+/** A whole number as a path or a query writes it, in decimal digits. */
+export const wholeNumberText = <Schema extends z.ZodType<number>>(schema: Schema) =>
+  z.preprocess((text) => (typeof text === 'string' && /^\d{1,15}$/.test(text) ? Number(text) : text), schema);
+
+/** Query of a list. */
 export const pageQuerySchema = z.object({
-  after: z.string().optional(),
-  limit: z.coerce.number().int().min(1).max(100).default(20),
+  after: z
+    .string()
+    .optional()
+    .describe(
+      'Id of the last item already seen; the list goes on behind it. Empty or absent: from its beginning.',
+    ),
+  limit: wholeNumberText(z.int().min(1).max(100)).default(20).describe('Items of a page.'),
 });
 
 export const orderedPageQuerySchema = pageQuerySchema.extend({
-  order: z.enum(['asc', 'desc']).default('asc'),
+  order: z.enum(['asc', 'desc']).default('asc').describe('`desc` begins with the newest.'),
 });
 
 /** A page of items, in the shape that cursor-paging clients follow: continue with `after = last_id`. */
@@ -15,8 +24,8 @@ export const pageSchema = <Item extends z.ZodType>(item: Item) =>
   z.object({
     object: z.literal('list'),
     data: z.array(item),
-    first_id: z.string(),
-    last_id: z.string(),
+    first_id: z.string().describe('Empty on an empty page.'),
+    last_id: z.string().describe('What `after` of the next page is. Empty on an empty page.'),
     has_more: z.boolean(),
   });
 

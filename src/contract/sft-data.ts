@@ -6,9 +6,10 @@ import { optional } from './optional.ts';
 
 /**
  * One line of supervised training data: a conversation that ends in an assistant message; every assistant
- * message trains. Added by us: `response_format`, `structured_outputs`, `tool_choice` and `parallel_tool_calls`
- * say, as they do in a chat request, which constraint the replies are sampled under, and the loss is then taken
- * under that same constraint.
+ * message trains, its `reasoning` included. Added by us: `response_format`, `structured_outputs`, `tool_choice`,
+ * `parallel_tool_calls` and `reasoning_effort` say, as they do in a chat request, which constraint the replies are
+ * sampled under, and the loss is then taken under that same constraint. Under a `reasoning_effort` every assistant
+ * message trains with its reasoning, which is empty where it has none.
  */
 export const sftExampleSchema = z
   .object({
@@ -16,6 +17,9 @@ export const sftExampleSchema = z
     tools: optional(z.array(toolSchema)),
     tool_choice: optional(toolChoiceSchema),
     parallel_tool_calls: optional(z.boolean()),
+    reasoning_effort: optional(z.enum(['low', 'medium', 'high'])).describe(
+      'Default: "high" where a message has reasoning, else none.',
+    ),
     response_format: optional(responseFormatSchema),
     structured_outputs: optional(structuredOutputsSchema),
   })

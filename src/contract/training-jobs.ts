@@ -8,40 +8,78 @@ import { trajectoryGroupSchema } from './trajectories.ts';
  */
 export const rlConfigSchema = z
   .strictObject({
-    /** Step size of Adam. Default: the base model's own (an embedded model needs a far larger one than an adapter). */
-    learning_rate: optional(z.number().positive()),
-    /** -1..1. Above 0 weakens negative advantages by (1 - b), below 0 positive ones by (1 + b). Default 0. */
-    advantage_balance: optional(z.number().min(-1).max(1)),
-    /** Divide a group's advantages by its standard deviation. Default true. */
-    scale_rewards: optional(z.boolean()),
-    /** PPO's pessimistic clip instead of CISPO. Default false. */
-    ppo: optional(z.boolean()),
-    /** Lower clip width. Default 1 (CISPO) or 0.2 (PPO). */
-    epsilon: optional(z.number().min(0)),
-    /** Upper clip width. Default 4 (CISPO) or `epsilon` (PPO). */
-    epsilon_high: optional(z.number().min(0)),
-    /** Zero the ratio outside (1 - epsilon, 1 + epsilon_high) instead of clipping it. Default false. */
-    mask_prob_ratio: optional(z.boolean()),
-    /** Upper bound of the importance ratio. Default none. */
-    max_negative_advantage_importance_sampling_weight: optional(z.number().positive()),
-    /** Subtract tau * (log p_now - log p_sampled) from the advantage of each token. Default 0. */
-    vendor_k2_tau: optional(z.number().min(0)),
-    /** Recompute the sampled log-probabilities with the trainer before the first update. Default false. */
-    precalculate_logprobs: optional(z.boolean()),
-    /** Added by us. Weight of an entropy bonus over the legal tokens. Default 0. */
-    entropy_coefficient: optional(z.number().min(0)),
+    learning_rate: optional(z.number().positive()).describe(
+      "Step size of Adam. Default: the base model's own (an embedded model needs a far larger one than an adapter).",
+    ),
+    advantage_balance: optional(z.number().min(-1).max(1)).describe(
+      'b in -1..1: above 0 weakens negative advantages by (1 - b), below 0 positive ones by (1 + b). Default 0.',
+    ),
+    scale_rewards: optional(z.boolean()).describe(
+      "Divide a group's advantages by its rewards' population standard deviation plus 1e-6. Default true.",
+    ),
+    normalize_advantages: optional(z.boolean()).describe(
+      "Divide the batch's advantages, balanced as they are, by the mean over its trainable tokens of |A| * w, where w is a token's weight scaled to mean 1: the mean of |A| over the trajectories that train. Default false.",
+    ),
+    ppo: optional(z.boolean()).describe("PPO's pessimistic clip instead of CISPO. Default false."),
+    loss_fn: optional(z.enum(['cispo', 'ppo'])).describe(
+      'The same choice by name; one that contradicts ppo is refused. Default "ppo" where ppo is true, else "cispo".',
+    ),
+    epsilon: optional(z.number().min(0)).describe('Lower clip width. Default 1 (CISPO) or 0.2 (PPO).'),
+    epsilon_high: optional(z.number().min(0)).describe(
+      'Upper clip width. Default 4 (CISPO) or epsilon (PPO).',
+    ),
+    mask_prob_ratio: optional(z.boolean()).describe(
+      'Zero the ratio outside (1 - epsilon, 1 + epsilon_high) before it is clipped; with CISPO and epsilon below 1 the clip then lifts it to 1 - epsilon. Default false.',
+    ),
+    max_negative_advantage_importance_sampling_weight: optional(z.number().positive()).describe(
+      'Upper bound of the importance ratio, of all tokens whatever the sign of their advantage. Default none.',
+    ),
+    vendor_k2_tau: optional(z.number().min(0)).describe(
+      'tau: subtracts tau * (log p now - log p when sampled), without its gradient, from the advantage of each token. Default 0.',
+    ),
+    precalculate_logprobs: optional(z.boolean()).describe(
+      "Take the trainer's log-probabilities before the first update for those of the sampler. Default false.",
+    ),
+    importance_sampling_level: optional(
+      z.enum(['token', 'sequence', 'average', 'geometric_average']),
+    ).describe(
+      "What a token's importance ratio is: its own ratio (token), exp of the mean log-ratio over its sequence's sampled tokens (sequence), or the mean of both, arithmetic (average) or geometric (geometric_average). A sequence is one history, or one choice with a prompt of its own. Default token.",
+    ),
+    truncated_importance_sampling: optional(z.number().positive()).describe(
+      "C: multiplies a token's loss by min(rho, C), where rho is its importance ratio before bound and mask, or with precalculate_logprobs that of the trainer before the first update to the sampler. Default off.",
+    ),
+    kl_penalty_coef: optional(z.number().min(0)).describe(
+      "c: with k = the source's log-probability of a token minus the reference's, adds c * (mean of k over the batch's trainable tokens - k) to its advantage. Default 0.",
+    ),
+    kl_penalty_reference_step: optional(z.number().int().min(0)).describe(
+      "Step of the model's checkpoint that is the reference; needs kl_penalty_coef. Default: the base model.",
+    ),
+    kl_penalty_source: optional(z.enum(['current_learner', 'sample'])).describe(
+      'Whose log-probabilities the KL penalty compares with the reference: those of the weights being trained, or those reported when sampling (sample needs kl_penalty_coef). Default current_learner.',
+    ),
+    entropy_coefficient: optional(z.number().min(0)).describe(
+      'Added by us: weight of an entropy bonus over the tokens that each token was chosen from. Default 0.',
+    ),
+  })
+  .superRefine((config, context) => {
+    const refuse = (name: string, message: string) =>
+      context.addIssue({ code: 'custom', path: [name], message });
+    const { ppo, loss_fn: loss } = config;
+    if (ppo !== undefined && loss !== undefined && ppo !== (loss === 'ppo'))
+      refuse('loss_fn', `loss_fn "${loss}" contradicts ppo ${ppo}; send one of them`);
+    if (config.kl_penalty_coef !== undefined) return;
+    if (config.kl_penalty_reference_step !== undefined)
+      refuse(
+        'kl_penalty_reference_step',
+        'there is no KL penalty to take a reference for; send kl_penalty_coef too',
+      );
+    if (config.kl_penalty_source === 'sample')
+      refuse('kl_penalty_source', 'there is no KL penalty to take a source for; send kl_penalty_coef too');
   })
   .meta({ id: 'ExperimentalTrainingConfig' });
 
 /** Options of the public service that this one does not have, each refused by its name. */
 export const refusedConfigFields = [
-  'importance_sampling_level',
-  'kl_penalty_coef',
-  'kl_penalty_reference_step',
-  'kl_penalty_source',
-  'truncated_importance_sampling',
-  'loss_fn',
-  'normalize_advantages',
   'allow_training_without_logprobs',
   'packed_sequence_length',
   'num_trajectories_learning_rate_multiplier_power',
@@ -63,10 +101,12 @@ export const createJobResponseSchema = z.object({ id: z.uuid() }).meta({ id: 'Cr
 
 export const sftConfigSchema = z
   .strictObject({
-    /** Conversations a gradient step takes. Default "auto". */
-    batch_size: optional(z.union([z.number().int().min(1), z.literal('auto')])),
-    /** One value, or one for each batch. Default: the base model's own. */
-    learning_rate: optional(z.union([z.number().positive(), z.array(z.number().positive()).min(1)])),
+    batch_size: optional(z.union([z.number().int().min(1), z.literal('auto')])).describe(
+      'Conversations a gradient step takes. Default "auto": the base model\'s own.',
+    ),
+    learning_rate: optional(z.union([z.number().positive(), z.array(z.number().positive()).min(1)])).describe(
+      "One value, or one for each batch. Default: the base model's own.",
+    ),
   })
   .meta({ id: 'SftTrainingConfig' });
 

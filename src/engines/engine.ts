@@ -1,4 +1,6 @@
-import type { Datum, LossConfig } from '../learning/index.ts';
+import type { Datum, LossConfig, SamplingParameters } from '../learning/index.ts';
+
+export type { ProcessorCall, SamplingParameters } from '../learning/index.ts';
 
 /** A model that training starts from. */
 export interface BaseModel {
@@ -34,47 +36,54 @@ export interface Tokenizer {
 
 /** How a base model writes conversations. */
 export interface ChatFormat {
-  /** Jinja source over `messages`, `tools`, `add_generation_prompt` and `documents`. */
+  /**
+   * Jinja source over `messages`, `tools`, `add_generation_prompt`, `documents`, `reasoning_effort` and the texts of
+   * two special tokens, `bos_token` and `eos_token`.
+   */
   template: string;
+  /** What the tokenizer's own special tokens begin a sequence with, on top of the template's; null: nothing. */
+  beginToken: number | null;
   /** Sampled at the end of every reply. */
   endToken: number;
   /** Sampled before each tool call, which is then written `name{"argument":"value"}`. */
   callToken: number;
+  /** Special tokens around the reasoning that a reply may begin with; null where the model knows none. */
+  reasoning: { open: number; close: number } | null;
 }
 
 export type JsonSchema = Record<string, unknown>;
 
-/** A language over text. JSON is written without spaces, as the embedded models' templates write it. */
+/** How JSON is written. */
+export interface JsonStyle {
+  /** A regular expression of what may stand between the tokens of JSON. Absent: nothing, as the embedded models' templates write it. */
+  whitespace?: string;
+  /** Objects whose schema names properties and is silent on further ones have no further ones. Absent: the same as true. */
+  closed?: boolean;
+}
+
+/** A language over text. */
 export type Grammar =
   | { type: 'text' }
-  | { type: 'json_object' }
-  | { type: 'json_schema'; schema: JsonSchema }
+  | ({ type: 'json_object' } & JsonStyle)
+  | ({ type: 'json_schema'; schema: JsonSchema } & JsonStyle)
   | { type: 'regex'; pattern: string }
   | { type: 'choice'; choices: string[] }
   /** One of the names, followed at once by JSON of its schema. */
-  | { type: 'named_json'; alternatives: { name: string; schema: JsonSchema }[] };
+  | { type: 'named_json'; alternatives: { name: string; schema: JsonSchema }[] }
+  /** GBNF: rules `name ::= ...`, one of them called `root`. */
+  | { type: 'ebnf'; grammar: string }
+  /** Free text in which certain tags, once begun, hold what their schema says; as the request wrote it. */
+  | { type: 'structural_tag'; tag: Record<string, unknown> };
 
 /**
- * What a reply may be: one branch, then its end. A branch with `open` begins with that special token. After a
- * branch that repeats further ones that repeat may follow, and a `text` branch may be left for one at any point.
- * Plain data, so that a hash names it and it crosses threads.
+ * What a reply may be: its reasoning where there is to be some, one branch, then its end. A branch with `open` begins
+ * with that special token. After a branch that repeats further ones that repeat may follow, and a `text` branch may be
+ * left for one at any point. Plain data, so that a hash names it and it crosses threads.
  */
 export interface Constraint {
+  /** The reply begins with `open`, then any text of at most `limit` tokens, then `close`. */
+  reasoning?: { open: number; close: number; limit: number };
   branches: { open: number | null; grammar: Grammar; repeat: boolean }[];
-}
-
-/**
- * The cut-offs of a sampling distribution, applied in the order temperature, topK, topP, minP. Temperature 0 takes
- * the likeliest token; its log-probabilities are those at temperature 1.
- */
-export interface SamplingParameters {
-  temperature: number;
-  /** Smallest set of tokens whose probability reaches this; 1 is off. */
-  topP: number;
-  /** The k likeliest tokens; 0 is off. */
-  topK: number;
-  /** Tokens at least this fraction as likely as the likeliest; 0 is off. */
-  minP: number;
 }
 
 export interface GenerateRequest {
@@ -84,12 +93,53 @@ export interface GenerateRequest {
   /** The same request with the same seed gives the same tokens, whatever else the engine is doing. */
   seed?: number | bigint;
   maxTokens: number;
+  /** Texts that end the reply, looked for once it has `sampling.minTokens.count` tokens. */
   stopStrings: readonly string[];
   stopTokens: readonly number[];
   constraint: Constraint | null;
   /** How many alternatives to report for each token; 0 for none. */
   topLogprobs: number;
+  /** Of requests that wait, those with the lowest priority value are taken first; among equals the oldest. */
+  priority: number;
+  /** Computed prefixes are shared only between requests of the same salt; null is a salt of its own. */
+  cacheSalt: string | null;
   signal?: AbortSignal;
+}
+
+/**
+ * Searches for the likeliest replies instead of sampling them. The score of a reply is the sum of its tokens'
+ * log-probabilities (the end token's included) divided by (its number of tokens, without the end token) ^ lengthPenalty,
+ * as in Wu et al. 2016 (arXiv:1609.08144) in its widely used simpler form; a reply of no tokens counts as one of one.
+ * Log-probabilities are those of the distribution that sampling would draw from.
+ */
+export interface BeamSearchRequest extends Omit<GenerateRequest, 'seed'> {
+  /** Beams kept, and replies returned: fewer where a constraint leaves fewer. They differ in their tokens. */
+  width: number;
+  lengthPenalty: number;
+}
+
+export interface ScorePromptRequest {
+  weights: Weights;
+  prompt: readonly number[];
+  /** How many of the likeliest tokens to report for each place, beside the one that stands there. */
+  top: number;
+  signal?: AbortSignal;
+}
+
+/** A prompt token under the model's own distribution: the whole vocabulary at temperature 1. */
+export interface ScoredToken extends TokenLogprob {
+  /** 1 for the likeliest. */
+  rank: number;
+  /** The likeliest tokens there, likeliest first. */
+  top: TokenLogprob[];
+}
+
+/** A checkpoint in one file. */
+export interface ExportedWeights {
+  /** `.safetensors` */
+  extension: string;
+  bytes: number;
+  chunks: AsyncIterable<Uint8Array>;
 }
 
 export interface TokenLogprob {
@@ -123,6 +173,8 @@ export interface Reply {
 export interface TrainingBatch {
   datums: Datum<Constraint>[];
   loss: LossConfig;
+  /** What the KL penalty of `loss` compares with; null where it has none. */
+  reference: Weights | null;
   learningRate: number;
 }
 
@@ -144,16 +196,24 @@ export interface TrainRequest {
 export interface Engine {
   readonly name: string;
   readonly baseModels: readonly BaseModel[];
+  /** Names of the logits processors that requests may ask for. */
+  readonly logitsProcessors: readonly string[];
   tokenizer(baseModel: string): Tokenizer;
   chatFormat(baseModel: string): ChatFormat;
   /** Throws an `EngineError` that says what is wrong with a constraint, before anything is sampled under it. */
   checkConstraint(baseModel: string, constraint: Constraint): Promise<void>;
   /** Samples one reply. `onDelta` gets the tokens as they come. Rejects with the signal's reason when aborted. */
   generate(request: GenerateRequest, onDelta?: (delta: GenerationDelta) => void): Promise<Generation>;
+  /** The `width` best replies, best first. Ends as `generate` does. */
+  beamSearch(request: BeamSearchRequest): Promise<Generation[]>;
+  /** For each token of a prompt, how likely it was after those before it; null for the first. */
+  scorePrompt(request: ScorePromptRequest): Promise<(ScoredToken | null)[]>;
   /** Token ids of replies as they would have been sampled under their constraints, the end token included. */
   encodeReplies(baseModel: string, replies: Reply[]): Promise<number[][]>;
   /** Takes one optimizer step a batch, then writes the checkpoint durably (fsync before the promise resolves). */
   train(request: TrainRequest): Promise<void>;
+  /** The weights in a form that other tools read. */
+  exportWeights(weights: Weights): Promise<ExportedWeights>;
   /** Forgets what is held of a checkpoint whose folder is about to go. */
   drop(weights: Weights): Promise<void>;
   close(): Promise<void>;

@@ -66,3 +66,16 @@ function balance(advantage: number, by: number): number {
   // A factor of 0 would leave a negative zero behind.
   return factor === 0 ? 0 : advantage * factor;
 }
+
+/**
+ * What `normalize_advantages` divides the advantages of a batch by, after balancing: the mean over its trainable
+ * tokens of |A| * w, where w is a token's weight, by which every trajectory weighs the same, scaled to mean 1. That is
+ * the mean of |A| over the trajectories: of those that train, so those with advantage 0 are left out.
+ *
+ * @param advantages Of the trajectories that hold a decision. 1 where none of them has an advantage.
+ */
+export function advantageScale(advantages: readonly number[]): number {
+  const training = advantages.filter((advantage) => advantage !== 0);
+  if (training.length === 0) return 1;
+  return training.reduce((sum, advantage) => sum + Math.abs(advantage), 0) / training.length;
+}

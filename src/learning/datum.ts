@@ -1,3 +1,5 @@
+import type { SamplingParameters } from './sampling-parameters.ts';
+
 /**
  * One sequence to train on. `spans` are the runs of tokens that the policy sampled; everything else is context.
  * A datum may hold several choices of one conversation, each extending the tokens of the one before it.
@@ -14,16 +16,22 @@ export interface Span<Constraint = unknown> {
   /** Log-probability of each token when it was sampled; null where it is not known. */
   logprobs: (number | null)[];
   /** The distribution the tokens were sampled from. */
-  sampling: { temperature: number; topP: number; topK: number; minP: number };
+  sampling: SamplingParameters;
   constraint: Constraint | null;
   /** Advantage of the span's trajectory; 1 in supervised training. */
   advantage: number;
-  /** What each decision of the span weighs in the loss. The weights of a batch's decisions add up to at most 1. */
+  /**
+   * What each decision of the span weighs in the loss; the same in every span of a datum. The weights of a batch's
+   * decisions add up to at most 1.
+   */
   weight: number;
 }
 
+/** What the importance ratio of a token is made of. See `LossConfig`. */
+export type ImportanceLevel = 'token' | 'sequence' | 'average' | 'geometric_average';
+
 /**
- * The loss of one token with log-probability l now and l0 when sampled, r = exp(l - l0):
+ * The loss of one token with log-probability l now and l0 when sampled, r its importance ratio:
  * `cross_entropy`: -l. `cispo`: -stop(clip(r, 1 - epsilon, 1 + epsilonHigh)) * A * l.
  * `ppo`: -min(r * A, clip(r, 1 - epsilon, 1 + epsilonHigh) * A).
  */
@@ -42,4 +50,20 @@ export type LossConfig =
       precalculateLogprobs: boolean;
       /** Weight of the entropy of the legal tokens, subtracted from the loss of each decision. */
       entropyCoefficient: number;
+      /**
+       * With d = l - l0 and s = exp(mean of d over the decisions of the datum): r is exp(d) (`token`), s (`sequence`),
+       * their mean (`average`) or the root of their product (`geometric_average`).
+       */
+      importanceLevel: ImportanceLevel;
+      /**
+       * C multiplies a token's loss by stop(min(rho, C)), where rho is exp(l0 - sampler's) with
+       * `precalculateLogprobs` and r before cap and mask otherwise; null is off.
+       */
+      truncation: number | null;
+      /**
+       * With k = stop(source's log-probability - reference's) of each decision, A becomes
+       * A + coefficient * (mean of k over the batch's decisions - k); null is off. The reference is weights that the
+       * batch names.
+       */
+      klPenalty: { coefficient: number; source: 'current_learner' | 'sample' } | null;
     };

@@ -1,7 +1,7 @@
-import { groupAdvantages, groupStandardDeviation } from './advantages.ts';
+import { advantageScale, groupAdvantages, groupStandardDeviation } from './advantages.ts';
 import type { Datum } from './datum.ts';
 import type { ResolvedRlConfig } from './resolve-config.ts';
-import { type SampledSequence, weighTrajectories } from './weights.ts';
+import { countDecisions, type SampledSequence, weighTrajectories } from './weights.ts';
 
 export interface RewardedTrajectory<Constraint> {
   reward: number;
@@ -19,6 +19,8 @@ export interface BatchCounts {
   num_groups_submitted: number;
   /** Groups with at least one trajectory that trains on its advantage. */
   num_groups_trainable: number;
+  /** The others: their rewards are equal, or none of their tokens was a decision. */
+  num_groups_without_signal: number;
   /** All that were submitted, whether they train or not. */
   num_trajectories: number;
   /** Decisions in the datums (see `countDecisions`). */
@@ -40,7 +42,8 @@ export interface Batch<Constraint> {
 
 /**
  * From groups of rewarded trajectories to what an engine trains on: advantages within each group
- * (`groupAdvantages`), weights over all of them (`weighTrajectories`).
+ * (`groupAdvantages`), with `normalize_advantages` divided by the batch's `advantageScale`, and weights over all of
+ * them (`weighTrajectories`).
  *
  * An empty `datums` means that nothing in the batch has a signal; what follows from it is the caller's to decide
  * and to say.
@@ -49,7 +52,10 @@ export interface Batch<Constraint> {
  */
 export function makeDatums<Constraint>(
   groups: readonly RewardedGroup<Constraint>[],
-  config: Pick<ResolvedRlConfig, 'scale_rewards' | 'advantage_balance' | 'entropy_coefficient'>,
+  config: Pick<
+    ResolvedRlConfig,
+    'scale_rewards' | 'advantage_balance' | 'normalize_advantages' | 'entropy_coefficient'
+  >,
 ): Batch<Constraint> {
   const rewards = groups.map((group) => group.trajectories.map(({ reward }) => reward));
   const advantaged = groups.flatMap((group, groupIndex) => {
@@ -63,6 +69,10 @@ export function makeDatums<Constraint>(
       sequences,
     }));
   });
+  if (config.normalize_advantages) {
+    const scale = advantageScale(advantaged.filter(hasDecision).map(({ advantage }) => advantage));
+    for (const trajectory of advantaged) trajectory.advantage /= scale;
+  }
   const weighed = weighTrajectories(advantaged, { entropyCoefficient: config.entropy_coefficient });
   const datums = weighed.flatMap((trajectory) => trajectory.datums);
   const trainableGroups = new Set(
@@ -75,6 +85,7 @@ export function makeDatums<Constraint>(
     counts: {
       num_groups_submitted: groups.length,
       num_groups_trainable: trainableGroups.size,
+      num_groups_without_signal: groups.length - trainableGroups.size,
       num_trajectories: advantaged.length,
       num_trainable_tokens: weighed.reduce((sum, { decisions }) => sum + decisions, 0),
       num_datums: datums.length,
@@ -83,6 +94,10 @@ export function makeDatums<Constraint>(
       reward_std_dev: mean(rewards.filter((group) => group.length > 1).map(groupStandardDeviation)),
     },
   };
+}
+
+function hasDecision({ sequences }: Pick<RewardedTrajectory<unknown>, 'sequences'>): boolean {
+  return sequences.some(({ spans }) => spans.some((span) => countDecisions(span) > 0));
 }
 
 function mean(values: readonly number[]): number {

@@ -2,7 +2,7 @@
 export interface OffPolicySummary {
   /** Tokens counted. */
   tokens: number;
-  /** Share of them whose ratio the cap, the mask or the clip bound; 0 of no tokens. */
+  /** Share of them whose ratio the cap, the mask, the clip or the truncation bound; 0 of no tokens. */
   clippedFraction: number;
   /**
    * Estimate of KL(sampler || trainer) in nats a token, over tokens whose sampled log-probability is known:
@@ -22,7 +22,7 @@ export class OffPolicyDiagnostics {
   #kl = 0;
   #maxDifference = 0;
 
-  /** `clipped` is what `tokenLoss` said of the token. */
+  /** `clipped` is what `datumLoss` said of the token. */
   add(logprob: number, sampledLogprob: number | null, clipped: boolean): void {
     this.#tokens++;
     if (clipped) this.#clipped++;

@@ -3,6 +3,8 @@ export * from './datum.ts';
 export * from './datums.ts';
 export * from './diagnostics.ts';
 export * from './error.ts';
+export * from './kl-penalty.ts';
 export * from './loss.ts';
 export * from './resolve-config.ts';
+export * from './sampling-parameters.ts';
 export * from './weights.ts';

@@ -1,44 +1,73 @@
 import type { LossConfig } from './datum.ts';
+import { importanceRatios } from './importance.ts';
 import type { PolicyLossConfig } from './resolve-config.ts';
 
-export interface TokenLossInput {
+/** One decision of a datum, in the order of its tokens. */
+export interface LossDecision {
   /** l: log-probability of the token under the weights being trained (natural logarithm). */
   logprob: number;
-  /** l0: log-probability when it was sampled. null: not known; l stands for it, with its gradient stopped. */
+  /** Log-probability when it was sampled. null: not known; l stands for it, with its gradient stopped. */
   sampledLogprob: number | null;
+  /** A, with the KL penalty's part of it (see `klPenaltyShifts`). */
   advantage: number;
-  config: LossConfig;
 }
 
-export interface TokenLoss {
-  loss: number;
-  /** d loss / d l, with the gradients that the formulas stop left out. */
-  gradient: number;
-  /** Whether the cap, the mask or the clip changed what the token contributes. */
-  clipped: boolean;
+export interface DatumLoss {
+  /** Of each decision, before its weight and without the entropy bonus. */
+  losses: Float64Array;
+  /**
+   * For each decision, the derivative of the **sum** of the losses by its l, with the gradients that the formulas
+   * stop left out: beyond the level `token`, l also moves the losses of the datum's other decisions.
+   */
+  gradient: Float64Array;
+  /** Whether the cap, the mask, the clip or the truncation changed what the decision contributes. */
+  clipped: boolean[];
 }
-
-/** A log-ratio beyond this overflows float32, which an engine computes in. No policy gets there by training. */
-const largestLogRatio = 80;
 
 /**
- * The loss of one token, before its weight and without the entropy bonus, and the derivative of that loss by the
- * token's log-probability: all that an engine needs to train any of these losses with one graph.
+ * The losses of a datum's decisions and their derivatives by the log-probabilities: all that an engine needs to train
+ * any of these losses with one graph. A datum's decisions weigh alike, so the weight may follow.
  *
- * Cross-entropy: -l. Otherwise with d = l - l0, r = exp(d), A the advantage and sg() a stopped gradient:
- * 1. `maxRatio` c: r = min(r, c).
- * 2. `maskRatio`: r = 0 unless 1 - epsilon < r < 1 + epsilonHigh.
- * 3. `tau` t: A = A - t * sg(d).
- * 4. CISPO (MiniMax 2025, arXiv:2506.13585): -sg(clip(r, 1 - epsilon, 1 + epsilonHigh)) * A * l, with gradient
- *    -clip(r) * A. PPO (Schulman et al. 2017, arXiv:1707.06347): -min(r * A, clip(r) * A), with gradient -r * A,
- *    or 0 where the clip, the cap or the mask binds.
+ * Cross-entropy: -l. Otherwise with l0 the sampled log-probability, or stop(l) where it is missing and with
+ * `precalculateLogprobs` (which is for the first update alone: before it l is what the trainer's weights say),
+ * d = l - l0, A the advantage and r the ratio of the config's level (`importanceRatios`):
+ * 1. rho = exp(l0 - sampled) with `precalculateLogprobs`, r otherwise.
+ * 2. `maxRatio` c: r = min(r, c).
+ * 3. `maskRatio`: r = 0 unless 1 - epsilon < r < 1 + epsilonHigh.
+ * 4. `tau` t: A = A - t * stop(d).
+ * 5. CISPO (MiniMax 2025, arXiv:2506.13585): -stop(clip(r, 1 - epsilon, 1 + epsilonHigh)) * A * l.
+ *    PPO (Schulman et al. 2017, arXiv:1707.06347): -min(r * A, clip(r) * A), without a gradient where the clip, the
+ *    cap or the mask binds.
+ * 6. `truncation` C: times stop(min(rho, C)).
  */
-export function tokenLoss({ logprob, sampledLogprob, advantage, config }: TokenLossInput): TokenLoss {
-  if (config.type === 'cross_entropy') return { loss: -logprob, gradient: -1, clipped: false };
-  const logRatio = sampledLogprob === null ? 0 : Math.min(logprob - sampledLogprob, largestLogRatio);
-  const ratio = boundedRatio(Math.exp(logRatio), config);
-  const tilted = advantage - config.tau * logRatio;
-  return config.type === 'cispo' ? cispo(logprob, ratio, tilted, config) : ppo(ratio, tilted, config);
+export function datumLoss(decisions: readonly LossDecision[], config: LossConfig): DatumLoss {
+  const count = decisions.length;
+  const losses = new Float64Array(count);
+  const gradient = new Float64Array(count);
+  const clipped = new Array<boolean>(count).fill(false);
+  if (config.type === 'cross_entropy') {
+    for (let index = 0; index < count; index++) losses[index] = -(decisions[index] as LossDecision).logprob;
+    return { losses, gradient: gradient.fill(-1), clipped };
+  }
+  const { logRatios, ratios, own, shared } = importanceRatios(decisions, config);
+  /** What the datum's losses give to each of its l by way of the part of the ratio that they share. */
+  let common = 0;
+  for (let index = 0; index < count; index++) {
+    const { logprob, sampledLogprob, advantage } = decisions[index] as LossDecision;
+    const ratio = ratios[index] as number;
+    const tilted = advantage - config.tau * (logRatios[index] as number);
+    const bounded = boundedRatio(ratio, config);
+    const token =
+      config.type === 'cispo' ? cispo(logprob, bounded, tilted, config) : ppo(bounded, tilted, config);
+    const factor = truncationOf(logprob, sampledLogprob, ratio, config);
+    losses[index] = token.loss * factor.value;
+    gradient[index] = (token.direct + token.perRatio * (own[index] as number)) * factor.value;
+    if (shared) common += token.perRatio * (shared[index] as number) * factor.value;
+    clipped[index] = token.clipped || factor.bound;
+  }
+  if (shared)
+    for (let index = 0; index < count; index++) gradient[index] = (gradient[index] as number) + common;
+  return { losses, gradient, clipped };
 }
 
 interface BoundedRatio {
@@ -61,12 +90,23 @@ function clip(ratio: number, { epsilon, epsilonHigh }: PolicyLossConfig): number
   return Math.min(Math.max(ratio, 1 - epsilon), 1 + epsilonHigh);
 }
 
+/** The loss of one decision as a function of its l and of its ratio. */
+interface TokenLoss {
+  loss: number;
+  /** Its derivative by l where the ratio stands still. */
+  direct: number;
+  /** Its derivative by the ratio. */
+  perRatio: number;
+  clipped: boolean;
+}
+
 function cispo(logprob: number, ratio: BoundedRatio, advantage: number, config: PolicyLossConfig): TokenLoss {
   const clippedRatio = clip(ratio.value, config);
-  const gradient = -clippedRatio * advantage;
+  const direct = -clippedRatio * advantage;
   return {
-    loss: gradient * logprob,
-    gradient,
+    loss: direct * logprob,
+    direct,
+    perRatio: 0,
     clipped: ratio.constant || clippedRatio !== ratio.value,
   };
 }
@@ -75,5 +115,17 @@ function ppo(ratio: BoundedRatio, advantage: number, config: PolicyLossConfig): 
   const free = ratio.value * advantage;
   const bounded = clip(ratio.value, config) * advantage;
   const clipped = ratio.constant || bounded < free;
-  return { loss: -Math.min(free, bounded), gradient: clipped ? 0 : -free, clipped };
+  return { loss: -Math.min(free, bounded), direct: 0, perRatio: clipped ? 0 : -advantage, clipped };
+}
+
+/** What `truncation` multiplies a decision's loss by, and whether it is less than rho. */
+function truncationOf(
+  logprob: number,
+  sampledLogprob: number | null,
+  ratio: number,
+  { truncation, precalculateLogprobs }: PolicyLossConfig,
+): { value: number; bound: boolean } {
+  if (truncation === null) return { value: 1, bound: false };
+  const rho = precalculateLogprobs ? Math.exp(logprob - (sampledLogprob ?? logprob)) : ratio;
+  return { value: Math.min(rho, truncation), bound: rho > truncation };
 }

@@ -1,12 +1,15 @@
 import type { ParsedRlConfig } from '../contract/index.ts';
-import type { LossConfig } from './datum.ts';
+import type { ImportanceLevel, LossConfig } from './datum.ts';
 
 /** Every option of a reinforcement-learning job with its default filled in, by the names of the wire. */
 export interface ResolvedRlConfig extends Record<string, unknown> {
   learning_rate: number;
   advantage_balance: number;
   scale_rewards: boolean;
+  normalize_advantages: boolean;
+  /** The same as `loss_fn` "ppo". */
   ppo: boolean;
+  loss_fn: 'cispo' | 'ppo';
   epsilon: number;
   epsilon_high: number;
   mask_prob_ratio: boolean;
@@ -14,6 +17,13 @@ export interface ResolvedRlConfig extends Record<string, unknown> {
   max_negative_advantage_importance_sampling_weight: number | null;
   vendor_k2_tau: number;
   precalculate_logprobs: boolean;
+  importance_sampling_level: ImportanceLevel;
+  /** null: no truncation. */
+  truncated_importance_sampling: number | null;
+  kl_penalty_coef: number;
+  /** null: the base model. */
+  kl_penalty_reference_step: number | null;
+  kl_penalty_source: 'current_learner' | 'sample';
   entropy_coefficient: number;
 }
 
@@ -28,8 +38,9 @@ export interface ResolvedRlJob {
 
 /**
  * Fills in what a job's config leaves out; `null` and absent are the same. Defaults: CISPO with `epsilon` 1 and
- * `epsilon_high` 4; with `ppo`, `epsilon` 0.2 and `epsilon_high` = `epsilon`; `scale_rewards` true; the learning
- * rate of `defaults`, which is the base model's own; everything else off.
+ * `epsilon_high` 4; with `ppo` or `loss_fn` "ppo", `epsilon` 0.2 and `epsilon_high` = `epsilon`; `scale_rewards` true;
+ * the learning rate of `defaults`, which is the base model's own; importance ratios by token; the base model as the KL
+ * penalty's reference and the weights being trained as its source; everything else off.
  *
  * `max_negative_advantage_importance_sampling_weight` bounds the ratio of **every** token, whatever the sign of
  * its advantage, although its name speaks of negative ones: the public trainer does so, and the same config shall
@@ -42,13 +53,15 @@ export function resolveRlConfig(
   given: ParsedRlConfig | undefined,
   defaults: { learningRate: number },
 ): ResolvedRlJob {
-  const ppo = given?.ppo ?? false;
+  const ppo = given?.ppo ?? given?.loss_fn === 'ppo';
   const epsilon = given?.epsilon ?? (ppo ? 0.2 : 1);
   const config: ResolvedRlConfig = {
     learning_rate: given?.learning_rate ?? defaults.learningRate,
     advantage_balance: given?.advantage_balance ?? 0,
     scale_rewards: given?.scale_rewards ?? true,
+    normalize_advantages: given?.normalize_advantages ?? false,
     ppo,
+    loss_fn: ppo ? 'ppo' : 'cispo',
     epsilon,
     epsilon_high: given?.epsilon_high ?? (ppo ? epsilon : 4),
     mask_prob_ratio: given?.mask_prob_ratio ?? false,
@@ -56,12 +69,17 @@ export function resolveRlConfig(
       given?.max_negative_advantage_importance_sampling_weight ?? null,
     vendor_k2_tau: given?.vendor_k2_tau ?? 0,
     precalculate_logprobs: given?.precalculate_logprobs ?? false,
+    importance_sampling_level: given?.importance_sampling_level ?? 'token',
+    truncated_importance_sampling: given?.truncated_importance_sampling ?? null,
+    kl_penalty_coef: given?.kl_penalty_coef ?? 0,
+    kl_penalty_reference_step: given?.kl_penalty_reference_step ?? null,
+    kl_penalty_source: given?.kl_penalty_source ?? 'current_learner',
     entropy_coefficient: given?.entropy_coefficient ?? 0,
   };
   return {
     config,
     loss: {
-      type: ppo ? 'ppo' : 'cispo',
+      type: config.loss_fn,
       epsilon: config.epsilon,
       epsilonHigh: config.epsilon_high,
       maskRatio: config.mask_prob_ratio,
@@ -69,6 +87,12 @@ export function resolveRlConfig(
       tau: config.vendor_k2_tau,
       precalculateLogprobs: config.precalculate_logprobs,
       entropyCoefficient: config.entropy_coefficient,
+      importanceLevel: config.importance_sampling_level,
+      truncation: config.truncated_importance_sampling,
+      klPenalty:
+        config.kl_penalty_coef === 0
+          ? null
+          : { coefficient: config.kl_penalty_coef, source: config.kl_penalty_source },
     },
   };
 }

@@ -42,7 +42,10 @@ function sampledMessage({ message, token_ids }: Choice, sendTokenIds: boolean): 
   };
 }
 
-function isTextOf({ message }: Choice, now: AssistantMessage): boolean {
+function isTextOf(
+  { message }: Choice,
+  now: Pick<AssistantMessage, 'content' | 'reasoning' | 'tool_calls'>,
+): boolean {
   const calls = message.tool_calls ?? [];
   const callsNow = now.tool_calls ?? [];
   return (

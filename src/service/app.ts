@@ -5,9 +5,12 @@ import type { ServiceContext } from './context.ts';
 import { toErrorBody } from './error-response.ts';
 import { ServiceError } from './errors.ts';
 import { openApiDocument } from './openapi/document.ts';
+import { checkForm, projectOf } from './request-form.ts';
 import { chatRoutes } from './routes/chat.ts';
 import { checkpointRoutes } from './routes/checkpoints.ts';
+import { downloadRoutes } from './routes/download.ts';
 import { eventRoutes } from './routes/events.ts';
+import { forkRoutes } from './routes/fork.ts';
 import { healthRoutes } from './routes/health.ts';
 import { inferenceModelRoutes } from './routes/inference-models.ts';
 import { logRoutes } from './routes/log.ts';
@@ -22,18 +25,30 @@ export function createApp(service: ServiceContext): Hono {
   const app = new Hono();
 
   app.use(async (context, next) => {
+    const began = performance.now();
     const given = context.req.header('x-request-id');
     const id = given !== undefined && requestIdPattern.test(given) ? given : randomUUID();
     await next();
     context.res.headers.set('x-request-id', id);
+    // Nobody will read what was begun for it, such as a stream of events.
+    if (context.req.method === 'HEAD') await context.res.body?.cancel();
+    service.log({
+      ...{ level: 'info', event: 'request', request: id, project: projectOf(context.req.raw.headers) },
+      ...{ method: context.req.method, path: context.req.path, status: context.res.status },
+      // Until the answer began: a stream goes on behind it.
+      durationMs: performance.now() - began,
+    });
   });
-  app.use(requireKey(service.apiKey));
+  app.use(requireKey(service.apiKey, service.keys));
+  app.use(checkForm());
 
   healthRoutes(app, service);
   inferenceModelRoutes(app, service);
   chatRoutes(app, service);
   modelRoutes(app, service);
   checkpointRoutes(app, service);
+  forkRoutes(app, service);
+  downloadRoutes(app, service);
   logRoutes(app, service);
   trainingJobRoutes(app, service);
   eventRoutes(app, service);

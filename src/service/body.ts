@@ -82,6 +82,7 @@ export function refuseUnknownFields(body: JsonObject, known: ReadonlySet<string>
       loc: ['body', name],
       msg: `Extra inputs are not permitted: ${name} is no field of this request`,
       type: 'extra_forbidden',
+      input: body[name],
     }));
   if (issues.length > 0) throw new RequestValidationError(issues);
 }

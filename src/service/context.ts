@@ -7,7 +7,9 @@ import type { JobEvents } from './jobs/job-events.ts';
 import type { JobQueue } from './jobs/job-queue.ts';
 import type { ServiceLog } from './log.ts';
 import type { DataFiles } from './store/files.ts';
+import type { KeyStore } from './store/key-store.ts';
 import type { Store } from './store/store.ts';
+import type { TrainingDataSources } from './training-data/sources.ts';
 
 /** Largest bodies, in bytes. */
 export interface BodyLimits {
@@ -30,10 +32,17 @@ export interface ServiceContext {
   constraints: Constraints;
   tools: (baseModel: string) => BaseModelTools;
   idempotency: Idempotency;
+  /** The service's own key, valid as long as it runs. */
   apiKey: string;
+  /** Keys that come and go while it runs. */
+  keys: KeyStore;
+  /** Where training data may be fetched from. */
+  trainingData: TrainingDataSources;
   bodyLimits: BodyLimits;
   /** Entity of models whose creator named none. */
   defaultEntity: string;
+  /** Whether chat requests may have a `priority` other than 0. */
+  priorityScheduling: boolean;
   log: ServiceLog;
   /** Aborts when the service closes: streams end, waits give up. */
   closing: AbortSignal;

@@ -19,7 +19,7 @@ export function toErrorBody(
       error: messageOf(error),
       stack: error instanceof Error ? (error.stack ?? null) : null,
     });
-  const detail = known instanceof RequestValidationError ? known.issues : known.message;
+  const detail = known instanceof RequestValidationError ? known.issues.map(toWire) : known.message;
   if (!chat) return { status: known.status, body: { detail } };
   const type = errorTypes[known.status] ?? (known.status >= 500 ? 'server_error' : 'invalid_request_error');
   const param = known instanceof RequestValidationError ? known.issues[0]?.loc.slice(1).join('.') : undefined;
@@ -28,6 +28,9 @@ export function toErrorBody(
     body: { detail, error: { message: known.message, type, param: param || null, code: known.code } },
   };
 }
+
+/** `loc` is a list of texts in the interface, places in lists too. */
+const toWire = (issue: ValidationIssue): ValidationIssue => ({ ...issue, loc: issue.loc.map(String) });
 
 /** The `type` that chat clients know for a status. */
 const errorTypes: Partial<Record<ErrorStatus, string>> = {

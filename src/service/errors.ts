@@ -1,7 +1,7 @@
 import type { ValidationIssue } from '../contract/index.ts';
 import { MartingaleError } from '../contract/index.ts';
 
-export type ErrorStatus = 400 | 401 | 404 | 409 | 413 | 422 | 429 | 500 | 503;
+export type ErrorStatus = 400 | 401 | 404 | 405 | 409 | 413 | 422 | 429 | 500 | 503;
 
 /** An error that the caller is told about: its message goes into the response as it is. */
 export class ServiceError extends MartingaleError {

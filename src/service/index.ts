@@ -3,3 +3,5 @@ export type { BodyLimits, ServiceContext } from './context.ts';
 export { RequestValidationError, ServiceError } from './errors.ts';
 export type { LogEntry, ServiceLog } from './log.ts';
 export { type RunningService, type StartServiceOptions, startService } from './start-service.ts';
+export { type KeyRecord, KeyStore } from './store/key-store.ts';
+export type { TrainingDataOptions } from './training-data/sources.ts';

@@ -12,7 +12,15 @@ import type { Store } from './store/store.ts';
 
 type Given = Pick<
   ServiceContext,
-  'engine' | 'apiKey' | 'bodyLimits' | 'defaultEntity' | 'log' | 'closing'
+  | 'engine'
+  | 'apiKey'
+  | 'keys'
+  | 'trainingData'
+  | 'bodyLimits'
+  | 'defaultEntity'
+  | 'priorityScheduling'
+  | 'log'
+  | 'closing'
 > & { dataFolder: string };
 
 /** Opens the data folder, mends what a crash left in it, and puts the service's parts together. No job runs yet. */
@@ -35,7 +43,7 @@ export async function openService({ dataFolder, ...given }: Given): Promise<Serv
     store,
     files,
     events,
-    prepare: jobPreparation({ engine, files, constraints, tools }),
+    prepare: jobPreparation({ engine, store, files, constraints, tools }),
     onCheckpoint: () => models.forget(),
     log,
   });

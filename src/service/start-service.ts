@@ -6,15 +6,20 @@ import { ServiceError } from './errors.ts';
 import { createKey } from './keys.ts';
 import type { ServiceLog } from './log.ts';
 import { openService } from './open-service.ts';
+import { KeyStore } from './store/key-store.ts';
+import { resolveSources, type TrainingDataOptions } from './training-data/sources.ts';
 
 export interface StartServiceOptions {
   /** What samples and trains. The service does not close it: whoever made it does. */
   engine: Engine;
   /** Folder of everything the service keeps. Made where it is not there; one service at a time may use it. */
   dataFolder: string;
-  /** The bearer key of every request. Default: a random one, returned. */
+  /**
+   * A key that every request may carry as its bearer token, beside those that `martingale keys create` has put into
+   * the data folder. Default: a random one, returned.
+   */
   apiKey?: string;
-  /** Address to listen on. Default 127.0.0.1; anything but loopback needs an `apiKey` given here. */
+  /** Address to listen on. Default 127.0.0.1; anything but loopback needs an `apiKey`, or a key in the data folder. */
   host?: string;
   /** Default 0: any free port. */
   port?: number;
@@ -22,6 +27,13 @@ export interface StartServiceOptions {
   bodyLimits?: Partial<BodyLimits>;
   /** Entity of models whose creator names none. Default "local". */
   defaultEntity?: string;
+  /**
+   * Whether chat requests may have a `priority`: of those that wait, the ones with the lowest value are then taken
+   * first. Default false: anybody with a key could put themselves before the others. Another value than 0 is refused.
+   */
+  priorityScheduling?: boolean;
+  /** Where `training_data_url` may point beside uploads. Default: nowhere. */
+  trainingData?: TrainingDataOptions;
   /** How long a client may take to send one request, body and all. Default 600000; it then gets a 408. */
   receiveTimeoutMs?: number;
   /** How long `close` lets requests in progress go on. Default 5000. */
@@ -33,7 +45,10 @@ export interface StartServiceOptions {
 export interface RunningService {
   /** Base address, without a slash at its end. */
   url: string;
+  /** The key that was given, or the one that was made. */
   apiKey: string;
+  /** How many valid keys the data folder held at the start. */
+  storedKeys: number;
   /**
    * Stops: new connections are refused, streams end, the running job goes back into the queue and runs again at
    * the next start. May be called more than once.
@@ -46,18 +61,24 @@ const loopback = new Set(['127.0.0.1', '::1', 'localhost']);
 /**
  * Starts the service over an engine.
  *
- * @throws ServiceError `key_required` for an address that others can reach without a key given,
- * `data_folder_in_use` where another service works on the folder, and the system's errors of listening.
+ * @throws ServiceError `key_required` for an address that others can reach while there is no key,
+ * `data_folder_in_use` where another service works on the folder, `bad_option` for training data folders that are not
+ * there, and the system's errors of listening.
  */
 export async function startService(options: StartServiceOptions): Promise<RunningService> {
   const { engine, dataFolder, host = '127.0.0.1', port = 0 } = options;
   const { receiveTimeoutMs = 600_000, closeTimeoutMs = 5000 } = options;
-  if (!loopback.has(host) && !options.apiKey)
+  const trainingData = await resolveSources(options.trainingData);
+  const keys = KeyStore.open(dataFolder);
+  const storedKeys = keys.countValid();
+  if (!loopback.has(host) && !options.apiKey && storedKeys === 0) {
+    keys.close();
     throw new ServiceError(
       500,
       'key_required',
-      `The service listens on ${host}, which others can reach, only with an API key of your own: give apiKey (or MARTINGALE_API_KEY), or listen on 127.0.0.1.`,
+      `The service listens on ${host}, which others can reach, only with an API key: give apiKey (or MARTINGALE_API_KEY), make one with "martingale keys create --data ${dataFolder}", or listen on 127.0.0.1.`,
     );
+  }
   const apiKey = options.apiKey || createKey();
   const log = options.log ?? (() => {});
   const closing = new AbortController();
@@ -65,16 +86,23 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
     engine,
     dataFolder,
     apiKey,
+    keys,
+    trainingData,
     bodyLimits: { ...defaultBodyLimits, ...options.bodyLimits },
     defaultEntity: options.defaultEntity ?? 'local',
+    priorityScheduling: options.priorityScheduling ?? false,
     log,
     closing: closing.signal,
+  }).catch((error: unknown) => {
+    keys.close();
+    throw error;
   });
   let server: ServerType;
   try {
     server = await listen(createApp(service).fetch, { host, port, receiveTimeoutMs });
   } catch (error) {
     await service.store.close();
+    keys.close();
     throw error;
   }
   service.queue.wake();
@@ -90,12 +118,14 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
     await service.queue.close();
     await closed;
     await service.store.close();
+    keys.close();
     log({ level: 'info', event: 'service_closed' });
   };
   let closed: Promise<void> | undefined;
   return {
     url,
     apiKey,
+    storedKeys,
     close: () => {
       closed ??= close();
       return closed;

@@ -69,10 +69,20 @@ function flatten(issue: ZodIssue, prefix: (string | number)[]): Located[] {
   const path = [...prefix, ...issue.path.map((part) => (typeof part === 'symbol' ? String(part) : part))];
   if (issue.code === 'unrecognized_keys') return issue.keys.map((key) => ({ issue, path: [...path, key] }));
   if (issue.code !== 'invalid_union' || issue.errors.length === 0) return [{ issue, path }];
-  const branches = issue.errors.map((branch) => branch.flatMap((inner) => flatten(inner, path)));
+  const meant = issue.errors.filter((branch) => !branch.some(isOfOtherKind));
+  const branches = (meant.length > 0 ? meant : issue.errors).map((branch) =>
+    branch.flatMap((inner) => flatten(inner, path)),
+  );
   const depth = (branch: Located[]) => Math.max(0, ...branch.map((located) => located.path.length));
   branches.sort((a, b) => depth(b) - depth(a) || a.length - b.length);
   return branches[0] ?? [{ issue, path }];
+}
+
+/** Whether a branch says by its discriminator that it is not for this value: what else it says is beside the point. */
+function isOfOtherKind(issue: ZodIssue): boolean {
+  if (issue.path.length !== 1) return false;
+  if (issue.code === 'custom') return issue.params?.discriminator === true;
+  return issue.code === 'invalid_union' && issue.errors.length === 0;
 }
 
 function describe(

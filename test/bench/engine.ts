@@ -3,13 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
 import type { Constraint, Engine, GenerateRequest } from '../../src/engines/engine.ts';
-import type { Datum } from '../../src/learning/index.ts';
+import { type Datum, plainSampling } from '../../src/learning/index.ts';
 
 export const benchModel = 'martingale-tiny';
 export const replyTokens = 64;
 const promptTokens = 16;
 const weights = { baseModel: benchModel, folder: null };
-const sampling = { temperature: 1, topP: 1, topK: 0, minP: 0 };
 
 /** A prompt of its own for each request, so that none is computed for another. */
 export function promptOf(engine: Engine, index: number): number[] {
@@ -28,13 +27,15 @@ export async function measureDecoding(engine: Engine, batch: number, tokens: num
         const request: GenerateRequest = {
           weights,
           prompt: promptOf(engine, round * batch + index),
-          sampling,
+          sampling: plainSampling,
           seed: index,
           maxTokens: replyTokens,
           stopStrings: [],
           stopTokens: [],
           constraint: null,
           topLogprobs: 0,
+          priority: 0,
+          cacheSalt: null,
         };
         return engine.generate(request);
       }),
@@ -54,7 +55,7 @@ export async function measureTraining(engine: Engine, batch: number, steps: numb
         start: promptTokens,
         length: length - promptTokens,
         logprobs: new Array(length - promptTokens).fill(null),
-        sampling,
+        sampling: plainSampling,
         constraint: null,
         advantage: 1,
         weight: 1 / (batch * length),
@@ -73,6 +74,7 @@ export async function measureTraining(engine: Engine, batch: number, steps: numb
       batches: Array.from({ length: steps + 1 }, () => ({
         datums,
         loss: { type: 'cross_entropy' as const },
+        reference: null,
         learningRate: 1e-3,
       })),
       onStep: () => {

@@ -1,33 +1,36 @@
 import { cpus } from 'node:os';
+import { benchClients } from './clients.ts';
 import { benchEngine } from './engine.ts';
-import { benchService } from './service.ts';
 import { benchStep } from './step.ts';
 
-const batches = [1, 8, 32, 128];
 const whole = (value: number) => Math.round(value).toLocaleString('en');
+const percent = (share: number) => `${Math.round(share * 100)}%`;
+const row = (...cells: (string | number)[]) => console.log(`| ${cells.join(' | ')} |`);
+const head = (...cells: string[]) => {
+  row(...cells);
+  row(...cells.map(() => '---'));
+};
 
 console.log(`${cpus()[0]?.model ?? 'unknown processor'}, ${cpus().length} cores, Node ${process.version}`);
-console.log('Figures of one run; compare rows of this table with each other, not with another machine.\n');
+console.log('Figures of one run; compare rows of a table with each other, not with another machine.\n');
 
-console.log(
-  '| threads | batch | training, tokens/s | decoding, tokens/s | decoding through HTTP | of the bare engine | short calls/s |',
+head('threads', 'batch', 'training, tokens/s', 'decoding, tokens/s');
+for (const threads of [1, 2])
+  for (const { batch, training, decoding } of await benchEngine(threads, [1, 8, 32, 128]))
+    row(threads, batch, whole(training), whole(decoding));
+
+console.log('\nChat completions over HTTP, beside the engine alone with as many callers:\n');
+head(
+  ...['clients', 'engine alone, tokens/s', 'whole answers, tokens/s', 'of the engine', 'chat completions/s'],
+  ...['streamed, tokens/s', 'of the engine'],
 );
-console.log('| --- | --- | --- | --- | --- | --- | --- |');
-for (const threads of [1, 2]) {
-  const bare = await benchEngine(threads, batches);
-  const served = await benchService(threads, batches);
-  bare.forEach(({ batch, training, decoding }, row) => {
-    const through = served[row];
-    if (!through) return;
-    const share = `${Math.round((through.decoding / decoding) * 100)}%`;
-    console.log(
-      `| ${threads} | ${batch} | ${whole(training)} | ${whole(decoding)} | ${whole(through.decoding)} | ${share} | ${whole(through.calls)} |`,
-    );
-  });
-}
+for (const { clients, bare, whole: answered, completions, streamed } of await benchClients([1, 32, 512]))
+  row(
+    ...[clients, whole(bare), whole(answered), percent(answered / bare), whole(completions)],
+    ...[whole(streamed), percent(streamed / bare)],
+  );
 
 console.log('\nOne training step of the main job (12 groups of 8 rollouts), share of its time:\n');
-console.log('| part | ms a step | share |');
-console.log('| --- | --- | --- |');
+head('part', 'ms a step', 'share');
 for (const { part, milliseconds, share } of await benchStep())
-  console.log(`| ${part} | ${milliseconds.toFixed(1)} | ${Math.round(share * 100)}% |`);
+  row(part, milliseconds.toFixed(1), percent(share));

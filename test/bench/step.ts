@@ -28,10 +28,14 @@ function timed(engine: Engine, times: EngineTimes): Engine {
   return {
     name: engine.name,
     baseModels: engine.baseModels,
+    logitsProcessors: engine.logitsProcessors,
     tokenizer: (model) => engine.tokenizer(model),
     chatFormat: (model) => engine.chatFormat(model),
     checkConstraint: (model, constraint) => engine.checkConstraint(model, constraint),
     encodeReplies: (model, replies) => engine.encodeReplies(model, replies),
+    beamSearch: (request) => engine.beamSearch(request),
+    scorePrompt: (request) => engine.scorePrompt(request),
+    exportWeights: (weights) => engine.exportWeights(weights),
     drop: (weights) => engine.drop(weights),
     close: () => engine.close(),
     generate: async (request, onDelta) => {

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -12,10 +12,25 @@ let data: string;
 let running: ChildProcess | undefined;
 
 /** `martingale serve`, once it has said that it serves. */
-async function serve(apiKey: string): Promise<{ process: ChildProcess; text: string; url: string }> {
+async function serve(
+  apiKey: string,
+  ...flags: string[]
+): Promise<{ process: ChildProcess; text: string; url: string }> {
   const child = spawn(
     process.execPath,
-    ['--import', 'tsx', 'src/cli/main.ts', 'serve', '--port', '0', '--data', data, '--threads', '1'],
+    [
+      '--import',
+      'tsx',
+      'src/cli/main.ts',
+      'serve',
+      '--port',
+      '0',
+      '--data',
+      data,
+      '--threads',
+      '1',
+      ...flags,
+    ],
     { cwd: root, env: { ...process.env, MARTINGALE_API_KEY: apiKey }, stdio: ['ignore', 'pipe', 'pipe'] },
   );
   running = child;
@@ -52,15 +67,31 @@ describe('martingale serve', () => {
   });
 
   it('takes the key from MARTINGALE_API_KEY and does not show it', async () => {
-    const service = await serve('my-secret');
+    const flags = ['--allow-data-host', 'a.example.org', '--allow-data-host', 'b.example.org:8443'];
+    const service = await serve('my-secret', '--allow-data-folder', data, ...flags);
     expect(service.text).not.toContain('my-secret');
     expect((await models(service.url, 'my-secret')).status).toBe(200);
+    const post = async (path: string, body: object) => {
+      const headers = { authorization: 'Bearer my-secret' };
+      const options = { method: 'POST', headers, body: JSON.stringify(body) };
+      return (await fetch(`${service.url}/v1/preview/${path}`, options)).text();
+    };
+    const model = await post('models', { project: 'desk', base_model: 'martingale-tiny' });
+    const { id } = JSON.parse(model);
+    const train = (url: string) => post('sft-training-jobs', { model_id: id, training_data_url: url });
+    expect(await train('https://c.example.org/a')).toContain(
+      'https://a.example.org, https://b.example.org:8443',
+    );
+    expect(await train('file:///nowhere')).toContain(await realpath(data));
     service.process.kill('SIGTERM');
     expect(await once(service.process, 'exit')).toEqual([0, null]);
   });
 
   it('says how to call it', () => {
-    const text = welcome({ url: 'http://127.0.0.1:8000', apiKey: 'mg-1', isNewKey: true, data: '/data' });
+    const text = welcome({ url: 'http://127.0.0.1:8000', madeKey: 'mg-1', storedKeys: 0, data: '/data' });
     expect(text).toContain('curl http://127.0.0.1:8000/v1/models -H "Authorization: Bearer mg-1"');
+    const own = { url: 'http://127.0.0.1:8000', madeKey: null, data: '/data' };
+    expect(welcome({ ...own, storedKeys: 0 })).toContain('Bearer $MARTINGALE_API_KEY"');
+    expect(welcome({ ...own, storedKeys: 2 })).toContain('keys: 2 in the data folder');
   });
 });

@@ -172,6 +172,17 @@ describe('a silent service', () => {
     expect(received).toHaveLength(2);
   });
 
+  it.each([
+    ['readTimeoutMs', { readTimeoutMs: 20 }, {}],
+    ['readTimeoutMs', { timeoutMs: 20 }, {}],
+    ['timeoutMs', { readTimeoutMs: 1e6 }, { timeoutMs: 20 }],
+  ])('names the option that raises the deadline: %s, with %j and %j', async (name, ofClient, ofCall) => {
+    const { connect } = await serve(silence);
+    const error = await rejection(connect({ retries: 0, ...ofClient }).models.get(uuid(1), ofCall));
+    expect(error).toBeInstanceOf(TimeoutError);
+    expect(String(error)).toContain(`no whole answer for 20 ms. Raise ${name} if`);
+  });
+
   it('ends at the deadline in the middle of a body too, and sampling is not asked for again', async () => {
     const { client, received } = await serve((response) => {
       response.writeHead(200, { 'content-type': 'application/json' });
@@ -221,6 +232,12 @@ describe('createClient', () => {
     [{ inferenceBaseUrl: 'x' }, /inferenceBaseUrl is "x"/],
     [{ apiKey: '' }, /apiKey is empty/],
     [{ apiKey: 'a\r\nHost: b' }, /no header can carry/],
+    [{ project: 'the team/project' }, /project is "the team\/project"/],
+    [{ timeoutMs: 0 }, /timeoutMs is 0/],
+    [{ readTimeoutMs: Number.NaN }, /readTimeoutMs is NaN/],
+    [{ connectTimeoutMs: -1 }, /connectTimeoutMs is -1/],
+    [{ retries: -1 }, /retries is -1/],
+    [{ backoffMs: Number.NaN }, /backoffMs is NaN/],
   ])('refuses %j', (options, message) => {
     const given = { baseUrl: 'http://127.0.0.1', apiKey: 'key', ...options };
     expect(() => createClient(given)).toThrow(message);

@@ -1,9 +1,8 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { createClient } from '../../src/client/index.ts';
-import type { TrainingEvent } from '../../src/contract/index.ts';
+import { createClient, type ReportedTrainingEvent } from '../../src/client/index.ts';
 import { startService } from '../../src/service/index.ts';
 import { baseModel, ScriptedEngine } from '../support/scripted-engine.ts';
 
@@ -16,14 +15,14 @@ async function start() {
     await service.close();
     await rm(dataFolder, { recursive: true, force: true });
   });
-  return { client, service };
+  return { client, service, folder: dataFolder };
 }
 
 describe('the client against our own service', () => {
   it('goes the whole way: model, supervised job, samples, log, job, events, checkpoints', async () => {
     const { client } = await start();
     expect(await client.health()).toEqual({ status: 'ok' });
-    expect((await client.systemCheck()).database.success).toBe(true);
+    expect((await client.systemCheck()).database?.success).toBe(true);
     expect((await client.inferenceModels.list()).map(({ id }) => id)).toContain(baseModel.id);
     const created = { project: 'desk', name: 'agent', base_model: baseModel.id };
     const model = await client.models.create(created);
@@ -80,6 +79,56 @@ describe('the client against our own service', () => {
     await expect(client.models.get(model.id)).rejects.toMatchObject({ code: 'not_found' });
   });
 
+  it('forks a model, downloads a checkpoint, and reads the interface', async () => {
+    const { client, folder } = await start();
+    const model = await client.models.create({ project: 'desk', name: 'agent', base_model: baseModel.id });
+    const forked = await client.models.fork(model.id, { name: 'other', step: 0 });
+    expect(forked).toMatchObject({ name: 'other', forked_from: { model_id: model.id, step: 0 } });
+    expect(await client.models.get(forked.id)).toEqual(forked);
+    const again = await client.models.fork(model.id, { name: 'other', step: 0, return_existing: true });
+    expect(again).toEqual(forked);
+
+    const { checkpoints } = client.models;
+    const opened = await checkpoints.download(forked.id, 0);
+    const chunks: Uint8Array[] = [];
+    for await (const chunk of opened.stream) chunks.push(chunk);
+    const bytes = Buffer.concat(chunks);
+    expect(opened.bytes).toBe(bytes.length);
+    expect(opened.fileName).toMatch(/^[\w.-]+\.safetensors$/);
+    const file = join(folder, 'downloaded');
+    expect(await checkpoints.downloadTo(forked.id, 0, file)).toEqual({ file, bytes: bytes.length });
+    expect(await readFile(file)).toEqual(bytes);
+    await expect(checkpoints.download(forked.id, 7)).rejects.toMatchObject({ code: 'not_found' });
+
+    const { paths } = await client.openApi();
+    expect(paths).toHaveProperty('/v1/preview/models/{model_id}/fork');
+  });
+
+  it('is understood in the vendor’s names too', async () => {
+    const { service, client } = await start();
+    const options = { baseUrl: service.url, apiKey: service.apiKey, project: 'team/project' };
+    const deployed = createClient({ ...options, dialect: 'deployed' });
+    onTestFinished(() => deployed.close());
+    const model = await deployed.models.create({ project: 'desk', name: 'agent', base_model: baseModel.id });
+    const messages = [{ role: 'user' as const, content: 'hi' }];
+    const request = { model: `${model.entity}/desk/agent`, messages, n: 2, return_token_ids: true };
+    const { choices } = await deployed.chat.completions.create({ ...request, engine_xargs: null });
+    const trajectories = choices.map((choice, reward) => ({
+      messages_and_choices: [...messages, choice],
+      reward,
+    }));
+    const groups = [{ trajectories }];
+    await deployed.models.log(model.id, { split: 'train', trajectory_groups: groups });
+    const job = await deployed.trainingJobs.create({
+      model_id: model.id,
+      trajectory_groups: groups,
+      experimental_config: { vendor_k2_tau: 0.25 },
+    });
+    const made = await client.trainingJobs.get(job.id);
+    expect(made.resolved_config).toMatchObject({ vendor_k2_tau: 0.25 });
+    expect((await deployed.inferenceModels.list()).length).toBeGreaterThan(0);
+  });
+
   it('streams a completion, and reads the service’s refusals', async () => {
     const { client, service } = await start();
     let content = '';
@@ -102,7 +151,7 @@ describe('the client against our own service', () => {
   });
 });
 
-async function typesOf(events: AsyncIterable<TrainingEvent>): Promise<string[]> {
+async function typesOf(events: AsyncIterable<ReportedTrainingEvent>): Promise<string[]> {
   const types: string[] = [];
   for await (const { type } of events) types.push(type);
   return types;

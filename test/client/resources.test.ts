@@ -1,7 +1,15 @@
 import { describe, expect, it } from 'vitest';
 import { json, serve, uuid } from './server.ts';
 
-const model = { id: uuid(1), entity: 'e', project: 'p', name: 'n', base_model: 'tiny', run_id: null };
+const model = {
+  id: uuid(1),
+  entity: 'e',
+  project: 'p',
+  name: 'n',
+  base_model: 'tiny',
+  run_id: null,
+  forked_from: null,
+};
 const page = (data: { id: string }[], has_more: boolean) => ({
   object: 'list',
   data,
@@ -66,6 +74,22 @@ describe('models', () => {
       base_model: 'tiny',
       return_existing: true,
     });
+  });
+
+  it('are forked from a checkpoint, under an idempotency key', async () => {
+    const fork = { ...model, id: uuid(2), name: 'm', forked_from: { model_id: model.id, step: 3 } };
+    const { client, received } = await serve(json({ detail: 'not now' }, 500), json(fork), json(fork));
+    expect(await client.models.fork(model.id, { step: 3, name: 'm' })).toEqual(fork);
+    await client.models.fork(model.id);
+    expect(received[0]).toMatchObject({ method: 'POST', url: `/v1/preview/models/${model.id}/fork` });
+    expect(received.map(({ body }) => JSON.parse(body))).toEqual([
+      { step: 3, name: 'm' },
+      { step: 3, name: 'm' },
+      {},
+    ]);
+    const keys = received.map(({ headers }) => headers['idempotency-key']);
+    expect(keys[0]).toBe(keys[1]);
+    expect(keys[0]).not.toBe(keys[2]);
   });
 
   it('log trajectories, and say how much was taken where the service does', async () => {
@@ -226,6 +250,14 @@ describe('the service itself', () => {
     expect(received[0]?.url).toBe('/v1/health');
   });
 
+  it('gives its OpenAPI document as it is', async () => {
+    const document = { openapi: '3.1.0', info: { title: 'x' }, paths: { '/v1/health': {} } };
+    const { client, received } = await serve(json(document), json({ swagger: '2.0' }));
+    expect(await client.openApi()).toEqual(document);
+    expect(received[0]).toMatchObject({ method: 'GET', url: '/v1/openapi.json' });
+    await expect(client.openApi()).rejects.toMatchObject({ code: 'bad_response' });
+  });
+
   it('reports a failed check as an answer', async () => {
     const works = { success: true, duration: 1, error: null };
     const broken = { success: false, duration: 9, error: 'disk full' };
@@ -233,5 +265,17 @@ describe('the service itself', () => {
     const { client, received } = await serve(json(report, 503));
     expect(await client.systemCheck()).toEqual(report);
     expect(received).toHaveLength(1);
+  });
+
+  it('takes a 503 without a check in it for a service that cannot be reached', async () => {
+    const { client } = await serve((response) => {
+      response.writeHead(503, { 'content-type': 'text/html' });
+      response.end('<html>No backend</html>');
+    });
+    await expect(client.systemCheck()).rejects.toMatchObject({
+      code: 'service_failed',
+      status: 503,
+      detail: '<html>No backend</html>',
+    });
   });
 });

@@ -55,7 +55,7 @@ describe('a call that changes nothing twice', () => {
 });
 
 describe('a chat completion', () => {
-  it.each([429, 503])('is repeated after %d, when nothing was sampled', async (status) => {
+  it.each([408, 429, 503])('is repeated after %d, when nothing was sampled', async (status) => {
     const { client, received } = await serve(fail(status), completion);
     await client.chat.completions.create({ messages: [] });
     expect(received).toHaveLength(2);

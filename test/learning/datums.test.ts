@@ -1,14 +1,21 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
+  advantageScale,
   countDecisions,
   makeDatums,
+  plainSampling,
   type RewardedGroup,
   weighTrajectories,
 } from '../../src/learning/index.ts';
 
-const sampling = { temperature: 1, topP: 1, topK: 0, minP: 0 };
-const config = { scale_rewards: false, advantage_balance: 0, entropy_coefficient: 0 };
+const sampling = plainSampling;
+const config = {
+  scale_rewards: false,
+  advantage_balance: 0,
+  normalize_advantages: false,
+  entropy_coefficient: 0,
+};
 
 /** A sequence of one context token and one span with these sampled log-probabilities. */
 const sequence = (...logprobs: (number | null)[]) => ({
@@ -68,6 +75,7 @@ describe('makeDatums', () => {
     expect(counts).toEqual({
       num_groups_submitted: 1,
       num_groups_trainable: 1,
+      num_groups_without_signal: 0,
       num_trajectories: 2,
       num_trainable_tokens: 5,
       num_datums: 3,
@@ -83,6 +91,7 @@ describe('makeDatums', () => {
     const { datums, counts } = makeDatums([flat, signal], config);
     expect(datums.map(({ spans }) => spans[0]?.weight)).toEqual([1 / 5, 1 / 5]);
     expect(counts).toMatchObject({ num_groups_submitted: 2, num_groups_trainable: 1, num_trajectories: 5 });
+    expect(counts.num_groups_without_signal).toBe(1);
     expect(counts.reward_std_dev).toBe(0.25);
   });
 
@@ -91,6 +100,21 @@ describe('makeDatums', () => {
     const { datums, counts } = makeDatums([flat], { ...config, entropy_coefficient: 0.01 });
     expect(datums.map(({ spans }) => spans[0]?.advantage)).toEqual([0, 0]);
     expect(counts).toMatchObject({ num_groups_trainable: 0, num_datums: 2, num_trainable_tokens: 2 });
+  });
+
+  it('normalises by the mean of |A| over what trains, after the balance, and of nothing by nothing', () => {
+    const rewards = [0, 1, 5];
+    const group = { trajectories: rewards.map((reward) => ({ reward, sequences: [sequence(-1, -1)] })) };
+    const silent = { trajectories: [2, 2].map((reward) => ({ reward, sequences: [sequence(-1)] })) };
+    const forced = { trajectories: [0, 9].map((reward) => ({ reward, sequences: [sequence(0)] })) };
+    const normalised = { ...config, advantage_balance: 0.5, normalize_advantages: true };
+    // -2, -1 and 3 become -1, -0.5 and 3, whose mean size is 1.5.
+    for (const entropy_coefficient of [0, 0.1]) {
+      const { datums } = makeDatums([silent, group, forced], { ...normalised, entropy_coefficient });
+      const advantages = datums.flatMap(({ spans }) => spans.map(({ advantage }) => advantage));
+      expect(advantages.filter((advantage) => advantage !== 0)).toEqual([-1 / 1.5, -0.5 / 1.5, 2]);
+    }
+    expect(advantageScale([0, 0])).toBe(1);
   });
 
   it('leaves out what holds no decision', () => {
@@ -112,6 +136,7 @@ describe('makeDatums', () => {
       counts: {
         num_groups_submitted: 0,
         num_groups_trainable: 0,
+        num_groups_without_signal: 0,
         num_trajectories: 0,
         num_trainable_tokens: 0,
         num_datums: 0,

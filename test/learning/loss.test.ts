@@ -1,61 +1,44 @@
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { OffPolicyDiagnostics, type PolicyLossConfig, tokenLoss } from '../../src/learning/index.ts';
-import { type ReferenceConfig, referenceGradient, referenceLoss } from './reference-loss.ts';
+import {
+  datumLoss,
+  klPenaltyShifts,
+  type LossConfig,
+  type LossDecision,
+  OffPolicyDiagnostics,
+  type PolicyLossConfig,
+} from '../../src/learning/index.ts';
 
-const off = { maskRatio: false, maxRatio: null, tau: 0, precalculateLogprobs: false, entropyCoefficient: 0 };
+const off = {
+  maskRatio: false,
+  maxRatio: null,
+  tau: 0,
+  precalculateLogprobs: false,
+  entropyCoefficient: 0,
+  importanceLevel: 'token',
+  truncation: null,
+  klPenalty: null,
+} as const;
 const cispo: PolicyLossConfig = { type: 'cispo', epsilon: 1, epsilonHigh: 4, ...off };
 const ppo: PolicyLossConfig = { type: 'ppo', epsilon: 0.2, epsilonHigh: 0.2, ...off };
+
+/** The loss of a datum of one decision. */
+const tokenLoss = ({ config, ...decision }: LossDecision & { config: LossConfig }) => {
+  const { losses, gradient, clipped } = datumLoss([decision], config);
+  return { loss: losses[0] as number, gradient: gradient[0] as number, clipped: clipped[0] as boolean };
+};
 
 /** The loss of a token whose ratio is `ratio`, at log-probability -1. */
 const atRatio = (ratio: number, advantage: number, config: PolicyLossConfig) =>
   tokenLoss({ logprob: -1, sampledLogprob: -1 - Math.log(ratio), advantage, config });
 
-const referenceConfig = fc.record<ReferenceConfig>({
-  ppo: fc.boolean(),
-  e: fc.constantFrom(0.1, 0.2, 0.5, 1),
-  eHigh: fc.constantFrom(0.2, 0.3, 1, 4),
-  mask: fc.boolean(),
-  c: fc.constantFrom(null, 0.7, 1.1, 3),
-  t: fc.constantFrom(0, 0.05, 0.5),
-});
+/** Two decisions with the ratios 1.5 and 1. */
+const two = (advantage: number) => [
+  { logprob: -1, sampledLogprob: -1 - Math.log(1.5), advantage },
+  { logprob: -2, sampledLogprob: -2, advantage },
+];
 
-const ours = ({ ppo, e, eHigh, mask, c, t }: ReferenceConfig): PolicyLossConfig => ({
-  type: ppo ? 'ppo' : 'cispo',
-  epsilon: e,
-  epsilonHigh: eHigh,
-  maskRatio: mask,
-  maxRatio: c,
-  tau: t,
-  precalculateLogprobs: false,
-  entropyCoefficient: 0,
-});
-
-describe('tokenLoss', () => {
-  it('agrees with the formulas, and its gradient with their central differences', () => {
-    const logprob = fc.double({ min: -8, max: -0.01, noNaN: true });
-    fc.assert(
-      fc.property(
-        logprob,
-        fc.option(fc.double({ min: -2.5, max: 2.5, noNaN: true })),
-        fc.double({ min: -3, max: 3, noNaN: true }),
-        referenceConfig,
-        (l, d, advantage, config) => {
-          const sampled = d === null ? null : l - d;
-          // At a kink there is no derivative to compare with; the borders have their own cases below.
-          const kinks = [config.c, 1 - config.e, 1 + config.eHigh];
-          const ratio = Math.exp(d ?? 0);
-          fc.pre(kinks.every((kink) => kink === null || Math.abs(ratio - kink) > 1e-4));
-          const got = tokenLoss({ logprob: l, sampledLogprob: sampled, advantage, config: ours(config) });
-          expect(got.loss).toBeCloseTo(referenceLoss(l, l, sampled, advantage, config), 10);
-          const gradient = referenceGradient(l, sampled, advantage, config);
-          expect(Math.abs(got.gradient - gradient)).toBeLessThan(1e-7 * (1 + Math.abs(gradient)) * 50);
-        },
-      ),
-      { seed: 1, numRuns: 5000 },
-    );
-  });
-
+// That the loss and its gradient are those of the formulas is shown in reference.test.ts.
+describe('datumLoss', () => {
   it('takes minus the log-probability as cross-entropy', () => {
     const config = { type: 'cross_entropy' } as const;
     expect(tokenLoss({ logprob: -1.5, sampledLogprob: -9, advantage: 7, config })).toEqual({
@@ -136,6 +119,46 @@ describe('tokenLoss', () => {
     expect(Math.abs(got.gradient)).toBe(0);
     const negative = tokenLoss({ logprob: 0, sampledLogprob: -1e6, advantage: -1, config: ppo });
     expect(Number.isFinite(Math.fround(negative.loss))).toBe(true);
+  });
+
+  it('leaves a clipped token without a gradient of its own, and moves it by its sequence in PPO', () => {
+    const own = datumLoss(two(1), ppo);
+    expect(Array.from(own.gradient)).toEqual([0, -1]);
+    expect(own.clipped).toEqual([true, false]);
+    // exp of the mean of ln 1.5 and 0 is above the clip for both.
+    const sequence = datumLoss(two(1), { ...ppo, importanceLevel: 'sequence' });
+    expect([Array.from(sequence.gradient), sequence.clipped]).toEqual([
+      [0, 0],
+      [true, true],
+    ]);
+    const wide = datumLoss(two(1), { ...ppo, epsilonHigh: 1, importanceLevel: 'sequence' });
+    for (const slope of wide.gradient) expect(slope).toBeCloseTo(-Math.sqrt(1.5), 12);
+  });
+
+  it('truncates what a token weighs by its ratio, or by that of trainer and sampler before the first update', () => {
+    const truncated = { ...cispo, truncation: 1.2 };
+    expect(atRatio(2, 1, truncated)).toMatchObject({ gradient: -2 * 1.2, clipped: true });
+    expect(atRatio(0.5, 1, truncated).gradient).toBeCloseTo(-0.5 * 0.5, 12);
+    const before = { ...truncated, precalculateLogprobs: true };
+    expect(atRatio(2, 1, before).gradient).toBeCloseTo(-1.2, 12);
+    expect(atRatio(0.5, 1, before).gradient).toBeCloseTo(-0.5, 12);
+  });
+});
+
+describe('klPenaltyShifts', () => {
+  const terms = [
+    { current: -1, sampled: -1.5, reference: -2 },
+    { current: -1, sampled: null, reference: -1 },
+  ];
+
+  it('takes from the tokens that left the reference most and gives it to the others', () => {
+    const { mean, shifts } = klPenaltyShifts(terms, { coefficient: 0.5, source: 'current_learner' });
+    expect([mean, ...shifts]).toEqual([0.5, -0.25, 0.25]);
+  });
+
+  it('compares what was sampled, and the weights being trained where that is not known', () => {
+    const { mean, shifts } = klPenaltyShifts(terms, { coefficient: 1, source: 'sample' });
+    expect([mean, ...shifts]).toEqual([0.25, -0.25, 0.25]);
   });
 });
 

@@ -47,7 +47,9 @@ const roles = ['developer', 'system', 'user', 'assistant', 'tool', 'function'];
 
 const encode = (value: string) => [...value].map((character) => character.codePointAt(0) ?? 0);
 const plain = (content: Message['content']) =>
-  typeof content === 'string' ? content : (content ?? []).map((part) => part.text).join('');
+  typeof content === 'string'
+    ? content
+    : (content ?? []).map((part) => ('text' in part ? part.text : part.refusal)).join('');
 const written = (content: string | null, calls: readonly ToolCall[] = []) =>
   `${content ?? ''}${calls.map((call) => `<${call.id} ${call.function.name} ${call.function.arguments}>`).join('')}`;
 

@@ -20,6 +20,7 @@ describe('models', () => {
       name: 'agent',
       base_model: 'scripted-tiny',
       run_id: null,
+      forked_from: null,
     });
     expect((await call('GET', `/v1/preview/models/${model.id}`)).body).toEqual(model);
     expect((await call('GET', '/v1/preview/models')).body).toEqual({

@@ -21,7 +21,7 @@ test('a name that is looked up while a checkpoint comes does not keep its old me
   });
   const names = { entity: 'local', project: 'desk', name: 'agent' };
   await store.insertModel(
-    { id: modelId, ...names, baseModel: baseModel.id, createdAt, lastStep: 0 },
+    { id: modelId, ...names, baseModel: baseModel.id, createdAt, lastStep: 0, forkedFrom: null },
     checkpoint(0),
   );
   const resolver = new ModelResolver(new ScriptedEngine(), store, files);

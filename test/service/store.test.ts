@@ -1,9 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { expect, onTestFinished, test } from 'vitest';
 import { JobEvents } from '../../src/service/jobs/job-events.ts';
 import { JobQueue } from '../../src/service/jobs/job-queue.ts';
 import { DataFiles } from '../../src/service/store/files.ts';
+import { migrations } from '../../src/service/store/schema.ts';
 import { openSqliteStore } from '../../src/service/store/sqlite-store.ts';
 import type { JobRecord } from '../../src/service/store/store.ts';
 import { baseModel, door, ScriptedEngine } from '../support/scripted-engine.ts';
@@ -27,7 +29,7 @@ async function openStore() {
   await store.insertModel(
     {
       ...{ id: modelId, entity: 'local', project: 'desk', name: 'agent' },
-      ...{ baseModel: baseModel.id, createdAt, lastStep: 0 },
+      ...{ baseModel: baseModel.id, createdAt, lastStep: 0, forkedFrom: null },
     },
     { id: 'checkpoint', modelId, step: 0, folder: null, metrics: {}, createdAt },
   );
@@ -146,4 +148,16 @@ test('a payload that cannot be removed neither fails its job nor stops the queue
   }
   await queue.close();
   expect(await store.newestCheckpoint(modelId)).toMatchObject({ step: 2 });
+});
+
+test('a store of the first version is brought up to date, and its models are no forks', async () => {
+  const path = join(await temporaryFolder(), 'store.sqlite');
+  const old = new DatabaseSync(path);
+  old.exec(`${migrations[0]}; PRAGMA user_version = 1;
+    INSERT INTO models (id, entity, project, name, base_model, created_at, last_step)
+    VALUES ('old', 'local', 'desk', 'agent', 'scripted-tiny', '${createdAt}', 3);`);
+  old.close();
+  const store = openSqliteStore(path);
+  onTestFinished(() => store.close());
+  expect(await store.model('old')).toMatchObject({ name: 'agent', lastStep: 3, forkedFrom: null });
 });

@@ -1,5 +1,9 @@
+import { request as httpRequest, type IncomingMessage } from 'node:http';
+import { text as readAll } from 'node:stream/consumers';
 import { expect, test } from 'vitest';
 import { chatCompletionChunkSchema } from '../../src/contract/index.ts';
+import type { GenerateRequest, Generation, GenerationDelta } from '../../src/engines/engine.ts';
+import { Arrivals } from '../../src/service/inference/arrivals.ts';
 import { door, ScriptedEngine, special, tokensOf } from '../support/scripted-engine.ts';
 import { frames, type Json, start } from './harness.ts';
 
@@ -112,4 +116,143 @@ test('a client that goes away stops its generation', async () => {
   const stopped = new Promise((resolve) => engine.requests[0]?.signal?.addEventListener('abort', resolve));
   leave.abort();
   await stopped;
+});
+
+test('reasoning streams before the content, under both of its names', async () => {
+  const engine = new ScriptedEngine();
+  engine.replies = [{ tokens: tokensOf(special.think, 'hm', special.answer, 'so', special.end) }];
+  const { chunks, choices } = await streamed(engine, { reasoning_effort: 'low' });
+  for (const chunk of chunks) chatCompletionChunkSchema.parse(chunk);
+  const deltas = choices.map((choice: Json) => choice.delta);
+  expect(deltas.map(({ reasoning }: Json) => reasoning ?? '').join('')).toBe('hm');
+  expect(deltas.map(({ reasoning_content }: Json) => reasoning_content ?? '').join('')).toBe('hm');
+  expect(join(choices)).toBe('so');
+  const hidden = await streamed(engine, { reasoning_effort: 'low', include_reasoning: false });
+  expect(hidden.text).not.toContain('reasoning');
+  expect(join(hidden.choices)).toBe('so');
+});
+
+test('the prompt is told in the first chunk alone', async () => {
+  const engine = new ScriptedEngine();
+  const { chunks } = await streamed(engine, { n: 2, prompt_logprobs: 0, return_token_ids: true });
+  for (const chunk of chunks) chatCompletionChunkSchema.parse(chunk);
+  const prompt = engine.requests[0]?.prompt;
+  expect(chunks[0].prompt_token_ids).toEqual(prompt);
+  expect(chunks[0].prompt_logprobs).toHaveLength(prompt?.length ?? 0);
+  expect(chunks[0].prompt_logprobs[0]).toBeNull();
+  for (const chunk of chunks.slice(1)) {
+    expect(chunk).not.toHaveProperty('prompt_token_ids');
+    expect(chunk).not.toHaveProperty('prompt_logprobs');
+  }
+});
+
+test('a choice whose prompt is its own ends with it', async () => {
+  const asked = { add_special_tokens: true, return_token_ids: true };
+  const { chunks, choices } = await streamed(new ScriptedEngine(), asked);
+  expect(choices.at(-1)).toMatchObject({
+    prompt_token_ids: chunks[0].prompt_token_ids,
+    sampling: { own_prompt: true },
+  });
+  const plain = await streamed(new ScriptedEngine(), { return_token_ids: true });
+  expect(plain.choices.at(-1)).not.toHaveProperty('prompt_token_ids');
+});
+
+test('ids stand in streamed logprobs when asked for', async () => {
+  const { choices } = await streamed(new ScriptedEngine(), {
+    logprobs: true,
+    return_tokens_as_token_ids: true,
+  });
+  const told = choices.flatMap((choice: Json) => choice.logprobs?.content ?? []);
+  expect(told.map(({ token }: Json) => token)).toEqual(
+    tokensOf('hello', special.end).map((token) => `token_id:${token}`),
+  );
+});
+
+test('continuous usage grows with the chunks; without it only the last chunk has one', async () => {
+  const usages = async (options: object) =>
+    (await streamed(new ScriptedEngine(), { n: 2, stream_options: options })).chunks.map(
+      ({ usage }: Json) => usage?.completion_tokens ?? usage,
+    );
+  const growing = await usages({ continuous_usage_stats: true });
+  expect(growing[0]).toBe(0);
+  expect(growing.at(-1)).toBe(12);
+  expect(growing).toEqual([...growing].sort((a, b) => a - b));
+  expect(new Set(growing).size).toBeGreaterThan(2);
+  const last = await usages({ include_usage: true });
+  expect(last.at(-1)).toBe(12);
+  expect(last.slice(0, -1).every((usage: unknown) => usage === null)).toBe(true);
+  expect(new Set(await usages({ include_usage: false }))).toEqual(new Set([undefined]));
+});
+
+test('what is not taken is merged, choice by choice, and nothing of it is lost', async () => {
+  const deltaOf = (token: number): GenerationDelta => ({
+    tokens: [token],
+    logprobs: [-token],
+    topLogprobs: [[{ token, logprob: -token }]],
+  });
+  const generation: Generation = {
+    ...{ tokens: [1, 2, 3, 4], logprobs: [-1, -2, -3, -4], topLogprobs: [1, 2, 3, 4].map(() => []) },
+    ...{ finishReason: 'stop', stop: null, cachedTokens: 0 },
+  };
+  const arrivals = new Arrivals(
+    {
+      choices: 2,
+      search: null,
+      generate: async (_index, _signal, onDelta) => {
+        for (const token of [1, 2, 3]) onDelta?.(deltaOf(token));
+        return generation;
+      },
+    },
+    new AbortController().signal,
+  );
+  await new Promise(setImmediate);
+  const taken = [];
+  for await (const arrival of arrivals.all()) taken.push(arrival);
+  const merged = {
+    tokens: [1, 2, 3, 4],
+    logprobs: [-1, -2, -3, -4],
+    topLogprobs: [...[1, 2, 3].map((token) => [{ token, logprob: -token }]), []],
+  };
+  expect(taken).toEqual([
+    { type: 'delta', index: 0, delta: merged },
+    { type: 'delta', index: 1, delta: merged },
+    { type: 'end', index: 0, generation },
+    { type: 'end', index: 1, generation },
+  ]);
+});
+
+test('a slow reader gets few large chunks with everything in them', async () => {
+  let finished = 0;
+  class CountingEngine extends ScriptedEngine {
+    override async generate(request: GenerateRequest, onDelta?: (delta: GenerationDelta) => void) {
+      const generation = await super.generate(request, onDelta);
+      finished++;
+      return generation;
+    }
+  }
+  const engine = new CountingEngine();
+  const tokens = tokensOf('x'.repeat(500), special.end);
+  engine.replies = [{ tokens }];
+  const { service } = await start({ engine });
+  const n = 48;
+  const asking = httpRequest(`${service.url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: 'Bearer test-key' },
+  });
+  asking.end(
+    JSON.stringify({
+      ...{ messages: [{ role: 'user', content: 'hi' }], n, stream: true, return_token_ids: true },
+      ...{ logprobs: true, top_logprobs: 1 },
+    }),
+  );
+  const response = await new Promise<IncomingMessage>((resolve) => asking.once('response', resolve));
+  // Nobody reads until everything is sampled.
+  await expect.poll(() => finished, { timeout: 20_000 }).toBe(n);
+  const choices = frames(await readAll(response)).flatMap((chunk: Json) => chunk.choices);
+  for (let index = 0; index < n; index++) {
+    const own = choices.filter((choice: Json) => choice.index === index);
+    expect(own.flatMap((choice: Json) => choice.token_ids ?? [])).toEqual(tokens);
+    expect(join(own, index)).toBe('x'.repeat(500));
+  }
+  expect(choices.length).toBeLessThan((n * tokens.length) / 2);
 });

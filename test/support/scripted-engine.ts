@@ -3,12 +3,16 @@ import { dirname, join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type {
   BaseModel,
+  BeamSearchRequest,
   Constraint,
   Engine,
+  ExportedWeights,
   GenerateRequest,
   Generation,
   GenerationDelta,
   Reply,
+  ScoredToken,
+  ScorePromptRequest,
   Tokenizer,
   TrainingBatch,
   TrainRequest,
@@ -17,7 +21,18 @@ import type {
 import { EngineError } from '../../src/engines/engine-error.ts';
 
 /** Bytes are tokens 0 to 255; the specials come after them, and 260 is "ab", a second way to write two bytes. */
-export const special = { user: 256, assistant: 257, end: 258, call: 259, system: 261, tool: 262, tools: 263 };
+export const special = {
+  user: 256,
+  assistant: 257,
+  end: 258,
+  call: 259,
+  system: 261,
+  tool: 262,
+  tools: 263,
+  begin: 264,
+  think: 265,
+  answer: 266,
+};
 const wideToken = 260;
 const specialTexts = new Map([
   ['<|user|>', special.user],
@@ -27,11 +42,14 @@ const specialTexts = new Map([
   ['<|system|>', special.system],
   ['<|tool|>', special.tool],
   ['<|tools|>', special.tools],
+  ['<|begin|>', special.begin],
+  ['<|think|>', special.think],
+  ['<|answer|>', special.answer],
 ]);
 const textOfSpecial = new Map([...specialTexts].map(([text, token]) => [token, text]));
 
 export const byteTokenizer: Tokenizer = {
-  vocabularySize: 264,
+  vocabularySize: 267,
   special: specialTexts,
   encode: (text) => [...Buffer.from(text, 'utf8')],
   decode: (tokens) => Buffer.concat(tokens.map((token) => byteTokenizer.bytes(token))).toString('utf8'),
@@ -100,13 +118,49 @@ export class ScriptedEngine implements Engine {
   }
 
   chatFormat() {
-    return { template: chatTemplate, endToken: special.end, callToken: special.call };
+    return {
+      template: chatTemplate,
+      beginToken: special.begin,
+      endToken: special.end,
+      callToken: special.call,
+      reasoning: { open: special.think, close: special.answer },
+    };
   }
 
   async checkConstraint(_baseModel: string, constraint: Constraint): Promise<void> {
     for (const { grammar } of constraint.branches)
       if (grammar.type === 'regex' && grammar.pattern.includes('(?='))
         throw new EngineError('unsupported_regex', `regex: lookahead is not supported in ${grammar.pattern}`);
+  }
+
+  readonly logitsProcessors: readonly string[] = ['test.Doubling'];
+  /** What was asked of `beamSearch` and `scorePrompt`. */
+  readonly searches: BeamSearchRequest[] = [];
+  readonly scored: ScorePromptRequest[] = [];
+
+  /** The next `width` replies, as `generate` gives them. */
+  async beamSearch(request: BeamSearchRequest): Promise<Generation[]> {
+    this.searches.push(request);
+    const found: Generation[] = [];
+    for (let index = 0; index < request.width; index++) found.push(await this.generate(request));
+    return found;
+  }
+
+  /** Every token has half the probability of the one before it, and token 65 is the likeliest everywhere. */
+  async scorePrompt(request: ScorePromptRequest): Promise<(ScoredToken | null)[]> {
+    this.scored.push(request);
+    const top = request.top > 0 ? [{ token: 65, logprob: -0.1 }] : [];
+    return request.prompt.map((token, index) =>
+      index === 0 ? null : { token, logprob: -index * Math.LN2, rank: 2, top },
+    );
+  }
+
+  async exportWeights(weights: Weights): Promise<ExportedWeights> {
+    const bytes = Buffer.from(JSON.stringify(weights));
+    const chunks = (async function* () {
+      yield bytes;
+    })();
+    return { extension: '.safetensors', bytes: bytes.byteLength, chunks };
   }
 
   async generate(request: GenerateRequest, onDelta?: (delta: GenerationDelta) => void): Promise<Generation> {

@@ -20,7 +20,9 @@ const speakerStyles: Record<Turn['speaker'], Style> = {
 
 function contentText(content: Content | null | undefined): string {
   if (content === null || content === undefined) return '';
-  return typeof content === 'string' ? content : content.map((part) => part.text).join('');
+  return typeof content === 'string'
+    ? content
+    : content.map((part) => ('text' in part ? part.text : part.refusal)).join('');
 }
 
 interface Reply {
@@ -48,6 +50,8 @@ function entryTurns(entry: Entry): Turn[] {
     case 'system':
     case 'developer':
       return [{ speaker: 'system', text: contentText(entry.content) }];
+    default:
+      return [{ speaker: 'system', text: `${entry.role}: ${contentText(entry.content)}` }];
   }
 }
 

@@ -3,7 +3,8 @@ import type { OpenAnswer } from '../call.ts';
 import { BadResponseError, ConnectionError, ServiceError } from '../errors.ts';
 import { parseJson } from '../parse.ts';
 import { readEventStream } from '../sse.ts';
-import { excerpt } from '../status-error.ts';
+import { excerpt, readErrorBody } from '../status-error.ts';
+import { isChunk, isObject } from './envelope.ts';
 
 /**
  * The chunks of a streamed completion.
@@ -25,24 +26,9 @@ export async function* readChunks({
 }
 
 function chunkError(facts: OpenAnswer['facts'], value: unknown, data: string): Error {
-  if (typeof value === 'object' && value !== null && ('error' in value || 'detail' in value)) {
-    return new ServiceError(
-      { ...facts, detail: `failed in the middle of the stream: ${excerpt(data)}` },
-      null,
-    );
+  if (isObject(value) && ('error' in value || 'detail' in value)) {
+    const { detail } = readErrorBody(data);
+    return new ServiceError({ ...facts, detail: `failed in the middle of the stream: ${detail}` }, null);
   }
   return new BadResponseError({ ...facts, detail: `not a chunk of a completion: ${excerpt(data)}` });
-}
-
-/** The envelope alone; see `isCompletion`. */
-function isChunk(value: unknown): value is ChatCompletionChunk {
-  return (
-    typeof value === 'object' &&
-    value !== null &&
-    'model' in value &&
-    typeof value.model === 'string' &&
-    'choices' in value &&
-    Array.isArray(value.choices) &&
-    !('error' in value)
-  );
 }

@@ -6,6 +6,7 @@ import { parseJson } from '../parse.ts';
 import type { CallOptions, Requester } from '../requester.ts';
 import { excerpt } from '../status-error.ts';
 import { readChunks } from './chat-stream.ts';
+import { isCompletion } from './envelope.ts';
 
 export type WholeChatRequest = ChatCompletionRequest & { stream?: false | null | undefined };
 export type StreamedChatRequest = ChatCompletionRequest & { stream: true };
@@ -21,7 +22,10 @@ export class ChatCompletions {
    * Samples a reply. The completion is what the service sent, fields that the contract does not have included:
    * choices go back whole when they are trained on, so only their envelope is checked.
    *
-   * A call is repeated only where nothing can have been sampled: no connection, 429, 503.
+   * Sampling is not free, so a call is repeated only where the service says, or cannot help showing, that it has not
+   * answered it: no connection, 408, 429, 503. After a broken connection, a deadline or another 5xx it is not.
+   *
+   * @throws RequestError, of the class of what failed; or the reason of `signal`.
    */
   create(request: WholeChatRequest, options?: CallOptions): Promise<ChatCompletion>;
   /**
@@ -68,38 +72,7 @@ export class ChatCompletions {
       repeat: 'untouched',
       signal: options.signal,
       timeoutMs: options.timeoutMs ?? this.#requester.timeoutMs,
+      timeoutOption: 'timeoutMs',
     };
   }
-}
-
-/**
- * The envelope by hand, which takes a microsecond where the schema takes longer than the call: a run makes tens of
- * thousands of these, with log-probabilities of every token.
- */
-function isCompletion(value: unknown): value is ChatCompletion {
-  return (
-    typeof value === 'object' &&
-    value !== null &&
-    'model' in value &&
-    typeof value.model === 'string' &&
-    'choices' in value &&
-    Array.isArray(value.choices) &&
-    value.choices.length > 0 &&
-    value.choices.every(isChoice) &&
-    'usage' in value &&
-    typeof value.usage === 'object' &&
-    value.usage !== null
-  );
-}
-
-function isChoice(value: unknown): boolean {
-  return (
-    typeof value === 'object' &&
-    value !== null &&
-    'message' in value &&
-    typeof value.message === 'object' &&
-    value.message !== null &&
-    'finish_reason' in value &&
-    typeof value.finish_reason === 'string'
-  );
 }

@@ -1,19 +1,22 @@
 import {
   type Checkpoint,
-  checkpointPageSchema,
   type DeleteCheckpointsRequest,
   type DeleteCheckpointsResponse,
   deleteCheckpointsResponseSchema,
 } from '../../contract/index.ts';
 import { type PageList, pageList } from '../page-list.ts';
 import { parseAnswer } from '../parse.ts';
+import { reportedCheckpointSchema, reportedPageSchema } from '../reported.ts';
 import { type CallOptions, path, type Requester, read, remove } from '../requester.ts';
+import { type CheckpointFile, openCheckpoint, saveCheckpoint } from './checkpoint-file.ts';
 import type { ListOptions } from './models.ts';
 
 export interface ListCheckpointsOptions extends ListOptions {
   /** By step. Default `asc`; the newest first is `desc`. */
   order?: 'asc' | 'desc' | undefined;
 }
+
+const checkpointPageSchema = reportedPageSchema(reportedCheckpointSchema);
 
 /** The checkpoints of a model: its weights after each training job. Step 0 is the base model. */
 export class Checkpoints {
@@ -45,5 +48,32 @@ export class Checkpoints {
       deleteCheckpointsResponseSchema,
       await remove(this.#requester, target, options, request),
     );
+  }
+
+  /**
+   * Opens a checkpoint as a file that other tools read. Resolves when the service has begun to send it; read `stream`
+   * to its end, or leave its loop: both free the connection. `timeoutMs` is how long nothing may come.
+   * An addition of ours: other services answer 404 or 405.
+   *
+   * @throws NotFoundError where the model has no checkpoint of that step. The stream throws what ends it early.
+   */
+  download(modelId: string, step: number, options: CallOptions = {}): Promise<CheckpointFile> {
+    return openCheckpoint(this.#requester, modelId, step, options);
+  }
+
+  /**
+   * Downloads a checkpoint into a file, which is there whole or not at all: it is written under another name beside
+   * it, flushed to the disk, and renamed, over what had the name before. A download that breaks begins again.
+   *
+   * @param file Path of the file to make, in a folder that exists.
+   * @returns What was written: its path as given, and its length in bytes.
+   */
+  downloadTo(
+    modelId: string,
+    step: number,
+    file: string,
+    options: CallOptions = {},
+  ): Promise<{ file: string; bytes: number }> {
+    return saveCheckpoint(this.#requester, modelId, step, file, options);
   }
 }

@@ -1,8 +1,8 @@
 import { performance } from 'node:perf_hooks';
-import type { TrainingEvent } from '../../contract/index.ts';
 import type { Answer, OpenAnswer } from '../call.ts';
 import { ConnectionError, TimeoutError } from '../errors.ts';
 import { nextCursor } from '../page-list.ts';
+import type { ReportedTrainingEvent } from '../reported.ts';
 import { path, type Requester, read } from '../requester.ts';
 import { pause, retryDelayMs } from '../retry.ts';
 import { readEventStream } from '../sse.ts';
@@ -37,7 +37,7 @@ export async function* followEvents(
   requester: Requester,
   jobId: string,
   options: FollowOptions,
-): AsyncGenerator<TrainingEvent, undefined> {
+): AsyncGenerator<ReportedTrainingEvent, undefined> {
   const target = path`/preview/training-jobs/${jobId}/events`;
   const following: Following = { requester, path: target, options, cursor: options.after, seen: new Set() };
   const { retries, backoffMs } = requester.transport.retry;
@@ -85,18 +85,22 @@ function openEvents({ requester, path: target, options, cursor }: Following): Pr
     signal: options.signal,
     timeoutMs: options.idleTimeoutMs ?? 60_000,
     idle: true,
+    timeoutOption: 'idleTimeoutMs',
   });
 }
 
 /** The events of one connection. Throws a `ConnectionError` where it ends before the job has. */
-async function* streamed(following: Following, { facts, body }: OpenAnswer): AsyncGenerator<TrainingEvent> {
+async function* streamed(
+  following: Following,
+  { facts, body }: OpenAnswer,
+): AsyncGenerator<ReportedTrainingEvent> {
   for await (const message of readEventStream(body)) {
     yield* unseen(following, parseEventMessage(message.data, facts));
   }
   throw new ConnectionError({ ...facts, detail: 'the event stream ended before the job did' }, 'cut');
 }
 
-async function* poll(following: Following, first: Answer): AsyncGenerator<TrainingEvent> {
+async function* poll(following: Following, first: Answer): AsyncGenerator<ReportedTrainingEvent> {
   const { requester, options } = following;
   let answer = first;
   for (;;) {
@@ -116,7 +120,7 @@ async function* poll(following: Following, first: Answer): AsyncGenerator<Traini
   }
 }
 
-function* unseen(following: Following, events: TrainingEvent[]): Generator<TrainingEvent> {
+function* unseen(following: Following, events: ReportedTrainingEvent[]): Generator<ReportedTrainingEvent> {
   for (const event of events) {
     following.cursor = event.id;
     if (following.seen.has(event.id)) continue;

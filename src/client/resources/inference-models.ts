@@ -1,5 +1,6 @@
-import { type InferenceModel, inferenceModelListSchema } from '../../contract/index.ts';
+import type { InferenceModel } from '../../contract/index.ts';
 import { parseAnswer } from '../parse.ts';
+import { reportedInferenceModelsSchema } from '../reported.ts';
 import { type CallOptions, type Requester, read } from '../requester.ts';
 
 export class InferenceModels {
@@ -12,7 +13,9 @@ export class InferenceModels {
   /** The models that chat completions can call, base models among them. Asks `inferenceBaseUrl`. */
   async list(options: CallOptions = {}): Promise<InferenceModel[]> {
     const address = this.#requester.inferenceAddress;
-    return parseAnswer(inferenceModelListSchema, await read(this.#requester, '/models', options, { address }))
-      .data;
+    return parseAnswer(
+      reportedInferenceModelsSchema,
+      await read(this.#requester, '/models', options, { address }),
+    ).data;
   }
 }

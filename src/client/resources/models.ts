@@ -1,17 +1,16 @@
 import {
   type CreateModelRequest,
   type DeleteModelResponse,
-  deleteModelResponseSchema,
+  type ForkModelRequest,
   type LogRequest,
   type LogResponse,
   logResponseSchema,
   type Model,
-  modelPageSchema,
-  modelSchema,
 } from '../../contract/index.ts';
 import { jsonInSlices } from '../json-slices.ts';
 import { type PageList, pageList } from '../page-list.ts';
 import { parseAnswer } from '../parse.ts';
+import { reportedDeletionSchema, reportedModelSchema, reportedPageSchema } from '../reported.ts';
 import {
   type CallOptions,
   type IdempotentCallOptions,
@@ -30,6 +29,8 @@ export interface ListOptions extends CallOptions {
   limit?: number | undefined;
 }
 
+const modelPageSchema = reportedPageSchema(reportedModelSchema);
+
 /** Models: `entity/project/name`, each trained from a base model. */
 export class Models {
   readonly checkpoints: Checkpoints;
@@ -46,7 +47,7 @@ export class Models {
    */
   async create(request: CreateModelRequest, options: IdempotentCallOptions = {}): Promise<Model> {
     const answer = await post(this.#requester, '/preview/models', JSON.stringify(request), options);
-    return parseAnswer(modelSchema, answer);
+    return parseAnswer(reportedModelSchema, answer);
   }
 
   /** The models the key may see. An addition of ours: other services answer 404 or 405. */
@@ -61,13 +62,33 @@ export class Models {
 
   /** One model. An addition of ours: other services answer 404 or 405. */
   async get(modelId: string, options: CallOptions = {}): Promise<Model> {
-    return parseAnswer(modelSchema, await read(this.#requester, path`/preview/models/${modelId}`, options));
+    return parseAnswer(
+      reportedModelSchema,
+      await read(this.#requester, path`/preview/models/${modelId}`, options),
+    );
   }
 
-  /** Deletes a model with all its checkpoints. */
+  /**
+   * Makes a model that goes on from a checkpoint of this one, its newest unless `step` says another; `forked_from`
+   * of the answer says which. Names as in `create`. An addition of ours: other services answer 404 or 405.
+   */
+  async fork(
+    modelId: string,
+    request: ForkModelRequest = {},
+    options: IdempotentCallOptions = {},
+  ): Promise<Model> {
+    const target = path`/preview/models/${modelId}/fork`;
+    const answer = await post(this.#requester, target, JSON.stringify(request), options);
+    return parseAnswer(reportedModelSchema, answer);
+  }
+
+  /**
+   * Deletes a model with all its checkpoints. Where the connection broke before the answer was whole, the call is
+   * repeated, and ends in `NotFoundError` when it was the first attempt that deleted the model.
+   */
   async delete(modelId: string, options: CallOptions = {}): Promise<DeleteModelResponse> {
     const answer = await remove(this.#requester, path`/preview/models/${modelId}`, options);
-    return parseAnswer(deleteModelResponseSchema, answer);
+    return parseAnswer(reportedDeletionSchema, answer);
   }
 
   /**
@@ -82,7 +103,7 @@ export class Models {
   ): Promise<LogResponse | null> {
     const { trajectory_groups, ...rest } = request;
     const head = this.#requester.dialect === 'deployed' ? { model_id: modelId, ...rest } : rest;
-    const body = await jsonInSlices(head, 'trajectory_groups', trajectory_groups);
+    const body = await jsonInSlices(head, 'trajectory_groups', trajectory_groups, options.signal);
     const answer = await post(this.#requester, path`/preview/models/${modelId}/log`, body, options);
     if (answer.text.trim() === '') return null;
     const parsed = logResponseSchema.safeParse(parseAnswerLoosely(answer.text));

@@ -1,5 +1,6 @@
-import { type CreateSftTrainingJobRequest, createJobResponseSchema } from '../../contract/index.ts';
+import type { CreateSftTrainingJobRequest } from '../../contract/index.ts';
 import { parseAnswer } from '../parse.ts';
+import { createdJobSchema } from '../reported.ts';
 import { type IdempotentCallOptions, post, type Requester } from '../requester.ts';
 
 /** Supervised training. Once made, a job is followed and cancelled through `trainingJobs`, like any other. */
@@ -20,6 +21,6 @@ export class SftTrainingJobs {
       JSON.stringify(request),
       options,
     );
-    return parseAnswer(createJobResponseSchema, answer);
+    return parseAnswer(createdJobSchema, answer);
   }
 }

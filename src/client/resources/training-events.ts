@@ -1,21 +1,22 @@
 import { z } from 'zod';
-import { type Page, pageSchema, type TrainingEvent, trainingEventSchema } from '../../contract/index.ts';
+import type { Page } from '../../contract/index.ts';
 import type { Answer } from '../call.ts';
 import { BadResponseError } from '../errors.ts';
 import { parseAnswer, parseValue } from '../parse.ts';
+import { type ReportedTrainingEvent, reportedEventSchema, reportedPageSchema } from '../reported.ts';
 
 const anyEventSchema = z.looseObject({ id: z.string(), type: z.string() });
-const anyEventPageSchema = pageSchema(anyEventSchema);
+const anyEventPageSchema = reportedPageSchema(anyEventSchema);
 const knownTypes = new Set(['training_started', 'gradient_step', 'training_ended', 'training_failed']);
 
 /** A page of events without those whose type is none of the contract's: a service may come to have more. */
-export function parseEventPage(answer: Answer): Page<TrainingEvent> {
+export function parseEventPage(answer: Answer): Page<ReportedTrainingEvent> {
   const page = parseAnswer(anyEventPageSchema, answer);
   return { ...page, data: page.data.flatMap((value) => known(value, answer.facts)) };
 }
 
 /** The event that a message of the stream carries whole in its `data`, in an array that is empty for an unknown one. */
-export function parseEventMessage(data: string, facts: Answer['facts']): TrainingEvent[] {
+export function parseEventMessage(data: string, facts: Answer['facts']): ReportedTrainingEvent[] {
   let value: unknown;
   try {
     value = JSON.parse(data);
@@ -28,9 +29,9 @@ export function parseEventMessage(data: string, facts: Answer['facts']): Trainin
   return known(parseValue(anyEventSchema, value, facts), facts);
 }
 
-export const isLast = (event: TrainingEvent): boolean =>
+export const isLast = (event: ReportedTrainingEvent): boolean =>
   event.type === 'training_ended' || event.type === 'training_failed';
 
-function known(value: z.output<typeof anyEventSchema>, facts: Answer['facts']): TrainingEvent[] {
-  return knownTypes.has(value.type) ? [parseValue(trainingEventSchema, value, facts)] : [];
+function known(value: z.output<typeof anyEventSchema>, facts: Answer['facts']): ReportedTrainingEvent[] {
+  return knownTypes.has(value.type) ? [parseValue(reportedEventSchema, value, facts)] : [];
 }

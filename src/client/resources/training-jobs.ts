@@ -1,14 +1,14 @@
-import {
-  type CreateTrainingJobRequest,
-  createJobResponseSchema,
-  type TrainingEvent,
-  type TrainingJob,
-  trainingJobSchema,
-} from '../../contract/index.ts';
+import type { CreateTrainingJobRequest } from '../../contract/index.ts';
 import { configBody } from '../dialect.ts';
 import { jsonInSlices } from '../json-slices.ts';
 import { type PageList, pageList } from '../page-list.ts';
 import { parseAnswer } from '../parse.ts';
+import {
+  createdJobSchema,
+  type ReportedTrainingEvent,
+  type ReportedTrainingJob,
+  reportedJobSchema,
+} from '../reported.ts';
 import {
   type CallOptions,
   type IdempotentCallOptions,
@@ -20,11 +20,6 @@ import {
 import { type FollowOptions, followEvents } from './follow-events.ts';
 import type { ListOptions } from './models.ts';
 import { parseEventPage } from './training-events.ts';
-
-/** A job as any service of the interface gives it: all but the id is an addition of ours. */
-export type ReportedTrainingJob = Pick<TrainingJob, 'id'> & Partial<TrainingJob>;
-
-const reportedJobSchema = trainingJobSchema.partial().required({ id: true });
 
 /** Reinforcement-learning jobs; and, but for `create`, every job. */
 export class TrainingJobs {
@@ -42,9 +37,9 @@ export class TrainingJobs {
     const { trajectory_groups, ...rest } = request;
     const config = configBody(this.#requester.dialect, rest.experimental_config);
     const head = { ...rest, experimental_config: config };
-    const body = await jsonInSlices(head, 'trajectory_groups', trajectory_groups);
+    const body = await jsonInSlices(head, 'trajectory_groups', trajectory_groups, options.signal);
     return parseAnswer(
-      createJobResponseSchema,
+      createdJobSchema,
       await post(this.#requester, '/preview/training-jobs', body, options),
     );
   }
@@ -61,7 +56,7 @@ export class TrainingJobs {
   }
 
   /** The events so far. Types that the contract does not have are passed over. */
-  events(jobId: string, options: ListOptions = {}): PageList<TrainingEvent> {
+  events(jobId: string, options: ListOptions = {}): PageList<ReportedTrainingEvent> {
     const { after, limit, ...call } = options;
     return pageList(after, async (cursor) => {
       const query = { after: cursor, limit };
@@ -79,7 +74,7 @@ export class TrainingJobs {
    *
    * @throws RequestError where the service cannot be reached any more, after the client's retries.
    */
-  follow(jobId: string, options: FollowOptions = {}): AsyncIterableIterator<TrainingEvent> {
+  follow(jobId: string, options: FollowOptions = {}): AsyncIterableIterator<ReportedTrainingEvent> {
     return followEvents(this.#requester, jobId, options);
   }
 }

@@ -3,44 +3,88 @@ import { optional } from '../optional.ts';
 import { toolCallSchema } from './tools.ts';
 
 const textPart = z.object({ type: z.literal('text'), text: z.string() });
-const content = z.union([z.string(), z.array(textPart)]);
-const name = optional(z.string());
+const refusalPart = z.object({ type: z.literal('refusal'), refusal: z.string() });
+
+const unsupportedPart = ({ input }: { input?: unknown }): string => {
+  const type = typeof input === 'object' && input !== null && 'type' in input ? input.type : undefined;
+  return typeof type === 'string'
+    ? `parts of type ${JSON.stringify(type.slice(0, 100))} are not supported here: the models read text, so give the part as text or leave it out`
+    : 'a part of a content is an object with a type, such as {"type":"text","text":"..."}';
+};
+
+const parts = z.array(z.discriminatedUnion('type', [textPart], { error: unsupportedPart }));
+const assistantParts = z.array(
+  z.discriminatedUnion('type', [textPart, refusalPart], { error: unsupportedPart }),
+);
+const content = z.union([z.string(), parts]);
+const name = optional(z.string()).describe(
+  'Who speaks, where several have the same role; the chat template shows it before the content.',
+);
 
 const assistantMessage = z.object({
   role: z.literal('assistant'),
-  content: optional(content),
+  content: optional(z.union([z.string(), assistantParts])),
   name,
-  refusal: optional(z.string()),
-  reasoning: optional(z.string()),
-  reasoning_content: optional(z.string()),
+  refusal: optional(z.string()).describe('Stands as the content of a message that has none.'),
+  reasoning: optional(z.string()).describe('What was thought before the content.'),
+  reasoning_content: optional(z.string()).describe(
+    'Another name of reasoning; given both, they must be equal.',
+  ),
   tool_calls: optional(z.array(toolCallSchema)),
-  function_call: optional(z.object({ name: z.string(), arguments: z.string() })),
-  /**
-   * The ids that were sampled for this message, as its choice carried them. Where they are given they stand in
-   * the prompt as they are; without them the text is tokenized again, which need not give the same ids.
-   */
-  token_ids: optional(z.array(z.number().int().min(0))),
+  function_call: optional(z.object({ name: z.string(), arguments: z.string() })).describe(
+    'Deprecated: the only call of a message without tool_calls.',
+  ),
+  audio: optional(z.unknown()).describe('Refused: the models read text.'),
+  token_ids: optional(z.array(z.number().int().min(0))).describe(
+    'The ids that were sampled for this message, as its choice carried them. They stand in the prompt as they are, in place of everything else of the message; without them the text is tokenized again, which need not give the same ids.',
+  ),
 });
 
 const toolMessage = z.object({ role: z.literal('tool'), content, tool_call_id: z.string(), name });
-const functionMessage = z.object({
-  role: z.literal('function'),
-  content: optional(z.string()),
-  name: z.string(),
-});
+const functionMessage = z
+  .object({ role: z.literal('function'), content: optional(z.string()), name: z.string() })
+  .describe('Deprecated: what a function returned, by its name.');
 const plainMessage = (role: 'developer' | 'system' | 'user') =>
   z.object({ role: z.literal(role), content, name });
 
-export const messageSchema = z
-  .discriminatedUnion('role', [
-    plainMessage('developer'),
-    plainMessage('system'),
-    plainMessage('user'),
-    assistantMessage,
-    toolMessage,
-    functionMessage,
-  ])
-  .meta({ id: 'Message' });
+const knownMessage = z.discriminatedUnion('role', [
+  plainMessage('developer'),
+  plainMessage('system'),
+  plainMessage('user'),
+  assistantMessage,
+  toolMessage,
+  functionMessage,
+]);
+
+const knownRoles: readonly string[] = ['developer', 'system', 'user', 'assistant', 'tool', 'function'];
+
+type FieldsOf<Message> = Message extends unknown ? keyof Message : never;
+/** Knows the other variants' fields as absent, so that a look at a message's role still tells its fields. */
+type Generic<Own, Known> = Own & { [Field in Exclude<FieldsOf<Known>, keyof Own>]?: undefined };
+
+const genericForm = z.object({
+  role: z
+    .string()
+    .min(1)
+    .max(64)
+    .refine((role) => !knownRoles.includes(role), {
+      error: 'has fields of its own',
+      abort: true,
+      params: { discriminator: true },
+    })
+    .describe('Any other role.')
+    .meta({ not: { enum: knownRoles } }),
+  content,
+  name,
+});
+
+/** A role that is none of the known ones. What it means is up to the chat template. */
+const genericMessage: z.ZodType<
+  Generic<z.output<typeof genericForm>, z.output<typeof knownMessage>>,
+  Generic<z.input<typeof genericForm>, z.input<typeof knownMessage>>
+> = genericForm;
+
+export const messageSchema = z.union([knownMessage, genericMessage]).meta({ id: 'Message' });
 
 /** A message as a client writes it. */
 export type Message = z.input<typeof messageSchema>;

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { engineArgumentSchema, logitsProcessorSchema } from './extensions.ts';
 import { toolCallSchema } from './tools.ts';
 
 const topLogprob = z.object({
@@ -7,17 +8,22 @@ const topLogprob = z.object({
   bytes: z.array(z.number().int()).nullish(),
 });
 
+const logprobsMeaning =
+  'Natural logarithms of the probabilities of the sampled tokens under the distribution that each was sampled from: over the tokens that its constraint and the other fields allowed there, after logits_processors, logit_bias and penalties, divided by the temperature (1 where that is 0), cut by top_k, top_p and min_p, and renormalised over what these left. A token that had no alternative has 0; a probability of 0 is written -9999.';
+
 /**
- * Log-probabilities (natural logarithm) of the sampled tokens under the distribution they were sampled from:
- * after temperature and the grammar's mask, and renormalised over what top_k, top_p and min_p left.
+ * Log-probabilities (natural logarithm) of the sampled tokens under the distribution they were sampled from: after
+ * processors, biases, penalties, the grammar's mask and temperature, and renormalised over what top_k, top_p and
+ * min_p left. One entry for each sampled token, the end token among them.
  */
 export const logprobsSchema = z
   .object({ content: z.array(topLogprob.extend({ top_logprobs: z.array(topLogprob) })).nullish() })
-  .meta({ id: 'Logprobs' });
+  .meta({ id: 'Logprobs', description: logprobsMeaning });
 
 /**
  * What reproduces the distribution a choice was sampled from. Clients send choices back whole, so that training
- * computes log-probabilities under that same distribution. `constraint` names the grammar by its hash.
+ * computes log-probabilities under that same distribution. `constraint` names the grammar by its hash. What is not
+ * there is off.
  */
 export const samplingSchema = z
   .object({
@@ -26,8 +32,36 @@ export const samplingSchema = z
     top_k: z.number().int(),
     min_p: z.number(),
     constraint: z.string().nullable(),
+    repetition_penalty: z.number().nullish(),
+    frequency_penalty: z.number().nullish(),
+    presence_penalty: z.number().nullish(),
+    logit_bias: z.record(z.string(), z.number()).nullish(),
+    allowed_token_ids: z.array(z.number().int()).nullish(),
+    bad_words: z.array(z.string()).nullish(),
+    min_tokens: z.number().int().nullish(),
+    stop_token_ids: z
+      .array(z.number().int())
+      .nullish()
+      .describe('Tokens that could not come before min_tokens, the end token among them.'),
+    ignore_eos: z.boolean().nullish(),
+    logits_processors: z.array(logitsProcessorSchema).nullish(),
+    engine_xargs: z.record(z.string(), engineArgumentSchema).nullish(),
+    beam_search: z
+      .boolean()
+      .nullish()
+      .describe('Found by beam search: no sample of a distribution, so that training refuses it.'),
+    own_prompt: z
+      .boolean()
+      .nullish()
+      .describe(
+        "The prompt is not what messages and tools alone render to: training needs the choice's prompt_token_ids.",
+      ),
   })
-  .meta({ id: 'Sampling' });
+  .meta({
+    id: 'Sampling',
+    description:
+      'What reproduces the distribution that a choice was sampled from; what is not there is off. constraint is the hash of the grammar. Send choices back for training as they came, with this in them.',
+  });
 
 /** Choices come back for training as their client wrote them: with `null`, or nothing, for what is not there. */
 export const responseMessageSchema = z
@@ -38,6 +72,10 @@ export const responseMessageSchema = z
     reasoning: z.string().nullish(),
     reasoning_content: z.string().nullish(),
     tool_calls: z.array(toolCallSchema).nullish(),
+    /** Of the interface; a text model has none of them. */
+    annotations: z.unknown().optional(),
+    audio: z.unknown().optional(),
+    function_call: z.object({ name: z.string(), arguments: z.string() }).nullish(),
   })
   .meta({ id: 'ResponseMessage' });
 
@@ -49,13 +87,44 @@ export const choiceSchema = z
     message: responseMessageSchema,
     logprobs: logprobsSchema.nullish(),
     finish_reason: finishReasonSchema,
-    /** The stop string or stop token that ended the choice, where one did. */
-    stop_reason: z.union([z.string(), z.number().int()]).nullish(),
-    /** The ids that were sampled, the end token among them, when `return_token_ids` asked for them. */
-    token_ids: z.array(z.number().int()).nullish(),
+    stop_reason: z
+      .union([z.string(), z.number().int()])
+      .nullish()
+      .describe(
+        'The stop string or stop token that ended the choice; null for the end token and for length.',
+      ),
+    token_ids: z
+      .array(z.number().int())
+      .nullish()
+      .describe(
+        'The ids that were sampled, the end token among them, where return_token_ids asked for them.',
+      ),
     sampling: samplingSchema.nullish(),
+    prompt_token_ids: z
+      .array(z.number().int())
+      .nullish()
+      .describe(
+        'Ids of the prompt it was sampled after, where sampling.own_prompt is true and return_token_ids asked for ids. Training takes them instead of rendering the messages before the choice.',
+      ),
   })
   .meta({ id: 'Choice' });
+
+/** A prompt token and the likeliest ones in its place, by token id. */
+export const promptLogprobSchema = z
+  .record(z.string(), z.object({ logprob: z.number(), rank: z.number().int(), decoded_token: z.string() }))
+  .meta({
+    id: 'PromptLogprob',
+    description:
+      "A prompt token and the likeliest ones in its place, by token id, under the model's own distribution: the whole vocabulary at temperature 1. rank 1 is the likeliest.",
+  });
+
+const promptFields = {
+  prompt_logprobs: z
+    .array(promptLogprobSchema.nullable())
+    .nullish()
+    .describe('For each prompt token in order; null for the first, which nothing stands before.'),
+  prompt_token_ids: z.array(z.number().int()).nullish(),
+};
 
 export const usageSchema = z
   .object({
@@ -75,8 +144,16 @@ export const chatCompletionSchema = z
     model: z.string(),
     choices: z.array(choiceSchema),
     usage: usageSchema,
-    system_fingerprint: z.string().nullish(),
-    prompt_token_ids: z.array(z.number().int()).nullish(),
+    service_tier: z
+      .enum(['auto', 'default', 'flex', 'scale', 'priority'])
+      .nullish()
+      .describe('default, where the request named a tier.'),
+    system_fingerprint: z
+      .string()
+      .nullish()
+      .describe('The same for the same engine and base model, whatever the weights.'),
+    kv_transfer_params: z.record(z.string(), z.unknown()).nullish(),
+    ...promptFields,
   })
   .meta({ id: 'ChatCompletion' });
 
@@ -99,6 +176,8 @@ export const chatCompletionChunkSchema = z
         delta: z.object({
           role: z.literal('assistant').optional(),
           content: z.string().nullish(),
+          reasoning: z.string().nullish(),
+          reasoning_content: z.string().nullish(),
           tool_calls: z.array(toolCallDelta).optional(),
         }),
         logprobs: logprobsSchema.nullish(),
@@ -106,10 +185,12 @@ export const chatCompletionChunkSchema = z
         stop_reason: z.union([z.string(), z.number().int()]).nullish(),
         token_ids: z.array(z.number().int()).nullish(),
         sampling: samplingSchema.nullish(),
+        prompt_token_ids: z.array(z.number().int()).nullish(),
       }),
     ),
     usage: usageSchema.nullish(),
-    prompt_token_ids: z.array(z.number().int()).nullish(),
+    system_fingerprint: z.string().nullish(),
+    ...promptFields,
   })
   .meta({ id: 'ChatCompletionChunk' });
 
@@ -118,6 +199,7 @@ export type Sampling = z.infer<typeof samplingSchema>;
 export type ResponseMessage = z.infer<typeof responseMessageSchema>;
 export type FinishReason = z.infer<typeof finishReasonSchema>;
 export type Choice = z.infer<typeof choiceSchema>;
+export type PromptLogprob = z.infer<typeof promptLogprobSchema>;
 export type Usage = z.infer<typeof usageSchema>;
 export type ChatCompletion = z.infer<typeof chatCompletionSchema>;
 export type ChatCompletionChunk = z.infer<typeof chatCompletionChunkSchema>;

@@ -8,34 +8,68 @@ export const responseFormatSchema = z
     z.object({ type: z.literal('json_object') }),
     z.object({
       type: z.literal('json_schema'),
-      json_schema: z.object({
+      json_schema: z.strictObject({
         name: z.string(),
         description: optional(z.string()),
+        /** Absent: any JSON object. */
         schema: optional(jsonSchemaSchema),
+        /** The schema is always followed, whatever this says. */
         strict: optional(z.boolean()),
       }),
     }),
   ])
-  .meta({ id: 'ResponseFormat' });
+  .meta({
+    id: 'ResponseFormat',
+    description:
+      'JSON is written as structured_outputs says: without white space and, where a schema is silent on it, without further properties. A schema is followed also without strict.',
+  });
 
-/** Constrains the text of the reply. One of `json`, `regex`, `choice`, `grammar`, `json_object`, `structural_tag`. */
-export const structuredOutputsSchema = z
-  .object({
-    /** A JSON schema: as text, or as an object as some deployed clients send it. */
-    json: optional(z.union([z.string(), jsonSchemaSchema])),
-    regex: optional(z.string()),
-    choice: optional(z.array(z.string()).min(1)),
-    grammar: optional(z.string()),
-    json_object: optional(z.boolean()),
-    disable_fallback: optional(z.boolean()),
-    disable_any_whitespace: optional(z.boolean()),
-    disable_additional_properties: optional(z.boolean()),
-    whitespace_pattern: optional(z.string()),
-    structural_tag: optional(z.string()),
-    _backend: optional(z.string()),
-    _backend_was_auto: optional(z.boolean()),
-  })
-  .meta({ id: 'StructuredOutputs' });
+const kinds = {
+  json: optional(z.union([z.string(), jsonSchemaSchema])).describe(
+    'JSON of a schema: its text, or an object.',
+  ),
+  regex: optional(z.string().min(1)).describe('Text that as a whole matches a regular expression.'),
+  choice: optional(z.array(z.string()).min(1)).describe('One of these texts.'),
+  grammar: optional(z.string().min(1)).describe(
+    'Text of a grammar in GBNF: rules name ::= ..., the first called root.',
+  ),
+  json_object: optional(z.boolean()).describe('Any JSON object; false asks for nothing.'),
+  structural_tag: optional(z.union([z.string(), z.record(z.string(), z.unknown())])).describe(
+    'Free text in which certain tags, once begun, hold what their schema says: JSON as text, or the object itself.',
+  ),
+};
+
+const style = {
+  disable_any_whitespace: optional(z.boolean()).describe(
+    'True, as absent: JSON without white space. False: any white space that JSON allows.',
+  ),
+  whitespace_pattern: optional(z.string().min(1)).describe(
+    'A regular expression of what may stand between the tokens of JSON. Needs JSON; refused with disable_any_whitespace true.',
+  ),
+  disable_additional_properties: optional(z.boolean()).describe(
+    'True, as absent: objects whose schema names properties and is silent on further ones have no further ones. False: they may.',
+  ),
+};
+
+const backend = {
+  disable_fallback: optional(z.boolean()).describe(
+    'There is one grammar engine and never another: both values mean that.',
+  ),
+  _backend: optional(z.string()).describe("auto, or the engine's own name; others are refused."),
+  _backend_was_auto: optional(z.boolean()).describe(
+    'Whether auto chose _backend. There is one grammar engine: both values mean that.',
+  ),
+};
+
+/**
+ * Constrains the text of the reply: at most one of `json`, `regex`, `choice`, `grammar`, `json_object` and
+ * `structural_tag`, and none beside a `response_format` of JSON, which the fields that shape JSON apply to as well.
+ */
+export const structuredOutputsSchema = z.strictObject({ ...kinds, ...style, ...backend }).meta({
+  id: 'StructuredOutputs',
+  description:
+    'At most one of json, regex, choice, grammar, json_object and structural_tag, and none beside a response_format of JSON. The fields that shape JSON apply to response_format as well.',
+});
 
 export type ResponseFormat = z.input<typeof responseFormatSchema>;
 export type StructuredOutputs = z.input<typeof structuredOutputsSchema>;

@@ -12,7 +12,7 @@ export const toolSchema = z
         .regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be 1 to 64 letters, digits, underscores or hyphens'),
       description: optional(z.string()),
       parameters: optional(jsonSchemaSchema),
-      strict: optional(z.boolean()),
+      strict: optional(z.boolean()).describe('Calls follow the parameters, whatever this says.'),
     }),
   })
   .meta({ id: 'Tool' });
@@ -23,7 +23,11 @@ export const toolChoiceSchema = z
     z.enum(['none', 'auto', 'required']),
     z.object({ type: z.literal('function'), function: z.object({ name: z.string() }) }),
   ])
-  .meta({ id: 'ToolChoice' });
+  .meta({
+    id: 'ToolChoice',
+    description:
+      'none never calls a tool. auto, which is also what absent means when tools are given, may. required calls at least one; a function that is named is called exactly once, and nothing else is written.',
+  });
 
 export const toolCallSchema = z
   .object({

@@ -1,10 +1,12 @@
-import type { ChatFormat, Constraint, Reply, Tokenizer } from '../engine.ts';
+import type { ChatFormat, Constraint, Reply, SamplingParameters, Tokenizer } from '../engine.ts';
 import {
   type CompiledConstraint,
   createGrammarCompiler,
   encodeReply,
   type GrammarCompiler,
 } from './grammar/index.ts';
+import type { LogitsProcessorFactories } from './logits-processors/index.ts';
+import { ReplySampling } from './reply-sampling/index.ts';
 import { chatFormat, loadTokenizer } from './tokenizer/index.ts';
 
 /** What sampling and training need to know of text: tokens, the tokens of a conversation, and grammars. */
@@ -14,20 +16,43 @@ export class ConversationCodec {
   /** The tokens a reply may hold where no constraint says otherwise: all text, and the end. Ascending. */
   readonly unconstrained: Int32Array;
   readonly #compiler: GrammarCompiler;
+  readonly #processors: LogitsProcessorFactories;
+  /** The bytes of each token, one character each. */
+  readonly #bytes: readonly string[];
 
-  private constructor(tokenizer: Tokenizer, format: ChatFormat, compiler: GrammarCompiler) {
+  private constructor(
+    tokenizer: Tokenizer,
+    format: ChatFormat,
+    compiler: GrammarCompiler,
+    processors: LogitsProcessorFactories,
+  ) {
     this.tokenizer = tokenizer;
     this.format = format;
     this.#compiler = compiler;
+    this.#processors = processors;
     const special = new Set(tokenizer.special.values());
     const ids = Array.from({ length: tokenizer.vocabularySize }, (_, id) => id);
     this.unconstrained = Int32Array.from(ids.filter((id) => id === format.endToken || !special.has(id)));
+    this.#bytes = ids.map((id) => Buffer.from(tokenizer.bytes(id)).toString('latin1'));
   }
 
-  static async create(): Promise<ConversationCodec> {
+  /** `processors`: the logits processors that replies may be sampled with. Default: none. */
+  static async create(processors: LogitsProcessorFactories = new Map()): Promise<ConversationCodec> {
     const tokenizer = loadTokenizer();
     const format = chatFormat(tokenizer);
-    return new ConversationCodec(tokenizer, format, await createGrammarCompiler(tokenizer, format));
+    return new ConversationCodec(
+      tokenizer,
+      format,
+      await createGrammarCompiler(tokenizer, format),
+      processors,
+    );
+  }
+
+  /** Makes sampling parameters ready for one reply. Throws an `EngineError` that names what cannot be meant. */
+  prepareSampling(parameters: SamplingParameters): ReplySampling {
+    const { unconstrained, format } = this;
+    const text = { endToken: format.endToken, unconstrained, bytes: this.#bytes };
+    return new ReplySampling(parameters, text, this.#processors);
   }
 
   compile(constraint: Constraint): Promise<CompiledConstraint> {

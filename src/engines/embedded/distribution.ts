@@ -5,7 +5,23 @@ export interface Distribution {
   support: Int32Array;
   logprobs: Float64Array;
   probabilities: Float64Array;
+  /**
+   * For each token of the support, the slope of its adjusted logit (before the temperature) in its raw one, which the
+   * repetition penalty bends; null where all are 1.
+   */
+  slopes: Float64Array | null;
 }
+
+/** Logits of some tokens with all that is added and scaled before the temperature. */
+export interface AdjustedLogits {
+  /** Ids, ascending. */
+  support: Int32Array;
+  values: Float64Array;
+  /** As in `Distribution`. */
+  slopes: Float64Array | null;
+}
+
+type CutOffs = Pick<SamplingParameters, 'temperature' | 'topK' | 'topP' | 'minP'>;
 
 /**
  * The distribution that tokens are sampled from, of the logits at `offset`. Only `legal` ids take part; their
@@ -13,26 +29,73 @@ export interface Distribution {
  * before it left; what remains is renormalised. Temperature 0, which is greedy, counts as 1 here: its
  * log-probabilities are those at temperature 1. `keep` stays in the support whatever the cut-offs say, so that a
  * token that was sampled has a probability under a later policy too.
- * Sampling and training both use this function: they differ by the rounding of the logits alone.
  */
 export function distributionOf(
   logits: Float32Array,
   offset: number,
   legal: Int32Array,
-  sampling: SamplingParameters,
+  sampling: CutOffs,
   keep?: number,
 ): Distribution {
-  const temperature = sampling.temperature === 0 ? 1 : sampling.temperature;
   const scaled = new Float64Array(legal.length);
   for (let index = 0; index < legal.length; index++)
-    scaled[index] = (logits[offset + (legal[index] as number)] as number) / temperature;
-  const { topK, topP, minP } = sampling;
+    scaled[index] = logits[offset + (legal[index] as number)] as number;
+  scale(scaled, sampling.temperature);
+  return cutAndNormalise(legal, scaled, null, sampling, keep);
+}
+
+/** `distributionOf` of logits that have been adjusted. Their values become the log-probabilities. */
+export function distributionOfAdjusted(
+  { support, values, slopes }: AdjustedLogits,
+  sampling: CutOffs,
+  keep?: number,
+): Distribution {
+  scale(values, sampling.temperature);
+  return cutAndNormalise(support, values, slopes, sampling, keep);
+}
+
+/** Below this a logit divided by the temperature may be no finite number any more. */
+const smallTemperature = 1e-6;
+/** Least of what a logit can be below the largest: `exp` of it is 0, and it is finite. */
+const lowest = -1e6;
+
+/** Divides logits by the temperature, in place. */
+function scale(values: Float64Array, temperature: number): void {
+  if (temperature === 0 || temperature === 1) return;
+  if (temperature >= smallTemperature) {
+    for (let index = 0; index < values.length; index++)
+      values[index] = (values[index] as number) / temperature;
+    return;
+  }
+  const largest = values.reduce((most, value) => Math.max(most, value), Number.NEGATIVE_INFINITY);
+  for (let index = 0; index < values.length; index++)
+    values[index] = Math.max(lowest, ((values[index] as number) - largest) / temperature);
+}
+
+function cutAndNormalise(
+  legal: Int32Array,
+  scaled: Float64Array,
+  slopes: Float64Array | null,
+  { topK, topP, minP }: CutOffs,
+  keep: number | undefined,
+): Distribution {
   const cuts = (topK > 0 && topK < legal.length) || topP < 1 || minP > 0;
-  return cuts ? cut(scaled, legal, sampling, keep) : normalise(legal, scaled);
+  if (!cuts) return normalise(legal, scaled, slopes);
+  const chosen = cut(scaled, { topK, topP, minP });
+  if (keep !== undefined) {
+    const at = legal.indexOf(keep);
+    if (at >= 0 && !chosen.includes(at)) chosen.push(at);
+  }
+  chosen.sort((a, b) => a - b);
+  return normalise(
+    Int32Array.from(chosen, (index) => legal[index] as number),
+    Float64Array.from(chosen, (index) => scaled[index] as number),
+    slopes && Float64Array.from(chosen, (index) => slopes[index] as number),
+  );
 }
 
 /** The softmax of the scaled logits, which become the log-probabilities. */
-function normalise(support: Int32Array, logprobs: Float64Array): Distribution {
+function normalise(support: Int32Array, logprobs: Float64Array, slopes: Float64Array | null): Distribution {
   let largest = Number.NEGATIVE_INFINITY;
   for (const value of logprobs) if (value > largest) largest = value;
   const probabilities = new Float64Array(logprobs.length);
@@ -47,15 +110,11 @@ function normalise(support: Int32Array, logprobs: Float64Array): Distribution {
     logprobs[index] = (logprobs[index] as number) - shift;
     probabilities[index] = (probabilities[index] as number) / sum;
   }
-  return { support, logprobs, probabilities };
+  return { support, logprobs, probabilities, slopes };
 }
 
-function cut(
-  scaled: Float64Array,
-  legal: Int32Array,
-  { topK, topP, minP }: SamplingParameters,
-  keep: number | undefined,
-): Distribution {
+/** Indexes of what the cut-offs leave. */
+function cut(scaled: Float64Array, { topK, topP, minP }: Omit<CutOffs, 'temperature'>): number[] {
   const order = Array.from(scaled.keys()).sort(
     (a, b) => (scaled[b] as number) - (scaled[a] as number) || a - b,
   );
@@ -66,21 +125,12 @@ function cut(
   let reached = 0;
   let count = 0;
   for (const index of order) {
-    if (count > 0 && reached >= topP) break;
+    if (topP < 1 && count > 0 && reached >= topP) break;
     reached += Math.exp((scaled[index] as number) - likeliest) / total;
     count++;
   }
   order.length = count;
-  const chosen = order.filter((index) => Math.exp((scaled[index] as number) - likeliest) >= minP);
-  if (keep !== undefined) {
-    const at = legal.indexOf(keep);
-    if (at >= 0 && !chosen.includes(at)) chosen.push(at);
-  }
-  chosen.sort((a, b) => a - b);
-  return normalise(
-    Int32Array.from(chosen, (index) => legal[index] as number),
-    Float64Array.from(chosen, (index) => scaled[index] as number),
-  );
+  return order.filter((index) => Math.exp((scaled[index] as number) - likeliest) >= minP);
 }
 
 /** The index in the support of the token that a number in [0, 1) picks. */

@@ -1,12 +1,16 @@
 import { availableParallelism } from 'node:os';
 import type {
+  BeamSearchRequest,
   ChatFormat,
   Constraint,
   Engine,
+  ExportedWeights,
   GenerateRequest,
   Generation,
   GenerationDelta,
   Reply,
+  ScoredToken,
+  ScorePromptRequest,
   Tokenizer,
   TrainRequest,
   Weights,
@@ -14,9 +18,11 @@ import type {
 import { EngineError } from '../engine-error.ts';
 import { embeddedBaseModels, findBaseModel } from './base-models.ts';
 import { ConversationCodec } from './conversation-codec.ts';
+import { loadProcessors, processorModules } from './logits-processors/index.ts';
 import type { RuntimeChoice } from './runtime.ts';
 import { SamplerClient } from './sampler-client.ts';
 import { TrainerClient } from './trainer-client.ts';
+import { exportWeights } from './weights/export.ts';
 
 export interface EmbeddedEngineOptions {
   /**
@@ -28,10 +34,16 @@ export interface EmbeddedEngineOptions {
   threads?: number;
   /** Threads that sampling may use. Default 1: small models sample no faster on more. */
   samplerThreads?: number;
-  /** Replies sampled side by side from one set of weights; more wait. Default 256. */
+  /** Replies sampled side by side from one set of weights; more wait. A beam search counts its width. Default 256. */
   largestBatch?: number;
   /** Memory for keys and values of ended sequences, for each set of weights. Default 128 MiB. */
   prefixCacheBytes?: number;
+  /**
+   * Logits processors that requests may ask for by these names: for each the URL of a module, or the path of its
+   * file, whose default export is a `LogitsProcessorFactory`. The module is loaded here and in the engine's threads:
+   * `{ 'my.Processor': new URL('./my-processor.ts', import.meta.url) }`. Default: none.
+   */
+  logitsProcessors?: Readonly<Record<string, string | URL>>;
 }
 
 /**
@@ -46,13 +58,17 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
     samplerThreads = 1,
     largestBatch = 256,
     prefixCacheBytes = 128 * 2 ** 20,
+    logitsProcessors = {},
   } = options;
   for (const [name, value] of Object.entries({ threads, samplerThreads, largestBatch }))
     if (!Number.isInteger(value) || value < 1)
       throw new EngineError('bad_option', `${name} must be a whole number of at least 1, not ${value}`);
-  const settings = { runtime, largestBatch, prefixCacheBytes };
+  const modules = processorModules(logitsProcessors);
+  const processors = await loadProcessors(modules);
+  const settings = { runtime, largestBatch, prefixCacheBytes, logitsProcessors: modules };
   const engine = new EmbeddedEngine(
-    await ConversationCodec.create(),
+    await ConversationCodec.create(processors),
+    [...processors.keys()],
     new SamplerClient({ ...settings, threads: samplerThreads }),
     new TrainerClient({ ...settings, threads }),
   );
@@ -77,12 +93,19 @@ function runtimeOfEnvironment(): RuntimeChoice {
 class EmbeddedEngine implements Engine {
   readonly name = 'embedded';
   readonly baseModels = embeddedBaseModels;
+  readonly logitsProcessors: readonly string[];
   readonly #codec: ConversationCodec;
   readonly #sampler: SamplerClient;
   readonly #trainer: TrainerClient;
 
-  constructor(codec: ConversationCodec, sampler: SamplerClient, trainer: TrainerClient) {
+  constructor(
+    codec: ConversationCodec,
+    logitsProcessors: readonly string[],
+    sampler: SamplerClient,
+    trainer: TrainerClient,
+  ) {
     this.#codec = codec;
+    this.logitsProcessors = logitsProcessors;
     this.#sampler = sampler;
     this.#trainer = trainer;
   }
@@ -114,14 +137,31 @@ class EmbeddedEngine implements Engine {
   }
 
   async generate(request: GenerateRequest, onDelta?: (delta: GenerationDelta) => void): Promise<Generation> {
+    return this.#sampler.generate({ ...request, maxTokens: replyRoom(request) }, onDelta);
+  }
+
+  async beamSearch(request: BeamSearchRequest): Promise<Generation[]> {
+    const { width, lengthPenalty } = request;
+    if (!Number.isInteger(width) || width < 1)
+      throw new EngineError('bad_width', `width must be a whole number of at least 1, not ${width}`);
+    if (!Number.isFinite(lengthPenalty))
+      throw new EngineError('bad_length_penalty', `lengthPenalty must be a number, not ${lengthPenalty}`);
+    return this.#sampler.search({ ...request, maxTokens: replyRoom(request) });
+  }
+
+  async scorePrompt(request: ScorePromptRequest): Promise<(ScoredToken | null)[]> {
     const { contextLength } = findBaseModel(request.weights.baseModel);
-    const room = contextLength - request.prompt.length;
-    if (request.prompt.length === 0 || room < 1)
+    const { length } = request.prompt;
+    if (length === 0 || length > contextLength)
       throw new EngineError(
         'bad_prompt',
-        `a prompt must have 1 to ${contextLength - 1} tokens; this one has ${request.prompt.length}`,
+        `a prompt to score must have 1 to ${contextLength} tokens; this one has ${length}`,
       );
-    return this.#sampler.generate({ ...request, maxTokens: Math.min(request.maxTokens, room) }, onDelta);
+    return this.#sampler.score(request);
+  }
+
+  async exportWeights(weights: Weights): Promise<ExportedWeights> {
+    return exportWeights(findBaseModel(weights.baseModel), weights);
   }
 
   async encodeReplies(baseModel: string, replies: Reply[]): Promise<number[][]> {
@@ -141,4 +181,16 @@ class EmbeddedEngine implements Engine {
   async close(): Promise<void> {
     await Promise.all([this.#sampler.close(), this.#trainer.close()]);
   }
+}
+
+/** The most tokens that a reply can have: what the request says, as far as the context reaches. */
+function replyRoom({ weights, prompt, maxTokens }: GenerateRequest | BeamSearchRequest): number {
+  const { contextLength } = findBaseModel(weights.baseModel);
+  const room = contextLength - prompt.length;
+  if (prompt.length === 0 || room < 1)
+    throw new EngineError(
+      'bad_prompt',
+      `a prompt must have 1 to ${contextLength - 1} tokens; this one has ${prompt.length}`,
+    );
+  return Math.min(maxTokens, room);
 }

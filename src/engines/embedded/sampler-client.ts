@@ -1,27 +1,32 @@
-import type { GenerateRequest, Generation, GenerationDelta, Weights } from '../engine.ts';
+import type {
+  BeamSearchRequest,
+  GenerateRequest,
+  Generation,
+  GenerationDelta,
+  ScoredToken,
+  ScorePromptRequest,
+  Weights,
+} from '../engine.ts';
+import { Outstanding } from './outstanding.ts';
 import { fromFailure } from './worker-failure.ts';
-import type { SamplerReport, SamplerRequest, WorkerSettings } from './worker-messages.ts';
+import type { SamplerCall, SamplerReport, SamplerRequest, WorkerSettings } from './worker-messages.ts';
 import { workerModule } from './worker-module.ts';
 import { WorkerThread } from './worker-thread.ts';
-
-interface Waiting {
-  resolve: (generation: Generation) => void;
-  reject: (error: unknown) => void;
-  onDelta: ((delta: GenerationDelta) => void) | undefined;
-}
 
 /** The sampler's thread, as the rest of the engine uses it. */
 export class SamplerClient {
   readonly #thread: WorkerThread<SamplerRequest, SamplerReport>;
-  readonly #waiting = new Map<number, Waiting>();
+  readonly #replies = new Outstanding<Generation>();
+  readonly #searches = new Outstanding<Generation[]>();
+  readonly #scores = new Outstanding<(ScoredToken | null)[]>();
+  readonly #streams = new Map<number, (delta: GenerationDelta) => void>();
   #ids = 0;
 
   constructor(settings: WorkerSettings) {
     this.#thread = new WorkerThread(workerModule('./sampler/worker'), settings, {
       onReport: (report) => this.#receive(report),
       onDeath: (error) => {
-        for (const { reject } of this.#waiting.values()) reject(error);
-        this.#waiting.clear();
+        for (const outstanding of this.#outstanding) outstanding.rejectAll(error);
       },
     });
   }
@@ -30,23 +35,22 @@ export class SamplerClient {
     { signal, ...request }: GenerateRequest,
     onDelta?: (delta: GenerationDelta) => void,
   ): Promise<Generation> {
-    signal?.throwIfAborted();
     const id = this.#ids++;
-    const cancel = () => {
-      this.#take(id)?.reject(signal?.reason);
-      void this.#thread.send({ type: 'cancel', id }).catch(() => undefined);
-    };
-    signal?.addEventListener('abort', cancel, { once: true });
+    if (onDelta) this.#streams.set(id, onDelta);
     try {
-      return await new Promise<Generation>((resolve, reject) => {
-        this.#waiting.set(id, { resolve, reject, onDelta });
-        this.#thread
-          .send({ type: 'generate', id, request, stream: onDelta !== undefined })
-          .catch((error: unknown) => this.#take(id)?.reject(error));
-      });
+      const stream = onDelta !== undefined;
+      return await this.#call(id, { type: 'generate', request, stream }, this.#replies, signal);
     } finally {
-      signal?.removeEventListener('abort', cancel);
+      this.#streams.delete(id);
     }
+  }
+
+  search({ signal, ...request }: BeamSearchRequest): Promise<Generation[]> {
+    return this.#call(this.#ids++, { type: 'search', request }, this.#searches, signal);
+  }
+
+  score({ signal, ...request }: ScorePromptRequest): Promise<(ScoredToken | null)[]> {
+    return this.#call(this.#ids++, { type: 'score', request }, this.#scores, signal);
   }
 
   drop(weights: Weights): Promise<void> {
@@ -63,15 +67,38 @@ export class SamplerClient {
     return this.#thread.close();
   }
 
-  #receive({ deltas, finished, failed }: SamplerReport): void {
-    for (const { id, delta } of deltas) this.#waiting.get(id)?.onDelta?.(delta);
-    for (const { id, generation } of finished) this.#take(id)?.resolve(generation);
-    for (const { id, failure } of failed) this.#take(id)?.reject(fromFailure(failure));
+  get #outstanding() {
+    return [this.#replies, this.#searches, this.#scores];
   }
 
-  #take(id: number): Waiting | undefined {
-    const waiting = this.#waiting.get(id);
-    this.#waiting.delete(id);
-    return waiting;
+  /** Sends a call and waits for its answer. An aborted signal ends both at once. */
+  async #call<Result>(
+    id: number,
+    call: SamplerCall,
+    outstanding: Outstanding<Result>,
+    signal: AbortSignal | undefined,
+  ): Promise<Result> {
+    signal?.throwIfAborted();
+    const cancel = () => {
+      outstanding.reject(id, signal?.reason);
+      void this.#thread.send({ type: 'cancel', id }).catch(() => undefined);
+    };
+    signal?.addEventListener('abort', cancel, { once: true });
+    try {
+      const answer = outstanding.wait(id);
+      this.#thread.send({ ...call, id }).catch((error: unknown) => outstanding.reject(id, error));
+      return await answer;
+    } finally {
+      signal?.removeEventListener('abort', cancel);
+    }
+  }
+
+  #receive({ deltas, finished, searched, scored, failed }: SamplerReport): void {
+    for (const { id, delta } of deltas) this.#streams.get(id)?.(delta);
+    for (const { id, generation } of finished) this.#replies.resolve(id, generation);
+    for (const { id, generations } of searched) this.#searches.resolve(id, generations);
+    for (const { id, tokens } of scored) this.#scores.resolve(id, tokens);
+    for (const { id, failure } of failed)
+      for (const outstanding of this.#outstanding) outstanding.reject(id, fromFailure(failure));
   }
 }

@@ -1,11 +1,15 @@
 import type {
+  BeamSearchRequest,
   GenerateRequest,
   Generation,
   GenerationDelta,
   Reply,
+  ScoredToken,
+  ScorePromptRequest,
   TrainingBatch,
   Weights,
 } from '../engine.ts';
+import type { ProcessorModules } from './logits-processors/index.ts';
 import type { RuntimeChoice } from './runtime.ts';
 
 /** What the engine's worker threads are started with. */
@@ -14,6 +18,7 @@ export interface WorkerSettings {
   threads: number;
   largestBatch: number;
   prefixCacheBytes: number;
+  logitsProcessors: ProcessorModules;
 }
 
 /** A worker's first message. */
@@ -29,15 +34,22 @@ export interface WorkerFailure {
   message: string;
 }
 
+export type SamplerCall =
+  | { type: 'generate'; request: Omit<GenerateRequest, 'signal'>; stream: boolean }
+  | { type: 'search'; request: Omit<BeamSearchRequest, 'signal'> }
+  | { type: 'score'; request: Omit<ScorePromptRequest, 'signal'> };
+
 export type SamplerRequest =
-  | { type: 'generate'; id: number; request: Omit<GenerateRequest, 'signal'>; stream: boolean }
+  | (SamplerCall & { id: number })
   | { type: 'cancel'; id: number }
   | { type: 'drop'; weights: Weights };
 
-/** What one step of the sampler has to say, together: one message for many replies. */
+/** What one step of the sampler has to say, together: one message for many requests. */
 export interface SamplerReport {
   deltas: { id: number; delta: GenerationDelta }[];
   finished: { id: number; generation: Generation }[];
+  searched: { id: number; generations: Generation[] }[];
+  scored: { id: number; tokens: (ScoredToken | null)[] }[];
   failed: { id: number; failure: WorkerFailure }[];
 }
 

@@ -1,5 +1,6 @@
 import type { ChatFormat, Engine, Tokenizer } from '../../engines/engine.ts';
 import { ConversationRenderer } from './render.ts';
+import { TemplateRunner } from './template/template-runner.ts';
 import { TokenTexts } from './token-texts.ts';
 
 /** What turns the messages of one base model into tokens and back. */
@@ -10,8 +11,13 @@ export interface BaseModelTools {
   texts: TokenTexts;
 }
 
+// One for all services of a process: it costs a process of its own.
+const templateRunner = new TemplateRunner();
+
 /** Makes the tools of a base model when they are first needed, and keeps them with their caches. */
-export function baseModelTools(engine: Engine): (baseModel: string) => BaseModelTools {
+export function baseModelTools(
+  engine: Pick<Engine, 'tokenizer' | 'chatFormat'>,
+): (baseModel: string) => BaseModelTools {
   const known = new Map<string, BaseModelTools>();
   return (baseModel) => {
     let tools = known.get(baseModel);
@@ -20,7 +26,7 @@ export function baseModelTools(engine: Engine): (baseModel: string) => BaseModel
       tools = {
         tokenizer,
         format: engine.chatFormat(baseModel),
-        renderer: new ConversationRenderer(engine, baseModel),
+        renderer: new ConversationRenderer(engine, baseModel, templateRunner),
         texts: new TokenTexts(tokenizer),
       };
       known.set(baseModel, tools);

@@ -1,128 +1,167 @@
 import { randomUUID } from 'node:crypto';
-import type { ParsedChatCompletionRequest, Usage } from '../../contract/index.ts';
+import type {
+  ParsedChatCompletionRequest,
+  ParsedMessage,
+  PromptLogprob,
+  Sampling,
+  Usage,
+} from '../../contract/index.ts';
 import type { Engine, Generation, GenerationDelta } from '../../engines/engine.ts';
-import { invalidField } from '../errors.ts';
 import type { BaseModelTools } from './base-model-tools.ts';
-import type { CheckedConstraint, Constraints } from './constraints.ts';
+import { checkCombinations } from './check-combinations.ts';
+import type { Constraints } from './constraints.ts';
 import { toTurn } from './conversation.ts';
-import { ReplyParser } from './reply-parser.ts';
+import { fingerprintOf } from './fingerprint.ts';
+import { type Prompt, toPrompt } from './prompt.ts';
+import { seedOfChoice, toMaxTokens, toStops } from './reply-limits.ts';
+import { type ReplyOptions, ReplyParser } from './reply-parser.ts';
+import { toSamplingParameters } from './request-sampling.ts';
 import type { ModelResolver, ResolvedModel } from './resolve-model.ts';
-import { seedOfChoice, toMaxTokens, toSampling, toSamplingParameters } from './sampling.ts';
+import { toSampling } from './sampling.ts';
+import { refuseForeignTokens } from './token-ids.ts';
+
+export { refuseForeignTokens } from './token-ids.ts';
 
 export interface ChatDependencies {
   engine: Engine;
   models: ModelResolver;
   constraints: Constraints;
   tools: (baseModel: string) => BaseModelTools;
+  /** Whether requests may have a priority. */
+  priorityScheduling: boolean;
 }
 
 /** A request turned into tokens, ready to be sampled. */
 export interface PreparedChat {
   id: string;
   created: number;
+  fingerprint: string;
   request: ParsedChatCompletionRequest;
   model: ResolvedModel;
   tools: BaseModelTools;
-  prompt: number[];
-  constraint: CheckedConstraint;
-  sampling: ReturnType<typeof toSampling>;
+  prompt: Prompt;
+  /** Text of the prompt that the content of every choice begins with. */
+  echo: string;
+  sampling: Sampling;
   choices: number;
   generate(
     index: number,
     signal: AbortSignal,
     onDelta?: (delta: GenerationDelta) => void,
   ): Promise<Generation>;
+  /** Finds all choices at once, best first; null where they are sampled. */
+  search: ((signal: AbortSignal) => Promise<Generation[]>) | null;
+  /** What the prompt's tokens are worth; null where nobody asked. */
+  scorePrompt: ((signal: AbortSignal) => Promise<(PromptLogprob | null)[]>) | null;
   parser(): ReplyParser;
 }
 
+/** `requestSeed`: the request's, as its text wrote it; see `exactSeed`. */
 export async function prepareChat(
-  { engine, models, constraints, tools: toolsOf }: ChatDependencies,
+  { engine, models, constraints, tools: toolsOf, priorityScheduling }: ChatDependencies,
   request: ParsedChatCompletionRequest,
+  requestSeed: number | bigint | undefined = request.seed,
 ): Promise<PreparedChat> {
+  checkCombinations(request, { priorityScheduling });
   const model = await models.resolve(request.model);
-  const tools = toolsOf(model.base.id);
-  const constraint = await constraints.check(model.base.id, request);
-  const turns = request.messages.map((message, index) => toTurn(message, ['messages', index]));
-  turns.forEach(({ tokenIds }, index) => {
-    refuseForeignTokens(tokenIds, model.base.vocabularySize, ['messages', index, 'token_ids']);
+  const { base, weights } = model;
+  const tools = toolsOf(base.id);
+  const constraint = await constraints.check(base, request);
+  refuseForeignTokens(request.stop_token_ids, base.vocabularySize, ['stop_token_ids']);
+  const prompt = await toPrompt(request, { tools, base });
+  const maxTokens = toMaxTokens(request, prompt.tokens.length, base.contextLength);
+  const { tokenizer, format } = tools;
+  const sampling = toSamplingParameters(request, {
+    ...{ tokenizer, format, constraint, maxTokens },
+    processors: engine.logitsProcessors,
   });
-  refuseForeignTokens(request.stop_token_ids, model.base.vocabularySize, ['stop_token_ids']);
-  const { tokens: prompt } = tools.renderer.render(
-    { turns, tools: request.tools },
-    { addGenerationPrompt: true },
-  );
-  const maxTokens = toMaxTokens(request, prompt.length, model.base.contextLength);
-  const sampling = toSamplingParameters(request);
-  const stopStrings = toStopStrings(request.stop);
-  const wantsLogprobs = request.logprobs === true;
-  if (!wantsLogprobs && (request.top_logprobs ?? 0) > 0)
-    throw invalidField(['top_logprobs'], 'needs logprobs: true', request.top_logprobs);
-  seedOfChoice(request.seed, 0);
+  const stops = toStops(request);
+  seedOfChoice(requestSeed, 0);
+  const choices = request.n ?? 1;
+  const echo = request.echo ? echoOf(request.messages) : '';
+  const common = {
+    weights,
+    prompt: prompt.tokens,
+    sampling,
+    maxTokens,
+    stopStrings: stops.strings,
+    stopTokens: stops.tokens,
+    constraint: constraint.constraint,
+    topLogprobs: request.top_logprobs ?? 0,
+    priority: request.priority ?? 0,
+    cacheSalt: request.cache_salt ?? null,
+  };
+  const reading: ReplyOptions = {
+    endToken: format.endToken,
+    callToken: constraint.allowsCalls ? format.callToken : null,
+    reasoning: constraint.reasoning,
+    stops,
+    show: {
+      special: request.skip_special_tokens === false,
+      spaces: request.spaces_between_special_tokens !== false,
+      stop: request.include_stop_str_in_output === true,
+      reasoning: request.include_reasoning !== false,
+    },
+    echo,
+  };
+  const top = request.prompt_logprobs;
   return {
     id: `chatcmpl-${request.request_id ?? randomUUID()}`,
     created: Math.floor(Date.now() / 1000),
-    request,
-    model,
-    tools,
-    prompt,
-    constraint,
-    sampling: toSampling(sampling, constraint.hash),
-    choices: request.n ?? 1,
-    generate: (index, signal, onDelta) => {
-      const seed = seedOfChoice(request.seed, index);
-      return engine.generate(
-        {
-          weights: model.weights,
-          prompt,
-          sampling,
-          ...(seed === undefined ? {} : { seed }),
-          maxTokens,
-          stopStrings,
-          stopTokens: request.stop_token_ids ?? [],
-          constraint: constraint.constraint,
-          topLogprobs: wantsLogprobs ? (request.top_logprobs ?? 0) : 0,
-          signal,
-        },
-        onDelta,
-      );
+    fingerprint: fingerprintOf(engine.name, base),
+    ...{ request, model, tools, prompt, echo, choices },
+    sampling: {
+      ...toSampling(sampling, constraint.hash),
+      ...(request.use_beam_search ? { beam_search: true } : {}),
+      ...(prompt.own ? { own_prompt: true } : {}),
     },
-    parser: () =>
-      new ReplyParser(tools.tokenizer, constraint.allowsCalls ? tools.format.callToken : null, {
-        strings: stopStrings,
-        tokens: request.stop_token_ids ?? [],
-      }),
+    generate: (index, signal, onDelta) => {
+      const seed = seedOfChoice(requestSeed, index);
+      return engine.generate({ ...common, ...(seed === undefined ? {} : { seed }), signal }, onDelta);
+    },
+    search: request.use_beam_search
+      ? (signal) =>
+          engine.beamSearch({
+            ...common,
+            width: choices,
+            lengthPenalty: request.length_penalty ?? 1,
+            signal,
+          })
+      : null,
+    scorePrompt:
+      top === undefined
+        ? null
+        : async (signal) =>
+            tools.texts.promptLogprobs(
+              await engine.scorePrompt({ weights, prompt: prompt.tokens, top, signal }),
+            ),
+    parser: () => new ReplyParser(tokenizer, reading),
   };
 }
 
-export function toUsage(prompt: readonly number[], completionTokens: number, cachedTokens: number): Usage {
+/** What `echo` repeats: the last message, where its role is that of the reply. */
+function echoOf(messages: readonly ParsedMessage[]): string {
+  const index = messages.length - 1;
+  const message = messages[index];
+  return message?.role === 'assistant' ? toTurn(message, ['messages', index]).content : '';
+}
+
+export function toUsage(
+  { prompt }: Pick<PreparedChat, 'prompt'>,
+  completionTokens: number,
+  cachedTokens: number | null,
+): Usage {
   return {
-    prompt_tokens: prompt.length,
+    prompt_tokens: prompt.tokens.length,
     completion_tokens: completionTokens,
-    total_tokens: prompt.length + completionTokens,
-    prompt_tokens_details: { cached_tokens: cachedTokens },
+    total_tokens: prompt.tokens.length + completionTokens,
+    ...(cachedTokens === null ? {} : { prompt_tokens_details: { cached_tokens: cachedTokens } }),
   };
 }
 
-export function refuseForeignTokens(
-  tokens: readonly number[] | undefined,
-  vocabularySize: number,
-  location: (string | number)[],
-): void {
-  if (!tokens) return;
-  for (let index = 0; index < tokens.length; index++) {
-    const token = tokens[index] ?? 0;
-    if (token < 0 || token >= vocabularySize)
-      throw invalidField(
-        [...location, index],
-        `token ids go from 0 to ${vocabularySize - 1} in this model's vocabulary`,
-        token,
-      );
-  }
-}
-
-function toStopStrings(stop: string | string[] | undefined): string[] {
-  if (stop === undefined) return [];
-  const strings = typeof stop === 'string' ? [stop] : stop;
-  if (strings.includes('')) throw invalidField(['stop'], 'a stop string cannot be empty', stop);
-  return strings;
+/** Ids of the prompt on a choice, where training could not render them from the messages before it. */
+export function ownPrompt({ request, prompt }: Pick<PreparedChat, 'request' | 'prompt'>): {
+  prompt_token_ids?: number[];
+} {
+  return request.return_token_ids && prompt.own ? { prompt_token_ids: prompt.tokens } : {};
 }

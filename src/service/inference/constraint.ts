@@ -1,8 +1,15 @@
 import { createHash } from 'node:crypto';
-import type { ResponseFormat, StructuredOutputs, Tool, ToolChoice } from '../../contract/index.ts';
-import type { ChatFormat, Constraint, Grammar, JsonSchema } from '../../engines/engine.ts';
+import type {
+  ParsedChatCompletionRequest,
+  ResponseFormat,
+  StructuredOutputs,
+  Tool,
+  ToolChoice,
+} from '../../contract/index.ts';
+import type { ChatFormat, Constraint, JsonSchema } from '../../engines/engine.ts';
 import { isObject } from '../body.ts';
 import { invalidField, unsupportedField } from '../errors.ts';
+import { contentGrammar } from './content-grammar.ts';
 
 /** The fields of a request (or of a line of training data) that say what a reply may be. */
 export interface ConstraintFields {
@@ -11,15 +18,28 @@ export interface ConstraintFields {
   parallel_tool_calls?: boolean | undefined;
   response_format?: ResponseFormat | undefined;
   structured_outputs?: StructuredOutputs | undefined;
+  reasoning_effort?: ParsedChatCompletionRequest['reasoning_effort'];
 }
 
 const emptySchema: JsonSchema = { type: 'object', properties: {} };
 
+/** What a constraint depends on beside the request. */
+export interface ConstraintSurroundings {
+  format: ChatFormat;
+  contextLength: number;
+  /** Name of the engine, and so of its grammar backend. */
+  engine: string;
+}
+
 /** What the fields allow, or null where a reply may be any text. */
-export function toConstraint(fields: ConstraintFields, format: ChatFormat): Constraint | null {
+export function toConstraint(
+  fields: ConstraintFields,
+  { format, contextLength, engine }: ConstraintSurroundings,
+): Constraint | null {
   const tools = fields.tools ?? [];
   const choice = fields.tool_choice ?? (tools.length > 0 ? 'auto' : 'none');
-  const content = contentGrammar(fields);
+  const content = contentGrammar(fields, engine);
+  const reasoning = toReasoning(fields.reasoning_effort, format, contextLength);
   const branches: Constraint['branches'] = [];
   const mustCall = choice === 'required' || typeof choice === 'object';
   if (!mustCall) branches.push({ open: null, grammar: content ?? { type: 'text' }, repeat: false });
@@ -33,10 +53,29 @@ export function toConstraint(fields: ConstraintFields, format: ChatFormat): Cons
           schema: tool.function.parameters ?? emptySchema,
         })),
       },
-      repeat: fields.parallel_tool_calls !== false,
+      // A function that is named is called once.
+      repeat: fields.parallel_tool_calls !== false && typeof choice !== 'object',
     });
-  const freeText = content === null && tools.length === 0 && !mustCall;
-  return freeText ? null : { branches };
+  const freeText = content === null && tools.length === 0 && !mustCall && !reasoning;
+  return freeText ? null : { ...(reasoning ? { reasoning } : {}), branches };
+}
+
+/** Shares of the context that reasoning may take. */
+const reasoningShares = { low: 1 / 16, medium: 1 / 8, high: 1 / 4 };
+
+function toReasoning(
+  effort: ConstraintFields['reasoning_effort'],
+  { reasoning }: ChatFormat,
+  contextLength: number,
+): Constraint['reasoning'] {
+  if (effort === undefined) return undefined;
+  if (!reasoning)
+    throw unsupportedField(
+      ['reasoning_effort'],
+      effort,
+      'this model knows no reasoning; leave the field out',
+    );
+  return { ...reasoning, limit: Math.floor(contextLength * reasoningShares[effort]) };
 }
 
 /** Whether replies under this constraint can hold tool calls. */
@@ -62,66 +101,6 @@ function callable(tools: Tool[], choice: ToolChoice): Tool[] {
       choice.function.name,
     );
   return named;
-}
-
-function contentGrammar({ response_format, structured_outputs }: ConstraintFields): Grammar | null {
-  const fromFormat = responseGrammar(response_format);
-  const fromOutputs = structuredGrammar(structured_outputs);
-  if (fromFormat && fromOutputs)
-    throw invalidField(['structured_outputs'], 'cannot be combined with response_format; send one of them');
-  return fromFormat ?? fromOutputs;
-}
-
-function responseGrammar(format: ResponseFormat | undefined): Grammar | null {
-  if (!format || format.type === 'text') return null;
-  if (format.type === 'json_object') return { type: 'json_object' };
-  const { schema } = format.json_schema;
-  return schema ? { type: 'json_schema', schema } : { type: 'json_object' };
-}
-
-/** Fields that the embedded grammar has no meaning for yet. `false` asks for nothing. */
-const unsupported = [
-  'grammar',
-  'structural_tag',
-  'whitespace_pattern',
-  'disable_additional_properties',
-  '_backend',
-  '_backend_was_auto',
-] as const;
-
-function structuredGrammar(outputs: StructuredOutputs | undefined): Grammar | null {
-  if (!outputs) return null;
-  for (const name of unsupported) {
-    const value = outputs[name];
-    if (value !== undefined && value !== null && value !== false)
-      throw unsupportedField(['structured_outputs', name], value);
-  }
-  const grammars: Grammar[] = [];
-  if (outputs.json != null) grammars.push({ type: 'json_schema', schema: readSchema(outputs.json) });
-  if (outputs.regex != null) grammars.push({ type: 'regex', pattern: outputs.regex });
-  if (outputs.choice != null) grammars.push({ type: 'choice', choices: outputs.choice });
-  if (outputs.json_object === true) grammars.push({ type: 'json_object' });
-  if (grammars.length > 1)
-    throw invalidField(
-      ['structured_outputs'],
-      'takes one of json, regex, choice and json_object, not several',
-    );
-  return grammars[0] ?? null;
-}
-
-function readSchema(schema: string | JsonSchema): JsonSchema {
-  if (typeof schema !== 'string') return schema;
-  try {
-    const parsed: unknown = JSON.parse(schema);
-    if (isObject(parsed)) return parsed;
-  } catch {
-    // Falls through: the message is the same.
-  }
-  throw invalidField(
-    ['structured_outputs', 'json'],
-    'must be a JSON schema: an object, or its JSON as text',
-    schema,
-  );
 }
 
 function canonicalJson(value: unknown): string {

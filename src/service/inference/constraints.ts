@@ -1,40 +1,22 @@
 import { LRUCache } from 'lru-cache';
-import { z } from 'zod';
 import { MartingaleError } from '../../contract/index.ts';
-import type { Constraint, Engine } from '../../engines/engine.ts';
-import { ServiceError } from '../errors.ts';
+import type { BaseModel, Constraint, Engine } from '../../engines/engine.ts';
+import { RequestValidationError } from '../errors.ts';
 import type { Store } from '../store/store.ts';
 import { allowsCalls, type ConstraintFields, hashConstraint, toConstraint } from './constraint.ts';
+import { constraintSchema } from './constraint-schema.ts';
+import { contentLocation } from './content-grammar.ts';
 
 /** A constraint that the engine accepted and the store knows. */
 export interface CheckedConstraint {
   constraint: Constraint | null;
   hash: string | null;
   allowsCalls: boolean;
+  /** Where replies begin with reasoning: the tokens around it. */
+  reasoning: { open: number; close: number } | null;
 }
 
 const cachedConstraints = 1024;
-
-const schema = z.record(z.string(), z.unknown());
-const constraintSchema: z.ZodType<Constraint> = z.object({
-  branches: z.array(
-    z.object({
-      open: z.number().int().nullable(),
-      grammar: z.discriminatedUnion('type', [
-        z.object({ type: z.literal('text') }),
-        z.object({ type: z.literal('json_object') }),
-        z.object({ type: z.literal('json_schema'), schema }),
-        z.object({ type: z.literal('regex'), pattern: z.string() }),
-        z.object({ type: z.literal('choice'), choices: z.array(z.string()) }),
-        z.object({
-          type: z.literal('named_json'),
-          alternatives: z.array(z.object({ name: z.string(), schema })),
-        }),
-      ]),
-      repeat: z.boolean(),
-    }),
-  ),
-});
 
 /** Builds, checks and stores constraints, each once: a run asks for the same few thousands of times. */
 export class Constraints {
@@ -49,18 +31,19 @@ export class Constraints {
   }
 
   /** Rejects with a 422 where the engine cannot hold a reply to it. */
-  check(baseModel: string, fields: ConstraintFields): Promise<CheckedConstraint> {
+  check(base: BaseModel, fields: ConstraintFields): Promise<CheckedConstraint> {
     const key = JSON.stringify([
-      baseModel,
+      base.id,
       fields.tools,
       fields.tool_choice,
       fields.parallel_tool_calls,
       fields.response_format,
       fields.structured_outputs,
+      fields.reasoning_effort,
     ]);
     const known = this.#checked.get(key);
     if (known) return known;
-    const checking = this.#check(baseModel, fields);
+    const checking = this.#check(base, fields);
     this.#checked.set(key, checking);
     checking.catch(() => this.#checked.delete(key));
     return checking;
@@ -77,18 +60,48 @@ export class Constraints {
     return constraint;
   }
 
-  async #check(baseModel: string, fields: ConstraintFields): Promise<CheckedConstraint> {
+  async #check(
+    { id: baseModel, contextLength }: BaseModel,
+    fields: ConstraintFields,
+  ): Promise<CheckedConstraint> {
     const format = this.#engine.chatFormat(baseModel);
-    const constraint = toConstraint(fields, format);
-    if (constraint === null) return { constraint, hash: null, allowsCalls: false };
-    try {
-      await this.#engine.checkConstraint(baseModel, constraint);
-    } catch (cause) {
-      if (!MartingaleError.isInstance(cause)) throw cause;
-      throw new ServiceError(422, 'unsupported_constraint', cause.message, { cause });
-    }
+    const constraint = toConstraint(fields, { format, contextLength, engine: this.#engine.name });
+    if (constraint === null) return { constraint, hash: null, allowsCalls: false, reasoning: null };
+    const complaint = await this.#complaint(baseModel, constraint);
+    if (complaint !== null) throw await this.#refusal(baseModel, constraint, fields, complaint);
     const { hash, json } = hashConstraint(constraint);
     await this.#store.putConstraint(hash, json);
-    return { constraint, hash, allowsCalls: allowsCalls(constraint, format) };
+    return {
+      constraint,
+      hash,
+      allowsCalls: allowsCalls(constraint, format),
+      reasoning: constraint.reasoning ?? null,
+    };
+  }
+
+  /** What the engine has against a constraint; null where it takes it. */
+  async #complaint(baseModel: string, constraint: Constraint): Promise<string | null> {
+    try {
+      await this.#engine.checkConstraint(baseModel, constraint);
+      return null;
+    } catch (cause) {
+      if (MartingaleError.isInstance(cause)) return cause.message;
+      throw cause;
+    }
+  }
+
+  /** Names the field: what the text must be, where that alone is refused too, and else the tools. */
+  async #refusal(
+    baseModel: string,
+    { branches }: Constraint,
+    fields: ConstraintFields,
+    complaint: string,
+  ): Promise<Error> {
+    const content = branches.filter(({ open }) => open === null);
+    const own = content.length > 0 ? await this.#complaint(baseModel, { branches: content }) : null;
+    const location = own === null ? ['tools'] : contentLocation(fields);
+    return new RequestValidationError([
+      { loc: ['body', ...location], msg: own ?? complaint, type: 'unsupported_constraint' },
+    ]);
   }
 }

@@ -12,9 +12,11 @@ export interface Turn {
   role: string;
   content: string;
   toolCalls: TurnToolCall[];
+  /** What an assistant thought before the content. */
+  reasoning?: string;
   toolCallId?: string;
   name?: string;
-  /** Sampled ids that stand for content and calls. */
+  /** Sampled ids that stand for content, reasoning and calls. */
   tokenIds?: readonly number[];
 }
 
@@ -27,41 +29,99 @@ export interface Conversation {
   location: Location;
 }
 
+type AssistantMessage = Extract<ParsedMessage, { role: 'assistant' }>;
+type ContentPart = { text: string } | { refusal: string };
+
 /** A message of a request as a turn. What a template could not show is refused, not dropped. */
 export function toTurn(message: ParsedMessage, location: Location): Turn {
-  const name = message.name === undefined ? {} : { name: message.name };
+  if (isAssistant(message)) return toAssistantTurn(message, location);
+  const { content, name } = message;
+  const turn = {
+    content: textOf(content),
+    toolCalls: [],
+    ...(name === undefined || name === '' ? {} : { name }),
+  };
   switch (message.role) {
     case 'tool':
       return {
+        ...turn,
         role: 'tool',
-        content: textOf(message.content),
-        toolCalls: [],
-        toolCallId: message.tool_call_id,
-        ...name,
-      };
-    case 'assistant':
-      for (const field of ['refusal', 'reasoning', 'reasoning_content', 'function_call'] as const)
-        if (message[field] !== undefined && message[field] !== '')
-          throw unsupportedField([...location, field], message[field]);
-      return {
-        role: 'assistant',
-        content: textOf(message.content),
-        toolCalls: (message.tool_calls ?? []).map(({ id, function: called }) => ({
-          id,
-          name: called.name,
-          arguments: compactJson(called.arguments),
-        })),
-        ...name,
-        ...(message.token_ids && message.token_ids.length > 0 ? { tokenIds: message.token_ids } : {}),
+        ...(message.tool_call_id === undefined ? {} : { toolCallId: message.tool_call_id }),
       };
     case 'function':
-      throw unsupportedField([...location, 'role'], 'function', 'use role "tool" with a tool_call_id');
+      // The earlier form of the same: its name stands where a tool's result has the id of its call.
+      return { ...turn, role: 'tool' };
     case 'developer':
       // The later name of the same role; templates know `system`.
-      return { role: 'system', content: textOf(message.content), toolCalls: [], ...name };
+      return { ...turn, role: 'system' };
     default:
-      return { role: message.role, content: textOf(message.content), toolCalls: [], ...name };
+      return { ...turn, role: message.role };
   }
+}
+
+// The role alone does not tell the type: the generic message has any role.
+const isAssistant = (message: ParsedMessage): message is AssistantMessage => message.role === 'assistant';
+
+function toAssistantTurn(message: AssistantMessage, location: Location): Turn {
+  if (message.audio !== undefined)
+    throw unsupportedField(
+      [...location, 'audio'],
+      message.audio,
+      'audio is not supported here: the models read text, so give what was said as content',
+    );
+  const { token_ids: tokenIds, name } = message;
+  const said = {
+    role: 'assistant',
+    content: contentOf(message, location),
+    toolCalls: callsOf(message, location),
+  };
+  const reasoning = reasoningOf(message, location);
+  if (tokenIds && tokenIds.length > 0) return { ...said, tokenIds };
+  return { ...said, ...(name ? { name } : {}), ...(reasoning ? { reasoning } : {}) };
+}
+
+function contentOf({ content, refusal }: AssistantMessage, location: Location): string {
+  const text = textOf(content);
+  if (!refusal || refusal === text) return text;
+  if (text !== '')
+    throw invalidField(
+      [...location, 'refusal'],
+      'stands as the content of a message, and this one has a content too; give one of them',
+      refusal,
+    );
+  return refusal;
+}
+
+function reasoningOf(
+  { reasoning, reasoning_content: other }: AssistantMessage,
+  location: Location,
+): string | undefined {
+  if (reasoning !== undefined && other !== undefined && reasoning !== other)
+    throw invalidField(
+      [...location, 'reasoning_content'],
+      'is another name of reasoning and has to be equal to it where both are given',
+      other,
+    );
+  return reasoning ?? other;
+}
+
+function callsOf(
+  { tool_calls: calls = [], function_call: single }: AssistantMessage,
+  location: Location,
+): TurnToolCall[] {
+  if (!single)
+    return calls.map(({ id, function: called }) => ({
+      id,
+      name: called.name,
+      arguments: compactJson(called.arguments),
+    }));
+  if (calls.length > 0)
+    throw invalidField(
+      [...location, 'function_call'],
+      'is the earlier form of tool_calls, which this message has too; give one of them',
+      single,
+    );
+  return [{ id: '', name: single.name, arguments: compactJson(single.arguments) }];
 }
 
 /** A choice that came back: its sampled ids stand in the conversation as they are. */
@@ -75,9 +135,10 @@ export function choiceToTurn(choice: Choice, location: Location): Turn {
   return { role: 'assistant', content: '', toolCalls: [], tokenIds };
 }
 
-function textOf(content: string | { text: string }[] | undefined): string {
+function textOf(content: string | ContentPart[] | undefined): string {
   if (content === undefined) return '';
-  return typeof content === 'string' ? content : content.map((part) => part.text).join('');
+  if (typeof content === 'string') return content;
+  return content.map((part) => ('text' in part ? part.text : part.refusal)).join('');
 }
 
 /** Arguments as models write them, without spaces; text that is no JSON stays as it is. */

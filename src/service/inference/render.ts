@@ -1,15 +1,36 @@
 import { Template } from '@huggingface/jinja';
 import { LRUCache } from 'lru-cache';
 import type { Tool } from '../../contract/index.ts';
-import type { Engine, Tokenizer } from '../../engines/engine.ts';
+import type { ChatFormat, Engine, Tokenizer } from '../../engines/engine.ts';
 import type { Conversation } from './conversation.ts';
-import { refuseForgery, type SkeletonPart, shapeOf, skeletonOf, slotsOf } from './skeleton.ts';
+import {
+  refuseForgedRoles,
+  refuseForgery,
+  renderTemplate,
+  type SkeletonOptions,
+  shapeOf,
+  skeletonOf,
+} from './skeleton.ts';
+import { LiteralPrompt, type TemplateValues } from './template/literal-prompt.ts';
+import type { PromptPart } from './template/prompt-parts.ts';
+import { type Slot, slotsOf } from './template/template-messages.ts';
+import type { TemplateRunner } from './template/template-runner.ts';
 
 /** A conversation as tokens. `splices` are the runs that came as sampled ids, in the order of their turns. */
 export interface RenderedConversation {
   tokens: number[];
   splices: { start: number; length: number }[];
 }
+
+export interface RenderOptions {
+  addGenerationPrompt: boolean;
+  /** The last turn is left open: nothing stands after its content. Default false. */
+  continueFinalMessage?: boolean;
+  /** What the template is told of the effort to spend on reasoning; absent: nothing. */
+  reasoningEffort?: string | undefined;
+}
+
+type Turns = Pick<Conversation, 'turns' | 'tools'>;
 
 const cachedCharacters = 2 ** 22;
 const cachedShapes = 1024;
@@ -19,26 +40,54 @@ const longestCachedText = 4096;
 export class ConversationRenderer {
   readonly #template: Template;
   readonly #tokenizer: Tokenizer;
-  readonly #endToken: number;
+  readonly #format: ChatFormat;
+  readonly #runner: TemplateRunner;
   readonly #encoded = new LRUCache<string, readonly number[]>({
     // By length: thousands of long texts, each other than the last, would hold a hundred megabytes of ids.
     maxSize: cachedCharacters,
     sizeCalculation: (_, text) => text.length,
   });
-  readonly #skeletons = new LRUCache<string, SkeletonPart[]>({ max: cachedShapes });
+  readonly #skeletons = new LRUCache<string, PromptPart[]>({ max: cachedShapes });
 
-  constructor(engine: Engine, baseModel: string) {
-    const format = engine.chatFormat(baseModel);
-    this.#template = new Template(format.template);
+  constructor(engine: Pick<Engine, 'tokenizer' | 'chatFormat'>, baseModel: string, runner: TemplateRunner) {
+    this.#format = engine.chatFormat(baseModel);
+    this.#template = new Template(this.#format.template);
     this.#tokenizer = engine.tokenizer(baseModel);
-    this.#endToken = format.endToken;
+    this.#runner = runner;
   }
 
-  render(
-    { turns, tools }: Pick<Conversation, 'turns' | 'tools'>,
-    { addGenerationPrompt }: { addGenerationPrompt: boolean },
-  ): RenderedConversation {
-    const slots = slotsOf(turns);
+  render({ turns, tools }: Turns, options: RenderOptions): RenderedConversation {
+    return this.#assemble(this.#skeleton(turns, tools, options), slotsOf(turns));
+  }
+
+  /**
+   * The same with the texts themselves in the template, for further variables of the caller's and, where `source` is
+   * given, for a template of the caller's.
+   */
+  async renderLiterally(
+    { turns, tools }: Turns,
+    options: RenderOptions,
+    { source, documents, variables }: TemplateValues,
+  ): Promise<RenderedConversation> {
+    const { special } = this.#tokenizer;
+    refuseForgedRoles(turns, special);
+    // What the model's own template would not write is refused here as on the other way.
+    if (source === undefined) this.#skeleton(turns, tools, options);
+    const prompt = new LiteralPrompt({ turns, tools }, { source, documents, variables }, special);
+    const { continueFinalMessage = false, addGenerationPrompt } = options;
+    const values = {
+      ...this.#variables(options),
+      ...prompt.values({ continueFinalMessage }),
+      add_generation_prompt: addGenerationPrompt,
+    };
+    const rendered =
+      source === undefined
+        ? renderTemplate(this.#template, values)
+        : prompt.textOf(await this.#runner.render({ source, variables: values }));
+    return this.#assemble(prompt.cut(rendered, { continueFinalMessage }), prompt.slots);
+  }
+
+  #assemble(parts: readonly PromptPart[], slots: readonly Slot[]): RenderedConversation {
     const tokens: number[] = [];
     const splices: { start: number; length: number }[] = [];
     let text = '';
@@ -47,7 +96,7 @@ export class ConversationRenderer {
       for (const token of this.#encode(text)) tokens.push(token);
       text = '';
     };
-    for (const part of this.#skeleton(turns, tools, addGenerationPrompt)) {
+    for (const part of parts) {
       if (part.type === 'text') {
         text += part.text;
         continue;
@@ -63,7 +112,8 @@ export class ConversationRenderer {
       flush();
       splices.push({ start: tokens.length, length: slot.tokens.length });
       // The template writes the end of the message itself.
-      const length = slot.tokens.at(-1) === this.#endToken ? slot.tokens.length - 1 : slot.tokens.length;
+      const endsItself = slot.tokens.at(-1) === this.#format.endToken;
+      const length = endsItself ? slot.tokens.length - 1 : slot.tokens.length;
       for (let index = 0; index < length; index++) tokens.push(slot.tokens[index] ?? 0);
     }
     flush();
@@ -73,17 +123,32 @@ export class ConversationRenderer {
   #skeleton(
     turns: Conversation['turns'],
     tools: readonly Tool[] | undefined,
-    addGenerationPrompt: boolean,
-  ): SkeletonPart[] {
+    options: RenderOptions,
+  ): PromptPart[] {
     const given = tools && tools.length > 0 ? tools : undefined;
     const toolsJson = given ? JSON.stringify(given) : '';
-    const shape = shapeOf(turns, toolsJson, addGenerationPrompt);
+    const skeleton: SkeletonOptions = {
+      addGenerationPrompt: options.addGenerationPrompt,
+      continueFinalMessage: options.continueFinalMessage ?? false,
+      variables: this.#variables(options),
+    };
+    const shape = shapeOf(turns, toolsJson, skeleton);
     const known = this.#skeletons.get(shape);
     if (known) return known;
     refuseForgery(toolsJson, this.#tokenizer.special);
-    const skeleton = skeletonOf(this.#template, this.#tokenizer.special, turns, given, addGenerationPrompt);
-    this.#skeletons.set(shape, skeleton);
-    return skeleton;
+    refuseForgedRoles(turns, this.#tokenizer.special);
+    const parts = skeletonOf(this.#template, this.#tokenizer.special, turns, given, skeleton);
+    this.#skeletons.set(shape, parts);
+    return parts;
+  }
+
+  #variables({ reasoningEffort }: RenderOptions): Record<string, string> {
+    const { beginToken, endToken } = this.#format;
+    return {
+      bos_token: beginToken === null ? '' : this.#tokenizer.text(beginToken),
+      eos_token: this.#tokenizer.text(endToken),
+      ...(reasoningEffort === undefined ? {} : { reasoning_effort: reasoningEffort }),
+    };
   }
 
   /** Rollouts send the same texts over and over: system prompts, tools, the turns so far. */

@@ -1,11 +1,28 @@
 import { randomUUID } from 'node:crypto';
 import type { FinishReason, ResponseMessage, ToolCall } from '../../contract/index.ts';
 import type { Generation, Tokenizer } from '../../engines/engine.ts';
+import type { Stops } from './reply-limits.ts';
+import { StopFilter } from './stop-filter.ts';
+import { type Mark, type Piece, TokenReader } from './token-reader.ts';
 
 /** What further tokens added to a reply. */
 export interface ReplyDelta {
+  reasoning: string;
   content: string;
   calls: { index: number; id?: string; name?: string; arguments: string }[];
+}
+
+export interface ReplyOptions {
+  endToken: number;
+  /** Null: replies cannot hold calls, and the token means nothing. */
+  callToken: number | null;
+  /** The tokens around reasoning; null where the reply has none. */
+  reasoning: { open: number; close: number } | null;
+  stops: Stops;
+  /** What is shown beside the text. */
+  show: { special: boolean; spaces: boolean; stop: boolean; reasoning: boolean };
+  /** Text that the content begins with. */
+  echo: string;
 }
 
 interface OpenCall {
@@ -16,58 +33,56 @@ interface OpenCall {
 }
 
 /**
- * Reads the tokens of a reply as they come: text, and tool calls written `name{...}` after the call token. Text is
- * given out on the borders of UTF-8 characters, and withheld while it may be the beginning of a stop string.
+ * Reads the tokens of a reply as they come: reasoning, text, and tool calls written `name{...}` after the call token.
+ * Text is given out on the borders of UTF-8 characters, and withheld while it may be the beginning of a stop string.
  */
 export class ReplyParser {
-  readonly #tokenizer: Tokenizer;
-  readonly #callToken: number | null;
-  readonly #stopStrings: readonly string[];
-  readonly #stopTokens: readonly number[];
-  readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
-  #content = '';
-  #withheld = '';
+  readonly #options: ReplyOptions;
+  readonly #reader: TokenReader;
+  readonly #filter: StopFilter;
+  readonly #ends: ReadonlySet<number>;
+  /** A token that ends the reply, unless another comes after it. */
+  #last: number | null = null;
+  #inReasoning = false;
+  #reasoning = '';
+  #content: string;
   readonly #calls: OpenCall[] = [];
 
-  /** `callToken` null: replies cannot hold calls, and the token means nothing. */
-  constructor(
-    tokenizer: Tokenizer,
-    callToken: number | null,
-    stops: { strings: readonly string[]; tokens: readonly number[] },
-  ) {
-    this.#tokenizer = tokenizer;
-    this.#callToken = callToken;
-    this.#stopStrings = stops.strings;
-    this.#stopTokens = stops.tokens;
+  constructor(tokenizer: Tokenizer, options: ReplyOptions) {
+    const { callToken, reasoning, show, stops } = options;
+    const marks = new Map<number, Mark>();
+    if (callToken !== null) marks.set(callToken, 'call');
+    if (reasoning) marks.set(reasoning.open, 'reasoning').set(reasoning.close, 'answer');
+    this.#options = options;
+    this.#reader = new TokenReader(tokenizer, { marks, showSpecial: show.special, spaces: show.spaces });
+    this.#filter = new StopFilter(stops.strings);
+    this.#ends = new Set([options.endToken, ...stops.tokens]);
+    this.#content = options.echo;
   }
 
   push(tokens: readonly number[]): ReplyDelta {
-    const delta: ReplyDelta = { content: '', calls: [] };
-    let run: number[] = [];
+    const delta: ReplyDelta = { reasoning: '', content: '', calls: [] };
     for (const token of tokens) {
-      // Ends the reply, and like the end token it is no text of it.
-      if (this.#stopTokens.includes(token)) continue;
-      if (token !== this.#callToken) {
-        run.push(token);
-        continue;
-      }
-      this.#add(this.#decode(run) + this.#finishText(), delta, true);
-      run = [];
-      this.#calls.push({ id: `call_${randomUUID().replaceAll('-', '')}`, name: '', arguments: '' });
+      if (this.#last !== null) this.#add(this.#filter.push(this.#reader.read(this.#last)), delta);
+      this.#last = this.#ends.has(token) ? token : null;
+      if (this.#last === null) this.#add(this.#filter.push(this.#reader.read(token)), delta);
     }
-    this.#add(this.#decode(run), delta, false);
     return delta;
   }
 
-  /** What was withheld, now that the reply has ended; without the stop string that ended it. */
-  end(stop: string | number | null): ReplyDelta {
-    const delta: ReplyDelta = { content: '', calls: [] };
-    this.#withheld += this.#finishText();
-    if (typeof stop === 'string') {
-      const position = this.#withheld.indexOf(stop);
-      if (position >= 0) this.#withheld = this.#withheld.slice(0, position);
+  /** What was withheld, now that the reply has ended; without what ended it, unless that is shown. */
+  end({ finishReason, stop }: Pick<Generation, 'finishReason' | 'stop'>): ReplyDelta {
+    const delta: ReplyDelta = { reasoning: '', content: '', calls: [] };
+    const { show } = this.#options;
+    const rest: Piece[] = [];
+    if (this.#last !== null) {
+      const ended = finishReason === 'stop' && typeof stop !== 'string';
+      if (!ended) this.#add(this.#filter.push(this.#reader.read(this.#last)), delta);
+      else if (show.stop) rest.push(...this.#reader.readAsText(this.#last));
     }
-    this.#add('', delta, true);
+    rest.push(...this.#reader.finish());
+    const stopText = typeof stop === 'string' ? stop : null;
+    this.#add(this.#filter.end(rest, stopText, { include: show.stop }), delta);
     const index = this.#calls.length - 1;
     const cutShort = this.#calls[index];
     if (cutShort?.arguments === '')
@@ -83,10 +98,16 @@ export class ReplyParser {
         function: { name: call.name, arguments: call.arguments },
       }),
     );
-    const content = this.#content === '' && calls.length > 0 ? null : this.#content;
-    return calls.length > 0
-      ? { role: 'assistant', content, tool_calls: calls }
-      : { role: 'assistant', content };
+    const { reasoning, show } = this.#options;
+    return {
+      role: 'assistant',
+      content: this.#content === '' && calls.length > 0 ? null : this.#content,
+      refusal: null,
+      ...(reasoning && show.reasoning
+        ? { reasoning: this.#reasoning, reasoning_content: this.#reasoning }
+        : {}),
+      ...(calls.length > 0 ? { tool_calls: calls } : {}),
+    };
   }
 
   finishReason(generation: Pick<Generation, 'finishReason'>): FinishReason {
@@ -94,54 +115,45 @@ export class ReplyParser {
     return this.#calls.length > 0 ? 'tool_calls' : 'stop';
   }
 
-  #add(text: string, delta: ReplyDelta, whole: boolean): void {
-    this.#withheld += text;
-    const keep = whole ? 0 : this.#possibleStop(this.#withheld);
-    const given = this.#withheld.slice(0, this.#withheld.length - keep);
-    this.#withheld = keep === 0 ? '' : this.#withheld.slice(-keep);
-    if (given === '') return;
+  #add(pieces: readonly Piece[], delta: ReplyDelta): void {
+    for (const piece of pieces) {
+      if (piece.type !== 'mark') this.#write(piece.text, delta);
+      else if (piece.mark === 'call')
+        this.#calls.push({ id: `call_${randomUUID().replaceAll('-', '')}`, name: '', arguments: '' });
+      else this.#inReasoning = piece.mark === 'reasoning';
+    }
+  }
+
+  #write(text: string, delta: ReplyDelta): void {
     const index = this.#calls.length - 1;
     const call = this.#calls[index];
-    if (!call) {
-      this.#content += given;
-      delta.content += given;
-      return;
+    if (call) this.#writeCall(call, index, text, delta);
+    else if (!this.#inReasoning) {
+      this.#content += text;
+      delta.content += text;
+    } else if (this.#options.show.reasoning) {
+      this.#reasoning += text;
+      delta.reasoning += text;
     }
+  }
+
+  #writeCall(call: OpenCall, index: number, text: string, delta: ReplyDelta): void {
     const started = call.arguments !== '';
-    const brace = started ? 0 : given.indexOf('{');
+    const brace = started ? 0 : text.indexOf('{');
     if (brace < 0) {
-      call.name += given;
+      call.name += text;
       return;
     }
-    call.name += given.slice(0, brace);
-    const argumentsText = given.slice(brace);
+    call.name += text.slice(0, brace);
+    const argumentsText = text.slice(brace);
     call.arguments += argumentsText;
-    delta.calls.push(
-      started
-        ? { index, arguments: argumentsText }
-        : { index, id: call.id, name: call.name, arguments: argumentsText },
-    );
-  }
-
-  /** Length of the longest end of the text that may be, or begin, a stop string. */
-  #possibleStop(text: string): number {
-    let longest = 0;
-    for (const stop of this.#stopStrings) {
-      const position = text.indexOf(stop);
-      if (position >= 0) longest = Math.max(longest, text.length - position);
-      for (let length = Math.min(stop.length - 1, text.length); length > longest; length--)
-        if (stop.startsWith(text.slice(text.length - length))) longest = length;
-    }
-    return longest;
-  }
-
-  #decode(tokens: readonly number[]): string {
-    if (tokens.length === 0) return '';
-    const pieces = tokens.map((token) => this.#tokenizer.bytes(token));
-    return this.#decoder.decode(Buffer.concat(pieces), { stream: true });
-  }
-
-  #finishText(): string {
-    return this.#decoder.decode();
+    const last = delta.calls.at(-1);
+    if (started && last?.index === index) last.arguments += argumentsText;
+    else
+      delta.calls.push(
+        started
+          ? { index, arguments: argumentsText }
+          : { index, id: call.id, name: call.name, arguments: argumentsText },
+      );
   }
 }

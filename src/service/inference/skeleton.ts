@@ -2,48 +2,30 @@ import type { Template } from '@huggingface/jinja';
 import type { Tool } from '../../contract/index.ts';
 import { messageOf, ServiceError } from '../errors.ts';
 import type { Turn } from './conversation.ts';
+import { cutAtMarks, markOf, type PromptPart, partsUpTo } from './template/prompt-parts.ts';
+import { templateMessages } from './template/template-messages.ts';
 
-/** A rendered conversation with holes where the caller's texts go. */
-export type SkeletonPart =
-  | { type: 'special'; token: number }
-  | { type: 'text'; text: string }
-  | { type: 'slot'; index: number };
-
-export type Slot = { type: 'text'; text: string } | { type: 'tokens'; tokens: readonly number[] };
-
-// Noncharacters of Unicode: no text in use holds them, and the tools are checked for them.
-const open = '\uFDD0';
-const close = '\uFDD1';
-
-/**
- * The texts of a conversation that templates show, in a fixed order; `skeletonOf` numbers its holes the same way.
- */
-export function slotsOf(turns: readonly Turn[]): Slot[] {
-  const slots: Slot[] = [];
-  const push = (text: string) => slots.push({ type: 'text', text });
-  for (const turn of turns) {
-    if (turn.tokenIds) slots.push({ type: 'tokens', tokens: turn.tokenIds });
-    else push(turn.content);
-    if (!turn.tokenIds)
-      for (const call of turn.toolCalls) {
-        push(call.id);
-        push(call.name);
-        push(call.arguments);
-      }
-    if (turn.toolCallId !== undefined) push(turn.toolCallId);
-    if (turn.name !== undefined) push(turn.name);
-  }
-  return slots;
+/** What of a prompt is decided beside its messages and tools. */
+export interface SkeletonOptions {
+  addGenerationPrompt: boolean;
+  /** The last message is left open: nothing stands after its content. */
+  continueFinalMessage: boolean;
+  /** Further variables of the template; together they have few different values. */
+  variables: Readonly<Record<string, string>>;
 }
 
+// The tools are checked for them; other texts of the caller's do not come into the template.
+const marks = { open: '\uFDD0', close: '\uFDD1' };
+
 /** What a skeleton depends on: who speaks, in which form, and the tools; not what is said. */
-export function shapeOf(turns: readonly Turn[], toolsJson: string, addGenerationPrompt: boolean): string {
-  let shape = addGenerationPrompt ? '+' : '-';
+export function shapeOf(turns: readonly Turn[], toolsJson: string, options: SkeletonOptions): string {
+  let shape = `${options.addGenerationPrompt ? '+' : '-'}${options.continueFinalMessage ? '~' : ''}`;
   for (const turn of turns) {
     const body = turn.tokenIds ? 't' : `${turn.content === '' ? 'e' : 'c'}${turn.toolCalls.length}`;
-    shape += `${turn.role}${body}${turn.toolCallId === undefined ? '' : 'i'}${turn.name === undefined ? '' : 'n'};`;
+    const extras = `${turn.reasoning === undefined ? '' : 'r'}${turn.toolCallId === undefined ? '' : 'i'}${turn.name === undefined ? '' : 'n'}`;
+    shape += `${JSON.stringify(turn.role)}${body}${extras};`;
   }
-  return shape + toolsJson;
+  return `${shape}${JSON.stringify(options.variables)}${toolsJson}`;
 }
 
 /**
@@ -55,38 +37,32 @@ export function skeletonOf(
   special: ReadonlyMap<string, number>,
   turns: readonly Turn[],
   tools: readonly Tool[] | undefined,
-  addGenerationPrompt: boolean,
-): SkeletonPart[] {
-  let slot = 0;
+  options: SkeletonOptions,
+): PromptPart[] {
+  let slots = 0;
+  let finalSlot = 0;
   const required: { index: number; what: string }[] = [];
-  const mark = (what?: string) => {
-    if (what !== undefined) required.push({ index: slot, what });
-    return `${open}${slot++}${close}`;
+  const mark = (what: string | null) => {
+    if (what !== null) required.push({ index: slots, what });
+    return markOf(marks, slots++);
   };
-  const messages = turns.map((turn) => {
-    const content = mark(
-      turn.content === '' && !turn.tokenIds ? undefined : `the content of a ${turn.role} message`,
-    );
-    const calls = turn.tokenIds
-      ? []
-      : turn.toolCalls.map((_, position) => ({
-          id: mark(),
-          type: 'function',
-          function: {
-            name: mark(`the name of tool call ${position}`),
-            arguments: mark(`the arguments of tool call ${position}`),
-          },
-        }));
-    return {
-      role: turn.role,
-      content: turn.content === '' && !turn.tokenIds ? '' : content,
-      ...(calls.length > 0 ? { tool_calls: calls } : {}),
-      ...(turn.toolCallId === undefined ? {} : { tool_call_id: mark() }),
-      ...(turn.name === undefined ? {} : { name: mark() }),
-    };
+  const messages = templateMessages(turns, {
+    text: (_, what) => mark(what),
+    content: (turn, isLast) => {
+      if (isLast) finalSlot = slots;
+      const isOpen = isLast && options.continueFinalMessage;
+      const isEmpty = turn.content === '' && !turn.tokenIds && !isOpen;
+      const shown = mark(isEmpty ? null : `the content of a ${turn.role} message`);
+      return isEmpty ? '' : shown;
+    },
   });
-  const rendered = render(template, { messages, tools, add_generation_prompt: addGenerationPrompt });
-  const parts = cut(rendered, special);
+  const rendered = renderTemplate(template, {
+    ...options.variables,
+    messages,
+    tools,
+    add_generation_prompt: options.addGenerationPrompt,
+  });
+  const parts = cutAtMarks(rendered, special, marks);
   const seen = new Map<number, number>();
   for (const part of parts) if (part.type === 'slot') seen.set(part.index, (seen.get(part.index) ?? 0) + 1);
   for (const { index, what } of required)
@@ -96,10 +72,11 @@ export function skeletonOf(
         'not_in_chat_template',
         `The model's chat template writes ${what} ${seen.get(index) ?? 0} times; it must stand in the prompt once.`,
       );
-  return parts;
+  return options.continueFinalMessage ? (partsUpTo(parts, finalSlot) ?? parts) : parts;
 }
 
-function render(template: Template, values: Record<string, unknown>): string {
+/** Renders the model's own template; what it refuses is a 422. */
+export function renderTemplate(template: Template, values: Record<string, unknown>): string {
   try {
     return template.render(values);
   } catch (cause) {
@@ -112,24 +89,9 @@ function render(template: Template, values: Record<string, unknown>): string {
   }
 }
 
-function cut(rendered: string, special: ReadonlyMap<string, number>): SkeletonPart[] {
-  const parts: SkeletonPart[] = [];
-  const texts = [...special.keys()].sort((a, b) => b.length - a.length).map(escapeForPattern);
-  const boundary = new RegExp([`${open}(\\d+)${close}`, ...texts].join('|'), 'g');
-  let end = 0;
-  for (const match of rendered.matchAll(boundary)) {
-    if (match.index > end) parts.push({ type: 'text', text: rendered.slice(end, match.index) });
-    end = match.index + match[0].length;
-    const token = special.get(match[0]);
-    parts.push(token === undefined ? { type: 'slot', index: Number(match[1]) } : { type: 'special', token });
-  }
-  if (end < rendered.length) parts.push({ type: 'text', text: rendered.slice(end) });
-  return parts;
-}
-
 /** Tools become part of the template's own text: what could pass for a special token or a mark is refused. */
 export function refuseForgery(toolsJson: string, special: ReadonlyMap<string, number>): void {
-  for (const text of [...special.keys(), open, close])
+  for (const text of [...special.keys(), marks.open, marks.close])
     if (toolsJson.includes(JSON.stringify(text).slice(1, -1)) || toolsJson.includes(text))
       throw new ServiceError(
         422,
@@ -138,4 +100,22 @@ export function refuseForgery(toolsJson: string, special: ReadonlyMap<string, nu
       );
 }
 
-const escapeForPattern = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+/**
+ * Roles stand in a template as they are, and templates may write `<|role|>`: a role beyond the usual ones that could
+ * make a special token of it is refused.
+ */
+export function refuseForgedRoles(turns: readonly Turn[], special: ReadonlyMap<string, number>): void {
+  for (const { role } of turns) {
+    if (usualRoles.has(role)) continue;
+    const isPlain = /^[\p{L}\p{N} _.:/@-]+$/u.test(role);
+    if (isPlain && ![...special.keys()].some((text) => withoutBrackets(text) === role)) continue;
+    throw new ServiceError(
+      422,
+      'special_token_in_role',
+      `messages: the role ${JSON.stringify(role)} could pass for a special token of the model; name it with other letters, digits and spaces.`,
+    );
+  }
+}
+
+const usualRoles: ReadonlySet<string> = new Set(['system', 'user', 'assistant', 'tool']);
+const withoutBrackets = (text: string) => text.replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, '');

@@ -1,13 +1,10 @@
 import type { ChatCompletionChunk } from '../../contract/index.ts';
 import type { Generation, GenerationDelta } from '../../engines/engine.ts';
-import { type PreparedChat, toUsage } from './chat.ts';
+import { Arrivals } from './arrivals.ts';
+import { ownPrompt, type PreparedChat, toUsage } from './chat.ts';
 import type { ReplyDelta, ReplyParser } from './reply-parser.ts';
 
 type ChunkChoice = ChatCompletionChunk['choices'][number];
-
-type Happening =
-  | { type: 'delta'; index: number; delta: GenerationDelta }
-  | { type: 'end'; index: number; generation: Generation };
 
 /**
  * Samples every choice of a request and answers chunk by chunk: the role, then what came, then the finish, and the
@@ -15,65 +12,99 @@ type Happening =
  */
 export async function* stream(chat: PreparedChat, signal: AbortSignal): AsyncGenerator<ChatCompletionChunk> {
   const leave = new AbortController();
-  const happenings = new Happenings(chat, AbortSignal.any([signal, leave.signal]));
-  const parsers = Array.from({ length: chat.choices }, () => chat.parser());
-  const includeUsage = chat.request.stream_options?.include_usage === true;
-  let completionTokens = 0;
-  let cachedTokens = 0;
-  const chunk = (choices: ChunkChoice[]): ChatCompletionChunk => ({
-    id: chat.id,
-    object: 'chat.completion.chunk',
-    created: chat.created,
-    model: chat.model.pinnedName,
-    choices,
-    ...(includeUsage ? { usage: null } : {}),
-  });
+  const either = AbortSignal.any([signal, leave.signal]);
+  const chunks = new Chunks(chat);
   try {
-    for (const index of parsers.keys()) {
-      const role: ChunkChoice = { index, delta: { role: 'assistant', content: '' }, finish_reason: null };
-      yield index === 0 && chat.request.return_token_ids
-        ? { ...chunk([role]), prompt_token_ids: chat.prompt }
-        : chunk([role]);
-    }
-    for await (const happening of happenings.all()) {
-      const parser = parsers[happening.index];
+    const arrivals = new Arrivals(chat, either);
+    const first = {
+      ...(chat.scorePrompt ? { prompt_logprobs: await chat.scorePrompt(either) } : {}),
+      ...(chat.request.return_token_ids ? { prompt_token_ids: chat.prompt.tokens } : {}),
+    };
+    const parsers = new Map<number, ReplyParser>();
+    const begin = (index: number): ChatCompletionChunk[] => {
+      const told = parsers.size === 0 ? first : {};
+      parsers.set(index, chat.parser());
+      return beginChoices(chat, index).map((choice, position) => ({
+        ...chunks.of([choice]),
+        ...(position === 0 ? told : {}),
+      }));
+    };
+    // A search may find fewer replies than it looked for.
+    if (!chat.search) for (let index = 0; index < chat.choices; index++) yield* begin(index);
+    for await (const arrival of arrivals.all()) {
+      if (!parsers.has(arrival.index)) yield* begin(arrival.index);
+      const parser = parsers.get(arrival.index);
       if (!parser) continue;
-      if (happening.type === 'delta') {
-        completionTokens += happening.delta.tokens.length;
-        for (const choice of deltaChoices(
-          chat,
-          happening.index,
-          parser.push(happening.delta.tokens),
-          happening.delta,
-        ))
-          yield chunk([choice]);
-        continue;
-      }
-      cachedTokens = Math.max(cachedTokens, happening.generation.cachedTokens);
-      for (const choice of endChoices(chat, happening.index, parser, happening.generation))
-        yield chunk([choice]);
+      const choices =
+        arrival.type === 'delta'
+          ? deltaChoices(chat, arrival.index, parser.push(arrival.delta.tokens), arrival.delta)
+          : endChoices(chat, arrival.index, parser, arrival.generation);
+      if (arrival.type === 'delta') chunks.completionTokens += arrival.delta.tokens.length;
+      else chunks.cachedTokens = Math.max(chunks.cachedTokens ?? 0, arrival.generation.cachedTokens);
+      for (const choice of choices) yield chunks.of([choice]);
     }
-    if (includeUsage) yield { ...chunk([]), usage: toUsage(chat.prompt, completionTokens, cachedTokens) };
+    if (chat.request.stream_options?.include_usage) yield chunks.last();
   } finally {
     leave.abort();
   }
 }
 
+/** Makes chunks, and counts for their usage. */
+class Chunks {
+  readonly #chat: PreparedChat;
+  completionTokens = 0;
+  cachedTokens: number | null = null;
+
+  constructor(chat: PreparedChat) {
+    this.#chat = chat;
+  }
+
+  of(choices: ChunkChoice[]): ChatCompletionChunk {
+    const { id, created, model, fingerprint, request } = this.#chat;
+    const { include_usage: last, continuous_usage_stats: always } = request.stream_options ?? {};
+    return {
+      id,
+      object: 'chat.completion.chunk',
+      created,
+      model: model.pinnedName,
+      system_fingerprint: fingerprint,
+      choices,
+      ...(always ? { usage: this.#usage() } : last ? { usage: null } : {}),
+    };
+  }
+
+  /** The one with the usage of the whole. */
+  last(): ChatCompletionChunk {
+    return { ...this.of([]), usage: this.#usage() };
+  }
+
+  #usage() {
+    return toUsage(this.#chat, this.completionTokens, this.cachedTokens);
+  }
+}
+
+/** The role, and what `echo` puts before the reply. */
+function beginChoices({ echo }: PreparedChat, index: number): ChunkChoice[] {
+  const role: ChunkChoice = { index, delta: { role: 'assistant', content: '' }, finish_reason: null };
+  return echo === '' ? [role] : [role, { index, delta: { content: echo }, finish_reason: null }];
+}
+
 /** A chunk for each piece; the tokens and log-probabilities go with the first, so that none is told twice. */
 function deltaChoices(
-  chat: PreparedChat,
+  { request, tools }: PreparedChat,
   index: number,
   reply: ReplyDelta,
   tokens: GenerationDelta,
 ): ChunkChoice[] {
   const pieces = toDeltas(reply);
-  const asked = chat.request.logprobs || chat.request.return_token_ids;
-  if (pieces.length === 0 && asked) pieces.push({});
+  if (pieces.length === 0 && (request.logprobs || request.return_token_ids)) pieces.push({});
   return pieces.map((delta, position) => ({
     index,
     delta,
-    ...(position === 0 && chat.request.logprobs ? { logprobs: chat.tools.texts.logprobs(tokens) } : {}),
-    ...(position === 0 && chat.request.return_token_ids ? { token_ids: tokens.tokens } : {}),
+    ...(position === 0 && request.logprobs
+      ? { logprobs: tools.texts.logprobs(tokens, { asIds: request.return_tokens_as_token_ids }) }
+      : {}),
+    ...(position === 0 && request.return_token_ids ? { token_ids: tokens.tokens } : {}),
     finish_reason: null,
   }));
 }
@@ -84,7 +115,7 @@ function endChoices(
   parser: ReplyParser,
   generation: Generation,
 ): ChunkChoice[] {
-  const rest = toDeltas(parser.end(generation.stop)).map(
+  const rest = toDeltas(parser.end(generation)).map(
     (delta): ChunkChoice => ({ index, delta, finish_reason: null }),
   );
   return [
@@ -95,12 +126,15 @@ function endChoices(
       finish_reason: parser.finishReason(generation),
       stop_reason: generation.stop,
       sampling: chat.sampling,
+      ...ownPrompt(chat),
     },
   ];
 }
 
-function toDeltas({ content, calls }: ReplyDelta): ChunkChoice['delta'][] {
-  const deltas: ChunkChoice['delta'][] = content === '' ? [] : [{ content }];
+function toDeltas({ reasoning, content, calls }: ReplyDelta): ChunkChoice['delta'][] {
+  const deltas: ChunkChoice['delta'][] = [];
+  if (reasoning !== '') deltas.push({ reasoning, reasoning_content: reasoning });
+  if (content !== '') deltas.push({ content });
   for (const { index, id, name, arguments: text } of calls)
     deltas.push({
       tool_calls: [
@@ -110,65 +144,4 @@ function toDeltas({ content, calls }: ReplyDelta): ChunkChoice['delta'][] {
       ],
     });
   return deltas;
-}
-
-/** The deltas and ends of all choices of a request, in the order they come. */
-class Happenings {
-  readonly #queue: Happening[] = [];
-  #failure: { error: unknown } | null = null;
-  #open: number;
-  #wake: () => void = () => {};
-
-  constructor(chat: PreparedChat, signal: AbortSignal) {
-    this.#open = chat.choices;
-    for (let index = 0; index < chat.choices; index++) {
-      let told = 0;
-      chat
-        .generate(index, signal, (delta) => {
-          told += delta.tokens.length;
-          this.#push({ type: 'delta', index, delta });
-        })
-        .then(
-          (generation) => {
-            // An engine may give the last tokens with the result alone.
-            if (told < generation.tokens.length)
-              this.#push({ type: 'delta', index, delta: tail(generation, told) });
-            this.#open--;
-            this.#push({ type: 'end', index, generation });
-          },
-          (error: unknown) => {
-            this.#failure = { error };
-            this.#wake();
-          },
-        );
-    }
-  }
-
-  async *all(): AsyncGenerator<Happening> {
-    for (;;) {
-      const next = this.#queue.shift();
-      if (next) {
-        yield next;
-        continue;
-      }
-      if (this.#failure) throw this.#failure.error;
-      if (this.#open === 0) return;
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve;
-      });
-    }
-  }
-
-  #push(happening: Happening): void {
-    this.#queue.push(happening);
-    this.#wake();
-  }
-}
-
-function tail(generation: Generation, from: number): GenerationDelta {
-  return {
-    tokens: generation.tokens.slice(from),
-    logprobs: generation.logprobs.slice(from),
-    topLogprobs: generation.topLogprobs.slice(from),
-  };
 }

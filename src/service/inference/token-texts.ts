@@ -1,5 +1,5 @@
-import type { Logprobs } from '../../contract/index.ts';
-import type { GenerationDelta, Tokenizer } from '../../engines/engine.ts';
+import type { Logprobs, PromptLogprob } from '../../contract/index.ts';
+import type { GenerationDelta, ScoredToken, Tokenizer } from '../../engines/engine.ts';
 
 interface TokenText {
   token: string;
@@ -15,21 +15,44 @@ export class TokenTexts {
     this.#tokenizer = tokenizer;
   }
 
-  logprobs({ tokens, logprobs, topLogprobs }: GenerationDelta): Logprobs {
+  /** `asIds`: tokens are written `token_id:<id>`, which tells those apart whose text is the same. */
+  logprobs(
+    { tokens, logprobs, topLogprobs }: GenerationDelta,
+    { asIds = false }: { asIds?: boolean | undefined } = {},
+  ): Logprobs {
+    const show = (token: number): TokenText =>
+      asIds ? { ...this.#text(token), token: `token_id:${token}` } : this.#text(token);
     return {
       content: tokens.map((token, index) => {
-        const { token: text, bytes } = this.#text(token);
+        const { token: text, bytes } = show(token);
         return {
           token: text,
           logprob: finite(logprobs[index] ?? 0),
           bytes,
           top_logprobs: (topLogprobs[index] ?? []).map((alternative) => {
-            const shown = this.#text(alternative.token);
+            const shown = show(alternative.token);
             return { token: shown.token, logprob: finite(alternative.logprob), bytes: shown.bytes };
           }),
         };
       }),
     };
+  }
+
+  /** What a prompt's tokens are worth, in the form that vLLM gives it. */
+  promptLogprobs(scored: readonly (ScoredToken | null)[]): (PromptLogprob | null)[] {
+    return scored.map((place) => {
+      if (!place) return null;
+      const entries = place.top.map(({ token, logprob }, index): [string, PromptLogprob[string]] => [
+        String(token),
+        { logprob: finite(logprob), rank: index + 1, decoded_token: this.#text(token).token },
+      ]);
+      const own = {
+        logprob: finite(place.logprob),
+        rank: place.rank,
+        decoded_token: this.#text(place.token).token,
+      };
+      return { ...Object.fromEntries(entries), [String(place.token)]: own };
+    });
   }
 
   #text(token: number): TokenText {

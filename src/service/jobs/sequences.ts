@@ -14,6 +14,8 @@ export interface Sampled {
 export interface TrainingConversation extends Conversation {
   /** For each turn: how it was sampled, or null where it is context. */
   sampled: (Sampled | null)[];
+  /** What the chat template is told of it; absent: nothing. */
+  reasoningEffort?: string | undefined;
 }
 
 /**
@@ -25,8 +27,8 @@ export function toSequence(
   { renderer, format }: Pick<BaseModelTools, 'renderer' | 'format'>,
   contextLength: number,
 ): SampledSequence<Constraint> {
-  const { turns, sampled } = conversation;
-  const { tokens, splices } = renderer.render(conversation, { addGenerationPrompt: false });
+  const { turns, sampled, reasoningEffort } = conversation;
+  const { tokens, splices } = renderer.render(conversation, { addGenerationPrompt: false, reasoningEffort });
   const spans: SampledSequence<Constraint>['spans'] = [];
   let splice = 0;
   for (const [index, turn] of turns.entries()) {

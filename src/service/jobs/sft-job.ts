@@ -6,8 +6,8 @@ import { parseJson } from '../body.ts';
 import { messageOf, RequestValidationError, ServiceError } from '../errors.ts';
 import type { BaseModelTools } from '../inference/base-model-tools.ts';
 import type { Constraints } from '../inference/constraints.ts';
-import { toTurn } from '../inference/conversation.ts';
 import { validate } from '../validation.ts';
+import { exampleConversation, toReply } from './example-conversation.ts';
 import type { CountedBatch, PreparedJob } from './prepared-job.ts';
 import { type TrainingConversation, toSequence } from './sequences.ts';
 
@@ -92,20 +92,17 @@ async function toBatch(
   const replies: Reply[] = [];
   const missing: ((tokenIds: number[]) => void)[] = [];
   for (const line of lines) {
-    const conversation = await atLine(line, () => toConversation(readExample(line), line, base, constraints));
+    const conversation = await atLine(line, () =>
+      exampleConversation(readExample(line), line, { base, constraints }),
+    );
     conversations.push(conversation);
     for (const [position, sampled] of conversation.sampled.entries()) {
       const turn = conversation.turns[position];
       if (!turn || !sampled || turn.tokenIds) continue;
-      replies.push({
-        parts: [
-          ...(turn.content === '' ? [] : [turn.content]),
-          ...turn.toolCalls.flatMap((call) => [tools.format.callToken, call.name + call.arguments]),
-        ],
-        constraint: sampled.constraint,
-      });
+      replies.push(toReply(turn, sampled.constraint, tools.format.callToken));
       missing.push((tokenIds) => {
-        turn.tokenIds = tokenIds;
+        // The ids stand for all of it, as they do in a conversation that was sampled.
+        conversation.turns[position] = { role: 'assistant', content: '', toolCalls: [], tokenIds };
       });
     }
   }
@@ -134,6 +131,7 @@ async function toBatch(
     batch: {
       datums,
       loss: { type: 'cross_entropy' },
+      reference: null,
       learningRate: typeof rate === 'number' ? rate : (rate[index] ?? base.defaults.sftLearningRate),
     },
     counts: {
@@ -141,28 +139,6 @@ async function toBatch(
       num_trainable_tokens: trained,
       train_tokens: sequences.reduce((sum, { tokens }) => sum + tokens.length, 0),
     },
-  };
-}
-
-async function toConversation(
-  example: ParsedSftExample,
-  { number }: NumberedLine,
-  base: BaseModel,
-  constraints: Constraints,
-): Promise<TrainingConversation> {
-  const { constraint } = await constraints.check(base.id, example);
-  const turns = example.messages.map((message, index) =>
-    toTurn(message, [`line ${number}`, 'messages', index]),
-  );
-  return {
-    turns,
-    tools: example.tools,
-    location: [`line ${number}`],
-    sampled: turns.map(({ role }) =>
-      role === 'assistant'
-        ? { logprobs: [], sampling: { temperature: 1, topP: 1, topK: 0, minP: 0 }, constraint }
-        : null,
-    ),
   };
 }
 

@@ -1,20 +1,28 @@
-import { z } from 'zod';
-import * as contract from '../../contract/index.ts';
-import { type Operation, operations } from './operations.ts';
+import { failuresOf } from './failures.ts';
+import type { Operation } from './operation.ts';
+import { operations } from './operations.ts';
+import { parametersOf, sharedParameters } from './parameters.ts';
+import { componentSchemas, schemaOf } from './schemas.ts';
 
-const errorTexts: Record<number, string> = {
-  400: 'Bad request',
-  401: 'No key, or a wrong one',
-  404: 'Not found',
-  409: 'In conflict with what is there',
-  413: 'Body too large',
-  422: 'Validation Error',
-  503: 'Something does not work just now; Retry-After says when to ask again',
-};
+const description = `Training and inference service.
+
+What the interface leaves open, this service decides so:
+
+- \`null\` means absent in every request.
+- Fields, query parameters and values the service does not act on are refused with 422, by name.
+- Every path needs a key: \`Authorization: Bearer <API_KEY>\`. A wrong key and a revoked one are the same 401.
+- A path that is there answers another method with 405 and \`Allow\`; OPTIONS with 204 and \`Allow\`; HEAD as GET, without a body. A path that is not there is 404. Pages of other origins are not served (no CORS).
+- A 422 has a list in \`detail\`: \`loc\` (texts, places in lists too), \`msg\`, \`type\`, and \`input\` and \`ctx\` where there is something to show. Other errors have a text there. On the chat-completions paths \`error\` stands beside it.
+- 429 and 503 carry \`Retry-After\`. A request that is not sent to its end in time gets 408.
+- A body is read as its path says, whatever \`Content-Type\` says; it may have 16 MiB on the chat-completions paths and 256 MiB elsewhere, unless the operator chose otherwise.
+- Lists are read in pages: \`after\` is the \`last_id\` of the page before.
+- Log-probabilities are those of the distribution that was sampled from: after penalties, biases, grammar, temperature and cut-offs.
+- A seed beyond 2^53 is read digit by digit; JSON writers that know no such numbers, as those of JavaScript, round it.
+- Every answer carries \`X-Request-Id\`.`;
 
 let document: object | undefined;
 
-/** The OpenAPI 3.1 document, from the operations above and the contract's schemas. */
+/** The OpenAPI 3.1 document, from the table of operations and the contract's schemas. */
 export function openApiDocument(): object {
   document ??= makeDocument();
   return document;
@@ -22,116 +30,76 @@ export function openApiDocument(): object {
 
 function makeDocument(): object {
   const paths: Record<string, Record<string, object>> = {};
-  for (const operation of operations) {
-    const path = paths[operation.path] ?? {};
-    path[operation.method] = describeOperation(operation);
-    paths[operation.path] = path;
-  }
+  for (const operation of operations)
+    paths[operation.path] = { ...paths[operation.path], [operation.method]: describeOperation(operation) };
   return {
     openapi: '3.1.0',
-    info: {
-      title: 'martingale',
-      version: '1',
-      description:
-        'Training and inference service. null means absent in every request. Log-probabilities are those of the distribution that was sampled from: after temperature, cut-offs and grammar. Fields and values the service does not act on are refused with 422, by name. A seed beyond 2^53 is rounded by JSON parsers to the next number they can hold.',
-    },
+    info: { title: 'martingale', version: '1', description },
+    servers: [{ url: '/', description: 'Where this document came from.' }],
+    tags: [
+      { name: 'inference', description: 'Sampling from models.' },
+      { name: 'models', description: 'Models and their checkpoints.' },
+      { name: 'training', description: 'Training jobs, their data and their events.' },
+      { name: 'service', description: 'The service itself.' },
+    ],
     security: [{ key: [] }],
     paths,
     components: {
-      securitySchemes: { key: { type: 'http', scheme: 'bearer' } },
+      securitySchemes: {
+        key: {
+          ...{ type: 'http', scheme: 'bearer' },
+          description: 'A key that the operator made: `martingale keys create`, or MARTINGALE_API_KEY.',
+        },
+      },
+      headers: {
+        RequestId: { description: 'Id of the request, as the log has it.', schema: { type: 'string' } },
+      },
+      parameters: sharedParameters,
       schemas: componentSchemas(),
     },
   };
 }
 
+const requestId = { 'X-Request-Id': { $ref: '#/components/headers/RequestId' } };
+
 function describeOperation(operation: Operation): object {
-  const { method, path, summary, tag, body, bodyType, response, stream, errors } = operation;
-  const content = {
-    'application/json': { schema: schemaOf(response) },
-    ...(stream ? { 'text/event-stream': { schema: schemaOf(stream.schema) } } : {}),
-  };
-  const failures = [401, ...errors].map((status) => [
-    status,
-    {
-      description: errorTexts[status],
-      content: {
-        'application/json': {
-          schema: schemaOf(
-            status === 422
-              ? z.union([contract.validationErrorSchema, contract.errorSchema])
-              : status === 503 && path === '/v1/system-check'
-                ? response
-                : contract.errorSchema,
-          ),
-        },
-      },
-    },
-  ]);
+  const { method, path, summary, tag, body, answer } = operation;
+  const { stream } = answer;
   return {
     operationId: `${method}${path.replace(/[^a-z]+/gi, '_').replace(/_$/, path.endsWith('/') ? '_slash' : '')}`,
     summary,
+    description: operation.description,
     tags: [tag],
     parameters: parametersOf(operation),
-    ...(body
-      ? {
-          requestBody: {
-            required: true,
-            content: { [bodyType ?? 'application/json']: { schema: schemaOf(body) } },
-          },
-        }
-      : {}),
+    ...(body ? { requestBody: describeBody(body) } : {}),
     responses: {
       200: {
         description: stream ? `Successful Response. ${stream.description}` : 'Successful Response',
-        content,
+        headers: answer.schema ? requestId : { ...requestId, ...fileHeaders },
+        content: describeAnswer(answer),
       },
-      ...Object.fromEntries(failures),
+      ...failuresOf(operation),
     },
   };
 }
 
-function parametersOf({ path, query, headers }: Operation): object[] {
-  const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
-    name,
-    in: 'path',
-    required: true,
+function describeBody({ schema, example, type, required = true }: NonNullable<Operation['body']>): object {
+  return { required, content: { [type ?? 'application/json']: { schema: schemaOf(schema), example } } };
+}
+
+function describeAnswer({ schema, example, stream }: Operation['answer']): object {
+  if (!schema) return { 'application/octet-stream': {} };
+  return {
+    'application/json': { schema: schemaOf(schema), example },
+    ...(stream ? { 'text/event-stream': { schema: schemaOf(stream.schema), example: stream.example } } : {}),
+  };
+}
+
+const fileHeaders = {
+  'Content-Disposition': {
+    description: 'The name of the file.',
     schema: { type: 'string' },
-  }));
-  const inQuery = Object.entries(query?.shape ?? {}).map(([name, schema]) => ({
-    name,
-    in: 'query',
-    required: false,
-    schema: schemaOf(schema),
-  }));
-  const inHeader = (headers ?? []).map(({ name, description }) => ({
-    name,
-    in: 'header',
-    required: false,
-    description,
-    schema: { type: 'string' },
-  }));
-  return [...inPath, ...inQuery, ...inHeader];
-}
-
-const reference = (id: string) => `#/components/schemas/${id}`;
-
-/** A reference where the contract names the schema, else the schema itself, in which named ones are references. */
-function schemaOf(schema: z.core.$ZodType): object {
-  const id = z.globalRegistry.get(schema)?.id;
-  if (id !== undefined) return { $ref: reference(id) };
-  const { $schema: _, $defs: __, ...rest } = z.toJSONSchema(schema, { io: 'input' });
-  return JSON.parse(JSON.stringify(rest).replaceAll('#/$defs/', '#/components/schemas/'));
-}
-
-function componentSchemas(): Record<string, object> {
-  const named = z.registry<{ id: string }>();
-  for (const schema of Object.values(contract))
-    if (schema instanceof z.ZodType) {
-      const id = z.globalRegistry.get(schema)?.id;
-      if (id !== undefined) named.add(schema, { id });
-    }
-  const { schemas } = z.toJSONSchema(named, { io: 'input', uri: reference });
-  return Object.fromEntries(
-    Object.entries(schemas).map(([id, { $schema: _, $id: __, ...schema }]) => [id, schema]),
-  );
-}
+    example: 'attachment; filename="agent-step1.safetensors"',
+  },
+  'Content-Length': { description: 'Its size in bytes.', schema: { type: 'integer' }, example: 3456789 },
+};

@@ -1,22 +1,22 @@
 import type { Context, Hono } from 'hono';
 import { chatCompletionRequestSchema, chatFieldAliases } from '../../contract/index.ts';
-import { isObject, parseJson, readText, renameAliases } from '../body.ts';
+import { isObject, parseJson, readText, renameAliases, validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { toErrorBody } from '../error-response.ts';
 import { type PreparedChat, prepareChat } from '../inference/chat.ts';
 import { complete } from '../inference/complete.ts';
+import { exactSeed } from '../inference/exact-seed.ts';
 import { stream } from '../inference/stream.ts';
-import { refuseUnsupportedFields } from '../inference/unsupported-fields.ts';
 import { dataFrame, serverSentEvents } from '../server-sent-events.ts';
-import { validate } from '../validation.ts';
 
 export function chatRoutes(app: Hono, service: ServiceContext): void {
   const handle = async (context: Context): Promise<Response> => {
-    const body = parseJson(await readText(context, service.bodyLimits.chat));
+    const text = await readText(context, service.bodyLimits.chat);
+    const body = parseJson(text);
     const renamed = isObject(body) ? renameAliases(body, chatFieldAliases) : body;
-    if (isObject(renamed)) refuseUnsupportedFields(renamed);
-    const request = validate(chatCompletionRequestSchema, renamed, 'body');
-    const chat = await prepareChat(service, request);
+    const request = validateBody(chatCompletionRequestSchema, renamed);
+    const chat = await prepareChat(service, request, exactSeed(text, request.seed));
+    logRequest(service, chat);
     if (request.stream) return streamed(service, context, chat);
     return context.json(await complete(chat, context.req.raw.signal));
   };
@@ -35,5 +35,16 @@ function streamed(service: ServiceContext, context: Context, chat: PreparedChat)
       // The status has gone out; an error chunk is what chat clients look for then.
       yield dataFrame(toErrorBody(error, service.log, { chat: true }).body);
     }
+  });
+}
+
+function logRequest({ log }: ServiceContext, { id, request, model, choices }: PreparedChat): void {
+  const { user, metadata } = request;
+  log({
+    level: 'info',
+    event: 'chat_requested',
+    ...{ id, model: model.pinnedName, choices },
+    ...(user === undefined ? {} : { user }),
+    ...(metadata === undefined ? {} : { metadata: JSON.stringify(metadata) }),
   });
 }

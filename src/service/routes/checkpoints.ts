@@ -2,11 +2,12 @@ import type { Hono } from 'hono';
 import {
   type Checkpoint,
   deleteCheckpointsRequestSchema,
+  formatModelName,
   orderedPageQuerySchema,
 } from '../../contract/index.ts';
 import { parseJson, readText, validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
-import { ServiceError } from '../errors.ts';
+import { notFound, ServiceError } from '../errors.ts';
 import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
 import { validate } from '../validation.ts';
 import { toPage } from './answers.ts';
@@ -29,6 +30,31 @@ export function checkpointRoutes(app: Hono, service: ServiceContext): void {
     return context.json(await deleteCheckpoints(service, model, [...new Set(steps)]));
   });
 }
+
+/** The checkpoint of a step, or the newest. */
+export async function findCheckpoint(
+  { store }: ServiceContext,
+  model: ModelRecord,
+  step: number | undefined,
+): Promise<CheckpointRecord> {
+  const checkpoint =
+    step === undefined ? await store.newestCheckpoint(model.id) : await store.checkpoint(model.id, step);
+  if (checkpoint) return checkpoint;
+  // No step was asked for, and there was none at all: the model has just been deleted.
+  if (step === undefined) throw notFound('model', model.id);
+  throw new ServiceError(
+    404,
+    'checkpoint_not_found',
+    `The model ${formatModelName(model)} has no checkpoint of step ${step}; GET /v1/preview/models/${model.id}/checkpoints lists those it has.`,
+  );
+}
+
+export const checkpointGone = (step: number) =>
+  new ServiceError(
+    404,
+    'checkpoint_not_found',
+    `The checkpoint of step ${step} was deleted while the request was on its way.`,
+  );
 
 async function deleteCheckpoints(service: ServiceContext, model: ModelRecord, steps: number[]) {
   const { store, engine, files } = service;

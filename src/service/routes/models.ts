@@ -65,7 +65,7 @@ async function deleteWithJobs({ store, queue }: ServiceContext, model: ModelReco
 
 async function createModel(service: ServiceContext, body: unknown, id: string): Promise<ModelRecord> {
   const request = validateBody(createModelRequestSchema, body);
-  const { store, engine, defaultEntity } = service;
+  const { engine, defaultEntity } = service;
   const base = engine.baseModels.find((model) => model.id === request.base_model);
   if (!base)
     throw invalidField(
@@ -78,40 +78,52 @@ async function createModel(service: ServiceContext, body: unknown, id: string): 
     id,
     entity: request.entity ?? defaultEntity,
     project: request.project,
-    name: request.name ?? `model-${id.slice(0, 8)}`,
+    name: request.name ?? madeUpName(id),
     baseModel: base.id,
     createdAt,
     lastStep: 0,
+    forkedFrom: null,
   };
-  const inserted = await store.insertModel(model, {
-    id: randomUUID(),
-    modelId: id,
-    step: 0,
-    folder: null,
-    metrics: {},
-    createdAt,
-  });
-  if (inserted) {
+  const checkpoint = { id: randomUUID(), modelId: id, step: 0, folder: null, metrics: {}, createdAt };
+  if (await service.store.insertModel(model, checkpoint)) {
     service.models.forget();
     return model;
   }
-  const existing = await store.modelNamed(model.entity, model.project, model.name);
-  // The same id: an earlier try under this Idempotency-Key made it and was cut off before its answer.
-  if (!existing || !(request.return_existing || existing.id === id))
-    throw new ServiceError(
-      409,
-      'model_exists',
-      `The model ${formatModelName(model)} exists already; send return_existing: true to get it.`,
-    );
+  const existing = await existingModel(service, model, request);
   if (existing.baseModel !== base.id)
-    throw new ServiceError(
-      409,
-      'model_exists',
-      `The model ${formatModelName(existing)} exists already, with the base model ${existing.baseModel} and not ${base.id}.`,
-    );
+    throw modelExists(existing, `with the base model ${existing.baseModel} and not ${base.id}`);
   return existing;
 }
 
-function toModel({ id, entity, project, name, baseModel }: ModelRecord): Model {
-  return { id, entity, project, name, base_model: baseModel, run_id: null };
+export const madeUpName = (id: string) => `model-${id.slice(0, 8)}`;
+
+/**
+ * The model that has a name already, where that is what the request wants, else 409. One of the same id is that too:
+ * an earlier try under this Idempotency-Key made it and was cut off before its answer.
+ */
+export async function existingModel(
+  { store }: ServiceContext,
+  wanted: Pick<ModelRecord, 'id' | 'entity' | 'project' | 'name'>,
+  request: { return_existing: boolean },
+): Promise<ModelRecord> {
+  const existing = await store.modelNamed(wanted.entity, wanted.project, wanted.name);
+  if (existing && (request.return_existing || existing.id === wanted.id)) return existing;
+  throw new ServiceError(
+    409,
+    'model_exists',
+    `The model ${formatModelName(wanted)} exists already; send return_existing: true to get it.`,
+  );
+}
+
+/** The model of that name is another one than was asked for. */
+export const modelExists = ({ entity, project, name }: ModelRecord, reason: string) =>
+  new ServiceError(
+    409,
+    'model_exists',
+    `The model ${formatModelName({ entity, project, name })} exists already, ${reason}.`,
+  );
+
+export function toModel({ id, entity, project, name, baseModel, forkedFrom }: ModelRecord): Model {
+  const forked_from = forkedFrom && { model_id: forkedFrom.modelId, step: forkedFrom.step };
+  return { id, entity, project, name, base_model: baseModel, run_id: null, forked_from };
 }

@@ -12,10 +12,11 @@ import { resolveRlConfig } from '../../learning/index.ts';
 import { isObject, parseJson, renameAliases, validateBody, withoutNulls } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, notFound, ServiceError, unsupportedField } from '../errors.ts';
+import { checkTrajectories } from '../jobs/check-choice.ts';
 import { baseModelOf } from '../jobs/prepare-job.ts';
-import { checkTrajectories } from '../jobs/rl-job.ts';
 import type { ResolvedSftConfig } from '../jobs/sft-job.ts';
 import type { JobRecord, ModelRecord } from '../store/store.ts';
+import { findTrainingData } from '../training-data/find.ts';
 import { validateItems } from '../validation.ts';
 import { answerOnce } from './answers.ts';
 
@@ -74,10 +75,17 @@ async function createRlJob(service: ServiceContext, text: string, id: string): P
   const groups = await validateItems(trajectoryGroupSchema, request.trajectory_groups, place);
   const model = await modelToTrain(service, request.model_id);
   const base = baseModelOf(engine, model.baseModel);
-  await checkTrajectories(groups, { constraints, base });
+  await checkTrajectories(groups, { engine, constraints, base });
   const { config } = resolveRlConfig(request.experimental_config, {
     learningRate: base.defaults.rlLearningRate,
   });
+  const reference = config.kl_penalty_reference_step;
+  if (reference !== null && (await store.checkpoint(model.id, reference)) === undefined)
+    throw invalidField(
+      ['experimental_config', 'kl_penalty_reference_step'],
+      `the model has no checkpoint of step ${reference}; GET /v1/preview/models/${model.id}/checkpoints lists those it has`,
+      reference,
+    );
   if ((await store.job(id)) === undefined) await files.writePayload(id, text);
   return enqueue(service, { ...newJob(id, model), kind: 'rl', resolvedConfig: config, uploadSha256: null });
 }
@@ -91,28 +99,15 @@ function readRlBody(body: unknown): unknown {
 }
 
 async function createSftJob(service: ServiceContext, body: unknown, id: string): Promise<JobRecord> {
-  const { engine, store } = service;
+  const { engine } = service;
   const read =
     isObject(body) && isObject(body.config) ? { ...body, config: withoutNulls(body.config) } : body;
   const request = validateBody(createSftTrainingJobRequestSchema, read);
   for (const [name, value] of Object.entries(request.experimental_config ?? {}))
     if (value !== null) throw unsupportedField(['experimental_config', name], value);
   const model = await modelToTrain(service, request.model_id);
-  const sha256 = /^upload:sha256-([0-9a-f]{64})$/.exec(request.training_data_url)?.[1];
-  if (sha256 === undefined)
-    throw invalidField(
-      ['training_data_url'],
-      'must be the url of an upload, "upload:sha256-<hex>", as POST /v1/preview/uploads answers it; other addresses are not fetched',
-      request.training_data_url,
-    );
-  const upload = await store.upload(sha256);
-  if (!upload)
-    throw invalidField(
-      ['training_data_url'],
-      'nothing was uploaded here under this url',
-      request.training_data_url,
-    );
   const { sftBatchSize, sftLearningRate } = baseModelOf(engine, model.baseModel).defaults;
+  const upload = await findTrainingData(service, request.training_data_url);
   const given = request.config?.batch_size ?? 'auto';
   const batchSize = given === 'auto' ? sftBatchSize : given;
   const resolvedConfig: ResolvedSftConfig = {
@@ -127,7 +122,7 @@ async function createSftJob(service: ServiceContext, body: unknown, id: string):
       ['config', 'learning_rate'],
       `has ${rates.length} values for ${batches} batches (${upload.examples} examples in batches of ${batchSize}); give one number, or one for each batch`,
     );
-  return enqueue(service, { ...newJob(id, model), kind: 'sft', resolvedConfig, uploadSha256: sha256 });
+  return enqueue(service, { ...newJob(id, model), kind: 'sft', resolvedConfig, uploadSha256: upload.sha256 });
 }
 
 async function modelToTrain({ store }: ServiceContext, id: string): Promise<ModelRecord> {

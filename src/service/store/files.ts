@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { createReadStream, existsSync } from 'node:fs';
 import { mkdir, open, readdir, readFile, rename, rm, truncate } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
+import { copyFolder, syncFolder, writeWhole } from './durable-files.ts';
 
 const compress = promisify(gzip);
 const decompress = promisify(gunzip);
@@ -41,10 +42,28 @@ export class DataFiles {
     return join(this.#root, path);
   }
 
-  /** Removes a checkpoint folder, whole or half-written, and makes sure that its parent is there. */
+  /** Removes a checkpoint folder, whole or half-written, and makes sure that its parents are there, durably. */
   async clearCheckpoint(folder: string): Promise<void> {
     await rm(this.absolute(folder), { recursive: true, force: true });
-    await mkdir(join(this.absolute(folder), '..'), { recursive: true });
+    const parent = dirname(this.absolute(folder));
+    const first = await mkdir(parent, { recursive: true });
+    if (first === undefined) return;
+    for (let made = parent; made.length >= first.length; made = dirname(made))
+      await syncFolder(dirname(made));
+  }
+
+  /** Copies a checkpoint. The copy appears whole or not at all, also after a power cut. */
+  async copyCheckpoint(from: string, to: string): Promise<void> {
+    await this.clearCheckpoint(to);
+    const partial = `${this.absolute(to)}.partial`;
+    try {
+      await copyFolder(this.absolute(from), partial);
+      await rename(partial, this.absolute(to));
+    } catch (error) {
+      await rm(partial, { recursive: true, force: true });
+      throw error;
+    }
+    await syncFolder(dirname(this.absolute(to)));
   }
 
   async removeCheckpoint(folder: string): Promise<void> {
@@ -70,7 +89,7 @@ export class DataFiles {
   }
 
   async writePayload(jobId: string, payload: string): Promise<void> {
-    await this.#writeWhole(this.#payloadPath(jobId), await compress(payload, { level: 1 }));
+    await writeWhole(this.#payloadPath(jobId), await compress(payload, { level: 1 }));
   }
 
   async readPayload(jobId: string): Promise<string> {
@@ -89,7 +108,7 @@ export class DataFiles {
   async writeUpload(sha256: string, body: string): Promise<void> {
     const path = this.#uploadPath(sha256);
     // Under a name of its own: the same data may come from several clients at once.
-    await this.#writeWhole(path, Buffer.from(body, 'utf8'), `${path}.${randomUUID()}.partial`);
+    await writeWhole(path, Buffer.from(body, 'utf8'), `${path}.${randomUUID()}.partial`);
   }
 
   /** Removes what a crash left of uploads that were being written. */
@@ -139,27 +158,5 @@ export class DataFiles {
 
   #uploadPath(sha256: string): string {
     return join(this.#root, 'uploads', `${sha256}.jsonl`);
-  }
-
-  /** The file appears whole or not at all, also after a power cut. */
-  async #writeWhole(path: string, content: Buffer, partial = `${path}.partial`): Promise<void> {
-    const file = await open(partial, 'w');
-    try {
-      await file.writeFile(content);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-    await rename(partial, path);
-    await syncFolder(join(path, '..'));
-  }
-}
-
-async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path, 'r');
-  try {
-    await folder.sync();
-  } finally {
-    await folder.close();
   }
 }

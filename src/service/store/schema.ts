@@ -75,4 +75,8 @@ export const migrations: readonly string[] = [
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX idempotency_keys_of_model ON idempotency_keys (model_id);
   `,
+  `
+  ALTER TABLE models ADD COLUMN forked_from_model TEXT;
+  ALTER TABLE models ADD COLUMN forked_from_step INTEGER;
+  `,
 ];

@@ -10,17 +10,12 @@ export function sqliteModels(database: SqliteDatabase): ModelStore {
     async insertModel(model: ModelRecord, checkpoint: CheckpointRecord): Promise<boolean> {
       return database.transaction(() => {
         const inserted = database.run(
-          `INSERT INTO models (id, entity, project, name, base_model, created_at, last_step)
-           VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-          ...[
-            model.id,
-            model.entity,
-            model.project,
-            model.name,
-            model.baseModel,
-            model.createdAt,
-            model.lastStep,
-          ],
+          `INSERT INTO models
+             (id, entity, project, name, base_model, created_at, last_step, forked_from_model, forked_from_step)
+           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+          ...[model.id, model.entity, model.project, model.name, model.baseModel],
+          ...[model.createdAt, model.lastStep],
+          ...[model.forkedFrom?.modelId ?? null, model.forkedFrom?.step ?? null],
         );
         if (inserted === 0) return false;
         insertCheckpoint(database, checkpoint);

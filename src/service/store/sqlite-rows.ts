@@ -32,6 +32,10 @@ export const toModel = (row: Row): ModelRecord => ({
   baseModel: text(row, 'base_model'),
   createdAt: text(row, 'created_at'),
   lastStep: integer(row, 'last_step'),
+  forkedFrom:
+    row.forked_from_model === null
+      ? null
+      : { modelId: text(row, 'forked_from_model'), step: integer(row, 'forked_from_step') },
 });
 
 export const toCheckpoint = (row: Row): CheckpointRecord => ({

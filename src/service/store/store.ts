@@ -9,6 +9,8 @@ export interface ModelRecord {
   createdAt: string;
   /** Highest step any job of the model reached. It never goes down, so that a step names one policy for ever. */
   lastStep: number;
+  /** The checkpoint that its step 0 was taken from, which may be gone by now; null for a model made from a base model. */
+  forkedFrom: { modelId: string; step: number } | null;
 }
 
 export interface CheckpointRecord {

@@ -24,6 +24,16 @@ describe('the sampling distribution', () => {
       expect(value).toBeCloseTo((roots[index] as number) / total, 6);
   });
 
+  it('goes over to the likeliest token as the temperature goes to 0, and stays finite', () => {
+    for (const temperature of [1e-3, 1e-7, 1e-300, 5e-324]) {
+      const distribution = distributionOf(logits, 0, all(4), { ...plain, temperature });
+      expect(distribution.probabilities[0]).toBeCloseTo(1, 12);
+      expect([...distribution.logprobs].every(Number.isFinite)).toBe(true);
+      expect(entropyOf(distribution)).toBeCloseTo(0, 12);
+      expect(pick(distribution, 0.999)).toBe(0);
+    }
+  });
+
   it('keeps the k likeliest', () => {
     expect([...distributionOf(logits, 0, all(4), { ...plain, topK: 2 }).support]).toEqual([0, 1]);
   });

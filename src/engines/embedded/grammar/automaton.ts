@@ -1,33 +1,14 @@
+import { EngineError } from '../../engine-error.ts';
 import type { ByteGraph } from './byte-graph.ts';
-
-/** Return addresses of the rules that are open, the innermost first. Equal stacks are the same object. */
-class Frame {
-  static #count = 0;
-  readonly id = Frame.#count++;
-  readonly node: number;
-  readonly parent: Frame | null;
-  readonly #children = new Map<number, Frame>();
-
-  constructor(node: number, parent: Frame | null) {
-    this.node = node;
-    this.parent = parent;
-  }
-
-  push(node: number): Frame {
-    let child = this.#children.get(node);
-    if (!child) {
-      child = new Frame(node, this);
-      this.#children.set(node, child);
-    }
-    return child;
-  }
-}
+import { Calls, END_OF_TEXT, type OpenCall, placeKey, type Returns } from './calls.ts';
+import { StateMemory } from './state-memory.ts';
 
 interface Position {
+  node: number;
   first: number;
   last: number;
   next: number;
-  stack: Frame;
+  returns: Returns;
 }
 
 /** What may follow some text: two texts with the same future lead to the same state as far as the graph shows. */
@@ -42,65 +23,137 @@ export interface AutomatonState {
   readonly final: boolean;
 }
 
-/** States kept before all are forgotten and made again as needed; a state takes a few hundred bytes and up. */
+/** States kept before all are forgotten and made again as needed. */
 const MAXIMUM_STATES = 20_000;
+/** Nodes visited for one set of legal tokens: a second or two. Grammars in use need some hundred. */
+const MAXIMUM_VISITS = 5_000_000;
 
-/** Runs a byte graph: the subset construction, made state by state as texts lead there, and remembered. */
+/**
+ * Runs a byte graph: the subset construction, made state by state as texts lead there, and remembered. All calls of
+ * a rule at one place of the text are one call that returns to several places, so that what can be read in many ways
+ * costs no more than the sum of its parts (Tomita 1985, the graph-structured stack).
+ */
 export class Automaton {
   readonly #graph: ByteGraph;
   readonly #maximumStates: number;
+  readonly #memory: StateMemory;
+  readonly #calls = new Calls();
   #states = new Map<string, State>();
+  #afterEntries = new Map<string, State>();
+  #visits = 0;
   #start: State | null = null;
 
-  constructor(graph: ByteGraph, maximumStates = MAXIMUM_STATES) {
+  constructor(graph: ByteGraph, memory = new StateMemory(), maximumStates = MAXIMUM_STATES) {
     this.#graph = graph;
     this.#maximumStates = maximumStates;
+    this.#memory = memory;
+  }
+
+  /** Nodes of its graph. */
+  get size(): number {
+    return this.#graph.nodes.length;
   }
 
   get start(): AutomatonState {
-    this.#start ??= this.stateAfter([{ node: this.#graph.start, stack: new Frame(-1, null) }]);
+    this.#start ??= this.stateAfter([{ node: this.#graph.start, returns: END_OF_TEXT }]);
     return this.#start;
   }
 
-  stateAfter(entries: Iterable<{ node: number; stack: Frame }>): State {
-    const { positions, complete, key } = this.#close(entries);
-    const known = this.#states.get(key);
-    if (known) return known;
-    if (this.#states.size >= this.#maximumStates) {
-      this.#states = new Map();
-      this.#start = null;
+  /** Begins a task of its own: what may be visited is counted from here. */
+  renewEffort(): void {
+    this.#visits = 0;
+  }
+
+  stateAfter(entries: readonly { node: number; returns: Returns }[]): State {
+    const entryKey = keyOf(entries);
+    const reached = this.#afterEntries.get(entryKey);
+    if (reached) return reached;
+    const { positions, complete } = this.#close(entries);
+    const key = `${keyOf(positions)}${complete ? ' end' : ''}`;
+    let state = this.#states.get(key);
+    if (!state) {
+      if (this.#states.size >= this.#maximumStates) this.forget();
+      state = new State(this, positions, complete);
+      this.#memory.hold(this, positions.length);
+      this.#states.set(key, state);
     }
-    const state = new State(this, positions, complete);
-    this.#states.set(key, state);
+    this.#memory.hold(this, entries.length);
+    this.#afterEntries.set(entryKey, state);
     return state;
   }
 
-  /** Follows splits, calls and returns until only bytes are left to read. */
-  #close(entries: Iterable<{ node: number; stack: Frame }>) {
-    const { nodes, exit } = this.#graph;
-    const positions: Position[] = [];
-    const seen = new Set<string>();
-    const keys: string[] = [];
-    let complete = false;
-    const pending = [...entries];
-    for (let entry = pending.pop(); entry; entry = pending.pop()) {
-      const { node: index, stack } = entry;
-      const name = `${index}.${stack.id}`;
-      if (seen.has(name)) continue;
-      seen.add(name);
-      const node = nodes[index]!;
-      if (node.kind === 'bytes') {
-        positions.push({ ...node, stack });
-        keys.push(name);
-      } else if (node.kind === 'split')
-        for (const target of node.targets) pending.push({ node: target, stack });
-      else if (node.kind === 'call')
-        pending.push({ node: node.rule, stack: node.next === exit ? stack : stack.push(node.next) });
-      else if (stack.parent) pending.push({ node: stack.node, stack: stack.parent });
-      else complete = true;
-    }
-    return { positions, complete, key: `${keys.sort().join(' ')}${complete ? ' end' : ''}` };
+  /** Lets go of all states but those in use; they are made again as needed. */
+  forget(): void {
+    this.#memory.release(this);
+    this.#states = new Map();
+    this.#afterEntries = new Map();
+    this.#start = null;
+    this.#calls.forget();
   }
+
+  /** Follows splits, calls and returns until only bytes are left to read. */
+  #close(entries: readonly { node: number; returns: Returns }[]) {
+    const { nodes, exit } = this.#graph;
+    const found: { node: number; returns: Returns | OpenCall }[] = [];
+    const opened = new Map<number, OpenCall>();
+    const seen = new Set<number>();
+    const pending: { node: number; returns: Returns | OpenCall }[] = [];
+    let complete = false;
+    const reach = (node: number, returns: Returns | OpenCall) => {
+      const key = placeKey(node, returns);
+      if (seen.has(key)) return;
+      seen.add(key);
+      pending.push({ node, returns });
+    };
+    for (const { node, returns } of entries) reach(node, returns);
+    for (let entry = pending.pop(); entry; entry = pending.pop()) {
+      this.#countVisit();
+      const { node: index, returns } = entry;
+      const node = nodes[index]!;
+      if (node.kind === 'bytes') found.push(entry);
+      else if (node.kind === 'split') for (const target of node.targets) reach(target, returns);
+      else if (node.kind === 'call') {
+        let call = opened.get(node.rule);
+        if (!call) {
+          call = this.#calls.open();
+          opened.set(node.rule, call);
+          reach(node.rule, call);
+        }
+        if (node.next === exit) call.tails.push(returns);
+        else call.places.push({ node: node.next, returns });
+        if (call.returned) reach(node.next, returns);
+      } else {
+        for (const place of returns.places) reach(place.node, place.returns);
+        if (returns.open) {
+          returns.returned = true;
+          for (const tail of returns.tails) reach(exit, tail);
+        } else if (returns.end) complete = true;
+      }
+    }
+    const positions = found.map(({ node: index, returns }): Position => {
+      const node = nodes[index]!;
+      if (node.kind !== 'bytes') throw new Error('only bytes are left to read');
+      const { first, last, next } = node;
+      return { node: index, first, last, next, returns: this.#calls.close(returns) };
+    });
+    return { positions, complete };
+  }
+
+  #countVisit(): void {
+    if (++this.#visits > MAXIMUM_VISITS)
+      throw new EngineError(
+        'grammar_too_complex',
+        `the grammar needs more than ${MAXIMUM_VISITS} steps to tell what may come next: ` +
+          'make its alternatives differ earlier, and nest fewer repetitions of what may be empty',
+      );
+  }
+}
+
+function keyOf(places: readonly { node: number; returns: Returns }[]): string {
+  if (places.length === 1) return String(placeKey(places[0]!.node, places[0]!.returns));
+  return Float64Array.from(new Set(places.map(({ node, returns }) => placeKey(node, returns))))
+    .sort()
+    .join(' ');
 }
 
 class State implements AutomatonState {
@@ -142,7 +195,7 @@ class State implements AutomatonState {
   #follow(byte: number): State | null {
     const entries = this.#positions
       .filter(({ first, last }) => first <= byte && byte <= last)
-      .map(({ next: node, stack }) => ({ node, stack }));
+      .map(({ next: node, returns }) => ({ node, returns }));
     if (entries.length === 0) return null;
     const reached = this.#automaton.stateAfter(entries);
     return reached.final && !reached.complete ? null : reached;

@@ -18,14 +18,16 @@ export interface ByteGraph {
 }
 
 /** About 50 MB of states at the worst; schemas in use stay far below. */
-const MAXIMUM_NODES = 200_000;
+export const MAXIMUM_NODES = 200_000;
 /** Nodes of a repeated body that is cheaper to copy than to call. */
 const LONGEST_INLINE = 4;
 
 /** Lays an expression out back to front: each part is built knowing the node that follows it. */
 export function buildByteGraph(source: GrammarSource): ByteGraph {
   const builder = new GraphBuilder(source.rules);
-  return { start: builder.build(source.start, builder.exit), nodes: builder.nodes, exit: builder.exit };
+  const start = builder.build(source.start, builder.exit);
+  builder.buildRules();
+  return { start, nodes: builder.nodes, exit: builder.exit };
 }
 
 class GraphBuilder {
@@ -33,9 +35,16 @@ class GraphBuilder {
   readonly exit = 0;
   readonly #rules: ReadonlyMap<string, Expression>;
   readonly #entries = new Map<string, number>();
+  readonly #unbuilt: { body: Expression; targets: number[] }[] = [];
 
   constructor(rules: ReadonlyMap<string, Expression>) {
     this.#rules = rules;
+  }
+
+  /** Lays out what has been called so far; not at the call, since rules may call each other to any depth. */
+  buildRules(): void {
+    for (let rule = this.#unbuilt.pop(); rule; rule = this.#unbuilt.pop())
+      rule.targets.push(this.build(rule.body, this.exit));
   }
 
   build(expression: Expression, next: number): number {
@@ -84,6 +93,7 @@ class GraphBuilder {
     if (copies > 1) {
       const before = this.nodes.length;
       const entry = this.build(body, this.exit);
+      if (this.nodes.length === before) return (next) => next;
       if (this.nodes.length - before > LONGEST_INLINE)
         return (next) => this.#add({ kind: 'call', rule: entry, next });
     }
@@ -94,17 +104,16 @@ class GraphBuilder {
     return targets.length === 1 ? targets[0]! : this.#add({ kind: 'split', targets });
   }
 
-  /** The entry is set down before the rule is built, so that a rule may call itself. */
   #entry(name: string): number {
     const known = this.#entries.get(name);
     if (known !== undefined) return known;
     const body = this.#rules.get(name);
     if (!body)
       throw new EngineError('grammar_invalid', `the grammar calls a rule ${name} that it does not have`);
-    const entry: ByteNode = { kind: 'split', targets: [] };
-    const index = this.#add(entry);
+    const targets: number[] = [];
+    const index = this.#add({ kind: 'split', targets });
     this.#entries.set(name, index);
-    entry.targets.push(this.build(body, this.exit));
+    this.#unbuilt.push({ body, targets });
     return index;
   }
 

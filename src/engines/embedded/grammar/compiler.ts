@@ -2,11 +2,14 @@ import { LRUCache } from 'lru-cache';
 import type { ChatFormat, Constraint, Grammar, Tokenizer } from '../../engine.ts';
 import { EngineError } from '../../engine-error.ts';
 import { Automaton } from './automaton.ts';
-import { Branches, checkBranches } from './branches.ts';
+import { type Branch, Branches, checkBranches } from './branches.ts';
 import { buildByteGraph } from './byte-graph.ts';
 import { BranchedState, type ConstraintState } from './constraint-state.ts';
 import { grammarSource } from './grammar-source.ts';
-import { FreeTextState, GrammarText, type TextState } from './text-state.ts';
+import { checkDepth } from './limits.ts';
+import { checkReasoning, ReasoningState } from './reasoning-state.ts';
+import { StateMemory } from './state-memory.ts';
+import { FreeTextState, GrammarText } from './text-state.ts';
 import { TokenTrie } from './token-trie.ts';
 
 export interface GrammarCompiler {
@@ -22,7 +25,16 @@ export interface CompiledConstraint {
   start(): ConstraintState;
 }
 
+interface CachedConstraint {
+  compiled: CompiledConstraint;
+  automata: Automaton[];
+}
+
 const CACHED_CONSTRAINTS = 256;
+/** Nodes of all cached constraints together: some hundred megabytes. */
+const CACHED_NODES = 2_000_000;
+/** Characters of a constraint's JSON that take as much as a node. */
+const CHARACTERS_OF_A_NODE = 64;
 
 export async function createGrammarCompiler(
   tokenizer: Tokenizer,
@@ -30,46 +42,62 @@ export async function createGrammarCompiler(
 ): Promise<GrammarCompiler> {
   const trie = new TokenTrie(tokenizer);
   const special = new Set(tokenizer.special.values());
-  const cache = new LRUCache<string, CompiledConstraint>({ max: CACHED_CONSTRAINTS });
+  const memory = new StateMemory();
+  const cache = new LRUCache<string, CachedConstraint>({
+    max: CACHED_CONSTRAINTS,
+    maxSize: CACHED_NODES,
+    sizeCalculation: ({ automata }, key) =>
+      automata.reduce((sum, { size }) => sum + size, Math.ceil((key.length + 1) / CHARACTERS_OF_A_NODE)),
+    dispose: ({ automata }) => {
+      for (const automaton of automata) automaton.forget();
+    },
+  });
 
-  const compile = (constraint: Constraint): CompiledConstraint => {
+  const compile = (constraint: Constraint): CachedConstraint => {
     checkBranches(constraint, special, format.endToken);
-    const branches = constraint.branches.map(({ open, repeat, grammar }) => ({
-      open,
-      repeat,
-      freeText: grammar.type === 'text',
-      start: compileGrammar(grammar, trie, tokenizer),
-    }));
+    const automata: Automaton[] = [];
+    const branches = constraint.branches.map(({ open, repeat, grammar }): Branch => {
+      if (grammar.type === 'text') {
+        const state = new FreeTextState(trie);
+        return { open, repeat, freeText: true, start: () => state };
+      }
+      const automaton = compileGrammar(grammar, memory);
+      automata.push(automaton);
+      const text = new GrammarText(automaton, trie, (token) => tokenizer.bytes(token));
+      return { open, repeat, freeText: false, start: () => text.start };
+    });
     const table = new Branches(branches, format.endToken);
     const merge = mergeMemo();
-    return { start: () => new BranchedState(table, merge) };
+    const answer = () => new BranchedState(table, merge);
+    if (!constraint.reasoning) return { compiled: { start: answer }, automata };
+    checkReasoning(constraint.reasoning, special, format.endToken);
+    const reasoning = {
+      ...constraint.reasoning,
+      legal: Int32Array.from([...trie.textTokens, constraint.reasoning.close]).sort(),
+    };
+    return { compiled: { start: () => new ReasoningState(reasoning, answer()) }, automata };
   };
 
   return {
     async compile(constraint) {
+      checkDepth(constraint);
       const key = JSON.stringify(constraint);
-      let compiled = cache.get(key);
-      if (!compiled) {
-        compiled = compile(constraint);
-        cache.set(key, compiled);
+      let cached = cache.get(key);
+      if (!cached) {
+        cached = compile(constraint);
+        cache.set(key, cached);
       }
-      return compiled;
+      return cached.compiled;
     },
   };
 }
 
-/** What makes the state at the beginning of a grammar's text. */
-function compileGrammar(grammar: Grammar, trie: TokenTrie, tokenizer: Tokenizer): () => TextState {
-  if (grammar.type === 'text') {
-    const state = new FreeTextState(trie);
-    return () => state;
-  }
-  const automaton = new Automaton(buildByteGraph(grammarSource(grammar)));
+function compileGrammar(grammar: Exclude<Grammar, { type: 'text' }>, memory: StateMemory): Automaton {
+  const automaton = new Automaton(buildByteGraph(grammarSource(grammar)), memory);
   const { start } = automaton;
   if (start.final && !start.complete)
     throw new EngineError('grammar_empty', `no text fits the ${grammar.type} grammar`);
-  const text = new GrammarText(trie, (token) => tokenizer.bytes(token));
-  return () => text.at(automaton.start);
+  return automaton;
 }
 
 /** Legal text and special tokens together, ascending; each pair of lists is merged once. */

@@ -14,6 +14,8 @@ export interface ConstraintState {
   readonly ended: boolean;
   /** Every text is legal here, so that text is written as the tokenizer would write it. */
   readonly freeText: boolean;
+  /** A state of its own at the same place: what happens to one does not touch the other. */
+  clone(): ConstraintState;
   /** Lets go of the grammar. The state is of no use afterwards. */
   dispose(): void;
 }
@@ -78,6 +80,15 @@ export class BranchedState implements ConstraintState {
         'illegal_token',
         `token ${token} is not among the ${this.legal().length} legal ones here`,
       );
+  }
+
+  clone(): BranchedState {
+    const copy = new BranchedState(this.#branches, this.#merge);
+    copy.#branch = this.#branch;
+    copy.#text = this.#text;
+    copy.#untouched = this.#untouched;
+    copy.#ended = this.#ended;
+    return copy;
   }
 
   dispose(): void {

@@ -1,4 +1,4 @@
-import type { ChatFormat, Reply, Tokenizer } from '../../engine.ts';
+import type { ChatFormat, Constraint, Reply, Tokenizer } from '../../engine.ts';
 import { EngineError } from '../../engine-error.ts';
 import type { CompiledConstraint } from './compiler.ts';
 import type { ConstraintState } from './constraint-state.ts';
@@ -20,22 +20,41 @@ export function encodeReply(
     const tokens = parts.flatMap((part) => (typeof part === 'string' ? tokenizer.encode(part) : [part]));
     return [...tokens, format.endToken];
   }
+  const { reasoning } = reply.constraint ?? {};
+  if (reasoning) checkReasoningLength(parts, reasoning, tokenizer);
   const reader = new ReplyReader(parts, tokenizer, format.endToken);
   const state = compiled.start();
   const tokens: number[] = [];
   for (;;) {
     const forced = state.takeForced();
-    for (const token of forced) reader.read(token);
-    tokens.push(...forced);
+    for (const token of forced) {
+      reader.read(token);
+      tokens.push(token);
+    }
     if (state.ended) return tokens;
     const decided = reader.decide(state);
     for (const token of decided) {
       reader.read(token);
       state.accept(token);
+      tokens.push(token);
     }
-    tokens.push(...decided);
     if (state.ended) return tokens;
   }
+}
+
+/** Text that is written as the tokenizer writes it cannot be cut to the limit's measure. */
+function checkReasoningLength(
+  [open, text]: Reply['parts'],
+  reasoning: NonNullable<Constraint['reasoning']>,
+  tokenizer: Tokenizer,
+): void {
+  if (open !== reasoning.open || typeof text !== 'string') return;
+  const { length } = tokenizer.encode(text);
+  if (length > reasoning.limit)
+    throw new EngineError(
+      'reasoning_too_long',
+      `the reply's reasoning has ${length} tokens, and its constraint admits ${reasoning.limit}: shorten it, or ask for more reasoning`,
+    );
 }
 
 function joinTexts(parts: Reply['parts']): Reply['parts'] {

@@ -19,9 +19,17 @@ export interface GrammarSource {
 export const LAST_CODE_POINT = 0x10ffff;
 
 export const literal = (text: string): Expression => ({ kind: 'literal', text });
-export const characters = (...ranges: CodePointRange[]): Expression => ({ kind: 'characters', ranges });
+export const characters = (...ranges: CodePointRange[]): Expression => charactersOf(ranges);
+export const charactersOf = (ranges: readonly CodePointRange[]): Expression => ({
+  kind: 'characters',
+  ranges,
+});
 export const sequence = (...parts: Expression[]): Expression => ({ kind: 'sequence', parts });
-export const choice = (...alternatives: Expression[]): Expression =>
+export const choice = (...alternatives: Expression[]): Expression => choiceOf(alternatives);
+/** As `sequence`, of however many parts: a call has room for some ten thousand arguments. */
+export const sequenceOf = (parts: readonly Expression[]): Expression => ({ kind: 'sequence', parts });
+/** As `choice`, of however many alternatives. */
+export const choiceOf = (alternatives: readonly Expression[]): Expression =>
   alternatives.length === 1 ? alternatives[0]! : { kind: 'choice', alternatives };
 export const repeat = (body: Expression, minimum: number, maximum: number | null): Expression => ({
   kind: 'repeat',
@@ -31,3 +39,19 @@ export const repeat = (body: Expression, minimum: number, maximum: number | null
 });
 export const optional = (body: Expression): Expression => repeat(body, 0, 1);
 export const rule = (name: string): Expression => ({ kind: 'rule', name });
+
+/** The expression with other names for the rules it calls. */
+export function renamed(expression: Expression, named: (name: string) => string): Expression {
+  switch (expression.kind) {
+    case 'sequence':
+      return sequenceOf(expression.parts.map((part) => renamed(part, named)));
+    case 'choice':
+      return choiceOf(expression.alternatives.map((alternative) => renamed(alternative, named)));
+    case 'repeat':
+      return repeat(renamed(expression.body, named), expression.minimum, expression.maximum);
+    case 'rule':
+      return rule(named(expression.name));
+    default:
+      return expression;
+  }
+}

@@ -1,10 +1,12 @@
-import type { Grammar } from '../../engine.ts';
+import type { Grammar, JsonStyle } from '../../engine.ts';
 import { EngineError } from '../../engine-error.ts';
-import { choice, type GrammarSource, literal, sequence } from './expression.ts';
-import { anyObject, jsonRules } from './json/any-value.ts';
+import { ebnfLanguage } from './ebnf/language.ts';
+import { choiceOf, type GrammarSource, literal, sequence } from './expression.ts';
+import { compactLayout, JsonLayout } from './json/layout.ts';
 import { SchemaCompiler } from './json/schema.ts';
 import { plainSpelling } from './regex/character-set.ts';
 import { wholeMatch } from './regex/language.ts';
+import { structuralTagLanguage } from './structural-tag/language.ts';
 
 /** The language of each kind of grammar but free text. */
 export function grammarSource(grammar: Exclude<Grammar, { type: 'text' }>): GrammarSource {
@@ -12,33 +14,43 @@ export function grammarSource(grammar: Exclude<Grammar, { type: 'text' }>): Gram
     case 'choice':
       if (grammar.choices.length === 0)
         throw new EngineError('grammar_empty', 'a choice needs at least one alternative');
-      return { start: choice(...grammar.choices.map(literal)), rules: new Map() };
+      return { start: choiceOf(grammar.choices.map(literal)), rules: new Map() };
     case 'regex':
       return { start: wholeMatch(grammar.pattern, plainSpelling), rules: new Map() };
     case 'json_object':
-      return { start: anyObject, rules: jsonRules };
+      return anyObjectOf(layoutOf(grammar));
     case 'json_schema': {
-      const schema = new SchemaCompiler(grammar.schema, 'schema');
+      const schema = new SchemaCompiler(grammar.schema, 'schema', layoutOf(grammar));
       return { start: schema.root, rules: schema.rules };
     }
     case 'named_json':
       return namedJson(grammar.alternatives);
+    case 'ebnf':
+      return ebnfLanguage(grammar.grammar);
+    case 'structural_tag':
+      return structuralTagLanguage(grammar.tag);
   }
 }
+
+const anyObjectOf = ({ anyObject: start, rules }: JsonLayout): GrammarSource => ({ start, rules });
+
+const layoutOf = ({ whitespace, closed }: JsonStyle): JsonLayout =>
+  whitespace === undefined && closed !== false ? compactLayout : new JsonLayout({ whitespace, closed });
 
 function namedJson(alternatives: Extract<Grammar, { type: 'named_json' }>['alternatives']): GrammarSource {
   if (alternatives.length === 0)
     throw new EngineError('grammar_empty', 'a choice of names needs at least one alternative');
-  const twice = alternatives.find(({ name }, index) =>
-    alternatives.some((other, at) => at < index && other.name === name),
-  );
-  if (twice) throw new EngineError('grammar_invalid', `two alternatives are called "${twice.name}"`);
+  const names = new Set<string>();
+  for (const { name } of alternatives) {
+    if (names.has(name)) throw new EngineError('grammar_invalid', `two alternatives are called "${name}"`);
+    names.add(name);
+  }
   const schemas = alternatives.map(({ name, schema }) => ({
     name,
     schema: new SchemaCompiler(schema, name),
   }));
   return {
-    start: choice(...schemas.map(({ name, schema }) => sequence(literal(name), schema.root))),
+    start: choiceOf(schemas.map(({ name, schema }) => sequence(literal(name), schema.root))),
     rules: new Map(schemas.flatMap(({ schema }) => [...schema.rules])),
   };
 }

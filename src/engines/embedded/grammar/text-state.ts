@@ -1,9 +1,11 @@
 import { EngineError } from '../../engine-error.ts';
-import type { AutomatonState } from './automaton.ts';
+import type { Automaton, AutomatonState } from './automaton.ts';
 import type { TokenTrie } from './token-trie.ts';
 
 /** A text that is forced without end would otherwise be followed for ever. */
 const LONGEST_FORCED_BYTES = 1 << 16;
+/** Sets kept to be found again, each of some kilobytes. */
+const MAXIMUM_LEGAL_SETS = 2_000;
 
 interface Forced {
   tokens: readonly number[];
@@ -38,15 +40,21 @@ export class FreeTextState implements TextState {
 
 /** The token view of an automaton's states. It is computed once a state and goes with it. */
 export class GrammarText {
+  readonly #automaton: Automaton;
   readonly #trie: TokenTrie;
   readonly #bytesOf: (token: number) => Uint8Array;
   readonly #views = new WeakMap<AutomatonState, TextState>();
   /** Few sets serve many states: the positions in a string of bounded length, for one. */
   readonly #legalSets = new Map<string, Int32Array>();
 
-  constructor(trie: TokenTrie, bytesOf: (token: number) => Uint8Array) {
+  constructor(automaton: Automaton, trie: TokenTrie, bytesOf: (token: number) => Uint8Array) {
+    this.#automaton = automaton;
     this.#trie = trie;
     this.#bytesOf = bytesOf;
+  }
+
+  get start(): TextState {
+    return this.at(this.#automaton.start);
   }
 
   at(state: AutomatonState): TextState {
@@ -59,15 +67,18 @@ export class GrammarText {
   }
 
   legal(state: AutomatonState): Int32Array {
+    this.#automaton.renewEffort();
     const tokens = this.#trie.legalTokens(state);
     const key = String.fromCharCode(...tokens);
     const known = this.#legalSets.get(key);
     if (known) return known;
+    if (this.#legalSets.size >= MAXIMUM_LEGAL_SETS) this.#legalSets.clear();
     this.#legalSets.set(key, tokens);
     return tokens;
   }
 
   forced(state: AutomatonState): Forced | null {
+    this.#automaton.renewEffort();
     const bytes: number[] = [];
     let reached = state;
     for (let byte = reached.onlyByte; byte !== null; byte = reached.onlyByte) {
@@ -85,6 +96,7 @@ export class GrammarText {
   }
 
   after(state: AutomatonState, token: number): TextState {
+    this.#automaton.renewEffort();
     let reached: AutomatonState | null = state;
     for (const byte of this.#bytesOf(token)) reached = reached?.step(byte) ?? null;
     if (!reached) throw new EngineError('illegal_token', `the grammar does not admit token ${token} here`);

@@ -33,6 +33,11 @@ export class Decoder {
     return new Decoder(runtime, architecture, sessions);
   }
 
+  /** The same weights over another cache. It goes when this one is closed, and the two never run at the same time. */
+  twin(): Decoder {
+    return new Decoder(this.#runtime, this.#architecture, this.#sessions);
+  }
+
   async close(): Promise<void> {
     for (const session of this.#sessions) await session.release();
     this.cache.clear();
@@ -42,8 +47,18 @@ export class Decoder {
    * Runs a chunk for each of the slots from `firstSlot`; the cache must have room. Returns the logits after each
    * chunk's last token, [chunks, vocabulary]; those of an empty chunk mean nothing.
    */
-  async run(firstSlot: number, chunks: readonly Chunk[]): Promise<Float32Array> {
-    const layout = this.#lay(chunks);
+  run(firstSlot: number, chunks: readonly Chunk[]): Promise<Float32Array> {
+    return this.#run(firstSlot, chunks, this.#lay(chunks));
+  }
+
+  /** Runs a chunk that is not empty in one slot. Returns the logits after each of its tokens, [tokens, vocabulary]. */
+  runThrough(slot: number, chunk: Chunk): Promise<Float32Array> {
+    const layout = this.#lay([chunk]);
+    const picked = BigInt64Array.from({ length: layout.tokens }, (_, index) => BigInt(index));
+    return this.#run(slot, [chunk], { ...layout, picked });
+  }
+
+  async #run(firstSlot: number, chunks: readonly Chunk[], layout: Layout): Promise<Float32Array> {
     let outputs = await this.#session(0).run(this.#embeddingFeeds(layout));
     for (let layer = 0; layer < this.#architecture.layers; layer++) {
       const packed = outputs.packed?.data as Float32Array;
@@ -179,7 +194,7 @@ interface Layout {
   width: number;
   /** Of each flat token, its index in the padded [batch, steps] layout. */
   rows: BigInt64Array;
-  /** Of each chunk, the flat index of its last token. */
+  /** Flat indexes of the tokens whose logits are asked for: of each chunk the last one. */
   picked: BigInt64Array;
   mask: Float32Array;
 }

@@ -1,24 +1,39 @@
+import { EngineError } from '../../engine-error.ts';
 import type { Architecture } from '../weights/architecture.ts';
+import type { BeamSearch } from './beam-search.ts';
 import type { Decoder } from './decoder.ts';
-import { blockLength, PrefixCache } from './prefix-cache.ts';
+import { PrefixCache } from './prefix-cache.ts';
+import { PromptScorer } from './prompt-scorer.ts';
+import type { PromptScores } from './prompt-scores.ts';
 import type { Sequence } from './sequence.ts';
+import { type Occupant, Slots } from './slots.ts';
+import { WaitingLine } from './waiting-line.ts';
 
 /** Largest attention score tensor of one run, in elements: bounds memory for long prompts. */
 const largestScores = 4_000_000;
 
+/** What a request is becoming: a reply, the replies of a search, or the scores of a prompt. */
+export type Answer = Sequence | BeamSearch | PromptScores;
+
+/** How an answer stands among others: see `GenerateRequest`. */
+export interface Standing {
+  priority: number;
+  cacheSalt: string | null;
+}
+
 /**
- * The sequences that one set of weights is sampling. New ones join between steps and ended ones leave (continuous
- * batching); slot i of the decoder's cache belongs to the i-th active sequence.
+ * The answers that one set of weights is working on. New ones join between steps and ended ones leave (continuous
+ * batching). An answer that has ended, also one that was cancelled, is not computed any more from the next run of the
+ * decoder on.
  */
 export class Pool {
   readonly #decoder: Decoder;
   readonly #architecture: Architecture;
   readonly #largestBatch: number;
-  readonly #prefixes: PrefixCache;
-  readonly #waiting: Sequence[] = [];
-  readonly #active: Sequence[] = [];
-  /** For each prompt, an active sequence that has it. */
-  readonly #byPrompt = new Map<string, Sequence>();
+  readonly #slots: Slots;
+  readonly #scorer: PromptScorer;
+  readonly #waiting = new WaitingLine<Occupant>();
+  readonly #searches = new Set<BeamSearch>();
 
   constructor(
     decoder: Decoder,
@@ -28,145 +43,155 @@ export class Pool {
     this.#decoder = decoder;
     this.#architecture = architecture;
     this.#largestBatch = largestBatch;
-    this.#prefixes = new PrefixCache({ blockSize: decoder.cache.blockSize, limitBytes: prefixCacheBytes });
+    const { cache } = decoder;
+    this.#slots = new Slots(
+      cache,
+      new PrefixCache({ blockSize: cache.blockSize, limitBytes: prefixCacheBytes }),
+    );
+    this.#scorer = new PromptScorer(decoder.twin(), architecture.vocabularySize);
   }
 
   get idle(): boolean {
-    return this.#waiting.length === 0 && this.#active.length === 0;
+    return this.#waiting.empty && this.#slots.count === 0 && this.#scorer.idle;
   }
 
-  add(sequence: Sequence): void {
-    this.#waiting.push(sequence);
+  add(sequence: Sequence, standing: Standing): void {
+    this.#wait(sequence, null, standing);
   }
 
-  /** One step of every active sequence, and the prompts of new ones. Returns the sequences that moved. */
-  async step(): Promise<Sequence[]> {
-    const running = this.#active.length;
-    const settled = this.#takeSettled();
+  /** A search waits until there is a slot for each of its beams. Throws an `EngineError` where there never will be. */
+  search(search: BeamSearch, root: Sequence, standing: Standing): void {
+    if (search.width > this.#largestBatch)
+      throw new EngineError(
+        'search_too_wide',
+        `a beam search of width ${search.width} needs as many replies side by side, and the engine samples at most ${this.#largestBatch}: take a smaller width, or give the engine a larger largestBatch`,
+      );
+    this.#wait(root, search, standing);
+  }
+
+  /** Scores come in the order of their requests, a part a step, beside all that is sampled. */
+  score(scores: PromptScores): void {
+    this.#scorer.add(scores);
+  }
+
+  /** One step of everything in slots, and the prompts of what is new. Returns the answers that moved. */
+  async step(): Promise<Answer[]> {
+    const moved = new Set(this.#dismiss());
+    const running = this.#slots.count;
     const { leaders, followers } = this.#admit();
     if (running > 0) await this.#advance(0, running);
     if (leaders > 0) await this.#advance(running, leaders);
     if (followers.size > 0) {
-      for (const [slot, leader] of followers) this.#follow(slot, leader);
+      for (const [slot, leader] of followers) this.#slots.follow(slot, leader);
       await this.#advance(running + leaders, followers.size);
     }
-    const moved = [...settled, ...this.#active];
-    for (let slot = this.#active.length - 1; slot >= 0; slot--)
-      if (this.#active[slot]?.ended) this.#finish(slot);
-    if (this.#active.length === 0) this.#decoder.cache.clear();
-    return moved;
+    for (const { sequence, search } of this.#slots.occupants) moved.add(search ?? sequence);
+    for (const search of this.#searches) if (!search.ended) this.#branch(search);
+    for (const answer of this.#dismiss()) moved.add(answer);
+    if (this.#slots.count === 0) this.#decoder.cache.clear();
+    if (!this.#scorer.idle) for (const scores of await this.#scorer.step()) moved.add(scores);
+    return [...moved];
   }
 
   async close(): Promise<void> {
     await this.#decoder.close();
   }
 
-  /** Takes out the waiting sequences that have ended already: cancelled, or with nothing left to decide. */
-  #takeSettled(): Sequence[] {
-    const settled = this.#waiting.filter(({ ended }) => ended);
-    if (settled.length > 0)
-      this.#waiting.splice(0, this.#waiting.length, ...this.#waiting.filter(({ ended }) => !ended));
-    return settled;
+  #wait(sequence: Sequence, search: BeamSearch | null, { priority, cacheSalt: salt }: Standing): void {
+    const prompt = `${salt === null ? '' : `salt ${salt}`}:${sequence.tokens.slice(0, sequence.promptLength)}`;
+    this.#waiting.add({ sequence, search, salt, prompt }, { priority, slots: search?.width ?? 1 });
+  }
+
+  /** Takes out what has ended: cancelled, with nothing left to decide, or done. */
+  #dismiss(): Answer[] {
+    const ended = this.#waiting.remove(isOver).map(({ sequence, search }): Answer => search ?? sequence);
+    for (const search of this.#searches) {
+      if (!search.ended) continue;
+      this.#slots.succeed(search, []);
+      this.#searches.delete(search);
+      ended.push(search);
+    }
+    for (let slot = this.#slots.count - 1; slot >= 0; slot--) {
+      const { sequence, search } = this.#slots.at(slot);
+      if (search || !sequence.ended) continue;
+      this.#slots.keep(slot);
+      this.#slots.release(slot);
+      ended.push(sequence);
+    }
+    return ended;
   }
 
   /**
-   * Gives waiting sequences their slots: first those whose prompts are to be computed (`leaders`), then those with
-   * the same prompt as one of them or of one that runs, which take its keys and values over: a group's rollouts
-   * share their prompt.
+   * Gives what waits its slots: first what has a prompt to compute (`leaders`), then what has the same prompt and salt
+   * as one of them or as something that runs, whose keys and values it takes over: a group's rollouts share their
+   * prompt.
    */
-  #admit(): { leaders: number; followers: Map<number, Sequence> } {
-    const admitted = this.#waiting.splice(0, this.#largestBatch - this.#active.length);
-    const first = this.#active.length;
-    const following: [Sequence, Sequence][] = [];
-    for (const sequence of admitted) {
-      const known = this.#byPrompt.get(promptKey(sequence));
-      if (known) following.push([sequence, known]);
+  #admit(): { leaders: number; followers: Map<number, Occupant> } {
+    const followers = new Map<number, Occupant>();
+    const admitted = this.#waiting.admit(this.#largestBatch - this.#taken());
+    if (admitted.length === 0) return { leaders: 0, followers };
+    const first = this.#slots.count;
+    const known = new Map(this.#slots.occupants.map((occupant) => [occupant.prompt, occupant]));
+    const following: [Occupant, Occupant][] = [];
+    for (const occupant of admitted) {
+      if (occupant.search) this.#searches.add(occupant.search);
+      const leader = known.get(occupant.prompt);
+      if (leader) following.push([occupant, leader]);
       else {
-        this.#byPrompt.set(promptKey(sequence), sequence);
-        this.#active.push(sequence);
+        known.set(occupant.prompt, occupant);
+        this.#slots.append(occupant);
       }
     }
-    const leaders = this.#active.length - first;
-    const followers = new Map<number, Sequence>();
-    for (const [sequence, leader] of following) {
-      followers.set(this.#active.length, leader);
-      this.#active.push(sequence);
-    }
-    this.#reserve(first);
-    for (let slot = first; slot < first + leaders; slot++) this.#restore(slot);
+    const leaders = this.#slots.count - first;
+    for (const [occupant, leader] of following) followers.set(this.#slots.append(occupant), leader);
+    this.#slots.reserve(first);
+    for (let slot = first; slot < first + leaders; slot++) this.#slots.restore(slot);
     return { leaders, followers };
   }
 
-  /** Makes room for every token that waits to be computed; the first `used` slots hold something already. */
-  #reserve(used: number): void {
-    const longest = this.#active.reduce((length, { tokens }) => Math.max(length, tokens.length), 1);
-    this.#decoder.cache.reserve(this.#active.length, longest, used);
+  /** Slots that are in use, and those that searches may come to use. */
+  #taken(): number {
+    let taken = 0;
+    for (const { search } of this.#slots.occupants) if (!search) taken++;
+    for (const { width } of this.#searches) taken += width;
+    return taken;
   }
 
-  /** Puts what the prefix cache knows of a new sequence's prompt into its slot; the last token is left to run. */
-  #restore(slot: number): void {
-    const sequence = this.#active[slot] as Sequence;
-    const blocks = this.#prefixes.find(sequence.tokens.slice(0, sequence.promptLength));
-    for (const [index, block] of blocks.entries())
-      this.#decoder.cache.copyBlockIn(slot, index * blockLength, block);
-    const length = Math.min(blocks.length * blockLength, sequence.promptLength - 1);
-    sequence.computed = length;
-    sequence.cachedTokens = length;
-  }
-
-  #follow(slot: number, leader: Sequence): void {
-    const sequence = this.#active[slot] as Sequence;
-    const length = Math.min(sequence.promptLength - 1, leader.computed);
-    this.#decoder.cache.copySlot(this.#active.indexOf(leader), slot, length);
-    sequence.computed = length;
-    sequence.cachedTokens = length;
-  }
-
-  /** Computes all that waits in the slots from `first`, in chunks that fit, and samples a token for each. */
+  /** Computes all that waits in the slots from `first`, in chunks that fit, and goes one token on in each. */
   async #advance(first: number, count: number): Promise<void> {
-    this.#reserve(this.#active.length);
-    const sequences = this.#active.slice(first, first + count);
-    const targets = sequences.map(({ tokens }) => tokens.length);
+    this.#slots.reserve(this.#slots.count);
+    const occupants = this.#slots.occupants.slice(first, first + count);
+    const targets = occupants.map(({ sequence }) => sequence.tokens.length);
     const perStep = count * this.#architecture.heads * this.#decoder.cache.width;
     const largestSteps = Math.max(1, Math.floor(largestScores / perStep));
     for (;;) {
-      const chunks = sequences.map(({ tokens, computed, ended }, row) => ({
-        tokens,
-        start: computed,
-        end: ended ? computed : Math.min(targets[row] as number, computed + largestSteps),
-      }));
+      const chunks = occupants.map((occupant, row) => {
+        const { tokens, computed } = occupant.sequence;
+        const end = isOver(occupant) ? computed : Math.min(targets[row] as number, computed + largestSteps);
+        return { tokens, start: computed, end };
+      });
       if (chunks.every(({ start, end }) => start === end)) return;
       const logits = await this.#decoder.run(first, chunks);
-      sequences.forEach((sequence, row) => {
+      occupants.forEach(({ sequence, search }, row) => {
         const { start, end } = chunks[row] as { start: number; end: number };
         sequence.computed = end;
-        if (end > start && end === targets[row])
-          sequence.sample(logits, row * this.#architecture.vocabularySize);
+        if (start === end || end !== targets[row]) return;
+        const offset = row * this.#architecture.vocabularySize;
+        if (search) search.weigh(sequence, logits, offset);
+        else sequence.sample(logits, offset);
       });
     }
   }
 
-  #finish(slot: number): void {
-    const sequence = this.#active[slot] as Sequence;
-    this.#prefixes.add(sequence.tokens.slice(0, sequence.computed), (start, target) =>
-      this.#decoder.cache.copyBlockOut(slot, start, target),
-    );
-    if (this.#byPrompt.get(promptKey(sequence)) === sequence) this.#byPrompt.delete(promptKey(sequence));
-    this.#release(slot);
-  }
-
-  /** Frees a slot; the last active sequence moves into it. */
-  #release(slot: number): void {
-    const last = this.#active.length - 1;
-    const moving = this.#active[last] as Sequence;
-    if (slot !== last) {
-      this.#decoder.cache.copySlot(last, slot, moving.computed);
-      this.#active[slot] = moving;
-    }
-    this.#active.length = last;
+  /** Lets the beams of a search go on; what led to a reply is kept for later sequences. */
+  #branch(search: BeamSearch): void {
+    const slots = this.#slots.slotsOf(search);
+    const { beams, fulfilled } = search.advance();
+    for (const [beam, slot] of slots) if (fulfilled.has(beam)) this.#slots.keep(slot);
+    this.#slots.succeed(search, beams);
   }
 }
 
-function promptKey({ tokens, promptLength }: Sequence): string {
-  return tokens.slice(0, promptLength).join();
+function isOver({ sequence, search }: Occupant): boolean {
+  return search ? search.ended : sequence.ended;
 }

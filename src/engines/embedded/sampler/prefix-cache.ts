@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 
 /** Keys and values of a whole block of tokens, packed: [layer][key, value][head][token][head width]. */
@@ -13,8 +14,9 @@ interface Entry {
 
 /**
  * Keys and values of sequences that have ended, so that the next turn of a conversation, or another with the same
- * beginning, need not compute them again. A block is named by its tokens and by the block before it, so that what
- * sequences have in common is kept once. The blocks used longest ago go when the limit is reached.
+ * beginning, need not compute them again. A block is named by its tokens and by the block before it, the first by the
+ * salt of its sequence, so that what sequences of one salt have in common is kept once and nothing is found under
+ * another salt. The blocks used longest ago go when the limit is reached.
  */
 export class PrefixCache {
   readonly #blockSize: number;
@@ -30,10 +32,10 @@ export class PrefixCache {
     if (max > 0) this.#blocks = new LRUCache({ max, dispose: ({ data }) => this.#free.push(data) });
   }
 
-  /** The blocks of the longest prefix that is known. */
-  find(tokens: readonly number[]): KeyValueBlock[] {
+  /** The blocks of the longest prefix that is known under the salt. */
+  find(tokens: readonly number[], salt: string | null): KeyValueBlock[] {
     const found: KeyValueBlock[] = [];
-    let parent = 0;
+    let parent = root(salt);
     for (let start = 0; start + blockLength <= tokens.length; start += blockLength) {
       const entry = this.#blocks?.get(blockKey(parent, tokens, start));
       if (!entry) break;
@@ -44,9 +46,13 @@ export class PrefixCache {
   }
 
   /** Keeps the whole blocks of a sequence; `copy` fills those that are new, each from its first token on. */
-  add(tokens: readonly number[], copy: (start: number, target: KeyValueBlock) => void): void {
+  add(
+    tokens: readonly number[],
+    salt: string | null,
+    copy: (start: number, target: KeyValueBlock) => void,
+  ): void {
     if (!this.#blocks) return;
-    let parent = 0;
+    let parent = root(salt);
     for (let start = 0; start + blockLength <= tokens.length; start += blockLength) {
       const key = blockKey(parent, tokens, start);
       let entry = this.#blocks.get(key);
@@ -60,6 +66,11 @@ export class PrefixCache {
   }
 }
 
-function blockKey(parent: number, tokens: readonly number[], start: number): string {
+/** What stands for the block before the first: no block's number, another for each salt, and short. */
+function root(salt: string | null): number | string {
+  return salt === null ? 0 : `salt ${createHash('sha256').update(salt).digest('base64')}`;
+}
+
+function blockKey(parent: number | string, tokens: readonly number[], start: number): string {
   return `${parent}:${tokens.slice(start, start + blockLength).join()}`;
 }

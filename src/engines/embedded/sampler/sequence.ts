@@ -1,13 +1,10 @@
-import type {
-  Generation,
-  GenerationDelta,
-  SamplingParameters,
-  Tokenizer,
-  TokenLogprob,
-} from '../../engine.ts';
-import { type Distribution, distributionOf, likeliest, pick } from '../distribution.ts';
+import type { Generation, GenerationDelta, SamplingParameters, TokenLogprob } from '../../engine.ts';
+import type { ConversationCodec } from '../conversation-codec.ts';
+import { type Distribution, likeliest, pick } from '../distribution.ts';
 import type { ConstraintState } from '../grammar/index.ts';
 import type { Random } from '../random.ts';
+import type { ReplySampling } from '../reply-sampling/index.ts';
+import { StopStrings } from './stop-strings.ts';
 
 export interface SequenceOptions {
   prompt: readonly number[];
@@ -20,10 +17,7 @@ export interface SequenceOptions {
 
 /** What a sequence draws from beside the model. */
 export interface SequenceSources {
-  tokenizer: Tokenizer;
-  endToken: number;
-  /** Legal tokens where no constraint holds. */
-  unconstrained: Int32Array;
+  codec: ConversationCodec;
   constraint: ConstraintState | null;
   random: Random;
 }
@@ -38,51 +32,112 @@ export class Sequence {
   cachedTokens = 0;
   readonly #options: SequenceOptions;
   readonly #sources: SequenceSources;
-  readonly #stopTexts: string[];
-  readonly #reply: GenerationDelta = { tokens: [], logprobs: [], topLogprobs: [] };
+  readonly #sampling: ReplySampling;
+  readonly #stopStrings: StopStrings;
+  readonly #reply: GenerationDelta;
   #flushed = 0;
-  /** The reply's bytes, one character each. */
-  #bytes = '';
   #end: Pick<Generation, 'finishReason' | 'stop'> | undefined;
   #cancelled = false;
+  #failure: unknown;
 
-  constructor(options: SequenceOptions, sources: SequenceSources) {
+  /** Throws an `EngineError` where the options cannot be meant. `original` is for `fork` alone. */
+  constructor(options: SequenceOptions, sources: SequenceSources, original?: Sequence) {
     this.#options = options;
     this.#sources = sources;
-    this.tokens = [...options.prompt];
     this.promptLength = options.prompt.length;
-    this.#stopTexts = options.stopStrings.map((text) => Buffer.from(text).toString('latin1'));
+    if (original) {
+      this.tokens = [...original.tokens];
+      this.computed = original.computed;
+      this.cachedTokens = original.cachedTokens;
+      this.#sampling = original.#sampling;
+      this.#stopStrings = original.#stopStrings.fork();
+      this.#reply = {
+        tokens: [...original.#reply.tokens],
+        logprobs: [...original.#reply.logprobs],
+        topLogprobs: [...original.#reply.topLogprobs],
+      };
+      this.#flushed = original.#flushed;
+      this.#end = original.#end;
+      this.#cancelled = original.#cancelled;
+      this.#failure = original.#failure;
+      return;
+    }
+    this.tokens = [...options.prompt];
+    this.#sampling = sources.codec.prepareSampling(options.sampling);
+    this.#stopStrings = new StopStrings(options.stopStrings);
+    this.#reply = { tokens: [], logprobs: [], topLogprobs: [] };
     if (options.maxTokens <= 0) this.#end = { finishReason: 'length', stop: null };
     this.#appendForced();
   }
 
   get ended(): boolean {
-    return this.#cancelled || this.#end !== undefined;
+    return this.#cancelled || this.#failure !== undefined || this.#end !== undefined;
   }
 
   get cancelled(): boolean {
     return this.#cancelled;
   }
 
-  /** Nobody waits for it any more; it leaves its batch after the current step. */
+  /** Why it cannot go on; undefined where nothing is wrong. One that failed has ended, and has no generation. */
+  get failure(): unknown {
+    return this.#failure;
+  }
+
+  /** Nobody waits for it any more; nothing more of it is computed. */
   cancel(): void {
     this.#cancelled = true;
   }
 
-  /** Samples the next token from the logits after the last one. */
+  /** Ends it without a reply, as `cancel` does, but somebody is to hear the reason. */
+  fail(reason: unknown): void {
+    this.#failure ??= reason ?? new Error('the sequence failed');
+  }
+
+  /** Samples the next token from the logits after the last one. What goes wrong ends this sequence alone. */
   sample(logits: Float32Array, offset: number): void {
     if (this.ended) return;
-    const { constraint, unconstrained, random } = this.#sources;
-    const legal = constraint ? constraint.legal() : unconstrained;
-    const distribution = distributionOf(logits, offset, legal, this.#options.sampling);
-    const index =
-      this.#options.sampling.temperature === 0
-        ? likeliest(distribution)
-        : pick(distribution, random.uniform());
-    const token = distribution.support[index] as number;
-    constraint?.accept(token);
-    this.#append(token, distribution.logprobs[index] as number, this.#alternatives(distribution));
+    try {
+      const distribution = this.next(logits, offset);
+      const greedy = this.#options.sampling.temperature === 0;
+      const index = greedy ? likeliest(distribution) : pick(distribution, this.#sources.random.uniform());
+      const token = distribution.support[index] as number;
+      this.take(token, distribution.logprobs[index] as number, this.alternatives(distribution));
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  /** The distribution of the next token, of the logits after the last one. Throws where a logits processor fails. */
+  next(logits: Float32Array, offset: number): Distribution {
+    const { constraint } = this.#sources;
+    return this.#sampling.distribution(logits, offset, {
+      tokens: this.tokens,
+      start: this.promptLength,
+      end: this.tokens.length,
+      allowed: constraint ? constraint.legal() : null,
+    });
+  }
+
+  /** Takes a token of the support of `next`, and what its constraint forces after it. */
+  take(token: number, logprob: number, alternatives: TokenLogprob[]): void {
+    this.#sources.constraint?.accept(token);
+    this.#append(token, logprob, alternatives);
     this.#appendForced();
+  }
+
+  /** The likeliest tokens of a distribution, as many as were asked for, likeliest first. */
+  alternatives({ support, logprobs }: Distribution): TokenLogprob[] {
+    const count = this.#options.topLogprobs;
+    if (count === 0) return [];
+    return Array.from(support, (token, index) => ({ token, logprob: logprobs[index] as number }))
+      .sort((a, b) => b.logprob - a.logprob || a.token - b.token)
+      .slice(0, count);
+  }
+
+  /** A copy that goes its own way from here. The two share their random numbers alone. */
+  fork(): Sequence {
+    const constraint = this.#sources.constraint?.clone() ?? null;
+    return new Sequence(this.#options, { ...this.#sources, constraint }, this);
   }
 
   /** The tokens since the last call. */
@@ -120,27 +175,21 @@ export class Sequence {
     this.#reply.tokens.push(token);
     this.#reply.logprobs.push(logprob);
     this.#reply.topLogprobs.push(alternatives);
-    if (token === this.#sources.endToken) this.#end = { finishReason: 'stop', stop: null };
-    else if (this.#options.stopTokens.includes(token)) this.#end = { finishReason: 'stop', stop: token };
-    else this.#checkStopStrings(token);
+    this.#end ??= this.#stopAt(token);
     if (!this.#end && this.#reply.tokens.length >= this.#options.maxTokens)
       this.#end = { finishReason: 'length', stop: null };
   }
 
-  #checkStopStrings(token: number): void {
-    if (this.#stopTexts.length === 0) return;
-    const before = this.#bytes.length;
-    this.#bytes += Buffer.from(this.#sources.tokenizer.bytes(token)).toString('latin1');
-    for (const [index, text] of this.#stopTexts.entries())
-      if (this.#bytes.indexOf(text, Math.max(0, before - text.length + 1)) >= 0)
-        this.#end ??= { finishReason: 'stop', stop: this.#options.stopStrings[index] as string };
-  }
-
-  #alternatives({ support, logprobs }: Distribution): TokenLogprob[] {
-    const count = this.#options.topLogprobs;
-    if (count === 0) return [];
-    return Array.from(support, (token, index) => ({ token, logprob: logprobs[index] as number }))
-      .sort((a, b) => b.logprob - a.logprob || a.token - b.token)
-      .slice(0, count);
+  /** What the last token ends the reply by. */
+  #stopAt(token: number): Pick<Generation, 'finishReason' | 'stop'> | undefined {
+    const { codec, constraint } = this.#sources;
+    const { sampling, stopTokens } = this.#options;
+    const found = this.#stopStrings.find(codec.tokenizer.bytes(token));
+    // A constraint that has come to its end has nothing to go on with.
+    if (token === codec.format.endToken && (constraint !== null || !sampling.ignoreEnd))
+      return { finishReason: 'stop', stop: null };
+    if (this.#reply.tokens.length < (sampling.minTokens?.count ?? 0)) return undefined;
+    const stop = stopTokens.includes(token) ? token : found;
+    return stop === null ? undefined : { finishReason: 'stop', stop };
   }
 }

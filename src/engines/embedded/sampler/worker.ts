@@ -1,22 +1,27 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { ConversationCodec } from '../conversation-codec.ts';
+import { loadProcessors } from '../logits-processors/index.ts';
 import { loadRuntime } from '../runtime.ts';
 import { toFailure } from '../worker-failure.ts';
 import type { SamplerReport, SamplerRequest, WorkerReady, WorkerSettings } from '../worker-messages.ts';
-import { Sampler } from './sampler.ts';
+import { emptyReport, Sampler } from './sampler.ts';
 
 const port = parentPort;
 if (!port) throw new Error('this module runs in a worker thread');
 const settings = workerData as WorkerSettings;
 const runtime = await loadRuntime(settings.runtime, settings.threads);
-const sampler = new Sampler(runtime, settings, await ConversationCodec.create());
+const sampler = new Sampler(
+  runtime,
+  settings,
+  await ConversationCodec.create(await loadProcessors(settings.logitsProcessors)),
+);
 let running = false;
 
 port.on('message', (message: SamplerRequest) => {
   if (message.type === 'cancel') return sampler.cancel(message.id);
   if (message.type === 'drop') return void sampler.drop(message.weights);
-  sampler.add(message.id, message.request, message.stream).then(run, (error: unknown) => {
-    send({ deltas: [], finished: [], failed: [{ id: message.id, failure: toFailure(error) }] });
+  sampler.add(message.id, message).then(run, (error: unknown) => {
+    send({ ...emptyReport(), failed: [{ id: message.id, failure: toFailure(error) }] });
   });
 });
 port.postMessage({ type: 'ready', runtime: runtime.name } satisfies WorkerReady);
@@ -27,7 +32,7 @@ async function run(): Promise<void> {
   running = true;
   while (sampler.busy) {
     const report = await sampler.step();
-    if (report.deltas.length + report.finished.length + report.failed.length > 0) send(report);
+    if (Object.values(report).some(({ length }) => length > 0)) send(report);
     await new Promise(setImmediate);
   }
   running = false;

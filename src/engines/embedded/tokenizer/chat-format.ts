@@ -9,6 +9,11 @@ export function chatFormat(tokenizer: Tokenizer): ChatFormat {
     template: readFileSync(TEMPLATE, 'utf8'),
     endToken: specialToken(tokenizer, '<|end|>'),
     callToken: specialToken(tokenizer, '<|call|>'),
+    beginToken: specialToken(tokenizer, '<|begin|>'),
+    reasoning: {
+      open: specialToken(tokenizer, '<|think|>'),
+      close: specialToken(tokenizer, '<|answer|>'),
+    },
   };
 }
 

@@ -10,8 +10,11 @@ const NAMED_SPECIAL_TOKENS = [
   '<|tools|>',
   '<|call|>',
   '<|pad|>',
+  '<|think|>',
+  '<|answer|>',
+  '<|begin|>',
 ];
-const RESERVED = Array.from({ length: 8 }, (_, index) => `<|reserved_${index}|>`);
+const RESERVED = [3, 4, 5, 6, 7].map((index) => `<|reserved_${index}|>`);
 
 export const SPECIAL_TOKENS: readonly string[] = [...NAMED_SPECIAL_TOKENS, ...RESERVED];
 

@@ -1,67 +1,33 @@
-import { type LossConfig, OffPolicyDiagnostics, tokenLoss } from '../../../learning/index.ts';
-import { EngineError } from '../../engine-error.ts';
-import { distributionOf, entropyOf } from '../distribution.ts';
+import { datumLoss, type LossConfig, OffPolicyDiagnostics } from '../../../learning/index.ts';
+import { entropyOf } from '../distribution.ts';
+import { logprobOf } from './decision-logprobs.ts';
 import type { MicroBatch } from './micro-batches.ts';
 
 /** Sums the loss of a batch and tells its slope at the logits, micro-batch by micro-batch. */
 export class BatchLoss {
   readonly #config: LossConfig;
+  readonly #advantageShifts: Float64Array | null;
   readonly #diagnostics = new OffPolicyDiagnostics();
   #decisions = 0;
   #loss = 0;
   #policyLoss = 0;
   #entropy = 0;
 
-  constructor(config: LossConfig) {
+  /** `advantageShifts` are the KL penalty's, of all decisions in the order they will come; null where there is none. */
+  constructor(config: LossConfig, advantageShifts: Float64Array | null = null) {
     this.#config = config;
+    this.#advantageShifts = advantageShifts;
   }
 
   /**
-   * Takes logits [rows, vocabulary] and the decisions among the rows; returns dLoss/dlogits of the same shape. With
-   * p = softmax(z / T) over the support and g = dLoss/dl of the token, dLoss/dz_j = (g * ([j = token] - p_j)) / T,
-   * and of the entropy bonus -c * H it is c * p_j * (log p_j + H) / T; both times the decision's weight.
+   * Takes logits [rows, vocabulary] and, for each datum, the decisions among the rows; returns dLoss/dlogits of the
+   * same shape. With p = softmax(a / T) over the support, a the adjusted logits, and g = dLoss/dl of the token,
+   * dLoss/da_j = (g * ([j = token] - p_j)) / T, and of the entropy bonus -c * H it is c * p_j * (log p_j + H) / T;
+   * both times the decision's weight and da_j/dz_j.
    */
-  add(decisions: MicroBatch['decisions'], logits: Float32Array, vocabularySize: number): Float32Array {
+  add(datums: MicroBatch['decisions'], logits: Float32Array, vocabularySize: number): Float32Array {
     const gradient = new Float32Array(logits.length);
-    const bonus = this.#config.type === 'cross_entropy' ? 0 : this.#config.entropyCoefficient;
-    for (const { decision, row } of decisions) {
-      const { token, legal, logprob, span } = decision;
-      const offset = row * vocabularySize;
-      const distribution = distributionOf(logits, offset, legal, span.sampling, token);
-      const { support, logprobs, probabilities } = distribution;
-      const now = logprobs[support.indexOf(token)];
-      if (now === undefined || !Number.isFinite(now))
-        throw new EngineError(
-          'loss_not_finite',
-          `the log-probability of token ${token} is ${now}; lower the learning rate`,
-        );
-      const precalculated = this.#config.type !== 'cross_entropy' && this.#config.precalculateLogprobs;
-      const {
-        loss,
-        gradient: slope,
-        clipped,
-      } = tokenLoss({
-        logprob: now,
-        sampledLogprob: precalculated ? now : logprob,
-        advantage: span.advantage,
-        config: this.#config,
-      });
-      const entropy = entropyOf(distribution);
-      const temperature = span.sampling.temperature === 0 ? 1 : span.sampling.temperature;
-      const scale = span.weight / temperature;
-      for (let index = 0; index < support.length; index++) {
-        const logp = logprobs[index] as number;
-        const probability = probabilities[index] as number;
-        gradient[offset + (support[index] as number)] =
-          scale * (bonus * probability * (logp + entropy) - slope * probability);
-      }
-      gradient[offset + token] = (gradient[offset + token] as number) + scale * slope;
-      this.#diagnostics.add(now, logprob, clipped);
-      this.#decisions++;
-      this.#policyLoss += span.weight * loss;
-      this.#loss += span.weight * (loss - bonus * entropy);
-      this.#entropy += entropy;
-    }
+    for (const decisions of datums) this.#addDatum(decisions, logits, vocabularySize, gradient);
     return gradient;
   }
 
@@ -76,5 +42,58 @@ export class BatchLoss {
       logprob_difference_max: maxLogprobDifference,
       num_decisions: this.#decisions,
     };
+  }
+
+  #addDatum(
+    decisions: MicroBatch['decisions'][number],
+    logits: Float32Array,
+    vocabularySize: number,
+    gradient: Float32Array,
+  ): void {
+    const bonus = this.#config.type === 'cross_entropy' ? 0 : this.#config.entropyCoefficient;
+    const distributions = decisions.map(({ decision, row }) =>
+      decision.distribution(logits, row * vocabularySize),
+    );
+    const terms = decisions.map(({ decision }, index) => {
+      const distribution = distributions[index] as (typeof distributions)[number];
+      return {
+        logprob: logprobOf(distribution, decision.token),
+        sampledLogprob: decision.logprob,
+        advantage: decision.span.advantage + (this.#advantageShifts?.[this.#decisions + index] ?? 0),
+      };
+    });
+    const { losses, gradient: slopes, clipped } = datumLoss(terms, this.#config);
+    for (let at = 0; at < decisions.length; at++) {
+      const { decision, row } = decisions[at] as (typeof decisions)[number];
+      const distribution = distributions[at] as (typeof distributions)[number];
+      const { token, span } = decision;
+      const { support, logprobs, probabilities, slopes: bends } = distribution;
+      const [loss, slope] = [losses[at] as number, slopes[at] as number];
+      const offset = row * vocabularySize;
+      const entropy = entropyOf(distribution);
+      const temperature = span.sampling.temperature === 0 ? 1 : span.sampling.temperature;
+      const scale = span.weight / temperature;
+      for (let index = 0; index < support.length; index++) {
+        const logp = logprobs[index] as number;
+        const probability = probabilities[index] as number;
+        gradient[offset + (support[index] as number)] =
+          scale * (bonus * probability * (logp + entropy) - slope * probability);
+      }
+      gradient[offset + token] = (gradient[offset + token] as number) + scale * slope;
+      if (bends)
+        for (let index = 0; index < support.length; index++) {
+          const place = offset + (support[index] as number);
+          gradient[place] = (gradient[place] as number) * (bends[index] as number);
+        }
+      this.#diagnostics.add(
+        (terms[at] as (typeof terms)[number]).logprob,
+        decision.logprob,
+        clipped[at] === true,
+      );
+      this.#policyLoss += span.weight * loss;
+      this.#loss += span.weight * (loss - bonus * entropy);
+      this.#entropy += entropy;
+    }
+    this.#decisions += decisions.length;
   }
 }

@@ -2,22 +2,36 @@ import type { Datum, Span } from '../../../learning/index.ts';
 import type { Constraint } from '../../engine.ts';
 import { EngineError } from '../../engine-error.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
+import type { Distribution } from '../distribution.ts';
+
+import type { Place, ReplySampling } from '../reply-sampling/index.ts';
 
 /** One token that the policy chose among others: what training acts on. */
 export interface Decision {
   /** Index in the sequence of the token before it, whose output decides. */
   position: number;
   token: number;
-  /** Tokens it was chosen from, ascending. */
-  legal: Int32Array;
   /** Its log-probability when it was sampled. */
   logprob: number | null;
   span: Span<Constraint>;
+  /**
+   * What it is chosen from under the span's sampling parameters, of the logits at `offset`; the token is always in
+   * the support. Throws an `EngineError` where the parameters rule the token out, or a logits processor fails.
+   */
+  distribution(logits: Float32Array, offset: number): Distribution;
 }
 
 /** A sequence cut after its last decision. */
 export interface TrainingSequence {
   tokens: number[];
+  decisions: Decision[];
+}
+
+/** A span on the way to its decisions. */
+interface Reading {
+  datum: Datum<Constraint>;
+  span: Span<Constraint>;
+  sampling: ReplySampling;
   decisions: Decision[];
 }
 
@@ -36,21 +50,19 @@ export async function findDecisions(
         'bad_datum',
         `a span from ${span.start} of ${span.length} tokens does not lie in a sequence of ${datum.tokens.length}`,
       );
-    if (span.constraint) await followConstraint(datum, span, span.constraint, codec, decisions);
-    else
-      for (let index = 0; index < span.length; index++)
-        if (span.logprobs[index] !== 0) decisions.push(decisionAt(datum, span, index, codec.unconstrained));
+    const reading = { datum, span, sampling: codec.prepareSampling(span.sampling), decisions };
+    if (span.constraint) await followConstraint(reading, span.constraint, codec);
+    else for (let index = 0; index < span.length; index++) decide(reading, index, null);
   }
   return { tokens: datum.tokens.slice(0, (decisions.at(-1)?.position ?? -1) + 1), decisions };
 }
 
 async function followConstraint(
-  datum: Datum<Constraint>,
-  span: Span<Constraint>,
+  reading: Reading,
   constraint: Constraint,
   codec: ConversationCodec,
-  decisions: Decision[],
 ): Promise<void> {
+  const { datum, span } = reading;
   const state = (await codec.compile(constraint)).start();
   try {
     let index = 0;
@@ -61,10 +73,10 @@ async function followConstraint(
         index++;
       }
       if (forced.length > 0) continue;
-      const legal = state.legal();
+      const allowed = state.legal();
       const token = datum.tokens[span.start + index] as number;
-      if (!legal.includes(token)) throw left(span, index);
-      if (span.logprobs[index] !== 0) decisions.push(decisionAt(datum, span, index, legal));
+      if (!allowed.includes(token)) throw left(span, index);
+      decide(reading, index, allowed);
       state.accept(token);
       index++;
     }
@@ -74,20 +86,30 @@ async function followConstraint(
   }
 }
 
-function decisionAt(
-  datum: Datum<Constraint>,
-  span: Span<Constraint>,
+function decide(
+  { datum, span, sampling, decisions }: Reading,
   index: number,
-  legal: Int32Array,
-): Decision {
-  const at = span.start + index;
-  return {
-    position: at - 1,
-    token: datum.tokens[at] as number,
-    legal,
+  allowed: Place['allowed'],
+): void {
+  if (span.logprobs[index] === 0) return;
+  const end = span.start + index;
+  const token = datum.tokens[end] as number;
+  const place: Place = { tokens: datum.tokens, start: span.start, end, allowed };
+  decisions.push({
+    position: end - 1,
+    token,
     logprob: span.logprobs[index] ?? null,
     span,
-  };
+    distribution(logits, offset) {
+      const found = sampling.distribution(logits, offset, place, token);
+      if (!found.support.includes(token))
+        throw new EngineError(
+          'outside_sampling',
+          `token ${index} of a reply at ${span.start} (id ${token}) is not one its sampling parameters allow; send choices back as they came`,
+        );
+      return found;
+    },
+  });
 }
 
 function left(span: Span<Constraint>, index: number): EngineError {

@@ -13,8 +13,8 @@ export interface MicroBatch {
   time: number;
   /** Decisions of the sequence that has most: each sequence has that many rows of logits. */
   picks: number;
-  /** The decisions of all sequences in order, each with its row of the logits. */
-  decisions: { decision: Decision; row: number }[];
+  /** For each sequence its decisions in order, each with its row of the logits. */
+  decisions: { decision: Decision; row: number }[][];
 }
 
 /** Groups sequences of like length, so that little is padding. Those without a decision are left out. */
@@ -29,7 +29,7 @@ export function toMicroBatches(sequences: readonly TrainingSequence[]): MicroBat
     const time = Math.ceil(longest / 8) * 8;
     const part = byLength.slice(start, start + Math.max(1, Math.floor(tokensPerRun / time)));
     const picks = Math.max(...part.map(({ decisions }) => decisions.length));
-    const decisions = part.flatMap((sequence, at) =>
+    const decisions = part.map((sequence, at) =>
       sequence.decisions.map((decision, pick) => ({ decision, row: at * picks + pick })),
     );
     batches.push({ sequences: part, time, picks, decisions });

@@ -11,7 +11,9 @@ import { freshOptimizer, norm, updateByAdam } from './adam.ts';
 import { addGradient } from './add-gradient.ts';
 import { BatchLoss } from './batch-loss.ts';
 import { findDecisions } from './decisions.ts';
-import { feedsOf, type MicroBatch, toMicroBatches } from './micro-batches.ts';
+import { forwardPass } from './forward-pass.ts';
+import { klPenaltyOf } from './kl-penalty.ts';
+import { type MicroBatch, toMicroBatches } from './micro-batches.ts';
 
 /** Gradients longer than this are shortened to it. */
 const largestNorm = 1;
@@ -65,7 +67,7 @@ export class Trainer {
   }
 
   /** One optimizer step over all datums of the batch. */
-  async step({ datums, loss, learningRate }: TrainingBatch): Promise<Record<string, number>> {
+  async step({ datums, loss, reference, learningRate }: TrainingBatch): Promise<Record<string, number>> {
     const run = this.#current();
     if (loss.type !== 'cross_entropy' && loss.precalculateLogprobs && run.steps > 0)
       throw new EngineError(
@@ -81,9 +83,10 @@ export class Trainer {
         `a sequence of ${longest} tokens exceeds the context of ${run.architecture.contextLength}`,
       );
     const batches = toMicroBatches(sequences);
-    const batchLoss = new BatchLoss(loss);
     if (batches.length === 0)
       throw new EngineError('nothing_to_train', 'no token of the batch was a decision');
+    const penalty = await klPenaltyOf(loss, reference, run, batches, this.#runtime);
+    const batchLoss = new BatchLoss(loss, penalty?.shifts);
     const gradient = new Float32Array(run.weights.length);
     for (const batch of batches) await this.#addGradient(run, batch, batchLoss, gradient);
     const length = norm(gradient);
@@ -104,6 +107,7 @@ export class Trainer {
     const seconds = (performance.now() - started) / 1000;
     return {
       ...batchLoss.metrics(),
+      ...(penalty ? { kl_policy_ref: penalty.mean } : {}),
       grad_norm: length,
       learning_rate: learningRate,
       tokens_per_second: tokens / seconds,
@@ -123,14 +127,10 @@ export class Trainer {
 
   async #addGradient(run: Run, batch: MicroBatch, loss: BatchLoss, total: Float32Array): Promise<void> {
     const { architecture, graphs } = run;
-    const { shared, causal, sources } = feedsOf(batch, architecture.previousTokens, this.#runtime);
-    const feeds = { ...shared, parameters: this.#runtime.float(run.weights, [run.weights.length]) };
-    const { logits, ...tape } = await graphs.forward.run({ ...feeds, causal });
-    const slope = loss.add(batch.decisions, logits?.data as Float32Array, architecture.vocabularySize);
+    const { logits, backwardFeeds } = await forwardPass(run, batch, this.#runtime);
+    const slope = loss.add(batch.decisions, logits, architecture.vocabularySize);
     const outputs = await graphs.backward.run({
-      ...feeds,
-      ...tape,
-      sources,
+      ...backwardFeeds,
       logits_gradient: this.#runtime.float(slope, [
         batch.sequences.length * batch.picks,
         architecture.vocabularySize,

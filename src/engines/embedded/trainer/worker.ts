@@ -1,5 +1,6 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { ConversationCodec } from '../conversation-codec.ts';
+import { loadProcessors } from '../logits-processors/index.ts';
 import { loadRuntime } from '../runtime.ts';
 import { toFailure } from '../worker-failure.ts';
 import type { TrainerReply, TrainerRequest, WorkerReady, WorkerSettings } from '../worker-messages.ts';
@@ -8,7 +9,7 @@ import { Trainer } from './trainer.ts';
 const port = parentPort;
 if (!port) throw new Error('this module runs in a worker thread');
 const settings = workerData as WorkerSettings;
-const codec = await ConversationCodec.create();
+const codec = await ConversationCodec.create(await loadProcessors(settings.logitsProcessors));
 const runtime = await loadRuntime(settings.runtime, settings.threads);
 const trainer = new Trainer(runtime, codec);
 /** Calls run one after another, in the order they came. */

@@ -1,7 +1,9 @@
 import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { EngineError } from '../../engine-error.ts';
 import { type Architecture, type TensorShape, tensorShapes } from './architecture.ts';
 import { decodeSafetensors, encodeSafetensors } from './safetensors.ts';
+import { SafetensorsFile } from './safetensors-file.ts';
 
 /** Adam's memory: moving averages of gradient and squared gradient, and how many updates they have seen. */
 export interface OptimizerState {
@@ -29,6 +31,17 @@ function optimizerShapes(architecture: Architecture): TensorShape[] {
 export async function readWeights(folder: string, architecture: Architecture): Promise<Float32Array> {
   const path = join(folder, weightsFile);
   return decodeSafetensors(await readFile(path), tensorShapes(architecture), path).data;
+}
+
+/** The weights' file, for reading them a piece at a time; to be closed. */
+export function openWeights(folder: string, architecture: Architecture): Promise<SafetensorsFile> {
+  return SafetensorsFile.open(join(folder, weightsFile), tensorShapes(architecture));
+}
+
+/** The error of a checkpoint that cannot be read, for whoever asked for its weights. */
+export function unreadableCheckpoint(folder: string | null, cause: unknown): EngineError {
+  if (EngineError.isInstance(cause)) return cause;
+  return new EngineError('checkpoint_missing', `the weights in ${folder} cannot be read: ${cause}`);
 }
 
 export async function readOptimizer(folder: string, architecture: Architecture): Promise<OptimizerState> {

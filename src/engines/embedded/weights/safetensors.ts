@@ -11,16 +11,23 @@ export function encodeSafetensors(
   data: Float32Array,
   metadata: Record<string, string> = {},
 ): Uint8Array {
+  const header = encodeHeader(shapes, metadata);
+  const file = new Uint8Array(header.length + data.byteLength);
+  file.set(header);
+  file.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), header.length);
+  return file;
+}
+
+/** All of such a file but the data, which follow in the order and at the offsets of the shapes. */
+export function encodeHeader(shapes: readonly TensorShape[], metadata: Record<string, string>): Uint8Array {
   const header: Record<string, unknown> = { __metadata__: metadata };
   for (const { name, dimensions, offset, size } of shapes)
     header[name] = { dtype: 'F32', shape: dimensions, data_offsets: [offset * 4, (offset + size) * 4] };
-  const text = JSON.stringify(header);
-  const bytes = new TextEncoder().encode(text.padEnd(Math.ceil(text.length / 8) * 8));
-  const file = new Uint8Array(8 + bytes.length + data.byteLength);
-  new DataView(file.buffer).setBigUint64(0, BigInt(bytes.length), true);
-  file.set(bytes, 8);
-  file.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), 8 + bytes.length);
-  return file;
+  const text = new TextEncoder().encode(JSON.stringify(header));
+  const bytes = new Uint8Array(8 + Math.ceil(text.length / 8) * 8).fill(0x20);
+  new DataView(bytes.buffer).setBigUint64(0, BigInt(bytes.length - 8), true);
+  bytes.set(text, 8);
+  return bytes;
 }
 
 /** Reads such a file back; throws an `EngineError` where a tensor is missing or has another shape. */
@@ -29,26 +36,50 @@ export function decodeSafetensors(
   shapes: readonly TensorShape[],
   path: string,
 ): { data: Float32Array; metadata: Record<string, string> } {
-  const refuse = (problem: string) => new EngineError('bad_checkpoint', `${path} ${problem}`);
-  if (file.length < 8) throw refuse('is too short for a safetensors file');
-  const length = Number(new DataView(file.buffer, file.byteOffset).getBigUint64(0, true));
-  if (8 + length > file.length) throw refuse('is cut off in its header');
-  const header = headerSchema.safeParse(readJson(file.subarray(8, 8 + length)));
-  if (!header.success) throw refuse('has no safetensors header');
-  const { __metadata__: metadata = {}, ...tensors } = header.data;
-  const start = 8 + length;
-  const total = shapes.reduce((sum, { size }) => sum + size, 0);
-  const data = new Float32Array(total);
+  const length = headerLength(file.subarray(0, 8), file.length, path);
+  const { places, metadata } = decodeHeader(file.subarray(8, 8 + length), shapes, file.length, path);
+  const data = new Float32Array(shapes.reduce((sum, { size }) => sum + size, 0));
   const target = new Uint8Array(data.buffer);
-  for (const { name, dimensions, offset, size } of shapes) {
-    const entry = tensors[name];
-    if (entry?.dtype !== 'F32' || entry.shape.join() !== dimensions.join())
-      throw refuse(`has no float32 tensor ${name} of shape [${dimensions}]`);
-    const [from, to] = entry.data_offsets;
-    if (to - from !== size * 4 || start + to > file.length) throw refuse(`is cut off in tensor ${name}`);
-    target.set(file.subarray(start + from, start + to), offset * 4);
+  for (const [index, { offset, size }] of shapes.entries()) {
+    const from = places[index] as number;
+    target.set(file.subarray(from, from + size * 4), offset * 4);
   }
   return { data, metadata };
+}
+
+/** The length of the JSON header, from the file's first eight bytes. */
+export function headerLength(beginning: Uint8Array, fileLength: number, path: string): number {
+  if (beginning.length < 8) throw badFile(path, 'is too short for a safetensors file');
+  const length = Number(new DataView(beginning.buffer, beginning.byteOffset).getBigUint64(0, true));
+  if (8 + length > fileLength) throw badFile(path, 'is cut off in its header');
+  return length;
+}
+
+/** Where in the file the tensors of the shapes begin. */
+export function decodeHeader(
+  bytes: Uint8Array,
+  shapes: readonly TensorShape[],
+  fileLength: number,
+  path: string,
+): { places: number[]; metadata: Record<string, string> } {
+  const header = headerSchema.safeParse(readJson(bytes));
+  if (!header.success) throw badFile(path, 'has no safetensors header');
+  const { __metadata__: metadata = {}, ...tensors } = header.data;
+  const start = 8 + bytes.length;
+  const places = shapes.map(({ name, dimensions, size }) => {
+    const entry = tensors[name];
+    if (entry?.dtype !== 'F32' || entry.shape.join() !== dimensions.join())
+      throw badFile(path, `has no float32 tensor ${name} of shape [${dimensions}]`);
+    const [from, to] = entry.data_offsets;
+    if (to - from !== size * 4 || start + to > fileLength)
+      throw badFile(path, `is cut off in tensor ${name}`);
+    return start + from;
+  });
+  return { places, metadata };
+}
+
+function badFile(path: string, problem: string): EngineError {
+  return new EngineError('bad_checkpoint', `${path} ${problem}`);
 }
 
 const headerSchema = z.object({ __metadata__: z.record(z.string(), z.string()).optional() }).catchall(

@@ -3,6 +3,7 @@ import { Automaton } from '../../../../src/engines/embedded/grammar/automaton.ts
 import { buildByteGraph } from '../../../../src/engines/embedded/grammar/byte-graph.ts';
 import type { CodePointRange } from '../../../../src/engines/embedded/grammar/expression.ts';
 import { grammarSource } from '../../../../src/engines/embedded/grammar/grammar-source.ts';
+import { StateMemory } from '../../../../src/engines/embedded/grammar/state-memory.ts';
 import { utf8Sequences } from '../../../../src/engines/embedded/grammar/utf8-ranges.ts';
 
 const graph = buildByteGraph(grammarSource({ type: 'json_object' }));
@@ -30,8 +31,22 @@ describe('the automaton', () => {
     expect(reached('{"a":[1,')).not.toBe(reached('{"a":[[1,'));
   });
 
+  it('refuses a rule that begins with itself instead of following it for ever', () => {
+    const sums = new Automaton({
+      nodes: [
+        { kind: 'return' },
+        { kind: 'bytes', first: 0x61, last: 0x61, next: 0 },
+        { kind: 'call', rule: 3, next: 1 },
+        { kind: 'split', targets: [2, 1] },
+      ],
+      start: 3,
+      exit: 0,
+    });
+    expect(() => sums.start).toThrow(expect.objectContaining({ code: 'grammar_invalid' }));
+  });
+
   it('accepts the same when it must forget its states again and again', () => {
-    const automaton = new Automaton(graph, 3);
+    const automaton = new Automaton(graph, new StateMemory(), 3);
     for (let round = 0; round < 3; round++) {
       expect(accepts(automaton, '{"a":[1,{"b":null}],"c":"d\\n\u20ac"}')).toBe(true);
       expect(accepts(automaton, '{"a":[1,{"b":null}],"c":"d}')).toBe(false);

@@ -14,6 +14,7 @@ import {
   textOf,
   tokenizer,
   walk,
+  walkOn,
 } from './support.ts';
 
 const { callToken, endToken } = format;
@@ -172,6 +173,39 @@ describe('a constraint', () => {
     const schema = { type: 'object', properties: { a: { $ref: '#' } }, required: ['a'] };
     const state = await start(textOf({ type: 'json_schema', schema }));
     expect(() => state.takeForced()).toThrow(expect.objectContaining({ code: 'grammar_endless' }));
+  });
+});
+
+describe('a clone', () => {
+  it('stands at the same place and goes its own way', async () => {
+    const compiled = await compiler.compile(auto);
+    for (let seed = 0; seed < 4; seed++) {
+      const state = compiled.start();
+      const choose = randomChooser(seed);
+      for (let step = 0; step < 12; step++) {
+        state.takeForced();
+        if (state.ended) break;
+        const copy = state.clone();
+        const legal = state.legal();
+        expect(copy.legal()).toBe(legal);
+        expect(copy.freeText).toBe(state.freeText);
+        const other = walkOn(copy, randomChooser(seed + step), 30);
+        expect(walkOn(state.clone(), randomChooser(seed + step), 30)).toEqual(other);
+        copy.dispose();
+        expect(state.legal()).toBe(legal);
+        state.accept(legal[choose(legal.length)]!);
+      }
+    }
+  });
+
+  it('of a state with forced tokens due has them due as well', async () => {
+    const state = await start(required);
+    const copy = state.clone();
+    expect(copy.takeForced()).toEqual(state.takeForced());
+    copy.accept(tokenizer.encode('t')[0]!);
+    copy.takeForced();
+    expect(shown(state.legal())).toEqual(['t', 're']);
+    expect(state.clone().ended).toBe(false);
   });
 });
 

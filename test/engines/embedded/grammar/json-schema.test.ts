@@ -199,10 +199,7 @@ describe('the grammar of a JSON schema', () => {
     ['patternProperties', { type: 'object', patternProperties: { '^a': {} } }],
     ['minProperties', { type: 'object', minProperties: 2 }],
     ['dependentRequired', { type: 'object', dependentRequired: { a: ['b'] } }],
-    [
-      'additionalProperties',
-      { type: 'object', properties: { a: {} }, additionalProperties: { type: 'null' } },
-    ],
+    ['propertyNames', { type: 'object', properties: { a: {} }, propertyNames: { type: 'string' } }],
     ['required', { type: 'object', properties: { a: {} }, required: ['b'] }],
     ['format', { type: 'string', format: 'hostname' }],
     ['minLength', { type: 'string', pattern: '^a+$', minLength: 2 }],

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import {
   type CompiledConstraint,
+  type ConstraintState,
   createGrammarCompiler,
   encodeReply,
 } from '../../../../src/engines/embedded/grammar/index.ts';
@@ -31,7 +32,15 @@ export function walk(
   choose: (bound: number) => number,
   maximum = 20_000,
 ): number[] {
-  const state = compiled.start();
+  return walkOn(compiled.start(), choose, maximum);
+}
+
+/** The rest of a reply that has begun, chosen in the same way. */
+export function walkOn(
+  state: ConstraintState,
+  choose: (bound: number) => number,
+  maximum = 20_000,
+): number[] {
   const tokens: number[] = [];
   while (!state.ended && tokens.length < maximum) {
     tokens.push(...state.takeForced());

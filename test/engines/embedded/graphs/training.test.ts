@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { distributionOf } from '../../../../src/engines/embedded/distribution.ts';
 import { backwardGraph } from '../../../../src/engines/embedded/graphs/backward-graph.ts';
 import { forwardGraph } from '../../../../src/engines/embedded/graphs/forward-graph.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
@@ -6,6 +7,7 @@ import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
 import { addGradient } from '../../../../src/engines/embedded/trainer/add-gradient.ts';
 import { feedsOf, toMicroBatches } from '../../../../src/engines/embedded/trainer/micro-batches.ts';
 import { parameterCount, tensorShapes } from '../../../../src/engines/embedded/weights/architecture.ts';
+import { plainSampling } from '../../../../src/learning/index.ts';
 import { differentiate } from './autodiff-model.ts';
 
 const architecture = {
@@ -51,17 +53,18 @@ describe('the training graphs', () => {
         decisions: (wanted[row] as number[]).map((position) => ({
           position,
           token: 0,
-          legal: Int32Array.of(0),
           logprob: null,
           span: {
             start: 1,
             length: 1,
             logprobs: [null],
-            sampling: { temperature: 1, topP: 1, topK: 0, minP: 0 },
+            sampling: plainSampling,
             constraint: null,
             advantage: 1,
             weight: 1,
           },
+          distribution: (logits: Float32Array, offset: number) =>
+            distributionOf(logits, offset, Int32Array.of(0), plainSampling),
         })),
       })),
     );
@@ -72,7 +75,7 @@ describe('the training graphs', () => {
     const { logits: output, ...tape } = await forward.run({ ...feeds, causal });
     const padded = output?.data as Float32Array;
     const paddedSlope = new Float32Array(padded.length);
-    micro.decisions.forEach(({ row }, index) => {
+    micro.decisions.flat().forEach(({ row }, index) => {
       const own = padded.subarray(row * vocabularySize, (row + 1) * vocabularySize);
       const from = index * vocabularySize;
       expect(distance(own, expected.logits.subarray(from, from + vocabularySize))).toBeLessThan(1e-5);

@@ -80,6 +80,25 @@ describe.each(['onnxruntime-node', 'onnxruntime-web'] as const)('the decoder on 
     expect(restored.slice(0, vocabularySize)).toEqual(alone[8]?.[89]);
   });
 
+  it('gives the logits after every token of a chunk, on a cache of its own', async () => {
+    const tokens = sequences[7] as number[];
+    const twin = decoder.twin();
+    decoder.cache.clear();
+    twin.cache.reserve(1, tokens.length, 0);
+    for (const [start, end] of [
+      [0, 1],
+      [1, 40],
+      [40, 65],
+    ] as const) {
+      const logits = await twin.runThrough(0, { tokens, start, end });
+      for (let at = start; at < end; at++)
+        expect(logits.slice((at - start) * vocabularySize, (at - start + 1) * vocabularySize)).toEqual(
+          alone[7]?.[at],
+        );
+    }
+    expect(decoder.cache.width).toBe(0);
+  });
+
   it('agrees with the full forward pass of training to 1e-5', async () => {
     const session = await runtime.session(forwardGraph(architecture));
     for (const [index, tokens] of sequences.entries()) {

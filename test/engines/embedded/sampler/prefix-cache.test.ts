@@ -6,9 +6,9 @@ const sequence = (length: number, first = 0) => Array.from({ length }, (_, at) =
 describe('the prefix cache', () => {
   const cacheOf = (blocks: number) => new PrefixCache({ blockSize: 4, limitBytes: blocks * 16 });
   /** Adds a sequence; returns where the blocks that had to be copied begin. */
-  const add = (cache: PrefixCache, tokens: number[], mark = 1) => {
+  const add = (cache: PrefixCache, tokens: number[], mark = 1, salt: string | null = null) => {
     const copied: number[] = [];
-    cache.add(tokens, (start, target) => {
+    cache.add(tokens, salt, (start, target) => {
       copied.push(start);
       target.fill(mark);
     });
@@ -18,9 +18,9 @@ describe('the prefix cache', () => {
   it('finds the whole blocks of the longest known prefix', () => {
     const cache = cacheOf(8);
     add(cache, sequence(40));
-    expect(cache.find(sequence(64))).toHaveLength(2);
-    expect(cache.find([...sequence(20), 999, ...sequence(20)])).toHaveLength(1);
-    expect(cache.find(sequence(40, 1))).toHaveLength(0);
+    expect(cache.find(sequence(64), null)).toHaveLength(2);
+    expect(cache.find([...sequence(20), 999, ...sequence(20)], null)).toHaveLength(1);
+    expect(cache.find(sequence(40, 1), null)).toHaveLength(0);
   });
 
   it('keeps once what sequences have in common', () => {
@@ -32,23 +32,31 @@ describe('the prefix cache', () => {
   it('does not take a block for the same tokens after another beginning', () => {
     const cache = cacheOf(8);
     add(cache, [...sequence(blockLength), ...sequence(blockLength, 100)]);
-    expect(cache.find(sequence(blockLength, 100))).toHaveLength(0);
+    expect(cache.find(sequence(blockLength, 100), null)).toHaveLength(0);
   });
 
   it('drops the blocks used longest ago and never hands out their new contents', () => {
     const cache = cacheOf(2);
     add(cache, sequence(16), 1);
     add(cache, sequence(16, 100), 2);
-    cache.find(sequence(16));
+    cache.find(sequence(16), null);
     add(cache, sequence(16, 200), 3);
-    expect(cache.find(sequence(16, 100))).toHaveLength(0);
-    expect(cache.find(sequence(16))[0]?.[0]).toBe(1);
-    expect(cache.find(sequence(16, 200))[0]?.[0]).toBe(3);
+    expect(cache.find(sequence(16, 100), null)).toHaveLength(0);
+    expect(cache.find(sequence(16), null)[0]?.[0]).toBe(1);
+    expect(cache.find(sequence(16, 200), null)[0]?.[0]).toBe(3);
+  });
+
+  it('finds nothing under another salt, and keeps the same tokens once for each', () => {
+    const cache = cacheOf(8);
+    const salts = [null, 'null', '', '0', 'a', 'b'];
+    for (const [mark, salt] of salts.entries()) expect(add(cache, sequence(16), mark, salt)).toEqual([0]);
+    for (const [mark, salt] of salts.entries()) expect(cache.find(sequence(16), salt)[0]?.[0]).toBe(mark);
+    expect(cache.find(sequence(16), 'c')).toHaveLength(0);
   });
 
   it('keeps nothing without room', () => {
     const cache = cacheOf(0);
     expect(add(cache, sequence(32))).toEqual([]);
-    expect(cache.find(sequence(32))).toEqual([]);
+    expect(cache.find(sequence(32), null)).toEqual([]);
   });
 });

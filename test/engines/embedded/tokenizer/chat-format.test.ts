@@ -16,7 +16,22 @@ describe('the chat template', () => {
     expect(message('user', 'hi')).toBe('<|user|>hi<|end|>');
     expect(message('assistant', 'hello')).toBe('<|assistant|>hello<|end|>');
     expect(message('tool', 'ok', { tool_call_id: 'a' })).toBe('<|tool|>ok<|end|>');
-    expect(message('function', 'ok', { name: 'a' })).toBe('<|tool|>ok<|end|>');
+    expect(message('function', 'ok')).toBe('<|tool|>ok<|end|>');
+  });
+
+  it('puts a name before the content, and after a role of its own kind', () => {
+    expect(message('user', 'hi', { name: 'ann' })).toBe('<|user|>ann: hi<|end|>');
+    expect(message('function', 'ok', { name: 'list' })).toBe('<|tool|>list: ok<|end|>');
+    expect(message('wizard', 'hi')).toBe('<|system|>wizard: hi<|end|>');
+    expect(message('wizard', 'hi', { name: 'ann' })).toBe('<|system|>wizard: ann: hi<|end|>');
+  });
+
+  it('writes reasoning before the content, and the effort to spend on it in front', () => {
+    expect(message('assistant', 'four', { reasoning: 'two and two' })).toBe(
+      '<|assistant|><|think|>two and two<|answer|>four<|end|>',
+    );
+    expect(message('assistant', 'four', { reasoning: '' })).toBe('<|assistant|>four<|end|>');
+    expect(render({ reasoning_effort: 'low' })).toBe('<|system|>reasoning: low<|end|>');
   });
 
   it('writes tool calls after the content, arguments as they were', () => {
@@ -55,15 +70,14 @@ describe('the chat template', () => {
     expect(render({ documents })).toBe(
       '<|system|>Hours: Nine to five.<|end|><|system|>Closed on Sunday.<|end|>',
     );
+    expect(render({ documents: [{ title: 'Menu', dishes: ['soup'] }] })).toBe(
+      '<|system|>{"title":"Menu","dishes":["soup"]}<|end|>',
+    );
   });
 
   it('ends with the beginning of a reply when one is asked for', () => {
     expect(render({ add_generation_prompt: true })).toBe('<|assistant|>');
     expect(render({ add_generation_prompt: false })).toBe('');
-  });
-
-  it('refuses a role it does not know', () => {
-    expect(() => message('wizard', 'hi')).toThrow('wizard');
   });
 });
 
@@ -71,5 +85,11 @@ describe('the chat format', () => {
   it('names the tokens that end a reply and begin a call', () => {
     expect(tokenizer.text(format.endToken)).toBe('<|end|>');
     expect(tokenizer.text(format.callToken)).toBe('<|call|>');
+  });
+
+  it('names the tokens around reasoning and the one that begins a sequence', () => {
+    expect(format.reasoning && tokenizer.text(format.reasoning.open)).toBe('<|think|>');
+    expect(format.reasoning && tokenizer.text(format.reasoning.close)).toBe('<|answer|>');
+    expect(format.beginToken !== null && tokenizer.text(format.beginToken)).toBe('<|begin|>');
   });
 });

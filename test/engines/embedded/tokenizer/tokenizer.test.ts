@@ -42,6 +42,12 @@ describe('the embedded tokenizer', () => {
     expect(texts.size).toBe(496);
   });
 
+  it('keeps the ids that weights were trained on', () => {
+    const ids = ['<|end|>', '<|user|>', '<|call|>', '<|think|>', '<|answer|>', '<|begin|>', '<|reserved_3|>'];
+    expect(ids.map((text) => tokenizer.special.get(text))).toEqual([496, 498, 502, 504, 505, 506, 507]);
+    expect(tokenizer.encode('Hi there: {"a":1}')).toEqual([72, 105, 262, 264, 58, 32, 344, 97, 266, 49, 125]);
+  });
+
   it('gives every text back', () => {
     fc.assert(
       fc.property(unicode, (text) => {

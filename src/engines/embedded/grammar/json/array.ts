@@ -1,5 +1,6 @@
-import { type Expression, literal, optional, repeat, sequence } from '../expression.ts';
+import { type Expression, literal, optional, repeat, sequence, sequenceOf } from '../expression.ts';
 import type { SchemaReader } from './keywords.ts';
+import type { JsonLayout } from './layout.ts';
 import type { SchemaScope } from './schema.ts';
 
 /** Arrays with the items a schema says. Where it lists the first ones, all of those are written. */
@@ -19,7 +20,7 @@ export function arrayOf(reader: SchemaReader, scope: SchemaScope, place: string)
     reader.refuse('maxItems', 'is below prefixItems');
   if (maximum !== null && minimum > maximum) reader.refuse('minItems', 'is more than the array may have');
   const rest = closed ? null : scope.share(`${place}/items`, scope.compile(items ?? true, `${place}/items`));
-  return sequence(literal('['), written(first, rest, minimum, maximum), literal(']'));
+  return sequence(scope.layout.mark('['), written(first, rest, minimum, maximum, scope.layout), literal(']'));
 }
 
 function written(
@@ -27,14 +28,18 @@ function written(
   rest: Expression | null,
   minimum: number,
   maximum: number | null,
+  layout: JsonLayout,
 ): Expression {
-  const listed = first.flatMap((item, index) => (index === 0 ? [item] : [literal(','), item]));
-  if (!rest) return sequence(...listed);
-  const further = sequence(literal(','), rest);
+  const comma = layout.mark(',');
+  const listed = first.flatMap((item, index) =>
+    index === 0 ? [layout.spaced(item)] : [comma, layout.spaced(item)],
+  );
+  if (!rest) return sequenceOf(listed);
+  const further = sequence(comma, layout.spaced(rest));
   const most = (taken: number) => (maximum === null ? null : maximum - taken);
   if (first.length > 0)
-    return sequence(...listed, repeat(further, Math.max(0, minimum - first.length), most(first.length)));
+    return sequenceOf([...listed, repeat(further, Math.max(0, minimum - first.length), most(first.length))]);
   if (maximum === 0) return literal('');
-  const some = sequence(rest, repeat(further, Math.max(0, minimum - 1), most(1)));
+  const some = sequence(layout.spaced(rest), repeat(further, Math.max(0, minimum - 1), most(1)));
   return minimum > 0 ? some : optional(some);
 }

@@ -1,38 +1,54 @@
 import { isRecord } from './keywords.ts';
 
-/** No value fits two of the schemas, as far as their types and constants show. */
-export function areDisjoint(schemas: readonly unknown[]): boolean {
-  return schemas.every((schema, index) =>
-    schemas.slice(index + 1).every((other) => tellApart(schema, other)),
-  );
+/** What tells values of a schema from others: null where it does not say. */
+interface Marks {
+  types: ReadonlySet<string> | null;
+  values: ReadonlySet<string> | null;
+  required: ReadonlyMap<string, Marks>;
 }
 
-function tellApart(left: unknown, right: unknown): boolean {
-  if (!isRecord(left) || !isRecord(right)) return false;
-  const [leftTypes, rightTypes] = [typesOf(left), typesOf(right)];
-  if (leftTypes && rightTypes && !leftTypes.some((type) => rightTypes.includes(type))) return true;
-  const [leftValues, rightValues] = [valuesOf(left), valuesOf(right)];
-  if (leftValues && rightValues) return !leftValues.some((value) => rightValues.includes(value));
-  return requiredProperties(left).some(([name, schema]) =>
-    requiredProperties(right).some(([otherName, other]) => name === otherName && tellApart(schema, other)),
-  );
+/** No value fits two of the schemas, as far as their types and constants show. */
+export function areDisjoint(schemas: readonly unknown[]): boolean {
+  const marks = schemas.map(marksOf);
+  return marks.every((left, index) => marks.slice(index + 1).every((right) => tellApart(left, right)));
+}
+
+function tellApart(left: Marks | null, right: Marks | null): boolean {
+  if (!left || !right) return false;
+  if (left.types && right.types && !meet(left.types, right.types)) return true;
+  if (left.values && right.values) return !meet(left.values, right.values);
+  return [...left.required].some(([name, marks]) => tellApart(marks, right.required.get(name) ?? null));
+}
+
+const meet = (left: ReadonlySet<string>, right: ReadonlySet<string>): boolean =>
+  [...left].some((value) => right.has(value));
+
+function marksOf(schema: unknown): Marks | null {
+  if (!isRecord(schema)) return null;
+  const { properties, required } = schema;
+  const names = new Set(Array.isArray(required) ? required : []);
+  const members = isRecord(properties) ? Object.entries(properties) : [];
+  return {
+    types: typesOf(schema),
+    values: valuesOf(schema),
+    required: new Map(
+      members.flatMap(([name, member]) => {
+        const marks = names.has(name) ? marksOf(member) : null;
+        return marks ? [[name, marks] as const] : [];
+      }),
+    ),
+  };
 }
 
 /** Integers count as numbers, since every integer is one. */
-function typesOf(schema: Record<string, unknown>): string[] | null {
+function typesOf(schema: Record<string, unknown>): Set<string> | null {
   const named = Array.isArray(schema.type) ? schema.type : [schema.type];
   const types = named.filter((type) => typeof type === 'string');
   if (types.length === 0) return null;
-  return types.map((type) => (type === 'integer' ? 'number' : type));
+  return new Set(types.map((type) => (type === 'integer' ? 'number' : type)));
 }
 
-function valuesOf(schema: Record<string, unknown>): string[] | null {
+function valuesOf(schema: Record<string, unknown>): Set<string> | null {
   const values = Array.isArray(schema.enum) ? schema.enum : 'const' in schema ? [schema.const] : null;
-  return values?.map((value) => JSON.stringify(value)) ?? null;
-}
-
-function requiredProperties(schema: Record<string, unknown>): [string, unknown][] {
-  const { properties, required } = schema;
-  if (!isRecord(properties) || !Array.isArray(required)) return [];
-  return Object.entries(properties).filter(([name]) => required.includes(name));
+  return values && new Set(values.map((value) => JSON.stringify(value)));
 }

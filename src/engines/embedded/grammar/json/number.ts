@@ -1,4 +1,13 @@
-import { characters, choice, type Expression, literal, optional, repeat, sequence } from '../expression.ts';
+import {
+  characters,
+  choice,
+  choiceOf,
+  type Expression,
+  literal,
+  optional,
+  repeat,
+  sequence,
+} from '../expression.ts';
 
 const digit = characters([0x30, 0x39]);
 const digitFrom = (first: number, last: number) => characters([0x30 + first, 0x30 + last]);
@@ -30,7 +39,7 @@ export function integerBetween(minimum: number | null, maximum: number | null): 
   if (low < 0 && low <= high)
     signs.push(sequence(literal('-'), naturalBetween(Math.max(1, -Math.min(high, -1)), -low)));
   if (high >= 0 && low <= high) signs.push(naturalBetween(Math.max(low, 0), high));
-  return signs.length === 0 ? null : choice(...signs);
+  return signs.length === 0 ? null : choiceOf(signs);
 }
 
 export const anyInteger: Expression = integerBetween(null, null)!;
@@ -58,7 +67,7 @@ export function numberBetween({
   const positive =
     maximum >= 0 ? magnitudes(Math.max(0, minimum), minimum >= 0 && aboveMinimum, maximum, belowMaximum) : [];
   const signed = [...negative.map((expression) => sequence(literal('-'), expression)), ...positive];
-  return signed.length === 0 ? null : choice(...signed);
+  return signed.length === 0 ? null : choiceOf(signed);
 }
 
 function magnitudes(low: number, aboveLow: boolean, high: number, belowHigh: boolean): Expression[] {
@@ -80,7 +89,7 @@ function naturalBetween(low: number, high: number): Expression {
     const last = length === String(high).length ? String(high) : '9'.repeat(length);
     alternatives.push(numeralsBetween(first, last));
   }
-  return choice(...alternatives);
+  return choiceOf(alternatives);
 }
 
 /** Digit strings of one length between two others. */
@@ -97,5 +106,5 @@ function numeralsBetween(first: string, last: string): Expression {
   if (low + 1 < high)
     alternatives.push(sequence(digitFrom(low + 1, high - 1), numeralsBetween(lowest, highest)));
   alternatives.push(sequence(digitFrom(high, high), numeralsBetween(lowest, restOfLast)));
-  return choice(...alternatives);
+  return choiceOf(alternatives);
 }

@@ -1,6 +1,6 @@
-import { choice, type Expression, literal, optional, sequence } from '../expression.ts';
-import { anyKey, anyObject, objectOf } from './any-value.ts';
+import { choiceOf, type Expression, literal, optional, repeat, sequence } from '../expression.ts';
 import { isRecord, type SchemaReader } from './keywords.ts';
+import { keyOtherThan } from './other-key.ts';
 import type { SchemaScope } from './schema.ts';
 
 interface Member {
@@ -8,29 +8,43 @@ interface Member {
   required: boolean;
 }
 
-/** Objects with the properties a schema names, in its order; of any members where it names none. */
+/** Objects with the properties a schema names, in its order, then further ones; of any members where it names none. */
 export function objectWith(reader: SchemaReader, scope: SchemaScope, place: string): Expression {
-  const { properties = {}, additionalProperties: additional } = reader.keywords;
-  if (!isRecord(properties)) reader.refuse('properties', 'must be an object of schemas');
-  else {
-    const required = (reader.list('required') ?? []).map(String);
-    for (const name of required)
-      if (!Object.hasOwn(properties, name))
-        reader.refuse('required', `has "${name}", which properties has not`);
-    if (Object.keys(properties).length === 0) return openObject(reader, scope, place);
-    if (isRecord(additional) && Object.keys(additional).length > 0)
-      reader.refuse('additionalProperties', 'is a schema beside properties: name the properties');
-    if (reader.has('propertyNames')) reader.refuse('propertyNames', 'stands beside properties');
-    const members = Object.entries(properties).map(([name, schema]): Member => {
-      const value = scope.compile(schema, `${place}/properties/${name}`);
-      return {
-        text: sequence(literal(`${JSON.stringify(name)}:`), value),
-        required: required.includes(name),
-      };
-    });
-    return sequence(literal('{'), firstMembers(members, scope, place), literal('}'));
-  }
-  return anyObject;
+  const { properties = {} } = reader.keywords;
+  if (!isRecord(properties)) return reader.refuse('properties', 'must be an object of schemas');
+  const required = new Set((reader.list('required') ?? []).map(String));
+  for (const name of required)
+    if (!Object.hasOwn(properties, name))
+      reader.refuse('required', `has "${name}", which properties has not`);
+  const names = Object.keys(properties);
+  if (names.length === 0) return openObject(reader, scope, place);
+  if (reader.has('propertyNames')) reader.refuse('propertyNames', 'stands beside properties');
+  const { layout } = scope;
+  const members = Object.entries(properties).map(([name, schema]): Member => {
+    const value = scope.compile(schema, `${place}/properties/${pointerStep(name)}`);
+    return { text: sequence(layout.name(name), layout.spaced(value)), required: required.has(name) };
+  });
+  const additional = furtherValues(reader, scope.layout.closed);
+  const further = additional === null ? null : furtherMember(names, additional, scope, place);
+  return sequence(layout.mark('{'), firstMembers(members, further, scope, place), literal('}'));
+}
+
+/** The schema of properties that are not named, or null where there are to be none. */
+function furtherValues(reader: SchemaReader, closed: boolean): unknown {
+  const { additionalProperties, unevaluatedProperties } = reader.keywords;
+  if (additionalProperties === false || unevaluatedProperties === false) return null;
+  return additionalProperties ?? (closed ? null : (unevaluatedProperties ?? true));
+}
+
+function furtherMember(
+  names: readonly string[],
+  additional: unknown,
+  scope: SchemaScope,
+  place: string,
+): Expression {
+  const at = `${place}/additionalProperties`;
+  const key = keyOtherThan(names, scope, at);
+  return scope.share(`${at} member`, scope.layout.member(key, scope.compile(additional, at)));
 }
 
 /** An object whose keys are free: a record, or `{}` where nothing but properties may be and there are none. */
@@ -40,15 +54,15 @@ function openObject(reader: SchemaReader, scope: SchemaScope, place: string): Ex
     additionalProperties: additional,
     unevaluatedProperties: unevaluated,
   } = reader.keywords;
-  const closed =
-    additional === false || unevaluated === false || (additional === undefined && properties !== undefined);
-  if (closed) return literal('{}');
+  const silentlyClosed = scope.layout.closed && additional === undefined && properties !== undefined;
+  if (additional === false || unevaluated === false || silentlyClosed)
+    return sequence(scope.layout.mark('{'), literal('}'));
   if (isRecord(unevaluated))
     reader.refuse('unevaluatedProperties', 'is a schema: write additionalProperties');
   const names = reader.keywords.propertyNames;
-  const key = names === undefined ? anyKey : keysOf(names, reader, scope, place);
+  const key = names === undefined ? scope.layout.anyKey : keysOf(names, reader, scope, place);
   const value = scope.compile(additional ?? true, `${place}/additionalProperties`);
-  return objectOf(
+  return scope.layout.objectOf(
     scope.share(`${place}/propertyNames`, key),
     scope.share(`${place}/additionalProperties`, value),
   );
@@ -62,17 +76,27 @@ function keysOf(names: unknown, reader: SchemaReader, scope: SchemaScope, place:
 }
 
 /** Members while none is written yet, so that the next one has no comma before it. */
-function firstMembers(members: readonly Member[], scope: SchemaScope, place: string): Expression {
-  let following: Expression = literal('');
-  let first: Expression = literal('');
+function firstMembers(
+  members: readonly Member[],
+  further: Expression | null,
+  scope: SchemaScope,
+  place: string,
+): Expression {
+  const comma = scope.layout.mark(',');
+  let following: Expression = further ? repeat(sequence(comma, further), 0, null) : literal('');
+  let first: Expression[] = [further ? optional(sequence(further, following)) : literal('')];
   for (const [index, { text, required }] of [...members.entries()].reverse()) {
     const starting = sequence(text, following);
-    first = required ? starting : choice(starting, first);
-    const withComma = sequence(literal(','), text);
+    if (required) first = [starting];
+    else first.push(starting);
+    const withComma = sequence(comma, text);
     following = scope.share(
       `${place} after property ${index}`,
       sequence(required ? withComma : optional(withComma), following),
     );
   }
-  return first;
+  return choiceOf(first);
 }
+
+/** A name as a step of a JSON pointer (RFC 6901), so that no two places have one name. */
+const pointerStep = (name: string): string => name.replaceAll('~', '~0').replaceAll('/', '~1');

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Expression } from '../expression.ts';
-import { anyKey } from './any-value.ts';
 import type { SchemaReader } from './keywords.ts';
+import { compactLayout } from './layout.ts';
 import { anyNumber, integerBetween, numberBetween } from './number.ts';
 import { boundedString, patternString } from './string.ts';
 
@@ -33,7 +33,7 @@ export function stringWithin(reader: SchemaReader): Expression {
     reader.refuse('format', 'is not among date, time, date-time, uuid, email, uri; a pattern can say it');
   const pattern = given === null ? formatPattern : (FOLLOWABLE_PATTERN.get(given) ?? given);
   const bounded = minimum !== null || maximum !== null;
-  if (!pattern) return bounded ? boundedString(minimum ?? 0, maximum) : anyKey;
+  if (!pattern) return bounded ? boundedString(minimum ?? 0, maximum) : compactLayout.anyKey;
   if (bounded)
     reader.refuse(
       minimum === null ? 'maxLength' : 'minLength',

@@ -1,33 +1,42 @@
 import type { JsonSchema } from '../../../engine.ts';
 import { EngineError } from '../../../engine-error.ts';
-import { choice, type Expression, literal, rule } from '../expression.ts';
-import { anyValue, jsonRules, valuesOfType } from './any-value.ts';
+import { choiceOf, type Expression, literal, rule } from '../expression.ts';
 import { arrayOf } from './array.ts';
 import { areDisjoint } from './disjoint.ts';
 import { isRecord, KEYWORDS_OF_TYPE, SchemaReader } from './keywords.ts';
+import { compactLayout, type JsonLayout } from './layout.ts';
 import { objectWith } from './object.ts';
 import { numberWithin, stringWithin } from './scalar.ts';
+
+/** Each is compared with each. */
+const MAXIMUM_ONE_OF = 2_000;
 
 /** Compiles the parts of a schema; what the files of the types need of the whole. */
 export interface SchemaScope {
   compile(schema: unknown, place: string): Expression;
   /** Makes a rule, so that an expression used often is laid out once. */
   share(name: string, expression: Expression): Expression;
+  /** A rule that is shared under this name, now or later. */
+  called(name: string): Expression;
+  readonly layout: JsonLayout;
 }
 
 /**
- * The JSON texts, without spaces and spelled as `JSON.stringify` would, of values that a schema admits: properties
- * in the schema's order, and none but those named. All texts are valid; a keyword that cannot be enforced is
- * refused with an `EngineError` that names it.
+ * The JSON texts, spelled as `JSON.stringify` would and laid out as asked, of values that a schema admits:
+ * properties in the schema's order, then further ones where it admits them (where it is silent on them, the layout
+ * decides). All texts are valid; a keyword that cannot be enforced is refused with an `EngineError` that names it.
  */
 export class SchemaCompiler implements SchemaScope {
   readonly root: Expression;
-  readonly #rules = new Map<string, Expression>(jsonRules);
+  readonly layout: JsonLayout;
+  readonly #rules: Map<string, Expression>;
   readonly #document: JsonSchema;
   readonly #label: string;
 
   /** `label` is what messages call the schema; it must differ between schemas whose rules are put together. */
-  constructor(schema: JsonSchema, label: string) {
+  constructor(schema: JsonSchema, label: string, layout: JsonLayout = compactLayout) {
+    this.layout = layout;
+    this.#rules = new Map(layout.rules);
     this.#document = schema;
     this.#label = label;
     this.root = this.compile(schema, '#');
@@ -43,8 +52,12 @@ export class SchemaCompiler implements SchemaScope {
     return rule(full);
   }
 
+  called(name: string): Expression {
+    return rule(`${this.#label} ${name}`);
+  }
+
   compile(schema: unknown, place: string): Expression {
-    if (schema === true) return anyValue;
+    if (schema === true) return this.layout.anyValue;
     if (!isRecord(schema))
       throw new EngineError(
         'schema_unsupported',
@@ -52,13 +65,14 @@ export class SchemaCompiler implements SchemaScope {
       );
     const reader = new SchemaReader(schema, `${this.#label} ${place}`);
     if (reader.has('$ref')) return this.#reference(reader);
-    if (reader.has('enum') || reader.has('const')) return literals(reader);
+    if (reader.has('enum') || reader.has('const'))
+      return choiceOf(literals(reader).map((value) => this.layout.constant(value)));
     for (const keyword of ['anyOf', 'oneOf', 'allOf'] as const)
       if (reader.has(keyword)) return this.#combined(reader, keyword, place);
     const types = typesOf(reader);
-    if (!types) return anyValue;
+    if (!types) return this.layout.anyValue;
     reader.allowOnly('type', ...types.flatMap((type) => KEYWORDS_OF_TYPE[type] ?? []));
-    return choice(...types.map((type) => this.#ofType(type, reader, place)));
+    return choiceOf(types.map((type) => this.#ofType(type, reader, place)));
   }
 
   #ofType(type: string, reader: SchemaReader, place: string): Expression {
@@ -73,7 +87,7 @@ export class SchemaCompiler implements SchemaScope {
       case 'object':
         return objectWith(reader, this, place);
       default:
-        return valuesOfType.get(type) ?? reader.refuse('type', 'is no JSON type');
+        return this.layout.valuesOfType.get(type) ?? reader.refuse('type', 'is no JSON type');
     }
   }
 
@@ -106,6 +120,8 @@ export class SchemaCompiler implements SchemaScope {
     const schemas = reader.list(keyword) ?? [];
     if (schemas.length === 0) reader.refuse(keyword, 'is empty');
     if (keyword === 'allOf' && schemas.length > 1) reader.refuse(keyword, 'joins schemas: write them as one');
+    if (keyword === 'oneOf' && schemas.length > MAXIMUM_ONE_OF)
+      reader.refuse(keyword, `has more than ${MAXIMUM_ONE_OF} schemas to be told apart: write anyOf`);
     const resolved = schemas.map((schema) =>
       isRecord(schema) && typeof schema.$ref === 'string' ? this.#resolve(schema.$ref) : schema,
     );
@@ -114,12 +130,12 @@ export class SchemaCompiler implements SchemaScope {
         keyword,
         'has schemas that one value may fit together: tell them apart by a constant, or write anyOf',
       );
-    return choice(...schemas.map((schema, index) => this.compile(schema, `${place}/${keyword}/${index}`)));
+    return choiceOf(schemas.map((schema, index) => this.compile(schema, `${place}/${keyword}/${index}`)));
   }
 }
 
 /** The values of `enum` or `const` that the type, where there is one, admits. */
-function literals(reader: SchemaReader): Expression {
+function literals(reader: SchemaReader): unknown[] {
   reader.allowOnly('enum', 'const', 'type');
   const keyword = reader.has('enum') ? 'enum' : 'const';
   if (reader.has('enum') && reader.has('const')) reader.refuse('const', 'stands beside enum');
@@ -127,7 +143,7 @@ function literals(reader: SchemaReader): Expression {
   const types = typesOf(reader);
   const admitted = values.filter((value) => types?.some((type) => isOfType(value, type)) ?? true);
   if (admitted.length === 0) reader.refuse(keyword, 'has no value of the type');
-  return choice(...admitted.map((value) => literal(JSON.stringify(value))));
+  return admitted;
 }
 
 function isOfType(value: unknown, type: string): boolean {

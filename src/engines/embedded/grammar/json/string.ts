@@ -1,7 +1,7 @@
 import {
   type CodePointRange,
-  characters,
-  choice,
+  charactersOf,
+  choiceOf,
   type Expression,
   literal,
   repeat,
@@ -23,11 +23,11 @@ const ESCAPED: number[] = [0x22, 0x5c, ...Array.from({ length: 0x20 }, (_, code)
 export const jsonSpelling: Spelling = (ranges) => {
   const alternatives: Expression[] = [];
   const plain = intersection(ranges, UNESCAPED);
-  if (plain.length > 0) alternatives.push(characters(...plain));
+  if (plain.length > 0) alternatives.push(charactersOf(plain));
   for (const code of ESCAPED)
     if (ranges.some(([first, last]) => first <= code && code <= last))
       alternatives.push(literal(JSON.stringify(String.fromCharCode(code)).slice(1, -1)));
-  return choice(...alternatives);
+  return choiceOf(alternatives);
 };
 
 const quoted = (content: Expression): Expression => sequence(literal('"'), content, literal('"'));

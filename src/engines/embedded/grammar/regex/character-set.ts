@@ -1,9 +1,9 @@
-import { type CodePointRange, characters, type Expression, LAST_CODE_POINT } from '../expression.ts';
+import { type CodePointRange, charactersOf, type Expression, LAST_CODE_POINT } from '../expression.ts';
 
 /** How a set of characters is spelled in the text: as it stands, or with the escapes of a JSON string. */
 export type Spelling = (ranges: readonly CodePointRange[]) => Expression;
 
-export const plainSpelling: Spelling = (ranges) => characters(...ranges);
+export const plainSpelling: Spelling = (ranges) => charactersOf(ranges);
 
 /** The ranges in order, joined where they touch. */
 export function normalized(ranges: readonly CodePointRange[]): CodePointRange[] {

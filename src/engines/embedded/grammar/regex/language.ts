@@ -1,7 +1,7 @@
 import { EngineError } from '../../../engine-error.ts';
-import { choice, type Expression, repeat, sequence } from '../expression.ts';
+import { choiceOf, type Expression, repeat, sequenceOf } from '../expression.ts';
 import { ANY_CHARACTER, type Spelling } from './character-set.ts';
-import { type Pattern, parsePattern } from './parse.ts';
+import { type Pattern, parsePattern, shownPattern } from './parse.ts';
 
 /** Texts that the expression matches from their first character to their last. Anchors at its ends change nothing. */
 export function wholeMatch(source: string, spelling: Spelling): Expression {
@@ -24,9 +24,9 @@ function translate(source: string, spelling: Spelling, anywhere: boolean): Expre
     const inner = parts.map((part) => express(part, spelling, source));
     if (around && !anchoredStart) inner.unshift(around);
     if (around && !anchoredEnd) inner.push(around);
-    return sequence(...inner);
+    return sequenceOf(inner);
   });
-  return choice(...alternatives);
+  return choiceOf(alternatives);
 }
 
 /** Alternatives that may have anchors of their own: also those inside a group that is the whole expression. */
@@ -40,15 +40,15 @@ function express(pattern: Pattern, spelling: Spelling, source: string): Expressi
     case 'set':
       return spelling(pattern.ranges);
     case 'sequence':
-      return sequence(...pattern.parts.map((part) => express(part, spelling, source)));
+      return sequenceOf(pattern.parts.map((part) => express(part, spelling, source)));
     case 'choice':
-      return choice(...pattern.alternatives.map((part) => express(part, spelling, source)));
+      return choiceOf(pattern.alternatives.map((part) => express(part, spelling, source)));
     case 'repeat':
       return repeat(express(pattern.body, spelling, source), pattern.minimum, pattern.maximum);
     default:
       throw new EngineError(
         'regex_unsupported',
-        `regular expression ${JSON.stringify(source)}: ^ is understood at the beginning only, and $ at the end`,
+        `regular expression ${shownPattern(source)}: ^ is understood at the beginning only, and $ at the end`,
       );
   }
 }

@@ -1,5 +1,6 @@
 import { EngineError } from '../../../engine-error.ts';
 import type { CodePointRange } from '../expression.ts';
+import { MAXIMUM_DEPTH, MAXIMUM_REPETITIONS, MAXIMUM_SOURCE_LENGTH } from '../limits.ts';
 import { ANY_CHARACTER, complement, LINE_ENDS, NAMED_CLASSES } from './character-set.ts';
 
 export type Pattern =
@@ -18,11 +19,16 @@ const CONTROL_ESCAPES: ReadonlyMap<string, number> = new Map([
   ['v', 0x0b],
   ['0', 0x00],
 ]);
-/** Counted repetitions are written out, so that their number has a limit. */
-const MAXIMUM_REPETITIONS = 10_000;
+
+const LONGEST_GROUP_NAME = 100;
 
 /** Reads an ECMAScript regular expression. What a grammar cannot follow is refused by name. */
 export function parsePattern(source: string): Pattern {
+  if (source.length > MAXIMUM_SOURCE_LENGTH)
+    throw new EngineError(
+      'grammar_too_large',
+      `a regular expression has ${source.length} characters; the limit is ${MAXIMUM_SOURCE_LENGTH}`,
+    );
   return new PatternParser(source).parse();
 }
 
@@ -30,6 +36,7 @@ class PatternParser {
   readonly #source: string;
   readonly #characters: string[];
   #index = 0;
+  #depth = 0;
 
   constructor(source: string) {
     this.#source = source;
@@ -107,12 +114,15 @@ class PatternParser {
 
   #group(): Pattern {
     if (this.#take('?')) {
-      const name = /^(:|<[A-Za-z_$][\w$]*>)/.exec(this.#characters.slice(this.#index).join(''))?.[0];
+      const ahead = this.#characters.slice(this.#index, this.#index + LONGEST_GROUP_NAME).join('');
+      const name = /^(:|<[A-Za-z_$][\w$]*>)/.exec(ahead)?.[0];
       if (!name) this.#refuse(`the group (?${this.#characters.slice(this.#index, this.#index + 2).join('')}`);
       else this.#index += name.length;
     }
+    if (++this.#depth > MAXIMUM_DEPTH) this.#refuse(`more than ${MAXIMUM_DEPTH} groups in each other`);
     const inner = this.#alternatives();
     if (!this.#take(')')) this.#refuse('"(" without ")"');
+    this.#depth--;
     return inner;
   }
 
@@ -183,10 +193,15 @@ class PatternParser {
   #refuse(what: string): never {
     throw new EngineError(
       'regex_unsupported',
-      `regular expression ${JSON.stringify(this.#source)}: ${what} cannot be followed, near character ${this.#index}; ` +
+      `regular expression ${shownPattern(this.#source)}: ${what} cannot be followed, near character ${this.#index}; ` +
         'what can: literals, classes, groups, |, *, +, ?, {m,n}, ^ at the beginning and $ at the end',
     );
   }
+}
+
+/** A pattern as messages show it. */
+export function shownPattern(source: string): string {
+  return JSON.stringify(source.length > 200 ? `${source.slice(0, 200)}…` : source);
 }
 
 function single(character: string): CodePointRange {

@@ -1,0 +1,118 @@
+import { resolve } from 'node:path';
+import { Command, InvalidArgumentError } from 'commander';
+import type { KeyRecord, KeyStore } from '../service/index.ts';
+import { dataFlag } from './flags.ts';
+
+interface DataOption {
+  data: string;
+}
+
+const longestName = 100;
+
+/** Opens the keys of a data folder; where it must have some already, one without is told of. */
+async function openKeys(data: string, { isNew }: { isNew: boolean }): Promise<KeyStore | undefined> {
+  // Loaded here, so that the other commands start without it.
+  const { KeyStore } = await import('../service/index.ts');
+  const folder = resolve(data);
+  if (isNew || KeyStore.isIn(folder)) return KeyStore.open(folder);
+  return undefined;
+}
+
+async function create({ data, name }: DataOption & { name: string }): Promise<void> {
+  const keys = await openKeys(data, { isNew: true });
+  if (!keys) return;
+  try {
+    const { id, key } = keys.create(name);
+    // The key alone on standard output, so that a script can take it.
+    process.stdout.write(`${key}\n`);
+    process.stderr.write(
+      `This is the only time it is shown. It opens every service on ${resolve(data)}, also one that runs now; "martingale keys revoke ${id}" ends it.\n`,
+    );
+  } finally {
+    keys.close();
+  }
+}
+
+async function list({ data }: DataOption): Promise<void> {
+  const keys = await openKeys(data, { isNew: false });
+  try {
+    process.stdout.write(keyTable(keys?.list() ?? []));
+  } finally {
+    keys?.close();
+  }
+}
+
+async function revoke(id: string, { data }: DataOption): Promise<void> {
+  const keys = await openKeys(data, { isNew: false });
+  try {
+    const before = keys?.revoke(id);
+    if (!before) {
+      process.stderr.write(
+        `error: there is no key ${JSON.stringify(id)} in ${resolve(data)}; "martingale keys list" shows the ids. [key_not_found]\n`,
+      );
+      process.exitCode = 1;
+    } else if (before.revokedAt === null) process.stdout.write(`revoked ${id}\n`);
+    else process.stdout.write(`${id} was revoked before, at ${before.revokedAt}\n`);
+  } finally {
+    keys?.close();
+  }
+}
+
+/** The keys as a table, oldest first. */
+export function keyTable(keys: readonly KeyRecord[]): string {
+  if (keys.length === 0) return 'There are no keys. "martingale keys create" makes one.\n';
+  const rows = [
+    ['id', 'name', 'created', 'last used', 'revoked'],
+    ...keys.map(({ id, name, createdAt, lastUsedAt, revokedAt }) => [
+      id,
+      name || '-',
+      createdAt,
+      lastUsedAt ?? 'never',
+      revokedAt ?? '-',
+    ]),
+  ];
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  return rows
+    .map(
+      (row) =>
+        `${row
+          .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+          .join('  ')
+          .trimEnd()}\n`,
+    )
+    .join('');
+}
+
+/** Control characters would write into the terminal of whoever lists the keys. */
+function keyName(text: string): string {
+  if (text.length <= longestName && !/\p{C}/u.test(text)) return text;
+  throw new InvalidArgumentError(
+    `It must have at most ${longestName} characters, none of them a control character.`,
+  );
+}
+
+export const keysCommand = (): Command =>
+  new Command('keys')
+    .description(
+      'Make, list and revoke the API keys of a data folder; a service that runs on it takes note at once.',
+    )
+    .addCommand(
+      new Command('create')
+        .description('Make a key and print it, this once.')
+        .option('--name <name>', 'what to call it in the list', keyName, '')
+        .addOption(dataFlag())
+        .action((options: DataOption & { name: string }) => create(options)),
+    )
+    .addCommand(
+      new Command('list')
+        .description('List the keys: id, name, and when each was made, last used and revoked.')
+        .addOption(dataFlag())
+        .action((options: DataOption) => list(options)),
+    )
+    .addCommand(
+      new Command('revoke')
+        .description('End a key for good.')
+        .argument('<id>', 'its id, as the list shows it')
+        .addOption(dataFlag())
+        .action((id: string, options: DataOption) => revoke(id, options)),
+    );

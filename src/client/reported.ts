@@ -1,0 +1,156 @@
+import { z } from 'zod';
+import {
+  checkpointSchema,
+  deleteModelResponseSchema,
+  type InferenceModel,
+  jobKindSchema,
+  jobStatusSchema,
+  modelSchema,
+  type Page,
+  type SystemCheck,
+  type TrainingEvent,
+  type TrainingJob,
+  trainingJobSchema,
+} from '../contract/index.ts';
+
+/*
+ * How answers are read. A service may know fewer fields than ours, or more. What the interface promises is required;
+ * what it leaves open, or what we added, may be missing or `null`, and is then what its schema here says; what the
+ * contract does not have is dropped. An id is any text: it only goes back as it came.
+ */
+
+const id = z.string().min(1);
+const nullable = <Schema extends z.ZodType>(schema: Schema) =>
+  schema.nullish().transform((value): z.output<Schema> | null => value ?? null);
+const otherwise = <Schema extends z.ZodType>(schema: Schema, value: z.output<Schema>) =>
+  schema.nullish().transform((given): z.output<Schema> => given ?? value);
+/** A field of ours, which elsewhere may have another meaning: what does not fit is not there. */
+const ours = <Schema extends z.ZodType>(schema: Schema) => schema.optional().catch(undefined);
+
+/** Figures by their names; one that is `null` is not there. */
+const figures = z
+  .record(z.string(), z.number().nullable())
+  .transform(
+    (given): Record<string, number> =>
+      Object.fromEntries(
+        Object.entries(given).flatMap(([name, value]) => (value === null ? [] : [[name, value]])),
+      ),
+  );
+
+export const reportedPageSchema = <Item extends z.ZodType<{ id: string }>>(item: Item) =>
+  z
+    .object({
+      data: z.array(item),
+      has_more: z.boolean(),
+      first_id: z.string().nullish(),
+      last_id: z.string().nullish(),
+    })
+    .transform(({ data, has_more, first_id, last_id }): Page<z.output<Item>> => {
+      const first = first_id || data.at(0)?.id;
+      const last = last_id || data.at(-1)?.id;
+      return { object: 'list', data, has_more, first_id: first ?? '', last_id: last ?? '' };
+    });
+
+export const reportedModelSchema = modelSchema.extend({
+  id,
+  run_id: nullable(z.string()),
+  forked_from: modelSchema.shape.forked_from.catch(null),
+});
+
+export const reportedDeletionSchema = deleteModelResponseSchema.extend({ model_id: id });
+
+export const reportedCheckpointSchema = checkpointSchema.extend({
+  id,
+  metrics: otherwise(figures, {}),
+});
+
+export const createdJobSchema = z.object({ id });
+
+/** A job as any service of the interface gives it: all but the id is an addition of ours. */
+export type ReportedTrainingJob = Pick<TrainingJob, 'id'> & Partial<TrainingJob>;
+
+export const reportedJobSchema: z.ZodType<ReportedTrainingJob> = z.object({
+  id,
+  model_id: ours(z.string()),
+  kind: ours(jobKindSchema),
+  status: ours(jobStatusSchema),
+  created_at: ours(z.string()),
+  started_at: ours(z.string().nullable()),
+  ended_at: ours(z.string().nullable()),
+  error_message: ours(z.string().nullable()),
+  resolved_config: ours(trainingJobSchema.shape.resolved_config),
+  step: ours(z.number().int().nullable()),
+});
+
+type StartedEvent = Extract<TrainingEvent, { type: 'training_started' }>;
+
+/**
+ * An event as any service of the interface gives it. `num_sequences`, the number of gradient steps to come, is `null`
+ * where the service does not say, as a supervised job's need not.
+ */
+export type ReportedTrainingEvent =
+  | Exclude<TrainingEvent, StartedEvent>
+  | (Omit<StartedEvent, 'data'> & { data: { num_sequences: number | null; [name: string]: unknown } });
+
+const noReason = 'the service gave no reason';
+const openData = otherwise(z.record(z.string(), z.unknown()), {});
+
+export const reportedEventSchema: z.ZodType<ReportedTrainingEvent> = z.discriminatedUnion('type', [
+  z.object({
+    id,
+    type: z.literal('training_started'),
+    data: otherwise(z.looseObject({ num_sequences: nullable(z.number()) }), { num_sequences: null }),
+  }),
+  z.object({ id, type: z.literal('gradient_step'), data: figures }),
+  z.object({ id, type: z.literal('training_ended'), data: openData }),
+  z.object({
+    id,
+    type: z.literal('training_failed'),
+    data: otherwise(z.looseObject({ error_message: otherwise(z.string(), noReason) }), {
+      error_message: noReason,
+    }),
+  }),
+]);
+
+const inferenceModelSchema = z
+  .object({
+    id,
+    created: otherwise(z.number(), 0),
+    owned_by: otherwise(z.string(), ''),
+    root: z.string().nullish(),
+  })
+  .transform((model): InferenceModel => ({ ...model, object: 'model', root: model.root ?? model.id }));
+
+export const reportedInferenceModelsSchema = z.object({ data: z.array(inferenceModelSchema) });
+
+/** What a service found of one of its parts. */
+export interface ComponentCheck {
+  success: boolean;
+  /** Milliseconds the check took; `null` where the service does not say. */
+  duration: number | null;
+  /** `null` where there is none. */
+  error: string | null;
+}
+
+/** The parts of a service by their names, which other services may choose otherwise. */
+export type ReportedSystemCheck = { [Name in keyof SystemCheck]?: ComponentCheck } & {
+  [component: string]: ComponentCheck | undefined;
+};
+
+const componentSchema = z.object({
+  success: z.boolean(),
+  duration: nullable(z.number()),
+  error: nullable(z.string()),
+});
+
+export const reportedSystemCheckSchema = z
+  .record(z.string(), z.unknown())
+  .transform((report): ReportedSystemCheck => {
+    const parts = Object.entries(report).map(
+      ([name, part]) => [name, componentSchema.safeParse(part)] as const,
+    );
+    return Object.fromEntries(parts.flatMap(([name, { data }]) => (data ? [[name, data]] : [])));
+  })
+  .refine((checks) => Object.keys(checks).length > 0, 'there is no check in it');
+
+export const openApiDocumentSchema = z.looseObject({ openapi: z.string() });

@@ -1,0 +1,92 @@
+import { randomUUID } from 'node:crypto';
+import { open, rename, rm } from 'node:fs/promises';
+import type { OpenAnswer } from '../call.ts';
+import { ConnectionError } from '../errors.ts';
+import { type CallOptions, path, type Requester } from '../requester.ts';
+import { type Repeat, withRetries } from '../retry.ts';
+
+/** A checkpoint on its way. */
+export interface CheckpointFile {
+  /** A name for it without any folder: the service's, or one made of the model's id and the step. */
+  fileName: string;
+  /** Its length; null where the service does not say. */
+  bytes: number | null;
+  /** To be read once. Throws where the download breaks or what came is not as long as it should be. */
+  stream: AsyncIterable<Uint8Array>;
+}
+
+export async function openCheckpoint(
+  requester: Requester,
+  modelId: string,
+  step: number,
+  options: CallOptions,
+  repeat: Repeat = 'harmless',
+): Promise<CheckpointFile> {
+  const answer = await requester.transport.open({
+    method: 'GET',
+    path: path`/preview/models/${modelId}/checkpoints/${String(step)}/download`,
+    headers: { accept: 'application/octet-stream, */*;q=0.5' },
+    repeat,
+    signal: options.signal,
+    timeoutMs: options.timeoutMs ?? requester.timeoutMs,
+    timeoutOption: 'timeoutMs',
+    idle: true,
+  });
+  const fileName = fileNameOf(answer.contentDisposition) ?? `${modelId}-step${step}.safetensors`;
+  return { fileName, bytes: answer.contentLength, stream: measured(answer) };
+}
+
+export function saveCheckpoint(
+  requester: Requester,
+  modelId: string,
+  step: number,
+  file: string,
+  options: CallOptions,
+): Promise<{ file: string; bytes: number }> {
+  const opened = () => openCheckpoint(requester, modelId, step, options, 'never');
+  return withRetries(requester.transport.retry, 'harmless', options.signal, async () => ({
+    file,
+    bytes: await writeWhole(file, opened),
+  }));
+}
+
+/** A connection may end cleanly and early where its length is not said on it. */
+async function* measured({ facts, body, contentLength }: OpenAnswer): AsyncGenerator<Uint8Array> {
+  let bytes = 0;
+  for await (const chunk of body) {
+    bytes += chunk.byteLength;
+    yield chunk;
+  }
+  if (contentLength === null || bytes === contentLength) return;
+  throw new ConnectionError({ ...facts, detail: `${bytes} of ${contentLength} bytes came` }, 'cut');
+}
+
+/** The last part of the name that a service gives: what it says must not reach into other folders. */
+function fileNameOf(contentDisposition: string | null): string | null {
+  const [, quoted, plain] = /filename="([^"]+)"|filename=([^";\s]+)/i.exec(contentDisposition ?? '') ?? [];
+  const name = (quoted ?? plain ?? '').split(/[/\\]/).at(-1) ?? '';
+  return name === '' || name.startsWith('.') ? null : name;
+}
+
+async function writeWhole(file: string, opened: () => Promise<CheckpointFile>): Promise<number> {
+  const partial = `${file}.${randomUUID()}.partial`;
+  let bytes = 0;
+  try {
+    const handle = await open(partial, 'wx');
+    try {
+      const { stream } = await opened();
+      for await (const chunk of stream) {
+        await handle.writeFile(chunk);
+        bytes += chunk.byteLength;
+      }
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    await rename(partial, file);
+    return bytes;
+  } catch (error) {
+    await rm(partial, { force: true });
+    throw error;
+  }
+}

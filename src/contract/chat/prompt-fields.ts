@@ -1,0 +1,46 @@
+import { z } from 'zod';
+import { optional } from '../optional.ts';
+import { messageSchema } from './messages.ts';
+import { toolSchema } from './tools.ts';
+
+/** 2^63 as JSON numbers write it: the interface's own bound. */
+const largest = 9223372036854776000;
+
+/** Fields of a chat request that say what the reply is sampled after. */
+export const promptFields = {
+  messages: z.array(messageSchema).min(1),
+  model: optional(z.string()).describe(
+    'A base model, a model (entity/project/name: its newest checkpoint) or a checkpoint (with :stepN). Absent: the first base model. An unknown name is 404.',
+  ),
+  tools: optional(z.array(toolSchema)),
+  documents: optional(z.array(z.record(z.string(), z.unknown()))).describe(
+    'Documents for the chat template; each is best an object with title and text. No effect where the template shows none.',
+  ),
+  chat_template: optional(z.string()).describe(
+    "A Jinja template to use instead of the model's own, of at most 64 KiB. It sees messages (role, content, reasoning, tool_calls, tool_call_id, name; contents are texts, arguments JSON texts), tools, documents, add_generation_prompt, reasoning_effort, bos_token and eos_token. Special tokens are what it writes itself, never what stands in a text it is given. It has 1 second, 64 MiB of memory and 1,048,576 characters of output; one that fails or needs more is refused with its reason.",
+  ),
+  chat_template_kwargs: optional(z.record(z.string(), z.unknown())).describe(
+    'Further variables of the chat template. No effect where the template does not look at them.',
+  ),
+  add_generation_prompt: optional(z.boolean()).describe(
+    'Default true: the prompt ends with what begins a reply. Cannot be true together with continue_final_message.',
+  ),
+  continue_final_message: optional(z.boolean()).describe(
+    'Default false. True: the last message is left open, and the reply goes on with it: not after tool calls, and without reasoning_effort.',
+  ),
+  add_special_tokens: optional(z.boolean()).describe(
+    "Default false. True: the tokenizer's own special tokens are added on top of the template's.",
+  ),
+  truncate_prompt_tokens: optional(
+    // Beyond 2^53 `int()` takes nothing.
+    z
+      .number()
+      .min(-1)
+      .max(largest)
+      .refine(Number.isInteger, 'Input should be a valid integer')
+      .meta({ type: 'integer' }),
+  ).describe('Keeps only the last so many tokens of the prompt; -1 keeps what the context can hold.'),
+  mm_processor_kwargs: optional(z.record(z.string(), z.unknown())).describe(
+    'Anything but an empty object is refused: these are text models, with no processor of other media.',
+  ),
+};

@@ -1,0 +1,105 @@
+import type { Generation, GenerationDelta } from '../../engines/engine.ts';
+import type { PreparedChat } from './chat.ts';
+
+/** Something that came of one choice. */
+export type Arrival =
+  | { type: 'delta'; index: number; delta: GenerationDelta }
+  | { type: 'end'; index: number; generation: Generation };
+
+/**
+ * Samples the choices of a request and holds what comes until it is taken. What comes of a choice before its last
+ * arrival was taken is merged into that, so that a slow reader costs no more than the tokens themselves.
+ */
+export class Arrivals {
+  /** What waits for each choice, in the order in which it began to wait. */
+  readonly #waiting = new Map<number, GenerationDelta>();
+  readonly #ended: { index: number; generation: Generation }[] = [];
+  #failure: { error: unknown } | null = null;
+  /** Choices that have not ended. */
+  #open: number;
+  #wake: () => void = () => {};
+
+  constructor(chat: Pick<PreparedChat, 'choices' | 'generate' | 'search'>, signal: AbortSignal) {
+    this.#open = chat.choices;
+    const fail = (error: unknown) => {
+      this.#failure = { error };
+      this.#wake();
+    };
+    if (chat.search) {
+      chat.search(signal).then((found) => {
+        this.#open = found.length;
+        for (const [index, generation] of found.entries()) this.#finish(index, generation, 0);
+        this.#wake();
+      }, fail);
+      return;
+    }
+    for (let index = 0; index < chat.choices; index++) {
+      let told = 0;
+      chat
+        .generate(index, signal, (delta) => {
+          told += delta.tokens.length;
+          this.#add(index, delta);
+          this.#wake();
+        })
+        .then((generation) => {
+          this.#finish(index, generation, told);
+          this.#wake();
+        }, fail);
+    }
+  }
+
+  async *all(): AsyncGenerator<Arrival> {
+    for (;;) {
+      const next = this.#take();
+      if (next) {
+        yield next;
+        continue;
+      }
+      if (this.#failure) throw this.#failure.error;
+      if (this.#open === 0) return;
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+  }
+
+  #take(): Arrival | undefined {
+    for (const [index, delta] of this.#waiting) {
+      this.#waiting.delete(index);
+      return { type: 'delta', index, delta };
+    }
+    const ended = this.#ended.shift();
+    return ended && { type: 'end', ...ended };
+  }
+
+  #add(index: number, { tokens, logprobs, topLogprobs }: GenerationDelta): void {
+    const waiting = this.#waiting.get(index);
+    if (!waiting) {
+      // Copied: what waits grows, and the engine's own delta must not.
+      this.#waiting.set(index, {
+        tokens: [...tokens],
+        logprobs: [...logprobs],
+        topLogprobs: [...topLogprobs],
+      });
+      return;
+    }
+    for (const [position, token] of tokens.entries()) {
+      waiting.tokens.push(token);
+      waiting.logprobs.push(logprobs[position] ?? 0);
+      waiting.topLogprobs.push(topLogprobs[position] ?? []);
+    }
+  }
+
+  /** An engine may give the last tokens with the result alone. */
+  #finish(index: number, generation: Generation, told: number): void {
+    const { tokens, logprobs, topLogprobs } = generation;
+    if (told < tokens.length)
+      this.#add(index, {
+        tokens: tokens.slice(told),
+        logprobs: logprobs.slice(told),
+        topLogprobs: topLogprobs.slice(told),
+      });
+    this.#ended.push({ index, generation });
+    this.#open--;
+  }
+}

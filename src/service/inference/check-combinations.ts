@@ -1,0 +1,25 @@
+import type { ParsedChatCompletionRequest } from '../../contract/index.ts';
+import { invalidField, unsupportedField } from '../errors.ts';
+
+/** Refuses, by name, fields that mean nothing beside the rest of their request or in this service. */
+export function checkCombinations(
+  request: ParsedChatCompletionRequest,
+  { priorityScheduling }: { priorityScheduling: boolean },
+): void {
+  if ((request.top_logprobs ?? 0) > 0 && request.logprobs !== true)
+    throw invalidField(['top_logprobs'], 'needs logprobs: true', request.top_logprobs);
+  if (request.stream_options && request.stream !== true)
+    throw invalidField(['stream_options'], 'needs stream: true', request.stream_options);
+  if ((request.length_penalty ?? 1) !== 1 && !request.use_beam_search)
+    throw invalidField(['length_penalty'], 'needs use_beam_search: true', request.length_penalty);
+  if ((request.priority ?? 0) !== 0 && !priorityScheduling)
+    throw invalidField(
+      ['priority'],
+      'must be 0: this service does not schedule by priority; its operator can turn that on',
+      request.priority,
+    );
+  for (const name of ['mm_processor_kwargs', 'kv_transfer_params'] as const) {
+    const value = request[name];
+    if (value && Object.keys(value).length > 0) throw unsupportedField([name], value);
+  }
+}

@@ -1,0 +1,118 @@
+import type { ParsedChatCompletionRequest } from '../../contract/index.ts';
+import type { BaseModel } from '../../engines/engine.ts';
+import { invalidField, ServiceError } from '../errors.ts';
+import type { BaseModelTools } from './base-model-tools.ts';
+import { type Turn, toTurn } from './conversation.ts';
+import type { RenderOptions } from './render.ts';
+import { toTemplateValues } from './template/template-values.ts';
+import { refuseForeignTokens } from './token-ids.ts';
+
+/** What a reply is sampled after. */
+export interface Prompt {
+  tokens: number[];
+  /** Whether it differs from what the messages and tools alone would give. */
+  own: boolean;
+}
+
+type PromptRequest = Pick<
+  ParsedChatCompletionRequest,
+  | 'messages'
+  | 'tools'
+  | 'reasoning_effort'
+  | 'documents'
+  | 'chat_template'
+  | 'chat_template_kwargs'
+  | 'add_generation_prompt'
+  | 'continue_final_message'
+  | 'add_special_tokens'
+  | 'truncate_prompt_tokens'
+  | 'max_tokens'
+  | 'max_completion_tokens'
+>;
+
+/**
+ * The prompt of a chat request as token ids. Fails with a 422 that names what cannot be in it; whether it leaves
+ * room for a reply is not looked at here.
+ */
+export async function toPrompt(
+  request: PromptRequest,
+  { tools, base }: { tools: BaseModelTools; base: BaseModel },
+): Promise<Prompt> {
+  const turns = request.messages.map((message, index) => toTurn(message, ['messages', index]));
+  turns.forEach(({ tokenIds }, index) => {
+    refuseForeignTokens(tokenIds, base.vocabularySize, ['messages', index, 'token_ids']);
+  });
+  const options = toRenderOptions(request, turns, tools.format.callToken);
+  const values = toTemplateValues(request, tools.format.template);
+  const conversation = { turns, tools: request.tools };
+  const { renderer } = tools;
+  const rendered = values
+    ? await renderer.renderLiterally(conversation, options, values)
+    : renderer.render(conversation, options);
+  const begin = request.add_special_tokens ? tools.format.beginToken : null;
+  const whole = begin === null ? rendered.tokens : [begin, ...rendered.tokens];
+  if (whole.length === 0)
+    throw new ServiceError(422, 'empty_prompt', 'The chat template writes nothing for these messages.');
+  const tokens = truncate(whole, request, base.contextLength);
+  const own =
+    values !== null ||
+    begin !== null ||
+    tokens.length < whole.length ||
+    !options.addGenerationPrompt ||
+    options.reasoningEffort !== undefined;
+  return { tokens, own };
+}
+
+function toRenderOptions(request: PromptRequest, turns: readonly Turn[], callToken: number): RenderOptions {
+  const continueFinalMessage = request.continue_final_message ?? false;
+  if (continueFinalMessage) checkContinued(request, turns, callToken);
+  return {
+    continueFinalMessage,
+    addGenerationPrompt: request.add_generation_prompt ?? !continueFinalMessage,
+    reasoningEffort: request.reasoning_effort,
+  };
+}
+
+function checkContinued(request: PromptRequest, turns: readonly Turn[], callToken: number): void {
+  if (request.add_generation_prompt === true)
+    throw invalidField(
+      ['add_generation_prompt'],
+      'cannot be true together with continue_final_message: a reply either begins anew or goes on with the last message',
+      true,
+    );
+  if (request.reasoning_effort !== undefined)
+    throw invalidField(
+      ['reasoning_effort'],
+      'asks for reasoning before the content of a reply, and with continue_final_message the content has begun; leave it out',
+      request.reasoning_effort,
+    );
+  const last = turns.length - 1;
+  const final = turns[last];
+  if (final && (final.toolCalls.length > 0 || final.tokenIds?.includes(callToken)))
+    throw invalidField(
+      ['messages', last, 'tool_calls'],
+      'nothing can follow a tool call, so that continue_final_message cannot go on with this message; leave the calls out',
+    );
+}
+
+/** Keeps the last tokens, the first of all falling away with the others. */
+function truncate(tokens: number[], request: PromptRequest, contextLength: number): number[] {
+  const limit = request.truncate_prompt_tokens;
+  if (limit === undefined) return tokens;
+  if (limit === 0)
+    throw invalidField(
+      ['truncate_prompt_tokens'],
+      'of 0 would leave nothing of the prompt; keep 1 at least',
+      0,
+    );
+  if (limit > 0) return limit < tokens.length ? tokens.slice(-limit) : tokens;
+  const reply = request.max_completion_tokens ?? request.max_tokens ?? 1;
+  const room = contextLength - reply;
+  if (room < 1)
+    throw invalidField(
+      ['truncate_prompt_tokens'],
+      `keeps what the context of ${contextLength} tokens holds beside the reply, and ${reply} tokens of reply leave nothing; ask for fewer`,
+      limit,
+    );
+  return room < tokens.length ? tokens.slice(-room) : tokens;
+}

@@ -1,0 +1,117 @@
+import { chatLimits, type ParsedChatCompletionRequest } from '../../contract/index.ts';
+import type { ChatFormat, SamplingParameters, Tokenizer } from '../../engines/engine.ts';
+import { invalidField } from '../errors.ts';
+import type { CheckedConstraint } from './constraints.ts';
+import { toBiases, toProcessors } from './sampling.ts';
+import { rangeOf, refuseForeignTokens } from './token-ids.ts';
+
+export interface SamplingSurroundings {
+  tokenizer: Tokenizer;
+  format: ChatFormat;
+  constraint: CheckedConstraint;
+  /** Names of the logits processors there are. */
+  processors: readonly string[];
+  /** Most tokens of the reply. */
+  maxTokens: number;
+}
+
+/**
+ * The distribution that a request asks for; temperature defaults to 1, which training assumes. Fails with a 422 that
+ * names what cannot be meant.
+ */
+export function toSamplingParameters(
+  request: ParsedChatCompletionRequest,
+  surroundings: SamplingSurroundings,
+): SamplingParameters {
+  checkBiases(request.logit_bias, surroundings.tokenizer);
+  checkAllowed(request.allowed_token_ids, surroundings);
+  checkProcessors(request, surroundings.processors);
+  return {
+    temperature: request.temperature ?? 1,
+    topP: request.top_p ?? 1,
+    topK: Math.max(0, request.top_k ?? 0),
+    minP: request.min_p ?? 0,
+    repetitionPenalty: request.repetition_penalty ?? 1,
+    frequencyPenalty: request.frequency_penalty ?? 0,
+    presencePenalty: request.presence_penalty ?? 0,
+    logitBias: toBiases(request.logit_bias),
+    allowedTokens: request.allowed_token_ids ?? null,
+    bannedTexts: request.bad_words ?? [],
+    minTokens: toMinTokens(request, surroundings),
+    ignoreEnd: request.ignore_eos ?? false,
+    processors: toProcessors(request.logits_processors, request.engine_xargs),
+  };
+}
+
+function checkBiases(biases: ParsedChatCompletionRequest['logit_bias'], { vocabularySize }: Tokenizer): void {
+  const keys = Object.keys(biases ?? {});
+  if (keys.length > chatLimits.biases)
+    throw invalidField(['logit_bias'], `takes at most ${chatLimits.biases} tokens, not ${keys.length}`);
+  for (const key of keys)
+    if (!/^(?:0|[1-9]\d*)$/.test(key) || Number(key) >= vocabularySize)
+      throw invalidField(['logit_bias', key], `keys are token ids; ${rangeOf(vocabularySize)}`, key);
+}
+
+function checkAllowed(
+  allowed: readonly number[] | undefined,
+  { tokenizer, format, constraint }: SamplingSurroundings,
+): void {
+  if (!allowed) return;
+  refuseForeignTokens(allowed, tokenizer.vocabularySize, ['allowed_token_ids']);
+  const reachable = new Set([
+    format.endToken,
+    ...(constraint.allowsCalls ? [format.callToken] : []),
+    ...(constraint.reasoning ? [constraint.reasoning.open, constraint.reasoning.close] : []),
+  ]);
+  const special = new Set(tokenizer.special.values());
+  for (const [index, token] of allowed.entries())
+    if (special.has(token) && !reachable.has(token))
+      throw invalidField(
+        ['allowed_token_ids', index],
+        `${tokenizer.text(token)} is a special token that this reply cannot hold`,
+        token,
+      );
+}
+
+function checkProcessors(
+  { logits_processors, engine_xargs }: ParsedChatCompletionRequest,
+  known: readonly string[],
+): void {
+  const asked = logits_processors ?? [];
+  for (const [index, processor] of asked.entries()) {
+    const name = typeof processor === 'string' ? processor : processor.qualname;
+    if (known.includes(name)) continue;
+    const there = known.length === 0 ? 'there is none here' : `those there are: ${known.join(', ')}`;
+    throw invalidField(
+      ['logits_processors', index, ...(typeof processor === 'string' ? [] : ['qualname'])],
+      `there is no logits processor ${JSON.stringify(name)}; ${there}`,
+      name,
+    );
+  }
+  const extra = Object.keys(engine_xargs ?? {});
+  if (extra.length > chatLimits.engineArguments)
+    throw invalidField(
+      ['engine_xargs'],
+      `takes at most ${chatLimits.engineArguments} arguments, not ${extra.length}`,
+    );
+  if (extra.length > 0 && asked.length === 0)
+    throw invalidField(
+      ['engine_xargs', extra[0] ?? ''],
+      'goes to the logits processors of the request, and it has none; name one in logits_processors',
+      engine_xargs?.[extra[0] ?? ''],
+    );
+}
+
+function toMinTokens(
+  { min_tokens: count = 0, stop_token_ids: stops }: ParsedChatCompletionRequest,
+  { format, maxTokens }: SamplingSurroundings,
+): SamplingParameters['minTokens'] {
+  if (count === 0) return null;
+  if (count > maxTokens)
+    throw invalidField(
+      ['min_tokens'],
+      `must be at most ${maxTokens}, the most tokens that this reply may have`,
+      count,
+    );
+  return { count, barred: [...new Set([format.endToken, ...(stops ?? [])])] };
+}

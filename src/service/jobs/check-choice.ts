@@ -1,0 +1,98 @@
+import type { Choice, ParsedTrajectoryGroup } from '../../contract/index.ts';
+import type { BaseModel, Engine } from '../../engines/engine.ts';
+import { invalidField } from '../errors.ts';
+import type { Constraints } from '../inference/constraints.ts';
+import { choiceToTurn, type Location } from '../inference/conversation.ts';
+import { rangeOf, refuseForeignTokens } from '../inference/token-ids.ts';
+import { findConstraint, historiesOf } from './trajectory-sequences.ts';
+
+export interface ChoiceSurroundings {
+  engine: Pick<Engine, 'logitsProcessors'>;
+  constraints: Constraints;
+  base: BaseModel;
+}
+
+/** Refuses, by place, choices that could not be trained on, before the job is accepted. */
+export async function checkTrajectories(
+  groups: readonly ParsedTrajectoryGroup[],
+  surroundings: ChoiceSurroundings,
+): Promise<void> {
+  const { vocabularySize } = surroundings.base;
+  for (const [groupIndex, group] of groups.entries())
+    for (const [index, trajectory] of group.trajectories.entries()) {
+      const location = ['trajectory_groups', groupIndex, 'trajectories', index];
+      for (const { history, at } of historiesOf(trajectory, location))
+        for (const [position, item] of history.messages_and_choices.entries()) {
+          const place = [...at, 'messages_and_choices', position];
+          if ('message' in item) await checkChoice(item, place, surroundings);
+          else if ('token_ids' in item)
+            refuseForeignTokens(item.token_ids, vocabularySize, [...place, 'token_ids']);
+        }
+    }
+}
+
+async function checkChoice(choice: Choice, at: Location, surroundings: ChoiceSurroundings): Promise<void> {
+  const { base, constraints } = surroundings;
+  const { tokenIds } = choiceToTurn(choice, at);
+  refuseForeignTokens(tokenIds, base.vocabularySize, [...at, 'token_ids']);
+  const content = choice.logprobs?.content;
+  if (content && content.length !== tokenIds?.length)
+    throw invalidField(
+      [...at, 'logprobs', 'content'],
+      `has ${content.length} entries for ${tokenIds?.length} token ids; there must be one for each`,
+    );
+  checkPrompt(choice, at, base);
+  checkSampling(choice, [...at, 'sampling'], surroundings);
+  await findConstraint(choice, at, constraints);
+}
+
+function checkPrompt(choice: Choice, at: Location, base: BaseModel): void {
+  const { prompt_token_ids: prompt, token_ids: reply } = choice;
+  const place = [...at, 'prompt_token_ids'];
+  if (!prompt) {
+    if (!choice.sampling?.own_prompt) return;
+    throw invalidField(
+      place,
+      'the choice was sampled after a prompt of its own (sampling.own_prompt), which its messages do not give; ask for it with return_token_ids: true when sampling, and send the choice back as it came',
+    );
+  }
+  if (prompt.length === 0) throw invalidField(place, 'a prompt has at least one token');
+  refuseForeignTokens(prompt, base.vocabularySize, place);
+  const length = prompt.length + (reply?.length ?? 0);
+  if (length > base.contextLength)
+    throw invalidField(
+      place,
+      `prompt and reply have ${length} tokens and the model's context holds ${base.contextLength}`,
+    );
+}
+
+function checkSampling({ sampling }: Choice, at: Location, { base, engine }: ChoiceSurroundings): void {
+  if (!sampling) return;
+  if (sampling.beam_search)
+    throw invalidField(
+      [...at, 'beam_search'],
+      'a reply that beam search found is no sample of the policy, so there is nothing to learn from its probability; sample without use_beam_search',
+      true,
+    );
+  if (sampling.temperature < 0)
+    throw invalidField([...at, 'temperature'], 'is at least 0', sampling.temperature);
+  if ((sampling.repetition_penalty ?? 1) <= 0)
+    throw invalidField([...at, 'repetition_penalty'], 'is above 0', sampling.repetition_penalty);
+  refuseForeignTokens(sampling.allowed_token_ids ?? undefined, base.vocabularySize, [
+    ...at,
+    'allowed_token_ids',
+  ]);
+  refuseForeignTokens(sampling.stop_token_ids ?? undefined, base.vocabularySize, [...at, 'stop_token_ids']);
+  for (const token of Object.keys(sampling.logit_bias ?? {}))
+    if (!/^(?:0|[1-9]\d*)$/.test(token) || Number(token) >= base.vocabularySize)
+      throw invalidField([...at, 'logit_bias', token], rangeOf(base.vocabularySize), token);
+  for (const [index, processor] of (sampling.logits_processors ?? []).entries()) {
+    const name = typeof processor === 'string' ? processor : processor.qualname;
+    if (!engine.logitsProcessors.includes(name))
+      throw invalidField(
+        [...at, 'logits_processors', index],
+        'this service has no logits processor of that name; send the choices of this service back as they came',
+        name,
+      );
+  }
+}

@@ -1,0 +1,48 @@
+import type { ParsedSftExample } from '../../contract/index.ts';
+import type { BaseModel, Constraint, Reply } from '../../engines/engine.ts';
+import { plainSampling } from '../../learning/index.ts';
+import type { Constraints } from '../inference/constraints.ts';
+import { type Turn, toTurn } from '../inference/conversation.ts';
+import { refuseForeignTokens } from '../inference/token-ids.ts';
+import type { TrainingConversation } from './sequences.ts';
+
+/** A line of training data as a conversation; its assistant messages train, all under one constraint. */
+export async function exampleConversation(
+  example: ParsedSftExample,
+  { number }: { number: number },
+  { base, constraints }: { base: BaseModel; constraints: Constraints },
+): Promise<TrainingConversation> {
+  const turns = example.messages.map((message, index) =>
+    toTurn(message, [`line ${number}`, 'messages', index]),
+  );
+  turns.forEach(({ tokenIds }, index) => {
+    refuseForeignTokens(tokenIds, base.vocabularySize, [`line ${number}`, 'messages', index, 'token_ids']);
+  });
+  const reasoningEffort =
+    example.reasoning_effort ?? (turns.some(({ reasoning }) => reasoning) ? 'high' : undefined);
+  const { constraint } = await constraints.check(base, { ...example, reasoning_effort: reasoningEffort });
+  return {
+    turns,
+    tools: example.tools,
+    location: [`line ${number}`],
+    sampled: turns.map(({ role }) =>
+      role === 'assistant' ? { logprobs: [], sampling: plainSampling, constraint } : null,
+    ),
+    reasoningEffort,
+  };
+}
+
+/** An assistant message as it would have been sampled. */
+export function toReply(
+  { reasoning, content, toolCalls }: Turn,
+  constraint: Constraint | null,
+  callToken: number,
+): Reply {
+  const thought = constraint?.reasoning;
+  const parts = [
+    ...(thought ? [thought.open, reasoning ?? '', thought.close] : []),
+    content,
+    ...toolCalls.flatMap((call) => [callToken, call.name + call.arguments]),
+  ];
+  return { parts: parts.filter((part) => part !== ''), constraint };
+}

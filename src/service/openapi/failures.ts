@@ -1,0 +1,115 @@
+import { z } from 'zod';
+import * as contract from '../../contract/index.ts';
+import { examples } from './examples.ts';
+import type { Operation } from './operation.ts';
+import { schemaOf } from './schemas.ts';
+
+interface Failure {
+  description: string;
+  /** An example of what is said, and of the `type` and `code` that chat clients read. */
+  detail: string;
+  type: string;
+  code: string;
+  headers?: string[];
+}
+
+const retryAfter = 'Retry-After';
+
+const failures: Record<number, Failure> = {
+  400: {
+    description: 'The connection broke before the body was whole.',
+    ...{ detail: 'The connection broke before the body was whole.' },
+    ...{ type: 'invalid_request_error', code: 'body_cut' },
+  },
+  401: {
+    description: 'No key, a wrong one, or one that was revoked.',
+    ...{ detail: 'The API key in the Authorization header is not valid here.' },
+    ...{ type: 'authentication_error', code: 'invalid_api_key', headers: ['WWW-Authenticate'] },
+  },
+  404: {
+    description: 'What the path or the body names is not there.',
+    ...{ detail: 'The model "local/desk/nobody" does not exist: there is no model of this name.' },
+    ...{ type: 'not_found_error', code: 'model_not_found' },
+  },
+  409: {
+    description: 'In conflict with what is there, or an Idempotency-Key that another request has used.',
+    ...{ detail: 'The model local/desk/agent exists already; send return_existing: true to get it.' },
+    ...{ type: 'invalid_request_error', code: 'model_exists' },
+  },
+  413: {
+    description: 'The body is larger than the service takes.',
+    ...{ detail: 'The body is larger than the 268435456 bytes this path takes.' },
+    ...{ type: 'invalid_request_error', code: 'body_too_large' },
+  },
+  422: {
+    description:
+      'A field, a parameter or a header that is wrong, or that this service does not have: a list with an item for each. Where the whole body is at fault, a text.',
+    ...{ detail: '' },
+    ...{ type: 'invalid_request_error', code: 'invalid_request' },
+  },
+  500: {
+    description: "The service's own fault; its log says more, under the answer's X-Request-Id.",
+    ...{ detail: 'Internal Server Error' },
+    ...{ type: 'server_error', code: 'internal_error' },
+  },
+  503: {
+    description: 'It does not work just now; Retry-After says when to ask again.',
+    ...{ detail: 'The service is shutting down.' },
+    ...{ type: 'server_error', code: 'shutting_down', headers: [retryAfter] },
+  },
+};
+
+const issues = [
+  {
+    loc: ['body', 'messages'],
+    msg: 'Field required',
+    type: 'missing',
+    input: { model: 'local/desk/agent' },
+  },
+];
+
+const headerTexts: Record<string, object> = {
+  [retryAfter]: { description: 'Seconds to wait.', schema: { type: 'integer', minimum: 0 }, example: 1 },
+  'WWW-Authenticate': { description: 'What is asked for.', schema: { type: 'string' }, example: 'Bearer' },
+};
+
+/** The error answers of an operation: what every one has, and its own. */
+export function failuresOf(operation: Operation): Record<string, object> {
+  const isChat = operation.path.startsWith('/v1/chat/');
+  const statuses = [...new Set([401, 422, 500, ...operation.errors])].sort((a, b) => a - b);
+  return Object.fromEntries(statuses.map((status) => [status, describe(status, operation, isChat)]));
+}
+
+function describe(status: number, { path, answer }: Operation, isChat: boolean): object {
+  const failure = failures[status];
+  if (!failure) throw new TypeError(`the document has no words for status ${status}`);
+  const { description, headers = [] } = failure;
+  const content =
+    status === 503 && path === '/v1/system-check'
+      ? { schema: schemaOf(answer.schema ?? z.unknown()), example: failedSystemCheck }
+      : { schema: errorSchema(status), example: errorBody(status, failure, isChat) };
+  return {
+    description,
+    ...(headers.length === 0
+      ? {}
+      : { headers: Object.fromEntries(headers.map((name) => [name, headerTexts[name]])) }),
+    content: { 'application/json': content },
+  };
+}
+
+const errorSchema = (status: number) =>
+  schemaOf(
+    status === 422 ? z.union([contract.validationErrorSchema, contract.errorSchema]) : contract.errorSchema,
+  );
+
+const failedSystemCheck = {
+  ...examples.systemCheck,
+  database: { success: false, duration: 3.1, error: 'disk I/O error' },
+};
+
+function errorBody(status: number, { detail, type, code }: Failure, isChat: boolean): object {
+  const body = { detail: status === 422 ? issues : detail };
+  if (!isChat) return body;
+  const message = status === 422 ? 'body.messages: Field required' : detail;
+  return { ...body, error: { message, type, param: status === 422 ? 'messages' : null, code } };
+}

@@ -1,0 +1,59 @@
+import type { Operation } from './operation.ts';
+import { schemaOf } from './schemas.ts';
+
+const header = (name: string, description: string, example: string) => ({
+  ...{ name, in: 'header', required: false, description, example },
+  schema: { type: 'string' },
+});
+const inPath = (name: string, schema: object, description: string, example: unknown) => ({
+  ...{ name, in: 'path', required: true, description, schema, example },
+});
+const uuid = { type: 'string', format: 'uuid' };
+const project =
+  "Whom the request counts for, as <team>/<project>; it stands in the service's log of the request. Another form is a 422.";
+
+/** The parameters that operations share, by the name under which the document keeps them. */
+export const sharedParameters: Record<string, object> = {
+  RequestId: header(
+    'X-Request-Id',
+    'An id of 1 to 128 letters, digits, dots, underscores and hyphens, which comes back in the answer and stands in the log. Absent or of another form: the service makes one.',
+    'run-7-step-3',
+  ),
+  Project: header('Compat-Project', project, 'shop/desk'),
+  ProjectAlias: header('OpenAI-Project', `Another name of Compat-Project. ${project}`, 'shop/desk'),
+  IdempotencyKey: header(
+    'Idempotency-Key',
+    '1 to 255 characters. A repeat with the same key and body gets the first answer, also after a restart; with another body it is 409. Keys live as long as the model.',
+    'job-42',
+  ),
+  LastEventId: header(
+    'Last-Event-ID',
+    'Id of the last event seen: the stream goes on after it. It goes before `after`.',
+    'a1c5f7e2-0b3d-4e8f-9a6b-4d2c1e0f9b13',
+  ),
+  ModelId: inPath('model_id', uuid, "A model's id.", '0e0b8a55-52a5-4b6b-a94c-7d5b9b4a4a10'),
+  JobId: inPath(
+    'job_id',
+    uuid,
+    "A training job's id, of either kind.",
+    '7d1a9c1e-3f2a-4c56-9d0e-0c2b8f6f1f11',
+  ),
+  Step: inPath('step', { type: 'integer', minimum: 0 }, "A checkpoint's step.", 1),
+};
+
+const pathParameters: Record<string, string> = { model_id: 'ModelId', job_id: 'JobId', step: 'Step' };
+const headerParameters = { 'Idempotency-Key': 'IdempotencyKey', 'Last-Event-ID': 'LastEventId' } as const;
+const queryExamples: Record<string, unknown> = { after: '', limit: 20, order: 'asc' };
+
+export function parametersOf({ path, query, headers }: Operation): object[] {
+  const places = [...path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => pathParameters[name] ?? name);
+  const inQuery = Object.entries(query?.shape ?? {}).map(([name, schema]) => {
+    const { description, ...rest } = asRecord(schemaOf(schema));
+    return { name, in: 'query', required: false, description, schema: rest, example: queryExamples[name] };
+  });
+  const named = (headers ?? []).map((name) => headerParameters[name]);
+  const references = [...places, ...named, 'RequestId', 'Project', 'ProjectAlias'];
+  return [...inQuery, ...references.map((name) => ({ $ref: `#/components/parameters/${name}` }))];
+}
+
+const asRecord = (schema: object): Record<string, unknown> => ({ ...schema });

@@ -1,0 +1,62 @@
+import type { Hono } from 'hono';
+import { z } from 'zod';
+import { wholeNumberText } from '../../contract/index.ts';
+import type { ServiceContext } from '../context.ts';
+import { messageOf } from '../errors.ts';
+import { validate } from '../validation.ts';
+import { findCheckpoint } from './checkpoints.ts';
+import { findModel } from './models.ts';
+
+const pathSchema = z.object({ step: wholeNumberText(z.int().min(0)) });
+
+export function downloadRoutes(app: Hono, service: ServiceContext): void {
+  const { engine, files } = service;
+
+  app.get('/v1/preview/models/:model_id/checkpoints/:step/download', async (context) => {
+    const model = await findModel(service, context.req.param('model_id'));
+    const { step } = validate(pathSchema, { step: context.req.param('step') }, 'path');
+    const { folder } = await findCheckpoint(service, model, step);
+    const { extension, bytes, chunks } = await engine.exportWeights({
+      baseModel: model.baseModel,
+      folder: folder === null ? null : files.absolute(folder),
+    });
+    // Names have been held against a pattern that leaves nothing to quote.
+    const fileName = `${model.name}-step${step}${extension}`;
+    return context.body(toStream(chunks, service), 200, {
+      'content-type': 'application/octet-stream',
+      'content-length': String(bytes),
+      'content-disposition': `attachment; filename="${fileName}"`,
+      'accept-ranges': 'none',
+    });
+  });
+}
+
+/** Chunks as the client takes them; they are left early when the client goes away or the service closes. */
+function toStream(
+  chunks: AsyncIterable<Uint8Array>,
+  { closing, log }: ServiceContext,
+): ReadableStream<Uint8Array> {
+  const iterator = chunks[Symbol.asyncIterator]();
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        try {
+          closing.throwIfAborted();
+          const next = await iterator.next();
+          if (next.done) controller.close();
+          else controller.enqueue(next.value);
+        } catch (error) {
+          // The status has gone out: only a cut connection tells the client.
+          log({ level: 'error', event: 'download_failed', error: messageOf(error) });
+          controller.error(error);
+          await iterator.return?.();
+        }
+      },
+      async cancel() {
+        await iterator.return?.();
+      },
+    },
+    // Nothing is read before somebody takes it: an answer to HEAD reads nothing at all.
+    { highWaterMark: 0 },
+  );
+}

@@ -1,0 +1,85 @@
+import { randomUUID } from 'node:crypto';
+import type { Hono } from 'hono';
+import { forkModelRequestSchema, formatModelName } from '../../contract/index.ts';
+import { parseJson, validateBody } from '../body.ts';
+import type { ServiceContext } from '../context.ts';
+import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
+import { answerOnce } from './answers.ts';
+import { checkpointGone, findCheckpoint } from './checkpoints.ts';
+import { existingModel, findModel, madeUpName, modelExists, toModel } from './models.ts';
+
+export function forkRoutes(app: Hono, service: ServiceContext): void {
+  app.post('/v1/preview/models/:model_id/fork', (context) =>
+    answerOnce(service, context, async (text, id) => {
+      // Made by an earlier try under this Idempotency-Key; the other model may be gone since.
+      const made = await service.store.model(id);
+      const model = made ?? (await fork(service, context.req.param('model_id'), text, id));
+      return { status: 200, body: toModel(model), modelId: model.id };
+    }),
+  );
+}
+
+/** A model whose step 0 has the weights of a checkpoint of another: copies, so that the other one may go. */
+async function fork(
+  service: ServiceContext,
+  sourceId: string,
+  text: string,
+  id: string,
+): Promise<ModelRecord> {
+  const { store, files } = service;
+  const request = validateBody(forkModelRequestSchema, text.trim() === '' ? {} : parseJson(text));
+  const source = await findModel(service, sourceId);
+  const checkpoint = await findCheckpoint(service, source, request.step);
+  const createdAt = new Date().toISOString();
+  const model: ModelRecord = {
+    id,
+    entity: request.entity ?? source.entity,
+    project: request.project ?? source.project,
+    name: request.name ?? madeUpName(id),
+    baseModel: source.baseModel,
+    createdAt,
+    lastStep: 0,
+    forkedFrom: { modelId: source.id, step: checkpoint.step },
+  };
+  const taken = async () => {
+    const existing = await existingModel(service, model, request);
+    const origin = existing.forkedFrom;
+    if (origin?.modelId === source.id && (request.step === undefined || origin.step === request.step))
+      return existing;
+    const { entity, project, name } = source;
+    const wanted = formatModelName({ entity, project, name, step: checkpoint.step });
+    throw modelExists(existing, `and is no fork of ${wanted}`);
+  };
+  // Asked before the weights are copied for nothing, and again by the insertion.
+  if (await store.modelNamed(model.entity, model.project, model.name)) return taken();
+  const folder = await copyWeights(service, checkpoint, id);
+  const { metrics } = checkpoint;
+  if (
+    await store.insertModel(model, { id: randomUUID(), modelId: id, step: 0, folder, metrics, createdAt })
+  ) {
+    service.models.forget();
+    return model;
+  }
+  await files.removeModel(id);
+  return taken();
+}
+
+/** Without its record, which comes after it, a copy is removed at the next start. */
+async function copyWeights(
+  { store, files }: ServiceContext,
+  { modelId, step, id, folder }: CheckpointRecord,
+  forkId: string,
+): Promise<string | null> {
+  if (folder === null) return null;
+  const copy = files.checkpointFolder(forkId, 0);
+  // Its record goes before its files do: while that is there, the copy is of all of them.
+  const isThere = async () => (await store.checkpoint(modelId, step))?.id === id;
+  try {
+    await files.copyCheckpoint(folder, copy);
+    if (await isThere()) return copy;
+    throw checkpointGone(step);
+  } catch (error) {
+    await files.removeModel(forkId);
+    throw (await isThere()) ? error : checkpointGone(step);
+  }
+}

@@ -1,0 +1,74 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { keyTable } from '../../src/cli/keys.ts';
+import { startService } from '../../src/service/index.ts';
+import { temporaryFolder } from '../service/harness.ts';
+import { ScriptedEngine } from '../support/scripted-engine.ts';
+
+const root = new URL('../../', import.meta.url);
+const run = promisify(execFile);
+
+/** `martingale keys ...` in a process of its own. */
+async function keys(...words: string[]): Promise<{ status: number; stdout: string; stderr: string }> {
+  const call = run(process.execPath, ['--import', 'tsx', 'src/cli/main.ts', 'keys', ...words], { cwd: root });
+  return call.then(
+    ({ stdout, stderr }) => ({ status: 0, stdout, stderr }),
+    ({ code, stdout, stderr }) => ({ status: code, stdout, stderr }),
+  );
+}
+
+describe('martingale keys', () => {
+  test('makes a key that a running service takes at once, lists it, and revokes it', async () => {
+    const dataFolder = await temporaryFolder();
+    const service = await startService({ engine: new ScriptedEngine(), dataFolder });
+    onTestFinished(() => service.close());
+    const made = await keys('create', '--name', 'laptop', '--data', dataFolder);
+    const key = made.stdout.trim();
+    expect(key).toMatch(/^mg-[0-9a-f]{16}-[\w-]{43}$/);
+    expect(made.stderr).not.toContain(key);
+    const id = key.slice(3, 19);
+    const status = async () =>
+      (await fetch(`${service.url}/v1/health`, { headers: { authorization: `Bearer ${key}` } })).status;
+    expect(await status()).toBe(200);
+    const list = await keys('list', '--data', dataFolder);
+    expect(list.stdout).toMatch(new RegExp(`${id}  laptop  \\S+Z  \\S+Z  +-\\n`));
+    expect(list.stdout).not.toContain(key);
+    expect(await keys('revoke', id, '--data', dataFolder)).toMatchObject({
+      status: 0,
+      stdout: `revoked ${id}\n`,
+    });
+    expect(await status()).toBe(401);
+    expect(await keys('revoke', 'nobody', '--data', dataFolder)).toMatchObject({
+      status: 1,
+      stderr: expect.stringContaining('there is no key "nobody"'),
+    });
+  });
+
+  test('a name that would write into a terminal is refused', async () => {
+    const refused = await keys('create', '--name', '\u001b[2J', '--data', await temporaryFolder());
+    expect(refused).toMatchObject({
+      status: 1,
+      stdout: '',
+      stderr: expect.stringContaining('control character'),
+    });
+  });
+
+  test('the list is a table, or says that there is nothing', () => {
+    const record = { id: '0123456789abcdef', createdAt: '2026-01-05T09:00:00.000Z' };
+    expect(
+      keyTable([
+        { ...record, name: '', lastUsedAt: null, revokedAt: null },
+        { ...record, name: 'cluster', lastUsedAt: record.createdAt, revokedAt: record.createdAt },
+      ]),
+    ).toBe(
+      [
+        'id                name     created                   last used                 revoked',
+        '0123456789abcdef  -        2026-01-05T09:00:00.000Z  never                     -',
+        '0123456789abcdef  cluster  2026-01-05T09:00:00.000Z  2026-01-05T09:00:00.000Z  2026-01-05T09:00:00.000Z',
+        '',
+      ].join('\n'),
+    );
+    expect(keyTable([])).toContain('keys create');
+  });
+});

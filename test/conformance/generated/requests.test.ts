@@ -1,0 +1,130 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
+import type { Engine } from '../../../src/engines/engine.ts';
+import { type LogEntry, type RunningService, startService } from '../../../src/service/index.ts';
+import { type Answered, complaintAboutChat, complaintAboutRefusal, type Sent, send } from './answers.ts';
+import { chatDefinitions, chatRequests, chatSchema } from './chat-requests.ts';
+import { mutationsOf } from './mutations.ts';
+import { createOtherRequests, type OtherRequest } from './other-requests.ts';
+
+/** `MARTINGALE_GENERATED_REQUESTS` for more, `MARTINGALE_GENERATED_SEED` for others. */
+const total = Number(process.env.MARTINGALE_GENERATED_REQUESTS ?? 20_000);
+const seed = Number(process.env.MARTINGALE_GENERATED_SEED ?? 1);
+const timeout = 60_000 + total * 20;
+/** Callers at once. */
+const callers = 32;
+
+let folder: string;
+let engine: Engine;
+let service: RunningService;
+const failures: LogEntry[] = [];
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'martingale-generated-'));
+  engine = await createEmbeddedEngine({ threads: 1 });
+  service = await startService({
+    engine,
+    dataFolder: folder,
+    log: (entry) => {
+      if (entry.level === 'error') failures.push(entry);
+    },
+  });
+});
+
+afterAll(async () => {
+  await service.close();
+  await engine.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+/** Sends them all, some side by side; gives what is wrong with the answers, the first ten of it. */
+async function complaintsAbout<Item>(
+  items: Item[],
+  toSent: (item: Item) => Sent,
+  complain: (answer: Answered, item: Item) => string | null,
+): Promise<object[]> {
+  const complaints: object[] = [];
+  let next = 0;
+  const call = async () => {
+    while (next < items.length && complaints.length < 10) {
+      const item = items[next++] as Item;
+      const sent = toSent(item);
+      try {
+        const answer = await send(service, sent);
+        const complaint = complain(answer, item);
+        if (complaint !== null) complaints.push(report(item, complaint, answer.text));
+      } catch (error) {
+        complaints.push(report(item, String(error)));
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: callers }, call));
+  return complaints;
+}
+
+/** Short, and with all that is needed to send it again. */
+const report = (item: unknown, complaint: string, answer = '') => ({
+  complaint,
+  request: JSON.stringify(item).slice(0, 3000),
+  answer: answer.slice(0, 600),
+});
+
+const share = (part: number) => Math.ceil(total * part);
+const sample = <Value>(arbitrary: fc.Arbitrary<Value>, count: number): Value[] =>
+  fc.sample(arbitrary, { numRuns: count, seed });
+
+describe('generated requests', () => {
+  it(
+    'answers every valid chat completion',
+    async () => {
+      const requests = sample(chatRequests(['martingale-tiny']), share(0.5));
+      const complaints = await complaintsAbout(
+        requests,
+        (body) => ({ method: 'POST', path: '/v1/chat/completions', body }),
+        complaintAboutChat,
+      );
+      expect(complaints).toEqual([]);
+    },
+    timeout,
+  );
+
+  it(
+    'refuses every chat completion with something wrong in it, in the shape that clients read',
+    async () => {
+      const valid = chatRequests(['martingale-tiny']);
+      const mutations = sample(mutationsOf(chatSchema, chatDefinitions, valid), share(0.25));
+      const complaints = await complaintsAbout(
+        mutations,
+        ({ body }) => ({ method: 'POST', path: '/v1/chat/completions/', body: JSON.stringify(body) }),
+        (answer) => complaintAboutRefusal(answer, true),
+      );
+      expect(complaints).toEqual([]);
+    },
+    timeout,
+  );
+
+  it(
+    'answers every valid request of the other endpoints, and refuses those with something wrong',
+    async () => {
+      const others = sample(await createOtherRequests(service), share(0.25));
+      const complaints = await complaintsAbout(
+        others,
+        ({ sent }: OtherRequest) => sent,
+        (answer, { valid, sent }) => {
+          if (!valid) return complaintAboutRefusal(answer, sent.path.startsWith('/v1/chat/'));
+          return answer.status === 200 ? null : `status ${answer.status}`;
+        },
+      );
+      expect(complaints).toEqual([]);
+    },
+    timeout,
+  );
+
+  it('never reports a fault of its own', () => {
+    expect(failures).toEqual([]);
+  });
+});

@@ -1,0 +1,104 @@
+import { rm, truncate } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { findBaseModel, loadWeights } from '../../../src/engines/embedded/base-models.ts';
+import { tensorShapes } from '../../../src/engines/embedded/weights/architecture.ts';
+import type { ExportedWeights, Weights } from '../../../src/engines/engine.ts';
+import { randomCheckpoint } from './random-checkpoint.ts';
+import { Bench, base, baseModel } from './support.ts';
+
+async function read({ chunks }: ExportedWeights): Promise<Buffer> {
+  const pieces: Uint8Array[] = [];
+  for await (const chunk of chunks) pieces.push(chunk);
+  return Buffer.concat(pieces);
+}
+
+/** A safetensors file as its format's description says it. */
+function parse(file: Buffer) {
+  const start = 8 + Number(file.readBigUInt64LE(0));
+  const { __metadata__: metadata, ...entries } = JSON.parse(file.toString('utf8', 8, start));
+  const ends: number[] = [];
+  const tensors = new Map<string, { shape: number[]; values: number[] }>();
+  for (const [name, { dtype, shape, data_offsets: offsets }] of Object.entries<{
+    dtype: string;
+    shape: number[];
+    data_offsets: [number, number];
+  }>(entries)) {
+    expect(dtype).toBe('F32');
+    const values: number[] = [];
+    for (let at = start + offsets[0]; at < start + offsets[1]; at += 4) values.push(file.readFloatLE(at));
+    tensors.set(name, { shape, values });
+    ends.push(start + offsets[1]);
+  }
+  return { metadata, tensors, aligned: start % 8 === 0, end: Math.max(...ends) };
+}
+
+describe('exported weights', () => {
+  const { architecture } = findBaseModel(baseModel);
+  let bench: Bench;
+  let checkpoint: Weights;
+
+  beforeAll(async () => {
+    bench = await Bench.open();
+    checkpoint = await randomCheckpoint(bench.folder, baseModel);
+  });
+
+  afterAll(() => bench.close());
+
+  it('are one safetensors file of the tensors by name, of a checkpoint and of a base model', async () => {
+    for (const weights of [checkpoint, base]) {
+      const exported = await bench.engine.exportWeights(weights);
+      expect(exported.extension).toBe('.safetensors');
+      const file = await read(exported);
+      expect(file.length).toBe(exported.bytes);
+      const { metadata, tensors, aligned, end } = parse(file);
+      expect(metadata).toEqual({
+        format: 'pt',
+        base_model: baseModel,
+        vocabulary_size: '512',
+        width: '128',
+        layers: '2',
+        heads: '4',
+        context_length: '512',
+        previous_tokens: '2',
+        expansion: '4',
+      });
+      expect(aligned).toBe(true);
+      expect(end).toBe(file.length);
+      const expected = await loadWeights(weights);
+      expect([...tensors.keys()].sort()).toEqual(
+        tensorShapes(architecture)
+          .map(({ name }) => name)
+          .sort(),
+      );
+      for (const { name, dimensions, offset, size } of tensorShapes(architecture)) {
+        expect(tensors.get(name)?.shape).toEqual(dimensions);
+        expect(Float32Array.from(tensors.get(name)?.values ?? [])).toEqual(
+          expected.subarray(offset, offset + size),
+        );
+      }
+    }
+  });
+
+  it('come in pieces, and no more of them than are asked for', async () => {
+    const { chunks, bytes } = await bench.engine.exportWeights(checkpoint);
+    const sizes: number[] = [];
+    for await (const chunk of chunks) {
+      sizes.push(chunk.length);
+      if (sizes.length === 3) break;
+    }
+    expect(Math.max(...sizes)).toBeLessThan(bytes / 4);
+  });
+
+  it('of a checkpoint that is not there, or not whole, are refused by name', async () => {
+    const missing = { baseModel, folder: '/nowhere/at-all' };
+    await expect(bench.engine.exportWeights(missing)).rejects.toThrow('/nowhere/at-all');
+    await expect(bench.engine.exportWeights({ baseModel: 'gpt', folder: null })).rejects.toThrow(/gpt/);
+    const { chunks } = await bench.engine.exportWeights(checkpoint);
+    const path = join(checkpoint.folder ?? '', 'model.safetensors');
+    await truncate(path, 4000);
+    await expect(bench.engine.exportWeights(checkpoint)).rejects.toThrow(/model\.safetensors/);
+    await rm(path);
+    await expect(read({ extension: '', bytes: 0, chunks })).rejects.toThrow(checkpoint.folder ?? '');
+  });
+});

@@ -1,0 +1,78 @@
+import { vi } from 'vitest';
+import { ConversationCodec } from '../../../../src/engines/embedded/conversation-codec.ts';
+import { Random } from '../../../../src/engines/embedded/random.ts';
+import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
+import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
+import { type Answer, Pool } from '../../../../src/engines/embedded/sampler/pool.ts';
+import { Sequence, type SequenceOptions } from '../../../../src/engines/embedded/sampler/sequence.ts';
+import { parameterCount } from '../../../../src/engines/embedded/weights/architecture.ts';
+import type { Constraint, Grammar } from '../../../../src/engines/engine.ts';
+import { plainSampling } from '../../../../src/learning/index.ts';
+
+export const architecture = {
+  vocabularySize: 512,
+  width: 32,
+  layers: 2,
+  heads: 2,
+  contextLength: 256,
+  previousTokens: 2,
+  expansion: 4,
+};
+
+export const codec = await ConversationCodec.create();
+export const runtime = await loadRuntime('auto', 1);
+/** Standing in no one's way. */
+export const ordinary = { priority: 0, cacheSalt: null };
+
+const random = new Random(17);
+/** Random, so that every layer matters: nothing of a prompt can be wrong in the cache without being seen. */
+const weights = Float32Array.from({ length: parameterCount(architecture) }, () => 0.3 * random.normal());
+
+export const encode = (text: string) => codec.tokenizer.encode(text);
+export const textOf = (grammar: Grammar): Constraint => ({
+  branches: [{ open: null, grammar, repeat: false }],
+});
+
+export async function sequenceOf(
+  options: Partial<SequenceOptions> & { constraint?: Constraint; seed?: number } = {},
+): Promise<Sequence> {
+  const compiled = options.constraint && (await codec.compile(options.constraint));
+  return new Sequence(
+    {
+      prompt: encode('hello'),
+      sampling: plainSampling,
+      maxTokens: 10,
+      stopStrings: [],
+      stopTokens: [],
+      topLogprobs: 0,
+      ...options,
+    },
+    { codec, constraint: compiled?.start() ?? null, random: new Random(options.seed ?? 1) },
+  );
+}
+
+/** A pool, and all that its decoder is asked to run. */
+export async function openPool({ largestBatch = 64, prefixCacheBytes = 2 ** 22 } = {}) {
+  const decoder = await Decoder.create(runtime, architecture, weights);
+  const run = vi.spyOn(decoder, 'run');
+  const pool = new Pool(decoder, architecture, { largestBatch, prefixCacheBytes });
+  return { decoder, pool, run };
+}
+
+/** Steps until all is done; returns what ended, in order. */
+export async function drain(pool: Pool): Promise<Answer[]> {
+  const ended = new Set<Answer>();
+  while (!pool.idle) for (const answer of await pool.step()) if (answer.ended) ended.add(answer);
+  return [...ended];
+}
+
+/** Logits after the last of some tokens, computed from nothing. */
+export async function createModel(): Promise<(tokens: readonly number[]) => Promise<Float32Array>> {
+  const decoder = await Decoder.create(runtime, architecture, weights);
+  return async (tokens) => {
+    decoder.cache.clear();
+    decoder.cache.reserve(1, tokens.length, 0);
+    const logits = await decoder.run(0, [{ tokens, start: 0, end: tokens.length }]);
+    return logits.slice(0, architecture.vocabularySize);
+  };
+}

@@ -1,0 +1,76 @@
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
+import type { Constraint } from '../../../src/engines/engine.ts';
+import type { Datum } from '../../../src/learning/index.ts';
+import { Bench, baseModel, batchOf } from './support.ts';
+
+describe('training by the embedded engine', () => {
+  let bench: Bench;
+
+  beforeAll(async () => {
+    bench = await Bench.open();
+    await bench.warmUp();
+  });
+
+  afterAll(() => bench.close());
+
+  it('gives the same bits for the same data, also after a restart', async () => {
+    const asked = Array.from({ length: 6 }, (_, index) => bench.request('track order 4', index));
+    const datums = await bench.sample(asked, (index) => index - 3);
+    const first = await bench.train(bench.weights, 'again-1', datums);
+    const second = await createEmbeddedEngine({ threads: 1 });
+    try {
+      const folder = join(bench.folder, 'again-2');
+      await second.train({
+        from: bench.weights,
+        folder,
+        batches: [batchOf(datums)],
+        onStep: () => undefined,
+      });
+      const one = bench.request('track order 4', 9);
+      const left = await bench.engine.generate({ ...one, weights: first.to });
+      const right = await second.generate({ ...one, weights: { baseModel, folder } });
+      expect(right.logprobs).toEqual(left.logprobs);
+      expect(left.logprobs).not.toEqual((await bench.engine.generate(one)).logprobs);
+    } finally {
+      await second.close();
+    }
+  });
+
+  it('gives the same bits on two threads as on one', async () => {
+    const asked = Array.from({ length: 64 }, (_, index) => bench.request(`track order ${index}`, index));
+    const datums = await bench.sample(asked, (index) => (index % 5) - 2);
+    const one = (await bench.train(bench.weights, 'threads-1', datums)).to;
+    const wide = await createEmbeddedEngine({ threads: 2 });
+    try {
+      const folder = join(bench.folder, 'threads-2');
+      await wide.train({ from: bench.weights, folder, batches: [batchOf(datums)], onStep: () => undefined });
+      const read = (path: string) => readFile(join(path, 'model.safetensors'));
+      expect((await read(folder)).equals(await read(one.folder))).toBe(true);
+    } finally {
+      await wide.close();
+    }
+  });
+
+  it('makes no checkpoint of a job that is aborted or fails', async () => {
+    const one = bench.request('hello', 8);
+    const [datum] = (await bench.sample([one], () => 1)) as [Datum<Constraint>];
+    const stop = new AbortController();
+    const running = bench.engine.train({
+      from: bench.weights,
+      folder: join(bench.folder, 'aborted'),
+      batches: [1, 2, 3].map(() => batchOf([datum])),
+      onStep: () => stop.abort(new Error('stopped')),
+      signal: stop.signal,
+    });
+    await expect(running).rejects.toThrow('stopped');
+    const wrong = {
+      ...datum,
+      tokens: datum.tokens.map((token, at) => (at === one.prompt.length ? 65 : token)),
+    };
+    await expect(bench.train(bench.weights, 'wrong', [wrong])).rejects.toThrow(/constraint allows/);
+    expect((await readdir(bench.folder)).filter((name) => /aborted|wrong/.test(name))).toEqual([]);
+  });
+});

@@ -1,0 +1,168 @@
+/**
+ * What a reinforcement-learning job minimises, in float64, written from the formulas of the published interface alone:
+ * nothing is shared with src. The objective is a function of the log-probabilities l of a job's tokens in which every
+ * stopped gradient is frozen at the l that the trainer's weights give, so that its differences are the gradient to
+ * expect.
+ */
+
+export interface ReferenceToken {
+  /** log-probability that the client sends; null: none */
+  sampled: number | null;
+  /** l under the weights being trained */
+  current: number;
+  /** log-probability under the weights of the KL penalty's reference */
+  reference?: number;
+  /** entropy of the distribution it was chosen from */
+  entropy?: number;
+}
+
+export interface ReferenceTrajectory {
+  reward: number;
+  /** the tokens sampled in each history */
+  histories: ReferenceToken[][];
+}
+
+/** An `experimental_config` as it is sent: null and absent are the same. */
+export type ReferenceConfig = Record<string, unknown>;
+
+export interface Objective {
+  /** The tokens that train, in order. */
+  tokens: ReferenceToken[];
+  /** The objective where these are the tokens' l. */
+  at(l: number[]): number;
+}
+
+const clip = (x: number, low: number, high: number) => (x < low ? low : x > high ? high : x);
+const mean = (values: number[]) => values.reduce((a, b) => a + b, 0) / values.length;
+
+export function referenceObjective(groups: ReferenceTrajectory[][], json: ReferenceConfig): Objective {
+  const option = <T>(name: string, fallback: T): T => (json[name] ?? fallback) as T;
+  const ppo = option('ppo', option<string>('loss_fn', 'cispo') === 'ppo');
+  const e = option('epsilon', ppo ? 0.2 : 1);
+  const eHigh = option('epsilon_high', ppo ? e : 4);
+  const b = option('advantage_balance', 0);
+  const c = option<number | null>('max_negative_advantage_importance_sampling_weight', null);
+  const tau = option('vendor_k2_tau', option('kimi_k2_tau', 0));
+  const precalculate = option('precalculate_logprobs', false);
+  const level = option<string>('importance_sampling_level', 'token');
+  const C = option<number | null>('truncated_importance_sampling', null);
+  const beta = option('kl_penalty_coef', 0);
+  const fromSample = option<string>('kl_penalty_source', 'current_learner') === 'sample';
+  const bonus = option('entropy_coefficient', 0);
+
+  // Group rewards R: A = (R - m) / (s + 1e-6), then the balance.
+  const trajectories = groups.flatMap((group) => {
+    const m = mean(group.map((t) => t.reward));
+    const s = Math.sqrt(mean(group.map((t) => (t.reward - m) ** 2)));
+    return group.map((t) => {
+      let A = t.reward - m;
+      if (option('scale_rewards', true)) A /= s + 1e-6;
+      if (b > 0 && A < 0) A *= 1 - b;
+      if (b < 0 && A > 0) A *= 1 + b;
+      if (Math.abs(A) < 1e-9) A = 0;
+      // A token that was certain is no decision.
+      return { A, sequences: t.histories.map((tokens) => tokens.filter((token) => token.sampled !== 0)) };
+    });
+  });
+  const count = ({ sequences }: { sequences: ReferenceToken[][] }) => sequences.flat().length;
+  if (option('normalize_advantages', false)) {
+    // w = 1 / (tokens of the trajectory), scaled to mean 1 over the trainable tokens; A = A / mean(|A| * w).
+    const trainable = trajectories.filter((t) => t.A !== 0 && count(t) > 0);
+    const each = trainable.flatMap((t) => t.sequences.flat().map(() => ({ A: t.A, w: 1 / count(t) })));
+    const meanW = mean(each.map(({ w }) => w));
+    const scale = mean(each.map(({ A, w }) => Math.abs(A) * (w / meanW)));
+    if (trainable.length > 0) for (const t of trajectories) t.A /= scale;
+  }
+
+  // Every trajectory of the job weighs the same, those that do not train included.
+  interface Placed {
+    token: ReferenceToken;
+    A: number;
+    w: number;
+  }
+  const sequences: Placed[][] = trajectories
+    .filter((t) => t.A !== 0 || bonus > 0)
+    .flatMap((t) => {
+      const w = 1 / (trajectories.length * count(t));
+      return t.sequences.map((tokens) => tokens.map((token) => ({ token, A: t.A, w })));
+    })
+    .filter((tokens) => tokens.length > 0);
+  const tokens = sequences.flat().map(({ token }) => token);
+
+  // k = stop(l_source - l_reference); A = A + beta * (mean(k) - k)
+  const k = ({ sampled, current, reference = 0 }: ReferenceToken) =>
+    (fromSample ? (sampled ?? current) : current) - reference;
+  const meanK = beta === 0 ? 0 : mean(tokens.map(k));
+
+  const l0 = ({ sampled, current }: ReferenceToken) => (precalculate ? current : (sampled ?? current));
+  const ratios = (sequence: Placed[], l: number[]) => {
+    const d = sequence.map(({ token }, i) => (l[i] as number) - l0(token));
+    const m = mean(d);
+    return d.map((one) => {
+      if (level === 'sequence') return Math.exp(m);
+      if (level === 'average') return (Math.exp(one) + Math.exp(m)) / 2;
+      // the root of the product of exp(d) and exp(m)
+      if (level === 'geometric_average') return Math.exp((one + m) / 2);
+      return Math.exp(one);
+    });
+  };
+  const bound = (ratio: number) => {
+    let r = c === null ? ratio : Math.min(ratio, c);
+    if (option('mask_prob_ratio', false) && !(1 - e < r && r < 1 + eHigh)) r = 0;
+    return r;
+  };
+
+  const sequenceLoss = (sequence: Placed[], l: number[]) => {
+    const frozen = ratios(
+      sequence,
+      sequence.map(({ token }) => token.current),
+    );
+    const moving = ratios(sequence, l);
+    return sequence.reduce((sum, { token, A: advantage, w }, i) => {
+      let A = advantage - tau * (token.current - l0(token));
+      if (beta !== 0) A += beta * (meanK - k(token));
+      const r = bound(moving[i] as number);
+      let L = ppo
+        ? -Math.min(r * A, clip(r, 1 - e, 1 + eHigh) * A)
+        : -clip(bound(frozen[i] as number), 1 - e, 1 + eHigh) * A * (l[i] as number);
+      if (C !== null) {
+        const sampler = token.sampled ?? token.current;
+        const rho = precalculate ? Math.exp(token.current - sampler) : (frozen[i] as number);
+        L *= Math.min(rho, C);
+      }
+      return sum + w * (L - bonus * (token.entropy ?? 0));
+    }, 0);
+  };
+
+  return {
+    tokens,
+    at: (l) => {
+      let at = 0;
+      return sequences.reduce((sum, sequence) => {
+        const own = l.slice(at, at + sequence.length);
+        at += sequence.length;
+        return sum + sequenceLoss(sequence, own);
+      }, 0);
+    },
+  };
+}
+
+/** The loss at the l that the trainer's weights give. */
+export const referenceLoss = (groups: ReferenceTrajectory[][], config: ReferenceConfig): number => {
+  const { tokens, at } = referenceObjective(groups, config);
+  return at(tokens.map(({ current }) => current));
+};
+
+/**
+ * The derivative by each token's l from below and from above, by one-sided differences of second order. They agree but
+ * where a clip, a cap or a mask begins.
+ */
+export function referenceSlopes({ tokens, at }: Objective): { below: number; above: number }[] {
+  const h = 1e-5;
+  const here = tokens.map(({ current }) => current);
+  return tokens.map((_, index) => {
+    const moved = (by: number) => at(here.map((value, i) => (i === index ? value + by : value)));
+    const towards = (step: number) => (-3 * moved(0) + 4 * moved(step) - moved(2 * step)) / (2 * step);
+    return { below: towards(-h), above: towards(h) };
+  });
+}

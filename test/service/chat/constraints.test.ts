@@ -1,0 +1,219 @@
+import { describe, expect, test } from 'vitest';
+import { special, tokensOf } from '../../support/scripted-engine.ts';
+import { start } from '../harness.ts';
+
+const tools = [
+  {
+    type: 'function',
+    function: {
+      name: 'refund',
+      description: 'gives money back',
+      parameters: { type: 'object', properties: { order: { type: 'string' } } },
+    },
+  },
+  { type: 'function', function: { name: 'track' } },
+];
+
+test('a call is read from its tokens, and the grammar it was sampled under is named', async () => {
+  const { chat, engine } = await start();
+  engine.replies = [
+    { tokens: tokensOf(special.call, 'refund{"order":"48"}', special.call, 'track{}', special.end) },
+  ];
+  const { body } = await chat({ tools });
+  const [choice] = body.choices;
+  expect(choice).toMatchObject({
+    finish_reason: 'tool_calls',
+    message: {
+      content: null,
+      tool_calls: [
+        {
+          id: expect.stringMatching(/^call_\w+$/),
+          type: 'function',
+          function: { name: 'refund', arguments: '{"order":"48"}' },
+        },
+        { type: 'function', function: { name: 'track', arguments: '{}' } },
+      ],
+    },
+  });
+  expect(choice.sampling.constraint).toMatch(/^sha256-[0-9a-f]{64}$/);
+  expect(engine.requests[0]?.constraint).toEqual({
+    branches: [
+      { open: null, grammar: { type: 'text' }, repeat: false },
+      {
+        open: special.call,
+        grammar: {
+          type: 'named_json',
+          alternatives: [
+            { name: 'refund', schema: tools[0]?.function.parameters },
+            { name: 'track', schema: { type: 'object', properties: {} } },
+          ],
+        },
+        repeat: true,
+      },
+    ],
+  });
+});
+
+test.each([
+  ['required', { tool_choice: 'required' }, 1, 2],
+  ['a named function', { tool_choice: { type: 'function', function: { name: 'track' } } }, 1, 1],
+  ['none', { tool_choice: 'none' }, 1, 0],
+  ['auto', { tool_choice: 'auto', parallel_tool_calls: false }, 2, 2],
+])('tool_choice %s says which branches there are', async (_name, fields, branches, alternatives) => {
+  const { chat, engine } = await start();
+  expect((await chat({ tools, ...fields })).status).toBe(200);
+  const constraint = engine.requests[0]?.constraint;
+  expect(constraint?.branches).toHaveLength(branches);
+  const call = constraint?.branches.find(({ open }) => open === special.call);
+  expect(call?.grammar.type === 'named_json' ? call.grammar.alternatives.length : 0).toBe(alternatives);
+  if (call) expect(call.repeat).toBe(_name === 'required');
+});
+
+test.each([
+  [{ response_format: { type: 'json_object' } }, { type: 'json_object' }],
+  [
+    { response_format: { type: 'json_schema', json_schema: { name: 'n', schema: { type: 'object' } } } },
+    { type: 'json_schema', schema: { type: 'object' } },
+  ],
+  [{ structured_outputs: { choice: ['a', 'b'] } }, { type: 'choice', choices: ['a', 'b'] }],
+  [{ structured_outputs: { regex: '[0-9]+' } }, { type: 'regex', pattern: '[0-9]+' }],
+  [
+    { structured_outputs: { json: '{"type":"string"}' } },
+    { type: 'json_schema', schema: { type: 'string' } },
+  ],
+  [{ structured_outputs: { json_object: true, json: null } }, { type: 'json_object' }],
+  [{ structured_outputs: { grammar: 'root ::= "a"' } }, { type: 'ebnf', grammar: 'root ::= "a"' }],
+  [
+    { structured_outputs: { structural_tag: '{"type":"structural_tag","format":{}}' } },
+    { type: 'structural_tag', tag: { type: 'structural_tag', format: {} } },
+  ],
+  [
+    { structured_outputs: { json_object: true, disable_any_whitespace: false } },
+    { type: 'json_object', whitespace: '[ \\t\\n\\r]*' },
+  ],
+  [{ structured_outputs: { json_object: true, disable_any_whitespace: true } }, { type: 'json_object' }],
+  [
+    { structured_outputs: { json: { type: 'object' }, whitespace_pattern: ' ?' } },
+    { type: 'json_schema', schema: { type: 'object' }, whitespace: ' ?' },
+  ],
+  [
+    { structured_outputs: { json: { type: 'object' }, disable_additional_properties: false } },
+    { type: 'json_schema', schema: { type: 'object' }, closed: false },
+  ],
+  [
+    {
+      response_format: { type: 'json_schema', json_schema: { name: 'n', schema: { type: 'object' } } },
+      structured_outputs: { disable_any_whitespace: false, disable_additional_properties: true },
+    },
+    { type: 'json_schema', schema: { type: 'object' }, whitespace: '[ \\t\\n\\r]*', closed: true },
+  ],
+  [
+    { structured_outputs: { regex: 'a', disable_fallback: true, _backend: 'auto', _backend_was_auto: true } },
+    { type: 'regex', pattern: 'a' },
+  ],
+  [
+    { structured_outputs: { regex: 'a', disable_fallback: false, _backend: 'scripted' } },
+    { type: 'regex', pattern: 'a' },
+  ],
+])('%j constrains the text', async (fields, grammar) => {
+  const { chat, engine } = await start();
+  expect((await chat(fields)).status).toBe(200);
+  expect(engine.requests[0]?.constraint).toEqual({ branches: [{ open: null, grammar, repeat: false }] });
+});
+
+test.each([
+  [{ structured_outputs: {} }],
+  [{ structured_outputs: { json_object: false, disable_any_whitespace: true } }],
+  [{ response_format: { type: 'text' } }],
+])('%j constrains nothing', async (fields) => {
+  const { chat, engine } = await start();
+  expect((await chat(fields)).status).toBe(200);
+  expect(engine.requests[0]?.constraint).toBeNull();
+});
+
+describe('reasoning', () => {
+  const thought = tokensOf(special.think, 'so', special.answer, 'hello', special.end);
+
+  test.each([
+    ['low', 32],
+    ['medium', 64],
+    ['high', 128],
+  ])('of %s effort has at most %i of 512 tokens, before the answer', async (effort, limit) => {
+    const { chat, engine } = await start();
+    engine.replies = [{ tokens: thought }];
+    const { body } = await chat({ reasoning_effort: effort });
+    expect(engine.requests[0]?.constraint).toEqual({
+      reasoning: { open: special.think, close: special.answer, limit },
+      branches: [{ open: null, grammar: { type: 'text' }, repeat: false }],
+    });
+    expect(body.choices[0].message).toMatchObject({
+      content: 'hello',
+      reasoning: 'so',
+      reasoning_content: 'so',
+    });
+    expect(body.choices[0].sampling.constraint).toMatch(/^sha256-/);
+  });
+
+  test('is sampled and counted, but not shown, with include_reasoning false', async () => {
+    const { chat, engine } = await start();
+    engine.replies = [{ tokens: thought }];
+    const { body } = await chat({
+      ...{ reasoning_effort: 'low', include_reasoning: false },
+      ...{ return_token_ids: true, logprobs: true },
+    });
+    const [choice] = body.choices;
+    expect(choice.message).toEqual({ role: 'assistant', content: 'hello', refusal: null });
+    expect(choice.token_ids).toEqual(thought);
+    expect(choice.logprobs.content).toHaveLength(thought.length);
+    expect(body.usage.completion_tokens).toBe(thought.length);
+  });
+
+  test('is not asked of anybody without an effort', async () => {
+    const { chat, engine } = await start();
+    const { body } = await chat({ include_reasoning: true });
+    expect(engine.requests[0]?.constraint).toBeNull();
+    expect(body.choices[0].message).not.toHaveProperty('reasoning');
+  });
+
+  test('stands beside a grammar and tools', async () => {
+    const { chat, engine } = await start();
+    engine.replies = [
+      { tokens: tokensOf(special.think, 'hm', special.answer, special.call, 'track{}', special.end) },
+    ];
+    const { body } = await chat({ reasoning_effort: 'high', tools, tool_choice: 'required' });
+    expect(engine.requests[0]?.constraint).toMatchObject({
+      reasoning: { open: special.think },
+      branches: [{ open: special.call }],
+    });
+    expect(body.choices[0]).toMatchObject({
+      finish_reason: 'tool_calls',
+      message: { content: null, reasoning: 'hm', tool_calls: [{ function: { name: 'track' } }] },
+    });
+  });
+});
+
+test('every kind of constraint comes back from the store as it was', async () => {
+  const { chat, call, createModel, engine } = await start();
+  const model = await createModel();
+  const kinds = [
+    { structured_outputs: { grammar: 'root ::= "a"' } },
+    { structured_outputs: { structural_tag: { type: 'structural_tag', format: {} } } },
+    { structured_outputs: { json: {}, whitespace_pattern: ' ?', disable_additional_properties: false } },
+    { reasoning_effort: 'low', structured_outputs: { choice: ['a'] } },
+  ];
+  for (const kind of kinds) {
+    const { body } = await chat({ model: 'local/desk/agent', ...kind, return_token_ids: true });
+    const trajectory = (reward: number) => ({
+      messages_and_choices: [{ role: 'user', content: 'hi' }, body.choices[0]],
+      reward,
+    });
+    const job = await call('POST', '/v1/preview/training-jobs', {
+      model_id: model.id,
+      trajectory_groups: [{ trajectories: [trajectory(0), trajectory(1)] }],
+    });
+    expect([kind, job.status]).toEqual([kind, 200]);
+  }
+  await expect.poll(() => engine.trainings).toBe(kinds.length);
+  const trained = engine.trained.map(({ datums }) => datums[0]?.spans[0]?.constraint);
+  expect(trained).toEqual(engine.requests.map(({ constraint }) => constraint));
+});

@@ -1,0 +1,208 @@
+import { expect, test } from 'vitest';
+import { special } from '../../support/scripted-engine.ts';
+import { start } from '../harness.ts';
+
+const tools = [
+  { type: 'function', function: { name: 'refund' } },
+  { type: 'function', function: { name: 'track' } },
+];
+const named = (name: string) => ({ type: 'function', function: { name } });
+const biases = Object.fromEntries(Array.from({ length: 1025 }, (_, token) => [token, 1]));
+
+test.each<[string, [object, string][]]>([
+  [
+    'values out of range',
+    [
+      [{ temperature: 3 }, 'temperature'],
+      [{ temperature: -0.1 }, 'temperature'],
+      [{ top_p: 0 }, 'top_p'],
+      [{ top_k: -2 }, 'top_k'],
+      [{ min_p: 1.1 }, 'min_p'],
+      [{ frequency_penalty: 2.1 }, 'frequency_penalty'],
+      [{ presence_penalty: -2.1 }, 'presence_penalty'],
+      [{ repetition_penalty: 0 }, 'repetition_penalty'],
+      [{ repetition_penalty: 101 }, 'repetition_penalty'],
+      [{ use_beam_search: true, length_penalty: 11 }, 'length_penalty'],
+      [{ n: 129 }, 'n'],
+      [{ n: 0 }, 'n'],
+      [{ seed: 1.5 }, 'seed'],
+      [{ seed: 1e19 }, 'seed'],
+      [{ max_completion_tokens: 0 }, 'max_completion_tokens'],
+      [{ logprobs: true, top_logprobs: 21 }, 'top_logprobs'],
+      [{ prompt_logprobs: 21 }, 'prompt_logprobs'],
+      [{ prompt_logprobs: -1 }, 'prompt_logprobs'],
+      [{ reasoning_effort: 'extreme' }, 'reasoning_effort'],
+      [{ stop: '' }, 'stop'],
+      [{ stop: ['a', ''] }, 'stop.1'],
+      [{ stop: Array.from({ length: 65 }, () => 'x') }, 'stop'],
+      [{ stop: 'x'.repeat(1025) }, 'stop'],
+      [{ stop_token_ids: [9999] }, 'stop_token_ids.0'],
+      [{ bad_words: ['a', ''] }, 'bad_words.1'],
+      [{ bad_words: ['x'.repeat(257)] }, 'bad_words.0'],
+      [{ cache_salt: '' }, 'cache_salt'],
+      [{ request_id: '' }, 'request_id'],
+      [{ store: true }, 'store'],
+      [{ service_tier: 'flex' }, 'service_tier'],
+    ],
+  ],
+  [
+    'tokens that cannot be meant',
+    [
+      [{ logit_bias: { 5: 101 } }, 'logit_bias.5'],
+      [{ logit_bias: { 5: -101 } }, 'logit_bias.5'],
+      [{ logit_bias: { 9999: 1 } }, 'logit_bias.9999'],
+      [{ logit_bias: { hello: 1 } }, 'logit_bias.hello'],
+      [{ logit_bias: { '05': 1 } }, 'logit_bias.05'],
+      [{ logit_bias: biases }, 'logit_bias'],
+      [{ allowed_token_ids: [] }, 'allowed_token_ids'],
+      [{ allowed_token_ids: [65, 9999] }, 'allowed_token_ids.1'],
+      [{ allowed_token_ids: [65, special.user] }, 'allowed_token_ids.1'],
+      [{ allowed_token_ids: [special.call] }, 'allowed_token_ids.0'],
+      [{ allowed_token_ids: [special.think] }, 'allowed_token_ids.0'],
+    ],
+  ],
+  [
+    'fields that need another',
+    [
+      [{ top_logprobs: 3 }, 'top_logprobs'],
+      [{ stream_options: { include_usage: true } }, 'stream_options'],
+      [{ stream: true, stream_options: { include_usge: true } }, 'stream_options.include_usge'],
+      [{ length_penalty: 2 }, 'length_penalty'],
+      [{ max_tokens: 4, min_tokens: 5 }, 'min_tokens'],
+      [{ min_tokens: 508 }, 'min_tokens'],
+      [{ vllm_xargs: { a: 1 } }, 'engine_xargs.a'],
+      [{ logits_processors: ['os.system'] }, 'logits_processors.0'],
+      [{ logits_processors: ['test.Doubling', { qualname: 'x' }] }, 'logits_processors.1.qualname'],
+      [{ logits_processors: [{ qualname: 'test.Doubling', arg: [] }] }, 'logits_processors.0.arg'],
+      [{ priority: 3 }, 'priority'],
+      [{ mm_processor_kwargs: { size: 1 } }, 'mm_processor_kwargs'],
+      [{ kv_transfer_params: { to: 'x' } }, 'kv_transfer_params'],
+      [{ temprature: 1 }, 'temprature'],
+    ],
+  ],
+  [
+    'constraints that contradict themselves',
+    [
+      [{ tool_choice: 'required' }, 'tool_choice'],
+      [{ tools, tool_choice: named('nope') }, 'tool_choice.function.name'],
+      [
+        { response_format: { type: 'json_object' }, structured_outputs: { regex: 'a' } },
+        'structured_outputs',
+      ],
+      [{ structured_outputs: { json_object: true, choice: ['a'] } }, 'structured_outputs'],
+      [{ structured_outputs: { grammar: 'root ::= "a"', regex: 'a' } }, 'structured_outputs'],
+      [{ structured_outputs: { json: '[]' } }, 'structured_outputs.json'],
+      [{ structured_outputs: { structural_tag: '{' } }, 'structured_outputs.structural_tag'],
+      [{ structured_outputs: { choice: [] } }, 'structured_outputs.choice'],
+      [{ structured_outputs: { guided: 'a' } }, 'structured_outputs.guided'],
+      [{ structured_outputs: { regex: 'a', _backend: 'xgrammar' } }, 'structured_outputs._backend'],
+      [
+        { structured_outputs: { json_object: true, whitespace_pattern: ' ', disable_any_whitespace: true } },
+        'structured_outputs.whitespace_pattern',
+      ],
+      [
+        { structured_outputs: { regex: 'a', whitespace_pattern: ' ' } },
+        'structured_outputs.whitespace_pattern',
+      ],
+    ],
+  ],
+  [
+    'messages that are none',
+    [
+      [{ messages: [] }, 'messages'],
+      [{ messages: [{ role: 'user' }] }, 'messages.0.content'],
+      [{ messages: [{ role: 'assistant', content: 'x', token_ids: [9999] }] }, 'messages.0.token_ids.0'],
+    ],
+  ],
+])('refused by name are %s', async (_name, cases) => {
+  const { chat, engine } = await start();
+  for (const [fields, name] of cases) {
+    const { status, body } = await chat(fields);
+    expect([fields, status]).toEqual([fields, 422]);
+    expect(body.detail[0].loc.slice(1).join('.')).toBe(name);
+    expect(body.detail[0]).toMatchObject({ msg: expect.any(String), type: expect.any(String) });
+    expect(body.error).toMatchObject({ type: 'invalid_request_error', param: name, code: 'invalid_request' });
+  }
+  expect(engine.requests).toHaveLength(0);
+});
+
+test('a processor that is not there is refused with those that are', async () => {
+  const { chat } = await start();
+  const { body } = await chat({ logits_processors: ['mine'] });
+  expect(body.detail[0].msg).toContain('"mine"');
+  expect(body.detail[0].msg).toContain('test.Doubling');
+});
+
+test('special tokens that a reply can hold are allowed', async () => {
+  const { chat } = await start();
+  const calling = { tools, allowed_token_ids: [special.call, special.end] };
+  expect((await chat(calling)).status).toBe(200);
+  const thinking = { reasoning_effort: 'low', allowed_token_ids: [special.think, special.answer, 65] };
+  expect((await chat(thinking)).status).toBe(200);
+});
+
+test('a model that knows no reasoning cannot be asked for any', async () => {
+  const { chat, engine } = await start();
+  const format = engine.chatFormat();
+  Object.assign(engine, { chatFormat: () => ({ ...format, reasoning: null }) });
+  expect((await chat({ reasoning_effort: 'low' })).body.error.param).toBe('reasoning_effort');
+});
+
+test('values that ask for nothing are taken', async () => {
+  const { chat } = await start();
+  const { status } = await chat({
+    ...{ priority: 0, echo: false, frequency_penalty: 0, presence_penalty: 0, repetition_penalty: 1 },
+    ...{ add_generation_prompt: true, skip_special_tokens: true, logit_bias: {}, bad_words: [], stop: [] },
+    ...{ logits_processors: [], engine_xargs: {}, mm_processor_kwargs: {}, kv_transfer_params: {} },
+    ...{ min_tokens: 0, top_logprobs: 0, length_penalty: 1, stop_token_ids: [] },
+    ...{ chat_template: null, stream: false, store: false, metadata: { a: 'b' }, unknown: null },
+  });
+  expect(status).toBe(200);
+});
+
+test('what the engine cannot constrain is 422 with its own words', async () => {
+  const { chat } = await start();
+  const { status, body } = await chat({ structured_outputs: { regex: '(?=a)' } });
+  const loc = ['body', 'structured_outputs', 'regex'];
+  const msg = 'regex: lookahead is not supported in (?=a)';
+  expect([status, body.detail]).toEqual([422, [{ loc, msg, type: 'unsupported_constraint' }]]);
+  expect(body.error.param).toBe('structured_outputs.regex');
+});
+
+test('a prompt longer than the context is refused with both lengths', async () => {
+  const { chat } = await start();
+  const { status, body } = await chat({ messages: [{ role: 'user', content: 'x'.repeat(600) }] });
+  expect(status).toBe(400);
+  expect(body.detail).toContain('603');
+  expect(body.detail).toContain('512');
+  expect(body.error.code).toBe('context_length_exceeded');
+});
+
+test('a body nested beyond all measure is 422', async () => {
+  const { call } = await start();
+  const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`;
+  const body = `{"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"f","parameters":{"a":${deep}}}}]}`;
+  expect((await call('POST', '/v1/chat/completions', body)).status).toBe(422);
+});
+
+test('malformed JSON is 422, a body over the limit 413', async () => {
+  const { call, service } = await start({ bodyLimits: { chat: 1000 } });
+  const malformed = await call('POST', '/v1/chat/completions', '{"messages": [');
+  expect(malformed).toMatchObject({
+    status: 422,
+    body: { detail: [{ loc: ['body'], type: 'json_invalid' }] },
+  });
+  const notAnObject = await call('POST', '/v1/chat/completions', '[]');
+  expect(notAnObject).toMatchObject({
+    status: 422,
+    body: { detail: [{ loc: ['body'], type: 'dict_type' }] },
+  });
+  expect((await call('POST', '/v1/chat/completions', 'x'.repeat(1001))).status).toBe(413);
+  const chunked = await fetch(`${service.url}/v1/chat/completions/`, {
+    method: 'POST',
+    headers: { authorization: 'Bearer test-key' },
+    body: new Blob(['x'.repeat(2000)]).stream(),
+    duplex: 'half',
+  });
+  expect(chunked.status).toBe(413);
+});

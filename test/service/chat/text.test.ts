@@ -1,0 +1,153 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { ReplyParser } from '../../../src/service/inference/reply-parser.ts';
+import { byteTokenizer, type ScriptedReply, special, tokensOf } from '../../support/scripted-engine.ts';
+import { frames, type Json, start } from '../harness.ts';
+
+/** The texts of a reply, answered whole and streamed; they must be the same. */
+async function textOf(reply: ScriptedReply, fields: object): Promise<{ text: string; choice: Json }> {
+  const { chat, raw, engine } = await start();
+  engine.replies = [reply];
+  const { body } = await chat(fields);
+  const streamed = await raw('POST', '/v1/chat/completions', {
+    messages: [{ role: 'user', content: 'hi' }],
+    ...fields,
+    stream: true,
+  });
+  const pieces = frames(await streamed.text()).flatMap((chunk) => chunk.choices);
+  const text = body.choices[0].message.content;
+  expect(pieces.map(({ delta }) => delta.content ?? '').join('')).toBe(text);
+  expect(pieces.at(-1)).toMatchObject({
+    finish_reason: body.choices[0].finish_reason,
+    stop_reason: body.choices[0].stop_reason,
+  });
+  return { text, choice: body.choices[0] };
+}
+
+const shown = { skip_special_tokens: false };
+
+test('a stop string ends the text before it; the token ids stay whole', async () => {
+  const tokens = tokensOf('one END');
+  const { text, choice } = await textOf({ tokens, stop: 'END' }, { stop: ['END'], return_token_ids: true });
+  expect(text).toBe('one ');
+  expect(choice).toMatchObject({ finish_reason: 'stop', stop_reason: 'END', token_ids: tokens });
+});
+
+test.each<[string, ScriptedReply, object, string]>([
+  ['a stop string', { tokens: tokensOf('one END'), stop: 'END' }, { stop: 'END' }, 'one END'],
+  ['a stop token of text', { tokens: tokensOf('one', 33), stop: 33 }, { stop_token_ids: [33] }, 'one!'],
+  ['the end token, which is no text', { tokens: tokensOf('one', special.end) }, {}, 'one'],
+  ['the end token, shown', { tokens: tokensOf('one', special.end) }, shown, 'one <|end|>'],
+  [
+    'a special stop token, shown',
+    { tokens: tokensOf('one', special.call), stop: special.call },
+    { ...shown, stop_token_ids: [special.call] },
+    'one <|call|>',
+  ],
+])('%s stays in the text with include_stop_str_in_output', async (_name, reply, fields, whole) => {
+  expect((await textOf(reply, { ...fields, include_stop_str_in_output: true })).text).toBe(whole);
+  const without = (await textOf(reply, fields)).text;
+  expect(without).toBe(whole.startsWith('one ') && 'stop' in fields ? 'one ' : 'one');
+});
+
+test('text after the stop string in the same token is cut off', async () => {
+  const reply = { tokens: tokensOf('x', 260), stop: 'a' };
+  expect((await textOf(reply, { stop: 'a' })).text).toBe('x');
+  expect((await textOf(reply, { stop: 'a', include_stop_str_in_output: true })).text).toBe('xa');
+});
+
+test('a stop string that the engine did not stop at is text, and the one it stopped at ends it', async () => {
+  const reply = { tokens: tokensOf('END one END'), stop: 'END' };
+  expect((await textOf(reply, { stop: 'END', min_tokens: 4 })).text).toBe('END one ');
+});
+
+test.each<[object, string]>([
+  [{}, 'ab'],
+  [shown, 'a <|end|> <|end|> b'],
+  [{ ...shown, spaces_between_special_tokens: false }, 'a<|end|><|end|>b'],
+  [{ ...shown, spaces_between_special_tokens: true }, 'a <|end|> <|end|> b'],
+  [{ spaces_between_special_tokens: true }, 'ab'],
+])('special tokens within a reply with %j', async (fields, text) => {
+  const reply: ScriptedReply = {
+    tokens: tokensOf('a', special.end, special.end, 'b'),
+    finishReason: 'length',
+  };
+  expect((await textOf(reply, { ignore_eos: true, ...fields })).text).toBe(text);
+});
+
+test('a last token that did not end the reply is shown like any other', async () => {
+  const reply: ScriptedReply = { tokens: tokensOf('a', special.end), finishReason: 'length' };
+  expect((await textOf(reply, { ignore_eos: true, ...shown })).text).toBe('a <|end|>');
+});
+
+test('tokens that bound reasoning and begin calls are no text', async () => {
+  const tokens = tokensOf(special.think, 'hm', special.answer, 'hi', special.call, 'f{}', special.end);
+  const { choice, text } = await textOf(
+    { tokens },
+    {
+      ...{ reasoning_effort: 'low', ...shown },
+      tools: [{ type: 'function', function: { name: 'f' } }],
+    },
+  );
+  expect(text).toBe('hi');
+  expect(choice.message).toMatchObject({ reasoning: 'hm', tool_calls: [{ function: { arguments: '{}' } }] });
+});
+
+test('echo begins the content with the last message, where that is the assistant’s', async () => {
+  const assistant = { role: 'assistant', content: 'Well, ' };
+  const user = { role: 'user', content: 'hi' };
+  const reply = { tokens: tokensOf('hello', special.end) };
+  expect((await textOf(reply, { messages: [user, assistant], echo: true })).text).toBe('Well, hello');
+  expect((await textOf(reply, { messages: [user, assistant], echo: false })).text).toBe('hello');
+  expect((await textOf(reply, { messages: [assistant, user], echo: true })).text).toBe('hello');
+  const call = { tokens: tokensOf(special.call, 'f{}', special.end) };
+  const tools = [{ type: 'function', function: { name: 'f' } }];
+  expect((await textOf(call, { messages: [user, assistant], tools, echo: true })).text).toBe('Well, ');
+});
+
+const stopStrings = ['ab', 'b€', 'aab'];
+const replyTokens = fc.array(
+  fc.oneof(
+    fc.constantFrom(97, 98, 260, special.end, special.think),
+    fc.constantFrom(...tokensOf('€')),
+    fc.nat({ max: 255 }),
+  ),
+  { maxLength: 30 },
+);
+
+test('however a reply is cut into deltas, they add up to the message', () => {
+  const parse = (deltas: number[][], spaces: boolean, stop: boolean, end: { stop: string | null }) => {
+    const parser = new ReplyParser(byteTokenizer, {
+      ...{ endToken: special.end, callToken: special.call, echo: '' },
+      reasoning: { open: special.think, close: special.answer },
+      stops: { strings: stopStrings, tokens: [7] },
+      show: { special: true, spaces, stop, reasoning: true },
+    });
+    const told = [
+      ...deltas.map((tokens) => parser.push(tokens)),
+      parser.end({ finishReason: 'stop', ...end }),
+    ];
+    const message = parser.message();
+    expect(told.map(({ content }) => content).join('')).toBe(message.content ?? '');
+    expect(told.map(({ reasoning }) => reasoning).join('')).toBe(message.reasoning);
+    return message;
+  };
+  const options = [replyTokens, fc.array(fc.nat({ max: 3 })), fc.boolean(), fc.boolean()] as const;
+  fc.assert(
+    fc.property(
+      ...options,
+      fc.option(fc.constantFrom(...stopStrings)),
+      (tokens, sizes, spaces, show, stop) => {
+        const all = stop === null ? tokens : [...tokens, ...tokensOf(stop)];
+        const deltas: number[][] = [];
+        for (let from = 0, turn = 0; from < all.length; turn++) {
+          const size = sizes[turn] ?? 1;
+          deltas.push(all.slice(from, from + size));
+          from += size;
+        }
+        expect(parse(deltas, spaces, show, { stop })).toEqual(parse([all], spaces, show, { stop }));
+      },
+    ),
+    { seed: 11, numRuns: 500 },
+  );
+});

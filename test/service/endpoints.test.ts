@@ -1,0 +1,359 @@
+import { describe, expect, test } from 'vitest';
+import { EngineError } from '../../src/engines/engine-error.ts';
+import { baseModel, ScriptedEngine, special, tokensOf } from '../support/scripted-engine.ts';
+import { group, type Json, start, trajectory } from './harness.ts';
+
+const uuid = expect.stringMatching(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
+const unknown = '00000000-0000-4000-8000-000000000000';
+const whole = expect.toSatisfy(Number.isInteger, 'is a whole number');
+const sampled = tokensOf('yes', special.end);
+const groups = [group(trajectory(1, sampled), trajectory(0, sampled))];
+const messages = [{ role: 'user', content: 'hi' }];
+const example = { messages: [...messages, { role: 'assistant', content: 'yes' }] };
+
+const page = (...data: unknown[]) => ({
+  ...{ object: 'list', data, has_more: false },
+  ...{ first_id: data.length === 0 ? '' : uuid, last_id: data.length === 0 ? '' : uuid },
+});
+const completion = {
+  id: expect.any(String),
+  object: 'chat.completion',
+  created: whole,
+  model: 'local/desk/agent:step1',
+  choices: [
+    {
+      index: 0,
+      message: { role: 'assistant', content: 'hello' },
+      finish_reason: 'stop',
+      stop_reason: null,
+      logprobs: {
+        content: expect.arrayContaining([
+          { token: 'h', logprob: expect.any(Number), bytes: [104], top_logprobs: [] },
+        ]),
+      },
+      token_ids: [...tokensOf('hello'), special.end],
+    },
+  ],
+  prompt_token_ids: expect.arrayContaining([whole]),
+  usage: {
+    prompt_tokens: whole,
+    completion_tokens: 6,
+    total_tokens: whole,
+    prompt_tokens_details: { cached_tokens: 3 },
+  },
+};
+const chat = { model: 'local/desk/agent', messages, logprobs: true, return_token_ids: true };
+
+interface Row {
+  method: string;
+  path: string;
+  body?: unknown;
+  /** What the answer holds; what it is exactly, where the interface says so. */
+  answer: unknown;
+}
+
+/** The interface's table of endpoints, in its order, for a model that has been trained once. */
+const table = ({ modelId, jobId, upload }: { modelId: string; jobId: string; upload: string }): Row[] => [
+  { method: 'POST', path: '/v1/chat/completions', body: chat, answer: completion },
+  { method: 'POST', path: '/v1/chat/completions/', body: chat, answer: completion },
+  {
+    method: 'POST',
+    path: '/v1/preview/models',
+    body: { entity: null, project: 'desk', name: 'other', base_model: baseModel.id, return_existing: null },
+    answer: {
+      id: uuid,
+      entity: 'local',
+      project: 'desk',
+      name: 'other',
+      base_model: baseModel.id,
+      run_id: null,
+    },
+  },
+  {
+    method: 'GET',
+    path: `/v1/preview/models/${modelId}/checkpoints`,
+    answer: page({ id: uuid, step: 0, metrics: {} }, { id: uuid, step: 1, metrics: { loss: 1 } }),
+  },
+  {
+    method: 'POST',
+    path: `/v1/preview/models/${modelId}/log`,
+    body: { split: 'train', trajectory_groups: groups },
+    answer: {},
+  },
+  {
+    method: 'POST',
+    path: '/v1/preview/sft-training-jobs',
+    body: {
+      model_id: modelId,
+      training_data_url: upload,
+      config: { batch_size: 'auto', learning_rate: null },
+      experimental_config: null,
+    },
+    answer: { id: uuid },
+  },
+  {
+    method: 'POST',
+    path: '/v1/preview/training-jobs',
+    body: { model_id: modelId, trajectory_groups: groups },
+    answer: { id: uuid },
+  },
+  {
+    method: 'GET',
+    path: `/v1/preview/training-jobs/${jobId}`,
+    answer: { id: jobId, status: 'succeeded', step: 1 },
+  },
+  {
+    method: 'GET',
+    path: `/v1/preview/training-jobs/${jobId}/events`,
+    answer: page(
+      { id: uuid, type: 'training_started', data: { num_sequences: 1 } },
+      { id: uuid, type: 'gradient_step', data: { loss: 1 } },
+      { id: uuid, type: 'training_ended', data: {} },
+    ),
+  },
+  {
+    method: 'DELETE',
+    path: `/v1/preview/models/${modelId}/checkpoints`,
+    body: { steps: [0, 9] },
+    answer: { deleted_count: 1, not_found_steps: [9] },
+  },
+  { method: 'GET', path: '/v1/health', answer: { status: 'ok' } },
+  {
+    method: 'GET',
+    path: '/v1/system-check',
+    answer: { api: { success: true }, training_queue: { success: true } },
+  },
+  {
+    method: 'GET',
+    path: '/v1/models',
+    answer: {
+      object: 'list',
+      data: [
+        { id: baseModel.id, object: 'model', created: whole, owned_by: 'scripted', root: baseModel.id },
+        { id: 'local/desk/agent', object: 'model', created: whole, owned_by: 'local', root: baseModel.id },
+        { id: 'local/desk/other' },
+      ],
+    },
+  },
+  {
+    method: 'DELETE',
+    path: `/v1/preview/models/${modelId}`,
+    answer: { model_id: modelId, deleted_checkpoints: whole, deleted_run: false },
+  },
+];
+
+async function trainedOnce() {
+  const running = await start();
+  const { call, createModel, follow } = running;
+  const model = await createModel();
+  const job = await call('POST', '/v1/preview/training-jobs', {
+    model_id: model.id,
+    trajectory_groups: groups,
+  });
+  await follow(job.body.id);
+  const upload = await call('POST', '/v1/preview/uploads', JSON.stringify(example));
+  return { ...running, rows: table({ modelId: model.id, jobId: job.body.id, upload: upload.body.url }) };
+}
+
+describe('the table of endpoints', () => {
+  test('each answers as the interface says, with and without the project header', async () => {
+    const { call, rows, log } = await trainedOnce();
+    expect(rows).toHaveLength(14);
+    // The deletions come last: what they delete is what the others ask for.
+    for (const [index, { method, path, body, answer }] of rows.entries()) {
+      const headers = { [index % 2 === 0 ? 'compat-project' : 'openai-project']: 'shop/desk' };
+      const given = await call(method, path, body, headers);
+      expect({ path, status: given.status, body: given.body }).toMatchObject({
+        path,
+        status: 200,
+        body: answer,
+      });
+      expect(given.headers.get('content-type')).toMatch(/^application\/json/);
+      expect(log).toContainEqual(
+        expect.objectContaining({
+          ...{ event: 'request', method, path, status: 200, project: 'shop/desk' },
+          request: given.headers.get('x-request-id'),
+        }),
+      );
+    }
+  });
+
+  test('the list of inference models holds the fields of the interface and no others', async () => {
+    const { call } = await trainedOnce();
+    const { body } = await call('GET', '/v1/models');
+    expect(Object.keys(body)).toEqual(['object', 'data']);
+    for (const entry of body.data)
+      expect(Object.keys(entry)).toEqual(['id', 'object', 'created', 'owned_by', 'root']);
+  });
+
+  test('each refuses another method with those there are, and tells OPTIONS of them', async () => {
+    const { raw, rows } = await trainedOnce();
+    const methodsOf = (path: string) => rows.filter((row) => row.path === path).map(({ method }) => method);
+    for (const { path } of rows) {
+      const refused = await raw('PATCH', path, {});
+      const body: Json = await refused.json();
+      expect([path, refused.status]).toEqual([path, 405]);
+      const allowed = refused.headers.get('allow')?.split(', ');
+      expect(allowed).toEqual(expect.arrayContaining(methodsOf(path)));
+      expect(body.detail).toContain('PATCH');
+      if (path.startsWith('/v1/chat/')) expect(body.error.code).toBe('method_not_allowed');
+      const options = await raw('OPTIONS', path);
+      expect([path, options.status, options.headers.get('allow')?.split(', ')]).toEqual([path, 204, allowed]);
+      expect(await options.text()).toBe('');
+    }
+  });
+
+  test('HEAD answers as GET does, without a body, also where GET would be a stream of events', async () => {
+    const { raw, rows } = await trainedOnce();
+    const readable = rows.filter(({ method }) => method === 'GET');
+    for (const { path } of readable)
+      for (const accept of ['application/json', 'text/event-stream']) {
+        const [get, head] = [
+          await raw('GET', path, undefined, { accept }),
+          await raw('HEAD', path, undefined, { accept }),
+        ];
+        expect([path, head.status, head.headers.get('content-type')]).toEqual([
+          ...[path, get.status, get.headers.get('content-type')],
+        ]);
+        expect(await head.text()).toBe('');
+        expect(await get.text()).not.toBe('');
+      }
+    expect((await raw('HEAD', '/v1/chat/completions')).status).toBe(405);
+  });
+
+  test('each refuses query parameters it does not have, and those it has twice, by name', async () => {
+    const { call, rows } = await trainedOnce();
+    for (const { method, path, body } of rows) {
+      const { status, body: refusal } = await call(method, `${path}?colour=red`, body);
+      expect({ path, status, refusal }).toMatchObject({
+        ...{ path, status: 422 },
+        refusal: { detail: [{ loc: ['query', 'colour'], type: 'extra_forbidden', input: 'red' }] },
+      });
+    }
+    const twice = await call('GET', '/v1/preview/models?limit=1&limit=2');
+    expect(twice).toMatchObject({
+      status: 422,
+      body: { detail: [{ loc: ['query', 'limit'], input: ['1', '2'] }] },
+    });
+  });
+
+  test('each refuses a project that is not written as team/project', async () => {
+    const { call, rows } = await trainedOnce();
+    for (const { method, path, body } of rows)
+      for (const project of ['desk', 'a/b/c', '/desk', 'a b/c']) {
+        const { status, body: refusal } = await call(method, path, body, { 'compat-project': project });
+        expect({ path, project, status }).toEqual({ path, project, status: 422 });
+        expect(refusal.detail).toMatchObject([
+          { loc: ['header', 'Compat-Project'], input: project, ctx: {} },
+        ]);
+      }
+    const both = { 'compat-project': 'a/b', 'openai-project': 'a/c' };
+    expect((await call('GET', '/v1/models', undefined, both)).status).toBe(422);
+    expect((await call('GET', '/v1/models', undefined, { ...both, 'openai-project': 'a/b' })).status).toBe(
+      200,
+    );
+  });
+
+  test('each names what is not there', async () => {
+    const { call } = await start();
+    const body = { model_id: unknown, trajectory_groups: groups };
+    for (const [method, path, given] of [
+      ['POST', '/v1/chat/completions', { ...chat, model: 'local/desk/nobody' }],
+      ['POST', '/v1/chat/completions/', { ...chat, model: 'nobody' }],
+      ['DELETE', `/v1/preview/models/${unknown}`],
+      ['DELETE', `/v1/preview/models/${unknown}/checkpoints`, { steps: [0] }],
+      ['GET', `/v1/preview/models/${unknown}/checkpoints`],
+      ['POST', `/v1/preview/models/${unknown}/log`, { split: 'train', trajectory_groups: groups }],
+      ['POST', '/v1/preview/sft-training-jobs', { model_id: unknown, training_data_url: 'upload:sha256-0' }],
+      ['POST', '/v1/preview/training-jobs', body],
+      ['GET', `/v1/preview/training-jobs/${unknown}`],
+      ['GET', `/v1/preview/training-jobs/${unknown}/events`],
+      ['GET', '/v1/preview/training-jobs/no-uuid'],
+      ['GET', '/v1'],
+      ['GET', '/v1/health/'],
+    ] as const) {
+      const answer = await call(method, path, given);
+      expect([method, path, answer.status]).toEqual([method, path, 404]);
+      expect(answer.body.detail).toEqual(expect.any(String));
+    }
+  });
+
+  test('each says where a body is wrong, in the form of the interface', async () => {
+    const { call, rows } = await trainedOnce();
+    for (const { method, path } of rows.filter(({ body }) => body !== undefined)) {
+      const missing = await call(method, path, {});
+      expect({ path, status: missing.status }).toEqual({ path, status: 422 });
+      for (const issue of missing.body.detail) {
+        expect(issue).toMatchObject({ msg: 'Field required', type: 'missing', input: {} });
+        expect(issue.loc).toEqual(['body', expect.any(String)]);
+      }
+      const cut = await call(method, path, '{"model_id": ');
+      expect(cut.body.detail).toMatchObject([
+        { loc: ['body'], type: 'json_invalid', ctx: { error: expect.any(String) } },
+      ]);
+      const list = await call(method, path, []);
+      expect(list.body.detail).toMatchObject([{ loc: ['body'], type: 'dict_type', input: [] }]);
+    }
+    const wrong = await call('POST', '/v1/chat/completions', {
+      messages: [...messages, { role: 'user' }],
+      n: 0,
+    });
+    for (const { loc, msg, type } of wrong.body.detail) {
+      expect(loc.every((part: unknown) => typeof part === 'string')).toBe(true);
+      expect([typeof msg, typeof type]).toEqual(['string', 'string']);
+    }
+    expect(wrong.body.detail).toContainEqual(
+      expect.objectContaining({ loc: ['body', 'messages', '1', 'content'], type: 'missing' }),
+    );
+    expect(wrong.body.detail).toContainEqual(
+      expect.objectContaining({ loc: ['body', 'n'], type: 'greater_than_equal', input: 0, ctx: { ge: 1 } }),
+    );
+  });
+
+  test('lists have 20 items a page where no limit is given, 1 to 100 where one is, and go on behind the last', async () => {
+    const { call, createModel, follow } = await start();
+    const model = await createModel();
+    const lines = Array.from({ length: 23 }, () => JSON.stringify(example)).join('\n');
+    const { url } = (await call('POST', '/v1/preview/uploads', lines)).body;
+    const sft = { model_id: model.id, training_data_url: url, config: { batch_size: 1 } };
+    const jobId = (await call('POST', '/v1/preview/sft-training-jobs', sft)).body.id;
+    await follow(jobId);
+    const path = `/v1/preview/training-jobs/${jobId}/events`;
+    const first = (await call('GET', path)).body;
+    expect([first.data.length, first.has_more]).toEqual([20, true]);
+    expect([first.first_id, first.last_id]).toEqual([first.data[0].id, first.data[19].id]);
+    const rest = (await call('GET', `${path}?after=${first.last_id}`)).body;
+    expect([rest.data.length, rest.has_more]).toEqual([5, false]);
+    expect((await call('GET', `${path}?limit=100`)).body.data).toEqual([...first.data, ...rest.data]);
+    expect((await call('GET', `${path}?limit=1&after=`)).body.data).toEqual(first.data.slice(0, 1));
+    for (const list of [path, '/v1/preview/models', `/v1/preview/models/${model.id}/checkpoints`]) {
+      for (const limit of ['0', '101', '-1', '1.5', 'many', '', '1e1', '0x1'])
+        expect(await call('GET', `${list}?limit=${limit}`), limit).toMatchObject({
+          status: 422,
+          body: { detail: [{ loc: ['query', 'limit'] }] },
+        });
+      expect(await call('GET', `${list}?after=${unknown}`)).toMatchObject({
+        status: 422,
+        body: { detail: [{ loc: ['query', 'after'], input: unknown }] },
+      });
+    }
+    const steps = async (order: string) =>
+      (await call('GET', `/v1/preview/models/${model.id}/checkpoints?order=${order}`)).body.data.map(
+        ({ step }: Json) => step,
+      );
+    expect([await steps('asc'), await steps('desc')]).toEqual([
+      [0, 1],
+      [1, 0],
+    ]);
+    expect((await call('GET', `${path}?order=asc`)).status).toBe(422);
+  });
+
+  test('what does not work just now is 503 and says when to ask again', async () => {
+    const engine = new ScriptedEngine();
+    const { chat: complete } = await start({ engine });
+    engine.failGeneration = new EngineError('worker_died', 'the thread is gone');
+    const { status, headers, body } = await complete({});
+    expect([status, headers.get('retry-after')]).toEqual([503, '1']);
+    expect(body.error).toMatchObject({ type: 'server_error', code: 'worker_died' });
+  });
+});

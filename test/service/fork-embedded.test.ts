@@ -1,0 +1,61 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
+import type { Engine } from '../../src/engines/engine.ts';
+import { startService } from '../../src/service/index.ts';
+import { type Json, temporaryFolder } from './harness.ts';
+
+let engine: Engine;
+beforeAll(async () => {
+  engine = await createEmbeddedEngine({ threads: 1 });
+});
+afterAll(() => engine.close());
+
+const example = (reply: string) =>
+  JSON.stringify({
+    messages: [
+      { role: 'user', content: 'hi' },
+      { role: 'assistant', content: reply },
+    ],
+  });
+
+test('training a fork does what training its origin would have done, bit for bit, optimizer included', async () => {
+  const dataFolder = await temporaryFolder();
+  const service = await startService({ engine, dataFolder, apiKey: 'key' });
+  onTestFinished(() => service.close());
+  const request = (method: string, path: string, body?: string, headers = {}) =>
+    fetch(`${service.url}/v1/preview/${path}`, {
+      ...{ method, headers: { authorization: 'Bearer key', ...headers } },
+      ...(body === undefined ? {} : { body }),
+    });
+  const post = async (path: string, body: string): Promise<Json> =>
+    (await request('POST', path, body)).json();
+  const train = async (modelId: string, reply: string) => {
+    const { url } = await post('uploads', example(reply));
+    const job = await post(
+      'sft-training-jobs',
+      JSON.stringify({ model_id: modelId, training_data_url: url }),
+    );
+    const accept = { accept: 'text/event-stream' };
+    const events = await (await request('GET', `training-jobs/${job.id}/events`, undefined, accept)).text();
+    expect(events).toContain('training_ended');
+  };
+  const checkpoint = (modelId: string, step: number, file: string) =>
+    readFileSync(join(dataFolder, 'models', modelId, 'checkpoints', `step-${step}`, file));
+
+  const origin = await post('models', JSON.stringify({ project: 'desk', base_model: 'martingale-tiny' }));
+  await train(origin.id, 'yes');
+  const fork = await post(`models/${origin.id}/fork`, '{}');
+  await train(origin.id, 'no');
+  await train(fork.id, 'no');
+  for (const file of ['model.safetensors', 'optimizer.safetensors']) {
+    expect(checkpoint(fork.id, 1, file).equals(checkpoint(origin.id, 2, file)), file).toBe(true);
+    expect(checkpoint(fork.id, 1, file).equals(checkpoint(fork.id, 0, file)), file).toBe(false);
+  }
+
+  const download = async (modelId: string, step: number) =>
+    Buffer.from(await (await request('GET', `models/${modelId}/checkpoints/${step}/download`)).arrayBuffer());
+  expect((await download(fork.id, 0)).equals(await download(origin.id, 1))).toBe(true);
+  expect((await download(origin.id, 0)).equals(await download(origin.id, 1))).toBe(false);
+});

@@ -1,0 +1,75 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Json } from '../harness.ts';
+import { type EmbeddedService, startEmbedded } from './embedded-service.ts';
+
+const question = { role: 'user', content: 'what is it' };
+const tool = {
+  type: 'function',
+  function: { name: 'look', parameters: { type: 'object', properties: { at: { enum: ['it', 'him'] } } } },
+};
+
+/** Fields of a chat request that change which distribution its choices are sampled from. */
+const requests: object[] = [
+  {},
+  { temperature: 0.6 },
+  { top_k: 5 },
+  { top_p: 0.7 },
+  { min_p: 0.02 },
+  { repetition_penalty: 1.4 },
+  { frequency_penalty: 0.8, presence_penalty: -0.5 },
+  { logit_bias: { 101: 5, 110: -3 } },
+  { allowed_token_ids: [97, 98, 99, 100, 101] },
+  { bad_words: ['a', 'th'] },
+  { min_tokens: 6 },
+  { ignore_eos: true, max_tokens: 8 },
+  { structured_outputs: { regex: '[a-z]{3,9}' } },
+  { tools: [tool] },
+  { tools: [tool], tool_choice: 'required', parallel_tool_calls: false },
+  { reasoning_effort: 'low', max_tokens: 40 },
+  { reasoning_effort: 'low', structured_outputs: { choice: ['yes', 'no'] }, temperature: 0.8 },
+  { documents: [{ title: 'a', text: 'something' }] },
+  { add_special_tokens: true },
+  { truncate_prompt_tokens: 5 },
+  { chat_template: '{% for message in messages %}{{ message.content }} : {% endfor %}' },
+  { add_generation_prompt: false },
+  {
+    messages: [question, { role: 'assistant', content: 'it is ' }],
+    ...{ continue_final_message: true, add_generation_prompt: false },
+  },
+];
+
+describe('training computes the log-probabilities that sampling reported', () => {
+  let service: EmbeddedService;
+  let model: Json;
+
+  beforeAll(async () => {
+    service = await startEmbedded();
+    model = await service.createModel('same');
+  });
+
+  afterAll(() => service.close());
+
+  it.each(requests.map((request) => [request]))('of choices asked for with %j', async (request) => {
+    const { choices } = await service.call('POST', '/v1/chat/completions', {
+      ...{ model: 'martingale-tiny', messages: [question], max_tokens: 24, seed: 1, n: 3 },
+      ...{ logprobs: true, return_token_ids: true },
+      ...request,
+    });
+    const messages = 'messages' in request ? request.messages : [question];
+    const [data] = await service.run('training-jobs', {
+      model_id: model.id,
+      trajectory_groups: [
+        {
+          trajectories: choices.map((choice: Json, reward: number) => ({
+            messages_and_choices: [...(Array.isArray(messages) ? messages : []), choice],
+            ...('tools' in request ? { tools: request.tools } : {}),
+            reward,
+          })),
+        },
+      ],
+      experimental_config: { learning_rate: 1e-30 },
+    });
+    expect(data.num_decisions).toBeGreaterThan(0);
+    expect(data.logprob_difference_max).toBeLessThan(1e-4);
+  });
+});

@@ -1,0 +1,161 @@
+import { describe, expect, test } from 'vitest';
+import { baseModel, special, tokensOf } from '../../support/scripted-engine.ts';
+import { choice, group, start, trajectory } from '../harness.ts';
+import { rl, sampled } from './support.ts';
+
+const { user, assistant, end } = special;
+const off = { temperature: 1, top_p: 1, top_k: 0, min_p: 0, constraint: null };
+const sampledWith = (fields: object) => choice(sampled, { sampling: { ...off, ...fields } });
+const place = 'body.trajectory_groups.0.trajectories.0.messages_and_choices.0';
+
+describe('a choice that could not be trained on is refused by its place', () => {
+  const own = { sampling: { ...off, own_prompt: true } };
+
+  test.each([
+    ['no token ids', choice(sampled, { token_ids: null }), 'token_ids', /return_token_ids/],
+    ['a token out of the vocabulary', choice([9999]), 'token_ids.0', /0 to 266/],
+    [
+      'log-probabilities of other tokens',
+      choice(sampled, { logprobs: { content: [] } }),
+      'logprobs.content',
+      /0 entries for 4/,
+    ],
+    [
+      'an unknown constraint',
+      sampledWith({ constraint: 'sha256-0' }),
+      'sampling.constraint',
+      /nothing was sampled/,
+    ],
+    ['a prompt of its own that it lacks', choice(sampled, own), 'prompt_token_ids', /return_token_ids: true/],
+    [
+      'an empty prompt',
+      choice(sampled, { ...own, prompt_token_ids: [] }),
+      'prompt_token_ids',
+      /at least one/,
+    ],
+    [
+      'a prompt out of the vocabulary',
+      choice(sampled, { ...own, prompt_token_ids: [1, -3] }),
+      'prompt_token_ids.1',
+      /0 to 266/,
+    ],
+    [
+      'a prompt that leaves no room for the reply',
+      choice(sampled, { ...own, prompt_token_ids: Array(baseModel.contextLength - 3).fill(1) }),
+      'prompt_token_ids',
+      /513 tokens .* holds 512/,
+    ],
+    ['beam search', sampledWith({ beam_search: true }), 'sampling.beam_search', /without use_beam_search/],
+    [
+      'a bias out of the vocabulary',
+      sampledWith({ logit_bias: { 300: 1 } }),
+      'sampling.logit_bias.300',
+      /0 to/,
+    ],
+    [
+      'foreign allowed tokens',
+      sampledWith({ allowed_token_ids: [267] }),
+      'sampling.allowed_token_ids.0',
+      /0 to/,
+    ],
+    ['foreign stop tokens', sampledWith({ stop_token_ids: [-1] }), 'sampling.stop_token_ids.0', /0 to/],
+    [
+      'an unknown logits processor',
+      sampledWith({ logits_processors: ['test.Other'] }),
+      'sampling.logits_processors.0',
+      /no logits processor/,
+    ],
+    ['a negative temperature', sampledWith({ temperature: -1 }), 'sampling.temperature', /at least 0/],
+    [
+      'a repetition penalty of 0',
+      sampledWith({ repetition_penalty: 0 }),
+      'sampling.repetition_penalty',
+      /above 0/,
+    ],
+  ])('%s', async (_name, broken, field, reason) => {
+    const { call, createModel } = await start();
+    const model = await createModel();
+    const { status, body } = await call('POST', rl, {
+      model_id: model.id,
+      trajectory_groups: [group({ messages_and_choices: [broken], reward: 1 })],
+    });
+    expect(status).toBe(422);
+    expect(body.detail[0].loc.join('.')).toBe(`${place}.${field}`);
+    expect(body.detail[0].msg).toMatch(reason);
+  });
+});
+
+describe('a choice with a prompt of its own', () => {
+  test('is a sequence of its own, and context for the choices after it', async () => {
+    const { call, createModel, follow, engine } = await start();
+    const model = await createModel();
+    const prompt = tokensOf(special.system, 'written otherwise', end, assistant);
+    const first = tokensOf('one', end);
+    const second = tokensOf('two', end);
+    const mixed = {
+      messages_and_choices: [
+        { role: 'user', content: 'a' },
+        choice(first, { sampling: { ...off, own_prompt: true }, prompt_token_ids: prompt }),
+        { role: 'user', content: 'b' },
+        choice(second),
+      ],
+      reward: 1,
+    };
+    // The ids say it alone, too.
+    const bare = choice(first, { prompt_token_ids: prompt });
+    const alone = { messages_and_choices: [{ role: 'user', content: 'a' }, bare], reward: 0 };
+    const job = await call('POST', rl, {
+      model_id: model.id,
+      trajectory_groups: [group(mixed, alone)],
+      experimental_config: { scale_rewards: false },
+    });
+    const events = await follow(job.body.id);
+    expect(events.at(-1).type).toBe('training_ended');
+    const [main, own, other, ...none] = engine.trained[0]?.datums ?? [];
+    expect(none).toEqual([]);
+    expect(main?.tokens).toEqual([
+      ...tokensOf(user, 'a', end, assistant),
+      ...first,
+      ...tokensOf(user, 'b', end, assistant),
+      ...second,
+    ]);
+    expect(main?.spans.map(({ start: at, length }) => main.tokens.slice(at, at + length))).toEqual([second]);
+    for (const datum of [own, other]) {
+      expect(datum?.tokens).toEqual([...prompt, ...first]);
+      expect(datum?.spans).toMatchObject([
+        { start: prompt.length, length: first.length, logprobs: first.map((_, index) => -index - 1) },
+      ]);
+    }
+    // The trajectory of two sequences weighs what that of one does.
+    expect([main, own, other].map((datum) => datum?.spans[0]?.weight)).toEqual([1 / 16, 1 / 16, 1 / 8]);
+    expect(events[1].data).toMatchObject({ num_datums: 3, num_trainable_tokens: 12 });
+  });
+});
+
+describe('the distribution of a choice', () => {
+  test('comes to the engine with everything it was sampled with', async () => {
+    const { call, createModel, follow, engine } = await start();
+    const model = await createModel();
+    const sampling = {
+      ...{ temperature: 0.7, top_p: 0.9, top_k: 5, min_p: 0.01, constraint: null },
+      ...{ repetition_penalty: 1.2, frequency_penalty: 0.3, presence_penalty: -0.4 },
+      ...{ logit_bias: { 65: -2 }, allowed_token_ids: [65, 66, end], bad_words: ['no'] },
+      ...{ min_tokens: 2, stop_token_ids: [end], ignore_eos: true },
+      ...{ logits_processors: [{ qualname: 'test.Doubling', args: [1], kwargs: { a: 2 } }] },
+      engine_xargs: { more: 3 },
+    };
+    const messages_and_choices = [choice(sampled, { sampling })];
+    const job = await call('POST', rl, {
+      model_id: model.id,
+      trajectory_groups: [group({ messages_and_choices, reward: 1 }, trajectory(0, sampled))],
+    });
+    await follow(job.body.id);
+    expect(engine.trained[0]?.datums[0]?.spans[0]?.sampling).toEqual({
+      ...{ temperature: 0.7, topP: 0.9, topK: 5, minP: 0.01 },
+      ...{ repetitionPenalty: 1.2, frequencyPenalty: 0.3, presencePenalty: -0.4 },
+      ...{ logitBias: [[65, -2]], allowedTokens: [65, 66, end], bannedTexts: ['no'] },
+      ...{ minTokens: { count: 2, barred: [end] }, ignoreEnd: true },
+      processors: [{ name: 'test.Doubling', args: [1], kwargs: { a: 2 }, extra: { more: 3 } }],
+    });
+  });
+});

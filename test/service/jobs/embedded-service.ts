@@ -1,0 +1,57 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
+import { startService } from '../../../src/service/index.ts';
+import { frames, type Json } from '../harness.ts';
+
+/** The service over the embedded engine, on a free port and a folder of its own. */
+export async function startEmbedded() {
+  const dataFolder = await mkdtemp(join(tmpdir(), 'martingale-jobs-'));
+  const engine = await createEmbeddedEngine({ threads: 1 });
+  const service = await startService({ engine, dataFolder, apiKey: 'test-key', log: () => undefined });
+  const raw = (method: string, path: string, body?: unknown, headers: Record<string, string> = {}) =>
+    fetch(`${service.url}${path}`, {
+      method,
+      headers: { authorization: 'Bearer test-key', 'content-type': 'application/json', ...headers },
+      ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+    });
+  /** The answer's body; anything but 200 throws. */
+  const call = async (method: string, path: string, body?: unknown): Promise<Json> => {
+    const response = await raw(method, path, body);
+    const text = await response.text();
+    if (response.status !== 200) throw new Error(`${method} ${path}: ${response.status} ${text}`);
+    return JSON.parse(text);
+  };
+  const createModel = (name: string): Promise<Json> =>
+    call('POST', '/v1/preview/models', {
+      ...{ entity: 'team', project: 'desk', name, base_model: 'martingale-tiny' },
+    });
+  /** Runs a job to its end: its `gradient_step` events. A failed one throws. */
+  const run = async (path: 'training-jobs' | 'sft-training-jobs', body: object): Promise<Json[]> => {
+    const { id } = await call('POST', `/v1/preview/${path}`, body);
+    const accept = { accept: 'text/event-stream' };
+    const events = frames(
+      await (await raw('GET', `/v1/preview/training-jobs/${id}/events`, undefined, accept)).text(),
+    );
+    const last = events.at(-1);
+    if (last?.type !== 'training_ended') throw new Error(JSON.stringify(last));
+    return events.filter(({ type }) => type === 'gradient_step').map(({ data }) => data);
+  };
+  const supervise = async (modelId: string, lines: object[], config: object): Promise<Json[]> => {
+    const upload = await call(
+      'POST',
+      '/v1/preview/uploads',
+      lines.map((line) => JSON.stringify(line)).join('\n'),
+    );
+    return run('sft-training-jobs', { model_id: modelId, training_data_url: upload.url, config });
+  };
+  const close = async () => {
+    await service.close();
+    await engine.close();
+    await rm(dataFolder, { recursive: true, force: true });
+  };
+  return { engine, service, raw, call, createModel, run, supervise, close };
+}
+
+export type EmbeddedService = Awaited<ReturnType<typeof startEmbedded>>;

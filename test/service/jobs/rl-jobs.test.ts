@@ -1,0 +1,196 @@
+import { readdirSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { trainingEventSchema, trainingJobSchema } from '../../../src/contract/index.ts';
+import { special, tokensOf } from '../../support/scripted-engine.ts';
+import { choice, group, start, trajectory } from '../harness.ts';
+import { groups, rl, sampled, sft, unknown } from './support.ts';
+
+const { user, assistant, end, call: callToken, tool } = special;
+
+describe('RL jobs', () => {
+  test('a job trains one step over the batch, and its checkpoint can be listed when it has ended', async () => {
+    const { call, createModel, follow, engine, dataFolder } = await start();
+    const model = await createModel();
+    const created = await call('POST', rl, {
+      model_id: model.id,
+      trajectory_groups: [...groups, group(trajectory(3, sampled), trajectory(3, sampled))],
+      experimental_config: { kimi_k2_tau: 0.5, epsilon_high: null, ppo: null, plot_tensors: null },
+    });
+    expect(created.status).toBe(200);
+    const events = await follow(created.body.id);
+    for (const event of events) trainingEventSchema.parse(event);
+    expect(events.map(({ type }) => type)).toEqual(['training_started', 'gradient_step', 'training_ended']);
+    expect(events[0].data).toEqual({ num_sequences: 1 });
+    expect(events[1].data).toEqual({
+      ...{ loss: 1, grad_norm: 0.5, learning_rate: 1e-3 },
+      ...{ num_groups_submitted: 2, num_groups_trainable: 1, num_groups_without_signal: 1 },
+      ...{ num_trajectories: 4, num_trainable_tokens: 8 },
+      ...{ num_datums: 2, train_tokens: 18, reward: 1.75, reward_std_dev: 0.25 },
+    });
+    expect(events[2].data.step).toBe(1);
+    const job = (await call('GET', `${rl}/${created.body.id}`)).body;
+    expect(trainingJobSchema.parse(job)).toMatchObject({
+      ...{
+        id: created.body.id,
+        model_id: model.id,
+        kind: 'rl',
+        status: 'succeeded',
+        step: 1,
+        error_message: null,
+      },
+      resolved_config: { vendor_k2_tau: 0.5, learning_rate: 1e-3, epsilon: 1, epsilon_high: 4, ppo: false },
+    });
+    const checkpoints = (await call('GET', `/v1/preview/models/${model.id}/checkpoints?order=desc`)).body;
+    expect(checkpoints.data[0]).toEqual({
+      id: events[2].data.checkpoint_id,
+      step: 1,
+      metrics: events[1].data,
+    });
+    expect(
+      await readFile(join(dataFolder, 'models', model.id, 'checkpoints', 'step-1', 'weights'), 'utf8'),
+    ).toBe('base + 1');
+    expect(engine.trained[0]).toMatchObject({
+      learningRate: 1e-3,
+      loss: { type: 'cispo', tau: 0.5, epsilonHigh: 4 },
+    });
+    expect(readdirSync(join(dataFolder, 'jobs'))).toEqual([]);
+  });
+
+  test('every sampled token and nothing else is in a span, as it was sampled, under its distribution', async () => {
+    const { call, chat, createModel, follow, engine } = await start();
+    const model = await createModel();
+    const wide = 260;
+    const first = [wide, ...tokensOf(callToken, 'f{}', end)];
+    engine.replies = [{ tokens: first }];
+    const tools = [{ type: 'function', function: { name: 'f' } }];
+    const answer = await chat({ tools, temperature: 0.7, top_k: 5, logprobs: true, return_token_ids: true });
+    const second = tokensOf('done', end);
+    const third = tokensOf('cut off');
+    const trained = {
+      messages_and_choices: [
+        { role: 'user', content: 'hi' },
+        answer.body.choices[0],
+        { role: 'tool', content: 'ok', tool_call_id: 'c' },
+        choice(second, { logprobs: null, sampling: null }),
+        { role: 'user', content: 'trailing context trains nothing' },
+      ],
+      tools: null,
+      additional_histories: [
+        { messages_and_choices: [{ role: 'assistant', content: 'said', token_ids: null }, choice(third)] },
+        { messages_and_choices: [{ role: 'user', content: 'no choice here' }] },
+      ],
+      reward: 1,
+    };
+    const job = await call('POST', rl, {
+      model_id: model.id,
+      trajectory_groups: [group(trained, trajectory(0, sampled))],
+    });
+    await follow(job.body.id);
+    const [main, other] = engine.trained[0]?.datums ?? [];
+    expect(main?.tokens).toEqual([
+      ...tokensOf(user, 'hi', end, assistant),
+      ...first,
+      ...tokensOf(tool, 'ok', end, assistant),
+      ...second,
+    ]);
+    const [one, two] = main?.spans ?? [];
+    expect(main?.tokens.slice(one?.start, (one?.start ?? 0) + (one?.length ?? 0))).toEqual(first);
+    expect(main?.tokens.slice(two?.start, (two?.start ?? 0) + (two?.length ?? 0))).toEqual(second);
+    expect(one).toMatchObject({
+      logprobs: first.map((_, index) => -(index + 1) / 8),
+      sampling: { temperature: 0.7, topP: 1, topK: 5, minP: 0 },
+      constraint: engine.requests[0]?.constraint,
+    });
+    expect(one?.constraint).not.toBeNull();
+    expect(two).toMatchObject({
+      logprobs: second.map(() => null),
+      sampling: { temperature: 1, topP: 1, topK: 0, minP: 0 },
+      constraint: null,
+    });
+    expect(other?.tokens).toEqual(tokensOf(assistant, 'said', end, assistant, 'cut off'));
+    expect(other?.spans).toMatchObject([
+      { start: 7, length: third.length, logprobs: [-1, -2, -3, -4, -5, -6, -7] },
+    ]);
+    expect(one?.advantage).toBeCloseTo(1, 4);
+    const weights = (engine.trained[0]?.datums ?? []).flatMap(({ spans }) =>
+      spans.map((s) => s.weight * s.length),
+    );
+    expect(weights.reduce((sum, weight) => sum + weight, 0)).toBeCloseTo(1, 10);
+  });
+
+  test('a batch without a signal fails with the reason and the counts, and makes no checkpoint', async () => {
+    const { call, createModel, follow, engine } = await start();
+    const model = await createModel();
+    const job = await call('POST', rl, {
+      model_id: model.id,
+      trajectory_groups: [
+        group(trajectory(1, sampled), trajectory(1, sampled)),
+        group(trajectory(7, sampled)),
+      ],
+    });
+    const events = await follow(job.body.id);
+    expect(events).toMatchObject([
+      { type: 'training_failed', data: { error_message: expect.stringContaining('Nothing to train on') } },
+    ]);
+    const reason = events[0].data.error_message;
+    for (const count of [
+      'num_groups_submitted 2',
+      'num_groups_without_signal 2',
+      'num_groups_trainable 0',
+      'num_trajectories 3',
+    ])
+      expect(reason).toContain(count);
+    expect((await call('GET', `${rl}/${job.body.id}`)).body).toMatchObject({
+      status: 'failed',
+      step: null,
+      error_message: reason,
+    });
+    expect((await call('GET', `/v1/preview/models/${model.id}/checkpoints`)).body.data).toHaveLength(1);
+    expect(engine.trained).toEqual([]);
+  });
+
+  test('jobs of unknown models, and unknown jobs, are 404', async () => {
+    const { call } = await start();
+    for (const [method, path, body] of [
+      ['POST', rl, { model_id: unknown, trajectory_groups: groups }],
+      ['GET', `${rl}/${unknown}`],
+      ['GET', `${rl}/${unknown}/events`],
+      ['POST', `${rl}/${unknown}/cancel`, {}],
+      ['POST', `/v1/preview/models/${unknown}/log`, { split: 'train', trajectory_groups: [] }],
+      ['POST', sft, { model_id: unknown, training_data_url: 'upload:x' }],
+    ] as const) {
+      const answer = await call(method, path, body);
+      expect([method, path, answer.status, typeof answer.body.detail]).toEqual([method, path, 404, 'string']);
+    }
+    expect((await call('POST', rl, { model_id: 'x', trajectory_groups: groups })).body.detail[0].loc).toEqual(
+      ['body', 'model_id'],
+    );
+  });
+});
+
+describe('a choice that a client wrote down', () => {
+  // As the vendor's client dumps its objects, with and without `exclude_none`.
+  test.each([
+    [
+      'with null for what is not there',
+      { content: 'yes', tool_calls: null, refusal: null, function_call: null },
+    ],
+    ['without what is not there', {}],
+  ])('%s is taken', async (_, message) => {
+    const { call, createModel } = await start();
+    const model = await createModel();
+    const dumped = choice(sampled, { message: { role: 'assistant', ...message }, logprobs: {} });
+    const messages_and_choices = [{ role: 'user', content: 'hi' }, dumped];
+    const trajectories = [
+      { messages_and_choices, reward: 1 },
+      { messages_and_choices, reward: 0 },
+    ];
+    const { status, body } = await call('POST', rl, {
+      model_id: model.id,
+      trajectory_groups: [{ trajectories }],
+    });
+    expect([status, body]).toEqual([200, { id: expect.any(String) }]);
+  });
+});

@@ -1,0 +1,209 @@
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { special, tokensOf } from '../../support/scripted-engine.ts';
+import { start } from '../harness.ts';
+import { line, rl, sft } from './support.ts';
+
+const { user, assistant, end, call: callToken } = special;
+
+describe('SFT jobs', () => {
+  test('every assistant message trains, batch by batch in order, under the constraint of its line', async () => {
+    const { call, createModel, follow, engine } = await start();
+    const model = await createModel();
+    const tools = [{ type: 'function', function: { name: 'f' } }];
+    const withCall = JSON.stringify({
+      tools,
+      messages: [
+        { role: 'user', content: 'hi' },
+        {
+          role: 'assistant',
+          content: 'so',
+          tool_calls: [{ id: 'c', type: 'function', function: { name: 'f', arguments: '{ "a": 1 }' } }],
+        },
+        { role: 'tool', content: 'ok', tool_call_id: 'c' },
+        { role: 'assistant', content: 'done' },
+      ],
+    });
+    const body = `${withCall}\n\n${line('b')}\n${line('c')}\n`;
+    const upload = await call('POST', '/v1/preview/uploads', body);
+    expect(upload.body).toMatchObject({
+      url: `upload:sha256-${upload.body.sha256}`,
+      bytes: Buffer.byteLength(body),
+    });
+    expect((await call('POST', '/v1/preview/uploads', body)).body).toEqual(upload.body);
+    const job = await call('POST', sft, {
+      model_id: model.id,
+      training_data_url: upload.body.url,
+      config: { learning_rate: [0.1, 0.2], batch_size: null },
+    });
+    const events = await follow(job.body.id);
+    expect(events.map(({ type }) => type)).toEqual([
+      ...['training_started', 'gradient_step', 'gradient_step', 'training_ended'],
+    ]);
+    expect(events[0].data.num_sequences).toBe(2);
+    expect(events[1].data).toMatchObject({ learning_rate: 0.1, num_datums: 2, num_trainable_tokens: 19 });
+    const [first, second] = engine.trained;
+    expect(first).toMatchObject({ loss: { type: 'cross_entropy' }, learningRate: 0.1 });
+    expect(second).toMatchObject({
+      learningRate: 0.2,
+      datums: [{ tokens: tokensOf(user, 'hi', end, assistant, 'c', end) }],
+    });
+    const [datum] = first?.datums ?? [];
+    const reply = tokensOf('so', callToken, 'f{"a":1}', end);
+    expect(datum?.spans.map(({ start: at, length }) => datum.tokens.slice(at, at + length))).toEqual([
+      reply,
+      tokensOf('done', end),
+    ]);
+    for (const span of datum?.spans ?? []) {
+      expect(span).toMatchObject({ advantage: 1, weight: 1 / 19, sampling: { temperature: 1 } });
+      expect(span.logprobs).toEqual(Array.from({ length: span.length }, () => null));
+      expect(span.constraint?.branches).toHaveLength(2);
+    }
+    expect((await call('GET', `${rl}/${job.body.id}`)).body).toMatchObject({
+      kind: 'sft',
+      status: 'succeeded',
+      resolved_config: { batch_size: 2, learning_rate: [0.1, 0.2], num_batches: 2 },
+    });
+  });
+
+  test.each([
+    ['auto', [2, 1]],
+    [null, [2, 1]],
+    [undefined, [2, 1]],
+    [3, [3]],
+    [1, [1, 1, 1]],
+  ])('a batch size of %j takes the lines %j at a time', async (batch_size, sizes) => {
+    const { call, createModel, follow, engine } = await start();
+    const model = await createModel();
+    const upload = await call('POST', '/v1/preview/uploads', [line('a'), line('b'), line('c')].join('\n'));
+    const job = await call('POST', sft, {
+      model_id: model.id,
+      training_data_url: upload.body.url,
+      config: { batch_size },
+    });
+    const events = await follow(job.body.id);
+    expect(events[0].data.num_sequences).toBe(sizes.length);
+    expect(engine.trained.map(({ datums }) => datums.length)).toEqual(sizes);
+    expect(engine.trained.map(({ learningRate }) => learningRate)).toEqual(sizes.map(() => 2e-3));
+    expect((await call('GET', `${rl}/${job.body.id}`)).body.resolved_config).toMatchObject({
+      batch_size: sizes[0],
+      learning_rate: 2e-3,
+    });
+  });
+
+  test('reasoning is trained before its reply, under the effort of the line', async () => {
+    const { call, createModel, follow, engine } = await start();
+    const model = await createModel();
+    const { think, answer } = special;
+    const thought = (fields: object = {}) =>
+      JSON.stringify({
+        messages: [
+          { role: 'user', content: 'hi' },
+          { role: 'assistant', content: 'a' },
+          { role: 'user', content: 'and' },
+          { role: 'assistant', content: 'b', reasoning_content: 'because' },
+        ],
+        ...fields,
+      });
+    const lines = [
+      thought(),
+      thought({ reasoning_effort: 'low' }),
+      line('c', { reasoning_effort: 'medium' }),
+    ];
+    const upload = await call('POST', '/v1/preview/uploads', [...lines, line('d')].join('\n'));
+    const job = await call('POST', sft, {
+      model_id: model.id,
+      training_data_url: upload.body.url,
+      config: { batch_size: 4 },
+    });
+    expect((await follow(job.body.id)).at(-1).type).toBe('training_ended');
+    const trained = (engine.trained[0]?.datums ?? []).map(({ tokens, spans }) =>
+      spans.map(({ start: at, length, constraint }) => ({
+        tokens: tokens.slice(at, at + length),
+        reasoning: constraint?.reasoning,
+      })),
+    );
+    const two = (limit: number) => [
+      { tokens: tokensOf(think, answer, 'a', end), reasoning: { open: think, close: answer, limit } },
+      {
+        tokens: tokensOf(think, 'because', answer, 'b', end),
+        reasoning: { open: think, close: answer, limit },
+      },
+    ];
+    expect(trained).toEqual([
+      two(128),
+      two(32),
+      [{ tokens: tokensOf(think, answer, 'c', end), reasoning: { open: think, close: answer, limit: 64 } }],
+      [{ tokens: tokensOf('d', end), reasoning: undefined }],
+    ]);
+    expect(engine.trained[0]?.datums[0]?.tokens).toEqual([
+      ...tokensOf(user, 'hi', end, assistant, think, answer, 'a', end),
+      ...tokensOf(user, 'and', end, assistant, think, 'because', answer, 'b', end),
+    ]);
+  });
+
+  test('token ids that are none of the vocabulary fail the job with their line', async () => {
+    const { call, createModel, follow } = await start();
+    const model = await createModel();
+    const broken = JSON.stringify({ messages: [{ role: 'assistant', content: 'x', token_ids: [1, 999] }] });
+    const upload = await call('POST', '/v1/preview/uploads', `${line('a')}\n${broken}`);
+    const job = await call('POST', sft, { model_id: model.id, training_data_url: upload.body.url });
+    expect((await follow(job.body.id)).at(-1).data.error_message).toMatch(
+      /line 2\.messages\.0\.token_ids\.1.*0 to 266/,
+    );
+  });
+
+  test('the same data may be uploaded by several at once', async () => {
+    const { call, dataFolder } = await start();
+    const body = Array.from({ length: 500 }, () => line('the same')).join('\n');
+    const answers = await Promise.all(
+      Array.from({ length: 8 }, () => call('POST', '/v1/preview/uploads', body)),
+    );
+    const url = `upload:sha256-${answers[0]?.body.sha256}`;
+    expect(answers.map((answer) => [answer.status, answer.body.url])).toEqual(answers.map(() => [200, url]));
+    expect(readdirSync(join(dataFolder, 'uploads'))).toEqual([`${answers[0]?.body.sha256}.jsonl`]);
+  });
+
+  test('an upload with a broken line is refused with its number', async () => {
+    const { call } = await start();
+    const upload = (body: string) => call('POST', '/v1/preview/uploads', body);
+    const broken = await upload(`${line('a')}\n{"messages":[{"role":"user","content":"x"}]}`);
+    expect(broken.status).toBe(422);
+    expect(broken.body.detail[0]).toMatchObject({
+      loc: ['body', 'line 2', 'messages'],
+      msg: 'line 2: the last message must be an assistant message',
+    });
+    expect((await upload('{"messages"')).body.detail[0]).toMatchObject({ type: 'json_invalid' });
+    expect((await upload('\n')).status).toBe(422);
+  });
+
+  test.each([
+    [{ config: { learning_rate: [1, 2, 3] } }, /3 values for 1 batches/],
+    [{ config: { batch: 1 } }, /Extra inputs/],
+    [{ experimental_config: { lora: 1 } }, /lora/],
+    [{ training_data_url: `upload:sha256-${'0'.repeat(64)}` }, /nothing was uploaded/],
+  ])('%j is refused', async (fields, reason) => {
+    const { call, createModel } = await start();
+    const model = await createModel();
+    const upload = await call('POST', '/v1/preview/uploads', line('a'));
+    const { status, body } = await call('POST', sft, {
+      model_id: model.id,
+      training_data_url: upload.body.url,
+      ...fields,
+    });
+    expect([status, body.detail[0].msg]).toEqual([422, expect.stringMatching(reason)]);
+  });
+
+  test('a demonstration outside its grammar fails the job with its lines', async () => {
+    const { call, createModel, follow } = await start();
+    const model = await createModel();
+    const upload = await call('POST', '/v1/preview/uploads', `${line('a')}\n${line('impossible')}`);
+    const job = await call('POST', sft, { model_id: model.id, training_data_url: upload.body.url });
+    const events = await follow(job.body.id);
+    expect(events.at(-1)).toMatchObject({
+      type: 'training_failed',
+      data: { error_message: 'lines 1 to 2: the reply does not follow its constraint' },
+    });
+  });
+});

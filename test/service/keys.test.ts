@@ -1,0 +1,128 @@
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { KeyStore, startService } from '../../src/service/index.ts';
+import { ScriptedEngine } from '../support/scripted-engine.ts';
+import { start, temporaryFolder } from './harness.ts';
+
+/** The keys of a data folder as another process would open them: on a connection of its own. */
+function openKeys(dataFolder: string): KeyStore {
+  const keys = KeyStore.open(dataFolder);
+  onTestFinished(() => keys.close());
+  return keys;
+}
+
+const bearer = (key: string) => ({ authorization: `Bearer ${key}` });
+
+describe('API keys', () => {
+  test('a key made while the service runs opens it at once, and a revoked one no longer, at the next request', async () => {
+    const { call, dataFolder } = await start();
+    const keys = openKeys(dataFolder);
+    const [first, second] = [keys.create('laptop'), keys.create('cluster')];
+    const health = async (key: string) => (await call('GET', '/v1/health', undefined, bearer(key))).status;
+    expect([await health(first.key), await health(second.key), await health('test-key')]).toEqual([
+      200, 200, 200,
+    ]);
+    keys.revoke(first.id);
+    expect([await health(first.key), await health(second.key), await health('test-key')]).toEqual([
+      401, 200, 200,
+    ]);
+  });
+
+  test('the refusal of a revoked key is the one of a wrong key, word for word', async () => {
+    const { raw, dataFolder } = await start();
+    const keys = openKeys(dataFolder);
+    const { id, key } = keys.create('');
+    keys.revoke(id);
+    const secret = key.slice(`mg-${id}-`.length);
+    const wrong = [
+      key,
+      `mg-${id}-${'A'.repeat(secret.length)}`,
+      `mg-${'0'.repeat(id.length)}-${secret}`,
+      secret,
+      id,
+      'nonsense',
+    ];
+    const refusals = await Promise.all(
+      wrong.map(async (given) => {
+        const response = await raw('GET', '/v1/models', undefined, bearer(given));
+        return { status: response.status, text: await response.text() };
+      }),
+    );
+    expect(new Set(refusals.map((refusal) => JSON.stringify(refusal))).size).toBe(1);
+    expect(refusals[0]?.status).toBe(401);
+  });
+
+  test('the id of one key does not go with the secret of another', async () => {
+    const keys = openKeys(await temporaryFolder());
+    const [first, second] = [keys.create(''), keys.create('')];
+    expect(keys.check(first.key)).toBe(first.id);
+    expect(keys.check(first.key.replace(first.id, second.id))).toBeUndefined();
+  });
+
+  test('only a hash is kept, in files that nobody else may read, and nothing of a key is logged', async () => {
+    const { call, dataFolder, log, service } = await start();
+    const keys = openKeys(dataFolder);
+    const { id, key } = keys.create('laptop');
+    await call('GET', '/v1/models', undefined, bearer(key));
+    const secret = key.slice(`mg-${id}-`.length);
+    const files = readdirSync(dataFolder).filter((name) => name.startsWith('keys.sqlite'));
+    expect(files.length).toBeGreaterThan(1);
+    for (const name of files) {
+      const path = join(dataFolder, name);
+      expect(statSync(path).mode & 0o777, name).toBe(0o600);
+      expect(readFileSync(path).includes(secret), name).toBe(false);
+    }
+    expect(JSON.stringify(log)).toContain('"path":"/v1/models"');
+    expect(JSON.stringify(log)).not.toContain(secret);
+    expect(JSON.stringify(log)).not.toContain(service.apiKey);
+  });
+
+  test('a list tells name, making, last use and revocation', async () => {
+    const { call, dataFolder } = await start();
+    const keys = openKeys(dataFolder);
+    const used = keys.create('used');
+    const unused = keys.create('unused');
+    await call('GET', '/v1/health', undefined, bearer(used.key));
+    keys.revoke(unused.id);
+    keys.revoke(unused.id);
+    const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT/);
+    expect(keys.list()).toHaveLength(2);
+    expect(keys.list()).toEqual(
+      expect.arrayContaining([
+        { id: used.id, name: 'used', createdAt: time, lastUsedAt: time, revokedAt: null },
+        { id: unused.id, name: 'unused', createdAt: time, lastUsedAt: null, revokedAt: time },
+      ]),
+    );
+    expect(keys.revoke('0123456789abcdef')).toBeUndefined();
+  });
+
+  test('keys outlive the service', async () => {
+    const { service, dataFolder } = await start();
+    const { key } = openKeys(dataFolder).create('');
+    await service.close();
+    const again = await start({ dataFolder, apiKey: undefined });
+    expect(again.service.storedKeys).toBe(1);
+    expect((await again.call('GET', '/v1/health', undefined, bearer(key))).status).toBe(200);
+  });
+
+  test('others reach the service only where there is a key that is not revoked', async () => {
+    const dataFolder = await temporaryFolder();
+    const open = () => startService({ engine: new ScriptedEngine(), dataFolder, host: '0.0.0.0' });
+    await expect(open()).rejects.toMatchObject({
+      code: 'key_required',
+      message: expect.stringContaining('martingale keys create'),
+    });
+    const keys = openKeys(dataFolder);
+    const revoked = keys.create('');
+    keys.revoke(revoked.id);
+    await expect(open()).rejects.toMatchObject({ code: 'key_required' });
+    const { key } = keys.create('');
+    const service = await open();
+    onTestFinished(() => service.close());
+    const url = service.url.replace('0.0.0.0', '127.0.0.1');
+    const status = async (given: string) =>
+      (await fetch(`${url}/v1/health`, { headers: bearer(given) })).status;
+    expect([await status(key), await status(revoked.key)]).toEqual([200, 401]);
+  });
+});

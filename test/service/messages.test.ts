@@ -1,0 +1,157 @@
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { messageSchema } from '../../src/contract/index.ts';
+import { special, tokensOf } from '../support/scripted-engine.ts';
+import { type Json, start } from './harness.ts';
+
+const { user, assistant, end, call, tool } = special;
+
+describe('messages', () => {
+  const promptOf = async (...messages: object[]) => {
+    const { chat, engine } = await start();
+    const { status, body } = await chat({ messages });
+    if (status !== 200) throw new Error(JSON.stringify(body));
+    return engine.requests[0]?.prompt;
+  };
+
+  test('have contents of one text or of parts', async () => {
+    const text = (value: string) => ({ type: 'text', text: value });
+    expect(await promptOf({ role: 'user', content: [text('a'), text('b')] })).toEqual(
+      tokensOf(user, 'ab', end, assistant),
+    );
+    const parts = [text('Sorry: '), { type: 'refusal', refusal: 'no' }];
+    expect(await promptOf({ role: 'assistant', content: parts })).toEqual(
+      tokensOf(assistant, 'Sorry: no', end, assistant),
+    );
+  });
+
+  test('may be a refusal, a function call of old, or its result', async () => {
+    expect(
+      await promptOf(
+        { role: 'assistant', content: null, refusal: 'I will not', tool_calls: null, name: null },
+        { role: 'assistant', function_call: { name: 'f', arguments: '{ "a": 1 }' } },
+        { role: 'function', name: 'f', content: 'ok' },
+        { role: 'function', name: 'f', content: null },
+      ),
+    ).toEqual([
+      ...tokensOf(assistant, 'I will not', end, assistant, call, 'f{"a":1}', end),
+      ...tokensOf(tool, 'ok', end, tool, end, assistant),
+    ]);
+  });
+
+  test('of a role of their own go to the chat template, which may refuse it', async () => {
+    const { chat, engine } = await start();
+    await chat({ messages: [{ role: 'narrator', content: [{ type: 'text', text: 'Night.' }] }] });
+    expect(engine.requests[0]?.prompt).toEqual(tokensOf('<|narrator|>Night.', end, assistant));
+    const { status, body } = await chat({ messages: [{ role: 'critic', content: 'x' }] });
+    expect([status, body.error.code, body.error.message]).toEqual([
+      422,
+      'chat_template_failed',
+      expect.stringContaining('no critics'),
+    ]);
+  });
+
+  test.each([
+    [{ role: 'user', content: 'x', name: 'alice' }, 'name of a user message'],
+    [{ role: 'assistant', content: 'x', reasoning: 'hm' }, 'reasoning of an assistant message'],
+    [{ role: 'assistant', content: 'x', reasoning_content: 'hm' }, 'reasoning of an assistant message'],
+  ])('that the template would leave out in part are refused: %j', async (message, what) => {
+    const { chat } = await start();
+    const { status, body } = await chat({ messages: [message] });
+    expect([status, body.error.code]).toEqual([422, 'not_in_chat_template']);
+    expect(body.error.message).toContain(what);
+  });
+
+  test.each([
+    [{ content: 'x', refusal: 'no' }, 'refusal'],
+    [{ reasoning: 'a', reasoning_content: 'b' }, 'reasoning_content'],
+    [{ function_call: { name: 'f', arguments: '' }, tool_calls: [toolCall()] }, 'function_call'],
+    [{ content: 'x', audio: { id: 'a' } }, 'audio'],
+  ])('that contradict themselves are refused by name: %j', async (fields, name) => {
+    const { chat } = await start();
+    const { status, body } = await chat({ messages: [{ role: 'assistant', ...fields }] });
+    expect([status, body.error.param]).toEqual([422, `messages.0.${name}`]);
+  });
+
+  test('with sampled ids outside the vocabulary are refused by place', async () => {
+    const { chat } = await start();
+    const message = { role: 'assistant', token_ids: [65, 267] };
+    const { status, body } = await chat({ messages: [message] });
+    expect([status, body.error.param]).toEqual([422, 'messages.0.token_ids.1']);
+  });
+});
+
+function toolCall() {
+  return { id: 'c', type: 'function', function: { name: 'f', arguments: '{}' } };
+}
+
+describe('a bad message', () => {
+  type Chat = Awaited<ReturnType<typeof start>>['chat'];
+  const issuesOf = async (chat: Chat, message: unknown): Promise<[string, string][]> => {
+    const { status, body } = await chat({ messages: [message] });
+    if (status !== 422) throw new Error(`status ${status}`);
+    return body.detail.map(({ loc, msg }: Json) => [loc.slice(2).join('.'), msg]);
+  };
+
+  test.each<[unknown, [string, string][]]>([
+    [{ role: 'user' }, [['0.content', 'Field required']]],
+    [{ role: 'user', content: 5 }, [['0.content', 'Invalid input: expected string, received number']]],
+    [
+      { role: 'tool' },
+      [
+        ['0.content', 'Field required'],
+        ['0.tool_call_id', 'Field required'],
+      ],
+    ],
+    [
+      { role: 'assistant', content: 'x', refusal: 1, reasoning: 2 },
+      [
+        ['0.refusal', 'Invalid input: expected string, received number'],
+        ['0.reasoning', 'Invalid input: expected string, received number'],
+      ],
+    ],
+    [{ role: 'function', content: 'x' }, [['0.name', 'Field required']]],
+    [{ role: 'narrator' }, [['0.content', 'Field required']]],
+    [{ content: 'x' }, [['0.role', 'Field required']]],
+    [{ role: 4, content: 'x' }, [['0.role', 'Invalid input: expected string, received number']]],
+  ])('is told what is wrong for its role: %j', async (message, issues) => {
+    const { chat } = await start();
+    expect(await issuesOf(chat, message)).toEqual(issues);
+  });
+
+  test('with a part that is no text is refused by the type of the part', async () => {
+    const { chat } = await start();
+    for (const type of ['image_url', 'input_audio', 'file', 'video_url', 'thinking'])
+      for (const role of ['user', 'assistant', 'narrator']) {
+        const content = [
+          { type: 'text', text: 'a' },
+          { type, [type]: {} },
+        ];
+        expect(await issuesOf(chat, { role, content })).toEqual([
+          ['0.content.1.type', expect.stringContaining(`"${type}"`)],
+        ]);
+      }
+  });
+
+  test('with a refusal part is refused from anyone but the assistant', async () => {
+    const content = [{ type: 'refusal', refusal: 'no' }];
+    const { chat } = await start();
+    expect(await issuesOf(chat, { role: 'user', content })).toEqual([
+      ['0.content.0.type', expect.stringContaining('"refusal"')],
+    ]);
+  });
+});
+
+test('the schema of messages is published with the roles that have fields of their own, and any other', () => {
+  const { $defs = {} } = z.toJSONSchema(messageSchema, { io: 'input' });
+  const variants: Json = $defs.Message?.anyOf;
+  expect(variants[0].oneOf.map(({ properties }: Json) => properties.role.const)).toEqual([
+    'developer',
+    'system',
+    'user',
+    'assistant',
+    'tool',
+    'function',
+  ]);
+  expect(variants[1].properties.role.not.enum).toContain('tool');
+});

@@ -1,0 +1,156 @@
+import { Validator } from '@seriousme/openapi-schema-validator';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import addFormats from 'ajv-formats';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { defaultBodyLimits } from '../../src/service/context.ts';
+import { createApp, KeyStore } from '../../src/service/index.ts';
+import { openService } from '../../src/service/open-service.ts';
+import { openApiDocument } from '../../src/service/openapi/document.ts';
+import { resolveSources } from '../../src/service/training-data/sources.ts';
+import { ScriptedEngine } from '../support/scripted-engine.ts';
+import { type Json, start, temporaryFolder } from './harness.ts';
+
+const document: Json = JSON.parse(JSON.stringify(openApiDocument()));
+const operations: { name: string; path: string; method: string; operation: Json }[] = Object.entries(
+  document.paths,
+).flatMap(([path, methods]: [string, Json]) =>
+  Object.entries(methods).map(([method, operation]) => ({
+    name: `${method} ${path}`,
+    path,
+    method,
+    operation,
+  })),
+);
+
+/** Reads the document's own schemas, wherever in it they stand. */
+const ajv = new Ajv2020({ strict: false, allErrors: true });
+addFormats.default(ajv);
+ajv.addSchema(document, 'document');
+
+/** What is wrong with a value under the schema at a place of the document; null for nothing. */
+function faults(value: unknown, ...place: string[]): unknown {
+  const pointer = place.map(
+    (name) => `/${encodeURIComponent(name.replaceAll('~', '~0').replaceAll('/', '~1'))}`,
+  );
+  const validate = ajv.compile({ $ref: `document#${pointer.join('')}` });
+  validate(value);
+  return validate.errors ?? null;
+}
+
+/** The media types of every body that an operation takes or gives, each with its place. */
+const contents = operations.flatMap(({ name, path, method, operation }) => {
+  const inRequest = Object.keys(operation.requestBody?.content ?? {}).map((type) => [
+    'requestBody',
+    'content',
+    type,
+  ]);
+  const inAnswers = Object.entries(operation.responses).flatMap(([status, response]: [string, Json]) =>
+    Object.keys(response.content ?? {}).map((type) => ['responses', status, 'content', type]),
+  );
+  return [...inRequest, ...inAnswers].map((place) => ({ name, place: ['paths', path, method, ...place] }));
+});
+
+const at = (place: string[]): Json => place.reduce((value: Json, name) => value[name], document);
+
+describe('the OpenAPI document', () => {
+  test('is what the service answers, and is valid', async () => {
+    const { call } = await start();
+    expect((await call('GET', '/v1/openapi.json')).body).toEqual(document);
+    const validator = new Validator();
+    expect(await validator.validate(structuredClone(document))).toEqual({ valid: true });
+    expect(validator.version).toBe('3.1');
+  });
+
+  test('has every route of the service, and no other', async () => {
+    const service = await openService({
+      ...{ engine: new ScriptedEngine(), dataFolder: await temporaryFolder(), apiKey: 'key', log: () => {} },
+      ...{ bodyLimits: defaultBodyLimits, defaultEntity: 'local', priorityScheduling: false },
+      ...{ keys: KeyStore.open(await temporaryFolder()), trainingData: await resolveSources() },
+      closing: new AbortController().signal,
+    });
+    onTestFinished(async () => {
+      service.keys.close();
+      await service.store.close();
+    });
+    const routes = createApp(service).routes.filter(({ method }) => method !== 'ALL');
+    const inCode = routes.map(
+      ({ method, path }) => `${method.toLowerCase()} ${path.replace(/:(\w+)/g, '{$1}')}`,
+    );
+    expect(inCode.toSorted()).toEqual(operations.map(({ name }) => name).toSorted());
+  });
+
+  test('gives an example of every body, and each passes its own schema', () => {
+    for (const { name, place } of contents) {
+      const { schema, example } = at(place);
+      if (place.at(-1) === 'application/octet-stream') continue;
+      expect(schema, `${name} ${place.join(' ')}`).toBeDefined();
+      expect(example, `${name} ${place.join(' ')}`).toBeDefined();
+      expect(faults(example, ...place, 'schema'), `${name} ${place.slice(3).join(' ')}`).toBeNull();
+    }
+    expect(contents.length).toBeGreaterThan(100);
+  });
+
+  test('gives an example of every parameter and header that passes its schema, and says what it is', () => {
+    const shared = Object.keys(document.components.parameters).map((name) => [
+      'components',
+      'parameters',
+      name,
+    ]);
+    const own = operations.flatMap(({ path, method, operation }) =>
+      operation.parameters.flatMap((parameter: Json, index: number) =>
+        '$ref' in parameter ? [] : [['paths', path, method, 'parameters', String(index)]],
+      ),
+    );
+    for (const place of [...shared, ...own]) {
+      const { description, example } = at(place);
+      expect(description, place.join(' ')).toMatch(/\w/);
+      expect(faults(example, ...place, 'schema'), place.join(' ')).toBeNull();
+    }
+    for (const { name, path, operation } of operations) {
+      const named = operation.parameters.map((parameter: Json) =>
+        '$ref' in parameter ? at(parameter.$ref.slice(2).split('/')) : parameter,
+      );
+      const inPath = named
+        .filter((parameter: Json) => parameter.in === 'path')
+        .map((parameter: Json) => parameter.name);
+      expect(inPath, name).toEqual([...path.matchAll(/\{(\w+)\}/g)].map(([, parameter]) => parameter));
+    }
+  });
+
+  test('an example that is wrong would be seen', () => {
+    const place = [
+      'paths',
+      '/v1/preview/models',
+      'post',
+      'requestBody',
+      'content',
+      'application/json',
+      'schema',
+    ];
+    expect(faults({ project: 'desk' }, ...place)).not.toBeNull();
+    expect(faults({ project: 'a b', base_model: 'x' }, ...place)).not.toBeNull();
+  });
+
+  test('says of every operation what it decides, and which errors there are', () => {
+    for (const { name, operation, method } of operations) {
+      expect(operation.description, name).toMatch(/\w/);
+      const statuses = Object.keys(operation.responses);
+      expect(statuses, name).toEqual(expect.arrayContaining(['200', '401', '422', '500']));
+      if (method === 'post') expect(statuses, name).toEqual(expect.arrayContaining(['400', '413']));
+      if (operation.responses[503])
+        expect(operation.responses[503].headers['Retry-After'], name).toBeDefined();
+    }
+    const names = operations.map(({ operation }) => operation.operationId);
+    expect(new Set(names).size).toBe(names.length);
+  });
+
+  test('resolves every reference, and carries the descriptions of the contract', () => {
+    const references = [...JSON.stringify(document).matchAll(/"\$ref":"#\/([^"]+)"/g)];
+    expect(references.length).toBeGreaterThan(100);
+    for (const [, path = ''] of references) expect(at(path.split('/')), path).toBeDefined();
+    const { CreateModelRequest, Model } = document.components.schemas;
+    expect(CreateModelRequest.required).toEqual(['project', 'base_model']);
+    expect(CreateModelRequest.properties.return_existing.description).toContain('409');
+    expect(Model.properties.forked_from.description).toContain('checkpoint');
+  });
+});

@@ -1,0 +1,51 @@
+import type { ChatCompletionRequest } from '../../../src/contract/index.ts';
+import { chatCompletionRequestSchema } from '../../../src/contract/index.ts';
+import { embeddedBaseModels } from '../../../src/engines/embedded/base-models.ts';
+import { chatFormat, loadTokenizer } from '../../../src/engines/embedded/tokenizer/index.ts';
+import { baseModelTools } from '../../../src/service/inference/base-model-tools.ts';
+import { toPrompt } from '../../../src/service/inference/prompt.ts';
+
+export const tokenizer = loadTokenizer();
+export const format = chatFormat(tokenizer);
+export const tools = baseModelTools({ tokenizer: () => tokenizer, chatFormat: () => format })(
+  'martingale-tiny',
+);
+const [base] = embeddedBaseModels;
+
+/** The prompt that the embedded engine's tokenizer and template make of a request. */
+export async function promptOf(request: ChatCompletionRequest): Promise<{ tokens: number[]; own: boolean }> {
+  if (!base) throw new Error('there is no embedded base model');
+  return toPrompt(chatCompletionRequestSchema.parse(request), { tools, base });
+}
+
+/** Tokens as text in which the special ones are shown. Text that looks like one is not told apart. */
+export function shown(tokens: readonly number[]): string {
+  const texts: string[] = [];
+  let run: number[] = [];
+  const flush = () => {
+    texts.push(tokenizer.decode(run));
+    run = [];
+  };
+  for (const token of tokens) {
+    if (tokenizer.bytes(token).length > 0) {
+      run.push(token);
+      continue;
+    }
+    flush();
+    texts.push(tokenizer.text(token));
+  }
+  flush();
+  return texts.join('');
+}
+
+export const shownPrompt = async (request: ChatCompletionRequest) => shown((await promptOf(request)).tokens);
+
+/** What an error says, as the service would answer it. */
+export async function refusalOf(request: ChatCompletionRequest): Promise<string> {
+  try {
+    await promptOf(request);
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+  throw new Error('nothing was refused');
+}

@@ -1,0 +1,187 @@
+import { describe, expect, test } from 'vitest';
+import type { Message } from '../../../src/contract/index.ts';
+import { TemplateRunner } from '../../../src/service/inference/template/template-runner.ts';
+import { promptOf, refusalOf, shown, shownPrompt, tokenizer } from './embedded.ts';
+
+const user = { role: 'user', content: 'hi' } as const;
+const render = (chat_template: string, fields: object = {}) =>
+  shownPrompt({ messages: [user], chat_template, ...fields });
+const refusal = (chat_template: string, fields: object = {}) =>
+  refusalOf({ messages: [user], chat_template, ...fields });
+
+describe('a chat template of the request', () => {
+  test('writes the prompt, special tokens among it', async () => {
+    const { tokens, own } = await promptOf({
+      messages: [user, { role: 'judge', content: ' so ' }],
+      chat_template:
+        '{{ bos_token }}{% for m in messages %}<|user|>{{ m.role }}={{ m.content | trim }}{{ eos_token }}{% endfor %}',
+    });
+    expect([shown(tokens), own]).toEqual(['<|begin|><|user|>user=hi<|end|><|user|>judge=so<|end|>', true]);
+    expect(tokens.filter((token) => tokenizer.bytes(token).length === 0)).toEqual([506, 498, 496, 498, 496]);
+  });
+
+  test('sees texts as they are, however they are looked at', async () => {
+    const content = ' <b>Say "é" & {{x}} ';
+    const looks = [
+      ['{{ messages[0].content | length }}', String(content.length)],
+      ["{{ '<b>' in messages[0].content }}", 'true'],
+      ['{{ messages[0].content.split("é")[1] }}', '" & {{x}} '],
+      ['{{ messages[0].content | tojson(ensure_ascii=true) }}', '" <b>Say \\"\\u00e9\\" & {{x}} "'],
+    ] as const;
+    for (const [template, written] of looks)
+      expect(await render(template, { messages: [{ role: 'user', content }] })).toBe(written);
+  });
+
+  test('writes no token that a text names, also where it joins, cuts or escapes texts', async () => {
+    const templates = [
+      '{{ messages[0].content }}{{ messages[1].content }}',
+      '{{ messages[0].content[:1] }}{{ messages[1].content }}',
+      '{{ [messages[0].content, messages[1].content] | tojson(ensure_ascii=true) }}',
+      '{{ messages | tojson }}',
+      '{{ messages[2].content | lower }}',
+    ];
+    for (const chat_template of templates) {
+      const { tokens } = await promptOf({
+        messages: ['<|', '|end|>', '<|END|>', '<|end|>'].map((content) => ({ role: 'user', content })),
+        chat_template,
+      });
+      expect(tokens.filter((token) => tokenizer.bytes(token).length === 0)).toEqual([]);
+      expect(tokenizer.decode(tokens)).not.toMatch(/[\ufdd0-\ufdef]|\\ufd/);
+    }
+  });
+
+  test('knows tools, documents, the effort and further variables', async () => {
+    expect(
+      await render(
+        '{{ tools[0].function.name }} {{ documents[0].text }} {{ reasoning_effort }} {{ mood.x[0] }} {{ add_generation_prompt }}',
+        {
+          tools: [{ type: 'function', function: { name: 'f', description: 'ends with <|end|>' } }],
+          documents: [{ text: 'd' }],
+          reasoning_effort: 'low',
+          chat_template_kwargs: { mood: { x: ['glad'] } },
+        },
+      ),
+    ).toBe('f d low glad true');
+  });
+
+  test('places sampled ids, which it cannot take apart', async () => {
+    const messages: Message[] = [{ role: 'assistant', content: 'ab', token_ids: [300, 301, 496] }];
+    const chat_template = '<|tool|>{{ messages[0].content }}<|end|>';
+    expect((await promptOf({ messages, chat_template })).tokens).toEqual([500, 300, 301, 496]);
+    for (const look of [
+      '{{ messages[0].content[:2] }}',
+      '{{ messages[0].content | tojson(ensure_ascii=true) }}',
+    ])
+      expect(await refusalOf({ messages, chat_template: look })).toContain('token_ids');
+  });
+
+  test('leaves the final message open', async () => {
+    const open = { continue_final_message: true };
+    expect(await render('<|user|>{{ messages[0].content }}<|end|>{{ eos_token }}', open)).toBe('<|user|>hi');
+    expect(await refusal('<|user|>', open)).toContain('continue');
+  });
+
+  test('has to write something', async () => {
+    expect(await refusal('')).toContain('writes nothing');
+  });
+
+  test.each([
+    ["{{ raise_exception('roles must alternate') }}", 'roles must alternate'],
+    ['{% if %}', 'chat_template'],
+    ['{{ messages[0].content | nonsense }}', 'nonsense'],
+    ['{{ nobody.there() }}', 'function'],
+    [`${'('.repeat(2000)}{{ ${'('.repeat(20_000)} }}`, 'chat_template'],
+  ])('that fails is refused with its reason: %s', async (template, reason) => {
+    expect(await refusal(template)).toContain(reason);
+  });
+
+  test('is refused beyond 64 KiB', async () => {
+    expect(await render('a'.repeat(65_536), { truncate_prompt_tokens: 2 })).toBe('aa');
+    expect(await refusal('a'.repeat(65_537))).toContain('65536');
+    expect(await refusal('é'.repeat(32_769))).toContain('65536');
+  });
+});
+
+describe('a template that asks for too much', () => {
+  const doubled = (times: number) =>
+    `{% set ns = namespace(s='xy') %}{% for i in range(${times}) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}`;
+
+  test.each([
+    ['loops without end', '{% for i in range(10**9) %}{% endfor %}', /memory|longer/],
+    [
+      'loops within loops',
+      '{% for a in range(3000) %}{% for b in range(3000) %}{% for c in range(3000) %}{% endfor %}{% endfor %}{% endfor %}',
+      /longer than 1000 ms/,
+    ],
+    ['a list that doubles', doubled(40).replace("'xy'", "['xy']").replace(' ~ ', ' + '), /memory|longer/],
+    ['a text in pieces', `${doubled(24)}{{ ns.s[::2] | length }}`, /memory|longer/],
+    ['a text longer than any', `${doubled(29)}{{ ns.s | upper }}`, /string length/],
+    ['an output of 2 MiB', `${doubled(20)}{{ ns.s }}`, /2097152 characters, and 1048576 is the most/],
+    ['a recursion', '{% macro f(g) %}{{ g(g) }}{% endmacro %}{{ f(f) }}', /call stack/],
+  ])('is refused, and the next one is rendered: %s', async (_, template, reason) => {
+    expect(await refusal(template)).toMatch(reason);
+    expect(await render('{{ messages[0].content }}')).toBe('hi');
+  });
+
+  test('does not spoil what waits behind it', async () => {
+    const answers = await Promise.all([
+      refusal('{% for i in range(10**9) %}{% endfor %}'),
+      render('{{ messages[0].content }}1'),
+      render('{{ messages[0].content }}2'),
+    ]);
+    expect(answers.slice(1)).toEqual(['hi1', 'hi2']);
+  });
+
+  test('waits in a queue that is not endless', async () => {
+    const runner = new TemplateRunner({ longestQueue: 1 });
+    const task = { source: 'a', variables: {} };
+    const outcomes = await Promise.allSettled([
+      runner.render(task),
+      runner.render(task),
+      runner.render(task),
+    ]);
+    expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'fulfilled', 'rejected']);
+    expect(outcomes[2]).toMatchObject({ reason: { status: 503, code: 'templates_busy' } });
+  });
+});
+
+describe("variables of the model's own template", () => {
+  test.each([
+    ['messages', []],
+    ['tools', []],
+    ['documents', []],
+    ['add_generation_prompt', false],
+    ['continue_final_message', true],
+    ['range', 1],
+    ['a b', 1],
+  ])('cannot be %s', async (name, value) => {
+    expect(await refusalOf({ messages: [user], chat_template_kwargs: { [name]: value } })).toContain(
+      `chat_template_kwargs.${name}`,
+    );
+  });
+
+  test('are used where it knows them', async () => {
+    const set = { reasoning_effort: 'low' } as const;
+    const expected = await promptOf({ messages: [user], reasoning_effort: 'low' });
+    expect(await promptOf({ messages: [user], chat_template_kwargs: set })).toEqual(expected);
+    expect(await promptOf({ messages: [user], chat_template_kwargs: set, ...set })).toEqual(expected);
+    expect(
+      await refusalOf({ messages: [user], chat_template_kwargs: set, reasoning_effort: 'high' }),
+    ).toContain('chat_template_kwargs.reasoning_effort');
+  });
+
+  test('change nothing where it does not know them', async () => {
+    const plain = await promptOf({ messages: [user] });
+    expect(await promptOf({ messages: [user], chat_template_kwargs: { enable_thinking: false } })).toEqual(
+      plain,
+    );
+    expect(await render('{{ a }}', { chat_template_kwargs: { a: 1, enable_thinking: false } })).toBe('1');
+  });
+
+  test('change nothing where there are none', async () => {
+    const plain = await promptOf({ messages: [user] });
+    expect(
+      await promptOf({ messages: [user], chat_template_kwargs: {}, documents: [], chat_template: null }),
+    ).toEqual(plain);
+  });
+});

@@ -1,0 +1,245 @@
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createServer, type RequestListener } from 'node:http';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { startService, type TrainingDataOptions } from '../../src/service/index.ts';
+import { door, ScriptedEngine } from '../support/scripted-engine.ts';
+import { type Json, start, temporaryFolder } from './harness.ts';
+
+const line = (reply: string) =>
+  JSON.stringify({
+    messages: [
+      { role: 'user', content: 'hi' },
+      { role: 'assistant', content: reply },
+    ],
+  });
+const data = `${line('yes')}\n${line('no')}\n`;
+const sha256 = createHash('sha256').update(data).digest('hex');
+
+/** A service, and a folder of training data beside its own. */
+async function withData(
+  options: TrainingDataOptions = {},
+  more: { preview?: number; engine?: ScriptedEngine } = {},
+) {
+  const { preview, engine } = more;
+  const folder = await temporaryFolder();
+  const running = await start({
+    ...(engine ? { engine } : {}),
+    ...(preview === undefined ? {} : { bodyLimits: { preview } }),
+    trainingData: options,
+  });
+  const model = await running.createModel();
+  const train = (url: string) =>
+    running.call('POST', '/v1/preview/sft-training-jobs', { model_id: model.id, training_data_url: url });
+  const refusal = async (url: string): Promise<string> => {
+    const { status, body } = await train(url);
+    expect({ url, status, loc: body.detail?.[0]?.loc?.slice(0, 2) }).toEqual({
+      ...{ url, status: 422, loc: ['body', 'training_data_url'] },
+    });
+    return body.detail[0].msg;
+  };
+  return { ...running, folder, model, train, refusal };
+}
+
+const urlOf = (...path: string[]) => pathToFileURL(join(...path)).href;
+
+/** A server of files on this machine, at an address without encryption. */
+async function serve(listener: RequestListener): Promise<string> {
+  const server = createServer(listener);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const address = server.address();
+  if (typeof address !== 'object' || address === null) throw new Error('no address');
+  return `http://127.0.0.1:${address.port}`;
+}
+
+describe('training data from a folder', () => {
+  test('is kept as an upload before the job is accepted: the file may go, and the job runs after a restart', async () => {
+    const engine = new ScriptedEngine();
+    const held = door();
+    engine.hold = held.wait;
+    const folder = await temporaryFolder();
+    const { train, service, dataFolder } = await withData({ folders: [folder] }, { engine });
+    writeFileSync(join(folder, 'two words.jsonl'), data);
+    const job = await train(urlOf(folder, 'two words.jsonl'));
+    expect(job.status).toBe(200);
+    await held.reached;
+    rmSync(folder, { recursive: true });
+    await service.close();
+    const again = await start({ dataFolder });
+    expect((await again.follow(job.body.id)).at(-1)?.type).toBe('training_ended');
+    expect(existsSync(join(dataFolder, 'uploads', `${sha256}.jsonl`))).toBe(true);
+    // The same data needs no second telling.
+    const models = (await again.call('GET', '/v1/preview/models')).body;
+    const body = { model_id: models.data[0].id, training_data_url: `upload:sha256-${sha256}` };
+    expect((await again.call('POST', '/v1/preview/sft-training-jobs', body)).status).toBe(200);
+  });
+
+  test('may be a folder with train.jsonl, or with trajectories.jsonl and the number of them', async () => {
+    const folder = await temporaryFolder();
+    const { train, refusal, follow } = await withData({ folders: [folder] });
+    for (const [name, file, metadata] of [
+      ['a', 'train.jsonl', undefined],
+      ['b', 'trajectories.jsonl', '{"format":"jsonl","num_trajectories":2,"source":"elsewhere"}'],
+      ['c', 'trajectories.jsonl', '{}'],
+    ] as const) {
+      mkdirSync(join(folder, name));
+      writeFileSync(join(folder, name, file), data);
+      if (metadata !== undefined) writeFileSync(join(folder, name, 'metadata.json'), metadata);
+      const job = await train(urlOf(folder, name));
+      expect(job.status, name).toBe(200);
+      expect((await follow(job.body.id)).at(-1)?.type, name).toBe('training_ended');
+    }
+    const rewrite = (name: string, text: string) => writeFileSync(join(folder, 'b', name), text);
+    rewrite('metadata.json', '{"num_trajectories":3}');
+    expect(await refusal(urlOf(folder, 'b'))).toContain('num_trajectories 3, but there are 2');
+    for (const wrong of ['not json', '{"num_trajectories":"2"}', '{"format":"parquet"}']) {
+      rewrite('metadata.json', wrong);
+      expect(await refusal(urlOf(folder, 'b'))).toContain('metadata.json');
+    }
+    rewrite('train.jsonl', data);
+    expect(await refusal(urlOf(folder, 'b'))).toContain('both');
+    expect(await refusal(urlOf(folder))).toContain('neither');
+  });
+
+  test('never leads out of the allowed folders, neither by dots nor by links', async () => {
+    const [allowed, outside] = [await temporaryFolder(), await temporaryFolder()];
+    const { refusal, train } = await withData({ folders: [allowed] });
+    writeFileSync(join(outside, 'train.jsonl'), data);
+    mkdirSync(join(allowed, 'linked'));
+    symlinkSync(join(outside, 'train.jsonl'), join(allowed, 'out.jsonl'));
+    symlinkSync(outside, join(allowed, 'out'));
+    symlinkSync(join(outside, 'train.jsonl'), join(allowed, 'linked', 'train.jsonl'));
+    const sibling = `${allowed}-more`;
+    mkdirSync(sibling);
+    onTestFinished(() => rmSync(sibling, { recursive: true }));
+    writeFileSync(join(sibling, 'train.jsonl'), data);
+    for (const url of [
+      urlOf(outside, 'train.jsonl'),
+      urlOf(sibling, 'train.jsonl'),
+      `file://${allowed}/../${outside.split('/').at(-1)}/train.jsonl`,
+      urlOf(allowed, 'out.jsonl'),
+      urlOf(allowed, 'out', 'train.jsonl'),
+      urlOf(allowed, 'out'),
+      urlOf(allowed, 'linked'),
+      urlOf(allowed, 'nothing.jsonl'),
+    ])
+      expect(await refusal(url)).toContain(allowed);
+    for (const url of [`file://elsewhere${allowed}/a`, `file://${allowed}/a%2Fb`])
+      expect(await refusal(url)).toContain('no path of this machine');
+    symlinkSync(join(allowed, 'in.jsonl'), join(allowed, 'inside.jsonl'));
+    writeFileSync(join(allowed, 'in.jsonl'), data);
+    expect((await train(urlOf(allowed, 'inside.jsonl'))).status).toBe(200);
+  });
+
+  test('is refused with its line where one is broken, and where it is no text, no file or too long', async () => {
+    const folder = await temporaryFolder();
+    const { refusal, train } = await withData({ folders: [folder] }, { preview: 600 });
+    const write = (text: string | Buffer) => {
+      writeFileSync(join(folder, 'a.jsonl'), text);
+      return urlOf(folder, 'a.jsonl');
+    };
+    const broken = await train(write(`${data}{"messages": [{"role": "user", "content": "?"}]}\n`));
+    expect(broken.body.detail).toMatchObject([
+      { loc: ['body', 'training_data_url', 'line 3', 'messages'], msg: expect.stringContaining('line 3') },
+    ]);
+    expect(await refusal(write('\n \n'))).toContain('no line');
+    expect(await refusal(write(Buffer.from([0xff, 0xfe, 0x00])))).toContain('UTF-8');
+    expect(await refusal(write('x'.repeat(601)))).toContain('600');
+    execFileSync('mkfifo', [join(folder, 'pipe')]);
+    expect(await refusal(urlOf(folder, 'pipe'))).toContain('no regular file');
+  });
+
+  test('is refused, with the reason, where the operator has allowed none', async () => {
+    const { refusal, folder } = await withData();
+    writeFileSync(join(folder, 'train.jsonl'), data);
+    expect(await refusal(urlOf(folder, 'train.jsonl'))).toContain('--allow-data-folder');
+    expect(await refusal('https://data.example.org/train.jsonl')).toContain('--allow-data-host');
+    expect(await refusal(`upload:sha256-${'0'.repeat(64)}`)).toContain('nothing was uploaded');
+    for (const url of [
+      'upload:sha256-abc',
+      'wandb-artifact:///a/b/c:v0',
+      's3://bucket/train.jsonl',
+      'train.jsonl',
+    ])
+      expect(await refusal(url)).toContain('upload:sha256-<hex>');
+  });
+
+  test('is known to the operator to be there: folders that are not, and hosts that are none, end the start', async () => {
+    const dataFolder = await temporaryFolder();
+    for (const trainingData of [
+      { folders: [join(dataFolder, 'nowhere')] },
+      { hosts: ['data.example.org/path'] },
+      { hosts: ['ftp://data.example.org'] },
+      { hosts: [''] },
+    ])
+      await expect(
+        startService({ engine: new ScriptedEngine(), dataFolder, trainingData }),
+      ).rejects.toMatchObject({
+        code: 'bad_option',
+      });
+  });
+});
+
+describe('training data from a host', () => {
+  test('is fetched, through redirects among the allowed hosts', async () => {
+    const second = await serve((_, response) => response.end(data));
+    const first = await serve((request, response) => {
+      if (request.url === '/old') response.writeHead(302, { location: '/new' }).end();
+      else response.writeHead(307, { location: `${second}/train.jsonl` }).end('gone elsewhere');
+    });
+    const { train, follow } = await withData({ hosts: [first, second] });
+    const job = await train(`${first}/old`);
+    expect(job.status).toBe(200);
+    expect((await follow(job.body.id)).at(-1)?.type).toBe('training_ended');
+  });
+
+  test('is fetched from no other host, not through a redirect either', async () => {
+    let asked = 0;
+    const other = await serve((_, response) => {
+      asked++;
+      response.end(data);
+    });
+    const allowed = await serve((_, response) => response.writeHead(302, { location: `${other}/a` }).end());
+    const { refusal } = await withData({ hosts: [allowed, 'data.example.org'] });
+    expect(await refusal(`${other}/a`)).toContain(`allowed are ${allowed}, https://data.example.org`);
+    expect(await refusal(`${allowed}/a`)).toContain(`redirects to ${other}`);
+    // A host that is named without a scheme is asked with encryption alone, and on its own port alone.
+    for (const url of [
+      'http://data.example.org/a',
+      'https://data.example.org:444/a',
+      'https://evil-data.example.org/a',
+    ])
+      expect(await refusal(url)).toContain('no host that data is fetched from');
+    expect(await refusal('https://user:secret@data.example.org/a')).toContain('password');
+    expect(asked).toBe(0);
+  });
+
+  test('says what went wrong on the way', async () => {
+    const chatty = await serve((request, response) => {
+      if (request.url === '/loop') response.writeHead(302, { location: '/loop' }).end();
+      else if (request.url === '/long') response.end('x'.repeat(700));
+      else if (request.url === '/broken') response.end('{"messages": []}');
+      else response.writeHead(404).end();
+    });
+    const { refusal, train } = await withData({ hosts: [chatty, 'http://127.0.0.1:1'] }, { preview: 600 });
+    expect(await refusal(`${chatty}/nothing`)).toContain('answered 404');
+    expect(await refusal(`${chatty}/loop`)).toContain('redirected more than 5 times');
+    expect(await refusal(`${chatty}/long`)).toContain('600 bytes');
+    expect(await refusal('http://127.0.0.1:1/a')).toContain('could not be fetched');
+    const broken: Json = (await train(`${chatty}/broken`)).body;
+    expect(broken.detail[0].loc).toEqual(['body', 'training_data_url', 'line 1', 'messages']);
+  });
+
+  test('is given up at the deadline', async () => {
+    const silent = await serve((_, response) => response.write('{'));
+    const { refusal } = await withData({ hosts: [silent], timeoutMs: 50 });
+    expect(await refusal(`${silent}/endless`)).toContain('longer than 50 ms');
+  });
+});
