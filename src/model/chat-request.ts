@@ -6,7 +6,7 @@ import type {
 } from '@ai-sdk/provider';
 import type { ChatCompletionRequest, ResponseFormat, Tool, ToolChoice } from '../contract/index.ts';
 import { UnsupportedByModelError } from './errors.ts';
-import { providerName } from './prompt-messages.ts';
+import { extraFields } from './extra-fields.ts';
 import type { SamplingOverride } from './sampling-override.ts';
 
 export interface ChatRequest {
@@ -16,19 +16,9 @@ export interface ChatRequest {
   warnings: SharedV4Warning[];
 }
 
-/** Set by the model itself: without them a call could not be recorded. */
-const reserved = ['messages', 'model', 'n', 'stream', 'stream_options', 'logprobs', 'return_token_ids'];
-
-/** Fields that the AI SDK has settings for: given twice, one of the two would be ignored. */
-const ownSettings: readonly string[] = [
-  ...['temperature', 'top_p', 'top_k', 'max_tokens', 'max_completion_tokens', 'stop', 'seed'],
-  ...['presence_penalty', 'frequency_penalty', 'reasoning_effort', 'response_format'],
-  ...['tools', 'tool_choice'],
-];
-
 /**
  * Converts the settings of an AI SDK call. `override` wins over what the agent asks for. Fields of the interface that
- * the AI SDK has no setting for are taken from `providerOptions.martingale` under their own names.
+ * the AI SDK has no setting for are taken from `providerOptions.martingale`: see `extraFields`.
  * @throws UnsupportedByModelError for a setting that would change the reply and that the service does not have.
  */
 export function toChatRequest(options: LanguageModelV4CallOptions, override: SamplingOverride): ChatRequest {
@@ -48,7 +38,7 @@ export function toChatRequest(options: LanguageModelV4CallOptions, override: Sam
     return toTool(tool);
   });
   const settings: ChatRequest['settings'] = {
-    ...extraFields(options),
+    ...extraFields(options.providerOptions),
     logprobs: true,
     return_token_ids: true,
     temperature: override.temperature ?? options.temperature,
@@ -64,26 +54,6 @@ export function toChatRequest(options: LanguageModelV4CallOptions, override: Sam
     ...(tools?.length ? { tools, tool_choice: toToolChoice(options.toolChoice) } : {}),
   };
   return { settings, tools: tools?.length ? tools : undefined, warnings };
-}
-
-function extraFields({ providerOptions }: LanguageModelV4CallOptions): Record<string, unknown> {
-  const extra = providerOptions?.[providerName];
-  if (!extra) return {};
-  const field = reserved.find((name) => name in extra);
-  if (field !== undefined) {
-    throw new UnsupportedByModelError(
-      `"${field}" in providerOptions.${providerName}`,
-      'The model sets it itself, so that each call is recorded exactly.',
-    );
-  }
-  const setting = ownSettings.find((name) => name in extra);
-  if (setting !== undefined) {
-    throw new UnsupportedByModelError(
-      `"${setting}" in providerOptions.${providerName}`,
-      'Give it to the AI SDK, which has a setting for it.',
-    );
-  }
-  return extra;
 }
 
 function toTool({ name, description, inputSchema, strict }: LanguageModelV4FunctionTool): Tool {
@@ -116,7 +86,11 @@ function toResponseFormat(format: LanguageModelV4CallOptions['responseFormat']):
 function toReasoningEffort(
   effort: LanguageModelV4CallOptions['reasoning'],
 ): ChatCompletionRequest['reasoning_effort'] {
-  if (effort === undefined || effort === 'provider-default') return undefined;
+  // Absent means that the reply begins without reasoning.
+  if (effort === undefined || effort === 'provider-default' || effort === 'none') return undefined;
   if (effort === 'low' || effort === 'medium' || effort === 'high') return effort;
-  throw new UnsupportedByModelError(`the reasoning effort "${effort}"`, 'Use "low", "medium" or "high".');
+  throw new UnsupportedByModelError(
+    `the reasoning effort "${effort}"`,
+    'Use "low", "medium", "high" or "none".',
+  );
 }

@@ -19,7 +19,7 @@ export function toContent(
 ): LanguageModelV4Content[] {
   const stamp = providerMetadata ? { providerMetadata } : {};
   const content: LanguageModelV4Content[] = [];
-  const reasoning = message.reasoning ?? message.reasoning_content;
+  const reasoning = message.reasoning || message.reasoning_content;
   if (reasoning) content.push({ type: 'reasoning', text: reasoning, ...stamp });
   const toolCalls = message.tool_calls ?? [];
   if (message.content || (!reasoning && toolCalls.length === 0)) {
@@ -37,7 +37,13 @@ export function toContent(
   return content;
 }
 
-const unified = { stop: 'stop', length: 'length', tool_calls: 'tool-calls' } as const;
+const unified = {
+  stop: 'stop',
+  length: 'length',
+  tool_calls: 'tool-calls',
+  function_call: 'tool-calls',
+  content_filter: 'content-filter',
+} as const;
 
 export function toFinishReason(reason: FinishReason): LanguageModelV4FinishReason {
   return { unified: unified[reason], raw: reason };

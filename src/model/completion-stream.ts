@@ -9,18 +9,22 @@ export interface StreamedCompletion {
   usage: Usage | undefined;
 }
 
+type Text = string | null | undefined;
+
 /** Puts the chunks of a streamed reply together into the choice that an unstreamed reply would have had. */
 export class StreamedChoice {
   #id = '';
   #model = '';
   #content = '';
+  /** Absent where no chunk had them; null where chunks had nothing but that. */
+  readonly #texts: { reasoning?: Text; reasoning_content?: Text; refusal?: Text } = {};
   readonly #toolCalls: ToolCall[] = [];
-  readonly #tokenIds: number[] = [];
-  readonly #logprobs: NonNullable<NonNullable<Choice['logprobs']>['content']> = [];
+  #tokenIds: number[] | undefined;
+  #logprobs: NonNullable<NonNullable<Choice['logprobs']>['content']> | undefined;
   #promptTokenIds: number[] = [];
   #finishReason: FinishReason | undefined;
-  #stopReason: Choice['stop_reason'];
-  #sampling: Choice['sampling'];
+  /** What chunks say of the choice as a whole, each as it was said last. */
+  readonly #whole: Pick<Choice, 'stop_reason' | 'sampling' | 'prompt_token_ids'> = {};
   #usage: Usage | undefined;
 
   get toolCalls(): readonly ToolCall[] {
@@ -34,20 +38,33 @@ export class StreamedChoice {
     if (chunk.prompt_token_ids) this.#promptTokenIds = chunk.prompt_token_ids;
     const choice = chunk.choices[0];
     if (!choice) return;
-    this.#content += choice.delta.content ?? '';
-    for (const delta of choice.delta.tool_calls ?? []) {
-      this.#toolCalls[delta.index] ??= { id: '', type: 'function', function: { name: '', arguments: '' } };
-      const call = this.#toolCalls[delta.index];
-      if (!call) continue;
-      call.id += delta.id ?? '';
-      call.function.name += delta.function.name ?? '';
-      call.function.arguments += delta.function.arguments ?? '';
-    }
-    for (const id of choice.token_ids ?? []) this.#tokenIds.push(id);
-    for (const logprob of choice.logprobs?.content ?? []) this.#logprobs.push(logprob);
-    if (choice.sampling) this.#sampling = choice.sampling;
+    this.#addDelta(choice.delta);
+    if (choice.token_ids) this.#tokenIds ??= [];
+    for (const id of choice.token_ids ?? []) this.#tokenIds?.push(id);
+    if (choice.logprobs?.content) this.#logprobs ??= [];
+    for (const logprob of choice.logprobs?.content ?? []) this.#logprobs?.push(logprob);
     if (choice.finish_reason) this.#finishReason = choice.finish_reason;
-    this.#stopReason = choice.stop_reason ?? this.#stopReason;
+    const { stop_reason, sampling, prompt_token_ids } = choice;
+    if (stop_reason !== undefined) this.#whole.stop_reason = stop_reason ?? this.#whole.stop_reason ?? null;
+    if (sampling) this.#whole.sampling = sampling;
+    if (prompt_token_ids) this.#whole.prompt_token_ids = prompt_token_ids;
+  }
+
+  #addDelta(delta: ChatCompletionChunk['choices'][number]['delta']): void {
+    this.#content += delta.content ?? '';
+    for (const name of ['reasoning', 'reasoning_content', 'refusal'] as const) {
+      const piece = delta[name];
+      if (piece === undefined) continue;
+      this.#texts[name] = piece === null ? (this.#texts[name] ?? null) : (this.#texts[name] ?? '') + piece;
+    }
+    for (const { index, id, function: called } of delta.tool_calls ?? []) {
+      this.#toolCalls[index] ??= { id: '', type: 'function', function: { name: '', arguments: '' } };
+      const call = this.#toolCalls[index];
+      if (!call) continue;
+      call.id += id ?? '';
+      call.function.name += called.name ?? '';
+      call.function.arguments += called.arguments ?? '';
+    }
   }
 
   /** @throws IncompleteCompletionError where the stream ended without a finish reason. */
@@ -65,13 +82,13 @@ export class StreamedChoice {
         message: {
           role: 'assistant',
           content: this.#content === '' && this.#toolCalls.length > 0 ? null : this.#content,
+          ...this.#texts,
           ...(this.#toolCalls.length > 0 ? { tool_calls: this.#toolCalls } : {}),
         },
-        logprobs: { content: this.#logprobs },
+        logprobs: this.#logprobs ? { content: this.#logprobs } : null,
         finish_reason: this.#finishReason,
-        ...(this.#stopReason === undefined ? {} : { stop_reason: this.#stopReason }),
-        token_ids: this.#tokenIds,
-        ...(this.#sampling ? { sampling: this.#sampling } : {}),
+        ...(this.#tokenIds ? { token_ids: this.#tokenIds } : {}),
+        ...this.#whole,
       },
     };
   }

@@ -73,7 +73,7 @@ function assistantMessage({ content }: AssistantMessage): Message {
   return {
     role: 'assistant',
     content: text === '' && toolCalls.length > 0 ? null : text,
-    ...(reasoning === '' ? {} : { reasoning }),
+    ...(reasoning === '' ? {} : { reasoning_content: reasoning }),
     ...(toolCalls.length > 0 ? { tool_calls: toolCalls } : {}),
   };
 }

@@ -44,13 +44,13 @@ function sampledMessage({ message, token_ids }: Choice, sendTokenIds: boolean): 
 
 function isTextOf(
   { message }: Choice,
-  now: Pick<AssistantMessage, 'content' | 'reasoning' | 'tool_calls'>,
+  now: Pick<AssistantMessage, 'content' | 'reasoning_content' | 'tool_calls'>,
 ): boolean {
   const calls = message.tool_calls ?? [];
   const callsNow = now.tool_calls ?? [];
   return (
     (message.content ?? '') === (now.content ?? '') &&
-    (message.reasoning ?? message.reasoning_content ?? '') === (now.reasoning ?? '') &&
+    (message.reasoning || message.reasoning_content || '') === (now.reasoning_content ?? '') &&
     calls.length === callsNow.length &&
     calls.every(
       (call, at) => call.id === callsNow[at]?.id && call.function.name === callsNow[at]?.function.name,

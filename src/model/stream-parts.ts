@@ -2,8 +2,7 @@ import type { LanguageModelV4StreamPart, SharedV4ProviderMetadata, SharedV4Warni
 import type { ChatCompletionChunk } from '../contract/index.ts';
 import { toFinishReason, toUsage } from './completion-content.ts';
 import { StreamedChoice, type StreamedCompletion } from './completion-stream.ts';
-
-const textId = 'text';
+import { TextBlocks } from './text-blocks.ts';
 
 /** Told once how the stream ended; a consumer that stops reading ends it too. */
 export interface StreamEnd {
@@ -47,22 +46,21 @@ async function* parts({
 }: Omit<StreamPartsOptions, 'onEnd'>): AsyncGenerator<LanguageModelV4StreamPart, void, undefined> {
   const providerMetadata = stamp ? { providerMetadata: stamp } : {};
   const reply = new StreamedChoice();
-  let hasText = false;
+  const blocks = new TextBlocks(stamp);
   let begun = 0;
   yield { type: 'stream-start', warnings };
   for await (const chunk of chunks) {
     if (includeRawChunks) yield { type: 'raw', rawValue: chunk };
     reply.add(chunk);
     const delta = chunk.choices[0]?.delta;
-    if (delta?.content) {
-      if (!hasText) yield { type: 'text-start', id: textId, ...providerMetadata };
-      hasText = true;
-      yield { type: 'text-delta', id: textId, delta: delta.content };
-    }
+    const reasoning = delta?.reasoning || delta?.reasoning_content;
+    if (reasoning) yield* blocks.write('reasoning', reasoning);
+    if (delta?.content) yield* blocks.write('text', delta.content);
     for (const call of delta?.tool_calls ?? []) {
       const known = reply.toolCalls[call.index];
       if (!known) continue;
       if (call.index >= begun) {
+        yield* blocks.end();
         yield { type: 'tool-input-start', id: known.id, toolName: known.function.name };
         begun = call.index + 1;
       }
@@ -73,12 +71,9 @@ async function* parts({
   }
   const completion = reply.complete();
   onCompletion(completion);
-  if (hasText) yield { type: 'text-end', id: textId };
-  else if (reply.toolCalls.length === 0) {
-    // An empty reply too must come back with its stamp.
-    yield { type: 'text-start', id: textId, ...providerMetadata };
-    yield { type: 'text-end', id: textId };
-  }
+  // An empty reply too must come back with its stamp.
+  if (blocks.isEmpty && reply.toolCalls.length === 0) yield* blocks.begin('text');
+  yield* blocks.end();
   for (const { id, function: called } of reply.toolCalls) {
     yield { type: 'tool-input-end', id };
     yield {

@@ -57,13 +57,21 @@ export function isObject(value: unknown): value is JsonObject {
 }
 
 /** Gives fields that came under a vendor's name the interface's own. Both at once is a contradiction. */
-export function renameAliases(body: JsonObject, aliases: Readonly<Record<string, string>>): JsonObject {
+export function renameAliases(
+  body: JsonObject,
+  aliases: Readonly<Record<string, string>>,
+  place: string[] = [],
+): JsonObject {
   let renamed = body;
   for (const [alias, name] of Object.entries(aliases)) {
     if (!(alias in body)) continue;
     const { [alias]: value, ...rest } = renamed;
     if (value !== null && rest[name] !== undefined && rest[name] !== null)
-      throw unsupportedField([alias], value, `${alias} is another name of ${name}; send one of them`);
+      throw unsupportedField(
+        [...place, alias],
+        value,
+        `${alias} is another name of ${name}; send one of them`,
+      );
     renamed = value === null ? rest : { ...rest, [name]: value };
   }
   return renamed;
@@ -72,6 +80,13 @@ export function renameAliases(body: JsonObject, aliases: Readonly<Record<string,
 /** `null` means absent everywhere; strict schemas would otherwise refuse `null` under a name they do not know. */
 export function withoutNulls(object: JsonObject): JsonObject {
   return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== null));
+}
+
+/** Whether a value is as good as absent: clients send the defaults of options that nobody has set. */
+export function asksForNothing(value: unknown): boolean {
+  if (value === null || value === undefined || value === false || value === 0) return true;
+  if (Array.isArray(value)) return value.length === 0;
+  return isObject(value) && Object.keys(value).length === 0;
 }
 
 /** Refuses fields the interface does not have: a misspelt option must not turn into a silent default. */

@@ -19,7 +19,7 @@ export interface StepReport {
   completed: number;
   failed: number;
   cancelled: number;
-  /** Groups whose rewards differ, out of `groups`. */
+  /** Groups that the job could learn from, out of `groups`; where no job says it, those whose rewards differ. */
   groupsWithSignal: number;
   groups: number;
   /** Largest |log p_trainer - log p_sampler| over the step's tokens. */
@@ -28,6 +28,8 @@ export interface StepReport {
   entropy: number | null;
   gradientNorm: number | null;
   loss: number | null;
+  /** Mean of log p_policy - log p_reference over the step's tokens, in nats; null without a KL penalty. */
+  klReference: number | null;
   /** Sampled tokens over the wall-clock seconds of the rollouts. */
   tokensPerSecond: number;
   /** Wall-clock seconds: of the step, and of its phases. */

@@ -8,6 +8,7 @@ export interface StepReportOptions {
   steps: number;
   policy: string;
   rollouts: GroupsResult<unknown>;
+  /** Groups whose rewards differ. */
   groupsWithSignal: number;
   /** Null where no job was asked for, because no group carried a signal. */
   job: JobOutcome | null;
@@ -30,13 +31,20 @@ export function toStepReport(options: StepReportOptions): StepReport {
     success: successes.length > 0 ? average(successes) : null,
     ...rollouts.books,
     groups: rollouts.groups.length,
-    groupsWithSignal,
+    groupsWithSignal: signalOf(metrics) ?? groupsWithSignal,
     logprobDifference: differences.length > 0 ? Math.max(...differences) : null,
     entropy: metrics.entropy ?? null,
     gradientNorm: metrics.grad_norm ?? null,
     loss: metrics.loss ?? null,
+    klReference: metrics.kl_policy_ref ?? null,
     tokensPerSecond: rollouts.durationMs > 0 ? (rollouts.sampledTokens / rollouts.durationMs) * 1000 : 0,
     seconds,
     phases,
   };
+}
+
+/** Rewards may differ where nothing was decided: the job knows which groups trained. */
+function signalOf(metrics: Record<string, number>): number | undefined {
+  const { num_groups_submitted: submitted, num_groups_without_signal: silent } = metrics;
+  return submitted === undefined || silent === undefined ? undefined : submitted - silent;
 }

@@ -28,11 +28,21 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
+/** The name that a snippet is to be saved under; another where it has none. */
+const fileOf = (note: string, other: string) => (note.endsWith('.ts') ? note : other);
+
+/** The programs of README that run as they are. */
+const programs = async () =>
+  (await snippetsOf('README.md')).filter(({ note }) => note === 'run').map(({ code }) => code);
+
 describe('README', () => {
   it('has TypeScript that type-checks', async () => {
     const snippets = (await snippetsOf('README.md')).filter(({ language }) => language === 'ts');
-    expect(snippets.length).toBeGreaterThanOrEqual(3);
-    const files = snippets.map((snippet, index) => ({ name: `snippet-${index}.ts`, code: snippet.code }));
+    expect(snippets.length).toBeGreaterThanOrEqual(7);
+    const files = snippets.map(({ note, code }, index) => ({
+      name: fileOf(note, `snippet-${index}.ts`),
+      code,
+    }));
     for (const { name, code } of files) await writeFile(join(folder, name), code);
     const project = { extends: '../../tsconfig.json', include: [], files: files.map(({ name }) => name) };
     await writeFile(join(folder, 'tsconfig.json'), JSON.stringify(project));
@@ -40,8 +50,8 @@ describe('README', () => {
   });
 
   it('has a first environment of some 30 lines that trains', async () => {
-    const first = (await snippetsOf('README.md')).find(({ note }) => note === 'run');
-    const code = first?.code ?? '';
+    const [code = '', ...others] = await programs();
+    expect(others).toHaveLength(2);
     expect(code.split('\n').length).toBeLessThanOrEqual(40);
     expect(code).toContain('steps: 40');
     const file = join(folder, 'first.ts');
@@ -49,6 +59,27 @@ describe('README', () => {
     const output = await runProgram(file, { env });
     expect(output).toMatch(/^0 [01]\.\d\d\n1 [01]\.\d\d\n/);
     await rm(/The record is in (.*)/.exec(output)?.[1] ?? '', { recursive: true });
+  });
+
+  it('has a client of at most 25 lines that trains, samples and is refused', async () => {
+    const [, code = ''] = await programs();
+    expect(code.trim().split('\n').length).toBeLessThanOrEqual(25);
+    const file = join(folder, 'client.ts');
+    await writeFile(file, code);
+    const output = await runProgram(file, { env });
+    for (const type of ['training_started', 'gradient_step', 'training_ended'])
+      expect(output).toContain(type);
+    expect(output).toMatch(/^0 undefined\n1 \d/m);
+    expect(output).toMatch(/\[ 'body', 'temperature' \] .*: 422: /);
+  });
+
+  it('has a logits processor that a program registers', async () => {
+    for (const { note, code } of await snippetsOf('README.md'))
+      if (fileOf(note, '') !== '') await writeFile(join(folder, note), code);
+    const [, , code = ''] = await programs();
+    const file = join(folder, 'processor.ts');
+    await writeFile(file, code.replace("'.martingale'", JSON.stringify(join(folder, 'processor'))));
+    expect(await runProgram(file)).toContain("qualname: 'my.NoEcho'");
   });
 
   it('lists the endpoints that the service has', async () => {
@@ -66,7 +97,7 @@ describe('README', () => {
     const had = Object.entries(paths)
       .filter(([path]) => !path.endsWith('/'))
       .flatMap(([path, methods]) => Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`));
-    expect(told.filter((endpoint) => !endpoint.endsWith('/v1/openapi.json')).sort()).toEqual(had.sort());
+    expect(told.sort()).toEqual(had.sort());
   });
 
   it('names only files that are there', async () => {

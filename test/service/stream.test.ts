@@ -38,7 +38,7 @@ test('a stream is the role, the text on character borders, the finish, the usage
   expect(response.headers.get('content-type')).toContain('text/event-stream');
   expect(text.endsWith('data: [DONE]\n\n')).toBe(true);
   for (const chunk of chunks) chatCompletionChunkSchema.parse(chunk);
-  expect(choices[0].delta).toEqual({ role: 'assistant', content: '' });
+  expect(choices[0].delta).toEqual({ role: 'assistant', content: '', refusal: null });
   expect(join(choices)).toBe('hé€😀!');
   for (const { delta } of choices) expect(delta.content ?? '').not.toContain('\uFFFD');
   expect(chunks.filter((chunk: Json) => 'prompt_token_ids' in chunk)).toEqual([chunks[0]]);

@@ -71,7 +71,9 @@ const handlingFields = {
   ),
   user: optional(z.string().max(1024)).describe("Who asks, for the service's log."),
   metadata: optional(z.record(z.string(), z.string())).describe("Names and values for the service's log."),
-  store: optional(z.literal(false)).describe('True is refused: completions are not kept.'),
+  store: optional(z.literal(false, 'must be false or absent: completions are not kept')).describe(
+    'True is refused: completions are not kept.',
+  ),
   service_tier: optional(z.enum(['auto', 'default'])).describe(
     'There is one tier, which the response names where the request did.',
   ),

@@ -17,7 +17,9 @@ const logprobsMeaning =
  * min_p left. One entry for each sampled token, the end token among them.
  */
 export const logprobsSchema = z
-  .object({ content: z.array(topLogprob.extend({ top_logprobs: z.array(topLogprob) })).nullish() })
+  .object({
+    content: z.array(topLogprob.extend({ top_logprobs: z.array(topLogprob).default([]) })).nullish(),
+  })
   .meta({ id: 'Logprobs', description: logprobsMeaning });
 
 /**
@@ -79,7 +81,14 @@ export const responseMessageSchema = z
   })
   .meta({ id: 'ResponseMessage' });
 
-export const finishReasonSchema = z.enum(['stop', 'length', 'tool_calls']);
+export const finishReasonSchema = z.enum([
+  'stop',
+  'length',
+  'tool_calls',
+  // Of the format; this service never ends a reply so.
+  'content_filter',
+  'function_call',
+]);
 
 export const choiceSchema = z
   .object({
@@ -176,6 +185,7 @@ export const chatCompletionChunkSchema = z
         delta: z.object({
           role: z.literal('assistant').optional(),
           content: z.string().nullish(),
+          refusal: z.string().nullish(),
           reasoning: z.string().nullish(),
           reasoning_content: z.string().nullish(),
           tool_calls: z.array(toolCallDelta).optional(),

@@ -50,6 +50,10 @@ export interface EmbeddedEngineOptions {
  * The engine that runs anywhere: small transformers on ONNX Runtime, sampling in one worker thread and training in
  * another. The same seed gives the same tokens whatever else runs beside it, and training repeats bit for bit on the
  * same machine, also with another number of threads.
+ *
+ * `close` fails at once, with the code `engine_closed`, what is in progress and what comes later. It resolves when the
+ * threads are gone: each ends the run of the model that it is in, and a checkpoint that it writes, and is terminated
+ * only where that takes longer than ten seconds.
  */
 export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}): Promise<Engine> {
   const {
@@ -157,6 +161,7 @@ class EmbeddedEngine implements Engine {
         'bad_prompt',
         `a prompt to score must have 1 to ${contextLength} tokens; this one has ${length}`,
       );
+    checkTokens(request);
     return this.#sampler.score(request);
   }
 
@@ -184,7 +189,8 @@ class EmbeddedEngine implements Engine {
 }
 
 /** The most tokens that a reply can have: what the request says, as far as the context reaches. */
-function replyRoom({ weights, prompt, maxTokens }: GenerateRequest | BeamSearchRequest): number {
+function replyRoom(request: GenerateRequest | BeamSearchRequest): number {
+  const { weights, prompt, maxTokens } = request;
   const { contextLength } = findBaseModel(weights.baseModel);
   const room = contextLength - prompt.length;
   if (prompt.length === 0 || room < 1)
@@ -192,5 +198,17 @@ function replyRoom({ weights, prompt, maxTokens }: GenerateRequest | BeamSearchR
       'bad_prompt',
       `a prompt must have 1 to ${contextLength - 1} tokens; this one has ${prompt.length}`,
     );
+  checkTokens(request);
   return Math.min(maxTokens, room);
+}
+
+/** A token that the model does not have would fail in its run, with all that runs beside it. */
+function checkTokens({ weights, prompt }: Pick<GenerateRequest, 'weights' | 'prompt'>): void {
+  const { vocabularySize } = findBaseModel(weights.baseModel);
+  const at = prompt.findIndex((token) => !Number.isInteger(token) || token < 0 || token >= vocabularySize);
+  if (at >= 0)
+    throw new EngineError(
+      'bad_prompt',
+      `token ${prompt[at]} of the prompt, at position ${at}, is outside the vocabulary; ids are 0 to ${vocabularySize - 1}`,
+    );
 }

@@ -81,7 +81,7 @@ export class SamplerClient {
     signal?.throwIfAborted();
     const cancel = () => {
       outstanding.reject(id, signal?.reason);
-      void this.#thread.send({ type: 'cancel', id }).catch(() => undefined);
+      this.#cancel(id);
     };
     signal?.addEventListener('abort', cancel, { once: true });
     try {
@@ -94,11 +94,25 @@ export class SamplerClient {
   }
 
   #receive({ deltas, finished, searched, scored, failed }: SamplerReport): void {
-    for (const { id, delta } of deltas) this.#streams.get(id)?.(delta);
+    for (const { id, delta } of deltas) this.#stream(id, delta);
     for (const { id, generation } of finished) this.#replies.resolve(id, generation);
     for (const { id, generations } of searched) this.#searches.resolve(id, generations);
     for (const { id, tokens } of scored) this.#scores.resolve(id, tokens);
     for (const { id, failure } of failed)
       for (const outstanding of this.#outstanding) outstanding.reject(id, fromFailure(failure));
+  }
+  /** What a listener throws fails its own request; the others of the report are still told. */
+  #stream(id: number, delta: GenerationDelta): void {
+    try {
+      this.#streams.get(id)?.(delta);
+    } catch (error) {
+      this.#streams.delete(id);
+      this.#replies.reject(id, error);
+      this.#cancel(id);
+    }
+  }
+
+  #cancel(id: number): void {
+    this.#thread.send({ type: 'cancel', id }).catch(() => undefined);
   }
 }

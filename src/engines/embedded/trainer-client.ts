@@ -1,35 +1,47 @@
 import type { Reply, TrainRequest } from '../engine.ts';
+import { Outstanding } from './outstanding.ts';
 import { fromFailure } from './worker-failure.ts';
 import type { TrainerCall, TrainerReply, TrainerRequest, WorkerSettings } from './worker-messages.ts';
 import { workerModule } from './worker-module.ts';
-import { WorkerThread } from './worker-thread.ts';
-
-interface Waiting {
-  resolve: (result: unknown) => void;
-  reject: (error: unknown) => void;
-}
+import { engineClosed, WorkerThread } from './worker-thread.ts';
 
 /** The trainer's thread, as the rest of the engine uses it. Jobs run one after another. */
 export class TrainerClient {
   readonly #thread: WorkerThread<TrainerRequest, TrainerReply>;
-  readonly #waiting = new Map<number, Waiting>();
+  readonly #calls = new Outstanding<unknown>();
+  readonly #jobs = new Outstanding<void>();
   #ids = 0;
-  #turn: Promise<unknown> = Promise.resolve();
+  #turn: Promise<void> = Promise.resolve();
 
   constructor(settings: WorkerSettings) {
     this.#thread = new WorkerThread(workerModule('./trainer/worker'), settings, {
       onReport: (reply) => this.#receive(reply),
-      onDeath: (error) => {
-        for (const { reject } of this.#waiting.values()) reject(error);
-        this.#waiting.clear();
-      },
+      onDeath: (error) => this.#calls.rejectAll(error),
     });
   }
 
-  train(request: TrainRequest): Promise<void> {
-    const turn = this.#turn.then(() => this.#train(request));
-    this.#turn = turn.catch(() => undefined);
-    return turn;
+  /**
+   * Ends at once by its signal while other jobs are before it, and when the engine is closed. A job that runs ends by
+   * its signal within a run of the training graphs; once it is being saved, it is saved.
+   */
+  async train(request: TrainRequest): Promise<void> {
+    const { signal } = request;
+    await this.#thread.start();
+    signal?.throwIfAborted();
+    const id = this.#ids++;
+    const job = this.#jobs.wait(id);
+    const leave = () => this.#jobs.reject(id, signal?.reason);
+    signal?.addEventListener('abort', leave, { once: true });
+    this.#turn = this.#turn.then(async () => {
+      signal?.removeEventListener('abort', leave);
+      try {
+        await this.#train(request);
+        this.#jobs.resolve(id, undefined);
+      } catch (error) {
+        this.#jobs.reject(id, error);
+      }
+    });
+    return job;
   }
 
   async encodeReplies(baseModel: string, replies: Reply[]): Promise<number[][]> {
@@ -41,13 +53,18 @@ export class TrainerClient {
   }
 
   close(): Promise<void> {
-    return this.#thread.close();
+    const closed = this.#thread.close();
+    // Also those whose turn has not come, and one that waits for its next batch.
+    this.#jobs.rejectAll(engineClosed());
+    return closed;
   }
 
   async #train({ from, folder, batches, onStep, signal }: TrainRequest): Promise<void> {
     signal?.throwIfAborted();
-    await this.#call({ type: 'begin', from });
+    const cancel = () => void this.#thread.send({ type: 'cancel' }).catch(() => undefined);
+    signal?.addEventListener('abort', cancel, { once: true });
     try {
+      await this.#call({ type: 'begin', from });
       for await (const batch of batches) {
         signal?.throwIfAborted();
         onStep((await this.#call({ type: 'step', batch })) as Record<string, number>);
@@ -56,25 +73,21 @@ export class TrainerClient {
       await this.#call({ type: 'save', folder });
     } catch (error) {
       await this.#call({ type: 'abandon' }).catch(() => undefined);
-      throw error;
+      throw signal?.aborted ? signal.reason : error;
+    } finally {
+      signal?.removeEventListener('abort', cancel);
     }
   }
 
   #call(call: TrainerCall): Promise<unknown> {
     const id = this.#ids++;
-    return new Promise((resolve, reject) => {
-      this.#waiting.set(id, { resolve, reject });
-      this.#thread.send({ ...call, id }).catch((error: unknown) => {
-        this.#waiting.delete(id);
-        reject(error);
-      });
-    });
+    const answer = this.#calls.wait(id);
+    this.#thread.send({ ...call, id }).catch((error: unknown) => this.#calls.reject(id, error));
+    return answer;
   }
 
   #receive(reply: TrainerReply): void {
-    const waiting = this.#waiting.get(reply.id);
-    this.#waiting.delete(reply.id);
-    if ('failure' in reply) waiting?.reject(fromFailure(reply.failure));
-    else waiting?.resolve(reply.result);
+    if ('failure' in reply) this.#calls.reject(reply.id, fromFailure(reply.failure));
+    else this.#calls.resolve(reply.id, reply.result);
   }
 }

@@ -39,9 +39,15 @@ export type SamplerCall =
   | { type: 'search'; request: Omit<BeamSearchRequest, 'signal'> }
   | { type: 'score'; request: Omit<ScorePromptRequest, 'signal'> };
 
+/** The last message to a thread: it ends the step it is in, lets go of what it holds, and exits. */
+export interface CloseRequest {
+  type: 'close';
+}
+
 export type SamplerRequest =
   | (SamplerCall & { id: number })
   | { type: 'cancel'; id: number }
+  | CloseRequest
   | { type: 'drop'; weights: Weights };
 
 /** What one step of the sampler has to say, together: one message for many requests. */
@@ -60,6 +66,7 @@ export type TrainerCall =
   | { type: 'abandon' }
   | { type: 'encode'; baseModel: string; replies: Reply[] };
 
-export type TrainerRequest = TrainerCall & { id: number };
+/** `cancel` is not answered: the step in progress fails soon, and so does every further one until the next `begin`. */
+export type TrainerRequest = (TrainerCall & { id: number }) | { type: 'cancel' } | CloseRequest;
 
 export type TrainerReply = { id: number; result: unknown } | { id: number; failure: WorkerFailure };

@@ -1,29 +1,42 @@
 import { Worker } from 'node:worker_threads';
 import { EngineError } from '../engine-error.ts';
-import type { WorkerReady, WorkerSettings } from './worker-messages.ts';
+import type { CloseRequest, WorkerReady, WorkerSettings } from './worker-messages.ts';
 
-/**
- * A worker thread that is started when first needed, and again after it died. `onDeath` hears the reason, to fail
- * what the thread had in hand.
- */
+/** How long a thread that is to close may take to end the step it is in. */
+const closeTimeoutMs = 10_000;
+
+interface Handlers<Report> {
+  onReport: (report: Report) => void;
+  /** Hears why nothing more comes of what the thread has in hand, to fail it. */
+  onDeath: (error: EngineError) => void;
+}
+
+interface Running {
+  worker: Worker;
+  ready: Promise<Worker>;
+  exited: Promise<void>;
+}
+
+/** A worker thread that is started when first needed, and again after it died. */
 export class WorkerThread<Request, Report> {
   readonly #module: URL;
   readonly #settings: WorkerSettings;
-  readonly #onReport: (report: Report) => void;
-  readonly #onDeath: (error: EngineError) => void;
+  readonly #handlers: Handlers<Report>;
+  readonly #closeTimeoutMs: number;
   #runtime: string | undefined;
-  #worker: Promise<Worker> | undefined;
-  #closed = false;
+  #running: Running | undefined;
+  #closed: Promise<void> | undefined;
 
   constructor(
     module: URL,
     settings: WorkerSettings,
-    handlers: { onReport: (report: Report) => void; onDeath: (error: EngineError) => void },
+    handlers: Handlers<Report>,
+    options: { closeTimeoutMs?: number } = {},
   ) {
     this.#module = module;
     this.#settings = settings;
-    this.#onReport = handlers.onReport;
-    this.#onDeath = handlers.onDeath;
+    this.#handlers = handlers;
+    this.#closeTimeoutMs = options.closeTimeoutMs ?? closeTimeoutMs;
   }
 
   /** Name of the runtime that the thread found; undefined before it has started. */
@@ -37,41 +50,66 @@ export class WorkerThread<Request, Report> {
   }
 
   start(): Promise<Worker> {
-    if (this.#closed) return Promise.reject(new EngineError('engine_closed', 'the engine has been closed'));
-    this.#worker ??= this.#spawn();
-    return this.#worker;
+    if (this.#closed) return Promise.reject(engineClosed());
+    this.#running ??= this.#spawn();
+    return this.#running.ready;
   }
 
-  async close(): Promise<void> {
-    this.#closed = true;
-    const worker = await this.#worker?.catch(() => undefined);
-    await worker?.terminate();
+  /**
+   * Fails at once what the thread has in hand, and asks it to end by itself: a thread that is terminated while the
+   * native runtime works takes the whole process with it. Resolves once it is gone. Terminates it after all where it
+   * is not gone by the deadline.
+   */
+  close(): Promise<void> {
+    this.#closed ??= this.#end();
+    return this.#closed;
   }
 
-  #spawn(): Promise<Worker> {
+  async #end(): Promise<void> {
+    this.#handlers.onDeath(engineClosed());
+    if (!this.#running) return;
+    const { worker, exited } = this.#running;
+    // One that is still starting finds the message when it has started.
+    worker.postMessage({ type: 'close' } satisfies CloseRequest);
+    const deadline = setTimeout(() => void worker.terminate(), this.#closeTimeoutMs);
+    await exited;
+    clearTimeout(deadline);
+  }
+
+  #spawn(): Running {
     const worker = new Worker(this.#module, { workerData: this.#settings });
-    return new Promise((resolve, reject) => {
-      let reason: unknown;
-      worker.once('message', (ready: WorkerReady) => {
-        this.#runtime = ready.runtime;
-        worker.on('message', this.#onReport);
-        resolve(worker);
+    const ready = Promise.withResolvers<Worker>();
+    const exited = Promise.withResolvers<void>();
+    let reason: unknown;
+    worker.once('message', ({ runtime }: WorkerReady) => {
+      this.#runtime = runtime;
+      worker.on('message', (report: Report) => {
+        if (!this.#closed) this.#handlers.onReport(report);
       });
-      worker.once('error', (error) => {
-        reason = error;
-      });
-      worker.once('exit', (code) => {
-        this.#worker = undefined;
-        const cause = reason instanceof Error ? reason.message : `exit code ${code}`;
-        const error = this.#closed
-          ? new EngineError('engine_closed', 'the engine has been closed')
-          : new EngineError(
-              'worker_died',
-              `an engine thread died (${cause}); what it had in hand is lost, ask again`,
-            );
-        reject(error);
-        this.#onDeath(error);
-      });
+      ready.resolve(worker);
     });
+    worker.once('error', (error) => {
+      reason = error;
+    });
+    worker.once('exit', (code) => {
+      this.#running = undefined;
+      const cause = reason instanceof Error ? reason.message : `exit code ${code}`;
+      const error = this.#closed ? engineClosed() : workerDied(cause);
+      ready.reject(error);
+      this.#handlers.onDeath(error);
+      exited.resolve();
+    });
+    return { worker, ready: ready.promise, exited: exited.promise };
   }
+}
+
+function workerDied(cause: string): EngineError {
+  return new EngineError(
+    'worker_died',
+    `an engine thread died (${cause}); what it had in hand is lost, ask again`,
+  );
+}
+
+export function engineClosed(): EngineError {
+  return new EngineError('engine_closed', 'the engine has been closed');
 }

@@ -98,14 +98,12 @@ export class ReplyParser {
         function: { name: call.name, arguments: call.arguments },
       }),
     );
-    const { reasoning, show } = this.#options;
     return {
       role: 'assistant',
       content: this.#content === '' && calls.length > 0 ? null : this.#content,
       refusal: null,
-      ...(reasoning && show.reasoning
-        ? { reasoning: this.#reasoning, reasoning_content: this.#reasoning }
-        : {}),
+      // A stream has no way to say that there is none of what was asked for.
+      ...(this.#reasoning === '' ? {} : { reasoning: this.#reasoning, reasoning_content: this.#reasoning }),
       ...(calls.length > 0 ? { tool_calls: calls } : {}),
     };
   }

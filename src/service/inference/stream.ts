@@ -85,7 +85,11 @@ class Chunks {
 
 /** The role, and what `echo` puts before the reply. */
 function beginChoices({ echo }: PreparedChat, index: number): ChunkChoice[] {
-  const role: ChunkChoice = { index, delta: { role: 'assistant', content: '' }, finish_reason: null };
+  const role: ChunkChoice = {
+    index,
+    delta: { role: 'assistant', content: '', refusal: null },
+    finish_reason: null,
+  };
   return echo === '' ? [role] : [role, { index, delta: { content: echo }, finish_reason: null }];
 }
 

@@ -41,13 +41,13 @@ async function checkChoice(choice: Choice, at: Location, surroundings: ChoiceSur
       [...at, 'logprobs', 'content'],
       `has ${content.length} entries for ${tokenIds?.length} token ids; there must be one for each`,
     );
-  checkPrompt(choice, at, base);
+  checkPrompt(choice, tokenIds?.length ?? 0, at, base);
   checkSampling(choice, [...at, 'sampling'], surroundings);
   await findConstraint(choice, at, constraints);
 }
 
-function checkPrompt(choice: Choice, at: Location, base: BaseModel): void {
-  const { prompt_token_ids: prompt, token_ids: reply } = choice;
+function checkPrompt(choice: Choice, replyLength: number, at: Location, base: BaseModel): void {
+  const { prompt_token_ids: prompt } = choice;
   const place = [...at, 'prompt_token_ids'];
   if (!prompt) {
     if (!choice.sampling?.own_prompt) return;
@@ -58,7 +58,7 @@ function checkPrompt(choice: Choice, at: Location, base: BaseModel): void {
   }
   if (prompt.length === 0) throw invalidField(place, 'a prompt has at least one token');
   refuseForeignTokens(prompt, base.vocabularySize, place);
-  const length = prompt.length + (reply?.length ?? 0);
+  const length = prompt.length + replyLength;
   if (length > base.contextLength)
     throw invalidField(
       place,

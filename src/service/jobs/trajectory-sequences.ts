@@ -59,9 +59,11 @@ async function historySequences(
       conversation.sampled.push(null);
       continue;
     }
-    conversation.turns.push(choiceToTurn(item, at));
-    const sampled = await toSampled(item, at, constraints);
-    if (item.prompt_token_ids) own.push(ownSequence(item.prompt_token_ids, item, sampled));
+    const turn = choiceToTurn(item, at);
+    const reply = turn.tokenIds ?? [];
+    conversation.turns.push(turn);
+    const sampled = await toSampled(item, reply, at, constraints);
+    if (item.prompt_token_ids) own.push(ownSequence(item.prompt_token_ids, reply, sampled));
     conversation.sampled.push(item.prompt_token_ids ? null : sampled);
   }
   const trains = conversation.sampled.some((sampled) => sampled !== null);
@@ -70,17 +72,22 @@ async function historySequences(
 
 function ownSequence(
   prompt: readonly number[],
-  { token_ids: reply }: Choice,
+  reply: readonly number[],
   sampled: Sampled,
 ): SampledSequence<Constraint> {
-  const tokens = [...prompt, ...(reply ?? [])];
+  const tokens = [...prompt, ...reply];
   return { tokens, spans: [{ start: prompt.length, length: tokens.length - prompt.length, ...sampled }] };
 }
 
-async function toSampled(choice: Choice, at: Location, constraints: Constraints): Promise<Sampled> {
+async function toSampled(
+  choice: Choice,
+  reply: readonly number[],
+  at: Location,
+  constraints: Constraints,
+): Promise<Sampled> {
   const content = choice.logprobs?.content;
   return {
-    logprobs: content ? content.map(({ logprob }) => logprob) : (choice.token_ids ?? []).map(() => null),
+    logprobs: content ? content.map(({ logprob }) => logprob) : reply.map(() => null),
     sampling: fromSampling(choice.sampling),
     constraint: await findConstraint(choice, at, constraints),
   };

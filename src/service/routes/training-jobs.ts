@@ -9,12 +9,13 @@ import {
   trajectoryGroupSchema,
 } from '../../contract/index.ts';
 import { resolveRlConfig } from '../../learning/index.ts';
-import { isObject, parseJson, renameAliases, validateBody, withoutNulls } from '../body.ts';
+import { asksForNothing, isObject, parseJson, renameAliases, validateBody, withoutNulls } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, notFound, ServiceError, unsupportedField } from '../errors.ts';
 import { checkTrajectories } from '../jobs/check-choice.ts';
 import { baseModelOf } from '../jobs/prepare-job.ts';
 import type { ResolvedSftConfig } from '../jobs/sft-job.ts';
+import { refuseUnknownTrajectoryFields } from '../jobs/trajectory-fields.ts';
 import type { JobRecord, ModelRecord } from '../store/store.ts';
 import { findTrainingData } from '../training-data/find.ts';
 import { validateItems } from '../validation.ts';
@@ -73,6 +74,7 @@ async function createRlJob(service: ServiceContext, text: string, id: string): P
   const request = validateBody(rlRequestSchema, readRlBody(parseJson(text)));
   const place = ['body', 'trajectory_groups'];
   const groups = await validateItems(trajectoryGroupSchema, request.trajectory_groups, place);
+  refuseUnknownTrajectoryFields(request.trajectory_groups);
   const model = await modelToTrain(service, request.model_id);
   const base = baseModelOf(engine, model.baseModel);
   await checkTrajectories(groups, { engine, constraints, base });
@@ -92,9 +94,12 @@ async function createRlJob(service: ServiceContext, text: string, id: string): P
 
 function readRlBody(body: unknown): unknown {
   if (!isObject(body) || !isObject(body.experimental_config)) return body;
-  const config = withoutNulls(renameAliases(body.experimental_config, configFieldAliases));
-  for (const name of refusedConfigFields)
-    if (name in config) throw unsupportedField(['experimental_config', name], config[name]);
+  const renamed = renameAliases(body.experimental_config, configFieldAliases, ['experimental_config']);
+  const config = withoutNulls(renamed);
+  for (const name of refusedConfigFields) {
+    if (!asksForNothing(config[name])) throw unsupportedField(['experimental_config', name], config[name]);
+    delete config[name];
+  }
   return { ...body, experimental_config: config };
 }
 

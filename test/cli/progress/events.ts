@@ -29,6 +29,7 @@ export const stepReport = (
   logprobDifference: 1e-6,
   entropy: 0.25,
   gradientNorm: 0.5,
+  klReference: null,
   loss: 0.1,
   tokensPerSecond: 41_234,
   seconds: 0.5,

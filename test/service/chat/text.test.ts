@@ -129,7 +129,7 @@ test('however a reply is cut into deltas, they add up to the message', () => {
     ];
     const message = parser.message();
     expect(told.map(({ content }) => content).join('')).toBe(message.content ?? '');
-    expect(told.map(({ reasoning }) => reasoning).join('')).toBe(message.reasoning);
+    expect(told.map(({ reasoning }) => reasoning).join('')).toBe(message.reasoning ?? '');
     return message;
   };
   const options = [replyTokens, fc.array(fc.nat({ max: 3 })), fc.boolean(), fc.boolean()] as const;

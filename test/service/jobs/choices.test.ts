@@ -85,6 +85,65 @@ describe('a choice that could not be trained on is refused by its place', () => 
   });
 });
 
+describe('a choice as other clients send it back', () => {
+  test('trains with the ids that stand for its tokens, and without what it does not need', async () => {
+    const { call, createModel, follow, engine } = await start();
+    const model = await createModel();
+    const content = sampled.map((id, index) => ({ token: `token_id:${id}`, logprob: -index - 1 }));
+    const bare = { index: 0, finish_reason: 'content_filter', message: { role: 'assistant' } };
+    const job = await call('POST', rl, {
+      model_id: model.id,
+      trajectory_groups: [
+        group(
+          {
+            messages_and_choices: [
+              { role: 'user', content: 'a' },
+              { ...bare, logprobs: { content } },
+            ],
+            reward: 1,
+          },
+          trajectory(0, sampled),
+        ),
+      ],
+    });
+    expect((await follow(job.body.id)).at(-1).type).toBe('training_ended');
+    const [datum] = engine.trained[0]?.datums ?? [];
+    expect(datum?.tokens.slice(-sampled.length)).toEqual(sampled);
+    expect(datum?.spans[0]?.logprobs).toEqual([-1, -2, -3, -4]);
+  });
+});
+
+describe('a field that is not read', () => {
+  const history = { messages_and_choices: [{ role: 'user', content: 'a' }] };
+  test.each([
+    ['of a group', { ...group(trajectory(1, sampled)), notes: 'x' }, 'notes'],
+    ['of a trajectory', group(trajectory(1, sampled, { exchanges: [{}] })), 'trajectories.0.exchanges'],
+    [
+      'of a history',
+      group(trajectory(1, sampled, { additional_histories: [{ ...history, exchanges: [1] }] })),
+      'trajectories.0.additional_histories.0.exchanges',
+    ],
+  ])('%s is refused by its place', async (_name, broken, field) => {
+    const { call, createModel } = await start();
+    const model = await createModel();
+    const { status, body } = await call('POST', rl, { model_id: model.id, trajectory_groups: [broken] });
+    expect(status).toBe(422);
+    expect(body.detail).toHaveLength(1);
+    expect(body.detail[0].loc.join('.')).toBe(`body.trajectory_groups.0.${field}`);
+  });
+
+  test('is accepted where it asks for nothing', async () => {
+    const { call, createModel } = await start();
+    const model = await createModel();
+    const empty = trajectory(1, sampled, { exchanges: [], summary: null });
+    const answer = await call('POST', rl, {
+      model_id: model.id,
+      trajectory_groups: [group(empty, trajectory(0, sampled))],
+    });
+    expect(answer.status).toBe(200);
+  });
+});
+
 describe('a choice with a prompt of its own', () => {
   test('is a sequence of its own, and context for the choices after it', async () => {
     const { call, createModel, follow, engine } = await start();

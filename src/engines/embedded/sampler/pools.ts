@@ -1,4 +1,5 @@
 import type { Weights } from '../../engine.ts';
+import { EngineError } from '../../engine-error.ts';
 import { findBaseModel, loadWeights } from '../base-models.ts';
 import type { Runtime } from '../runtime.ts';
 import { unreadableCheckpoint } from '../weights/checkpoint-files.ts';
@@ -9,22 +10,28 @@ import { Pool } from './pool.ts';
 /** Weights kept ready to sample from, beside those in use. */
 const idlePoolsKept = 3;
 
+interface Entry {
+  loading: Promise<Pool>;
+  /** Null while its weights are being loaded. */
+  pool: Pool | null;
+}
+
 /** A pool for each set of weights that is in use or was not long ago. */
 export class Pools {
   readonly #runtime: Runtime;
-  readonly #settings: WorkerSettings;
-  /** In order of last use. A pool is a promise while its weights are being loaded. */
-  readonly #pools = new Map<string, Promise<Pool>>();
-  readonly #ready = new Map<string, Pool>();
+  readonly #settings: Pick<WorkerSettings, 'largestBatch' | 'prefixCacheBytes'>;
+  /** In order of last use. */
+  readonly #entries = new Map<string, Entry>();
+  #closed = false;
 
-  constructor(runtime: Runtime, settings: WorkerSettings) {
+  constructor(runtime: Runtime, settings: Pick<WorkerSettings, 'largestBatch' | 'prefixCacheBytes'>) {
     this.#runtime = runtime;
     this.#settings = settings;
   }
 
   /** The pools whose weights are there. */
-  get ready(): Iterable<Pool> {
-    return this.#ready.values();
+  get ready(): Pool[] {
+    return [...this.#entries.values()].flatMap(({ pool }) => pool ?? []);
   }
 
   /**
@@ -34,41 +41,58 @@ export class Pools {
   async open(weights: Weights, use: (pool: Pool) => void): Promise<void> {
     const key = poolKey(weights);
     for (;;) {
-      const pool = await this.#find(key, weights);
-      // One that was closed while its turn was awaited is opened anew.
-      if (this.#ready.get(key) === pool) return use(pool);
+      const entry = this.#touch(key, weights);
+      const pool = await entry.loading;
+      // One that was let go while its turn was awaited is opened anew.
+      if (this.#entries.get(key) !== entry) continue;
+      try {
+        return use(pool);
+      } finally {
+        this.#evict();
+      }
     }
   }
 
   /** Forgets weights that nothing samples from any more. */
-  async drop(weights: Weights): Promise<void> {
+  drop(weights: Weights): void {
     const key = poolKey(weights);
-    const pool = this.#ready.get(key);
-    if (pool?.idle) await this.#close(key, pool);
+    const pool = this.#entries.get(key)?.pool;
+    if (pool?.idle) this.#release(key, pool);
   }
 
   /** Forgets a pool that is of no use any more; its weights are loaded again when they are next asked for. */
   discard(pool: Pool): void {
-    for (const [key, own] of this.#ready) if (own === pool) this.#close(key, pool).catch(() => undefined);
+    for (const [key, entry] of this.#entries) if (entry.pool === pool) this.#release(key, pool);
   }
 
-  async #find(key: string, weights: Weights): Promise<Pool> {
-    const known = this.#pools.get(key);
-    if (known) {
-      this.#pools.delete(key);
-      this.#pools.set(key, known);
-      return known;
+  /** Lets go of everything, also of what is being loaded; nothing may be running. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    const entries = [...this.#entries.values()];
+    this.#entries.clear();
+    for (const { loading } of entries) {
+      const pool = await loading.catch(() => null);
+      await pool?.close();
     }
-    const loading = this.#load(weights);
-    this.#pools.set(key, loading);
-    try {
-      this.#ready.set(key, await loading);
-    } catch (error) {
-      this.#pools.delete(key);
-      throw error;
-    }
-    await this.#evict();
-    return loading;
+  }
+
+  #touch(key: string, weights: Weights): Entry {
+    if (this.#closed) throw new EngineError('engine_closed', 'the engine has been closed');
+    const entry = this.#entries.get(key) ?? this.#begin(key, weights);
+    this.#entries.delete(key);
+    this.#entries.set(key, entry);
+    return entry;
+  }
+
+  #begin(key: string, weights: Weights): Entry {
+    const entry: Entry = { loading: this.#load(weights), pool: null };
+    entry.loading.then(
+      (pool) => {
+        entry.pool = pool;
+      },
+      () => this.#entries.delete(key),
+    );
+    return entry;
   }
 
   async #load(weights: Weights): Promise<Pool> {
@@ -79,19 +103,16 @@ export class Pools {
     return new Pool(await Decoder.create(this.#runtime, architecture, values), architecture, this.#settings);
   }
 
-  async #evict(): Promise<void> {
-    const idle = [...this.#pools.keys()].flatMap((key) => {
-      const pool = this.#ready.get(key);
-      return pool?.idle ? [{ key, pool }] : [];
-    });
+  #evict(): void {
+    const idle = [...this.#entries].flatMap(([key, { pool }]) => (pool?.idle ? [{ key, pool }] : []));
     for (const { key, pool } of idle.slice(0, Math.max(0, idle.length - idlePoolsKept)))
-      await this.#close(key, pool);
+      this.#release(key, pool);
   }
 
-  async #close(key: string, pool: Pool): Promise<void> {
-    this.#pools.delete(key);
-    this.#ready.delete(key);
-    await pool.close();
+  /** Nobody waits for the memory, and nobody could do anything about a runtime that keeps it. */
+  #release(key: string, pool: Pool): void {
+    this.#entries.delete(key);
+    pool.close().catch(() => undefined);
   }
 }
 

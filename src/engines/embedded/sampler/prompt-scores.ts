@@ -3,11 +3,10 @@ import type { ScoredToken, ScorePromptRequest, TokenLogprob } from '../../engine
 /** How likely each token of a prompt is, as far as it has been computed. */
 export class PromptScores {
   readonly prompt: readonly number[];
-  /** What can go wrong goes wrong for all that samples from the same weights. */
-  readonly failure = undefined;
   readonly #top: number;
   readonly #scores: (ScoredToken | null)[] = [null];
   #cancelled = false;
+  #failure: unknown;
 
   constructor({ prompt, top }: Pick<ScorePromptRequest, 'prompt' | 'top'>) {
     this.prompt = prompt;
@@ -20,11 +19,16 @@ export class PromptScores {
   }
 
   get ended(): boolean {
-    return this.#cancelled || this.#scores.length === this.prompt.length;
+    return this.#cancelled || this.#failure !== undefined || this.#scores.length === this.prompt.length;
   }
 
   get cancelled(): boolean {
     return this.#cancelled;
+  }
+
+  /** Why it cannot go on; undefined where nothing is wrong. */
+  get failure(): unknown {
+    return this.#failure;
   }
 
   cancel(): void {
@@ -33,17 +37,25 @@ export class PromptScores {
 
   dispose(): void {}
 
-  /** Takes the logits after the next `count` tokens, [count, vocabulary]. */
+  /** Takes the logits after the next `count` tokens, [count, vocabulary]. What goes wrong ends these scores alone. */
   take(logits: Float32Array, count: number, vocabularySize: number): void {
-    for (let row = 0; row < count; row++) {
-      const token = this.prompt[this.#scores.length] as number;
-      const values = logits.subarray(row * vocabularySize, (row + 1) * vocabularySize);
-      this.#scores.push(scoreToken(values, token, this.#top));
+    try {
+      this.#score(logits, count, vocabularySize);
+    } catch (error) {
+      this.#failure = error ?? new Error('the scores failed');
     }
   }
 
   finish(): (ScoredToken | null)[] {
     return this.#scores;
+  }
+
+  #score(logits: Float32Array, count: number, vocabularySize: number): void {
+    for (let row = 0; row < count; row++) {
+      const token = this.prompt[this.#scores.length] as number;
+      const values = logits.subarray(row * vocabularySize, (row + 1) * vocabularySize);
+      this.#scores.push(scoreToken(values, token, this.#top));
+    }
   }
 }
 

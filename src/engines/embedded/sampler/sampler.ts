@@ -25,13 +25,17 @@ export class Sampler {
   /** Requests whose weights or grammar are not there yet; false once cancelled. */
   readonly #preparing = new Map<number, boolean>();
 
-  constructor(runtime: Runtime, settings: WorkerSettings, codec: ConversationCodec) {
+  constructor(
+    runtime: Runtime,
+    settings: Pick<WorkerSettings, 'largestBatch' | 'prefixCacheBytes'>,
+    codec: ConversationCodec,
+  ) {
     this.#codec = codec;
     this.#pools = new Pools(runtime, settings);
   }
 
   get busy(): boolean {
-    return [...this.#pools.ready].some((pool) => !pool.idle);
+    return this.#pools.ready.some((pool) => !pool.idle);
   }
 
   /** Queues a request; it joins the next step once its weights and its grammar are there. */
@@ -58,13 +62,18 @@ export class Sampler {
     else if (this.#preparing.has(id)) this.#preparing.set(id, false);
   }
 
+  /** Nobody waits for anything any more. */
+  cancelAll(): void {
+    for (const id of [...this.#byId.keys(), ...this.#preparing.keys()]) this.cancel(id);
+  }
+
   /** One step of every pool with work. */
   async step(): Promise<SamplerReport> {
     const report = emptyReport();
     for (const pool of this.#pools.ready) {
       if (pool.idle) continue;
       try {
-        for (const answer of await pool.step()) this.#tell(answer, report);
+        for (const answer of await pool.step()) this.#tellOrFail(answer, report);
       } catch (error) {
         this.#fail(pool, error, report);
       }
@@ -73,8 +82,13 @@ export class Sampler {
   }
 
   /** Forgets weights that nothing samples from any more. */
-  drop(weights: Weights): Promise<void> {
-    return this.#pools.drop(weights);
+  drop(weights: Weights): void {
+    this.#pools.drop(weights);
+  }
+
+  /** Lets all weights go; no step may be in progress. */
+  close(): Promise<void> {
+    return this.#pools.close();
   }
 
   /** Makes what puts a request into its pool. */
@@ -101,10 +115,20 @@ export class Sampler {
     };
   }
 
-  #tell(answer: Answer, report: SamplerReport): void {
+  /** An answer that cannot be told fails alone. */
+  #tellOrFail(answer: Answer, report: SamplerReport): void {
     const listener = this.#listeners.get(answer);
     if (!listener) return;
-    const { id, stream } = listener;
+    try {
+      this.#tell(answer, listener, report);
+    } catch (error) {
+      answer.cancel();
+      this.#forget(answer, listener.id);
+      report.failed.push({ id: listener.id, failure: toFailure(error) });
+    }
+  }
+
+  #tell(answer: Answer, { id, stream }: Listener, report: SamplerReport): void {
     const sampled = answer instanceof Sequence;
     if (stream && sampled && !answer.cancelled && answer.failure === undefined) {
       const delta = answer.takeDelta();

@@ -16,26 +16,60 @@ const sampler = new Sampler(
   await ConversationCodec.create(await loadProcessors(settings.logitsProcessors)),
 );
 let running = false;
+let steps: Promise<void> = Promise.resolve();
 
 port.on('message', (message: SamplerRequest) => {
-  if (message.type === 'cancel') return sampler.cancel(message.id);
-  if (message.type === 'drop') return void sampler.drop(message.weights);
-  sampler.add(message.id, message).then(run, (error: unknown) => {
-    send({ ...emptyReport(), failed: [{ id: message.id, failure: toFailure(error) }] });
-  });
+  switch (message.type) {
+    case 'cancel':
+      return sampler.cancel(message.id);
+    case 'drop':
+      return sampler.drop(message.weights);
+    case 'close':
+      return void close();
+    default:
+      sampler.add(message.id, message).then(wake, (error: unknown) => {
+        send({ ...emptyReport(), failed: [{ id: message.id, failure: toFailure(error) }] });
+      });
+  }
 });
 port.postMessage({ type: 'ready', runtime: runtime.name } satisfies WorkerReady);
 
-/** Steps as long as there is work, letting messages in between steps. */
-async function run(): Promise<void> {
+function wake(): void {
   if (running) return;
   running = true;
-  while (sampler.busy) {
-    const report = await sampler.step();
-    if (Object.values(report).some(({ length }) => length > 0)) send(report);
-    await new Promise(setImmediate);
+  steps = run();
+}
+
+/** Steps as long as there is work, letting messages in between steps. */
+async function run(): Promise<void> {
+  try {
+    while (sampler.busy) {
+      const report = await sampler.step();
+      if (Object.values(report).some(({ length }) => length > 0)) send(report);
+      await new Promise(setImmediate);
+    }
+  } catch (error) {
+    die(error);
+  } finally {
+    running = false;
   }
-  running = false;
+}
+
+async function close(): Promise<void> {
+  try {
+    sampler.cancelAll();
+    await steps;
+    await sampler.close();
+  } finally {
+    process.exit();
+  }
+}
+
+/** Ends the thread, so that whoever waits for it hears of it: what went wrong is not about one request. */
+function die(error: unknown): void {
+  setImmediate(() => {
+    throw error;
+  });
 }
 
 function send(report: SamplerReport): void {

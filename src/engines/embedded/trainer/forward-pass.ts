@@ -8,6 +8,8 @@ export interface ForwardModel {
   architecture: Architecture;
   graphs: { forward: Session };
   weights: Float32Array;
+  /** Nothing more runs once it is aborted. */
+  signal?: AbortSignal;
 }
 
 export interface ForwardPass {
@@ -18,10 +20,11 @@ export interface ForwardPass {
 }
 
 export async function forwardPass(
-  { architecture, graphs, weights }: ForwardModel,
+  { architecture, graphs, weights, signal }: ForwardModel,
   batch: MicroBatch,
   runtime: Runtime,
 ): Promise<ForwardPass> {
+  signal?.throwIfAborted();
   const { shared, causal, sources } = feedsOf(batch, architecture.previousTokens, runtime);
   const feeds = { ...shared, parameters: runtime.float(weights, [weights.length]) };
   const { logits, ...tape } = await graphs.forward.run({ ...feeds, causal });

@@ -31,6 +31,8 @@ interface Run {
   optimizer: OptimizerState;
   /** Optimizer steps taken since it began. */
   steps: number;
+  /** Ends the step in progress between two runs of the graphs, and refuses further ones. */
+  signal: AbortSignal;
 }
 
 /** Trains one set of weights at a time. */
@@ -39,6 +41,7 @@ export class Trainer {
   readonly #codec: ConversationCodec;
   readonly #graphs = new Map<string, Promise<Graphs>>();
   #run: Run | undefined;
+  #cancellation = new AbortController();
   /** The last checkpoint saved, which the next job usually begins from. */
   #saved: { folder: string; run: Run } | undefined;
 
@@ -48,8 +51,11 @@ export class Trainer {
   }
 
   async begin(from: Weights): Promise<void> {
+    this.#run = undefined;
+    this.#cancellation = new AbortController();
+    const { signal } = this.#cancellation;
     if (this.#saved && from.folder === this.#saved.folder) {
-      this.#run = { ...this.#saved.run, steps: 0 };
+      this.#run = { ...this.#saved.run, steps: 0, signal };
       this.#saved = undefined;
       return;
     }
@@ -63,7 +69,13 @@ export class Trainer {
       optimizer,
       graphs: await this.#graphsOf(from.baseModel, architecture),
       steps: 0,
+      signal,
     };
+  }
+
+  /** Ends the step in progress soon, without an update, and refuses further ones of the training that has begun. */
+  cancel(): void {
+    this.#cancellation.abort(new EngineError('training_cancelled', 'the training was cancelled'));
   }
 
   /** One optimizer step over all datums of the batch. */
@@ -88,7 +100,12 @@ export class Trainer {
     const penalty = await klPenaltyOf(loss, reference, run, batches, this.#runtime);
     const batchLoss = new BatchLoss(loss, penalty?.shifts);
     const gradient = new Float32Array(run.weights.length);
-    for (const batch of batches) await this.#addGradient(run, batch, batchLoss, gradient);
+    for (const batch of batches) {
+      await this.#addGradient(run, batch, batchLoss, gradient);
+      // Lets a cancellation in: not every runtime does so within a run.
+      await new Promise(setImmediate);
+    }
+    run.signal.throwIfAborted();
     const length = norm(gradient);
     if (!Number.isFinite(length))
       throw new EngineError(
@@ -125,6 +142,18 @@ export class Trainer {
     this.#run = undefined;
   }
 
+  /** Lets the graphs go; nothing may be running. */
+  async close(): Promise<void> {
+    this.#run = undefined;
+    this.#saved = undefined;
+    const graphs = [...this.#graphs.values()];
+    this.#graphs.clear();
+    for (const made of graphs) {
+      const sessions = Object.values((await made.catch(() => null)) ?? {});
+      for (const session of sessions) await session.release();
+    }
+  }
+
   async #addGradient(run: Run, batch: MicroBatch, loss: BatchLoss, total: Float32Array): Promise<void> {
     const { architecture, graphs } = run;
     const { logits, backwardFeeds } = await forwardPass(run, batch, this.#runtime);
@@ -155,6 +184,7 @@ export class Trainer {
       backward: await this.#runtime.session(backwardGraph(architecture)),
     }))();
     this.#graphs.set(baseModel, made);
+    made.catch(() => this.#graphs.delete(baseModel));
     return made;
   }
 }

@@ -3,7 +3,13 @@ import { ConversationCodec } from '../conversation-codec.ts';
 import { loadProcessors } from '../logits-processors/index.ts';
 import { loadRuntime } from '../runtime.ts';
 import { toFailure } from '../worker-failure.ts';
-import type { TrainerReply, TrainerRequest, WorkerReady, WorkerSettings } from '../worker-messages.ts';
+import type {
+  TrainerCall,
+  TrainerReply,
+  TrainerRequest,
+  WorkerReady,
+  WorkerSettings,
+} from '../worker-messages.ts';
 import { Trainer } from './trainer.ts';
 
 const port = parentPort;
@@ -13,10 +19,14 @@ const codec = await ConversationCodec.create(await loadProcessors(settings.logit
 const runtime = await loadRuntime(settings.runtime, settings.threads);
 const trainer = new Trainer(runtime, codec);
 /** Calls run one after another, in the order they came. */
-let last: Promise<unknown> = Promise.resolve();
+let last: Promise<void> = Promise.resolve();
+let closing = false;
 
 port.on('message', (message: TrainerRequest) => {
+  if (message.type === 'cancel') return trainer.cancel();
+  if (message.type === 'close') return void close();
   last = last.then(async () => {
+    if (closing) return;
     try {
       reply({ id: message.id, result: await answer(message) });
     } catch (error) {
@@ -26,7 +36,7 @@ port.on('message', (message: TrainerRequest) => {
 });
 port.postMessage({ type: 'ready', runtime: runtime.name } satisfies WorkerReady);
 
-async function answer(message: TrainerRequest): Promise<unknown> {
+async function answer(message: TrainerCall): Promise<unknown> {
   switch (message.type) {
     case 'begin':
       return trainer.begin(message.from);
@@ -38,6 +48,17 @@ async function answer(message: TrainerRequest): Promise<unknown> {
       return trainer.abandon();
     case 'encode':
       return Promise.all(message.replies.map((one) => codec.encodeReply(one)));
+  }
+}
+
+async function close(): Promise<void> {
+  closing = true;
+  try {
+    trainer.cancel();
+    await last;
+    await trainer.close();
+  } finally {
+    process.exit();
   }
 }
 

@@ -26,12 +26,7 @@ const calls: SamplerCall[] = [
 ];
 
 describe('the sampler', () => {
-  const open = () =>
-    new Sampler(
-      runtime,
-      { runtime: 'auto', threads: 1, largestBatch: 8, prefixCacheBytes: 0, logitsProcessors: {} },
-      codec,
-    );
+  const open = () => new Sampler(runtime, { largestBatch: 8, prefixCacheBytes: 0 }, codec);
   const drain = async (sampler: Sampler) => {
     const reports: SamplerReport[] = [];
     while (sampler.busy) reports.push(await sampler.step());

@@ -1,0 +1,46 @@
+import { execFile } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { describe, expect, it } from 'vitest';
+import { Bench, base, batchOf } from './support.ts';
+
+const program = fileURLToPath(new URL('closing-program.ts', import.meta.url));
+
+describe('closing the embedded engine', () => {
+  it('ends every call at once and the threads by themselves, whatever they are in the middle of', async () => {
+    // In a process of its own, which a thread that is torn out of the native runtime would take with it.
+    const { stdout, stderr } = await promisify(execFile)(process.execPath, ['--import', 'tsx', program]);
+    expect(stderr).toBe('');
+    const rounds = stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    const end = { order: ['settled', 'closed'], codes: ['engine_closed'], files: [] };
+    const moments = ['starting', 'sampling', 'training'].map((moment) => ({ moment, ...end }));
+    expect(rounds).toEqual([...moments, ...moments, ...moments, ...moments]);
+  });
+
+  it('ends a job that waits for its next batch, and those behind it', async () => {
+    const bench = await Bench.open();
+    const waiting = Promise.withResolvers<void>();
+    const never = Promise.withResolvers<void>();
+    const job = (name: string) =>
+      bench.engine.train({
+        from: base,
+        folder: `${bench.folder}/${name}`,
+        batches: (async function* () {
+          waiting.resolve();
+          await never.promise;
+          yield batchOf([]);
+        })(),
+        onStep: () => undefined,
+      });
+    const ends = Promise.allSettled([job('first'), job('second')]);
+    await waiting.promise;
+    await bench.close();
+    const closed = { status: 'rejected', reason: expect.objectContaining({ code: 'engine_closed' }) };
+    expect(await ends).toEqual([closed, closed]);
+    await expect(job('third')).rejects.toThrow(/closed/);
+    never.resolve();
+  });
+});

@@ -1,0 +1,43 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { root } from './programs.ts';
+
+export interface Row {
+  /** What the first cell names in code, such as the fields that the row speaks of. */
+  names: string[];
+  /** The other cells, as they are written. */
+  cells: string[];
+  /** Files that the row links to, as paths in the repository. */
+  files: string[];
+}
+
+/** The rows of all tables that stand under each heading of README, up to the next heading of any depth. */
+export async function readmeTables(): Promise<Map<string, Row[]>> {
+  const text = await readFile(join(root, 'README.md'), 'utf8');
+  const tables = new Map<string, Row[]>();
+  let rows: Row[] = [];
+  for (const line of text.replace(/^```.*?^```$/gms, '').split('\n')) {
+    const heading = /^#+ (.*)$/.exec(line)?.[1];
+    if (heading !== undefined) {
+      rows = [];
+      tables.set(heading, rows);
+    } else if (line.startsWith('| `')) rows.push(toRow(line));
+  }
+  return tables;
+}
+
+function toRow(line: string): Row {
+  const [first = '', ...cells] = line
+    .slice(1, -1)
+    .split(/(?<!\\)\|/)
+    .map((cell) => cell.trim());
+  return {
+    names: namesIn(first),
+    cells,
+    files: [...line.matchAll(/\]\(([^)#]+)\)/g)].map(([, path = '']) => path),
+  };
+}
+
+/** What a text names in code. */
+export const namesIn = (text: string): string[] =>
+  [...text.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name);
