@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { generateText, jsonSchema, stepCountIs, tool } from 'ai';
+import { generateText, type JSONValue, jsonSchema, stepCountIs, tool } from 'ai';
 import { defineEnvironment, followJob, openModel, runGroups, submitTraining, train } from 'martingale';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -7,9 +7,7 @@ import { baseModel, type RealService, startRealService } from '../model/real-ser
 
 type Call = Partial<Omit<Parameters<typeof generateText>[0], 'model' | 'prompt' | 'messages'>>;
 
-const given = (martingale: Record<string, string | boolean | number | { text: string }[]>): Call => ({
-  providerOptions: { martingale },
-});
+const given = (martingale: Record<string, JSONValue>): Call => ({ providerOptions: { martingale } });
 const documents = [{ text: 'something' }];
 const look = tool({
   inputSchema: jsonSchema({ type: 'object', properties: { at: { enum: ['it', 'him'] } } }),

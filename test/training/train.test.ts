@@ -82,8 +82,20 @@ test('each step samples from the checkpoint that the step before it made', async
     entropy: 1.5,
     gradientNorm: 4,
     loss: 2,
+    klReference: null,
   });
   expect(result.books).toEqual({ dispatched: 12, completed: 12, failed: 0, cancelled: 0 });
+});
+
+test('a report has what the job knows better than the rewards, and its distance from the reference', async () => {
+  const { service, settings } = await open({
+    gradientSteps: [{ num_groups_submitted: 2, num_groups_without_signal: 1, kl_policy_ref: 0.25 }],
+  });
+  await using _ = service;
+  const config = { kl_penalty_coef: 0.1, kl_penalty_reference_step: 0 };
+  const { reports } = await train({ ...settings, steps: 1, config });
+  expect(reports).toMatchObject([{ groups: 2, groupsWithSignal: 1, klReference: 0.25, loss: null }]);
+  expect(service.jobs[0]?.body.experimental_config).toEqual(config);
 });
 
 test('what is sent to the service fits the contract and holds the sampled ids', async () => {

@@ -7,13 +7,14 @@ type Content = NonNullable<Extract<Message, { role: 'assistant' }>['content']>;
 
 /** One thing somebody said or did in a conversation. */
 export interface Turn {
-  speaker: 'system' | 'user' | 'agent' | 'tool';
+  speaker: 'system' | 'user' | 'thinks' | 'agent' | 'tool';
   text: string;
 }
 
 const speakerStyles: Record<Turn['speaker'], Style> = {
   system: 'dim',
   user: 'cyan',
+  thinks: 'dim',
   agent: 'magenta',
   tool: 'yellow',
 };
@@ -27,14 +28,18 @@ function contentText(content: Content | null | undefined): string {
 
 interface Reply {
   content?: Content | null | undefined;
+  reasoning_content?: string | null | undefined;
   tool_calls?: { function: { name: string; arguments: string } }[] | null | undefined;
 }
 
-function replyTurns({ content, tool_calls }: Reply): Turn[] {
+function replyTurns({ content, reasoning_content: reasoning, tool_calls }: Reply): Turn[] {
   const said = contentText(content);
   const calls = (tool_calls ?? []).map(({ function: { name, arguments: input } }) => `${name} ${input}`);
   const texts = said === '' ? calls : [said, ...calls];
-  return (texts.length === 0 ? ['(nothing)'] : texts).map((text) => ({ speaker: 'agent', text }));
+  const replies = (texts.length === 0 ? ['(nothing)'] : texts).map(
+    (text): Turn => ({ speaker: 'agent', text }),
+  );
+  return reasoning ? [{ speaker: 'thinks', text: reasoning }, ...replies] : replies;
 }
 
 function entryTurns(entry: Entry): Turn[] {

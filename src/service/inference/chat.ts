@@ -20,8 +20,6 @@ import type { ModelResolver, ResolvedModel } from './resolve-model.ts';
 import { toSampling } from './sampling.ts';
 import { refuseForeignTokens } from './token-ids.ts';
 
-export { refuseForeignTokens } from './token-ids.ts';
-
 export interface ChatDependencies {
   engine: Engine;
   models: ModelResolver;

@@ -1,6 +1,7 @@
 import type { ParsedSftExample } from '../../contract/index.ts';
 import type { BaseModel, Constraint, Reply } from '../../engines/engine.ts';
 import { plainSampling } from '../../learning/index.ts';
+import { invalidField } from '../errors.ts';
 import type { Constraints } from '../inference/constraints.ts';
 import { type Turn, toTurn } from '../inference/conversation.ts';
 import { refuseForeignTokens } from '../inference/token-ids.ts';
@@ -15,9 +16,16 @@ export async function exampleConversation(
   const turns = example.messages.map((message, index) =>
     toTurn(message, [`line ${number}`, 'messages', index]),
   );
-  turns.forEach(({ tokenIds }, index) => {
-    refuseForeignTokens(tokenIds, base.vocabularySize, [`line ${number}`, 'messages', index, 'token_ids']);
-  });
+  for (const [index, { role, name, tokenIds }] of turns.entries()) {
+    const at = [`line ${number}`, 'messages', index];
+    refuseForeignTokens(tokenIds, base.vocabularySize, [...at, 'token_ids']);
+    if (role === 'assistant' && name !== undefined)
+      throw invalidField(
+        [...at, 'name'],
+        'a reply is trained as it would be sampled, which is without a name; leave it out',
+        name,
+      );
+  }
   const reasoningEffort =
     example.reasoning_effort ?? (turns.some(({ reasoning }) => reasoning) ? 'high' : undefined);
   const { constraint } = await constraints.check(base, { ...example, reasoning_effort: reasoningEffort });

@@ -143,6 +143,22 @@ describe('SFT jobs', () => {
     ]);
   });
 
+  test('a name on a reply, which no sampled reply has, fails the job with its line', async () => {
+    const { call, createModel, follow } = await start();
+    const model = await createModel();
+    const messages = [
+      { role: 'user', content: 'hi' },
+      { role: 'assistant', name: 'bo', content: 'hello' },
+    ];
+    const upload = await call('POST', '/v1/preview/uploads', JSON.stringify({ messages }));
+    const job = await call('POST', sft, { model_id: model.id, training_data_url: upload.body.url });
+    const events = await follow(job.body.id);
+    expect(events.at(-1)).toMatchObject({
+      type: 'training_failed',
+      data: { error_message: expect.stringMatching(/line 1\.messages\.1\.name: .*without a name/) },
+    });
+  });
+
   test('token ids that are none of the vocabulary fail the job with their line', async () => {
     const { call, createModel, follow } = await start();
     const model = await createModel();

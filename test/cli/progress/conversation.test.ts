@@ -1,0 +1,22 @@
+import { expect, it } from 'vitest';
+import { conversationLines } from '../../../src/cli/progress/conversation.ts';
+import { plainText } from '../../../src/cli/progress/text.ts';
+
+it('shows what an agent thought before what it said', () => {
+  const lines = conversationLines(
+    'after',
+    {
+      messages_and_choices: [
+        { role: 'user', content: 'where is 12' },
+        { role: 'assistant', reasoning_content: 'look it up', content: 'on its way' },
+      ],
+      reward: 1,
+    },
+    40,
+  );
+  expect(lines.map((line) => plainText(line).trimEnd()).slice(1)).toEqual([
+    'user   where is 12',
+    'thinks look it up',
+    'agent  on its way',
+  ]);
+});
