@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import { Command } from 'commander';
+import { Command, Option } from 'commander';
 import type { LogEntry } from '../service/index.ts';
 import { dataFlag, repeated, wholeNumber } from './flags.ts';
 import { listenForInterrupt } from './interrupt.ts';
@@ -12,6 +12,7 @@ interface ServeOptions {
   priorityScheduling?: boolean;
   allowDataFolder: string[];
   allowDataHost: string[];
+  log: 'problems' | 'all';
 }
 
 /** What a person needs to use the service: where it is, its keys, and a call to try. */
@@ -51,6 +52,7 @@ async function serve({
   data,
   threads,
   priorityScheduling,
+  log,
   ...allow
 }: ServeOptions): Promise<void> {
   // Loaded here, so that the other commands start without an engine.
@@ -68,7 +70,7 @@ async function serve({
     const apiKey = process.env.MARTINGALE_API_KEY || undefined;
     const dataFolder = resolve(data);
     const service = await startService({
-      ...{ engine, dataFolder, host, port, apiKey, priorityScheduling, log: logProblems },
+      ...{ engine, dataFolder, host, port, apiKey, priorityScheduling, log: logFrom(log) },
       trainingData: { folders: allow.allowDataFolder, hosts: allow.allowDataHost },
     });
     const { url, storedKeys } = service;
@@ -82,8 +84,12 @@ async function serve({
   }
 }
 
-function logProblems(entry: LogEntry): void {
-  if (entry.level !== 'info') process.stderr.write(`${JSON.stringify(entry)}\n`);
+/** Writes the service's log to the standard error output, a line of JSON an entry. */
+function logFrom(level: ServeOptions['log']): (entry: LogEntry) => void {
+  const levels = level === 'all' ? ['info', 'warn', 'error'] : ['warn', 'error'];
+  return (entry) => {
+    if (levels.includes(entry.level)) process.stderr.write(`${JSON.stringify(entry)}\n`);
+  };
 }
 
 export const serveCommand = (): Command =>
@@ -105,6 +111,11 @@ export const serveCommand = (): Command =>
       'a host that https: training data may come from; may be given more than once',
       repeated,
       [],
+    )
+    .addOption(
+      new Option('--log <entries>', 'what goes to the standard error output, a line of JSON each')
+        .choices(['problems', 'all'])
+        .default('problems'),
     )
     .addHelpText(
       'after',

@@ -12,7 +12,7 @@ import { optional } from './optional.ts';
  * message trains with its reasoning, which is empty where it has none.
  */
 export const sftExampleSchema = z
-  .object({
+  .strictObject({
     messages: z.array(messageSchema).min(1),
     tools: optional(z.array(toolSchema)),
     tool_choice: optional(toolChoiceSchema),

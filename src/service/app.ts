@@ -6,6 +6,7 @@ import { toErrorBody } from './error-response.ts';
 import { ServiceError } from './errors.ts';
 import { openApiDocument } from './openapi/document.ts';
 import { checkForm, projectOf } from './request-form.ts';
+import { requestIdHeader, requestIdOf } from './request-id.ts';
 import { chatRoutes } from './routes/chat.ts';
 import { checkpointRoutes } from './routes/checkpoints.ts';
 import { downloadRoutes } from './routes/download.ts';
@@ -26,10 +27,12 @@ export function createApp(service: ServiceContext): Hono {
 
   app.use(async (context, next) => {
     const began = performance.now();
-    const given = context.req.header('x-request-id');
+    const given = context.req.header(requestIdHeader);
     const id = given !== undefined && requestIdPattern.test(given) ? given : randomUUID();
+    // Set before, so that whoever answers knows it.
+    context.header(requestIdHeader, id);
     await next();
-    context.res.headers.set('x-request-id', id);
+    context.res.headers.set(requestIdHeader, id);
     // Nobody will read what was begun for it, such as a stream of events.
     if (context.req.method === 'HEAD') await context.res.body?.cancel();
     service.log({
@@ -60,7 +63,7 @@ export function createApp(service: ServiceContext): Hono {
   });
   app.onError((error, context) => {
     const chat = context.req.path.startsWith('/v1/chat/');
-    const { status, body } = toErrorBody(error, service.log, { chat });
+    const { status, body } = toErrorBody(error, service.log, { chat, requestId: requestIdOf(context) });
     if (status === 401) context.header('www-authenticate', 'Bearer');
     if (status === 429 || status === 503) context.header('retry-after', '1');
     return context.json(body, status);

@@ -77,11 +77,6 @@ export function renameAliases(
   return renamed;
 }
 
-/** `null` means absent everywhere; strict schemas would otherwise refuse `null` under a name they do not know. */
-export function withoutNulls(object: JsonObject): JsonObject {
-  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== null));
-}
-
 /** Whether a value is as good as absent: clients send the defaults of options that nobody has set. */
 export function asksForNothing(value: unknown): boolean {
   if (value === null || value === undefined || value === false || value === 0) return true;

@@ -9,13 +9,14 @@ type Body = Pick<ErrorBody, 'error'> & { detail: string | ValidationIssue[] };
 export function toErrorBody(
   error: unknown,
   log: ServiceLog,
-  { chat }: { chat: boolean },
+  { chat, requestId }: { chat: boolean; requestId: string | null },
 ): { status: ErrorStatus; body: Body } {
   const known = toServiceError(error);
   if (known.status >= 500)
     log({
       level: 'error',
       event: 'request_failed',
+      request: requestId,
       error: messageOf(error),
       stack: error instanceof Error ? (error.stack ?? null) : null,
     });

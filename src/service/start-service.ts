@@ -69,10 +69,12 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
   const { engine, dataFolder, host = '127.0.0.1', port = 0 } = options;
   const { receiveTimeoutMs = 600_000, closeTimeoutMs = 5000 } = options;
   const trainingData = await resolveSources(options.trainingData);
-  const keys = KeyStore.open(dataFolder);
-  const storedKeys = keys.countValid();
-  if (!loopback.has(host) && !options.apiKey && storedKeys === 0) {
-    keys.close();
+  const reachable = !loopback.has(host) && !options.apiKey;
+  // A start that is refused leaves nothing behind.
+  const keys = reachable && !KeyStore.isIn(dataFolder) ? null : KeyStore.open(dataFolder);
+  const storedKeys = keys?.countValid() ?? 0;
+  if (keys === null || (reachable && storedKeys === 0)) {
+    keys?.close();
     throw new ServiceError(
       500,
       'key_required',

@@ -24,9 +24,26 @@ export function validate<Schema extends z.ZodType>(
   value: unknown,
   place: 'body' | 'query' | 'path',
 ): z.output<Schema> {
-  const result = schema.safeParse(value);
+  const result = parse(schema, value);
   if (result.success) return result.data;
   throw new RequestValidationError(toValidationIssues(result.error.issues, value, [place]));
+}
+
+/** As zod does it, but `null` means absent also under a name that is no field. */
+function parse<Schema extends z.ZodType>(
+  schema: Schema,
+  value: unknown,
+): z.ZodSafeParseResult<z.output<Schema>> {
+  const result = schema.safeParse(value);
+  if (result.success) return result;
+  const nulls = result.error.issues
+    .flatMap((issue) => flatten(issue, []))
+    .filter(({ issue, path }) => issue.code === 'unrecognized_keys' && valueAt(value, path) === null);
+  if (nulls.length === 0) return result;
+  return parse(
+    schema,
+    nulls.reduce((trimmed, { path }) => without(trimmed, path), value),
+  );
 }
 
 /** As `validate`, for a list that may be megabytes long: item by item, with turns for others between slices. */
@@ -38,7 +55,7 @@ export async function validateItems<Schema extends z.ZodType>(
   const valid: z.output<Schema>[] = [];
   const issues: ValidationIssue[] = [];
   for await (const [index, item] of inSlices(items)) {
-    const result = schema.safeParse(item);
+    const result = parse(schema, item);
     if (result.success) valid.push(result.data);
     else issues.push(...toValidationIssues(result.error.issues, item, [...place, index]));
     if (issues.length >= largestIssueCount) break;
@@ -144,6 +161,17 @@ function valueAt(root: unknown, path: readonly (string | number)[]): unknown {
     value = Reflect.get(value, part);
   }
   return value;
+}
+
+/** A copy of a value in which there is nothing at a path. */
+function without(value: unknown, [first, ...rest]: (string | number)[]): unknown {
+  if (first === undefined) return value;
+  if (Array.isArray(value)) return value.map((item, index) => (index === first ? without(item, rest) : item));
+  if (typeof value !== 'object' || value === null) return value;
+  const kept = Object.entries(value).filter(([name]) => name !== first || rest.length > 0);
+  return Object.fromEntries(
+    kept.map(([name, inner]) => [name, name === first ? without(inner, rest) : inner]),
+  );
 }
 
 /** A body can be megabytes; an error message need not carry it back. */

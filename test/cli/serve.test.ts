@@ -68,7 +68,11 @@ describe('martingale serve', () => {
 
   it('takes the key from MARTINGALE_API_KEY and does not show it', async () => {
     const flags = ['--allow-data-host', 'a.example.org', '--allow-data-host', 'b.example.org:8443'];
-    const service = await serve('my-secret', '--allow-data-folder', data, ...flags);
+    const service = await serve('my-secret', '--log', 'all', '--allow-data-folder', data, ...flags);
+    let logged = '';
+    service.process.stderr?.on('data', (chunk) => {
+      logged += chunk;
+    });
     expect(service.text).not.toContain('my-secret');
     expect((await models(service.url, 'my-secret')).status).toBe(200);
     const post = async (path: string, body: object) => {
@@ -84,7 +88,9 @@ describe('martingale serve', () => {
     );
     expect(await train('file:///nowhere')).toContain(await realpath(data));
     service.process.kill('SIGTERM');
-    expect(await once(service.process, 'exit')).toEqual([0, null]);
+    expect(await once(service.process, 'close')).toEqual([0, null]);
+    expect(logged).toMatch(/"event":"request".*"path":"\/v1\/models"/);
+    expect(logged).not.toContain('my-secret');
   });
 
   it('says how to call it', () => {

@@ -31,6 +31,13 @@ afterAll(async () => {
 /** The name that a snippet is to be saved under; another where it has none. */
 const fileOf = (note: string, other: string) => (note.endsWith('.ts') ? note : other);
 
+/** How a heading is linked to. */
+const toAnchor = (heading: string) =>
+  heading
+    .toLowerCase()
+    .replace(/[^\w\- ]/g, '')
+    .replaceAll(' ', '-');
+
 /** The programs of README that run as they are. */
 const programs = async () =>
   (await snippetsOf('README.md')).filter(({ note }) => note === 'run').map(({ code }) => code);
@@ -100,9 +107,11 @@ describe('README', () => {
     expect(told.sort()).toEqual(had.sort());
   });
 
-  it('names only files that are there', async () => {
+  it('names only files and headings that are there', async () => {
     const text = await readFile(join(root, 'README.md'), 'utf8');
     for (const [, path = ''] of text.matchAll(/\]\((?!https?:)([^)#]+)\)/g)) await access(join(root, path));
+    const headings = [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = '']) => toAnchor(heading));
+    for (const [, anchor] of text.matchAll(/\]\(#([^)]+)\)/g)) expect(headings).toContain(anchor);
   });
 });
 

@@ -1,3 +1,4 @@
+import { readdir } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
 import { startService } from '../../src/service/index.ts';
 import { ScriptedEngine } from '../support/scripted-engine.ts';
@@ -61,12 +62,10 @@ describe('access', () => {
   });
 
   test('refuses an address that others can reach without a key of its own', async () => {
-    const starting = startService({
-      engine: new ScriptedEngine(),
-      dataFolder: await temporaryFolder(),
-      host: '0.0.0.0',
-    });
+    const dataFolder = await temporaryFolder();
+    const starting = startService({ engine: new ScriptedEngine(), dataFolder, host: '0.0.0.0' });
     await expect(starting).rejects.toMatchObject({ code: 'key_required' });
+    expect(await readdir(dataFolder)).toEqual([]);
   });
 
   test('refuses a data folder that another service uses, until that one has closed', async () => {

@@ -16,7 +16,11 @@ test.each([
   expect(answer.headers.get('retry-after')).toBe(status === 503 ? '1' : null);
   if (told) expect(answer.body.detail).toContain(told);
   else expect(JSON.stringify(answer.body)).not.toContain('secret');
-  const logged = expect.objectContaining({ event: 'request_failed', error: 'secret' });
+  const logged = expect.objectContaining({
+    event: 'request_failed',
+    error: 'secret',
+    request: answer.headers.get('x-request-id'),
+  });
   if (status >= 500) expect(log).toContainEqual(logged);
   else expect(log).not.toContainEqual(logged);
 });

@@ -144,6 +144,11 @@ export const usageSchema = z
   })
   .meta({ id: 'Usage' });
 
+const serviceTierSchema = z
+  .enum(['auto', 'default', 'flex', 'scale', 'priority'])
+  .nullish()
+  .describe('default, where the request named a tier.');
+
 export const chatCompletionSchema = z
   .object({
     id: z.string(),
@@ -153,10 +158,7 @@ export const chatCompletionSchema = z
     model: z.string(),
     choices: z.array(choiceSchema),
     usage: usageSchema,
-    service_tier: z
-      .enum(['auto', 'default', 'flex', 'scale', 'priority'])
-      .nullish()
-      .describe('default, where the request named a tier.'),
+    service_tier: serviceTierSchema,
     system_fingerprint: z
       .string()
       .nullish()
@@ -199,6 +201,7 @@ export const chatCompletionChunkSchema = z
       }),
     ),
     usage: usageSchema.nullish(),
+    service_tier: serviceTierSchema,
     system_fingerprint: z.string().nullish(),
     ...promptFields,
   })

@@ -4,9 +4,9 @@ import { jsonSchemaSchema } from './tools.ts';
 
 export const responseFormatSchema = z
   .discriminatedUnion('type', [
-    z.object({ type: z.literal('text') }),
-    z.object({ type: z.literal('json_object') }),
-    z.object({
+    z.strictObject({ type: z.literal('text') }),
+    z.strictObject({ type: z.literal('json_object') }),
+    z.strictObject({
       type: z.literal('json_schema'),
       json_schema: z.strictObject({
         name: z.string(),

@@ -4,9 +4,9 @@ import { optional } from '../optional.ts';
 export const jsonSchemaSchema = z.record(z.string(), z.unknown());
 
 export const toolSchema = z
-  .object({
+  .strictObject({
     type: z.literal('function'),
-    function: z.object({
+    function: z.strictObject({
       name: z
         .string()
         .regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be 1 to 64 letters, digits, underscores or hyphens'),
@@ -21,7 +21,10 @@ export const toolSchema = z
 export const toolChoiceSchema = z
   .union([
     z.enum(['none', 'auto', 'required']),
-    z.object({ type: z.literal('function'), function: z.object({ name: z.string() }) }),
+    z.strictObject({
+      type: z.literal('function'),
+      function: z.strictObject({ name: z.string() }),
+    }),
   ])
   .meta({
     id: 'ToolChoice',

@@ -1,8 +1,14 @@
 import type { InferenceSession, Tensor } from 'onnxruntime-common';
 import { EngineError } from '../engine-error.ts';
+import { NativeGate } from './native-gate.ts';
 
-export type Session = InferenceSession;
 export type Feeds = Record<string, Tensor>;
+
+/** A graph that is ready to run. */
+export interface Session {
+  run(feeds: Feeds): Promise<InferenceSession.OnnxValueMapType>;
+  release(): Promise<void>;
+}
 
 /** ONNX Runtime as the engine uses it. */
 export interface Runtime {
@@ -18,8 +24,14 @@ export type RuntimeChoice = 'auto' | Runtime['name'];
 /**
  * Loads the native runtime, or the WebAssembly one where the native one is absent (`auto`).
  * Thread pools do not spin: two busy pools that spin halve each other.
+ *
+ * `gate`: what a thread passes on its way into the runtime. Default: one that nobody shuts.
  */
-export async function loadRuntime(choice: RuntimeChoice, threads: number): Promise<Runtime> {
+export async function loadRuntime(
+  choice: RuntimeChoice,
+  threads: number,
+  gate = new NativeGate(),
+): Promise<Runtime> {
   const native = choice === 'onnxruntime-web' ? undefined : await importNative();
   if (!native && choice === 'onnxruntime-node')
     throw new EngineError(
@@ -40,7 +52,13 @@ export async function loadRuntime(choice: RuntimeChoice, threads: number): Promi
   };
   return {
     name: native ? 'onnxruntime-node' : 'onnxruntime-web',
-    session: (model) => ort.InferenceSession.create(model, options),
+    session: async (model) => {
+      const session = await gate.pass(() => ort.InferenceSession.create(model, options));
+      return {
+        run: (feeds) => gate.pass(() => session.run(feeds)),
+        release: () => gate.pass(() => session.release()),
+      };
+    },
     float: (data, dimensions) => new ort.Tensor('float32', data, dimensions),
     integer: (data, dimensions) => new ort.Tensor('int64', data, dimensions),
   };

@@ -21,6 +21,13 @@ export interface WorkerSettings {
   logitsProcessors: ProcessorModules;
 }
 
+/** What a worker finds as its `workerData`. */
+export interface WorkerStart {
+  settings: WorkerSettings;
+  /** The memory of its `NativeGate`. */
+  gate: SharedArrayBuffer;
+}
+
 /** A worker's first message. */
 export interface WorkerReady {
   type: 'ready';

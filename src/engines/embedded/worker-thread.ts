@@ -1,6 +1,7 @@
 import { Worker } from 'node:worker_threads';
 import { EngineError } from '../engine-error.ts';
-import type { CloseRequest, WorkerReady, WorkerSettings } from './worker-messages.ts';
+import { NativeGate, shutAtExit } from './native-gate.ts';
+import type { CloseRequest, WorkerReady, WorkerSettings, WorkerStart } from './worker-messages.ts';
 
 /** How long a thread that is to close may take to end the step it is in. */
 const closeTimeoutMs = 10_000;
@@ -77,7 +78,10 @@ export class WorkerThread<Request, Report> {
   }
 
   #spawn(): Running {
-    const worker = new Worker(this.#module, { workerData: this.#settings });
+    const gate = new NativeGate();
+    const workerData = { settings: this.#settings, gate: gate.shared } satisfies WorkerStart;
+    const worker = new Worker(this.#module, { workerData });
+    const forget = shutAtExit(gate);
     const ready = Promise.withResolvers<Worker>();
     const exited = Promise.withResolvers<void>();
     let reason: unknown;
@@ -92,6 +96,7 @@ export class WorkerThread<Request, Report> {
       reason = error;
     });
     worker.once('exit', (code) => {
+      forget();
       this.#running = undefined;
       const cause = reason instanceof Error ? reason.message : `exit code ${code}`;
       const error = this.#closed ? engineClosed() : workerDied(cause);

@@ -157,6 +157,11 @@ export function toUsage(
   };
 }
 
+/** There is one tier; it is named where the request spoke of tiers. */
+export function tierOf({ request }: Pick<PreparedChat, 'request'>): { service_tier?: 'default' } {
+  return request.service_tier === undefined ? {} : { service_tier: 'default' };
+}
+
 /** Ids of the prompt on a choice, where training could not render them from the messages before it. */
 export function ownPrompt({ request, prompt }: Pick<PreparedChat, 'request' | 'prompt'>): {
   prompt_token_ids?: number[];

@@ -1,6 +1,6 @@
 import type { ChatCompletion, Choice } from '../../contract/index.ts';
 import type { Generation } from '../../engines/engine.ts';
-import { ownPrompt, type PreparedChat, toUsage } from './chat.ts';
+import { ownPrompt, type PreparedChat, tierOf, toUsage } from './chat.ts';
 
 /** Samples every choice of a request and answers in one piece. */
 export async function complete(chat: PreparedChat, signal: AbortSignal): Promise<ChatCompletion> {
@@ -22,7 +22,7 @@ export async function complete(chat: PreparedChat, signal: AbortSignal): Promise
       choices: generations.map((generation, index) => toChoice(chat, generation, index)),
       usage: toUsage(chat, completionTokens, cachedTokens),
       system_fingerprint: chat.fingerprint,
-      ...(request.service_tier === undefined ? {} : { service_tier: 'default' }),
+      ...tierOf(chat),
       ...(promptLogprobs ? { prompt_logprobs: promptLogprobs } : {}),
       ...(request.return_token_ids ? { prompt_token_ids: chat.prompt.tokens } : {}),
     };

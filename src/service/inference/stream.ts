@@ -1,7 +1,7 @@
 import type { ChatCompletionChunk } from '../../contract/index.ts';
 import type { Generation, GenerationDelta } from '../../engines/engine.ts';
 import { Arrivals } from './arrivals.ts';
-import { ownPrompt, type PreparedChat, toUsage } from './chat.ts';
+import { ownPrompt, type PreparedChat, tierOf, toUsage } from './chat.ts';
 import type { ReplyDelta, ReplyParser } from './reply-parser.ts';
 
 type ChunkChoice = ChatCompletionChunk['choices'][number];
@@ -67,6 +67,7 @@ class Chunks {
       object: 'chat.completion.chunk',
       created,
       model: model.pinnedName,
+      ...tierOf(this.#chat),
       system_fingerprint: fingerprint,
       choices,
       ...(always ? { usage: this.#usage() } : last ? { usage: null } : {}),

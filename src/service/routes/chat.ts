@@ -7,6 +7,7 @@ import { type PreparedChat, prepareChat } from '../inference/chat.ts';
 import { complete } from '../inference/complete.ts';
 import { exactSeed } from '../inference/exact-seed.ts';
 import { stream } from '../inference/stream.ts';
+import { requestIdOf } from '../request-id.ts';
 import { dataFrame, serverSentEvents } from '../server-sent-events.ts';
 
 export function chatRoutes(app: Hono, service: ServiceContext): void {
@@ -25,6 +26,7 @@ export function chatRoutes(app: Hono, service: ServiceContext): void {
 }
 
 function streamed(service: ServiceContext, context: Context, chat: PreparedChat): Response {
+  const requestId = requestIdOf(context);
   return serverSentEvents(context, async function* (gone) {
     const signal = AbortSignal.any([gone, service.closing]);
     try {
@@ -33,7 +35,7 @@ function streamed(service: ServiceContext, context: Context, chat: PreparedChat)
     } catch (error) {
       if (gone.aborted) return;
       // The status has gone out; an error chunk is what chat clients look for then.
-      yield dataFrame(toErrorBody(error, service.log, { chat: true }).body);
+      yield dataFrame(toErrorBody(error, service.log, { chat: true, requestId }).body);
     }
   });
 }

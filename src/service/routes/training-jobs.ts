@@ -9,7 +9,7 @@ import {
   trajectoryGroupSchema,
 } from '../../contract/index.ts';
 import { resolveRlConfig } from '../../learning/index.ts';
-import { asksForNothing, isObject, parseJson, renameAliases, validateBody, withoutNulls } from '../body.ts';
+import { asksForNothing, isObject, parseJson, renameAliases, validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, notFound, ServiceError, unsupportedField } from '../errors.ts';
 import { checkTrajectories } from '../jobs/check-choice.ts';
@@ -94,8 +94,8 @@ async function createRlJob(service: ServiceContext, text: string, id: string): P
 
 function readRlBody(body: unknown): unknown {
   if (!isObject(body) || !isObject(body.experimental_config)) return body;
-  const renamed = renameAliases(body.experimental_config, configFieldAliases, ['experimental_config']);
-  const config = withoutNulls(renamed);
+  const place = ['experimental_config'];
+  const config = { ...renameAliases(body.experimental_config, configFieldAliases, place) };
   for (const name of refusedConfigFields) {
     if (!asksForNothing(config[name])) throw unsupportedField(['experimental_config', name], config[name]);
     delete config[name];
@@ -105,9 +105,7 @@ function readRlBody(body: unknown): unknown {
 
 async function createSftJob(service: ServiceContext, body: unknown, id: string): Promise<JobRecord> {
   const { engine } = service;
-  const read =
-    isObject(body) && isObject(body.config) ? { ...body, config: withoutNulls(body.config) } : body;
-  const request = validateBody(createSftTrainingJobRequestSchema, read);
+  const request = validateBody(createSftTrainingJobRequestSchema, body);
   for (const [name, value] of Object.entries(request.experimental_config ?? {}))
     if (value !== null) throw unsupportedField(['experimental_config', name], value);
   const model = await modelToTrain(service, request.model_id);

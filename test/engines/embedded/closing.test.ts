@@ -4,12 +4,14 @@ import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { Bench, base, batchOf } from './support.ts';
 
-const program = fileURLToPath(new URL('closing-program.ts', import.meta.url));
+const programOf = (name: string) => fileURLToPath(new URL(`${name}-program.ts`, import.meta.url));
+const runProgram = (name: string, ...given: string[]) =>
+  promisify(execFile)(process.execPath, ['--import', 'tsx', programOf(name), ...given]);
 
 describe('closing the embedded engine', () => {
   it('ends every call at once and the threads by themselves, whatever they are in the middle of', async () => {
     // In a process of its own, which a thread that is torn out of the native runtime would take with it.
-    const { stdout, stderr } = await promisify(execFile)(process.execPath, ['--import', 'tsx', program]);
+    const { stdout, stderr } = await runProgram('closing');
     expect(stderr).toBe('');
     const rounds = stdout
       .trim()
@@ -17,7 +19,7 @@ describe('closing the embedded engine', () => {
       .map((line) => JSON.parse(line));
     const end = { order: ['settled', 'closed'], codes: ['engine_closed'], files: [] };
     const moments = ['starting', 'sampling', 'training'].map((moment) => ({ moment, ...end }));
-    expect(rounds).toEqual([...moments, ...moments, ...moments, ...moments]);
+    expect(rounds).toEqual([...moments, ...moments, ...moments]);
   });
 
   it('ends a job that waits for its next batch, and those behind it', async () => {
@@ -42,5 +44,18 @@ describe('closing the embedded engine', () => {
     expect(await ends).toEqual([closed, closed]);
     await expect(job('third')).rejects.toThrow(/closed/);
     never.resolve();
+  });
+});
+
+describe('a process that ends while its embedded engine works', () => {
+  it.each([
+    { how: 'exit', code: 7, said: /^$/ },
+    { how: 'throw', code: 1, said: /Error: not caught/ },
+  ])('ends with its own status: $how', async ({ how, code, said }) => {
+    await expect(runProgram('leaving', how)).rejects.toMatchObject({
+      code,
+      signal: null,
+      stderr: expect.stringMatching(said),
+    });
   });
 });

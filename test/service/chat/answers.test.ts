@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { chatCompletionSchema } from '../../../src/contract/index.ts';
 import { door, ScriptedEngine, special, tokensOf } from '../../support/scripted-engine.ts';
-import { group, start, trajectory } from '../harness.ts';
+import { frames, group, start, trajectory } from '../harness.ts';
 
 test('a plain reply, in the contract, with its sampling and the name of the weights', async () => {
   const { chat, engine } = await start();
@@ -157,8 +157,14 @@ test('who asks stands in the log, under the id of the request', async () => {
 });
 
 test('a tier is named where the request named one', async () => {
-  const { chat } = await start();
-  expect((await chat({ service_tier: 'auto' })).body.service_tier).toBe('default');
+  const { chat, raw } = await start();
+  const tier = { service_tier: 'auto' };
+  expect((await chat(tier)).body.service_tier).toBe('default');
+  const response = await raw('POST', '/v1/chat/completions', {
+    messages: [{ role: 'user', content: 'hi' }],
+    ...{ ...tier, stream: true },
+  });
+  expect(frames(await response.text()).map((chunk) => chunk.service_tier)).not.toContain(undefined);
 });
 
 test('the log-probabilities of the prompt come in the form of vLLM', async () => {

@@ -46,6 +46,18 @@ test.each<[string, [object, string][]]>([
     ],
   ],
   [
+    'names that are no fields, inside of others',
+    [
+      [
+        { tools: [{ type: 'function', function: { name: 'f', paramters: {} } }] },
+        'tools.0.function.paramters',
+      ],
+      [{ tools: [{ type: 'function', function: { name: 'f' }, cached: true }] }, 'tools.0.cached'],
+      [{ response_format: { type: 'json_object', schema: {} } }, 'response_format.schema'],
+      [{ stream: true, stream_options: { usage: true } }, 'stream_options.usage'],
+    ],
+  ],
+  [
     'tokens that cannot be meant',
     [
       [{ logit_bias: { 5: 101 } }, 'logit_bias.5'],

@@ -170,6 +170,50 @@ describe('SFT jobs', () => {
     );
   });
 
+  test.each([
+    ['response_format', { response_format: { type: 'json_object' } }, { type: 'json_object' }],
+    [
+      'structured_outputs',
+      { structured_outputs: { choice: ['yes', 'no'] } },
+      { type: 'choice', choices: ['yes', 'no'] },
+    ],
+  ])('%s of a line is the constraint its replies train under', async (_name, fields, grammar) => {
+    const { call, createModel, follow, engine } = await start();
+    const model = await createModel();
+    const upload = await call('POST', '/v1/preview/uploads', line('yes', fields));
+    const job = await call('POST', sft, { model_id: model.id, training_data_url: upload.body.url });
+    await follow(job.body.id);
+    expect(engine.trained[0]?.datums[0]?.spans[0]?.constraint).toEqual({
+      branches: [{ open: null, grammar, repeat: false }],
+    });
+  });
+
+  test('tool_choice and parallel_tool_calls of a line shape that constraint', async () => {
+    const { call, createModel, follow, engine } = await start();
+    const model = await createModel();
+    const tools = [{ type: 'function', function: { name: 'f' } }];
+    const lines = [
+      { tools, tool_choice: 'none' },
+      { tools, parallel_tool_calls: false },
+      { tools, tool_choice: 'required' },
+    ].map((fields) => line('yes', fields));
+    const upload = await call('POST', '/v1/preview/uploads', lines.join('\n'));
+    const job = await call('POST', sft, { model_id: model.id, training_data_url: upload.body.url });
+    await follow(job.body.id);
+    const datums = engine.trained.flatMap((batch) => batch.datums);
+    const branches = datums.map((datum) =>
+      datum.spans[0]?.constraint?.branches.map(({ open, repeat }) => [open === callToken, repeat]),
+    );
+    expect(branches).toEqual([
+      [[false, false]],
+      [
+        [false, false],
+        [true, false],
+      ],
+      [[true, true]],
+    ]);
+  });
+
   test('the same data may be uploaded by several at once', async () => {
     const { call, dataFolder } = await start();
     const body = Array.from({ length: 500 }, () => line('the same')).join('\n');
@@ -192,6 +236,13 @@ describe('SFT jobs', () => {
     });
     expect((await upload('{"messages"')).body.detail[0]).toMatchObject({ type: 'json_invalid' });
     expect((await upload('\n')).status).toBe(422);
+    expect(
+      (await upload(line('a', { response_formt: { type: 'json_object' } }))).body.detail[0],
+    ).toMatchObject({
+      loc: ['body', 'line 1', 'response_formt'],
+      type: 'extra_forbidden',
+    });
+    expect((await upload(line('a', { weight: null }))).status).toBe(200);
   });
 
   test.each([

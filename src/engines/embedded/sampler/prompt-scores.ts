@@ -1,4 +1,5 @@
 import type { ScoredToken, ScorePromptRequest, TokenLogprob } from '../../engine.ts';
+import { notNumbers } from './not-numbers.ts';
 
 /** How likely each token of a prompt is, as far as it has been computed. */
 export class PromptScores {
@@ -72,6 +73,7 @@ function scoreToken(logits: Float32Array, token: number, top: number): ScoredTok
   let sum = 0;
   for (const value of logits) sum += Math.exp(value - largest);
   const shift = largest + Math.log(sum);
+  if (Number.isNaN(shift)) throw notNumbers();
   return { token, logprob: own - shift, rank, top: likeliestOf(logits, shift, top) };
 }
 

@@ -4,6 +4,7 @@ import { type Distribution, likeliest, pick } from '../distribution.ts';
 import type { ConstraintState } from '../grammar/index.ts';
 import type { Random } from '../random.ts';
 import type { ReplySampling } from '../reply-sampling/index.ts';
+import { notNumbers } from './not-numbers.ts';
 import { StopStrings } from './stop-strings.ts';
 
 export interface SequenceOptions {
@@ -107,15 +108,20 @@ export class Sequence {
     }
   }
 
-  /** The distribution of the next token, of the logits after the last one. Throws where a logits processor fails. */
+  /**
+   * The distribution of the next token, of the logits after the last one. Throws where a logits processor fails, and
+   * where the logits are no numbers, as those of weights that training has driven out of range.
+   */
   next(logits: Float32Array, offset: number): Distribution {
     const { constraint } = this.#sources;
-    return this.#sampling.distribution(logits, offset, {
+    const distribution = this.#sampling.distribution(logits, offset, {
       tokens: this.tokens,
       start: this.promptLength,
       end: this.tokens.length,
       allowed: constraint ? constraint.legal() : null,
     });
+    if (Number.isNaN(distribution.logprobs[0] ?? Number.NaN)) throw notNumbers();
+    return distribution;
   }
 
   /** Takes a token of the support of `next`, and what its constraint forces after it. */

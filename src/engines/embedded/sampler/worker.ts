@@ -1,15 +1,16 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { ConversationCodec } from '../conversation-codec.ts';
 import { loadProcessors } from '../logits-processors/index.ts';
+import { NativeGate } from '../native-gate.ts';
 import { loadRuntime } from '../runtime.ts';
 import { toFailure } from '../worker-failure.ts';
-import type { SamplerReport, SamplerRequest, WorkerReady, WorkerSettings } from '../worker-messages.ts';
+import type { SamplerReport, SamplerRequest, WorkerReady, WorkerStart } from '../worker-messages.ts';
 import { emptyReport, Sampler } from './sampler.ts';
 
 const port = parentPort;
 if (!port) throw new Error('this module runs in a worker thread');
-const settings = workerData as WorkerSettings;
-const runtime = await loadRuntime(settings.runtime, settings.threads);
+const { settings, gate } = workerData as WorkerStart;
+const runtime = await loadRuntime(settings.runtime, settings.threads, new NativeGate(gate));
 const sampler = new Sampler(
   runtime,
   settings,

@@ -1,6 +1,7 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { ConversationCodec } from '../conversation-codec.ts';
 import { loadProcessors } from '../logits-processors/index.ts';
+import { NativeGate } from '../native-gate.ts';
 import { loadRuntime } from '../runtime.ts';
 import { toFailure } from '../worker-failure.ts';
 import type {
@@ -8,15 +9,15 @@ import type {
   TrainerReply,
   TrainerRequest,
   WorkerReady,
-  WorkerSettings,
+  WorkerStart,
 } from '../worker-messages.ts';
 import { Trainer } from './trainer.ts';
 
 const port = parentPort;
 if (!port) throw new Error('this module runs in a worker thread');
-const settings = workerData as WorkerSettings;
+const { settings, gate } = workerData as WorkerStart;
 const codec = await ConversationCodec.create(await loadProcessors(settings.logitsProcessors));
-const runtime = await loadRuntime(settings.runtime, settings.threads);
+const runtime = await loadRuntime(settings.runtime, settings.threads, new NativeGate(gate));
 const trainer = new Trainer(runtime, codec);
 /** Calls run one after another, in the order they came. */
 let last: Promise<void> = Promise.resolve();

@@ -1,0 +1,177 @@
+import { existsSync } from 'node:fs';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { rlConfigSchema } from '../../../../src/contract/index.ts';
+import type { Runtime, Session } from '../../../../src/engines/embedded/runtime.ts';
+import { Trainer } from '../../../../src/engines/embedded/trainer/trainer.ts';
+import type { Constraint, TrainingBatch } from '../../../../src/engines/engine.ts';
+import { type Datum, plainSampling, resolveRlConfig } from '../../../../src/learning/index.ts';
+import { codec, runtime } from '../sampler/support.ts';
+import { Bench, base, batchOf } from '../support.ts';
+
+const length = 400;
+const tokens = Array.from({ length }, (_, index) => 20 + ((index * 7) % 200));
+const span = { start: 1, length: length - 1, sampling: plainSampling, constraint: null, weight: 0.01 };
+const logprobs = Array.from({ length: length - 1 }, () => -5);
+const datum: Datum<Constraint> = { tokens, spans: [{ ...span, logprobs, advantage: 1 }] };
+/** Five of them run together, so this is four runs of each graph. */
+const batch = batchOf(Array.from({ length: 20 }, () => datum));
+const { loss } = resolveRlConfig(rlConfigSchema.parse({ kl_penalty_coef: 0.1 }), { learningRate: 1e-3 });
+const penalized: TrainingBatch = { ...batch, loss, reference: base };
+
+/** A trainer, the sessions that live, and how many runs they have made. */
+function open(onRun: (runs: number) => void = () => {}) {
+  const live = new Set<Session>();
+  const counts = { runs: 0, made: 0 };
+  const watched: Runtime = {
+    ...runtime,
+    session: async (model) => {
+      const session = await runtime.session(model);
+      const seen = new Proxy(session, {
+        get: (target, key) => {
+          if (key === 'run') onRun(++counts.runs);
+          if (key === 'release') live.delete(seen);
+          const value: unknown = Reflect.get(target, key);
+          return typeof value === 'function' ? value.bind(target) : value;
+        },
+      });
+      live.add(seen);
+      counts.made++;
+      return seen;
+    },
+  };
+  return { trainer: new Trainer(watched, codec), live, counts };
+}
+
+describe('a training that is cancelled', () => {
+  let folder: string;
+  /** The checkpoint of one step that nothing came before. */
+  let expected: Buffer;
+
+  const weightsIn = (name: string) => readFile(join(folder, name, 'model.safetensors'));
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'martingale-cancel-'));
+    const { trainer } = open();
+    await trainer.begin(base);
+    await trainer.step(batchOf([datum]));
+    await trainer.save(join(folder, 'expected'));
+    await trainer.close();
+    expected = await weightsIn('expected');
+  });
+
+  afterAll(() => rm(folder, { recursive: true }));
+
+  it.each([
+    { where: 'in the gradient', asked: batch, at: 3 },
+    { where: 'under the reference of a KL penalty', asked: penalized, at: 2 },
+  ])('ends within a run $where, and the next one begins clean', async ({ where, asked, at }) => {
+    const { trainer, live, counts } = open((runs) => {
+      if (runs === at) trainer.cancel();
+    });
+    await trainer.begin(base);
+    await expect(trainer.step(asked)).rejects.toMatchObject({ code: 'training_cancelled' });
+    // The backward pass of what has run forward may come yet.
+    expect(counts.runs).toBeLessThanOrEqual(at + 1);
+    await expect(trainer.step(asked)).rejects.toMatchObject({ code: 'training_cancelled' });
+    expect(counts.runs).toBeLessThanOrEqual(at + 1);
+    trainer.abandon();
+    await expect(trainer.save(join(folder, 'never'))).rejects.toMatchObject({ code: 'no_training_run' });
+    expect(existsSync(join(folder, 'never'))).toBe(false);
+
+    await trainer.begin(base);
+    await trainer.step(batchOf([datum]));
+    await trainer.save(join(folder, where));
+    expect((await weightsIn(where)).equals(expected)).toBe(true);
+    // The reference runs on the graphs of the model.
+    expect(counts.made).toBe(2);
+    await trainer.close();
+    expect(live.size).toBe(0);
+  });
+
+  it('goes on from the last checkpoint as it was saved', async () => {
+    const { trainer } = open((runs) => {
+      if (runs === 3) trainer.cancel();
+    });
+    const from = { ...base, folder: join(folder, 'second') };
+    await trainer.begin(base);
+    await trainer.step(batchOf([datum]));
+    await trainer.save(from.folder);
+    // Out of memory the first time, and from the folder after that.
+    await trainer.begin(from);
+    await expect(trainer.step(batch)).rejects.toMatchObject({ code: 'training_cancelled' });
+    trainer.abandon();
+    await trainer.begin(from);
+    await trainer.save(join(folder, 'third'));
+    expect((await weightsIn('third')).equals(expected)).toBe(true);
+    await trainer.close();
+  });
+});
+
+describe('a training job whose signal is aborted', () => {
+  let bench: Bench;
+
+  beforeAll(async () => {
+    bench = await Bench.open();
+  });
+
+  afterAll(() => bench.close());
+
+  it('ends in the middle of a step without a trace, and the next one begins clean', async () => {
+    const stop = new AbortController();
+    const job = bench.engine.train({
+      from: base,
+      folder: join(bench.folder, 'aborted'),
+      batches: (function* () {
+        // Follows the batch to the thread.
+        setImmediate(() => stop.abort(new Error('stopped')));
+        yield { ...penalized, datums: Array.from({ length: 20 }, () => datum) };
+      })(),
+      onStep: () => undefined,
+      signal: stop.signal,
+    });
+    await expect(job).rejects.toThrow('stopped');
+    expect(await readdir(bench.folder)).toEqual([]);
+    const first = await bench.train(base, 'first', [datum]);
+    const fresh = await Bench.open();
+    try {
+      const second = await fresh.train(base, 'second', [datum]);
+      const read = ({ to }: typeof first) => readFile(join(to.folder, 'model.safetensors'));
+      expect((await read(first)).equals(await read(second))).toBe(true);
+    } finally {
+      await fresh.close();
+    }
+  });
+
+  it('ends at once while another job is before it', async () => {
+    const begun = Promise.withResolvers<void>();
+    const release = Promise.withResolvers<void>();
+    const first = bench.engine.train({
+      from: base,
+      folder: join(bench.folder, 'long'),
+      batches: (async function* () {
+        begun.resolve();
+        await release.promise;
+        yield batchOf([datum]);
+      })(),
+      onStep: () => undefined,
+    });
+    await begun.promise;
+    const stop = new AbortController();
+    const second = bench.engine.train({
+      from: base,
+      folder: join(bench.folder, 'behind'),
+      batches: [batchOf([datum])],
+      onStep: () => undefined,
+      signal: stop.signal,
+    });
+    setImmediate(() => stop.abort(new Error('no more')));
+    await expect(second).rejects.toThrow('no more');
+    release.resolve();
+    await first;
+    const names = await readdir(bench.folder);
+    expect(names.filter((name) => /long|behind|aborted|unfinished/.test(name))).toEqual(['long']);
+  });
+});
