@@ -14,7 +14,8 @@ let service: RunningService;
 let dataFolder: string;
 
 beforeAll(async () => {
-  engine = await createEmbeddedEngine({ threads: 1 });
+  const logitsProcessors = { 'test.Slow': new URL('./slow-processor.ts', import.meta.url) };
+  engine = await createEmbeddedEngine({ threads: 1, logitsProcessors });
   dataFolder = await mkdtemp(join(tmpdir(), 'martingale-service-'));
   service = await startService({ engine, dataFolder, apiKey: 'test-key' });
 });
@@ -177,12 +178,12 @@ test('a client that goes away ends the decoding of its reply', async () => {
   const socket = connect(Number(port), hostname);
   const body = JSON.stringify({
     ...{ messages: [user], seed: 3, ...fields, cache_salt: 'left' },
-    ...{ stream: true, return_token_ids: true },
+    ...{ stream: true, return_token_ids: true, logits_processors: ['test.Slow'] },
   });
   const head = ['POST /v1/chat/completions HTTP/1.1', 'host: x', `authorization: ${headers.authorization}`];
   socket.write(`${[...head, `content-length: ${Buffer.byteLength(body)}`].join('\r\n')}\r\n\r\n${body}`);
   let seen = '';
-  while (seen.split('"token_ids"').length < 40) seen += String((await once(socket, 'data'))[0]);
+  while (seen.split('"token_ids"').length < 30) seen += String((await once(socket, 'data'))[0]);
   socket.destroy();
   await once(socket, 'close');
 
@@ -196,5 +197,5 @@ test('a client that goes away ends the decoding of its reply', async () => {
   const decoded = probe.usage.prompt_tokens_details.cached_tokens - whole.prompt_token_ids.length;
   expect(probe.usage.prompt_tokens).toBe(whole.prompt_token_ids.length + length);
   expect(decoded).toBeGreaterThan(0);
-  expect(decoded).toBeLessThan(length / 2);
+  expect(decoded).toBeLessThan(length / 4);
 });

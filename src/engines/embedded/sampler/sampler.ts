@@ -10,9 +10,17 @@ import { Pools } from './pools.ts';
 import { PromptScores } from './prompt-scores.ts';
 import { Sequence } from './sequence.ts';
 
+/**
+ * Streams are told of their tokens this often at most, after the first: a message a token would cost the thread that
+ * samples a quarter of its time, and nobody reads as fast.
+ */
+const deltaIntervalMs = 5;
+
 interface Listener {
   id: number;
+  /** Whether it is told of tokens as they come; `begun` once it has been. */
   stream: boolean;
+  begun: boolean;
   pool: Pool;
 }
 
@@ -22,6 +30,9 @@ export class Sampler {
   readonly #pools: Pools;
   readonly #listeners = new Map<Answer, Listener>();
   readonly #byId = new Map<number, Answer>();
+  #deltasDue = false;
+  /** When all streams were last told. */
+  #deltasTold = 0;
   /** Requests whose weights or grammar are not there yet; false once cancelled. */
   readonly #preparing = new Map<number, boolean>();
 
@@ -48,7 +59,12 @@ export class Sampler {
       await this.#pools.open(call.request.weights, (pool) => {
         if (!wanted()) return;
         const answer = prepared(pool);
-        this.#listeners.set(answer, { id, stream: call.type === 'generate' && call.stream, pool });
+        this.#listeners.set(answer, {
+          id,
+          stream: call.type === 'generate' && call.stream,
+          begun: false,
+          pool,
+        });
         this.#byId.set(id, answer);
       });
     } finally {
@@ -70,6 +86,9 @@ export class Sampler {
   /** One step of every pool with work. */
   async step(): Promise<SamplerReport> {
     const report = emptyReport();
+    const now = performance.now();
+    this.#deltasDue = now - this.#deltasTold >= deltaIntervalMs;
+    if (this.#deltasDue) this.#deltasTold = now;
     for (const pool of this.#pools.ready) {
       if (pool.idle) continue;
       try {
@@ -128,10 +147,13 @@ export class Sampler {
     }
   }
 
-  #tell(answer: Answer, { id, stream }: Listener, report: SamplerReport): void {
+  #tell(answer: Answer, listener: Listener, report: SamplerReport): void {
+    const { id, stream } = listener;
     const sampled = answer instanceof Sequence;
-    if (stream && sampled && !answer.cancelled && answer.failure === undefined) {
+    const due = answer.ended || !listener.begun || this.#deltasDue;
+    if (stream && due && sampled && !answer.cancelled && answer.failure === undefined) {
       const delta = answer.takeDelta();
+      listener.begun ||= delta.tokens.length > 0;
       if (delta.tokens.length > 0 || answer.ended) report.deltas.push({ id, delta });
     }
     if (!answer.ended) return;
