@@ -52,6 +52,12 @@ export const samplingSchema = z
       .boolean()
       .nullish()
       .describe('Found by beam search: no sample of a distribution, so that training refuses it.'),
+    prompt: z
+      .string()
+      .nullish()
+      .describe(
+        'Names the prompt it was sampled after by a hash of its ids. Training compares: a choice that stands after other messages or tools than it was sampled after is refused.',
+      ),
     own_prompt: z
       .boolean()
       .nullish()
@@ -113,7 +119,7 @@ export const choiceSchema = z
       .array(z.number().int())
       .nullish()
       .describe(
-        'Ids of the prompt it was sampled after, where sampling.own_prompt is true and return_token_ids asked for ids. Training takes them instead of rendering the messages before the choice.',
+        'Ids of the prompt it was sampled after, where return_token_ids asked for ids and sampling.own_prompt is true or an earlier reply came back as text, which need not give its sampled ids again. Training takes them where the messages before the choice render to something else.',
       ),
   })
   .meta({ id: 'Choice' });

@@ -13,6 +13,7 @@ import type { Constraints } from './constraints.ts';
 import { toTurn } from './conversation.ts';
 import { fingerprintOf } from './fingerprint.ts';
 import { type Prompt, toPrompt } from './prompt.ts';
+import { promptHash } from './prompt-hash.ts';
 import { seedOfChoice, toMaxTokens, toStops } from './reply-limits.ts';
 import { type ReplyOptions, ReplyParser } from './reply-parser.ts';
 import { toSamplingParameters } from './request-sampling.ts';
@@ -110,6 +111,7 @@ export async function prepareChat(
     ...{ request, model, tools, prompt, echo, choices },
     sampling: {
       ...toSampling(sampling, constraint.hash),
+      prompt: promptHash(prompt.tokens),
       ...(request.use_beam_search ? { beam_search: true } : {}),
       ...(prompt.own ? { own_prompt: true } : {}),
     },
@@ -162,9 +164,10 @@ export function tierOf({ request }: Pick<PreparedChat, 'request'>): { service_ti
   return request.service_tier === undefined ? {} : { service_tier: 'default' };
 }
 
-/** Ids of the prompt on a choice, where training could not render them from the messages before it. */
+/** Ids of the prompt on a choice, where training may not get them again from the messages before it. */
 export function ownPrompt({ request, prompt }: Pick<PreparedChat, 'request' | 'prompt'>): {
   prompt_token_ids?: number[];
 } {
-  return request.return_token_ids && prompt.own ? { prompt_token_ids: prompt.tokens } : {};
+  const needed = prompt.own || prompt.retokenized;
+  return request.return_token_ids && needed ? { prompt_token_ids: prompt.tokens } : {};
 }

@@ -12,6 +12,8 @@ export interface Prompt {
   tokens: number[];
   /** Whether it differs from what the messages and tools alone would give. */
   own: boolean;
+  /** Whether replies in it came as text, which need not give the ids again that were sampled. */
+  retokenized: boolean;
 }
 
 type PromptRequest = Pick<
@@ -60,7 +62,8 @@ export async function toPrompt(
     tokens.length < whole.length ||
     !options.addGenerationPrompt ||
     options.reasoningEffort !== undefined;
-  return { tokens, own };
+  const retokenized = turns.some(({ role, tokenIds }) => role === 'assistant' && !tokenIds);
+  return { tokens, own, retokenized };
 }
 
 function toRenderOptions(request: PromptRequest, turns: readonly Turn[], callToken: number): RenderOptions {

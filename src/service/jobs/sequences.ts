@@ -16,6 +16,8 @@ export interface TrainingConversation extends Conversation {
   sampled: (Sampled | null)[];
   /** What the chat template is told of it; absent: nothing. */
   reasoningEffort?: string | undefined;
+  /** Whether a turn that trains may do so after these tokens; where it may not it is context. Absent: it may. */
+  mayFollow?: (turn: number, prefix: readonly number[]) => boolean;
 }
 
 /**
@@ -27,7 +29,7 @@ export function toSequence(
   { renderer, format }: Pick<BaseModelTools, 'renderer' | 'format'>,
   contextLength: number,
 ): SampledSequence<Constraint> {
-  const { turns, sampled, reasoningEffort } = conversation;
+  const { turns, sampled, reasoningEffort, mayFollow } = conversation;
   const { tokens, splices } = renderer.render(conversation, { addGenerationPrompt: false, reasoningEffort });
   const spans: SampledSequence<Constraint>['spans'] = [];
   let splice = 0;
@@ -36,6 +38,7 @@ export function toSequence(
     const place = splices[splice++];
     const how = sampled[index];
     if (!place || !how) continue;
+    if (mayFollow && !mayFollow(index, tokens.slice(0, place.start))) continue;
     checkSpliced(tokens, place.start, turn.tokenIds, format, conversation);
     spans.push({ start: place.start, length: place.length, ...how });
   }

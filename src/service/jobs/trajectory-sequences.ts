@@ -5,6 +5,7 @@ import { invalidField } from '../errors.ts';
 import type { BaseModelTools } from '../inference/base-model-tools.ts';
 import type { Constraints } from '../inference/constraints.ts';
 import { choiceToTurn, type Location, toTurn } from '../inference/conversation.ts';
+import { promptHash } from '../inference/prompt-hash.ts';
 import { fromSampling } from '../inference/sampling.ts';
 import { type Sampled, type TrainingConversation, toSequence } from './sequences.ts';
 
@@ -32,7 +33,8 @@ export function historiesOf(
 
 /**
  * What trains of a trajectory as token ids. Each history is one sequence, rendered from its messages with the sampled
- * ids of its choices in it. A choice that brings its own prompt is a sequence of its own, and context in the history's.
+ * ids of its choices in it. A choice that brings another prompt than that is a sequence of its own, and context in the
+ * history's. Fails where a choice was sampled after another prompt and does not bring it.
  */
 export async function trajectorySequences(
   trajectory: ParsedTrajectory,
@@ -60,15 +62,40 @@ async function historySequences(
       continue;
     }
     const turn = choiceToTurn(item, at);
-    const reply = turn.tokenIds ?? [];
     conversation.turns.push(turn);
-    const sampled = await toSampled(item, reply, at, constraints);
-    if (item.prompt_token_ids) own.push(ownSequence(item.prompt_token_ids, reply, sampled));
-    conversation.sampled.push(item.prompt_token_ids ? null : sampled);
+    const sampled = await toSampled(item, turn.tokenIds ?? [], at, constraints);
+    const { prompt_token_ids: prompt } = item;
+    const apart = prompt && item.sampling?.own_prompt;
+    if (apart) own.push(ownSequence(prompt, turn.tokenIds ?? [], sampled));
+    conversation.sampled.push(apart ? null : sampled);
   }
-  const trains = conversation.sampled.some((sampled) => sampled !== null);
-  return trains ? [toSequence(conversation, tools, base.contextLength), ...own] : own;
+  conversation.mayFollow = (index, prefix) => {
+    const item = history.messages_and_choices[index];
+    const sampled = conversation.sampled[index];
+    if (!item || !('message' in item) || !sampled) return true;
+    const { prompt_token_ids: prompt } = item;
+    if (!prompt) checkPrefix(item, prefix, [...location, 'messages_and_choices', index]);
+    if (!prompt || equal(prompt, prefix)) return true;
+    own.push(ownSequence(prompt, conversation.turns[index]?.tokenIds ?? [], sampled));
+    return false;
+  };
+  if (conversation.sampled.every((sampled) => sampled === null)) return own;
+  const shared = toSequence(conversation, tools, base.contextLength);
+  return shared.spans.length > 0 ? [shared, ...own] : own;
 }
+
+/** Refuses a choice that stands where it was not sampled: its log-probabilities would be those of another prompt. */
+function checkPrefix({ sampling }: Choice, prefix: readonly number[], at: Location): void {
+  if (!sampling?.prompt || sampling.prompt === promptHash(prefix)) return;
+  throw invalidField(
+    at,
+    'was not sampled after what the messages and tools before it give; send the messages, tools and token_ids of earlier replies as they were when it was sampled, or the prompt_token_ids of its response in the choice',
+    sampling.prompt,
+  );
+}
+
+const equal = (one: readonly number[], other: readonly number[]) =>
+  one.length === other.length && one.every((token, index) => token === other[index]);
 
 function ownSequence(
   prompt: readonly number[],
