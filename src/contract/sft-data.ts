@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { messageSchema } from './chat/messages.ts';
+import { messageSchema, type ParsedMessage } from './chat/messages.ts';
 import { responseFormatSchema, structuredOutputsSchema } from './chat/structured-outputs.ts';
-import { toolChoiceSchema, toolSchema } from './chat/tools.ts';
+import { type Tool, type ToolChoice, toolChoiceSchema, toolSchema } from './chat/tools.ts';
 import { optional } from './optional.ts';
 
 /**
@@ -27,7 +27,45 @@ export const sftExampleSchema = z
     path: ['messages'],
     message: 'the last message must be an assistant message',
   })
+  .superRefine((example, context) => {
+    for (const { path, name } of callsIn(example.messages)) {
+      const message = complaintAbout(name, example);
+      if (message !== null)
+        context.addIssue({ code: 'custom', path: ['messages', ...path], message, input: name });
+    }
+  })
   .meta({ id: 'SftExample' });
+
+/** The calls of a conversation's messages, with where they stand in them. */
+function callsIn(messages: ParsedMessage[]): { path: (string | number)[]; name: string }[] {
+  return messages.flatMap((message, index) => {
+    const calls = 'tool_calls' in message ? (message.tool_calls ?? []) : [];
+    const single = 'function_call' in message ? message.function_call : undefined;
+    return [
+      ...calls.map((call, position) => ({
+        path: [index, 'tool_calls', position],
+        name: call.function.name,
+      })),
+      ...(single ? [{ path: [index, 'function_call'], name: single.name }] : []),
+    ];
+  });
+}
+
+/** Why a call of this name could never have been sampled; null where it could. */
+function complaintAbout(
+  name: string,
+  { tools = [], tool_choice: choice }: { tools?: Tool[] | undefined; tool_choice?: ToolChoice | undefined },
+): string | null {
+  if (choice === 'none')
+    return `calls ${JSON.stringify(name)} where tool_choice is "none", under which nothing is called: leave tool_choice out, or the call`;
+  const named = typeof choice === 'object' ? choice.function.name : name;
+  if (named !== name)
+    return `calls ${JSON.stringify(name)} where tool_choice names ${JSON.stringify(named)}: leave tool_choice out, or the call`;
+  const names = tools.map((tool) => tool.function.name);
+  if (names.includes(name)) return null;
+  const known = names.length > 0 ? `has ${names.join(', ')} alone` : 'is empty or absent';
+  return `calls ${JSON.stringify(name)}, which is no tool of this line: give its definition in tools, which ${known}`;
+}
 
 /** Answer to an upload. `url` names the data by its content and goes into `training_data_url`. */
 export const uploadSchema = z

@@ -9,6 +9,7 @@ import type {
 import type { ChatFormat, Constraint, JsonSchema } from '../../engines/engine.ts';
 import { isObject } from '../body.ts';
 import { invalidField, unsupportedField } from '../errors.ts';
+import { argumentsSchema } from './arguments-schema.ts';
 import { contentGrammar } from './content-grammar.ts';
 
 /** The fields of a request (or of a line of training data) that say what a reply may be. */
@@ -50,7 +51,7 @@ export function toConstraint(
         type: 'named_json',
         alternatives: callable(tools, choice).map((tool) => ({
           name: tool.function.name,
-          schema: tool.function.parameters ?? emptySchema,
+          schema: toArguments(tool, tools.indexOf(tool)),
         })),
       },
       // A function that is named is called once.
@@ -101,6 +102,17 @@ function callable(tools: Tool[], choice: ToolChoice): Tool[] {
       choice.function.name,
     );
   return named;
+}
+
+function toArguments({ function: { parameters } }: Tool, index: number): JsonSchema {
+  if (parameters == null) return emptySchema;
+  const schema = argumentsSchema(parameters);
+  if (schema) return schema;
+  throw invalidField(
+    ['tools', index, 'function', 'parameters'],
+    'admits no object, and the arguments of a call are one; send a schema of objects, such as {"type":"object","properties":{}}',
+    parameters,
+  );
 }
 
 function canonicalJson(value: unknown): string {

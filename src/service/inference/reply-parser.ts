@@ -25,16 +25,16 @@ export interface ReplyOptions {
   echo: string;
 }
 
-interface OpenCall {
+interface ReadCall {
   id: string;
-  /** Text up to the first brace; complete once `arguments` has begun. */
+  /** Text up to the first brace. */
   name: string;
   arguments: string;
 }
 
 /**
- * Reads the tokens of a reply as they come: reasoning, text, and tool calls written `name{...}` after the call token.
- * Text is given out on the borders of UTF-8 characters, and withheld while it may be the beginning of a stop string.
+ * Reads the tokens of a reply as they come: reasoning, text, and tool calls written `name{...}` after the call token;
+ * one whose arguments never began is none. Text is given out on the borders of UTF-8 characters, and withheld while it may be the beginning of a stop string.
  */
 export class ReplyParser {
   readonly #options: ReplyOptions;
@@ -46,7 +46,10 @@ export class ReplyParser {
   #inReasoning = false;
   #reasoning = '';
   #content: string;
-  readonly #calls: OpenCall[] = [];
+  /** Calls whose name is complete. */
+  readonly #calls: ReadCall[] = [];
+  /** What is known of the name of a call that has begun; null outside of names. */
+  #name: string | null = null;
 
   constructor(tokenizer: Tokenizer, options: ReplyOptions) {
     const { callToken, reasoning, show, stops } = options;
@@ -83,10 +86,6 @@ export class ReplyParser {
     rest.push(...this.#reader.finish());
     const stopText = typeof stop === 'string' ? stop : null;
     this.#add(this.#filter.end(rest, stopText, { include: show.stop }), delta);
-    const index = this.#calls.length - 1;
-    const cutShort = this.#calls[index];
-    if (cutShort?.arguments === '')
-      delta.calls.push({ index, id: cutShort.id, name: cutShort.name, arguments: '' });
     return delta;
   }
 
@@ -108,25 +107,26 @@ export class ReplyParser {
     };
   }
 
-  finishReason(generation: Pick<Generation, 'finishReason'>): FinishReason {
-    if (generation.finishReason === 'length') return 'length';
-    return this.#calls.length > 0 ? 'tool_calls' : 'stop';
+  /** Once the reply has ended: `tool_calls` only where a stop string or stop token has cut none of its calls. */
+  finishReason({ finishReason, stop }: Pick<Generation, 'finishReason' | 'stop'>): FinishReason {
+    if (finishReason === 'length') return 'length';
+    const last = this.#calls.at(-1);
+    return last && (stop === null || isJson(last.arguments)) ? 'tool_calls' : 'stop';
   }
 
   #add(pieces: readonly Piece[], delta: ReplyDelta): void {
     for (const piece of pieces) {
-      if (piece.type !== 'mark') this.#write(piece.text, delta);
-      else if (piece.mark === 'call')
-        this.#calls.push({ id: `call_${randomUUID().replaceAll('-', '')}`, name: '', arguments: '' });
+      if (piece.type !== 'mark') this.#write(piece, delta);
+      else if (piece.mark === 'call') this.#name = '';
       else this.#inReasoning = piece.mark === 'reasoning';
     }
   }
 
-  #write(text: string, delta: ReplyDelta): void {
-    const index = this.#calls.length - 1;
-    const call = this.#calls[index];
-    if (call) this.#writeCall(call, index, text, delta);
-    else if (!this.#inReasoning) {
+  #write({ type, text }: Exclude<Piece, { type: 'mark' }>, delta: ReplyDelta): void {
+    if (this.#name !== null || this.#calls.length > 0) {
+      // A special token that is shown would make the arguments no JSON.
+      if (type === 'text') this.#writeCall(text, delta);
+    } else if (!this.#inReasoning) {
       this.#content += text;
       delta.content += text;
     } else if (this.#options.show.reasoning) {
@@ -135,23 +135,39 @@ export class ReplyParser {
     }
   }
 
-  #writeCall(call: OpenCall, index: number, text: string, delta: ReplyDelta): void {
-    const started = call.arguments !== '';
-    const brace = started ? 0 : text.indexOf('{');
-    if (brace < 0) {
-      call.name += text;
+  #writeCall(text: string, delta: ReplyDelta): void {
+    if (this.#name === null) {
+      this.#writeArguments(text, delta);
       return;
     }
-    call.name += text.slice(0, brace);
-    const argumentsText = text.slice(brace);
-    call.arguments += argumentsText;
+    const brace = text.indexOf('{');
+    this.#name += brace < 0 ? text : text.slice(0, brace);
+    if (brace < 0) return;
+    const call = {
+      id: `call_${randomUUID().replaceAll('-', '')}`,
+      name: this.#name,
+      arguments: text.slice(brace),
+    };
+    this.#name = null;
+    delta.calls.push({ index: this.#calls.push(call) - 1, ...call });
+  }
+
+  #writeArguments(text: string, delta: ReplyDelta): void {
+    const index = this.#calls.length - 1;
+    const call = this.#calls[index];
+    if (!call) return;
+    call.arguments += text;
     const last = delta.calls.at(-1);
-    if (started && last?.index === index) last.arguments += argumentsText;
-    else
-      delta.calls.push(
-        started
-          ? { index, arguments: argumentsText }
-          : { index, id: call.id, name: call.name, arguments: argumentsText },
-      );
+    if (last?.index === index) last.arguments += text;
+    else delta.calls.push({ index, arguments: text });
+  }
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
   }
 }

@@ -3,8 +3,9 @@ import type { BaseModel, Constraint, Reply } from '../../engines/engine.ts';
 import { plainSampling } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
 import type { Constraints } from '../inference/constraints.ts';
-import { type Turn, toTurn } from '../inference/conversation.ts';
+import { type Turn, type TurnToolCall, toTurn } from '../inference/conversation.ts';
 import { refuseForeignTokens } from '../inference/token-ids.ts';
+import { inSchemaOrder } from './schema-order.ts';
 import type { TrainingConversation } from './sequences.ts';
 
 /** A line of training data as a conversation; its assistant messages train, all under one constraint. */
@@ -40,7 +41,7 @@ export async function exampleConversation(
   };
 }
 
-/** An assistant message as it would have been sampled. */
+/** An assistant message as it would have been sampled: its JSON in the order that the constraint writes it. */
 export function toReply(
   { reasoning, content, toolCalls }: Turn,
   constraint: Constraint | null,
@@ -49,8 +50,24 @@ export function toReply(
   const thought = constraint?.reasoning;
   const parts = [
     ...(thought ? [thought.open, reasoning ?? '', thought.close] : []),
-    content,
-    ...toolCalls.flatMap((call) => [callToken, call.name + call.arguments]),
+    contentAsWritten(content, constraint),
+    ...toolCalls.flatMap((call) => [callToken, call.name + argumentsAsWritten(call, constraint)]),
   ];
   return { parts: parts.filter((part) => part !== ''), constraint };
+}
+
+function contentAsWritten(content: string, constraint: Constraint | null): string {
+  const grammar = constraint?.branches.find(({ open }) => open === null)?.grammar;
+  // White space that a request asked for is part of what it teaches.
+  return grammar?.type === 'json_schema' && grammar.whitespace === undefined
+    ? inSchemaOrder(content, grammar.schema)
+    : content;
+}
+
+function argumentsAsWritten({ name, arguments: text }: TurnToolCall, constraint: Constraint | null): string {
+  for (const { grammar } of constraint?.branches ?? []) {
+    const called = grammar.type === 'named_json' && grammar.alternatives.find((tool) => tool.name === name);
+    if (called) return inSchemaOrder(text, called.schema);
+  }
+  return text;
 }

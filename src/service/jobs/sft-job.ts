@@ -108,9 +108,8 @@ async function toBatch(
   }
   const encoded = await engine.encodeReplies(base.id, replies).catch((cause: unknown) => {
     const [first, last] = [lines[0]?.number, lines.at(-1)?.number];
-    throw new ServiceError(422, 'reply_not_encodable', `lines ${first} to ${last}: ${messageOf(cause)}`, {
-      cause,
-    });
+    const place = first === last ? `line ${first}` : `lines ${first} to ${last}`;
+    throw new ServiceError(422, 'reply_not_encodable', `${place}: ${messageOf(cause)}`, { cause });
   });
   for (const [position, give] of missing.entries()) give(encoded[position] ?? []);
   const sequences = conversations.map((conversation) => {

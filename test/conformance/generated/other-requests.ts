@@ -135,7 +135,10 @@ function jobs({ modelId, uploadUrl, choices }: Place): fc.Arbitrary<OtherRequest
     learning_rate: fc.constantFrom(1e-4, 1e-5),
     loss_fn: fc.constant(null),
     kl_penalty_reference_step: fc.constantFrom(0, null),
-  });
+  }).map(({ kl_penalty_reference_step: step, kl_penalty_source: source, ...rest }) =>
+    // Of a penalty that is off there is nothing to say.
+    rest.kl_penalty_coef ? { ...rest, kl_penalty_reference_step: step, kl_penalty_source: source } : rest,
+  );
   const sft = fc.record(
     { batch_size: fc.constantFrom(1, 'auto', null), learning_rate: fc.constantFrom(1e-4, [1e-4], null) },
     { requiredKeys: [] },

@@ -5,7 +5,11 @@ import { byteTokenizer, type ScriptedReply, special, tokensOf } from '../../supp
 import { frames, type Json, start } from '../harness.ts';
 
 /** The texts of a reply, answered whole and streamed; they must be the same. */
-async function textOf(reply: ScriptedReply, fields: object): Promise<{ text: string; choice: Json }> {
+async function textOf(
+  reply: ScriptedReply,
+  fields: object,
+  calls?: number,
+): Promise<{ text: string; choice: Json }> {
   const { chat, raw, engine } = await start();
   engine.replies = [reply];
   const { body } = await chat(fields);
@@ -16,7 +20,9 @@ async function textOf(reply: ScriptedReply, fields: object): Promise<{ text: str
   });
   const pieces = frames(await streamed.text()).flatMap((chunk) => chunk.choices);
   const text = body.choices[0].message.content;
-  expect(pieces.map(({ delta }) => delta.content ?? '').join('')).toBe(text);
+  expect(pieces.map(({ delta }) => delta.content ?? '').join('')).toBe(text ?? '');
+  if (calls !== undefined)
+    expect(pieces.flatMap(({ delta }) => delta.tool_calls ?? []).filter(({ id }) => id)).toHaveLength(calls);
   expect(pieces.at(-1)).toMatchObject({
     finish_reason: body.choices[0].finish_reason,
     stop_reason: body.choices[0].stop_reason,
@@ -105,10 +111,66 @@ test('echo begins the content with the last message, where that is the assistant
   expect((await textOf(call, { messages: [user, assistant], tools, echo: true })).text).toBe('Well, ');
 });
 
+const calling = { tools: [{ type: 'function', function: { name: 'go' } }] };
+const whole = { name: 'go', arguments: '{}' };
+
+test.each<[string, ScriptedReply, object, string, object[]]>([
+  [
+    'a stop string within arguments',
+    { tokens: tokensOf(special.call, 'go{"a":1,'), stop: ',' },
+    { stop: ',' },
+    'stop',
+    [{ name: 'go', arguments: '{"a":1' }],
+  ],
+  [
+    'a stop token within arguments',
+    { tokens: tokensOf(special.call, 'go{"a'), stop: 97 },
+    { stop_token_ids: [97] },
+    'stop',
+    [{ name: 'go', arguments: '{"' }],
+  ],
+  ['a stop string in a name', { tokens: tokensOf(special.call, 'go'), stop: 'o' }, { stop: 'o' }, 'stop', []],
+  [
+    'a stop string in a name, shown',
+    { tokens: tokensOf(special.call, 'go'), stop: 'o' },
+    { stop: 'o', include_stop_str_in_output: true },
+    'stop',
+    [],
+  ],
+  [
+    'the length, in a name',
+    { tokens: tokensOf(special.call, 'g'), finishReason: 'length' },
+    {},
+    'length',
+    [],
+  ],
+  [
+    'a stop string in the name of a second call',
+    { tokens: tokensOf(special.call, 'go{}', special.call, 'go'), stop: 'go' },
+    { stop: 'go', min_tokens: 5 },
+    'tool_calls',
+    [whole],
+  ],
+  [
+    'a stop token between calls, shown',
+    { tokens: tokensOf(special.call, 'go{}', special.call), stop: special.call },
+    { stop_token_ids: [special.call], include_stop_str_in_output: true, skip_special_tokens: false },
+    'tool_calls',
+    [whole],
+  ],
+  ['the end token', { tokens: tokensOf(special.call, 'go{}', special.end) }, {}, 'tool_calls', [whole]],
+])('a call that %s ends', async (_name, reply, fields, finish, called) => {
+  const { choice } = await textOf(reply, { ...calling, ...fields }, called.length);
+  expect(choice.finish_reason).toBe(finish);
+  expect((choice.message.tool_calls ?? []).map((call: Json) => call.function)).toEqual(called);
+  expect(choice.message.content).toBe(called.length > 0 ? null : '');
+});
+
 const stopStrings = ['ab', 'b€', 'aab'];
 const replyTokens = fc.array(
   fc.oneof(
     fc.constantFrom(97, 98, 260, special.end, special.think),
+    fc.constantFrom(special.call, ...tokensOf('{}')),
     fc.constantFrom(...tokensOf('€')),
     fc.nat({ max: 255 }),
   ),
@@ -127,10 +189,18 @@ test('however a reply is cut into deltas, they add up to the message', () => {
       ...deltas.map((tokens) => parser.push(tokens)),
       parser.end({ finishReason: 'stop', ...end }),
     ];
+    const calls: { id: string; name: string; arguments: string }[] = [];
+    for (const { index, id = '', name = '', arguments: text } of told.flatMap((delta) => delta.calls)) {
+      const known = calls[index];
+      if (known) known.arguments += text;
+      else calls[index] = { id, name, arguments: text };
+    }
     const message = parser.message();
+    expect(calls).toEqual(message.tool_calls?.map(({ id, function: called }) => ({ id, ...called })) ?? []);
+    for (const call of message.tool_calls ?? []) call.id = '';
     expect(told.map(({ content }) => content).join('')).toBe(message.content ?? '');
     expect(told.map(({ reasoning }) => reasoning).join('')).toBe(message.reasoning ?? '');
-    return message;
+    return { message, finishReason: parser.finishReason({ finishReason: 'stop', ...end }) };
   };
   const options = [replyTokens, fc.array(fc.nat({ max: 3 })), fc.boolean(), fc.boolean()] as const;
   fc.assert(

@@ -7,7 +7,7 @@ import { special, tokensOf } from '../../support/scripted-engine.ts';
 import { choice, group, start, trajectory } from '../harness.ts';
 import { groups, rl, sampled, sft, unknown } from './support.ts';
 
-const { user, assistant, end, call: callToken, tool } = special;
+const { assistant, end, call: callToken, tool } = special;
 
 describe('RL jobs', () => {
   test('a job trains one step over the batch, and its checkpoint can be listed when it has ended', async () => {
@@ -76,7 +76,7 @@ describe('RL jobs', () => {
         choice(second, { logprobs: null, sampling: null }),
         { role: 'user', content: 'trailing context trains nothing' },
       ],
-      tools: null,
+      tools,
       additional_histories: [
         { messages_and_choices: [{ role: 'assistant', content: 'said', token_ids: null }, choice(third)] },
         { messages_and_choices: [{ role: 'user', content: 'no choice here' }] },
@@ -90,7 +90,7 @@ describe('RL jobs', () => {
     await follow(job.body.id);
     const [main, other] = engine.trained[0]?.datums ?? [];
     expect(main?.tokens).toEqual([
-      ...tokensOf(user, 'hi', end, assistant),
+      ...(engine.requests[0]?.prompt ?? []),
       ...first,
       ...tokensOf(tool, 'ok', end, assistant),
       ...second,

@@ -18,7 +18,7 @@ describe('how a prompt ends', () => {
     const continued = { messages: [user, assistant], documents, continue_final_message: true };
     const { tokens, own } = await promptOf(continued);
     expect([shown(tokens), own]).toEqual([`${before}<|user|>hi<|end|><|assistant|>I am `, true]);
-    expect(await promptOf({ ...continued, add_generation_prompt: false })).toEqual({ tokens, own });
+    expect(await promptOf({ ...continued, add_generation_prompt: false })).toMatchObject({ tokens, own });
     expect(await shownPrompt({ ...continued, messages: [user] })).toBe(`${before}<|user|>hi`);
     const thought: Message = { role: 'assistant', content: 'so', reasoning: 'hm' };
     expect(await shownPrompt({ ...continued, messages: [thought] })).toBe(
@@ -91,7 +91,7 @@ describe('truncation', () => {
   test('keeps the last tokens', async () => {
     const whole = await promptOf({ messages: [long] });
     const cut = await promptOf({ messages: [long], truncate_prompt_tokens: 7 });
-    expect(cut).toEqual({ tokens: whole.tokens.slice(-7), own: true });
+    expect(cut).toMatchObject({ tokens: whole.tokens.slice(-7), own: true });
   });
 
   test('does nothing to a prompt that is short enough', async () => {

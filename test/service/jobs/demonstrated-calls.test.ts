@@ -1,0 +1,166 @@
+import { describe, expect, test } from 'vitest';
+import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
+import { inSchemaOrder } from '../../../src/service/jobs/schema-order.ts';
+import { special, tokensOf } from '../../support/scripted-engine.ts';
+import { start } from '../harness.ts';
+import { line, sft } from './support.ts';
+
+const place = { type: 'object', properties: { city: {}, street: {} } };
+const parameters = {
+  type: 'object',
+  properties: {
+    order: { type: 'integer' },
+    to: { $ref: '#/$defs/place' },
+    items: { type: 'array', items: { anyOf: [{ type: 'null' }, { $ref: '#/$defs/place' }] } },
+  },
+  $defs: { place },
+};
+const tools = [{ type: 'function', function: { name: 'send', parameters } }];
+const mixed = '{"items": [{"street":"s","city":"c"}, null], "to": {"street":"t","city":"d"}, "order": 48}';
+const ordered = '{"order":48,"to":{"city":"d","street":"t"},"items":[{"city":"c","street":"s"},null]}';
+
+const calling = (name: string, fields: object = {}, message: object = {}) =>
+  JSON.stringify({
+    messages: [
+      { role: 'user', content: 'hi' },
+      {
+        role: 'assistant',
+        tool_calls: [
+          { id: 'a', type: 'function', function: { name: 'send', arguments: mixed } },
+          { id: 'b', type: 'function', function: { name, arguments: '{}' } },
+        ],
+        ...message,
+      },
+    ],
+    ...fields,
+  });
+
+test('keys of calls and of JSON contents train in the order of their schema', async () => {
+  const { call, createModel, follow, engine } = await start();
+  const model = await createModel();
+  const response_format = { type: 'json_schema', json_schema: { name: 'n', schema: parameters } };
+  const lines = [
+    calling('send', { tools }),
+    line(mixed, { response_format }),
+    line('no JSON', { response_format }),
+    line(mixed),
+  ];
+  const upload = await call('POST', '/v1/preview/uploads', lines.join('\n'));
+  const job = await call('POST', sft, {
+    model_id: model.id,
+    training_data_url: upload.body.url,
+    config: { batch_size: 4 },
+  });
+  expect((await follow(job.body.id)).at(-1)).toMatchObject({ type: 'training_ended' });
+  const trained = (engine.trained[0]?.datums ?? []).map(({ tokens, spans }) =>
+    spans.flatMap(({ start: at, length }) => tokens.slice(at, at + length)),
+  );
+  expect(trained).toEqual([
+    tokensOf(special.call, `send${ordered}`, special.call, 'send{}', special.end),
+    tokensOf(ordered, special.end),
+    tokensOf('no JSON', special.end),
+    tokensOf(mixed, special.end),
+  ]);
+});
+
+test('an engine takes a call whose keys stood in another order', async () => {
+  const engine = await createEmbeddedEngine({ threads: 1 });
+  const id = engine.baseModels[0]?.id ?? '';
+  try {
+    const { callToken } = engine.chatFormat(id);
+    const grammar = { type: 'named_json' as const, alternatives: [{ name: 'send', schema: parameters }] };
+    const constraint = { branches: [{ open: callToken, grammar, repeat: false }] };
+    const encode = (text: string) =>
+      engine.encodeReplies(id, [{ parts: [callToken, `send${text}`], constraint }]);
+    await expect(encode(JSON.stringify(JSON.parse(mixed)))).rejects.toThrow('leaves its constraint');
+    expect(await encode(inSchemaOrder(mixed, parameters))).toHaveLength(1);
+  } finally {
+    await engine.close();
+  }
+});
+
+test.each<[string, string, object, string]>([
+  ['further keys come last', '{"z":1,"b":2,"a":3}', { properties: { a: {}, b: {} } }, '{"a":3,"b":2,"z":1}'],
+  [
+    'the branch is the one whose constant fits',
+    '{"x":1,"kind":"b"}',
+    {
+      oneOf: [
+        { type: 'object', properties: { x: {}, kind: { const: 'a' } } },
+        { type: 'object', properties: { kind: { const: 'b' }, x: {} } },
+      ],
+    },
+    '{"kind":"b","x":1}',
+  ],
+  ['constants are written as they stand', '[{"b":1,"a":2}]', { enum: [[{ a: 2, b: 1 }]] }, '[{"a":2,"b":1}]'],
+  [
+    'first items have schemas of their own',
+    '[{"b":1,"a":2}]',
+    { prefixItems: [{ properties: { a: {}, b: {} } }] },
+    '[{"a":2,"b":1}]',
+  ],
+  [
+    'further values have theirs',
+    '{"k":{"b":1,"a":2}}',
+    { additionalProperties: { properties: { a: {}, b: {} } } },
+    '{"k":{"a":2,"b":1}}',
+  ],
+  ['a schema that leads to itself alone orders nothing', '{"b":1,"a":2}', { $ref: '#' }, '{"b":1,"a":2}'],
+  ['a name that objects inherit is a key', '{"__proto__":1}', { type: 'object' }, '{"__proto__":1}'],
+  ['text that is no JSON stays', '{"a": ', {}, '{"a": '],
+  [
+    'a number too long to be kept stays, and all with it',
+    '{ "a": 12345678901234567890 }',
+    {},
+    '{ "a": 12345678901234567890 }',
+  ],
+])('%s', (_name, text, schema, written) => {
+  expect(inSchemaOrder(text, { ...schema })).toBe(written);
+});
+
+describe('a line whose calls could never have been sampled is refused when it is read', () => {
+  const single = { tool_calls: null, function_call: { name: 'send', arguments: '{}' } };
+  const named = { type: 'function', function: { name: 'send' } };
+  test.each<[string, string, (string | number)[], RegExp]>([
+    [
+      'of no such tool',
+      calling('sned', { tools }),
+      ['tool_calls', '1'],
+      /"sned".*no tool.*give its definition/,
+    ],
+    ['without tools', calling('send'), ['tool_calls', '0'], /no tool of this line.*empty or absent/],
+    ['in the earlier form', calling('send', {}, single), ['function_call'], /"send".*no tool/],
+    [
+      'under tool_choice none',
+      calling('send', { tools, tool_choice: 'none' }),
+      ['tool_calls', '0'],
+      /tool_choice is "none".*leave tool_choice out/,
+    ],
+    [
+      'of another tool than the named one',
+      calling('b', { tools: [...tools, { type: 'function', function: { name: 'b' } }], tool_choice: named }),
+      ['tool_calls', '1'],
+      /tool_choice names "send"/,
+    ],
+  ])('%s', async (_name, broken, path, reason) => {
+    const { call } = await start();
+    const { status, body } = await call('POST', '/v1/preview/uploads', `${line('a')}\n${broken}`);
+    expect(status).toBe(422);
+    expect(body.detail[0]).toMatchObject({
+      loc: ['body', 'line 2', 'messages', '1', ...path],
+      msg: expect.stringMatching(reason),
+    });
+  });
+});
+
+test('one line that cannot be encoded is named as one', async () => {
+  const { call, createModel, follow } = await start();
+  const model = await createModel();
+  const upload = await call('POST', '/v1/preview/uploads', `${line('a')}\n${line('impossible')}`);
+  const job = await call('POST', sft, {
+    model_id: model.id,
+    training_data_url: upload.body.url,
+    config: { batch_size: 1 },
+  });
+  expect((await follow(job.body.id)).at(-1).data.error_message).toMatch(/^line 2: /);
+});
