@@ -4,7 +4,7 @@ import { choiceSchema } from './chat/response.ts';
 import { toolSchema } from './chat/tools.ts';
 import { optional } from './optional.ts';
 
-const metrics = z.record(z.string(), z.union([z.number(), z.boolean()]));
+const metrics = z.record(z.string(), z.union([z.number(), z.boolean(), z.null()]));
 const metadata = z.record(z.string(), z.union([z.number(), z.string(), z.boolean(), z.null()]));
 
 /** Messages are context; choices, which have a `message`, are what the policy sampled and what trains. */

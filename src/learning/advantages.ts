@@ -17,13 +17,16 @@ const scaleFloor = 1e-6;
  */
 const rewardTolerance = 1e-12;
 
+/** Beyond this the numbers that an engine computes in overflow. No environment's reward means so much. */
+const largestReward = 1e30;
+
 /**
  * Advantages of the trajectories of one group, in the order of `rewards`: A = R - mean(R), divided by
  * (population standard deviation + 1e-6) where `scaleRewards`, then balanced (see `AdvantageOptions`).
  * An advantage within rounding of 0 is exactly 0, so a group of equal rewards, or of one, has nothing but zeros.
  * The formula is GRPO's (Shao et al. 2024, arXiv:2402.03300, section 4.1.1) with the population's deviation.
  *
- * @throws LearningError `reward_not_finite` where a reward is NaN or infinite.
+ * @throws LearningError `reward_not_finite` where a reward is NaN or infinite, `reward_too_large` beyond 1e30.
  */
 export function groupAdvantages(rewards: readonly number[], options: AdvantageOptions): number[] {
   const centred = centre(rewards);
@@ -44,6 +47,11 @@ function centre(rewards: readonly number[]): number[] {
         `Trajectory ${index} of the group has the reward ${reward}. Give every trajectory a finite number, or leave it out.`,
       );
     }
+    if (Math.abs(reward) > largestReward)
+      throw new LearningError(
+        'reward_too_large',
+        `Trajectory ${index} of the group has the reward ${reward}, and computing overflows beyond ${largestReward}. Scale the rewards down.`,
+      );
   });
   const first = rewards[0] ?? 0;
   // Differences from one of the rewards lose fewer digits than the rewards' own sum.

@@ -84,6 +84,12 @@ describe('groupAdvantages', () => {
     );
   });
 
+  it('refuses rewards whose advantages would overflow', () => {
+    const given = { scaleRewards: true, advantageBalance: 0 };
+    expect(() => groupAdvantages([1e308, -1e308], given)).toThrow(/reward 1e\+308.*Scale the rewards down/);
+    expect(groupAdvantages([1e30, -1e30], given)).toEqual([1, -1]);
+  });
+
   it('follows the trajectories when they are reordered', () => {
     fc.assert(
       fc.property(rewardsOf, options, (rewards, given) => {

@@ -39,6 +39,14 @@ describe('messages', () => {
     ]);
   });
 
+  test('may come back with all that a response carried in them', async () => {
+    const calls = [{ index: 0, id: 'c', type: 'function', function: { name: 'f', arguments: '{}' } }];
+    const nothing = { refusal: null, audio: null, function_call: null, parsed: null, annotations: [] };
+    expect(await promptOf({ role: 'assistant', content: 'so', tool_calls: calls, ...nothing })).toEqual(
+      tokensOf(assistant, 'so', call, 'f{}', end, assistant),
+    );
+  });
+
   test('of a role of their own go to the chat template, which may refuse it', async () => {
     const { chat, engine } = await start();
     await chat({ messages: [{ role: 'narrator', content: [{ type: 'text', text: 'Night.' }] }] });
@@ -117,6 +125,22 @@ describe('a bad message', () => {
   ])('is told what is wrong for its role: %j', async (message, issues) => {
     const { chat } = await start();
     expect(await issuesOf(chat, message)).toEqual(issues);
+  });
+
+  test.each([
+    [{ role: 'user', content: 'x', token_ids: [1] }, 'token_ids'],
+    [{ role: 'user', content: 'x', tool_calls: [] }, 'tool_calls'],
+    [{ role: 'assistant', content: 'x', tool_call_id: 'c' }, 'tool_call_id'],
+    [{ role: 'assistant', content: 'x', weight: 0 }, 'weight'],
+    [{ role: 'narrator', content: 'x', mood: 'dark' }, 'mood'],
+    [{ role: 'user', content: [{ type: 'text', text: 'x', cached: true }] }, 'content.0.cached'],
+  ])('with a name that is no field of its role is refused by it: %j', async (message, place) => {
+    const { chat } = await start();
+    const { status, body } = await chat({ messages: [message] });
+    expect(status).toBe(422);
+    expect(body.detail).toMatchObject([
+      { loc: ['body', 'messages', '0', ...place.split('.')], type: 'extra_forbidden' },
+    ]);
   });
 
   test('with a part that is no text is refused by the type of the part', async () => {

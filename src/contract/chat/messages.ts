@@ -2,8 +2,8 @@ import { z } from 'zod';
 import { optional } from '../optional.ts';
 import { toolCallSchema } from './tools.ts';
 
-const textPart = z.object({ type: z.literal('text'), text: z.string() });
-const refusalPart = z.object({ type: z.literal('refusal'), refusal: z.string() });
+const textPart = z.strictObject({ type: z.literal('text'), text: z.string() });
+const refusalPart = z.strictObject({ type: z.literal('refusal'), refusal: z.string() });
 
 const unsupportedPart = ({ input }: { input?: unknown }): string => {
   const type = typeof input === 'object' && input !== null && 'type' in input ? input.type : undefined;
@@ -21,7 +21,7 @@ const name = optional(z.string()).describe(
   'Who speaks, where several have the same role; the chat template shows it before the content.',
 );
 
-const assistantMessage = z.object({
+const assistantMessage = z.strictObject({
   role: z.literal('assistant'),
   content: optional(z.union([z.string(), assistantParts])),
   name,
@@ -35,17 +35,18 @@ const assistantMessage = z.object({
     'Deprecated: the only call of a message without tool_calls.',
   ),
   audio: optional(z.unknown()).describe('Refused: the models read text.'),
+  annotations: optional(z.array(z.unknown())).describe('As a response carried them; no template shows them.'),
   token_ids: optional(z.array(z.number().int().min(0))).describe(
     'The ids that were sampled for this message, as its choice carried them. They stand in the prompt as they are, in place of everything else of the message; without them the text is tokenized again, which need not give the same ids.',
   ),
 });
 
-const toolMessage = z.object({ role: z.literal('tool'), content, tool_call_id: z.string(), name });
+const toolMessage = z.strictObject({ role: z.literal('tool'), content, tool_call_id: z.string(), name });
 const functionMessage = z
-  .object({ role: z.literal('function'), content: optional(z.string()), name: z.string() })
+  .strictObject({ role: z.literal('function'), content: optional(z.string()), name: z.string() })
   .describe('Deprecated: what a function returned, by its name.');
 const plainMessage = (role: 'developer' | 'system' | 'user') =>
-  z.object({ role: z.literal(role), content, name });
+  z.strictObject({ role: z.literal(role), content, name });
 
 const knownMessage = z.discriminatedUnion('role', [
   plainMessage('developer'),
@@ -62,7 +63,7 @@ type FieldsOf<Message> = Message extends unknown ? keyof Message : never;
 /** Knows the other variants' fields as absent, so that a look at a message's role still tells its fields. */
 type Generic<Own, Known> = Own & { [Field in Exclude<FieldsOf<Known>, keyof Own>]?: undefined };
 
-const genericForm = z.object({
+const genericForm = z.strictObject({
   role: z
     .string()
     .min(1)

@@ -31,6 +31,9 @@ export async function checkTrajectories(
     }
 }
 
+/** Of the logarithm of a probability, but for rounding. */
+const largestLogprob = 1e-6;
+
 async function checkChoice(choice: Choice, at: Location, surroundings: ChoiceSurroundings): Promise<void> {
   const { base, constraints } = surroundings;
   const { tokenIds } = choiceToTurn(choice, at);
@@ -41,6 +44,13 @@ async function checkChoice(choice: Choice, at: Location, surroundings: ChoiceSur
       [...at, 'logprobs', 'content'],
       `has ${content.length} entries for ${tokenIds?.length} token ids; there must be one for each`,
     );
+  for (const [index, { logprob }] of (content ?? []).entries())
+    if (logprob > largestLogprob)
+      throw invalidField(
+        [...at, 'logprobs', 'content', index, 'logprob'],
+        'is above 0, so that no token can have been sampled with it; send the choice back as it came',
+        logprob,
+      );
   checkPrompt(choice, tokenIds?.length ?? 0, at, base);
   checkSampling(choice, [...at, 'sampling'], surroundings);
   await findConstraint(choice, at, constraints);

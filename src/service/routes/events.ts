@@ -1,4 +1,5 @@
-import type { Hono } from 'hono';
+import type { Context, Hono } from 'hono';
+import { accepts } from 'hono/accepts';
 import { pageQuerySchema, type TrainingEvent } from '../../contract/index.ts';
 import type { ServiceContext } from '../context.ts';
 import { serverSentEvents } from '../server-sent-events.ts';
@@ -15,7 +16,7 @@ export function eventRoutes(app: Hono, service: ServiceContext): void {
   app.get('/v1/preview/training-jobs/:job_id/events', async (context) => {
     const job = await findJob(service, context.req.param('job_id'));
     const query = validate(pageQuerySchema, context.req.query(), 'query');
-    if (!(context.req.header('accept') ?? '').includes('text/event-stream'))
+    if (!wantsStream(context))
       return context.json(toPage(await store.events(job.id, { ...query, order: 'asc' }), (event) => event));
     const after = context.req.header('last-event-id') || query.after;
     // An unknown cursor is refused while there still is a status to say it with.
@@ -26,6 +27,21 @@ export function eventRoutes(app: Hono, service: ServiceContext): void {
         yield happened.length === 0 ? ': nothing yet\n\n' : happened.map(toFrame).join('');
     });
   });
+}
+
+/** Whether a stream of events is what the caller would like best. */
+function wantsStream(context: Context): boolean {
+  const [json, stream] = ['application/json', 'text/event-stream'];
+  const chosen = accepts(context, {
+    header: 'Accept',
+    supports: [json, stream],
+    default: json,
+    match: (given, { supports }) =>
+      given
+        .filter(({ type, q }) => q > 0 && supports.includes(type))
+        .reduce((best, next) => (next.q > best.q ? next : best), { type: json, q: 0 }).type,
+  });
+  return chosen === stream;
 }
 
 const toFrame = (event: TrainingEvent) => `id: ${event.id}\ndata: ${JSON.stringify(event)}\n\n`;

@@ -22,7 +22,7 @@ export function logRoutes(app: Hono, service: ServiceContext): void {
     answerOnce(service, context, async (text, id) => {
       const model = await findModel(service, context.req.param('model_id'));
       const request = validateBody(requestSchema, parseJson(text));
-      if (request.model_id !== undefined && request.model_id !== model.id)
+      if (request.model_id !== undefined && request.model_id.toLowerCase() !== model.id)
         throw invalidField(['model_id'], 'is not the model of the path', request.model_id);
       if (request.split.length > longestSplit)
         throw invalidField(['split'], `must have at most ${longestSplit} characters`, request.split);

@@ -44,7 +44,8 @@ export function modelRoutes(app: Hono, service: ServiceContext): void {
 }
 
 export async function findModel(service: ServiceContext, id: string): Promise<ModelRecord> {
-  const model = await service.store.model(id);
+  // UUIDs mean the same in any case.
+  const model = await service.store.model(id.toLowerCase());
   if (!model) throw notFound('model', id);
   return model;
 }

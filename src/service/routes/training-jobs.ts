@@ -64,7 +64,7 @@ export function trainingJobRoutes(app: Hono, service: ServiceContext): void {
 }
 
 export async function findJob(service: ServiceContext, id: string): Promise<JobRecord> {
-  const job = await service.store.job(id);
+  const job = await service.store.job(id.toLowerCase());
   if (!job) throw notFound('training_job', id);
   return job;
 }
@@ -129,7 +129,7 @@ async function createSftJob(service: ServiceContext, body: unknown, id: string):
 }
 
 async function modelToTrain({ store }: ServiceContext, id: string): Promise<ModelRecord> {
-  const model = await store.model(id);
+  const model = await store.model(id.toLowerCase());
   if (!model) throw notFound('model', id);
   return model;
 }

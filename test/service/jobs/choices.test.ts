@@ -21,6 +21,12 @@ describe('a choice that could not be trained on is refused by its place', () => 
       /0 entries for 4/,
     ],
     [
+      'a log-probability that none can have',
+      choice(sampled, { logprobs: { content: sampled.map(() => ({ token: '', logprob: 5, bytes: [] })) } }),
+      'logprobs.content.0.logprob',
+      /above 0/,
+    ],
+    [
       'an unknown constraint',
       sampledWith({ constraint: 'sha256-0' }),
       'sampling.constraint',

@@ -36,6 +36,23 @@ describe('events', () => {
     expect((await call('GET', `${rl}/${job.body.id}/events`, undefined, foreign)).status).toBe(422);
   });
 
+  test.each([
+    ['text/event-stream', true],
+    ['text/event-stream, application/json;q=0.5', true],
+    ['application/json, text/event-stream;q=0.1', false],
+    ['text/event-stream;q=0', false],
+    ['*/*', false],
+  ])('Accept: %s decides between stream and page', async (accept, streamed) => {
+    const { call, createModel, follow, raw } = await start();
+    const model = await createModel();
+    const job = await call('POST', rl, { model_id: model.id.toUpperCase(), trajectory_groups: groups });
+    await follow(job.body.id);
+    const response = await raw('GET', `${rl}/${job.body.id.toUpperCase()}/events`, undefined, { accept });
+    const type = response.headers.get('content-type') ?? '';
+    await response.text();
+    expect(type.startsWith('text/event-stream')).toBe(streamed);
+  });
+
   test('the stream tells of events as they happen', async () => {
     const { call, createModel, raw, engine } = await start();
     const model = await createModel();

@@ -64,7 +64,8 @@ export async function sampleRollouts(
     const [{ token, logprob: current, top_logprobs: all }] = choice.logprobs.content;
     const under = other.logprobs.content[0].top_logprobs.find((one: Json) => one.token === token);
     const drift = drifts[count++ % drifts.length] as number | null;
-    const sampled = drift === null ? null : current - drift;
+    // No token has a probability above 1.
+    const sampled = drift === null ? null : Math.min(current - drift, -0.01);
     const entropy = -all.reduce((sum: number, { logprob }: Json) => sum + Math.exp(logprob) * logprob, 0);
     const logprobs =
       sampled === null ? null : { content: [{ ...choice.logprobs.content[0], logprob: sampled }] };

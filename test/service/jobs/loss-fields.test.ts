@@ -27,7 +27,7 @@ const table: Row[] = [
   { field: 'normalize_advantages', value: true },
   { field: 'ppo', value: true },
   { field: 'loss_fn', value: 'ppo' },
-  { field: 'epsilon', value: 0.3 },
+  { field: 'epsilon', value: 0.1 },
   { field: 'epsilon', value: 0.5, beside: { ppo: true } },
   { field: 'epsilon_high', value: 0.5 },
   { field: 'epsilon_high', value: 2, beside: { ppo: true } },
