@@ -1,7 +1,7 @@
 import type { Engine } from '../engines/engine.ts';
 import type { Idempotency } from './idempotency.ts';
 import type { BaseModelTools } from './inference/base-model-tools.ts';
-import type { Constraints } from './inference/constraints.ts';
+import type { Constraints } from './inference/constraint/constraints.ts';
 import type { ModelResolver } from './inference/resolve-model.ts';
 import type { JobEvents } from './jobs/job-events.ts';
 import type { JobQueue } from './jobs/job-queue.ts';

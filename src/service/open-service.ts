@@ -1,7 +1,7 @@
 import type { ServiceContext } from './context.ts';
 import { Idempotency } from './idempotency.ts';
 import { baseModelTools } from './inference/base-model-tools.ts';
-import { Constraints } from './inference/constraints.ts';
+import { Constraints } from './inference/constraint/constraints.ts';
 import { ModelResolver } from './inference/resolve-model.ts';
 import { JobEvents } from './jobs/job-events.ts';
 import { JobQueue } from './jobs/job-queue.ts';

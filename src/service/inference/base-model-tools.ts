@@ -1,7 +1,7 @@
 import type { ChatFormat, Engine, Tokenizer } from '../../engines/engine.ts';
-import { ConversationRenderer } from './render.ts';
-import { TemplateRunner } from './template/template-runner.ts';
-import { TokenTexts } from './token-texts.ts';
+import { ConversationRenderer } from './prompt/render.ts';
+import { TemplateRunner } from './prompt/template/template-runner.ts';
+import { TokenTexts } from './reply/token-texts.ts';
 
 /** What turns the messages of one base model into tokens and back. */
 export interface BaseModelTools {

@@ -9,17 +9,17 @@ import type {
 import type { Engine, Generation, GenerationDelta } from '../../engines/engine.ts';
 import type { BaseModelTools } from './base-model-tools.ts';
 import { checkCombinations } from './check-combinations.ts';
-import type { Constraints } from './constraints.ts';
-import { toTurn } from './conversation.ts';
+import type { Constraints } from './constraint/constraints.ts';
 import { fingerprintOf } from './fingerprint.ts';
-import { type Prompt, toPrompt } from './prompt.ts';
-import { promptHash } from './prompt-hash.ts';
-import { seedOfChoice, toMaxTokens, toStops } from './reply-limits.ts';
-import { type ReplyOptions, ReplyParser } from './reply-parser.ts';
-import { toSamplingParameters } from './request-sampling.ts';
+import { toTurn } from './prompt/conversation.ts';
+import { type Prompt, toPrompt } from './prompt/prompt.ts';
+import { promptHash } from './prompt/prompt-hash.ts';
+import { type ReplyOptions, ReplyParser } from './reply/reply-parser.ts';
 import type { ModelResolver, ResolvedModel } from './resolve-model.ts';
-import { toSampling } from './sampling.ts';
-import { refuseForeignTokens } from './token-ids.ts';
+import { seedOfChoice, toMaxTokens, toStops } from './sampling/reply-limits.ts';
+import { toSamplingParameters } from './sampling/request-sampling.ts';
+import { toSampling } from './sampling/sampling.ts';
+import { refuseForeignTokens } from './sampling/token-ids.ts';
 
 export interface ChatDependencies {
   engine: Engine;

@@ -1,9 +1,9 @@
 import type { Choice, ParsedTrajectoryGroup } from '../../contract/index.ts';
 import type { BaseModel, Engine } from '../../engines/engine.ts';
 import { invalidField } from '../errors.ts';
-import type { Constraints } from '../inference/constraints.ts';
-import { choiceToTurn, type Location } from '../inference/conversation.ts';
-import { rangeOf, refuseForeignTokens } from '../inference/token-ids.ts';
+import type { Constraints } from '../inference/constraint/constraints.ts';
+import { choiceToTurn, type Location } from '../inference/prompt/conversation.ts';
+import { rangeOf, refuseForeignTokens } from '../inference/sampling/token-ids.ts';
 import { findConstraint, historiesOf } from './trajectory-sequences.ts';
 
 export interface ChoiceSurroundings {

@@ -2,9 +2,9 @@ import type { ParsedSftExample } from '../../contract/index.ts';
 import type { BaseModel, Constraint, Reply } from '../../engines/engine.ts';
 import { plainSampling } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
-import type { Constraints } from '../inference/constraints.ts';
-import { type Turn, type TurnToolCall, toTurn } from '../inference/conversation.ts';
-import { refuseForeignTokens } from '../inference/token-ids.ts';
+import type { Constraints } from '../inference/constraint/constraints.ts';
+import { type Turn, type TurnToolCall, toTurn } from '../inference/prompt/conversation.ts';
+import { refuseForeignTokens } from '../inference/sampling/token-ids.ts';
 import { inSchemaOrder } from './schema-order.ts';
 import type { TrainingConversation } from './sequences.ts';
 

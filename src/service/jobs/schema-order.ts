@@ -1,6 +1,6 @@
 import type { JsonSchema } from '../../engines/engine.ts';
 import { isObject } from '../body.ts';
-import { resolveReference } from '../inference/local-reference.ts';
+import { resolveReference } from '../inference/constraint/local-reference.ts';
 
 /**
  * JSON as a model under this schema writes it: without white space, and the keys of each object in the order of the

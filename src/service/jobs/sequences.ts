@@ -2,7 +2,7 @@ import type { ChatFormat, Constraint, SamplingParameters } from '../../engines/e
 import type { SampledSequence } from '../../learning/index.ts';
 import { ServiceError } from '../errors.ts';
 import type { BaseModelTools } from '../inference/base-model-tools.ts';
-import type { Conversation } from '../inference/conversation.ts';
+import type { Conversation } from '../inference/prompt/conversation.ts';
 
 /** What is known of a turn that trains, besides its tokens. */
 export interface Sampled {

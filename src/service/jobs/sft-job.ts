@@ -5,7 +5,7 @@ import type { Datum } from '../../learning/index.ts';
 import { parseJson } from '../body.ts';
 import { messageOf, RequestValidationError, ServiceError } from '../errors.ts';
 import type { BaseModelTools } from '../inference/base-model-tools.ts';
-import type { Constraints } from '../inference/constraints.ts';
+import type { Constraints } from '../inference/constraint/constraints.ts';
 import { validate } from '../validation.ts';
 import { exampleConversation, toReply } from './example-conversation.ts';
 import type { CountedBatch, PreparedJob } from './prepared-job.ts';

@@ -3,10 +3,10 @@ import type { BaseModel, Constraint } from '../../engines/engine.ts';
 import type { SampledSequence } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
 import type { BaseModelTools } from '../inference/base-model-tools.ts';
-import type { Constraints } from '../inference/constraints.ts';
-import { choiceToTurn, type Location, toTurn } from '../inference/conversation.ts';
-import { promptHash } from '../inference/prompt-hash.ts';
-import { fromSampling } from '../inference/sampling.ts';
+import type { Constraints } from '../inference/constraint/constraints.ts';
+import { choiceToTurn, type Location, toTurn } from '../inference/prompt/conversation.ts';
+import { promptHash } from '../inference/prompt/prompt-hash.ts';
+import { fromSampling } from '../inference/sampling/sampling.ts';
 import { type Sampled, type TrainingConversation, toSequence } from './sequences.ts';
 
 type History = Pick<ParsedTrajectory, 'messages_and_choices' | 'tools'>;

@@ -4,9 +4,9 @@ import { isObject, parseJson, readText, renameAliases, validateBody } from '../b
 import type { ServiceContext } from '../context.ts';
 import { toErrorBody } from '../error-response.ts';
 import { type PreparedChat, prepareChat } from '../inference/chat.ts';
-import { complete } from '../inference/complete.ts';
-import { exactSeed } from '../inference/exact-seed.ts';
-import { stream } from '../inference/stream.ts';
+import { complete } from '../inference/reply/complete.ts';
+import { stream } from '../inference/reply/stream.ts';
+import { exactSeed } from '../inference/sampling/exact-seed.ts';
 import { requestIdOf } from '../request-id.ts';
 import { dataFrame, serverSentEvents } from '../server-sent-events.ts';
 

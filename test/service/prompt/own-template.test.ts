@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Message } from '../../../src/contract/index.ts';
-import { TemplateRunner } from '../../../src/service/inference/template/template-runner.ts';
+import { TemplateRunner } from '../../../src/service/inference/prompt/template/template-runner.ts';
 import { promptOf, refusalOf, shown, shownPrompt, tokenizer } from './embedded.ts';
 
 const user = { role: 'user', content: 'hi' } as const;

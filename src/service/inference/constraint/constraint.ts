@@ -5,10 +5,10 @@ import type {
   StructuredOutputs,
   Tool,
   ToolChoice,
-} from '../../contract/index.ts';
-import type { ChatFormat, Constraint, JsonSchema } from '../../engines/engine.ts';
-import { isObject } from '../body.ts';
-import { invalidField, unsupportedField } from '../errors.ts';
+} from '../../../contract/index.ts';
+import type { ChatFormat, Constraint, JsonSchema } from '../../../engines/engine.ts';
+import { isObject } from '../../body.ts';
+import { invalidField, unsupportedField } from '../../errors.ts';
 import { argumentsSchema } from './arguments-schema.ts';
 import { contentGrammar } from './content-grammar.ts';
 

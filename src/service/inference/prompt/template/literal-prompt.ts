@@ -1,5 +1,5 @@
-import type { Tool } from '../../../contract/index.ts';
-import { invalidField, ServiceError } from '../../errors.ts';
+import type { Tool } from '../../../../contract/index.ts';
+import { invalidField, ServiceError } from '../../../errors.ts';
 import type { Conversation } from '../conversation.ts';
 import { PlainText } from './plain-text.ts';
 import { cutAtMarks, markOf, type PromptPart, partsUpTo } from './prompt-parts.ts';

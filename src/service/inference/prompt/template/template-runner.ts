@@ -1,6 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import PQueue from 'p-queue';
-import { ServiceError } from '../../errors.ts';
+import { ServiceError } from '../../../errors.ts';
 import {
   type TemplateAnswer,
   type TemplateResult,

@@ -1,4 +1,4 @@
-import { isObject } from '../body.ts';
+import { isObject } from '../../body.ts';
 
 /**
  * The seed of a request as its text writes it. Numbers of JavaScript hold whole numbers up to 2^53 alone, so that

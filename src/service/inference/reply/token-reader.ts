@@ -1,4 +1,4 @@
-import type { Tokenizer } from '../../engines/engine.ts';
+import type { Tokenizer } from '../../../engines/engine.ts';
 
 /** A run of a reply. */
 export type Piece =

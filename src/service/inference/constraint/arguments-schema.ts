@@ -1,5 +1,5 @@
-import type { JsonSchema } from '../../engines/engine.ts';
-import { isObject } from '../body.ts';
+import type { JsonSchema } from '../../../engines/engine.ts';
+import { isObject } from '../../body.ts';
 import { resolveReference } from './local-reference.ts';
 
 /** Keywords that say something about objects, and those that are about values of another type alone. */

@@ -1,6 +1,6 @@
-import type { ChatCompletion, Choice } from '../../contract/index.ts';
-import type { Generation } from '../../engines/engine.ts';
-import { ownPrompt, type PreparedChat, tierOf, toUsage } from './chat.ts';
+import type { ChatCompletion, Choice } from '../../../contract/index.ts';
+import type { Generation } from '../../../engines/engine.ts';
+import { ownPrompt, type PreparedChat, tierOf, toUsage } from '../chat.ts';
 
 /** Samples every choice of a request and answers in one piece. */
 export async function complete(chat: PreparedChat, signal: AbortSignal): Promise<ChatCompletion> {

@@ -1,5 +1,5 @@
-import type { Logprobs, PromptLogprob } from '../../contract/index.ts';
-import type { GenerationDelta, ScoredToken, Tokenizer } from '../../engines/engine.ts';
+import type { Logprobs, PromptLogprob } from '../../../contract/index.ts';
+import type { GenerationDelta, ScoredToken, Tokenizer } from '../../../engines/engine.ts';
 
 interface TokenText {
   token: string;

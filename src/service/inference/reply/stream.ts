@@ -1,7 +1,7 @@
-import type { ChatCompletionChunk } from '../../contract/index.ts';
-import type { Generation, GenerationDelta } from '../../engines/engine.ts';
+import type { ChatCompletionChunk } from '../../../contract/index.ts';
+import type { Generation, GenerationDelta } from '../../../engines/engine.ts';
+import { ownPrompt, type PreparedChat, tierOf, toUsage } from '../chat.ts';
 import { Arrivals } from './arrivals.ts';
-import { ownPrompt, type PreparedChat, tierOf, toUsage } from './chat.ts';
 import type { ReplyDelta, ReplyParser } from './reply-parser.ts';
 
 type ChunkChoice = ChatCompletionChunk['choices'][number];

@@ -1,11 +1,11 @@
-import type { ParsedChatCompletionRequest } from '../../contract/index.ts';
-import type { BaseModel } from '../../engines/engine.ts';
-import { invalidField, ServiceError } from '../errors.ts';
-import type { BaseModelTools } from './base-model-tools.ts';
+import type { ParsedChatCompletionRequest } from '../../../contract/index.ts';
+import type { BaseModel } from '../../../engines/engine.ts';
+import { invalidField, ServiceError } from '../../errors.ts';
+import type { BaseModelTools } from '../base-model-tools.ts';
+import { refuseForeignTokens } from '../sampling/token-ids.ts';
 import { type Turn, toTurn } from './conversation.ts';
 import type { RenderOptions } from './render.ts';
 import { toTemplateValues } from './template/template-values.ts';
-import { refuseForeignTokens } from './token-ids.ts';
 
 /** What a reply is sampled after. */
 export interface Prompt {

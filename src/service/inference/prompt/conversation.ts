@@ -1,5 +1,5 @@
-import type { Choice, ParsedMessage, Tool } from '../../contract/index.ts';
-import { invalidField, unsupportedField } from '../errors.ts';
+import type { Choice, ParsedMessage, Tool } from '../../../contract/index.ts';
+import { invalidField, unsupportedField } from '../../errors.ts';
 
 /** A message as a chat template sees it. */
 export interface TurnToolCall {

@@ -1,6 +1,6 @@
 import type { Template } from '@huggingface/jinja';
-import type { Tool } from '../../contract/index.ts';
-import { messageOf, ServiceError } from '../errors.ts';
+import type { Tool } from '../../../contract/index.ts';
+import { messageOf, ServiceError } from '../../errors.ts';
 import type { Turn } from './conversation.ts';
 import { cutAtMarks, markOf, type PromptPart, partsUpTo } from './template/prompt-parts.ts';
 import { templateMessages } from './template/template-messages.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { Constraint } from '../../engines/engine.ts';
+import type { Constraint } from '../../../engines/engine.ts';
 
 const object = z.record(z.string(), z.unknown());
 const style = { whitespace: z.string().optional(), closed: z.boolean().optional() };

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import type { FinishReason, ResponseMessage, ToolCall } from '../../contract/index.ts';
-import type { Generation, Tokenizer } from '../../engines/engine.ts';
-import type { Stops } from './reply-limits.ts';
+import type { FinishReason, ResponseMessage, ToolCall } from '../../../contract/index.ts';
+import type { Generation, Tokenizer } from '../../../engines/engine.ts';
+import type { Stops } from '../sampling/reply-limits.ts';
 import { StopFilter } from './stop-filter.ts';
 import { type Mark, type Piece, TokenReader } from './token-reader.ts';
 

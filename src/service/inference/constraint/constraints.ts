@@ -1,8 +1,8 @@
 import { LRUCache } from 'lru-cache';
-import { MartingaleError } from '../../contract/index.ts';
-import type { BaseModel, Constraint, Engine } from '../../engines/engine.ts';
-import { RequestValidationError } from '../errors.ts';
-import type { Store } from '../store/store.ts';
+import { MartingaleError } from '../../../contract/index.ts';
+import type { BaseModel, Constraint, Engine } from '../../../engines/engine.ts';
+import { RequestValidationError } from '../../errors.ts';
+import type { Store } from '../../store/store.ts';
 import { allowsCalls, type ConstraintFields, hashConstraint, toConstraint } from './constraint.ts';
 import { constraintSchema } from './constraint-schema.ts';
 import { contentLocation } from './content-grammar.ts';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { engineArgumentSchema, type Sampling } from '../../contract/index.ts';
-import type { ProcessorCall, SamplingParameters } from '../../engines/engine.ts';
-import { plainSampling } from '../../learning/index.ts';
+import { engineArgumentSchema, type Sampling } from '../../../contract/index.ts';
+import type { ProcessorCall, SamplingParameters } from '../../../engines/engine.ts';
+import { plainSampling } from '../../../learning/index.ts';
 
 /**
  * What a choice carries so that a trainer computes log-probabilities under the distribution of the sampler: every

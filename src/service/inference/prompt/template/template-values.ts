@@ -1,5 +1,5 @@
-import type { ParsedChatCompletionRequest } from '../../../contract/index.ts';
-import { invalidField } from '../../errors.ts';
+import type { ParsedChatCompletionRequest } from '../../../../contract/index.ts';
+import { invalidField } from '../../../errors.ts';
 import type { TemplateValues } from './literal-prompt.ts';
 import { templateLimits } from './template-task.ts';
 

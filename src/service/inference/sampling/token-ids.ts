@@ -1,4 +1,4 @@
-import { invalidField } from '../errors.ts';
+import { invalidField } from '../../errors.ts';
 
 /** Refuses, by place, ids that are none of the vocabulary's. */
 export function refuseForeignTokens(

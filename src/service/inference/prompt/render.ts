@@ -1,7 +1,7 @@
 import { Template } from '@huggingface/jinja';
 import { LRUCache } from 'lru-cache';
-import type { Tool } from '../../contract/index.ts';
-import type { ChatFormat, Engine, Tokenizer } from '../../engines/engine.ts';
+import type { Tool } from '../../../contract/index.ts';
+import type { ChatFormat, Engine, Tokenizer } from '../../../engines/engine.ts';
 import type { Conversation } from './conversation.ts';
 import {
   refuseForgedRoles,

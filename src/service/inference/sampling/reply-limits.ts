@@ -1,5 +1,5 @@
-import type { ParsedChatCompletionRequest } from '../../contract/index.ts';
-import { invalidField, ServiceError } from '../errors.ts';
+import type { ParsedChatCompletionRequest } from '../../../contract/index.ts';
+import { invalidField, ServiceError } from '../../errors.ts';
 
 /** Seeds of the choices of a request: the request's, the next one, and so on. */
 export function seedOfChoice(seed: number | bigint | undefined, index: number): number | bigint | undefined {

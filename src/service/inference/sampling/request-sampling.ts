@@ -1,7 +1,7 @@
-import { chatLimits, type ParsedChatCompletionRequest } from '../../contract/index.ts';
-import type { ChatFormat, SamplingParameters, Tokenizer } from '../../engines/engine.ts';
-import { invalidField } from '../errors.ts';
-import type { CheckedConstraint } from './constraints.ts';
+import { chatLimits, type ParsedChatCompletionRequest } from '../../../contract/index.ts';
+import type { ChatFormat, SamplingParameters, Tokenizer } from '../../../engines/engine.ts';
+import { invalidField } from '../../errors.ts';
+import type { CheckedConstraint } from '../constraint/constraints.ts';
 import { toBiases, toProcessors } from './sampling.ts';
 import { rangeOf, refuseForeignTokens } from './token-ids.ts';
 

@@ -1,7 +1,7 @@
-import type { ResponseFormat, StructuredOutputs } from '../../contract/index.ts';
-import type { Grammar, JsonSchema, JsonStyle } from '../../engines/engine.ts';
-import { isObject } from '../body.ts';
-import { invalidField, unsupportedField } from '../errors.ts';
+import type { ResponseFormat, StructuredOutputs } from '../../../contract/index.ts';
+import type { Grammar, JsonSchema, JsonStyle } from '../../../engines/engine.ts';
+import { isObject } from '../../body.ts';
+import { invalidField, unsupportedField } from '../../errors.ts';
 
 export interface ContentFields {
   response_format?: ResponseFormat | undefined;

@@ -1,4 +1,4 @@
-import { ServiceError } from '../../errors.ts';
+import { ServiceError } from '../../../errors.ts';
 import type { Marks } from './prompt-parts.ts';
 
 /** Unicode's block of 32 noncharacters: they are for uses like this one and stand in no text that is exchanged. */

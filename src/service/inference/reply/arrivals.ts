@@ -1,5 +1,5 @@
-import type { Generation, GenerationDelta } from '../../engines/engine.ts';
-import type { PreparedChat } from './chat.ts';
+import type { Generation, GenerationDelta } from '../../../engines/engine.ts';
+import type { PreparedChat } from '../chat.ts';
 
 /** Something that came of one choice. */
 export type Arrival =
