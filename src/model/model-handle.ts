@@ -2,7 +2,10 @@ import type { LanguageModelV4 } from '@ai-sdk/provider';
 import type { Client } from '../client/index.ts';
 import { formatModelName, parseModelName } from '../contract/index.ts';
 
-import { RecordingLanguageModel } from './language-model.ts';
+import type { CallBudget } from './call-budget.ts';
+import type { CompletionSource } from './completion-source.ts';
+import { PolicyLanguageModel } from './language-model.ts';
+import { PolicyCaller } from './policy-caller.ts';
 import type { SamplingOverride } from './sampling-override.ts';
 
 export interface ModelSettings extends SamplingOverride {
@@ -10,6 +13,8 @@ export interface ModelSettings extends SamplingOverride {
   record?: boolean;
   /** Send sampled ids along with the messages they were sampled for. Default true; false for services that refuse the field. */
   sendTokenIds?: boolean;
+  /** Bounds the calls in flight, together with all else that it is given to. Default: no bound. */
+  budget?: CallBudget;
 }
 
 export interface ModelHandleOptions {
@@ -19,6 +24,8 @@ export interface ModelHandleOptions {
   /** The service's id of the model; absent for base models and where the model is only called. */
   id?: string | undefined;
   settings?: ModelSettings;
+  /** What answers chat requests. Default: the client. */
+  completions?: CompletionSource | undefined;
 }
 
 /**
@@ -32,21 +39,24 @@ export class ModelHandle {
   readonly settings: ModelSettings;
   /** The model for the AI SDK: `new ToolLoopAgent({ model: model.languageModel, ... })`. */
   readonly languageModel: LanguageModelV4;
+  readonly #completions: CompletionSource | undefined;
 
-  constructor({ client, name, id, settings = {} }: ModelHandleOptions) {
-    const { record = true, sendTokenIds = true, ...override } = settings;
+  constructor({ client, name, id, settings = {}, completions }: ModelHandleOptions) {
+    const { record = true, sendTokenIds = true, budget, ...override } = settings;
     const parsed = parseModelName(name);
     this.client = client;
     this.name = parsed ? formatModelName(parsed) : name;
     this.id = id;
     this.settings = settings;
-    this.languageModel = new RecordingLanguageModel({
-      client,
+    this.#completions = completions;
+    const caller = new PolicyCaller({
+      completions: completions ?? client.chat.completions,
       name: this.name,
-      override,
       record,
       sendTokenIds,
+      budget,
     });
+    this.languageModel = new PolicyLanguageModel(caller, override);
   }
 
   /** The checkpoint this handle is pinned to; undefined where it means the newest, or a base model. */
@@ -67,6 +77,12 @@ export class ModelHandle {
   }
 
   #copy(name: string, settings: ModelSettings): ModelHandle {
-    return new ModelHandle({ client: this.client, name, id: this.id, settings });
+    return new ModelHandle({
+      client: this.client,
+      name,
+      id: this.id,
+      settings,
+      completions: this.#completions,
+    });
   }
 }

@@ -1,57 +1,33 @@
 import type { LanguageModelV4StreamPart, SharedV4ProviderMetadata, SharedV4Warning } from '@ai-sdk/provider';
 import type { ChatCompletionChunk } from '../contract/index.ts';
 import { toFinishReason, toUsage } from './completion-content.ts';
-import { StreamedChoice, type StreamedCompletion } from './completion-stream.ts';
+import type { StreamedChoice } from './completion-stream.ts';
 import { TextBlocks } from './text-blocks.ts';
 
-/** Told once how the stream ended; a consumer that stops reading ends it too. */
-export interface StreamEnd {
-  resolve: () => void;
-  reject: (error: unknown) => void;
-}
-
-/**
- * A streamed completion as AI SDK stream parts. `onCompletion` is given the whole reply before the stream's `finish`,
- * so that a call is recorded by the time the agent goes on; what it throws ends the stream as an error.
- */
-export async function* toStreamParts({
-  onEnd,
-  ...options
-}: StreamPartsOptions): AsyncGenerator<LanguageModelV4StreamPart, void, undefined> {
-  try {
-    yield* parts(options);
-  } catch (error) {
-    onEnd.reject(error);
-    throw error;
-  } finally {
-    onEnd.resolve();
-  }
-}
-
 export interface StreamPartsOptions {
+  /** When they end, the call has been recorded. */
   chunks: AsyncIterable<ChatCompletionChunk>;
+  /** What the chunks read so far make. */
+  reply: StreamedChoice;
   warnings: SharedV4Warning[];
   stamp: SharedV4ProviderMetadata | undefined;
   includeRawChunks: boolean;
-  onCompletion: (completion: StreamedCompletion) => void;
-  onEnd: StreamEnd;
 }
 
-async function* parts({
+/** A streamed completion as AI SDK stream parts: by the time of its `finish` the call has been recorded. */
+export async function* toStreamParts({
   chunks,
+  reply,
   warnings,
   stamp,
   includeRawChunks,
-  onCompletion,
-}: Omit<StreamPartsOptions, 'onEnd'>): AsyncGenerator<LanguageModelV4StreamPart, void, undefined> {
+}: StreamPartsOptions): AsyncGenerator<LanguageModelV4StreamPart, void, undefined> {
   const providerMetadata = stamp ? { providerMetadata: stamp } : {};
-  const reply = new StreamedChoice();
   const blocks = new TextBlocks(stamp);
   let begun = 0;
   yield { type: 'stream-start', warnings };
   for await (const chunk of chunks) {
     if (includeRawChunks) yield { type: 'raw', rawValue: chunk };
-    reply.add(chunk);
     const delta = chunk.choices[0]?.delta;
     const reasoning = delta?.reasoning || delta?.reasoning_content;
     if (reasoning) yield* blocks.write('reasoning', reasoning);
@@ -70,7 +46,6 @@ async function* parts({
     }
   }
   const completion = reply.complete();
-  onCompletion(completion);
   // An empty reply too must come back with its stamp.
   if (blocks.isEmpty && reply.toolCalls.length === 0) yield* blocks.begin('text');
   yield* blocks.end();

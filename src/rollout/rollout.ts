@@ -9,6 +9,8 @@ export interface RolloutFailure {
 interface RolloutBase {
   /** Place in its group. */
   index: number;
+  /** 0, or how often the place had been tried before: each attempt is a rollout of its own in the books. */
+  attempt: number;
   seed: number;
   trajectory: Trajectory;
   /** Wall-clock milliseconds, 0 for one that never began. */
@@ -16,9 +18,9 @@ interface RolloutBase {
 }
 
 /** One run of an agent in an environment, ended. Only completed rollouts have a reward and train. */
-export type Rollout = RolloutBase &
+export type Rollout<Outcome = unknown> = RolloutBase &
   (
-    | { status: 'completed'; reward: number }
+    | { status: 'completed'; reward: number; outcome: Outcome }
     | { status: 'failed'; failure: RolloutFailure }
     | { status: 'cancelled'; failure: RolloutFailure }
   );

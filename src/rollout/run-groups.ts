@@ -90,6 +90,7 @@ export async function runGroups<Schema extends z.ZodType, Outcome>(
             model,
             group,
             index,
+            attempt: 0,
             seed: deriveSeed(seed, group, index),
             timeoutMs,
             onUnexpectedCall,

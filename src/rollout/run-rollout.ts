@@ -12,6 +12,7 @@ export interface RunRolloutOptions<Schema extends z.ZodType, Outcome> {
   model: ModelHandle;
   group: number;
   index: number;
+  attempt: number;
   seed: number;
   timeoutMs: number;
   onUnexpectedCall: 'error' | 'warn';
@@ -24,6 +25,7 @@ const rolloutEnded = new MartingaleError('rollout_ended', 'The rollout has ended
 /** What a timer can hold; it would fire at once for more. */
 const longestTimerMs = 2 ** 31 - 1;
 
+type Completed<Outcome> = { status: 'completed'; reward: number; outcome: Outcome };
 type Interruption = { status: 'failed' | 'cancelled'; failure: RolloutFailure };
 
 /**
@@ -32,7 +34,7 @@ type Interruption = { status: 'failed' | 'cancelled'; failure: RolloutFailure };
  */
 export function runRollout<Schema extends z.ZodType, Outcome>(
   options: RunRolloutOptions<Schema, Outcome>,
-): Promise<Rollout> {
+): Promise<Rollout<Outcome>> {
   const { group, index, model } = options;
   const attributes = {
     [attribute.groupIndex]: group,
@@ -50,8 +52,9 @@ export function runRollout<Schema extends z.ZodType, Outcome>(
 
 async function settle<Schema extends z.ZodType, Outcome>(
   options: RunRolloutOptions<Schema, Outcome>,
-): Promise<Rollout> {
-  const { environment, scenario, model, group, index, seed, timeoutMs, onUnexpectedCall, signal } = options;
+): Promise<Rollout<Outcome>> {
+  const { environment, scenario, model, group, index, attempt, seed, timeoutMs, onUnexpectedCall, signal } =
+    options;
   const begun = performance.now();
   const controller = new AbortController();
   const trajectory = new Trajectory({
@@ -61,14 +64,14 @@ async function settle<Schema extends z.ZodType, Outcome>(
     signal: controller.signal,
   });
   Object.assign(trajectory.metadata, { group, rollout: index, seed });
-  const end = (ended: Interruption | { status: 'completed'; reward: number }): Rollout => {
+  const end = (ended: Interruption | Completed<Outcome>): Rollout<Outcome> => {
     trajectory.close();
-    return { index, seed, trajectory, durationMs: performance.now() - begun, ...ended };
+    return { index, attempt, seed, trajectory, durationMs: performance.now() - begun, ...ended };
   };
   if (signal?.aborted) return end(cancelled(signal));
 
   const { interruption, dispose } = interruptions(controller, signal, timeoutMs);
-  const run = async (): Promise<number> => {
+  const run = async (): Promise<Completed<Outcome>> => {
     const outcome = await runInTrajectory(trajectory, () =>
       runWithModel(model, async () =>
         environment.rollout({ scenario, model, trajectory, signal: controller.signal, seed }),
@@ -81,13 +84,12 @@ async function settle<Schema extends z.ZodType, Outcome>(
       score(environment.rewards, { scenario, outcome, trajectory, signal: controller.signal }),
     );
     checkMetrics(trajectory.metrics);
-    return reward;
+    return { status: 'completed', reward, outcome };
   };
   try {
     const settled = await Promise.race([run(), interruption]);
-    if (typeof settled === 'object') return end(settled);
-    trajectory.reward = settled;
-    return end({ status: 'completed', reward: settled });
+    if (settled.status === 'completed') trajectory.reward = settled.reward;
+    return end(settled);
   } catch (error) {
     return end({ status: 'failed', failure: toFailure(error) });
   } finally {

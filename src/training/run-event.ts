@@ -1,4 +1,5 @@
 import type { TrajectoryBody } from '../contract/index.ts';
+import type { Alarm } from './diagnosis/alarm.ts';
 
 /** Mean reward and share of successes of an evaluation; `success` is the metric of that name, else null. */
 export interface EvaluationScore {
@@ -24,6 +25,28 @@ export interface StepReport {
   groups: number;
   /** Largest |log p_trainer - log p_sampler| over the step's tokens. */
   logprobDifference: number | null;
+  /** Population standard deviation of the completed rollouts' rewards. */
+  rewardDeviation: number;
+  /** Mean of log p_sampler - log p_trainer over the step's tokens (KL divergence, estimator k1), in nats. */
+  klSampler: number | null;
+  /** Share of the step's tokens whose importance ratio was clipped, masked or capped. */
+  clippedShare: number | null;
+  /** Checkpoints between what sampled a group and what was trained, queue time included: mean and largest. */
+  staleness: { mean: number; max: number };
+  /** Sampled tokens of a completed rollout: mean and largest. */
+  replyTokens: { mean: number; max: number };
+  /** Share of the completed rollouts' four-token sequences that stood earlier in the same reply. */
+  repeatedShare: number;
+  /** Failed and cancelled rollouts by the code of their reason. */
+  failures: Record<string, number>;
+  /** Completed rollouts by what ended their conversation, where it is known. */
+  stopReasons: Record<string, number>;
+  /** Whether calls were credited with rewards of their own, and whether the job said that it used them. */
+  credit: 'none' | 'used' | 'not_confirmed';
+  /** Prompt and sampled tokens of all rollouts, failed ones too; the price in the unit of the run's `prices`. */
+  usage: { promptTokens: number; sampledTokens: number; cost: number | null };
+  /** Means of the completed rollouts' metrics, by name. */
+  metrics: Record<string, number>;
   /** Mean entropy, in nats, of the sampled decisions. */
   entropy: number | null;
   gradientNorm: number | null;
@@ -38,6 +61,12 @@ export interface StepReport {
   /** Pinned name of the policy the rollouts sampled from. */
   policy: string;
 }
+
+/**
+ * `finished`: all steps. `stopped`: by its signal. `early_stop`: `stopWhen` said so. `budget`: what it may use is used
+ * up.
+ */
+export type RunEndReason = 'finished' | 'stopped' | 'early_stop' | 'budget';
 
 /** What a run tells whoever watches it, in order. */
 export type RunEvent =
@@ -71,6 +100,8 @@ export type RunEvent =
       total: number | null;
     }
   | ({ type: 'step' } & StepReport)
-  | { type: 'run_ended'; reason: 'finished' | 'stopped'; seconds: number; runDirectory: string };
+  /** Something that a person should look at; see `diagnose`. */
+  | ({ type: 'alarm' } & Alarm)
+  | { type: 'run_ended'; reason: RunEndReason; seconds: number; runDirectory: string };
 
 export type RunListener = (event: RunEvent) => void;

@@ -13,3 +13,12 @@ export interface RecordedCall {
   /** The name of what answered, as the response gave it. */
   model: string;
 }
+
+/** A recorded call as rewards see it. */
+export interface TrajectoryCall {
+  readonly index: number;
+  readonly messages: readonly Message[];
+  readonly choice: Choice;
+  /** Sum of the step rewards given to it; 0 where none was. */
+  readonly reward: number;
+}

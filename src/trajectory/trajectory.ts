@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { type Choice, parseModelName, type TrajectoryBody } from '../contract/index.ts';
 import { TrajectoryClosedError, UnexpectedCallError } from './errors.ts';
 import { History } from './history.ts';
-import type { RecordedCall } from './recorded-call.ts';
+import { type RolloutLimits, type RolloutUsage, reachedLimit } from './limits.ts';
+import type { RecordedCall, TrajectoryCall } from './recorded-call.ts';
 import { deriveSeed } from './seed.ts';
 
 export interface TrajectoryOptions {
@@ -14,6 +15,8 @@ export interface TrajectoryOptions {
   onUnexpectedCall?: 'error' | 'warn';
   /** Aborted when the rollout is over: calls still in flight end with it. */
   signal?: AbortSignal;
+  /** What the rollout may use; a call beyond it throws LimitReachedError. Default: no limits. */
+  limits?: RolloutLimits;
 }
 
 /**
@@ -30,20 +33,28 @@ export class Trajectory {
   readonly metrics: Record<string, number | boolean> = {};
   readonly metadata: Record<string, number | string | boolean | null> = {};
   readonly logs: string[] = [];
-  /** Weighted sum of the rewards; null until they have been computed. */
+  /** Why the rollout's conversation ended: a limit, or what the environment says; null where nothing has been said. */
+  stopReason: string | null = null;
+  /** Weighted sum of the rewards, and the step rewards; null until they have been computed. */
   reward: number | null = null;
   readonly #onUnexpectedCall: 'error' | 'warn';
+  readonly #limits: RolloutLimits;
+  readonly #startedMs = performance.now();
+  readonly #stepRewards = new Map<number, number>();
+  #tokens = 0;
+  #toolCalls = 0;
   readonly #histories: History[] = [];
   readonly #calls = new Map<string, RecordedCall>();
   #begun = 0;
   #closed = false;
   #violation: UnexpectedCallError | undefined;
 
-  constructor({ policy, seed = 0, onUnexpectedCall = 'error', signal }: TrajectoryOptions = {}) {
+  constructor({ policy, seed = 0, onUnexpectedCall = 'error', signal, limits = {} }: TrajectoryOptions = {}) {
     this.policy = policy;
     this.seed = seed;
     this.signal = signal;
     this.#onUnexpectedCall = onUnexpectedCall;
+    this.#limits = limits;
   }
 
   /** Conversations in the order in which their first calls began: the first is the main one. */
@@ -57,7 +68,70 @@ export class Trajectory {
 
   /** Number of sampled tokens, over all histories. */
   get sampledTokens(): number {
-    return this.choices.reduce((sum, choice) => sum + (choice.token_ids?.length ?? 0), 0);
+    return this.#tokens;
+  }
+
+  /** Number of prompt tokens that were sent, over all calls: what a hosted service bills. */
+  get promptTokens(): number {
+    return [...this.#calls.values()].reduce((sum, call) => sum + call.promptTokenIds.length, 0);
+  }
+
+  /** The recorded calls, in the order in which they began. */
+  get calls(): TrajectoryCall[] {
+    return [...this.#calls.values()]
+      .sort((a, b) => a.index - b.index)
+      .map(({ index, messages, choice }) => ({
+        index,
+        messages,
+        choice,
+        reward: this.#stepRewards.get(index) ?? 0,
+      }));
+  }
+
+  /** What has been used of the limits; calls in flight count as turns. */
+  get usage(): RolloutUsage {
+    return {
+      turns: this.#begun,
+      tokens: this.#tokens,
+      toolCalls: this.#toolCalls,
+      milliseconds: performance.now() - this.#startedMs,
+    };
+  }
+
+  /** Sampled tokens that the rollout may still use; undefined without a limit. */
+  get remainingTokens(): number | undefined {
+    const { tokens } = this.#limits;
+    return tokens === undefined ? undefined : Math.max(0, tokens - this.#tokens);
+  }
+
+  /**
+   * Gives a step reward to a call: the newest recorded one, or the one of that index. Several add up. The sum of all
+   * of them is part of the trajectory's reward; how calls are credited is the environment's `credit`.
+   * @throws RangeError for a reward that is not finite, or a call that has not been recorded.
+   */
+  rewardCall(reward: number, { call }: { call?: number } = {}): void {
+    if (!Number.isFinite(reward)) throw new RangeError(`A step reward is ${reward}; give a finite number.`);
+    const recorded = [...this.#calls.values()].map(({ index }) => index);
+    const index = call ?? Math.max(...recorded);
+    if (!recorded.includes(index))
+      throw new RangeError(
+        `Call ${index} of the rollout has not been recorded; it cannot be given a reward.`,
+      );
+    this.#stepRewards.set(index, (this.#stepRewards.get(index) ?? 0) + reward);
+  }
+
+  /** Sum of the step rewards; undefined where none was given. */
+  get stepReward(): number | undefined {
+    if (this.#stepRewards.size === 0) return undefined;
+    return [...this.#stepRewards.values()].reduce((sum, reward) => sum + reward, 0);
+  }
+
+  /** Credits each call of that index with a reward of its own, in place of the trajectory's: see `credited_reward`. */
+  creditCalls(rewards: ReadonlyMap<number, number>): void {
+    for (const call of this.#calls.values()) {
+      const credited = rewards.get(call.index);
+      if (credited !== undefined) call.choice.credited_reward = credited;
+    }
   }
 
   /** Step of each recorded choice that a checkpoint answered, in the order in which the calls began. */
@@ -74,10 +148,15 @@ export class Trajectory {
 
   /**
    * Takes the next place among the calls, and the seed that belongs to it.
-   * @throws TrajectoryClosedError after the rollout has ended.
+   * @throws TrajectoryClosedError after the rollout has ended, LimitReachedError where a limit is used up.
    */
   beginCall(): { index: number; callId: string; seed: number } {
     if (this.#closed) throw new TrajectoryClosedError(this.id);
+    const reached = reachedLimit(this.#limits, this.usage);
+    if (reached) {
+      this.stopReason ??= reached.reason;
+      throw reached;
+    }
     const index = this.#begun++;
     return { index, callId: `${this.id}:${index}`, seed: deriveSeed(this.seed, index) };
   }
@@ -105,6 +184,8 @@ export class Trajectory {
       return;
     }
     this.#calls.set(callId, call);
+    this.#tokens += call.choice.token_ids?.length ?? 0;
+    this.#toolCalls += call.choice.message.tool_calls?.length ?? 0;
     const history = this.#histories.find((candidate) => candidate.isExtendedBy(call));
     if (history) history.extend(call);
     else {
@@ -130,7 +211,7 @@ export class Trajectory {
         ? { initial_policy_version: versions[0], final_policy_version: versions.at(-1) }
         : {}),
       metrics: this.metrics,
-      metadata: this.metadata,
+      metadata: this.stopReason === null ? this.metadata : { ...this.metadata, stop_reason: this.stopReason },
       logs: this.logs,
       start_time: this.startTime.toISOString(),
     };

@@ -97,6 +97,8 @@ export function advance(before: RunProgress, event: RunEvent, nowMs: number): Ru
       const { type: _, ...report } = event;
       return { ...open, steps: [...open.steps, report], rollouts: null, job: null };
     }
+    case 'alarm':
+      return open;
     case 'run_ended':
       return { ...open, ended: { ...event, atMs: nowMs }, rollouts: null, job: null };
   }

@@ -115,6 +115,12 @@ export const choiceSchema = z
         'The ids that were sampled, the end token among them, where return_token_ids asked for them.',
       ),
     sampling: samplingSchema.nullish(),
+    credited_reward: z
+      .number()
+      .nullish()
+      .describe(
+        "Added by us, in training requests alone: what the choice is credited with, in place of its trajectory's reward.",
+      ),
     prompt_token_ids: z
       .array(z.number().int())
       .nullish()

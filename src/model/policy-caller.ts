@@ -1,0 +1,172 @@
+import type { Span } from '@opentelemetry/api';
+import type {
+  ChatCompletion,
+  ChatCompletionChunk,
+  ChatCompletionRequest,
+  Choice,
+  Tool,
+} from '../contract/index.ts';
+import { spanName, withSpan } from '../telemetry/index.ts';
+import { currentTrajectory, type Trajectory } from '../trajectory/index.ts';
+import { requestAttributes, responseAttributes } from './call-attributes.ts';
+import type { CallBudget, CallOutcome } from './call-budget.ts';
+import type { CompletionSource } from './completion-source.ts';
+import { StreamedChoice } from './completion-stream.ts';
+import { IncompleteCompletionError } from './errors.ts';
+import type { PromptMessages } from './prompt-messages.ts';
+import { restoreSampled } from './sampled-prefix.ts';
+
+export interface PolicyCallerOptions {
+  completions: CompletionSource;
+  /** Name that chat completions call the model by. */
+  name: string;
+  record: boolean;
+  sendTokenIds: boolean;
+  budget: CallBudget | undefined;
+}
+
+/** A call in the words of the contract, whichever library it came through. */
+export interface PolicyRequest {
+  /** Everything but `messages`, `model`, `seed` and `stream`. */
+  settings: Omit<ChatCompletionRequest, 'messages' | 'model' | 'seed' | 'stream'>;
+  tools: Tool[] | undefined;
+  prompt: PromptMessages;
+  /** Default: the rollout's seed for the call. */
+  seed: number | undefined;
+  signal: AbortSignal | undefined;
+  /** Whose call it is. Default: the trajectory of the async scope. */
+  trajectory?: Trajectory | undefined;
+}
+
+export interface BegunCall {
+  body: ChatCompletionRequest & { stream?: false };
+  tools: Tool[] | undefined;
+  signal: AbortSignal | undefined;
+  trajectory: Trajectory | undefined;
+  index: number;
+  /** Names the call within its trajectory; undefined where it is not recorded. */
+  callId: string | undefined;
+}
+
+export interface StreamedReply {
+  /** What has come so far, put together. */
+  reply: StreamedChoice;
+  /** The call is recorded by the time that the last chunk has been read and the loop ends. */
+  chunks: AsyncGenerator<ChatCompletionChunk, void, undefined>;
+}
+
+/** The one place where a policy is called and its calls are recorded, for the AI SDK and for the endpoint alike. */
+export class PolicyCaller {
+  readonly name: string;
+  readonly #options: PolicyCallerOptions;
+
+  constructor(options: PolicyCallerOptions) {
+    this.name = options.name;
+    this.#options = options;
+  }
+
+  /** Takes the call's place in its trajectory and puts back what the policy sampled. */
+  begin({ settings, tools, prompt, seed, signal, trajectory: given }: PolicyRequest): BegunCall {
+    const { name, record, sendTokenIds } = this.#options;
+    const scope = given ?? currentTrajectory();
+    const trajectory = record ? scope : undefined;
+    const begun = trajectory?.beginCall();
+    const limit = least(settings.max_completion_tokens, trajectory?.remainingTokens);
+    return {
+      tools,
+      trajectory,
+      index: begun?.index ?? 0,
+      callId: begun?.callId,
+      signal: eitherSignal(signal, scope?.signal),
+      body: {
+        ...settings,
+        ...(limit === undefined ? {} : { max_completion_tokens: limit }),
+        model: name,
+        messages: trajectory ? restoreSampled(prompt, trajectory, { sendTokenIds }) : prompt.messages,
+        seed: seed ?? begun?.seed,
+      },
+    };
+  }
+
+  /** The whole reply, recorded. */
+  complete(call: BegunCall): Promise<{ completion: ChatCompletion; choice: Choice }> {
+    return withSpan(spanName.modelCall(this.name), requestAttributes(call.body), (span) =>
+      this.#inBudget(call, async () => {
+        const completion = await this.#options.completions.create(call.body, { signal: call.signal });
+        const [choice] = completion.choices;
+        if (!choice) throw new IncompleteCompletionError(completion.model, 'without a choice');
+        span.setAttributes(responseAttributes(completion, choice.finish_reason));
+        record(call, choice, completion.prompt_token_ids ?? [], completion.model);
+        return { completion, choice };
+      }),
+    );
+  }
+
+  /** The reply as it comes. The span and the place in the budget last until the stream has ended or is left. */
+  async stream(call: BegunCall): Promise<StreamedReply> {
+    const opened = Promise.withResolvers<StreamedReply>();
+    withSpan(spanName.modelCall(this.name), requestAttributes(call.body), (span) =>
+      this.#inBudget(call, async () => {
+        const body = { ...call.body, stream: true, stream_options: { include_usage: true } } as const;
+        const chunks = await this.#options.completions.create(body, { signal: call.signal });
+        const reply = new StreamedChoice();
+        const ended = Promise.withResolvers<void>();
+        opened.resolve({ reply, chunks: readAndRecord(call, chunks, reply, span, ended) });
+        await ended.promise;
+      }),
+    ).catch(opened.reject);
+    return opened.promise;
+  }
+
+  async #inBudget<Result>(call: BegunCall, work: () => Promise<Result>): Promise<Result> {
+    const place = await this.#options.budget?.acquire(call.signal);
+    const begun = performance.now();
+    let status: CallOutcome['status'] = 'failed';
+    try {
+      const result = await work();
+      status = 'answered';
+      return result;
+    } finally {
+      place?.release({ status, durationMs: performance.now() - begun });
+    }
+  }
+}
+
+async function* readAndRecord(
+  call: BegunCall,
+  chunks: AsyncIterable<ChatCompletionChunk>,
+  reply: StreamedChoice,
+  span: Span,
+  ended: PromiseWithResolvers<void>,
+): AsyncGenerator<ChatCompletionChunk, void, undefined> {
+  try {
+    for await (const chunk of chunks) {
+      reply.add(chunk);
+      yield chunk;
+    }
+    const completion = reply.complete();
+    span.setAttributes(responseAttributes(completion, completion.choice.finish_reason));
+    record(call, completion.choice, completion.promptTokenIds, completion.model);
+  } catch (error) {
+    ended.reject(error);
+    throw error;
+  } finally {
+    ended.resolve();
+  }
+}
+
+function record(call: BegunCall, choice: Choice, promptTokenIds: number[], model: string): void {
+  if (!call.trajectory || call.callId === undefined) return;
+  const { index, tools } = call;
+  const { messages } = call.body;
+  call.trajectory.record(call.callId, { index, messages, tools, choice, promptTokenIds, model });
+}
+
+function least(a: number | null | undefined, b: number | undefined): number | undefined {
+  return b === undefined ? (a ?? undefined) : Math.min(a ?? b, b);
+}
+
+function eitherSignal(a: AbortSignal | undefined, b: AbortSignal | undefined): AbortSignal | undefined {
+  if (!a || a === b) return b;
+  return b ? AbortSignal.any([a, b]) : a;
+}

@@ -1,0 +1,21 @@
+import type { LanguageModelV4 } from '@ai-sdk/provider';
+
+/** Where programs of any language call the model of a rollout, and the key that names the rollout. */
+export interface ModelEndpoint {
+  /** Base URL with `/v1` at its end: what OpenAI-compatible clients call `baseURL`. */
+  baseUrl: string;
+  /** Bearer key of one trajectory; it stops working when the rollout ends. */
+  apiKey: string;
+}
+
+/** What an agent in a rollout calls: the policy, or a baseline that stands in its place. */
+export interface RolloutModel {
+  /** `entity/project/name:stepN` for a checkpoint, else the model's own name. */
+  readonly name: string;
+  /** Step of the checkpoint; undefined for base models and baselines. */
+  readonly step: number | undefined;
+  /** For the AI SDK: `new ToolLoopAgent({ model: model.languageModel, ... })`. */
+  readonly languageModel: LanguageModelV4;
+  /** For everything else. Each call of it is recorded in the trajectory of the scope that asked for it. */
+  endpoint(): Promise<ModelEndpoint>;
+}
