@@ -1,8 +1,9 @@
 import { asSchema } from 'ai';
 import { deriveSeed, type ResponseFormat, type SftExample, type Tool } from 'martingale';
+import { Dice } from '../common/dice.ts';
 import { type Answer, answerOutput, deskTools, type ToolName } from './agent.ts';
 import { openDesk } from './environment.ts';
-import { type DeskScenario, Dice, drawScenario } from './scenarios.ts';
+import { type DeskScenario, drawScenario } from './scenarios.ts';
 
 /** How often the clerk who is imitated does each thing right. */
 const clerk = {

@@ -1,5 +1,6 @@
-import { deriveSeed, randomSource } from 'martingale';
+import { deriveSeed } from 'martingale';
 import { z } from 'zod';
+import { Dice } from '../common/dice.ts';
 import { type ToolName, toolNames } from './agent.ts';
 
 /** A customer, what they want, and how it will end. */
@@ -27,33 +28,6 @@ const phrasings: Record<ToolName, readonly string[]> = {
 };
 
 const greetings = ['', 'hi, ', 'hello ', 'hey there, '] as const;
-
-/** Whole numbers below a bound, and members of a list, from one stream of random numbers. */
-export class Dice {
-  readonly #next: () => number;
-
-  constructor(seed: number) {
-    this.#next = randomSource(seed);
-  }
-
-  chance(probability: number): boolean {
-    return this.#next() < probability;
-  }
-
-  below(bound: number): number {
-    return Math.floor(this.#next() * bound);
-  }
-
-  digits(count: number): string {
-    return Array.from({ length: count }, () => this.below(10)).join('');
-  }
-
-  pick<Item>(items: readonly Item[]): Item {
-    const item = items[this.below(items.length)];
-    if (item === undefined) throw new RangeError('There is nothing to pick from an empty list.');
-    return item;
-  }
-}
 
 /** Order numbers whose digits add up to a multiple of ten are for validation: every digit stays in training. */
 export const splitOf = (order: string): Split =>

@@ -20,12 +20,12 @@ describe('the desk agent', () => {
   async function run(...script: ResponseMessage[]) {
     service = await startScriptedService(script);
     const client = createClient({ baseUrl: service.url, apiKey: 'test' });
-    const outcome = await desk.rollout({
-      scenario: scenario!,
+    const signal = AbortSignal.timeout(10_000);
+    const opened = await desk.open({ scenario: scenario!, seed: 1, signal });
+    const outcome = await opened.rollout({
       model: new ModelHandle({ client, name: 'local/desk/clerk' }),
       trajectory: new Trajectory(),
-      signal: AbortSignal.timeout(10_000),
-      seed: 1,
+      signal,
     });
     await client.close();
     return { outcome, requests: service.requests };

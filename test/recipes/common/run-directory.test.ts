@@ -2,12 +2,12 @@ import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { claimRunDirectory } from '../../../recipes/desk/run-directory.ts';
+import { claimRunDirectory } from '../../../recipes/common/run-directory.ts';
 
-describe('the run directory of the desk', () => {
+describe('the run directory of a recipe', () => {
   let folder: string;
   beforeEach(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'desk-'));
+    folder = await mkdtemp(join(tmpdir(), 'recipe-'));
   });
   afterEach(() => rm(folder, { recursive: true, force: true }));
 

@@ -1,10 +1,12 @@
 import type { Evaluation, TrainResult } from 'martingale';
 import { type Comparison, type Evaluated, type NextCommand, shortPath } from 'martingale/cli';
-import { type DeskOptions, deskDefaults } from './options.ts';
+import { type RecipeOptions, usualBaseModel } from './options.ts';
+import type { Recipe } from './recipe.ts';
 
 interface Finished {
+  recipe: Pick<Recipe, 'command' | 'defaults' | 'talkCommand'>;
   result: TrainResult;
-  options: DeskOptions;
+  options: RecipeOptions;
   runDirectory: string;
   /** Where this run's own service keeps its models; null for one that somebody else runs. */
   dataFolder: string | null;
@@ -22,7 +24,7 @@ const evaluated = (evaluation: Evaluation<unknown>): Evaluated => ({
 });
 
 /** Commands to go on with, as a person would type them. */
-export function nextCommands({ result, options, dataFolder }: Finished): NextCommand[] {
+export function nextCommands({ recipe, result, options, dataFolder }: Finished): NextCommand[] {
   const { seed, steps, groups, rolloutsPerGroup, baseUrl, apiKey, baseModel } = options;
   // The key itself is not for the screen; one from the environment is there again.
   const key = process.env.MARTINGALE_API_KEY === apiKey ? '' : ' --api-key "$KEY"';
@@ -30,27 +32,32 @@ export function nextCommands({ result, options, dataFolder }: Finished): NextCom
   const flag = (name: string, value: string | number, usual: string | number) =>
     value === usual ? '' : ` --${name} ${value}`;
   const same = [
-    flag('groups', groups, deskDefaults.groups),
-    flag('rollouts-per-group', rolloutsPerGroup, deskDefaults.rolloutsPerGroup),
-    flag('base-model', baseModel, deskDefaults.baseModel),
+    flag('groups', groups, recipe.defaults.groups),
+    flag('rollouts-per-group', rolloutsPerGroup, recipe.defaults.rolloutsPerGroup),
+    flag('base-model', baseModel, usualBaseModel),
   ].join('');
   const again = (newSeed: number, newSteps: number) =>
-    `npm start -- --seed ${newSeed} --steps ${newSteps}${same}${there}`;
-  const talk = `npx tsx recipes/desk/talk.ts --model ${result.model.name.replace(/:step\d+$/, '')}`;
-  const ownKey = 'MARTINGALE_API_KEY=desk ';
+    `${recipe.command} --seed ${newSeed} --steps ${newSteps}${same}${there}`;
+  const { talkCommand } = recipe;
+  const talk = `${talkCommand} --model ${result.model.name.replace(/:step\d+$/, '')}`;
+  const ownKey = 'MARTINGALE_API_KEY=mine ';
   const goOn = [
     { what: 'More steps:', command: again(seed, 2 * steps) },
     { what: 'Another seed:', command: again(seed + 1, steps) },
   ];
-  if (dataFolder === null)
+  if (dataFolder === null) {
+    if (talkCommand === undefined) return goOn;
     return [...goOn, { what: 'Talk to the trained agent:', command: `${talk}${there}` }];
+  }
   return [
     ...goOn,
     {
       what: 'Serve the trained model:',
       command: `${ownKey}npm run martingale -- serve --data ${shortPath(dataFolder)}`,
     },
-    { what: 'and, in another terminal, talk to the agent:', command: `${ownKey}${talk}` },
+    ...(talkCommand === undefined
+      ? []
+      : [{ what: 'and, in another terminal, talk to the agent:', command: `${ownKey}${talk}` }]),
   ];
 }
 

@@ -1,12 +1,13 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { deskProgram, readOptions } from '../../../recipes/desk/options.ts';
+import { readOptions, recipeProgram } from '../../../recipes/common/options.ts';
+import { recipe } from './recipe.ts';
 
-const parse = (...flags: string[]) => readOptions(['node', 'train.ts', ...flags]);
+const parse = (...flags: string[]) => readOptions(['node', 'train.ts', ...flags], recipeProgram(recipe));
 
 /** What a person reads on standard error when the flags are wrong. */
 function complaint(...flags: string[]): string {
   let text = '';
-  const program = deskProgram()
+  const program = recipeProgram(recipe)
     .exitOverride()
     .configureOutput({
       writeErr: (part) => {
@@ -17,7 +18,7 @@ function complaint(...flags: string[]): string {
   return text;
 }
 
-describe('the flags of npm start', () => {
+describe('the flags of a recipe', () => {
   beforeEach(() => vi.stubEnv('MARTINGALE_API_KEY', undefined));
   afterEach(() => vi.unstubAllEnvs());
 

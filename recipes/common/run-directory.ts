@@ -2,8 +2,9 @@ import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { RunOptionError } from 'martingale';
 
-export const newRunDirectory = (seed: number): string =>
-  join('runs', `${new Date().toISOString().slice(0, 19).replaceAll(':', '-')}-desk-seed-${seed}`);
+/** A new place for the run of a recipe. */
+export const newRunDirectory = (name: string, seed: number): string =>
+  join('runs', `${new Date().toISOString().slice(0, 19).replaceAll(':', '-')}-${name}-seed-${seed}`);
 
 /**
  * Makes the folder, before anything is trained that could not be kept.

@@ -1,27 +1,33 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { deskProgram, readOptions } from '../../../recipes/desk/options.ts';
-import { nextCommands, stoppedText } from '../../../recipes/desk/outcome.ts';
+import { readOptions, recipeProgram } from '../../../recipes/common/options.ts';
+import { nextCommands, stoppedText } from '../../../recipes/common/outcome.ts';
 import { createClient } from '../../../src/client/index.ts';
 import { ModelHandle, type TrainResult } from '../../../src/index.ts';
+import { recipe } from './recipe.ts';
 
 const result: TrainResult = {
   reason: 'finished',
+  because: null,
   runDirectory: 'runs/one/training',
   model: new ModelHandle({
     client: createClient({ baseUrl: 'http://127.0.0.1:1', apiKey: 'key' }),
     name: 'local/desk/seed-1:step101',
   }),
   finalStep: 101,
+  best: null,
   reports: [],
+  evaluations: [],
   books: { dispatched: 0, completed: 0, failed: 0, cancelled: 0 },
+  usage: { promptTokens: 0, sampledTokens: 0, cost: null },
   validation: { before: null, after: null },
   seconds: 1,
 };
 
 const commandsAfter = (flags: string[], dataFolder: string | null) =>
   nextCommands({
+    recipe,
     result,
-    options: readOptions(['node', 'train.ts', '--steps', '100', ...flags], deskProgram()),
+    options: readOptions(['node', 'train.ts', '--steps', '100', ...flags], recipeProgram(recipe)),
     runDirectory: 'runs/one',
     dataFolder,
   }).map(({ command }) => command);
@@ -33,8 +39,8 @@ describe('the commands to go on with', () => {
     expect(commandsAfter([], 'runs/one/service')).toEqual([
       'npm start -- --seed 1 --steps 200',
       'npm start -- --seed 2 --steps 100',
-      'MARTINGALE_API_KEY=desk npm run martingale -- serve --data runs/one/service',
-      'MARTINGALE_API_KEY=desk npx tsx recipes/desk/talk.ts --model local/desk/seed-1',
+      'MARTINGALE_API_KEY=mine npm run martingale -- serve --data runs/one/service',
+      'MARTINGALE_API_KEY=mine npx tsx recipes/desk/talk.ts --model local/desk/seed-1',
     ]);
   });
 

@@ -2,9 +2,9 @@ import { join } from 'node:path';
 import { type Client, createClient } from 'martingale/client';
 import { createEmbeddedEngine } from 'martingale/embedded';
 import { startService } from 'martingale/service';
-import type { DeskOptions } from './options.ts';
+import type { RecipeOptions } from './options.ts';
 
-export interface DeskService {
+export interface RecipeService {
   client: Client;
   /** Where the service keeps its models; null for one that somebody else runs. */
   dataFolder: string | null;
@@ -12,7 +12,7 @@ export interface DeskService {
 }
 
 /** The service of `--base-url`, else one in this process, on a free port of this machine with a key of its own. */
-export async function openService(options: DeskOptions, runDirectory: string): Promise<DeskService> {
+export async function openService(options: RecipeOptions, runDirectory: string): Promise<RecipeService> {
   const { baseUrl, apiKey, threads } = options;
   if (baseUrl !== undefined && apiKey !== undefined) {
     const client = createClient({ baseUrl, apiKey });

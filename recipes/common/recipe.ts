@@ -1,0 +1,108 @@
+import { basename, join } from 'node:path';
+import { type ModelHandle, openModel, type RunListener, type TrainResult } from 'martingale';
+import {
+  comparisonLines,
+  describeFailure,
+  interruptedStatus,
+  listenForInterrupt,
+  printLines,
+  showProgress,
+  writeJsonLine,
+} from 'martingale/cli';
+import { type RecipeOptions, readOptions, recipeProgram } from './options.ts';
+import { comparisonOf, stoppedText, summaryOf } from './outcome.ts';
+import { claimRunDirectory, newRunDirectory } from './run-directory.ts';
+import { openService, type RecipeService } from './service.ts';
+
+export interface Recipe {
+  /** Names the project on the service and the run directory. */
+  name: string;
+  /** What a person types to run it. */
+  command: string;
+  /** First line of `--help`. */
+  description: string;
+  defaults: { steps: number; groups: number; rolloutsPerGroup: number };
+  /** What a person types to use the trained agent, before `--model <name>`; absent where there is no such program. */
+  talkCommand?: string;
+  learn: (run: RecipeRun) => Promise<TrainResult>;
+}
+
+/** What a recipe's `learn` is given. The last five fields go to `train` and `supervise` as they are. */
+export interface RecipeRun {
+  options: RecipeOptions;
+  /** Newly made from the base model, unless the service of `--base-url` knew it. */
+  model: ModelHandle;
+  settings: {
+    steps: number;
+    groupsPerStep: number;
+    rolloutsPerGroup: number;
+    seed: number;
+    runDirectory: string;
+    onEvent: RunListener;
+    signal: AbortSignal;
+  };
+}
+
+async function open(
+  recipe: Recipe,
+  {
+    options,
+    service,
+    runDirectory,
+  }: { options: RecipeOptions; service: RecipeService; runDirectory: string },
+  signal: AbortSignal,
+): Promise<ModelHandle> {
+  return openModel({
+    client: service.client,
+    project: recipe.name,
+    // On a service of many runs, a name of its own; else training would go on from the last run's model.
+    name: service.dataFolder === null ? basename(runDirectory) : `seed-${options.seed}`,
+    baseModel: options.baseModel,
+    signal,
+  });
+}
+
+/** Reads the flags, starts the service where none is given, lets the recipe learn, and shows what came of it. */
+export async function runRecipe(recipe: Recipe, argv: readonly string[] = process.argv): Promise<void> {
+  const options = readOptions(argv, recipeProgram(recipe));
+  const startedMs = performance.now();
+  const runDirectory = options.runDirectory ?? newRunDirectory(recipe.name, options.seed);
+  const progress = showProgress({ json: options.json });
+  const interrupt = listenForInterrupt(() => progress.note('Stopping. Ctrl-C again leaves at once.'));
+  const { signal } = interrupt;
+  let service: RecipeService | undefined;
+  try {
+    await claimRunDirectory(runDirectory);
+    service = await openService(options, runDirectory);
+    const model = await open(recipe, { options, service, runDirectory }, signal);
+    const result = await recipe.learn({
+      options,
+      model,
+      settings: {
+        steps: options.steps,
+        groupsPerStep: options.groups,
+        rolloutsPerGroup: options.rolloutsPerGroup,
+        seed: options.seed,
+        runDirectory: join(runDirectory, 'training'),
+        onEvent: progress.listen,
+        signal,
+      },
+    });
+    progress.close();
+    const finished = { recipe, result, options, runDirectory, dataFolder: service.dataFolder };
+    const comparison = comparisonOf(finished);
+    if (options.json)
+      writeJsonLine(process.stdout, summaryOf(finished, (performance.now() - startedMs) / 1000));
+    else if (comparison) printLines([[], ...comparisonLines(comparison, process.stdout.columns || 100)]);
+    else process.stdout.write(`${stoppedText(result.reports.length, runDirectory)}\n`);
+    if (result.reason === 'stopped') process.exitCode = interruptedStatus;
+  } catch (error) {
+    progress.close();
+    const what = signal.aborted ? stoppedText(0, runDirectory) : describeFailure(error);
+    process.stderr.write(`${what}\n`);
+    process.exitCode = signal.aborted ? interruptedStatus : 1;
+  } finally {
+    await service?.close();
+    interrupt.release();
+  }
+}

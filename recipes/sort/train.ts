@@ -1,0 +1,44 @@
+import { supervise, train } from 'martingale';
+import { runRecipe } from '../common/recipe.ts';
+import { sortDemonstrations } from './demonstrations.ts';
+import { sort } from './environment.ts';
+import { sortScenarios } from './scenarios.ts';
+
+const supervisedBatches = 200;
+const supervisedBatchSize = 32;
+
+/** Up to 1.5e-3 over 20 batches, then down to a tenth of it. */
+const supervisedLearningRates = Array.from(
+  { length: supervisedBatches },
+  (_, batch) => 1.5e-3 * Math.min(1, (batch + 1) / 20) * (1 - (0.9 * batch) / supervisedBatches),
+);
+
+await runRecipe({
+  name: 'sort',
+  command: 'npx tsx recipes/sort/train.ts',
+  description: 'Learns to sort digits: from demonstrations that stop too early, then from rewards.',
+  defaults: { steps: 200, groups: 12, rolloutsPerGroup: 8 },
+  learn: async ({ model, settings }) => {
+    const { seed, onEvent, signal } = settings;
+    const started = await supervise({
+      model,
+      examples: sortDemonstrations({ seed, count: supervisedBatches * supervisedBatchSize }),
+      batchSize: supervisedBatchSize,
+      learningRate: supervisedLearningRates,
+      phase: 'supervised start',
+      onEvent,
+      signal,
+    });
+    return train({
+      environment: sort,
+      scenarios: sortScenarios({ split: 'train', seed, count: 5000 }),
+      validation: { scenarios: sortScenarios({ split: 'val', seed, count: 256 }) },
+      model: started.model,
+      config: ({ step, steps }) => ({
+        learning_rate: 1e-3 * Math.max(0.1, 1 - step / steps),
+        entropy_coefficient: 0.01 * Math.max(0, 1 - step / (0.6 * steps)),
+      }),
+      ...settings,
+    });
+  },
+});

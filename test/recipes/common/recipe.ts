@@ -1,0 +1,7 @@
+/** What `npm start` says of itself. */
+export const recipe = {
+  command: 'npm start --',
+  description: 'Trains a support agent.',
+  defaults: { steps: 120, groups: 12, rolloutsPerGroup: 8 },
+  talkCommand: 'npx tsx recipes/desk/talk.ts',
+};
