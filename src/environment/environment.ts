@@ -1,95 +1,69 @@
 import type { z } from 'zod';
-import type { ModelHandle } from '../model/index.ts';
-import type { Trajectory } from '../trajectory/index.ts';
+import type { RolloutModel } from '../model/index.ts';
+import type { LimitReason, RolloutLimits, Trajectory } from '../trajectory/index.ts';
+import type { SetupContext } from './contexts.ts';
+import type { GroupMember } from './rewards/reward.ts';
 
-export interface RolloutContext<Scenario> {
-  scenario: Scenario;
-  /** The policy, pinned to one checkpoint: hand `model.languageModel` to the agent. */
-  model: ModelHandle;
-  /** The record of this rollout: write `metrics`, `metadata` and `logs` here. */
-  trajectory: Trajectory;
-  /** Aborted when the deadline passes, when the run is stopped, and at last when the rollout has ended. */
-  signal: AbortSignal;
-  /** Unsigned 32-bit integer: the seed of whatever this rollout draws at random. */
-  seed: number;
-}
-
-export interface RewardContext<Scenario, Outcome> {
-  scenario: Scenario;
-  /** What the rollout function returned. */
-  outcome: Outcome;
-  trajectory: Trajectory;
-  signal: AbortSignal;
-}
-
-/** Scores a rollout. Must give a finite number; a throw makes the rollout failed, never a reward of 0. */
-export type RewardFunction<Scenario, Outcome> = (
-  context: RewardContext<Scenario, Outcome>,
-) => number | Promise<number>;
-
-export interface WeightedReward<Scenario, Outcome> {
-  /** Its share in the sum. 0: a metric, which is followed and not trained on. */
-  weight: number;
-  reward: RewardFunction<Scenario, Outcome>;
-}
-
-export interface EnvironmentOptions<Schema extends z.ZodType, Outcome> {
-  /** Names the run directory and the spans. */
-  name: string;
-  /** Schema of a scenario; each is parsed once, before its first rollout. */
-  scenario: Schema;
-  /** Runs the agent once. What it returns is given to the rewards. */
-  rollout: (context: RolloutContext<z.output<Schema>>) => Promise<Outcome> | Outcome;
-  /**
-   * The reward is the sum of weight times value; a plain function weighs 1. Each value also becomes a metric of the
-   * trajectory, under its name here. Call one `success` and reports show its mean.
-   */
-  rewards: Record<
-    string,
-    RewardFunction<z.output<Schema>, Outcome> | WeightedReward<z.output<Schema>, Outcome>
-  >;
-}
-
-/** Scenarios, what an agent does in one, and how that is scored. */
+/** Scenarios, what an agent does in one, and how that is scored. Made by `defineEnvironment`. */
 export interface Environment<Schema extends z.ZodType = z.ZodType, Outcome = unknown> {
   readonly name: string;
   readonly scenario: Schema;
-  readonly rollout: EnvironmentOptions<Schema, Outcome>['rollout'];
-  readonly rewards: ReadonlyMap<string, WeightedReward<z.output<Schema>, Outcome>>;
+  /** What each rollout may use. */
+  readonly limits: RolloutLimits;
+  /** Names of the rewards and of the group rewards, in the order of definition. */
+  readonly rewardNames: readonly string[];
+  /** Whether rollouts have a state of their own, which is gone once they have ended. */
+  readonly hasSetup: boolean;
+  /** Deadline of the clean-up in milliseconds; null where there is none. */
+  readonly cleanupTimeoutMs: number | null;
+  /** Sets the environment up for one rollout. @throws SetupError. */
+  open(context: SetupContext<z.output<Schema>>): Promise<OpenEnvironment<Outcome>>;
+  /** What is known only when the whole group has ended; null where the environment has nothing of the kind. */
+  readonly settlement: GroupSettlement<z.output<Schema>, Outcome> | null;
 }
 
-/**
- * Defines an environment. The types of scenario and outcome follow from the schema and the rollout function.
- *
- *     const environment = defineEnvironment({
- *       name: 'sums',
- *       scenario: z.object({ a: z.number(), b: z.number() }),
- *       rollout: async ({ scenario, model, signal }) => {
- *         const { text } = await generateText({
- *           model: model.languageModel, prompt: `${scenario.a} + ${scenario.b} =`, abortSignal: signal,
- *         });
- *         return text.trim();
- *       },
- *       rewards: { correct: ({ scenario, outcome }) => Number(outcome === String(scenario.a + scenario.b)) },
- *     });
- *
- * @throws TypeError for a weight that is not a finite number, or where no reward has a weight other than 0.
- */
-export function defineEnvironment<Schema extends z.ZodType, Outcome>(
-  options: EnvironmentOptions<Schema, Outcome>,
-): Environment<Schema, Outcome> {
-  const rewards = new Map<string, WeightedReward<z.output<Schema>, Outcome>>();
-  for (const [name, given] of Object.entries(options.rewards)) {
-    const reward = typeof given === 'function' ? { weight: 1, reward: given } : given;
-    if (!Number.isFinite(reward.weight)) {
-      throw new TypeError(`The weight of reward "${name}" is ${reward.weight}; give a finite number.`);
-    }
-    rewards.set(name, reward);
-  }
-  if (![...rewards.values()].some(({ weight }) => weight !== 0)) {
-    throw new TypeError(
-      `Environment "${options.name}" has no reward with a weight other than 0: nothing to learn from.`,
-    );
-  }
-  return { name: options.name, scenario: options.scenario, rollout: options.rollout, rewards };
+/** An environment set up for one rollout. Its state is known to its functions alone. */
+export interface OpenEnvironment<Outcome> {
+  /** Runs the agent once, to its end. */
+  rollout(context: AgentContext): Promise<Outcome>;
+  /** What came of a rollout that a limit ended; undefined where that is a failure. */
+  readonly atLimit: ((context: AgentContext & { reason: LimitReason }) => Promise<Outcome>) | undefined;
+  /** The rollout's reward. @throws RewardError. */
+  score(outcome: Outcome, context: ScoreContext): Promise<number>;
+  /** Cleans up. */
+  close(signal: AbortSignal): Promise<void>;
+}
+
+export interface AgentContext {
+  model: RolloutModel;
+  trajectory: Trajectory;
+  signal: AbortSignal;
+}
+
+export interface ScoreContext {
+  trajectory: Trajectory;
+  signal: AbortSignal;
+  /** Deadline of each reward in milliseconds. */
+  timeoutMs: number;
+}
+
+export interface GroupSettlement<Scenario, Outcome> {
+  /** What the group rewards add to each member's reward. @throws GroupRewardError. */
+  score(
+    context: SettlementContext<Scenario> & { members: readonly GroupMember<Outcome>[] },
+  ): Promise<number[]>;
+  /**
+   * What each call of a member is credited with, by its index; null where calls are not credited one by one.
+   * @throws CreditError.
+   */
+  credit(
+    context: SettlementContext<Scenario> & { member: GroupMember<Outcome> },
+  ): Promise<Map<number, number> | null>;
+}
+
+export interface SettlementContext<Scenario> {
+  scenario: Scenario;
+  signal: AbortSignal;
+  /** Deadline of each function in milliseconds. */
+  timeoutMs: number;
 }

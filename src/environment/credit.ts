@@ -1,0 +1,93 @@
+import { MartingaleError } from '../contract/index.ts';
+import type { Trajectory, TrajectoryCall } from '../trajectory/index.ts';
+import { withDeadline } from './deadline.ts';
+import { describeThrown } from './describe-thrown.ts';
+
+export interface CreditContext<Scenario, Outcome> {
+  scenario: Scenario;
+  outcome: Outcome;
+  trajectory: Trajectory;
+  /** The recorded calls in the order in which they began, each with its step reward. */
+  calls: readonly TrajectoryCall[];
+  /** The trajectory's whole reward: weighted sums, group rewards, step rewards. */
+  reward: number;
+  signal: AbortSignal;
+}
+
+/**
+ * What each recorded call is credited with, in place of its trajectory's reward.
+ * `{ discount }`: the discounted return G_i = r_i + discount * G_(i+1) over the calls in the order in which they began
+ * (Sutton and Barto, Reinforcement Learning, 2nd edition, equation 3.9), where r_i is the call's step reward and the
+ * rest of the trajectory's reward is counted at the last call. 0 credits a call with its own reward alone, 1 with all
+ * that came after it.
+ * A function: one finite number for each of `calls`.
+ */
+export type Credit<Scenario, Outcome> =
+  | { discount: number }
+  | ((context: CreditContext<Scenario, Outcome>) => readonly number[] | PromiseLike<readonly number[]>);
+
+/** `credit` threw, gave something other than one finite number for each call (`credit_failed`), or took too long (`credit_timeout`). */
+export class CreditError extends MartingaleError {
+  constructor(what: string, { how = 'failed', cause }: ErrorOptions & { how?: 'failed' | 'timeout' } = {}) {
+    super(`credit_${how}`, `\`credit\` ${what}. The rollout counts as failed.`, { cause });
+  }
+}
+
+/**
+ * What each call is credited with, by its index.
+ * @throws CreditError, or the reason of `context.signal` where that ended it.
+ */
+export async function creditOf<Scenario, Outcome>(
+  credit: Credit<Scenario, Outcome>,
+  context: CreditContext<Scenario, Outcome>,
+  { timeoutMs }: { timeoutMs: number },
+): Promise<Map<number, number>> {
+  const { calls } = context;
+  const values =
+    typeof credit === 'function'
+      ? await given(credit, context, timeoutMs)
+      : discountedReturns(calls, context.reward, credit.discount);
+  if (!Array.isArray(values) || values.length !== calls.length) {
+    const what = Array.isArray(values) ? `${values.length} numbers` : describeThrown(values);
+    throw new CreditError(`gave ${what} for ${calls.length} calls; give one number for each`);
+  }
+  const credited = new Map<number, number>();
+  for (const [at, { index }] of calls.entries()) {
+    const value = values[at];
+    if (!Number.isFinite(value))
+      throw new CreditError(`gave ${describeThrown(value)} for call ${index}, not a finite number`);
+    credited.set(index, value);
+  }
+  return credited;
+}
+
+async function given<Scenario, Outcome>(
+  credit: Extract<Credit<Scenario, Outcome>, (context: never) => unknown>,
+  context: CreditContext<Scenario, Outcome>,
+  timeoutMs: number,
+): Promise<readonly number[]> {
+  const { signal } = context;
+  const timedOut = new CreditError(`took longer than ${timeoutMs} ms; raise \`rewardTimeoutMs\``, {
+    how: 'timeout',
+  });
+  try {
+    return await withDeadline({ timeoutMs, signal, timedOut: () => timedOut }, async (ownSignal) =>
+      credit({ ...context, signal: ownSignal }),
+    );
+  } catch (error) {
+    if (error === timedOut || signal.aborted) throw error;
+    throw new CreditError(`threw: ${describeThrown(error)}`, { cause: error });
+  }
+}
+
+function discountedReturns(calls: readonly TrajectoryCall[], reward: number, discount: number): number[] {
+  const steps = calls.map((call) => call.reward);
+  const rest = reward - steps.reduce((sum, step) => sum + step, 0);
+  const returns: number[] = [];
+  let after = rest;
+  for (const [at, step] of steps.toReversed().entries()) {
+    after = at === 0 ? step + rest : step + discount * after;
+    returns.push(after);
+  }
+  return returns.toReversed();
+}

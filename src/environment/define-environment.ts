@@ -1,0 +1,121 @@
+import type { z } from 'zod';
+import { checkOptions } from './check-options.ts';
+import type { SetupContext } from './contexts.ts';
+import { describeThrown } from './describe-thrown.ts';
+import type { Environment, OpenEnvironment } from './environment.ts';
+import { loopAgent } from './loop/loop-agent.ts';
+import type { LoopOutcome } from './loop/outcome.ts';
+import type { LoopEnvironmentOptions, RolloutEnvironmentOptions, SharedOptions } from './options.ts';
+import { score, weigh } from './rewards/score.ts';
+import { weighGroupRewards } from './rewards/score-group.ts';
+import { rolloutAgent } from './rollout-agent.ts';
+import { settlementOf } from './settlement.ts';
+import { SetupError } from './setup-error.ts';
+
+const defaultCleanupTimeoutMs = 30_000;
+
+/**
+ * Defines an environment: scenarios, what an agent does in one, and how that is scored. There are two forms. Either
+ * `rollout` runs your agent:
+ *
+ *     const environment = defineEnvironment({
+ *       name: 'sums',
+ *       scenario: z.object({ a: z.number(), b: z.number() }),
+ *       rollout: async ({ scenario, model, signal }) => {
+ *         const { text } = await generateText({
+ *           model: model.languageModel, prompt: `${scenario.a} + ${scenario.b} =`, abortSignal: signal,
+ *         });
+ *         return text.trim();
+ *       },
+ *       rewards: { correct: ({ scenario, outcome }) => Number(outcome === String(scenario.a + scenario.b)) },
+ *     });
+ *
+ * or the conversation is led for you, from its pieces:
+ *
+ *     const environment = defineEnvironment({
+ *       name: 'guess',
+ *       scenario: z.object({ secret: z.number() }),
+ *       limits: { turns: 8 },
+ *       prompt: () => 'Guess my number.',
+ *       observe: ({ scenario, reply }) =>
+ *         Number(reply.text) === scenario.secret ? null : Number(reply.text) < scenario.secret ? 'higher' : 'lower',
+ *       rewards: { found: ({ scenario, outcome }) => Number(Number(outcome.text) === scenario.secret) },
+ *     });
+ *
+ * The types of scenario, state and outcome follow from the schema and the functions, in the order in which they are
+ * written: `setup` before `rollout` or `prompt`, rewards after it.
+ *
+ * @throws TypeError or RangeError that names the option, for weights, limits, discounts and deadlines that are none,
+ * for a name that is both a reward's and a group reward's, and where nothing has a weight to learn from.
+ */
+export function defineEnvironment<Schema extends z.ZodType, Outcome, State = undefined>(
+  options: RolloutEnvironmentOptions<Schema, Outcome, State>,
+): Environment<Schema, Outcome>;
+export function defineEnvironment<Schema extends z.ZodType, Parsed = never, State = undefined>(
+  options: LoopEnvironmentOptions<Schema, Parsed, State>,
+): Environment<Schema, LoopOutcome<Parsed>>;
+export function defineEnvironment<Schema extends z.ZodType, Outcome, State, Parsed>(
+  options: RolloutEnvironmentOptions<Schema, Outcome, State> | LoopEnvironmentOptions<Schema, Parsed, State>,
+): Environment<Schema, Outcome> | Environment<Schema, LoopOutcome<Parsed>> {
+  const given = options.rollout ?? options.prompt;
+  if (typeof given !== 'function' || (options.rollout && options.prompt))
+    throw new TypeError(`Environment "${options.name}" needs either \`rollout\` or \`prompt\`.`);
+  return options.rollout
+    ? build(options, (context, state) => rolloutAgent(options, context, state))
+    : build(options, (context, state) => loopAgent(options, context, state));
+}
+
+type Agent<Outcome> = Pick<OpenEnvironment<Outcome>, 'rollout' | 'atLimit'>;
+
+function build<Schema extends z.ZodType, Outcome, State>(
+  options: SharedOptions<Schema, Outcome, State>,
+  agent: (context: SetupContext<z.output<Schema>>, state: State) => Agent<Outcome>,
+): Environment<Schema, Outcome> {
+  const { name, scenario: schema, limits = {}, setup, cleanup } = options;
+  const rewards = weigh(options.rewards ?? {});
+  const groupRewards = weighGroupRewards(options.groupRewards ?? {});
+  const both = [...groupRewards.keys()].find((reward) => rewards.has(reward));
+  if (both !== undefined)
+    throw new TypeError(
+      `"${both}" is the name of a reward and of a group reward of environment "${name}"; rename one.`,
+    );
+  const weights = new Map([...rewards, ...groupRewards].map(([reward, { weight }]) => [reward, weight]));
+  checkOptions(options, weights);
+
+  const open = (context: SetupContext<z.output<Schema>>, state: State): OpenEnvironment<Outcome> => ({
+    ...agent(context, state),
+    score: (outcome, { trajectory, signal, timeoutMs }) =>
+      score(rewards, { scenario: context.scenario, outcome, state, trajectory, signal }, { timeoutMs }),
+    close: async (signal) => {
+      await cleanup?.({ scenario: context.scenario, state, signal });
+    },
+  });
+  return {
+    name,
+    scenario: schema,
+    limits,
+    rewardNames: [...weights.keys()],
+    hasSetup: setup !== undefined,
+    cleanupTimeoutMs: cleanup ? (options.cleanupTimeoutMs ?? defaultCleanupTimeoutMs) : null,
+    settlement: settlementOf(groupRewards, options.credit),
+    open: async (context) => open(context, await stateOf(name, context, setup)),
+  };
+}
+
+/** What `setup` gives; without one the state is undefined, which is then its type. */
+async function stateOf<Context, State>(
+  environment: string,
+  context: Context,
+  setup: ((context: Context) => State | PromiseLike<State>) | undefined,
+): Promise<State>;
+async function stateOf<Context>(
+  environment: string,
+  context: Context,
+  setup: ((context: Context) => unknown) | undefined,
+): Promise<unknown> {
+  try {
+    return await setup?.(context);
+  } catch (error) {
+    throw new SetupError(environment, describeThrown(error), { cause: error });
+  }
+}

@@ -1,0 +1,62 @@
+import type { LanguageModel } from 'ai';
+import type { RewardContext } from '../rewards/reward.ts';
+import type { JsonValue } from '../scenario-set/index.ts';
+import { JudgeOptionError } from './errors.ts';
+import type { JudgePrices } from './usage.ts';
+
+type ProviderOptions = Record<string, Record<string, JsonValue | undefined>>;
+
+/** What both judges take. */
+export interface JudgeOptions<Scenario, Outcome> {
+  /** Any AI SDK model. Its calls are in no trajectory, also where it is a model of the same service. */
+  model: LanguageModel;
+  /** What a good conversation is, in words. Default: how well and how directly it reaches the goal. */
+  rubric?: string;
+  /** What the task was, shown once; a reference answer belongs here. Default: nothing but the conversations is shown. */
+  task?: (scenario: Scenario) => string;
+  /**
+   * What is shown with each conversation beside itself, such as what came of it. Default: nothing. Written within an
+   * environment, say what its outcome is: `({ outcome }: { outcome: string }) => ...`.
+   */
+  describe?: (
+    context: Pick<RewardContext<Scenario, Outcome>, 'scenario' | 'outcome' | 'trajectory'>,
+  ) => string;
+  /** How often it is asked, an unusable answer given back with what is wrong with it. Default 3. */
+  attempts?: number;
+  /** How often a call that the model's provider refuses or loses is repeated, at each asking. Default 2. */
+  maxRetries?: number;
+  /** Default: the model's own. */
+  temperature?: number;
+  /** Most tokens of one answer. Default: the model's own. */
+  maxOutputTokens?: number;
+  /** For the model's provider, as the AI SDK takes it. */
+  providerOptions?: ProviderOptions;
+  /** JSON lines of verdicts, made where it is missing: what stands there is not asked again. Default: kept in memory alone. */
+  cacheFile?: string;
+  /** Verdicts kept in memory, the least recently used given up first. Default 10,000. */
+  cacheSize?: number;
+  /** For `usage.cost`. Default: the cost is null. */
+  prices?: JudgePrices;
+}
+
+/** @throws JudgeOptionError for the first option that cannot be. */
+export function checkJudgeOptions<Scenario, Outcome>(options: JudgeOptions<Scenario, Outcome>): void {
+  const { attempts = 3, maxRetries = 2, cacheSize = 10_000, prices, rubric, maxOutputTokens = 1 } = options;
+  whole('attempts', attempts, 1);
+  whole('maxRetries', maxRetries, 0);
+  whole('cacheSize', cacheSize, 1);
+  whole('maxOutputTokens', maxOutputTokens, 1);
+  if (rubric?.trim() === '')
+    throw new JudgeOptionError('rubric', 'is empty. Say what a good conversation is, or leave it out.');
+  for (const [name, price] of Object.entries(prices ?? {}))
+    if (!(price >= 0 && price < Number.POSITIVE_INFINITY))
+      throw new JudgeOptionError(
+        `prices.${name}`,
+        `is ${price}. Give the price of a million tokens, 0 or more.`,
+      );
+}
+
+function whole(option: string, value: number, least: number): void {
+  if (!Number.isSafeInteger(value) || value < least)
+    throw new JudgeOptionError(option, `is ${value}. Give a whole number from ${least} up.`);
+}

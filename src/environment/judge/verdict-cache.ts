@@ -1,0 +1,73 @@
+import { appendFile, mkdir, readFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { LRUCache } from 'lru-cache';
+import { z } from 'zod';
+import { JudgeOptionError } from './errors.ts';
+
+const lineSchema = z.object({ key: z.string(), verdict: z.unknown() });
+
+/** Verdicts by the hash of all that they follow from: in memory, and in a file where one is given. */
+export class VerdictCache {
+  readonly #file: string | undefined;
+  readonly #known: LRUCache<string, { verdict: unknown }>;
+  #opened: Promise<void> | undefined;
+  #written: Promise<void> = Promise.resolve();
+
+  constructor({ file, size }: { file: string | undefined; size: number }) {
+    this.#file = file;
+    this.#known = new LRUCache({ max: size });
+  }
+
+  /** @throws JudgeOptionError for a file that has something else in it. */
+  async get(key: string): Promise<unknown> {
+    this.#opened ??= this.#open();
+    await this.#opened;
+    return this.#known.get(key)?.verdict;
+  }
+
+  /** Resolves when the verdict is written. */
+  async set(key: string, verdict: unknown): Promise<void> {
+    this.#known.set(key, { verdict });
+    const file = this.#file;
+    if (file === undefined) return;
+    const line = `${JSON.stringify({ key, verdict })}\n`;
+    const written = this.#written.then(() => appendFile(file, line));
+    this.#written = written.catch(() => undefined);
+    await written;
+  }
+
+  async #open(): Promise<void> {
+    const file = this.#file;
+    if (file === undefined) return;
+    await mkdir(dirname(file), { recursive: true });
+    const text = await readFile(file, 'utf8').catch((error: unknown) => {
+      if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return '';
+      throw error;
+    });
+    const lines = text.split('\n');
+    // A process that was killed while it wrote leaves part of a line at the end: that verdict is asked for again.
+    const torn = lines.pop() ?? '';
+    if (torn !== '') await appendFile(file, '\n');
+    for (const [at, line] of lines.entries()) {
+      if (line === '') continue;
+      const read = parseLine(line);
+      // A torn line that a later run ended stands in the middle.
+      if (read) this.#known.set(read.key, { verdict: read.verdict });
+      else if (line.startsWith('{"key":')) continue;
+      else
+        throw new JudgeOptionError(
+          'cacheFile',
+          `"${file}" has something else than a verdict in line ${at + 1}.`,
+        );
+    }
+  }
+}
+
+function parseLine(line: string): { key: string; verdict: unknown } | undefined {
+  try {
+    const { data } = lineSchema.safeParse(JSON.parse(line));
+    return data && { key: data.key, verdict: data.verdict };
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,88 @@
+import type { ModelMessage, ToolSet } from 'ai';
+import type { RolloutContext } from '../contexts.ts';
+import { describeThrown } from '../describe-thrown.ts';
+import { toolErrorMetric } from '../own-metrics.ts';
+import { traceTools } from '../tools/trace-tools.ts';
+import { PieceError } from './errors.ts';
+import type { LoopPieces, Reply, TurnContext } from './pieces.ts';
+import type { LoopProgress } from './progress.ts';
+import { isAnswered, takeTurn } from './take-turn.ts';
+
+/**
+ * Leads the conversation to its end and says why it ended. `progress` always holds what has been said so far.
+ * @throws PieceError, ToolError, and what the pieces and the model throw, LimitReachedError among it.
+ */
+export async function runLoop<Scenario, State, Parsed>(
+  pieces: LoopPieces<Scenario, State, Parsed>,
+  { model, ...context }: RolloutContext<Scenario, State>,
+  progress: LoopProgress<Parsed>,
+): Promise<string> {
+  const { trajectory, signal } = context;
+  const tools = await prepareTools(
+    typeof pieces.tools === 'function' ? await pieces.tools(context) : pieces.tools,
+  );
+  if (tools) trajectory.metrics[toolErrorMetric] = 0;
+  const system = typeof pieces.system === 'function' ? await pieces.system(context) : pieces.system;
+  progress.messages.push(...toMessages('prompt', await pieces.prompt(context)));
+
+  for (;;) {
+    const { messages } = progress;
+    const options = { pieces, model: model.languageModel, system, messages: [...messages], tools, signal };
+    const turn = await takeTurn(options);
+    const { reply } = turn;
+    // Its tools may have gone on after the rollout's end: nothing more is asked of the environment then.
+    signal.throwIfAborted();
+    progress.addReply(reply, turn.messages);
+    if (turn.toolErrors > 0)
+      trajectory.metrics[toolErrorMetric] =
+        Number(trajectory.metrics[toolErrorMetric] ?? 0) + turn.toolErrors;
+    // Of a sub-agent in a tool, say: nothing that follows would be trained on.
+    if (trajectory.violation) throw trajectory.violation;
+
+    const seen: TurnContext<Scenario, State, Parsed> = { ...context, reply, turn: progress.turns, messages };
+    const stopped = readStop(await pieces.stop?.(seen));
+    if (stopped !== false) return stopped;
+    if (turn.breaksToolChoice)
+      return reply.finishReason === 'length' ? cutReason(reply, trajectory.remainingTokens) : 'tool_choice';
+    if (reply.toolCalls.length > 0) {
+      if (!isAnswered(reply)) return cutReason(reply, trajectory.remainingTokens);
+      continue;
+    }
+    if (!pieces.observe)
+      return reply.finishReason === 'length' ? cutReason(reply, trajectory.remainingTokens) : 'finished';
+    const observation = await pieces.observe(seen);
+    if (observation === null) return 'finished';
+    messages.push(...toMessages('observe', observation));
+  }
+}
+
+function cutReason(
+  { finishReason }: Pick<Reply, 'finishReason'>,
+  remainingTokens: number | undefined,
+): string {
+  return finishReason === 'length' && remainingTokens === 0 ? 'token_limit' : finishReason;
+}
+
+function readStop(said: unknown): string | false {
+  if (said === undefined || said === false) return false;
+  if (typeof said === 'string' && said !== '') return said;
+  throw new PieceError('stop', `gave ${describeThrown(said)}; give the reason to end, or false to go on.`);
+}
+
+function toMessages(piece: 'prompt' | 'observe', given: string | ModelMessage[]): ModelMessage[] {
+  if (typeof given === 'string') return [{ role: 'user', content: given }];
+  if (Array.isArray(given) && given.length > 0) return given;
+  const remedy = piece === 'observe' ? 'give text or messages, or null to end' : 'give text or messages';
+  throw new PieceError(
+    piece,
+    `gave ${Array.isArray(given) ? 'no message' : describeThrown(given)}; ${remedy}.`,
+  );
+}
+
+function prepareTools(tools: ToolSet | undefined): ToolSet | undefined {
+  if (tools === undefined || Object.keys(tools).length === 0) return undefined;
+  for (const [name, { execute }] of Object.entries(tools))
+    if (!execute)
+      throw new PieceError('tools', `has "${name}" without \`execute\`: nothing could answer its calls.`);
+  return traceTools(tools);
+}

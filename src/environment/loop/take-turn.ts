@@ -1,0 +1,114 @@
+import {
+  generateText,
+  type LanguageModel,
+  type ModelMessage,
+  ToolChoiceViolationError,
+  type ToolSet,
+} from 'ai';
+import { PieceError, ToolError } from './errors.ts';
+import type { LoopPieces, Reply, ToolUse } from './pieces.ts';
+import { readLeniently } from './read-output.ts';
+
+export interface TurnOptions<Scenario, State, Parsed> {
+  pieces: LoopPieces<Scenario, State, Parsed>;
+  model: LanguageModel;
+  system: string | undefined;
+  messages: ModelMessage[];
+  tools: ToolSet | undefined;
+  signal: AbortSignal;
+}
+
+export interface Turn<Parsed> {
+  reply: Reply<Parsed>;
+  /** The reply and the results of its tools, as the conversation goes on with them. */
+  messages: ModelMessage[];
+  /** Number of tools that threw. */
+  toolErrors: number;
+  /** The reply breaks `settings.toolChoice`: its tools were not run, and the conversation cannot go on with it. */
+  breaksToolChoice: boolean;
+}
+
+/** One model call and, once each, the tools that it asks for. @throws ToolError where tools must not fail. */
+export async function takeTurn<Scenario, State, Parsed>({
+  pieces,
+  model,
+  system,
+  messages,
+  tools,
+  signal,
+}: TurnOptions<Scenario, State, Parsed>): Promise<Turn<Parsed>> {
+  const output = pieces.output && readLeniently(pieces.output);
+  const answered = generateText({
+    ...pieces.settings,
+    model,
+    messages,
+    abortSignal: signal,
+    ...(system === undefined ? {} : { system }),
+    ...(tools ? { tools } : {}),
+    ...(output ? { output: output.spec } : {}),
+    ...(pieces.toolExecution === 'parallel' ? {} : { toolCallConcurrency: 1 }),
+  });
+  const result = await answered.catch(toViolation);
+  if (result instanceof ToolChoiceViolationError) return violatingTurn(result);
+  const { finalStep } = result;
+  const { content, text, finishReason, response } = finalStep;
+  const uses = new Map<string, ToolUse>();
+  let toolErrors = 0;
+  for (const call of finalStep.toolCalls)
+    uses.set(call.toolCallId, { id: call.toolCallId, name: call.toolName, input: call.input });
+  for (const part of content) {
+    if (part.type !== 'tool-result' && part.type !== 'tool-error') continue;
+    const use = uses.get(part.toolCallId);
+    if (!use) continue;
+    if (part.type === 'tool-result') use.output = part.output;
+    else {
+      use.error = part.error;
+      const call = finalStep.toolCalls.find(({ toolCallId }) => toolCallId === part.toolCallId);
+      if (call?.invalid) continue;
+      toolErrors++;
+      if (pieces.onToolError === 'fail') throw new ToolError(part.toolName, part.error);
+    }
+  }
+  const toolCalls = [...uses.values()];
+  if (finishReason === 'tool-calls' || finishReason === 'stop') refuseUnanswered(toolCalls);
+  const parsed = toolCalls.length === 0 ? (output?.read() ?? null) : null;
+  return {
+    reply: { text, output: parsed, toolCalls, finishReason },
+    messages: response.messages,
+    toolErrors,
+    breaksToolChoice: false,
+  };
+}
+
+/** A reply that breaks the tool choice, cut short for instance, is the policy's own doing, and no failed rollout. */
+function toViolation(error: unknown): ToolChoiceViolationError {
+  if (ToolChoiceViolationError.isInstance(error)) return error;
+  throw error;
+}
+
+function violatingTurn({ content, finishReason }: ToolChoiceViolationError): Turn<never> {
+  const text = content.map((part) => (part.type === 'text' ? part.text : '')).join('');
+  const toolCalls = content.flatMap((part) =>
+    part.type === 'tool-call' ? [{ id: part.toolCallId, name: part.toolName, input: part.input }] : [],
+  );
+  return {
+    reply: { text, output: null, toolCalls, finishReason },
+    messages: [{ role: 'assistant', content: text }],
+    toolErrors: 0,
+    breaksToolChoice: true,
+  };
+}
+
+/** Whether the tools of the reply have been run: they are not where the reply was cut. */
+export function isAnswered({ toolCalls }: Pick<Reply, 'toolCalls'>): boolean {
+  return toolCalls.every((use) => 'output' in use || 'error' in use);
+}
+
+function refuseUnanswered(toolCalls: readonly ToolUse[]): void {
+  const open = toolCalls.find((use) => !isAnswered({ toolCalls: [use] }));
+  if (open)
+    throw new PieceError(
+      'tools',
+      `has "${open.name}", whose call was not run: in a rollout nobody approves calls. Take its approval away.`,
+    );
+}

@@ -1,0 +1,79 @@
+import type { z } from 'zod';
+import type { RolloutLimits } from '../trajectory/index.ts';
+import type { CleanupContext, LimitContext, RolloutContext, SetupContext } from './contexts.ts';
+import type { Credit } from './credit.ts';
+import type { LoopOutcome } from './loop/outcome.ts';
+import type { LoopPieces } from './loop/pieces.ts';
+import type { GroupRewards, Rewards } from './rewards/reward.ts';
+
+/** What both forms of an environment have. Types are inferred in the order of writing: `setup` first, rewards last. */
+export interface SharedOptions<Schema extends z.ZodType, Outcome, State> {
+  /** Names the run directory and the spans. */
+  name: string;
+  /** Schema of a scenario; each is parsed once, before its first rollout. */
+  scenario: Schema;
+  /**
+   * What each rollout may use, in model calls (`turns`), sampled `tokens`, `toolCalls` and `milliseconds` (from the
+   * rollout's start, with its set-up). Default: no limits. A used-up limit refuses the next model call;
+   * `milliseconds` also interrupts what is under way. The reason stands in the trajectory as `stopReason`.
+   */
+  limits?: RolloutLimits;
+  /**
+   * Runs before the agent; what it gives is the rollout's own `state`. A throw fails the rollout (`setup_failed`).
+   * Default: no state.
+   */
+  setup?: (context: SetupContext<z.output<Schema>>) => State | PromiseLike<State>;
+  /**
+   * Runs once after the rewards, or after whatever else ended the rollout, wherever `setup` gave a state (where there
+   * is no `setup`: after every rollout that began). What it throws stands in the trajectory's logs and as its metric
+   * `cleanup_failed`, and changes no reward.
+   */
+  cleanup?: (context: CleanupContext<z.output<Schema>, State>) => unknown;
+  /** Deadline of `cleanup` in milliseconds. Default 30,000. */
+  cleanupTimeoutMs?: number;
+  /**
+   * The reward is the sum of weight times value; a plain function weighs 1. Each value also becomes a metric of the
+   * trajectory, under its name here. Call one `success` and reports show its mean.
+   */
+  rewards?: Rewards<z.output<Schema>, Outcome, State>;
+  /** Added to the reward when all rollouts of a scenario's group have ended; each value becomes a metric as well. */
+  groupRewards?: GroupRewards<z.output<Schema>, Outcome>;
+  /** What each model call is credited with, in place of its trajectory's reward. Default: calls have no credit of their own. */
+  credit?: Credit<z.output<Schema>, Outcome>;
+}
+
+/** An environment whose agent is run by a function of yours. */
+export interface RolloutEnvironmentOptions<Schema extends z.ZodType, Outcome, State>
+  extends SharedOptions<Schema, Outcome, State> {
+  /** Runs the agent once. What it returns is given to the rewards. */
+  rollout: (context: RolloutContext<z.output<Schema>, State>) => Outcome | PromiseLike<Outcome>;
+  /**
+   * What came of a rollout that a limit ended, in place of what `rollout` returned or threw; it is scored. It is
+   * called at once, also where `rollout` has not returned. Default: a rollout that throws after a limit, or that the
+   * time limit interrupts, is failed with the limit's code (`turn_limit`, `token_limit`, `tool_call_limit`,
+   * `time_limit`); one that returns is scored.
+   */
+  atLimit?: (
+    context: LimitContext<z.output<Schema>, State>,
+  ) => NoInfer<Outcome> | PromiseLike<NoInfer<Outcome>>;
+  prompt?: LoopPieces<z.output<Schema>, State, never>['prompt'] & OtherForm;
+}
+
+/**
+ * Nothing has it, so a property of this type cannot be given. In place of `never` it leaves the property's own type to
+ * be read by: else TypeScript, which tries this form first, would take the literals of a `prompt` for any strings.
+ */
+interface OtherForm {
+  readonly 'Give either `rollout` or `prompt`': never;
+}
+
+/** An environment of pieces, for whom the conversation is led. A limit ends the conversation, which is then scored. */
+export interface LoopEnvironmentOptions<Schema extends z.ZodType, Parsed, State>
+  extends SharedOptions<Schema, LoopOutcome<Parsed>, State>,
+    LoopPieces<z.output<Schema>, State, Parsed> {
+  rollout?: never;
+}
+
+export type EnvironmentOptions<Schema extends z.ZodType, Outcome, State = undefined, Parsed = never> =
+  | RolloutEnvironmentOptions<Schema, Outcome, State>
+  | LoopEnvironmentOptions<Schema, Parsed, State>;

@@ -1,0 +1,16 @@
+/** Number of a rollout's tools that threw, in environments of pieces with tools. */
+export const toolErrorMetric = 'tool_errors';
+
+/** Sum of the step rewards, where any were given. */
+export const stepRewardMetric = 'step_reward';
+
+/** 1 where the clean-up failed or did not end. */
+export const cleanupFailedMetric = 'cleanup_failed';
+
+/** Names of metrics that rewards cannot have. */
+export const ownMetrics: ReadonlySet<string> = new Set([
+  toolErrorMetric,
+  stepRewardMetric,
+  cleanupFailedMetric,
+  'unexpected_calls',
+]);

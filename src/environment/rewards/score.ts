@@ -1,0 +1,89 @@
+import { MartingaleError } from '../../contract/index.ts';
+import { attribute, genAi, recordReward, spanName, withSpan } from '../../telemetry/index.ts';
+import { withDeadline } from '../deadline.ts';
+import { describeThrown } from '../describe-thrown.ts';
+import { stepRewardMetric } from '../own-metrics.ts';
+import { RewardError } from './errors.ts';
+import type { RewardContext, RewardFunction, Rewards, WeightedReward } from './reward.ts';
+
+/** Rewards as they are computed: each with its weight, in the order of definition. */
+export function weigh<Scenario, Outcome, State>(
+  rewards: Rewards<Scenario, Outcome, State>,
+): Map<string, WeightedReward<Scenario, Outcome, State>> {
+  return new Map(
+    Object.entries(rewards).map(([name, given]) => [
+      name,
+      typeof given === 'function' ? { weight: 1, reward: given } : given,
+    ]),
+  );
+}
+
+/**
+ * Computes every reward in the order of definition, writes each value to the trajectory's metrics, and returns their
+ * weighted sum and the sum of the step rewards together.
+ * @param timeoutMs Deadline of each reward in milliseconds. Default: none.
+ * @throws RewardError with the name of the first reward that failed; the reason of `context.signal` where that ended it.
+ */
+export async function score<Scenario, Outcome, State>(
+  rewards: ReadonlyMap<string, WeightedReward<Scenario, Outcome, State>>,
+  context: RewardContext<Scenario, Outcome, State>,
+  { timeoutMs = Number.POSITIVE_INFINITY }: { timeoutMs?: number } = {},
+): Promise<number> {
+  const { trajectory } = context;
+  let sum = 0;
+  for (const [name, { weight, reward }] of rewards) {
+    const attributes = { [attribute.rewardName]: name, [genAi.evaluationName]: name };
+    const value = await withSpan(spanName.reward, attributes, async (span) => {
+      const found = await evaluate(name, reward, context, timeoutMs);
+      span.setAttribute(genAi.evaluationScore, found);
+      return found;
+    });
+    recordReward({ name, value });
+    trajectory.metrics[name] = value;
+    if (weight !== 0) sum += weight * value;
+  }
+  // Read at last: rewards may give step rewards too.
+  const { stepReward } = trajectory;
+  if (stepReward !== undefined) {
+    trajectory.metrics[stepRewardMetric] = stepReward;
+    sum += stepReward;
+  }
+  if (!Number.isFinite(sum)) throw new RewardSumError(sum);
+  return sum;
+}
+
+async function evaluate<Scenario, Outcome, State>(
+  name: string,
+  reward: RewardFunction<Scenario, Outcome, State>,
+  context: RewardContext<Scenario, Outcome, State>,
+  timeoutMs: number,
+): Promise<number> {
+  const { signal } = context;
+  const timedOut = new RewardError(
+    name,
+    `took longer than ${timeoutMs} ms; raise \`rewardTimeoutMs\`, or find what it waits for`,
+    { how: 'timeout' },
+  );
+  let value: number;
+  try {
+    value = await withDeadline({ timeoutMs, signal, timedOut: () => timedOut }, async (ownSignal) =>
+      reward({ ...context, signal: ownSignal }),
+    );
+  } catch (error) {
+    if (error === timedOut || signal.aborted) throw error;
+    throw new RewardError(name, `threw: ${describeThrown(error)}`, { cause: error });
+  }
+  if (!Number.isFinite(value))
+    throw new RewardError(name, `gave ${describeThrown(value)}, not a finite number`);
+  return value;
+}
+
+/** Each reward is finite and their sum is not. */
+class RewardSumError extends MartingaleError {
+  constructor(sum: number) {
+    super(
+      'reward_failed',
+      `The weighted sum of the rewards is ${sum}. Scale the rewards or their weights down.`,
+    );
+  }
+}

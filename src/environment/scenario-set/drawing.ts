@@ -1,0 +1,112 @@
+import { readPosition, writePosition } from './position.ts';
+import type { DrawnScenario, JsonValue, ScenarioResult } from './scenario-source.ts';
+import type { Cursor, Stage } from './stage.ts';
+
+/** The one consumption of a set: takes in turn, and a take that fails or is stopped has taken nothing. */
+export class Drawing<Scenario> {
+  readonly #stage: Stage<Scenario>;
+  #cursor: Cursor<Scenario>;
+  #turn: Promise<unknown> = Promise.resolve();
+  /** Where a take that is under way, or that failed, began: the cursor has to be brought back there. */
+  #before: { state: JsonValue } | undefined;
+  /** Results that came while the cursor could not take them. */
+  #observed: ScenarioResult[] = [];
+
+  constructor(stage: Stage<Scenario>) {
+    this.#stage = stage;
+    this.#cursor = stage.open(0);
+  }
+
+  take(count: number, signal: AbortSignal | undefined): Promise<DrawnScenario<Scenario>[]> {
+    return abortable(
+      this.#inTurn(() => this.#take(count, signal)),
+      signal,
+    );
+  }
+
+  position(): JsonValue {
+    const { state } = this.#before ?? { state: this.#cursor.state() };
+    return writePosition(this.#stage.describe(), state, this.#observed);
+  }
+
+  seek(position: unknown): Promise<void> {
+    return this.#inTurn(async () => {
+      const { state, observed } = readPosition(position, this.#stage.describe());
+      const cursor = this.#stage.open(0);
+      await cursor.restore(state);
+      this.#replaceCursor(cursor);
+      this.#observed = observed;
+      this.#settle();
+    });
+  }
+
+  observe(results: readonly ScenarioResult[]): void {
+    this.#observed = this.#observed.concat(results);
+    if (!this.#before) this.#settle();
+  }
+
+  reports() {
+    return this.#cursor.reports();
+  }
+
+  close(): Promise<void> {
+    return this.#inTurn(async () => {
+      this.#before ??= { state: this.#cursor.state() };
+      await this.#cursor.close();
+    });
+  }
+
+  async #take(count: number, signal: AbortSignal | undefined): Promise<DrawnScenario<Scenario>[]> {
+    signal?.throwIfAborted();
+    await this.#recover(signal);
+    this.#before = { state: this.#cursor.state() };
+    const taken: DrawnScenario<Scenario>[] = [];
+    while (taken.length < count) {
+      const drawn = await abortable(this.#cursor.next(), signal);
+      if (!drawn) break;
+      taken.push(drawn);
+    }
+    this.#settle();
+    return taken;
+  }
+
+  async #recover(signal: AbortSignal | undefined): Promise<void> {
+    if (!this.#before) return;
+    const cursor = this.#stage.open(0);
+    await abortable(cursor.restore(this.#before.state), signal);
+    this.#replaceCursor(cursor);
+    this.#settle();
+  }
+
+  #settle(): void {
+    this.#before = undefined;
+    this.#cursor.observe(this.#observed);
+    this.#observed = [];
+  }
+
+  /** The old one is not waited for: it may be what hangs. */
+  #replaceCursor(cursor: Cursor<Scenario>): void {
+    this.#cursor.close().catch(() => undefined);
+    this.#cursor = cursor;
+  }
+
+  #inTurn<Result>(work: () => Promise<Result>): Promise<Result> {
+    const done = this.#turn.then(work);
+    this.#turn = done.catch(() => undefined);
+    return done;
+  }
+}
+
+/** Settles as `work` does, or with the signal's reason where that comes first. */
+async function abortable<Result>(work: Promise<Result>, signal: AbortSignal | undefined): Promise<Result> {
+  if (!signal) return work;
+  const { promise, reject } = Promise.withResolvers<never>();
+  const onAbort = () => reject(signal.reason);
+  if (signal.aborted) onAbort();
+  signal.addEventListener('abort', onAbort, { once: true });
+  try {
+    return await Promise.race([work, promise]);
+  } finally {
+    signal.removeEventListener('abort', onAbort);
+  }
+}

@@ -1,0 +1,81 @@
+import { z } from 'zod';
+import { ScenarioSetError } from './errors.ts';
+import { type Cursor, type Extent, readState, type Stage, type StageDescription } from './stage.ts';
+
+const stateSchema = z.object({ epoch: z.int().nonnegative(), of: z.unknown() });
+
+/** Passes over a stage again and again, each time as its next epoch. */
+export class RepeatStage<Scenario> implements Stage<Scenario> {
+  readonly learns = false;
+  readonly #of: Stage<Scenario>;
+  readonly #epochs: number;
+
+  /** `epochs` may be Infinity. */
+  constructor(of: Stage<Scenario>, epochs: number) {
+    if (of.learns) {
+      throw new ScenarioSetError(
+        '`.repeat()` begins its set anew each epoch, and what `.byDifficulty()` has learnt would be lost. Put ' +
+          '`.byDifficulty()` after `.repeat()`.',
+      );
+    }
+    this.#of = of;
+    this.#epochs = epochs;
+  }
+
+  get extent(): Extent {
+    return this.#epochs === Number.POSITIVE_INFINITY ? 'infinite' : this.#of.extent;
+  }
+
+  /** An endless repetition is counted by its epoch. */
+  get size(): number | null {
+    if (this.#of.size === null) return null;
+    return Number.isFinite(this.#epochs) ? this.#of.size * this.#epochs : this.#of.size;
+  }
+
+  describe(): StageDescription {
+    const epochs = Number.isFinite(this.#epochs) ? this.#epochs : null;
+    return { kind: 'repeat', epochs, of: this.#of.describe() };
+  }
+
+  open(outer: number): Cursor<Scenario> {
+    const first = Number.isFinite(this.#epochs) ? outer * this.#epochs : 0;
+    let epoch = 0;
+    let pass = this.#of.open(first);
+    let isEmpty = true;
+    return {
+      next: async () => {
+        for (;;) {
+          const drawn = await pass.next();
+          if (drawn) {
+            isEmpty = false;
+            return drawn;
+          }
+          if (epoch + 1 >= this.#epochs) return null;
+          if (isEmpty && this.#epochs === Number.POSITIVE_INFINITY) {
+            throw new ScenarioSetError(
+              `Epoch ${epoch} of a set that repeats for ever gave no scenario: there is nothing to draw. Look at ` +
+                'what it is made from, and at its filters.',
+            );
+          }
+          await pass.close();
+          epoch++;
+          isEmpty = true;
+          pass = this.#of.open(first + epoch);
+        }
+      },
+      state: () => ({ epoch, of: pass.state() }),
+      restore: async (state) => {
+        const saved = readState('repeat', stateSchema, state);
+        await pass.close();
+        epoch = saved.epoch;
+        pass = this.#of.open(first + epoch);
+        await pass.restore(saved.of);
+        // Whether the saved pass had given anything is not known; an empty one is noticed an epoch later.
+        isEmpty = false;
+      },
+      observe: () => undefined,
+      reports: () => [],
+      close: () => pass.close(),
+    };
+  }
+}

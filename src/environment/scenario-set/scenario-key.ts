@@ -1,0 +1,61 @@
+import { createHash } from 'node:crypto';
+import { ScenarioSetError } from './errors.ts';
+
+/** Gives the key of a scenario where neither its `id` nor its content should be it. */
+export type KeyFunction<Scenario> = (scenario: Scenario) => string | number;
+
+/**
+ * The key of a scenario: its `id` where that is a number or a text, else a hash of its JSON that the order of fields
+ * does not change.
+ * @throws ScenarioSetError for a scenario that is not JSON and has no `id`.
+ */
+export function scenarioKey(scenario: unknown): string {
+  if (typeof scenario === 'object' && scenario !== null && 'id' in scenario) {
+    const { id } = scenario;
+    if (typeof id === 'number' || (typeof id === 'string' && id !== '')) return String(id);
+  }
+  return digest(canonicalJson(scenario)).slice(0, 20);
+}
+
+/** @throws ScenarioSetError for a key that is not a number or a text of at least one character. */
+export function keyWith<Scenario>(scenario: Scenario, key: KeyFunction<Scenario> | undefined): string {
+  if (!key) return scenarioKey(scenario);
+  const given: unknown = key(scenario);
+  if (typeof given === 'number' || (typeof given === 'string' && given !== '')) return String(given);
+  throw new ScenarioSetError(
+    `The key function gave ${JSON.stringify(given)} for a scenario; give a number or a text that is not empty.`,
+  );
+}
+
+/** Evenly spread in [0, 1), and always the same for the same text. */
+export function shareOf(text: string): number {
+  return Number.parseInt(digest(text).slice(0, 12), 16) / 2 ** 48;
+}
+
+/** SHA-256 as hexadecimal text. */
+export function digest(text: string): string {
+  return createHash('sha256').update(text).digest('hex');
+}
+
+function canonicalJson(value: unknown): string {
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(value, (_, nested: unknown) => sorted(nested));
+  } catch (cause) {
+    throw noKey(String(cause), cause);
+  }
+  if (text === undefined) throw noKey(`it is ${typeof value}`);
+  return text;
+}
+
+function sorted(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
+  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+function noKey(why: string, cause?: unknown): ScenarioSetError {
+  return new ScenarioSetError(
+    `A scenario has no \`id\` and cannot be written as JSON (${why}). Give it an \`id\`, or give the set \`key\`.`,
+    { cause },
+  );
+}

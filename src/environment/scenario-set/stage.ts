@@ -1,0 +1,57 @@
+import type { z } from 'zod';
+import type { DifficultyReport } from './difficulty.ts';
+import { ScenarioPositionError } from './errors.ts';
+import type { DrawnScenario, JsonValue, ScenarioResult } from './scenario-source.ts';
+
+/** Whether one pass over a stage ends: `unknown` for generators, which only show it by running. */
+export type Extent = 'finite' | 'unknown' | 'infinite';
+
+/** One piece of a scenario set's pipeline: what to draw from, not where the drawing stands. */
+export interface Stage<Scenario> {
+  readonly extent: Extent;
+  /** Draws of one pass, where that is known without running it. */
+  readonly size: number | null;
+  /** Whether results of drawn scenarios change what is drawn. A stage like that cannot be begun anew each epoch. */
+  readonly learns: boolean;
+  /** What a position must agree with: kinds, seeds and sizes, of the stages below too. */
+  describe(): StageDescription;
+  /** Begins a pass; `epoch` counts them from 0. */
+  open(epoch: number): Cursor<Scenario>;
+}
+
+export type StageDescription = { readonly kind: string; readonly [name: string]: JsonValue };
+
+/** Where the drawing from one stage stands, in one pass. */
+export interface Cursor<Scenario> {
+  /** Null at the end of the pass, and after it. */
+  next(): Promise<DrawnScenario<Scenario> | null>;
+  /** All that the next draws depend on. It is not changed by draws that follow. */
+  state(): JsonValue;
+  /** Brings the cursor to a state, wherever it stands. @throws ScenarioPositionError */
+  restore(state: unknown): Promise<void>;
+  observe(results: readonly ScenarioResult[]): void;
+  reports(): DifficultyReport[];
+  /** Ends what the cursor holds open. */
+  close(): Promise<void>;
+}
+
+/** @throws ScenarioPositionError where a saved state does not have the shape that the stage writes. */
+export function readState<Schema extends z.ZodType>(
+  kind: string,
+  schema: Schema,
+  state: unknown,
+): z.output<Schema> {
+  const read = schema.safeParse(state);
+  if (read.success) return read.data;
+  throw new ScenarioPositionError(
+    `The state of \`${kind}\` in the position is not as this version writes it: ${read.error.message}`,
+  );
+}
+
+/** Lets timers and requests have their turn during long runs of draws that nobody sees. */
+export function breathe(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+/** Unseen draws between two breaths. */
+export const drawsPerBreath = 1000;

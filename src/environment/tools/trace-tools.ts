@@ -1,0 +1,87 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { Tool, ToolSet } from 'ai';
+import { genAi, spanName, timeTool, withSpan } from '../../telemetry/index.ts';
+
+/**
+ * The same tools, each run within a span `execute_tool <name>`, which is the parent of what the tool itself does.
+ * Environments of pieces do it by themselves; this is for agents of your own:
+ *
+ *     new ToolLoopAgent({ model: model.languageModel, tools: traceTools({ look, move }) });
+ *
+ * Tools without `execute` are left as they are.
+ */
+export function traceTools<Tools extends ToolSet>(tools: Tools): Tools {
+  const traced = { ...tools };
+  for (const [name, tool] of Object.entries<Tool>(tools)) {
+    const { execute } = tool;
+    if (execute) Object.assign(traced, { [name]: { ...tool, execute: traceExecution(name, execute, tool) } });
+  }
+  return traced;
+}
+
+type Execute = NonNullable<Tool['execute']>;
+
+function traceExecution(name: string, execute: Execute, tool: Tool): Execute {
+  return (input, options) => {
+    const attributes = {
+      [genAi.operationName]: 'execute_tool',
+      [genAi.toolName]: name,
+      [genAi.toolCallId]: options.toolCallId,
+    };
+    const given: { result?: unknown } = {};
+    const ended = timeTool(name, () =>
+      withSpan(spanName.tool(name), attributes, (): Promise<unknown> | undefined => {
+        const result: unknown = execute.call(tool, input, options);
+        if (isAsyncIterable(result)) {
+          const streamed = Promise.withResolvers<void>();
+          given.result = untilEnd(result, streamed, AsyncLocalStorage.snapshot());
+          return streamed.promise;
+        }
+        if (!isThenable(result)) {
+          given.result = result;
+          return undefined;
+        }
+        // A thenable may begin its work anew each time that it is waited for: it is waited for once, here.
+        const promise = Promise.resolve(result);
+        given.result = promise;
+        return promise;
+      }),
+    );
+    // The span watches its end; what a tool throws is for whoever reads the result.
+    ended?.catch(() => undefined);
+    return given.result;
+  };
+}
+
+/** Each piece is made in the span's scope, and the span lasts until the last one, or until nobody wants more. */
+async function* untilEnd<Piece>(
+  pieces: AsyncIterable<Piece>,
+  ended: PromiseWithResolvers<void>,
+  inScope: <Result>(work: () => Result) => Result,
+): AsyncGenerator<Piece, void, undefined> {
+  const iterator = inScope(() => pieces[Symbol.asyncIterator]());
+  let open = true;
+  try {
+    for (;;) {
+      const next = await inScope(() => iterator.next());
+      open = !next.done;
+      if (next.done) return;
+      yield next.value;
+    }
+  } catch (error) {
+    open = false;
+    ended.reject(error);
+    throw error;
+  } finally {
+    if (open) await inScope(async () => iterator.return?.());
+    ended.resolve();
+  }
+}
+
+function isAsyncIterable(value: unknown): value is AsyncIterable<unknown> {
+  return typeof value === 'object' && value !== null && Symbol.asyncIterator in value;
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function';
+}

@@ -1,0 +1,44 @@
+import { expect, test } from 'vitest';
+import { startTimer, withDeadline } from '../../src/environment/index.ts';
+
+const late = new Error('late');
+const never = () => new Promise<string>(() => undefined);
+const options = { timeoutMs: 60_000, signal: undefined, timedOut: () => late };
+
+test('gives what the work gives, or throws what it throws, also at once', async () => {
+  expect(await withDeadline(options, () => 'now')).toBe('now');
+  expect(await withDeadline(options, async () => 'later')).toBe('later');
+  await expect(
+    withDeadline(options, () => {
+      throw new RangeError('at once');
+    }),
+  ).rejects.toThrow('at once');
+});
+
+test('ends at its deadline, and aborts the work with the same reason', async () => {
+  let reason: unknown;
+  const ending = withDeadline({ ...options, timeoutMs: 5 }, (signal) => {
+    signal.addEventListener('abort', () => {
+      reason = signal.reason;
+    });
+    return never();
+  });
+  await expect(ending).rejects.toBe(late);
+  expect(reason).toBe(late);
+});
+
+test('ends with the reason of its signal, before or while it waits', async () => {
+  const reason = new Error('stopped');
+  await expect(withDeadline({ ...options, signal: AbortSignal.abort(reason) }, never)).rejects.toBe(reason);
+  const stop = new AbortController();
+  const waiting = withDeadline({ ...options, signal: stop.signal }, never);
+  stop.abort(reason);
+  await expect(waiting).rejects.toBe(reason);
+});
+
+test('longer than any timer can hold is never', () => {
+  const timer = startTimer(2 ** 40, () => {
+    throw new Error('fired');
+  });
+  expect(timer.clear()).toBeUndefined();
+});

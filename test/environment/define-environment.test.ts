@@ -1,0 +1,181 @@
+import { generateText, type ModelMessage, Output } from 'ai';
+import {
+  defineEnvironment,
+  type Environment,
+  type LoopOutcome,
+  type RolloutModel,
+  type Trajectory,
+} from 'martingale';
+import { expect, expectTypeOf, test } from 'vitest';
+import { z } from 'zod';
+
+const scenario = z.object({ goal: z.number().default(3) });
+const base = { name: 'x', scenario, rollout: () => 0 };
+
+test('the types of scenario, state and outcome are inferred where a function runs the agent', () => {
+  const environment = defineEnvironment({
+    name: 'typed',
+    scenario,
+    limits: { turns: 2 },
+    setup: async (context) => {
+      expectTypeOf(context.scenario).toEqualTypeOf<{ goal: number }>();
+      return { board: [context.seed] };
+    },
+    rollout: async (context) => {
+      expectTypeOf(context.scenario).toEqualTypeOf<{ goal: number }>();
+      expectTypeOf(context.state).toEqualTypeOf<{ board: number[] }>();
+      expectTypeOf(context.model).toEqualTypeOf<RolloutModel>();
+      return { steps: ['a'] };
+    },
+    atLimit: ({ state, reason }) => {
+      expectTypeOf(state).toEqualTypeOf<{ board: number[] }>();
+      return { steps: [reason] };
+    },
+    cleanup: ({ state }) => expectTypeOf(state).toEqualTypeOf<{ board: number[] }>(),
+    rewards: {
+      right: ({ outcome, state }) => {
+        expectTypeOf(outcome).toEqualTypeOf<{ steps: string[] }>();
+        return outcome.steps.length + state.board.length;
+      },
+      length: { weight: 0, reward: async ({ outcome }) => outcome.steps.length },
+    },
+    groupRewards: {
+      rank: ({ members }) => members.map(({ outcome }) => outcome.steps.length),
+      spread: { weight: 0, reward: async ({ members }) => members.map(({ reward }) => reward) },
+    },
+    credit: ({ calls, outcome }) => calls.map((call) => call.reward + outcome.steps.length),
+  });
+  expectTypeOf(environment).toEqualTypeOf<Environment<typeof scenario, { steps: string[] }>>();
+  expectTypeOf(environment).toExtend<Environment>();
+  expect(environment.rewardNames).toEqual(['right', 'length', 'rank', 'spread']);
+});
+
+test('the types of scenario, state and output are inferred where the loop is written for one', () => {
+  const environment = defineEnvironment({
+    name: 'typed',
+    scenario,
+    setup: () => new Map<string, number>(),
+    system: ({ state }) => `${state.size} rooms`,
+    prompt: ({ scenario: { goal }, state }) => `${goal}${state.size}`,
+    tools: async ({ state, trajectory }) => {
+      expectTypeOf(state).toEqualTypeOf<Map<string, number>>();
+      expectTypeOf(trajectory).toEqualTypeOf<Trajectory>();
+      return {};
+    },
+    output: Output.object({ schema: z.object({ move: z.enum(['left', 'right']) }) }),
+    observe: ({ reply, state, turn, messages }) => {
+      expectTypeOf(reply.output).toEqualTypeOf<{ move: 'left' | 'right' } | null>();
+      expectTypeOf(messages).toEqualTypeOf<readonly ModelMessage[]>();
+      return state.size > turn ? null : 'go on';
+    },
+    stop: ({ state }) => (state.has('exit') ? 'out' : false),
+    rewards: {
+      moved: ({ outcome, state }) => {
+        expectTypeOf(outcome).toEqualTypeOf<LoopOutcome<{ move: 'left' | 'right' }>>();
+        return Number(outcome.output?.move === 'left') + state.size;
+      },
+    },
+  });
+  expectTypeOf(environment).toEqualTypeOf<
+    Environment<typeof scenario, LoopOutcome<{ move: 'left' | 'right' }>>
+  >();
+});
+
+test('without `setup` and `output` there is no state and no output', () => {
+  const plain = defineEnvironment({
+    name: 'plain',
+    scenario,
+    prompt: ({ state }) => {
+      expectTypeOf(state).toEqualTypeOf<undefined>();
+      return 'hello';
+    },
+    rewards: {
+      short: ({ outcome, state }) => {
+        expectTypeOf(outcome.output).toEqualTypeOf<null>();
+        expectTypeOf(state).toEqualTypeOf<undefined>();
+        return outcome.text.length;
+      },
+    },
+  });
+  expectTypeOf(plain).toEqualTypeOf<Environment<typeof scenario, LoopOutcome>>();
+  const own = defineEnvironment({
+    name: 'own',
+    scenario,
+    rollout: async ({ model, signal, state }) => {
+      expectTypeOf(state).toEqualTypeOf<undefined>();
+      return (await generateText({ model: model.languageModel, prompt: 'a', abortSignal: signal })).text;
+    },
+    rewards: { long: ({ outcome }) => outcome.length },
+  });
+  expectTypeOf(own).toEqualTypeOf<Environment<typeof scenario, string>>();
+});
+
+test('an environment without a reward that weighs is refused', () => {
+  const define = (weight: number) =>
+    defineEnvironment({ ...base, rewards: { a: { weight, reward: () => 1 } } });
+  expect(() => define(0)).toThrow(/nothing to learn from/);
+  expect(() => define(Number.NaN)).toThrow(/"a" is NaN/);
+  expect(() => defineEnvironment({ ...base })).toThrow(/nothing to learn from/);
+});
+
+test('group rewards alone are enough to learn from, and so are step rewards that are credited', () => {
+  expect(defineEnvironment({ ...base, groupRewards: { rank: () => [] } }).rewardNames).toEqual(['rank']);
+  expect(defineEnvironment({ ...base, credit: { discount: 0.9 } }).rewardNames).toEqual([]);
+});
+
+test('a name for a reward and a group reward would be one metric for two values', () => {
+  expect(() =>
+    defineEnvironment({ ...base, rewards: { a: () => 1 }, groupRewards: { a: () => [] } }),
+  ).toThrow(/"a" is the name of a reward and of a group reward/);
+});
+
+test('a reward cannot have the name of a metric that is written anyway', () => {
+  const define = (name: string) => defineEnvironment({ ...base, rewards: { [name]: () => 1 } });
+  expect(() => define('step_reward')).toThrow(/"step_reward" is a metric of its own/);
+  expect(() => define('tool_errors')).toThrow(/give the reward another name/);
+});
+
+test('every kind of output of the AI SDK is read by its type', () => {
+  const pieces = { name: 'typed', scenario, prompt: () => 'Go.' };
+  defineEnvironment({
+    ...pieces,
+    output: Output.choice({ options: ['left', 'right'] }),
+    rewards: {
+      one: ({ outcome }) => {
+        expectTypeOf(outcome.output).toEqualTypeOf<'left' | 'right' | null>();
+        return 1;
+      },
+    },
+  });
+  defineEnvironment({
+    ...pieces,
+    output: Output.array({ element: z.object({ at: z.number() }) }),
+    rewards: {
+      one: ({ outcome }) => {
+        expectTypeOf(outcome.output).toEqualTypeOf<{ at: number }[] | null>();
+        return 1;
+      },
+    },
+  });
+});
+
+test.each([
+  [{ limits: { turns: 0 } }, /limits\.turns.*"x" is 0; give a whole number above 0/],
+  [{ limits: { turns: 1.5 } }, /limits\.turns.*is 1.5/],
+  [{ limits: { tokens: Number.NaN } }, /limits\.tokens.*is NaN/],
+  [{ limits: { toolCalls: -1 } }, /limits\.toolCalls.*is -1/],
+  [{ limits: { milliseconds: 0 } }, /limits\.milliseconds.*is 0; give a number above 0/],
+  [{ cleanupTimeoutMs: 0 }, /cleanupTimeoutMs.*is 0; give milliseconds above 0/],
+  [{ credit: { discount: 1.5 } }, /credit\.discount.*is 1.5; give a number from 0 to 1/],
+  [{ credit: { discount: Number.NaN } }, /credit\.discount.*is NaN/],
+])('%o is refused', (options, message) => {
+  expect(() => defineEnvironment({ ...base, rewards: { a: () => 1 }, ...options })).toThrow(message);
+});
+
+test('a limit that there is not is refused by name', () => {
+  const limits: { turns?: number } = { turns: 1 };
+  Object.assign(limits, { seconds: 1 });
+  expect(() => defineEnvironment({ ...base, limits, rewards: { a: () => 1 } })).toThrow(
+    /limits\.seconds.*is no limit; there are turns, tokens, toolCalls, milliseconds/,
+  );
+});
