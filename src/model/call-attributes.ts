@@ -1,10 +1,14 @@
-import type { Attributes } from '@opentelemetry/api';
-import type { ChatCompletionRequest, FinishReason, Usage } from '../contract/index.ts';
-import { genAi } from '../telemetry/index.ts';
+import type { Attributes, Span } from '@opentelemetry/api';
+import type { ChatCompletionRequest, Choice, FinishReason, Usage } from '../contract/index.ts';
+import { contentAttributes, genAi, recordTokens } from '../telemetry/index.ts';
 import { providerName } from './prompt-messages.ts';
 
-export function requestAttributes(body: ChatCompletionRequest): Attributes {
+export function requestAttributes(
+  body: ChatCompletionRequest,
+  conversationId: string | undefined,
+): Attributes {
   return {
+    [genAi.conversationId]: conversationId,
     [genAi.operationName]: 'chat',
     [genAi.providerName]: providerName,
     [genAi.requestModel]: body.model ?? undefined,
@@ -14,7 +18,7 @@ export function requestAttributes(body: ChatCompletionRequest): Attributes {
   };
 }
 
-export function responseAttributes(
+function responseAttributes(
   { id, model, usage }: { id: string; model: string; usage: Usage | undefined },
   finishReason: FinishReason,
 ): Attributes {
@@ -24,5 +28,24 @@ export function responseAttributes(
     [genAi.responseFinishReasons]: [finishReason],
     [genAi.usageInputTokens]: usage?.prompt_tokens,
     [genAi.usageOutputTokens]: usage?.completion_tokens,
+    [genAi.cacheReadTokens]: usage?.prompt_tokens_details?.cached_tokens ?? undefined,
   };
+}
+
+/** What a call was answered with, on its span and in the metrics. */
+export function describeReply(
+  span: Span,
+  body: ChatCompletionRequest,
+  answer: { id: string; model: string; usage: Usage | undefined; choice: Choice },
+): void {
+  const { choice, usage } = answer;
+  if (span.isRecording()) {
+    span.setAttributes(responseAttributes(answer, choice.finish_reason));
+    span.setAttributes(contentAttributes(body.messages, choice));
+  }
+  if (!usage) return;
+  recordTokens({
+    ...{ provider: providerName, model: body.model ?? answer.model },
+    ...{ promptTokens: usage.prompt_tokens, completionTokens: usage.completion_tokens },
+  });
 }

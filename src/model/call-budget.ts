@@ -1,3 +1,7 @@
+import { MartingaleError } from '../contract/index.ts';
+import { AdaptiveLimit } from './adaptive-limit.ts';
+import { QueuedBudget } from './queued-budget.ts';
+
 /** How a model call ended, for whoever decides how many may be in flight. */
 export interface CallOutcome {
   /** `rate_limited`: the service answered 429 or 503 at least once, whatever came of it then. */
@@ -8,11 +12,95 @@ export interface CallOutcome {
 
 /** A place among the model calls in flight. Release it once. */
 export interface CallPlace {
+  /** Says at once that the service answered 429 or 503; the call keeps its place while it waits to be repeated. */
+  rateLimited(): void;
   release(outcome: CallOutcome): void;
+}
+
+/** What a budget has seen, and what it does now. */
+export interface CallBudgetStats {
+  /** Calls that may be in flight. */
+  limit: number;
+  inFlight: number;
+  waiting: number;
+  /** Largest number in flight at once. */
+  peak: number;
+  /** How often the limit was lowered, by reason. */
+  decreases: { rateLimited: number; latency: number };
 }
 
 /** One bound on the model calls in flight, shared by all handles and endpoints that it is given to. */
 export interface CallBudget {
   /** Waits for a place, first come first served. @throws the reason of `signal`. */
   acquire(signal?: AbortSignal): Promise<CallPlace>;
+}
+
+/** A budget that says what it does. */
+export interface MeteredCallBudget extends CallBudget {
+  stats(): CallBudgetStats;
+}
+
+/** Bounds within which a budget finds out how many calls the service bears. */
+export interface AdaptiveConcurrency {
+  min: number;
+  max: number;
+  /** Where it begins. Default: `min`. */
+  start?: number;
+}
+
+export interface CallBudgetOptions {
+  /** Calls in flight: a number that stays, or bounds within which it follows what comes back. */
+  concurrency: number | AdaptiveConcurrency;
+  /**
+   * Mean latency of a call in milliseconds beyond which the limit is lowered; only where `concurrency` has bounds.
+   * Default: 3 times the smallest of the last 32 means, each over a round trip.
+   */
+  targetLatencyMs?: number;
+}
+
+/** An option of callBudget() that cannot be. */
+export class CallBudgetOptionError extends MartingaleError {
+  readonly option: string;
+
+  constructor(option: string, value: number, remedy: string) {
+    super('invalid_call_budget', `${option} is ${value}. ${remedy}`);
+    this.option = option;
+  }
+}
+
+/**
+ * A bound on the model calls in flight, for all that it is given to:
+ *
+ *     const budget = callBudget({ concurrency: { min: 8, max: 512 } });
+ *     await runGroups({ model: model.with({ budget }), concurrency: 2000, ... });
+ *
+ * With bounds it finds the number itself, as TCP does: up while calls are answered, down by a quarter at a 429, a 503
+ * or a latency beyond the target, at most once in a round trip. The client repeats what was answered 429 or 503; the
+ * call keeps its place meanwhile.
+ * @throws CallBudgetOptionError
+ */
+export function callBudget({ concurrency, targetLatencyMs }: CallBudgetOptions): MeteredCallBudget {
+  if (typeof concurrency === 'number') {
+    if (targetLatencyMs === undefined) return new QueuedBudget(wholeNumber('concurrency', concurrency));
+    const remedy = `The concurrency of ${concurrency} is fixed and follows no latency: leave it out, or give { min, max }.`;
+    throw new CallBudgetOptionError('targetLatencyMs', targetLatencyMs, remedy);
+  }
+  const { min, max, start = min } = concurrency;
+  wholeNumber('concurrency.min', min);
+  wholeNumber('concurrency.max', max, min);
+  wholeNumber('concurrency.start', start, min);
+  if (start > max)
+    throw new CallBudgetOptionError('concurrency.start', start, `Give at most ${max}, the max.`);
+  if (targetLatencyMs !== undefined && !(targetLatencyMs > 0))
+    throw new CallBudgetOptionError(
+      'targetLatencyMs',
+      targetLatencyMs,
+      'Give a time in milliseconds above 0.',
+    );
+  return new QueuedBudget(new AdaptiveLimit({ min, max, start, targetLatencyMs }));
+}
+
+function wholeNumber(option: string, value: number, least = 1): number {
+  if (Number.isSafeInteger(value) && value >= least) return value;
+  throw new CallBudgetOptionError(option, value, `Give a whole number from ${least} up.`);
 }

@@ -1,13 +1,13 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { LanguageModelV4 } from '@ai-sdk/provider';
 import { NoCurrentModelError } from './errors.ts';
-import type { ModelHandle } from './model-handle.ts';
 import { providerName } from './prompt-messages.ts';
+import type { RolloutModel } from './rollout-model.ts';
 
-const scope = new AsyncLocalStorage<ModelHandle>();
+const scope = new AsyncLocalStorage<RolloutModel>();
 
 /** Runs `body` with `model` as what `policy()` stands for. */
-export function runWithModel<Result>(model: ModelHandle, body: () => Result): Result {
+export function runWithModel<Result>(model: RolloutModel, body: () => Result): Result {
   return scope.run(model, body);
 }
 

@@ -38,3 +38,35 @@ export class BaseModelMismatchError extends MartingaleError {
     );
   }
 }
+
+/** A model call was not answered within `callTimeoutMs`, repeats by the client included. */
+export class ModelCallTimeoutError extends MartingaleError {
+  readonly timeoutMs: number;
+
+  constructor(model: string, timeoutMs: number) {
+    super(
+      'model_call_timeout',
+      `"${model}" had not answered a call within ${timeoutMs} ms of its place among the calls in flight. Raise ` +
+        '`callTimeoutMs`, or lower `concurrency` or `max_completion_tokens`.',
+    );
+    this.timeoutMs = timeoutMs;
+  }
+}
+
+/** A baseline cannot be made of what was given, or has no endpoint. */
+export class BaselineError extends MartingaleError {
+  constructor(message: string) {
+    super('baseline', message);
+  }
+}
+
+/** The policy's default provider was asked for a model that it does not have, and there is no other provider. */
+export class NotThePolicyError extends MartingaleError {
+  constructor(kind: string, id: string, models: string) {
+    super(
+      'not_the_policy',
+      `The default provider was asked for the ${kind} "${id}", and is the policy's for ${models} only. Name that model ` +
+        'in `models`, or give the provider that has it as `otherwise`.',
+    );
+  }
+}

@@ -1,10 +1,39 @@
-export { policy, runWithModel } from './current-model.ts';
+export { BaselineModel, type BaselineOptions, type BaselineSettings, baseline } from './baseline.ts';
 export {
+  type AdaptiveConcurrency,
+  type CallBudget,
+  CallBudgetOptionError,
+  type CallBudgetOptions,
+  type CallBudgetStats,
+  type CallOutcome,
+  type CallPlace,
+  callBudget,
+  type MeteredCallBudget,
+} from './call-budget.ts';
+export type { CompletionSource } from './completion-source.ts';
+export { policy, runWithModel } from './current-model.ts';
+export { type DefaultProviderOptions, usePolicyAsDefaultProvider } from './default-provider.ts';
+export { closeEndpoints } from './endpoint/index.ts';
+export {
+  BaselineError,
   BaseModelMismatchError,
   IncompleteCompletionError,
+  ModelCallTimeoutError,
   NoCurrentModelError,
+  NotThePolicyError,
   UnsupportedByModelError,
 } from './errors.ts';
 export { ModelHandle, type ModelHandleOptions, type ModelSettings } from './model-handle.ts';
 export { newestStep, type OpenModelOptions, openModel, requireModelId } from './open-model.ts';
+export type { OutsideRollout } from './outside-rollout.ts';
+export { type RecordCallsOptions, recordCalls } from './record-calls.ts';
+export { CallNotRecordedError, RecordedCallsError } from './record-calls-errors.ts';
+export type { AskedCall } from './record-calls-line.ts';
+export { canonicalJson } from './record-calls-line.ts';
+export { type ReplayedCalls, replayCalls } from './replay-calls.ts';
+export { toChunks } from './replay-calls-chunks.ts';
+export { differences } from './replay-calls-nearest.ts';
+export { type ReplayedModel, type ReplayModelOptions, replayModel } from './replay-model.ts';
+export { forRollout } from './rollout-handle.ts';
+export type { ModelEndpoint, RolloutModel } from './rollout-model.ts';
 export type { SamplingOverride } from './sampling-override.ts';

@@ -2,10 +2,15 @@ import type { LanguageModelV4 } from '@ai-sdk/provider';
 import type { Client } from '../client/index.ts';
 import { formatModelName, parseModelName } from '../contract/index.ts';
 
+import { currentTrajectory } from '../trajectory/index.ts';
 import type { CallBudget } from './call-budget.ts';
 import type { CompletionSource } from './completion-source.ts';
+import { openEndpoint } from './endpoint/index.ts';
 import { PolicyLanguageModel } from './language-model.ts';
+import { OutsideCalls, type OutsideRollout } from './outside-rollout.ts';
 import { PolicyCaller } from './policy-caller.ts';
+import { recordCalls } from './record-calls.ts';
+import type { ModelEndpoint, RolloutModel } from './rollout-model.ts';
 import type { SamplingOverride } from './sampling-override.ts';
 
 export interface ModelSettings extends SamplingOverride {
@@ -15,10 +20,22 @@ export interface ModelSettings extends SamplingOverride {
   sendTokenIds?: boolean;
   /** Bounds the calls in flight, together with all else that it is given to. Default: no bound. */
   budget?: CallBudget;
+  /**
+   * What a call is met with that no rollout holds: an answer (the default), an answer and one warning
+   * (`MARTINGALE_OUTSIDE_ROLLOUT`), or UnexpectedCallError. The handle that a rollout is given has the rollout's
+   * `onUnexpectedCall` here, unless you have said otherwise.
+   */
+  outsideRollout?: OutsideRollout;
+  /**
+   * Deadline of one call in milliseconds, from having its place in the budget to the end of its answer, the client's
+   * repeats included. Beyond it the call fails with code `model_call_timeout`. Default: the client's deadlines alone.
+   */
+  callTimeoutMs?: number;
 }
 
 export interface ModelHandleOptions {
-  client: Client;
+  /** May be left out with `completions`: the model can then be called, and neither trained nor looked up. */
+  client?: Client | undefined;
   /** `entity/project/name`, `entity/project/name:stepN`, or the name of a base model. */
   name: string;
   /** The service's id of the model; absent for base models and where the model is only called. */
@@ -32,36 +49,80 @@ export interface ModelHandleOptions {
  * A model to call: one checkpoint where its name is pinned to a step, else the newest. Handles are values: `at` and
  * `with` give new ones.
  */
-export class ModelHandle {
-  readonly client: Client;
+export class ModelHandle implements RolloutModel {
   readonly name: string;
   readonly id: string | undefined;
   readonly settings: ModelSettings;
   /** The model for the AI SDK: `new ToolLoopAgent({ model: model.languageModel, ... })`. */
   readonly languageModel: LanguageModelV4;
+  readonly #client: Client | undefined;
   readonly #completions: CompletionSource | undefined;
+  readonly #caller: PolicyCaller;
+  readonly #override: SamplingOverride;
+  readonly #outside: OutsideCalls;
 
   constructor({ client, name, id, settings = {}, completions }: ModelHandleOptions) {
-    const { record = true, sendTokenIds = true, budget, ...override } = settings;
+    const {
+      record = true,
+      sendTokenIds = true,
+      budget,
+      callTimeoutMs,
+      outsideRollout = 'answer',
+      ...override
+    } = settings;
     const parsed = parseModelName(name);
-    this.client = client;
+    this.#client = client;
     this.name = parsed ? formatModelName(parsed) : name;
     this.id = id;
     this.settings = settings;
     this.#completions = completions;
-    const caller = new PolicyCaller({
-      completions: completions ?? client.chat.completions,
+    this.#override = override;
+    this.#outside = new OutsideCalls(record ? outsideRollout : 'answer');
+    this.#caller = new PolicyCaller({
+      completions: completions ?? this.client.chat.completions,
       name: this.name,
       record,
       sendTokenIds,
       budget,
+      callTimeoutMs,
+      outside: this.#outside,
     });
-    this.languageModel = new PolicyLanguageModel(caller, override);
+    this.languageModel = new PolicyLanguageModel(this.#caller, override);
+  }
+
+  /** The service over HTTP. @throws TypeError for a handle that was made without one. */
+  get client(): Client {
+    if (this.#client) return this.#client;
+    throw new TypeError(
+      `"${this.name}" has no client: it answers from a record and cannot be trained. Give ModelHandle a \`client\`.`,
+    );
+  }
+
+  /** What answers in place of the client, where anything does. */
+  get completions(): CompletionSource | undefined {
+    return this.#completions;
   }
 
   /** The checkpoint this handle is pinned to; undefined where it means the newest, or a base model. */
   get step(): number | undefined {
     return parseModelName(this.name)?.step;
+  }
+
+  /**
+   * For agents that are no AI SDK ones, in any language and process: the base URL and key of a server of this process
+   * that speaks Chat Completions and Responses. The key is the trajectory of the rollout that asks: every call made
+   * with it is recorded there, under whatever model name, and it ends with the rollout. Outside of a rollout nothing
+   * is recorded, and the key lasts until `closeEndpoints()`.
+   *
+   *     const { baseUrl, apiKey } = await model.endpoint();
+   *     const client = new OpenAI({ baseURL: baseUrl, apiKey });
+   *
+   * @throws TrajectoryClosedError in a rollout that has ended; UnexpectedCallError outside of a rollout where
+   * `outsideRollout` is `error`.
+   */
+  async endpoint(): Promise<ModelEndpoint> {
+    if (!currentTrajectory()) this.#outside.meet(this.name);
+    return openEndpoint(this.#caller, this.#override);
   }
 
   /** The same model pinned to a checkpoint. @throws TypeError for a base model, which has none. */
@@ -76,13 +137,13 @@ export class ModelHandle {
     return this.#copy(this.name, { ...this.settings, ...settings });
   }
 
-  #copy(name: string, settings: ModelSettings): ModelHandle {
-    return new ModelHandle({
-      client: this.client,
-      name,
-      id: this.id,
-      settings,
-      completions: this.#completions,
-    });
+  /** The same model, which writes each call to a file that `replayModel` answers from: see `recordCalls`. */
+  recordingTo(file: string): ModelHandle {
+    const completions = this.#completions ?? this.client.chat.completions;
+    return this.#copy(this.name, this.settings, recordCalls({ file, completions }));
+  }
+
+  #copy(name: string, settings: ModelSettings, completions = this.#completions): ModelHandle {
+    return new ModelHandle({ client: this.#client, name, id: this.id, settings, completions });
   }
 }

@@ -1,4 +1,5 @@
 import type { Span } from '@opentelemetry/api';
+import { type CallOptions, RequestError } from '../client/index.ts';
 import type {
   ChatCompletion,
   ChatCompletionChunk,
@@ -6,14 +7,16 @@ import type {
   Choice,
   Tool,
 } from '../contract/index.ts';
-import { spanName, withSpan } from '../telemetry/index.ts';
+import { countModelCall, errorKind, recordModelCall, spanName, withSpan } from '../telemetry/index.ts';
 import { currentTrajectory, type Trajectory } from '../trajectory/index.ts';
-import { requestAttributes, responseAttributes } from './call-attributes.ts';
+import { describeReply, requestAttributes } from './call-attributes.ts';
 import type { CallBudget, CallOutcome } from './call-budget.ts';
+import { CallDeadline, untilAborted } from './call-deadline.ts';
 import type { CompletionSource } from './completion-source.ts';
 import { StreamedChoice } from './completion-stream.ts';
 import { IncompleteCompletionError } from './errors.ts';
-import type { PromptMessages } from './prompt-messages.ts';
+import type { OutsideCalls } from './outside-rollout.ts';
+import { type PromptMessages, providerName } from './prompt-messages.ts';
 import { restoreSampled } from './sampled-prefix.ts';
 
 export interface PolicyCallerOptions {
@@ -23,6 +26,10 @@ export interface PolicyCallerOptions {
   record: boolean;
   sendTokenIds: boolean;
   budget: CallBudget | undefined;
+  /** Hears of recorded calls that no rollout holds. */
+  outside: OutsideCalls;
+  /** Deadline of a call from having its place in the budget to its answer. */
+  callTimeoutMs: number | undefined;
 }
 
 /** A call in the words of the contract, whichever library it came through. */
@@ -60,15 +67,23 @@ export class PolicyCaller {
   readonly name: string;
   readonly #options: PolicyCallerOptions;
 
+  /** @throws RangeError for a deadline that is not above 0. */
   constructor(options: PolicyCallerOptions) {
+    const { callTimeoutMs = 1 } = options;
+    if (!(callTimeoutMs > 0))
+      throw new RangeError(`callTimeoutMs is ${callTimeoutMs}. Give a time in milliseconds above 0.`);
     this.name = options.name;
     this.#options = options;
   }
 
-  /** Takes the call's place in its trajectory and puts back what the policy sampled. */
+  /**
+   * Takes the call's place in its trajectory and puts back what the policy sampled.
+   * @throws UnexpectedCallError outside of a rollout, where that is an error.
+   */
   begin({ settings, tools, prompt, seed, signal, trajectory: given }: PolicyRequest): BegunCall {
     const { name, record, sendTokenIds } = this.#options;
     const scope = given ?? currentTrajectory();
+    if (record && !scope) this.#options.outside.meet(name);
     const trajectory = record ? scope : undefined;
     const begun = trajectory?.beginCall();
     const limit = least(settings.max_completion_tokens, trajectory?.remainingTokens);
@@ -82,7 +97,10 @@ export class PolicyCaller {
         ...settings,
         ...(limit === undefined ? {} : { max_completion_tokens: limit }),
         model: name,
-        messages: trajectory ? restoreSampled(prompt, trajectory, { sendTokenIds }) : prompt.messages,
+        messages:
+          trajectory && begun
+            ? restoreSampled(prompt, trajectory, { callId: begun.callId, sendTokenIds })
+            : prompt.messages,
         seed: seed ?? begun?.seed,
       },
     };
@@ -90,46 +108,72 @@ export class PolicyCaller {
 
   /** The whole reply, recorded. */
   complete(call: BegunCall): Promise<{ completion: ChatCompletion; choice: Choice }> {
-    return withSpan(spanName.modelCall(this.name), requestAttributes(call.body), (span) =>
-      this.#inBudget(call, async () => {
-        const completion = await this.#options.completions.create(call.body, { signal: call.signal });
-        const [choice] = completion.choices;
-        if (!choice) throw new IncompleteCompletionError(completion.model, 'without a choice');
-        span.setAttributes(responseAttributes(completion, choice.finish_reason));
-        record(call, choice, completion.prompt_token_ids ?? [], completion.model);
-        return { completion, choice };
-      }),
+    return withSpan(
+      spanName.modelCall(this.name),
+      requestAttributes(call.body, call.trajectory?.id),
+      (span) =>
+        this.#inBudget(call, async (options) => {
+          const completion = await this.#options.completions.create(call.body, options);
+          const [choice] = completion.choices;
+          if (!choice) throw new IncompleteCompletionError(completion.model, 'without a choice');
+          describeReply(span, call.body, { ...completion, choice });
+          record(call, choice, completion.prompt_token_ids ?? [], completion.model);
+          return { completion, choice };
+        }),
     );
   }
 
   /** The reply as it comes. The span and the place in the budget last until the stream has ended or is left. */
   async stream(call: BegunCall): Promise<StreamedReply> {
     const opened = Promise.withResolvers<StreamedReply>();
-    withSpan(spanName.modelCall(this.name), requestAttributes(call.body), (span) =>
-      this.#inBudget(call, async () => {
+    withSpan(spanName.modelCall(this.name), requestAttributes(call.body, call.trajectory?.id), (span) =>
+      this.#inBudget(call, async (options) => {
         const body = { ...call.body, stream: true, stream_options: { include_usage: true } } as const;
-        const chunks = await this.#options.completions.create(body, { signal: call.signal });
+        const chunks = await this.#options.completions.create(body, options);
         const reply = new StreamedChoice();
         const ended = Promise.withResolvers<void>();
         opened.resolve({ reply, chunks: readAndRecord(call, chunks, reply, span, ended) });
-        await ended.promise;
+        // A stream that nobody reads ends with the rollout.
+        await untilAborted(ended.promise, options.signal);
       }),
     ).catch(opened.reject);
     return opened.promise;
   }
 
-  async #inBudget<Result>(call: BegunCall, work: () => Promise<Result>): Promise<Result> {
-    const place = await this.#options.budget?.acquire(call.signal);
+  async #inBudget<Result>(call: BegunCall, work: (options: CallOptions) => Promise<Result>): Promise<Result> {
+    const { budget, callTimeoutMs } = this.#options;
+    const place = await budget?.acquire(call.signal);
     const begun = performance.now();
-    let status: CallOutcome['status'] = 'failed';
+    const labels = { provider: providerName, model: this.name };
+    countModelCall(1, labels);
+    let failure: string | undefined;
+    let status: CallOutcome['status'] = 'answered';
+    const onRetry = (notice: { status: number | null }) => {
+      if (!isRateLimit(notice.status)) return;
+      status = 'rate_limited';
+      place?.rateLimited();
+    };
+    const deadline =
+      callTimeoutMs === undefined ? undefined : new CallDeadline(this.name, callTimeoutMs, call.signal);
     try {
-      const result = await work();
-      status = 'answered';
-      return result;
+      return await work({ signal: deadline?.signal ?? call.signal, onRetry });
+    } catch (error) {
+      failure = errorKind(error);
+      if (status === 'answered') status = 'failed';
+      if (error instanceof RequestError) onRetry(error);
+      throw error;
     } finally {
-      place?.release({ status, durationMs: performance.now() - begun });
+      deadline?.dispose();
+      const durationMs = performance.now() - begun;
+      place?.release({ status, durationMs });
+      countModelCall(-1, labels);
+      recordModelCall({ ...labels, durationMs, error: failure });
     }
   }
+}
+
+function isRateLimit(status: number | null): boolean {
+  return status === 429 || status === 503;
 }
 
 async function* readAndRecord(
@@ -145,7 +189,7 @@ async function* readAndRecord(
       yield chunk;
     }
     const completion = reply.complete();
-    span.setAttributes(responseAttributes(completion, completion.choice.finish_reason));
+    describeReply(span, call.body, completion);
     record(call, completion.choice, completion.promptTokenIds, completion.model);
   } catch (error) {
     ended.reject(error);

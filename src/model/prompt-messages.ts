@@ -6,6 +6,8 @@ import { UnsupportedByModelError } from './errors.ts';
 export interface PromptMessages {
   messages: Message[];
   callIds: (string | undefined)[];
+  /** The agent's protocol may lose a reply's reasoning, so that its absence is no edit. Default false. */
+  mayDropReasoning?: boolean;
 }
 
 type AssistantMessage = Extract<LanguageModelV4Message, { role: 'assistant' }>;

@@ -1,14 +1,26 @@
 import { MartingaleError } from '../contract/index.ts';
 
 /**
- * A model call that cannot be trained on as it stands. `model_mismatch`: another model or step answered than the
- * one the rollout is pinned to. `token_ids_missing`: the service gave no token ids, and text is never tokenized
- * again for training.
+ * Why a call is not what a rollout expects.
+ *
+ * - `outside_rollout`: made through a rollout's handle where no rollout is, so that no trajectory holds it.
+ * - `base_model`: a base model answered in place of the checkpoint that the rollout is pinned to.
+ * - `other_step`: another checkpoint of the same model answered.
+ * - `other_model`: another model answered.
+ * - `token_ids_missing`: the service gave no token ids, and text is never tokenized again for training.
  */
-export class UnexpectedCallError extends MartingaleError {
-  readonly reason: 'model_mismatch' | 'token_ids_missing';
+export type UnexpectedCallReason =
+  | 'outside_rollout'
+  | 'base_model'
+  | 'other_step'
+  | 'other_model'
+  | 'token_ids_missing';
 
-  constructor(reason: UnexpectedCallError['reason'], message: string) {
+/** A model call that cannot be trained on as it stands: see `reason`. */
+export class UnexpectedCallError extends MartingaleError {
+  readonly reason: UnexpectedCallReason;
+
+  constructor(reason: UnexpectedCallReason, message: string) {
     super(`unexpected_call_${reason}`, message);
     this.reason = reason;
   }
@@ -21,6 +33,17 @@ export class TrajectoryClosedError extends MartingaleError {
       'trajectory_closed',
       `A model was called in rollout ${trajectoryId} after that rollout had ended. Await every call inside the ` +
         'rollout function, and pass its `signal` on so that work stops when the rollout does.',
+    );
+  }
+}
+
+/** A baseline's trajectory was to be trained on: its replies are messages, without the tokens that were sampled. */
+export class NotTrainableError extends MartingaleError {
+  constructor(trajectoryId: string, model: string) {
+    super(
+      'not_trainable',
+      `Trajectory ${trajectoryId} was recorded from the baseline "${model}", which gives no token ids: it can be ` +
+        'read, scored and compared, and not trained on. Run the rollouts that train with a model of the service.',
     );
   }
 }

@@ -1,5 +1,11 @@
-import type { Choice, HistoryBody, Message } from '../contract/index.ts';
+import type { Choice, Message, Tool } from '../contract/index.ts';
 import type { RecordedCall } from './recorded-call.ts';
+
+/** What is written of a history. */
+export interface Conversation {
+  messages_and_choices: (Message | Choice)[];
+  tools?: Tool[];
+}
 
 /**
  * One conversation of a trajectory: messages, which are context, and choices, which are what the policy sampled.
@@ -10,16 +16,31 @@ export class History {
   /** Index of the call the history began with. */
   readonly firstCall: number;
   readonly entries: (Message | Choice)[];
-  #last: RecordedCall;
+  #tools: Tool[] | undefined;
+  /** Undefined in a history that was read back: its rollout has ended and nothing extends it. */
+  #last: RecordedCall | undefined;
 
-  constructor(call: RecordedCall) {
-    this.firstCall = call.index;
-    this.entries = [...call.messages, call.choice];
-    this.#last = call;
+  private constructor(firstCall: number, entries: (Message | Choice)[], tools: Tool[] | undefined) {
+    this.firstCall = firstCall;
+    this.entries = entries;
+    this.#tools = tools;
   }
 
-  get tools(): RecordedCall['tools'] {
-    return this.#last.tools;
+  /** The conversation that a call begins. */
+  static begin(call: RecordedCall): History {
+    const history = new History(call.index, [...call.messages, call.choice], call.tools);
+    history.#last = call;
+    return history;
+  }
+
+  /** A conversation as it was written, which nothing is added to. */
+  static restore(firstCall: number, { messages_and_choices, tools }: Conversation): History {
+    return new History(firstCall, messages_and_choices, tools);
+  }
+
+  /** Those of its last call. */
+  get tools(): Tool[] | undefined {
+    return this.#tools;
   }
 
   get choices(): Choice[] {
@@ -28,7 +49,7 @@ export class History {
 
   /** Whether the call's prompt starts with the last prompt and everything that was sampled after it. */
   isExtendedBy(call: RecordedCall): boolean {
-    if (call.messages.length < this.entries.length) return false;
+    if (!this.#last || call.messages.length < this.entries.length) return false;
     if (call.messages[this.entries.length - 1]?.role !== 'assistant') return false;
     const prompt = this.#last.promptTokenIds;
     const sampled = this.#last.choice.token_ids ?? [];
@@ -47,10 +68,11 @@ export class History {
       if (message) this.entries.push(message);
     }
     this.entries.push(call.choice);
+    this.#tools = call.tools;
     this.#last = call;
   }
 
-  toBody(): HistoryBody {
-    return { messages_and_choices: this.entries, ...(this.tools ? { tools: this.tools } : {}) };
+  toBody(): Conversation {
+    return { messages_and_choices: this.entries, ...(this.#tools ? { tools: this.#tools } : {}) };
   }
 }

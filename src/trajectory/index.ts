@@ -1,8 +1,17 @@
-export { TrajectoryClosedError, UnexpectedCallError } from './errors.ts';
+export {
+  NotTrainableError,
+  TrajectoryClosedError,
+  UnexpectedCallError,
+  type UnexpectedCallReason,
+} from './errors.ts';
 export { History } from './history.ts';
 export { LimitReachedError, type LimitReason, type RolloutLimits, type RolloutUsage } from './limits.ts';
 export type { RecordedCall, TrajectoryCall } from './recorded-call.ts';
+export { sampledMessage } from './sampled-message.ts';
 export { currentTrajectory, runInTrajectory, runOutsideTrajectory } from './scope.ts';
 export { deriveSeed, randomSource } from './seed.ts';
-export { Trajectory, type TrajectoryOptions } from './trajectory.ts';
+export type { SpokenCall } from './spoken-call.ts';
+export { Trajectory } from './trajectory.ts';
 export { TrajectoryGroup } from './trajectory-group.ts';
+export type { TrajectoryOptions, UnrewardedTrajectory } from './trajectory-options.ts';
+export { fromTrajectoryRecord, type TrajectoryRecord, toTrajectoryRecord } from './trajectory-record.ts';

@@ -1,5 +1,5 @@
 import type { TrajectoryGroupBody } from '../contract/index.ts';
-import { groupStandardDeviation } from '../learning/index.ts';
+import { hasSignal } from '../learning/index.ts';
 import type { Trajectory } from './trajectory.ts';
 
 /** Rollouts of one scenario, whose rewards are compared with each other. Only completed rollouts are members. */
@@ -23,9 +23,17 @@ export class TrajectoryGroup {
     this.exceptions = exceptions;
   }
 
-  /** Whether the rewards differ by more than rounding: a group of equal rewards has no advantage and teaches nothing. */
+  /**
+   * Whether any choice has an advantage: whether the rewards, or what choices are credited with in their place, differ
+   * by more than rounding. A group of equal ones teaches nothing.
+   */
   get hasSignal(): boolean {
-    return groupStandardDeviation(this.trajectories.map(({ reward }) => reward ?? 0)) > 0;
+    return hasSignal(
+      this.trajectories.map(({ reward, choices }) => ({
+        reward: reward ?? 0,
+        credits: choices.map(({ credited_reward: credit }) => credit ?? null),
+      })),
+    );
   }
 
   toBody(): TrajectoryGroupBody {

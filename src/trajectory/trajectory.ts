@@ -1,34 +1,25 @@
 import { randomUUID } from 'node:crypto';
 import { type Choice, parseModelName, type TrajectoryBody } from '../contract/index.ts';
-import { TrajectoryClosedError, UnexpectedCallError } from './errors.ts';
-import { History } from './history.ts';
+import { CallLog } from './call-log.ts';
+import { NotTrainableError, TrajectoryClosedError, type UnexpectedCallError } from './errors.ts';
+import type { History } from './history.ts';
 import { type RolloutLimits, type RolloutUsage, reachedLimit } from './limits.ts';
 import type { RecordedCall, TrajectoryCall } from './recorded-call.ts';
 import { deriveSeed } from './seed.ts';
-
-export interface TrajectoryOptions {
-  /** Pinned name (`entity/project/name:stepN`) that must answer every call; absent: whatever answers is taken. */
-  policy?: string;
-  /** Seed of the rollout; each call's seed follows from it and from the call's index. Default 0. */
-  seed?: number;
-  /** What to do with a call that cannot be trained on: fail (default), or leave it out and say so in `logs`. */
-  onUnexpectedCall?: 'error' | 'warn';
-  /** Aborted when the rollout is over: calls still in flight end with it. */
-  signal?: AbortSignal;
-  /** What the rollout may use; a call beyond it throws LimitReachedError. Default: no limits. */
-  limits?: RolloutLimits;
-}
+import type { SpokenCall } from './spoken-call.ts';
+import type { RestoredTrajectory, TrajectoryOptions, UnrewardedTrajectory } from './trajectory-options.ts';
+import { checkCall } from './unexpected-call.ts';
 
 /**
  * The record of one rollout: every model call with its token ids, as one or more histories, and what was made of
  * it: reward, metrics, metadata, logs.
  */
 export class Trajectory {
-  readonly id = randomUUID();
+  readonly id: string;
   readonly policy: string | undefined;
   readonly seed: number;
   readonly signal: AbortSignal | undefined;
-  readonly startTime = new Date();
+  readonly startTime: Date;
   /** Numbers to follow, by name; rewards add theirs. Write your own here from rollouts and rewards. */
   readonly metrics: Record<string, number | boolean> = {};
   readonly metadata: Record<string, number | string | boolean | null> = {};
@@ -39,17 +30,18 @@ export class Trajectory {
   reward: number | null = null;
   readonly #onUnexpectedCall: 'error' | 'warn';
   readonly #limits: RolloutLimits;
+  readonly #log = new CallLog();
   readonly #startedMs = performance.now();
-  readonly #stepRewards = new Map<number, number>();
-  #tokens = 0;
-  #toolCalls = 0;
-  readonly #histories: History[] = [];
-  readonly #calls = new Map<string, RecordedCall>();
+  /** How long it took, once it is closed. */
+  #tookMs: number | undefined;
   #begun = 0;
-  #closed = false;
   #violation: UnexpectedCallError | undefined;
+  #baseline: string | undefined;
 
-  constructor({ policy, seed = 0, onUnexpectedCall = 'error', signal, limits = {} }: TrajectoryOptions = {}) {
+  constructor(options: TrajectoryOptions = {}) {
+    const { policy, seed = 0, onUnexpectedCall = 'error', signal, limits = {} } = options;
+    this.id = options.id ?? randomUUID();
+    this.startTime = options.startTime ?? new Date();
     this.policy = policy;
     this.seed = seed;
     this.signal = signal;
@@ -57,51 +49,55 @@ export class Trajectory {
     this.#limits = limits;
   }
 
+  /** A closed trajectory as it was; see `fromTrajectoryRecord`. */
+  static restore(options: TrajectoryOptions, restored: RestoredTrajectory): Trajectory {
+    const trajectory = new Trajectory(options);
+    trajectory.#log.restore(restored.histories, restored.calls);
+    trajectory.#begun = restored.turns;
+    trajectory.#tookMs = restored.milliseconds;
+    trajectory.#violation = restored.violation;
+    trajectory.#baseline = restored.baseline;
+    return trajectory;
+  }
+
   /** Conversations in the order in which their first calls began: the first is the main one. */
   get histories(): readonly History[] {
-    return this.#histories;
+    return this.#log.histories;
   }
 
   get choices(): Choice[] {
-    return this.#histories.flatMap((history) => history.choices);
+    return this.#log.choices;
   }
 
   /** Number of sampled tokens, over all histories. */
   get sampledTokens(): number {
-    return this.#tokens;
+    return this.#log.sampledTokens;
   }
 
   /** Number of prompt tokens that were sent, over all calls: what a hosted service bills. */
   get promptTokens(): number {
-    return [...this.#calls.values()].reduce((sum, call) => sum + call.promptTokenIds.length, 0);
+    return this.#log.promptTokens;
   }
 
   /** The recorded calls, in the order in which they began. */
   get calls(): TrajectoryCall[] {
-    return [...this.#calls.values()]
-      .sort((a, b) => a.index - b.index)
-      .map(({ index, messages, choice }) => ({
-        index,
-        messages,
-        choice,
-        reward: this.#stepRewards.get(index) ?? 0,
-      }));
+    return this.#log.calls;
   }
 
   /** What has been used of the limits; calls in flight count as turns. */
   get usage(): RolloutUsage {
     return {
       turns: this.#begun,
-      tokens: this.#tokens,
-      toolCalls: this.#toolCalls,
-      milliseconds: performance.now() - this.#startedMs,
+      tokens: this.#log.sampledTokens,
+      toolCalls: this.#log.toolCalls,
+      milliseconds: this.#tookMs ?? performance.now() - this.#startedMs,
     };
   }
 
   /** Sampled tokens that the rollout may still use; undefined without a limit. */
   get remainingTokens(): number | undefined {
     const { tokens } = this.#limits;
-    return tokens === undefined ? undefined : Math.max(0, tokens - this.#tokens);
+    return tokens === undefined ? undefined : Math.max(0, tokens - this.#log.sampledTokens);
   }
 
   /**
@@ -110,35 +106,32 @@ export class Trajectory {
    * @throws RangeError for a reward that is not finite, or a call that has not been recorded.
    */
   rewardCall(reward: number, { call }: { call?: number } = {}): void {
-    if (!Number.isFinite(reward)) throw new RangeError(`A step reward is ${reward}; give a finite number.`);
-    const recorded = [...this.#calls.values()].map(({ index }) => index);
-    const index = call ?? Math.max(...recorded);
-    if (!recorded.includes(index))
-      throw new RangeError(
-        `Call ${index} of the rollout has not been recorded; it cannot be given a reward.`,
-      );
-    this.#stepRewards.set(index, (this.#stepRewards.get(index) ?? 0) + reward);
+    this.#log.reward(reward, call);
   }
 
   /** Sum of the step rewards; undefined where none was given. */
   get stepReward(): number | undefined {
-    if (this.#stepRewards.size === 0) return undefined;
-    return [...this.#stepRewards.values()].reduce((sum, reward) => sum + reward, 0);
+    return this.#log.stepReward;
+  }
+
+  /** Sum of the step rewards of the call of that index; undefined where none was given. */
+  stepRewardOf(call: number): number | undefined {
+    return this.#log.stepRewardOf(call);
+  }
+
+  /** Number of prompt tokens that the call of that index sent; 0 where it has not been recorded. */
+  promptTokensOf(call: number): number {
+    return this.#log.promptTokensOf(call);
   }
 
   /** Credits each call of that index with a reward of its own, in place of the trajectory's: see `credited_reward`. */
   creditCalls(rewards: ReadonlyMap<number, number>): void {
-    for (const call of this.#calls.values()) {
-      const credited = rewards.get(call.index);
-      if (credited !== undefined) call.choice.credited_reward = credited;
-    }
+    this.#log.credit(rewards);
   }
 
   /** Step of each recorded choice that a checkpoint answered, in the order in which the calls began. */
   get policyVersions(): number[] {
-    return [...this.#calls.values()]
-      .sort((a, b) => a.index - b.index)
-      .flatMap((call) => parseModelName(call.model)?.step ?? []);
+    return this.#log.recorded.flatMap((call) => parseModelName(call.model)?.step ?? []);
   }
 
   /** The first call that broke the rules, also where the agent swallowed the error it was given. */
@@ -151,29 +144,37 @@ export class Trajectory {
    * @throws TrajectoryClosedError after the rollout has ended, LimitReachedError where a limit is used up.
    */
   beginCall(): { index: number; callId: string; seed: number } {
-    if (this.#closed) throw new TrajectoryClosedError(this.id);
+    if (this.isClosed) throw new TrajectoryClosedError(this.id);
     const reached = reachedLimit(this.#limits, this.usage);
     if (reached) {
       this.stopReason ??= reached.reason;
       throw reached;
     }
     const index = this.#begun++;
-    return { index, callId: `${this.id}:${index}`, seed: deriveSeed(this.seed, index) };
+    return { index, callId: this.#callId(index), seed: deriveSeed(this.seed, index) };
   }
 
   /** The recorded call of that id, where it is one of this trajectory's. */
   call(callId: string): RecordedCall | undefined {
-    return this.#calls.get(callId);
+    const own = `${this.id}:`;
+    return callId.startsWith(own) ? this.#log.get(Number(callId.slice(own.length))) : undefined;
+  }
+
+  /** The recorded calls as they went over the wire, in the order in which they began. */
+  get recordedCalls(): readonly RecordedCall[] {
+    return this.#log.recorded;
   }
 
   /**
    * Adds an answered call: to the history that its prompt extends token for token, else as a new history.
    * @throws UnexpectedCallError for a call that cannot be trained on, unless the policy is to warn.
-   * @throws TrajectoryClosedError after the rollout has ended.
+   * @throws TrajectoryClosedError after the rollout has ended, RangeError for a place that is not the call's.
    */
   record(callId: string, call: RecordedCall): void {
-    if (this.#closed) throw new TrajectoryClosedError(this.id);
-    const violation = this.#check(call);
+    if (this.isClosed) throw new TrajectoryClosedError(this.id);
+    if (callId !== this.#callId(call.index))
+      throw new RangeError(`"${callId}" is not call ${call.index} of trajectory ${this.id}.`);
+    const violation = checkCall(call, this.policy);
     if (violation) {
       if (this.#onUnexpectedCall === 'error') {
         this.#violation ??= violation;
@@ -183,25 +184,48 @@ export class Trajectory {
       this.logs.push(`${violation.message} The call is left out of the trajectory.`);
       return;
     }
-    this.#calls.set(callId, call);
-    this.#tokens += call.choice.token_ids?.length ?? 0;
-    this.#toolCalls += call.choice.message.tool_calls?.length ?? 0;
-    const history = this.#histories.find((candidate) => candidate.isExtendedBy(call));
-    if (history) history.extend(call);
-    else {
-      this.#histories.push(new History(call));
-      this.#histories.sort((a, b) => a.firstCall - b.firstCall);
-    }
+    this.#log.add(call);
+  }
+
+  /**
+   * Adds an answered call of a baseline, as messages: they can be read and scored, and not trained on.
+   * @throws TrajectoryClosedError after the rollout has ended, RangeError for a place that is not the call's.
+   */
+  recordMessages(callId: string, call: SpokenCall): void {
+    if (this.isClosed) throw new TrajectoryClosedError(this.id);
+    if (callId !== this.#callId(call.index))
+      throw new RangeError(`"${callId}" is not call ${call.index} of trajectory ${this.id}.`);
+    this.#baseline ??= call.model;
+    this.#log.addSpoken(call);
+  }
+
+  /** Says that a baseline is called where it cannot be recorded: by a program that reaches it at an endpoint of its own. */
+  leaveToBaseline(name: string): void {
+    this.#baseline ??= name;
+  }
+
+  /** Name of the baseline whose calls are in the trajectory; undefined for what can be trained on. */
+  get baseline(): string | undefined {
+    return this.#baseline;
+  }
+
+  /** @throws NotTrainableError where a baseline's calls are in it. */
+  requireTrainable(): void {
+    if (this.#baseline !== undefined) throw new NotTrainableError(this.id, this.#baseline);
   }
 
   /** Ends the record; the rollout runner calls it when the rollout is over. */
   close(): void {
-    this.#closed = true;
+    this.#tookMs ??= performance.now() - this.#startedMs;
+  }
+
+  get isClosed(): boolean {
+    return this.#tookMs !== undefined;
   }
 
   /** Everything but the reward, as the wire has it. */
-  toRecord(): Omit<TrajectoryBody, 'reward'> {
-    const [main, ...others] = this.#histories;
+  toRecord(): UnrewardedTrajectory {
+    const [main, ...others] = this.histories;
     const versions = this.policyVersions;
     return {
       messages_and_choices: [],
@@ -225,21 +249,7 @@ export class Trajectory {
     return { ...this.toRecord(), reward: this.reward };
   }
 
-  #check(call: RecordedCall): UnexpectedCallError | undefined {
-    if (this.policy !== undefined && call.model !== this.policy) {
-      return new UnexpectedCallError(
-        'model_mismatch',
-        `"${call.model}" answered a call of a rollout pinned to "${this.policy}". Call the model that the ` +
-          'rollout is given; a judge or teacher on the same service is `model.with({ record: false })`.',
-      );
-    }
-    if (!call.choice.token_ids?.length || call.promptTokenIds.length === 0) {
-      return new UnexpectedCallError(
-        'token_ids_missing',
-        `"${call.model}" answered without token ids, so the call cannot be trained on exactly. The service must ` +
-          'support `return_token_ids`.',
-      );
-    }
-    return undefined;
+  #callId(index: number): string {
+    return `${this.id}:${index}`;
   }
 }

@@ -1,8 +1,12 @@
+import { generateText, jsonSchema, type ModelMessage, tool } from 'ai';
 import fc from 'fast-check';
+import { createClient, ModelHandle, runInTrajectory } from 'martingale';
 import { expect, test } from 'vitest';
 import type { Choice, Message } from '../../src/contract/index.ts';
 import { Trajectory } from '../../src/trajectory/index.ts';
+import { expectExactly, type Sampled } from '../model/exact.ts';
 import { render } from '../model/fake-service.ts';
+import { ScriptedCompletions } from '../model/scripted-completions.ts';
 
 /** A call goes on from a conversation that an earlier one left, or begins one; `asText` loses the sampled ids. */
 const callArbitrary = fc.record({
@@ -58,4 +62,137 @@ test('whatever the calls, each sampled token is in one history once, after the p
     }),
     { seed: 20261121, numRuns: 300 },
   );
+});
+
+const name = 'local/shop/desk:step3';
+const look = tool({ inputSchema: jsonSchema({ type: 'object' }) });
+
+/** What an agent does with one of its conversations before it calls the policy on it. */
+const moveArbitrary = fc.record({
+  on: fc.nat({ max: 20 }),
+  how: fc.oneof(
+    { weight: 6, arbitrary: fc.constant('extend' as const) },
+    ...(['begin', 'edit a user', 'edit a reply', 'compact', 'drop the stamps'] as const).map((how) => ({
+      weight: 1,
+      arbitrary: fc.constant(how),
+    })),
+  ),
+  at: fc.nat({ max: 20 }),
+  user: fc.constantFrom('a', 'b', 'go on'),
+  reply: fc.record({
+    // Few replies: conversations that look alike for long are what goes wrong.
+    text: fc.constantFrom('', 'x', 'y'),
+    call: fc.constantFrom(null, null, '{ "n" :  1.0 }', '{"n":1}', '{"n": 1'),
+  }),
+});
+
+/** Calls of one moment, and the order in which they are answered. */
+const momentArbitrary = fc.array(moveArbitrary, { minLength: 1, maxLength: 4 }).chain((moves) =>
+  fc.record({
+    moves: fc.constant(moves),
+    order: fc.shuffledSubarray([...moves.keys()], { minLength: moves.length, maxLength: moves.length }),
+  }),
+);
+
+type Move = typeof moveArbitrary extends fc.Arbitrary<infer Value> ? Value : never;
+
+interface Spoken {
+  messages: ModelMessage[];
+  /** What was sampled at its end. */
+  last: Sampled | undefined;
+}
+
+interface Asked {
+  messages: ModelMessage[];
+  /** What it goes on from, where nothing was changed. */
+  extended: Sampled | undefined;
+}
+
+function prepare({ how, on, at, user }: Move, spoken: readonly Spoken[]): Asked {
+  const next: ModelMessage = { role: 'user', content: user };
+  const from = spoken[on % Math.max(1, spoken.length)];
+  if (how === 'begin' || !from) return { messages: [next], extended: undefined };
+  const { messages, last } = from;
+  if (how === 'extend') return { messages: [...messages, next], extended: last };
+  if (how === 'drop the stamps') return { messages: [...messages.map(withoutStamps), next], extended: last };
+  if (how === 'compact') {
+    const kept = messages.slice(-1).filter(({ role }) => role === 'assistant');
+    return { messages: [{ role: 'user', content: 'SUMMARY' }, ...kept, next], extended: undefined };
+  }
+  const edited = messages.map((message, index) =>
+    index === at % messages.length ? edit(message, how) : message,
+  );
+  return { messages: [...edited, next], extended: undefined };
+}
+
+function edit(message: ModelMessage, how: 'edit a user' | 'edit a reply'): ModelMessage {
+  if (how === 'edit a user' && message.role === 'user') return { role: 'user', content: 'EDITED' };
+  if (how === 'edit a reply' && message.role === 'assistant')
+    return { role: 'assistant', content: 'REWRITTEN' };
+  return message;
+}
+
+/** As it comes back from a store that keeps what it knows of. */
+function withoutStamps(message: ModelMessage): ModelMessage {
+  return JSON.parse(JSON.stringify(message, (key, value) => (key === 'providerOptions' ? undefined : value)));
+}
+
+/** What the tool answers, where the AI SDK has not answered in its place. */
+function resultsOf(
+  calls: readonly { toolCallId: string; toolName: string }[],
+  answered: readonly ModelMessage[],
+): ModelMessage[] {
+  if (calls.length === 0 || answered.some(({ role }) => role === 'tool')) return [];
+  const output = { type: 'text' as const, value: 'seen' };
+  return [
+    {
+      role: 'tool',
+      content: calls.map(({ toolCallId, toolName }) => ({
+        type: 'tool-result',
+        toolCallId,
+        toolName,
+        output,
+      })),
+    },
+  ];
+}
+
+test('agents of the AI SDK that branch, edit, compact and call at once train on what was sampled, each once', async () => {
+  const client = createClient({ baseUrl: 'http://127.0.0.1:1', apiKey: 'none' });
+  await fc.assert(
+    fc.asyncProperty(fc.array(momentArbitrary, { minLength: 1, maxLength: 8 }), async (moments) => {
+      const completions = new ScriptedCompletions(name);
+      const model = new ModelHandle({ client, name, completions: completions.source });
+      const trajectory = new Trajectory({ policy: name });
+      const spoken: Spoken[] = [];
+      for (const { moves, order } of moments) {
+        completions.script = moves.map(({ reply }) => reply);
+        const asked = moves.map((move) => prepare(move, spoken));
+        const answers = asked.map(({ messages }) =>
+          runInTrajectory(trajectory, () =>
+            generateText({ model: model.languageModel, tools: { look }, messages, maxRetries: 0 }),
+          ),
+        );
+        const before = completions.sampled.length;
+        await completions.release(order, answers);
+        for (const [at, { response, toolCalls }] of (await Promise.all(answers)).entries()) {
+          const { messages = [], extended } = asked[at] ?? {};
+          const last = completions.sampled[before + order.indexOf(at)];
+          if (extended)
+            expect(last?.prompt.slice(0, extended.prompt.length + extended.tokens.length)).toEqual([
+              ...extended.prompt,
+              ...extended.tokens,
+            ]);
+          spoken.push({
+            messages: [...messages, ...response.messages, ...resultsOf(toolCalls, response.messages)],
+            last,
+          });
+        }
+      }
+      expect(trajectory.violation).toBeUndefined();
+      expectExactly(trajectory, completions.sampled);
+    }),
+    { seed: 20261121, numRuns: 200 },
+  );
+  await client.close();
 });

@@ -85,7 +85,7 @@ test('another step than the pinned one is an error and is remembered', () => {
   expect(() => record(trajectory, { promptTokenIds: [1], model: 'e/p/n:step3' })).toThrow(
     UnexpectedCallError,
   );
-  expect(trajectory.violation?.reason).toBe('model_mismatch');
+  expect(trajectory.violation?.reason).toBe('other_step');
   expect(trajectory.histories).toHaveLength(0);
 });
 

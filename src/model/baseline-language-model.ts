@@ -1,0 +1,166 @@
+import type {
+  LanguageModelV4,
+  LanguageModelV4CallOptions,
+  LanguageModelV4Content,
+  LanguageModelV4FinishReason,
+  LanguageModelV4GenerateResult,
+  LanguageModelV4StreamPart,
+  LanguageModelV4StreamResult,
+  LanguageModelV4Usage,
+} from '@ai-sdk/provider';
+import type { Tool } from '../contract/index.ts';
+import { genAi, spanName, withSpan } from '../telemetry/index.ts';
+import { currentTrajectory, runOutsideTrajectory } from '../trajectory/index.ts';
+import { toReadableMessages, toSpokenChoice } from './baseline-messages.ts';
+import type { CallBudget, CallOutcome } from './call-budget.ts';
+import type { SamplingOverride } from './sampling-override.ts';
+import { StreamedContent } from './streamed-content.ts';
+
+export interface BaselineLanguageModelOptions {
+  model: LanguageModelV4;
+  name: string;
+  override: Omit<SamplingOverride, 'minP'>;
+  budget: CallBudget | undefined;
+}
+
+interface BegunCall {
+  options: LanguageModelV4CallOptions;
+  record: (said: Said) => void;
+}
+
+interface Said {
+  content: LanguageModelV4Content[];
+  finishReason: LanguageModelV4FinishReason;
+  usage: LanguageModelV4Usage;
+}
+
+/** Any AI SDK model in the policy's place: each of its calls becomes messages of the trajectory of its async scope. */
+export class BaselineLanguageModel implements LanguageModelV4 {
+  readonly specificationVersion = 'v4';
+  readonly provider: string;
+  readonly modelId: string;
+  readonly supportedUrls: LanguageModelV4['supportedUrls'];
+  readonly #options: BaselineLanguageModelOptions;
+
+  constructor(options: BaselineLanguageModelOptions) {
+    this.provider = options.model.provider;
+    this.modelId = options.model.modelId;
+    this.supportedUrls = options.model.supportedUrls;
+    this.#options = options;
+  }
+
+  async doGenerate(asked: LanguageModelV4CallOptions): Promise<LanguageModelV4GenerateResult> {
+    const { options, record } = this.#begin(asked);
+    return this.#inSpan(options, async () => {
+      const result = await runOutsideTrajectory(async () => this.#options.model.doGenerate(options));
+      record(result);
+      return result;
+    });
+  }
+
+  async doStream(asked: LanguageModelV4CallOptions): Promise<LanguageModelV4StreamResult> {
+    const { options, record } = this.#begin(asked);
+    const opened = Promise.withResolvers<LanguageModelV4StreamResult>();
+    this.#inSpan(options, async () => {
+      const result = await runOutsideTrajectory(async () => this.#options.model.doStream(options));
+      const ended = Promise.withResolvers<void>();
+      const parts = readAndRecord(result.stream, record, ended);
+      opened.resolve({ ...result, stream: ReadableStream.from(parts) });
+      await ended.promise;
+    }).catch(opened.reject);
+    return opened.promise;
+  }
+
+  #begin(asked: LanguageModelV4CallOptions): BegunCall {
+    const trajectory = currentTrajectory();
+    const begun = trajectory?.beginCall();
+    const { name, override } = this.#options;
+    const { temperature, topP, topK } = override;
+    const limits = [override.maxOutputTokens ?? asked.maxOutputTokens, trajectory?.remainingTokens];
+    const limit = Math.min(...limits.filter((tokens) => tokens !== undefined));
+    const signals = [asked.abortSignal, trajectory?.signal].filter((signal) => signal !== undefined);
+    const options: LanguageModelV4CallOptions = {
+      ...asked,
+      ...(temperature === undefined ? {} : { temperature }),
+      ...(topP === undefined ? {} : { topP }),
+      ...(topK === undefined ? {} : { topK }),
+      ...(limit === Number.POSITIVE_INFINITY ? {} : { maxOutputTokens: limit }),
+      ...(signals.length > 0 ? { abortSignal: AbortSignal.any(signals) } : {}),
+    };
+    const record = ({ content, finishReason, usage }: Said) => {
+      if (!trajectory || !begun) return;
+      const { index, callId } = begun;
+      trajectory.recordMessages(callId, {
+        index,
+        model: name,
+        messages: toReadableMessages(asked.prompt),
+        tools: toolsOf(asked),
+        choice: toSpokenChoice(content, finishReason),
+        promptTokens: usage.inputTokens.total ?? 0,
+        sampledTokens: usage.outputTokens.total ?? 0,
+      });
+    };
+    return { options, record };
+  }
+
+  #inSpan<Result>(options: LanguageModelV4CallOptions, work: () => Promise<Result>): Promise<Result> {
+    const { name, model, budget } = this.#options;
+    const attributes = {
+      [genAi.operationName]: 'chat',
+      [genAi.providerName]: model.provider,
+      [genAi.requestModel]: model.modelId,
+    };
+    return withSpan(spanName.modelCall(name), attributes, async () => {
+      const place = await budget?.acquire(options.abortSignal);
+      const begun = performance.now();
+      let status: CallOutcome['status'] = 'failed';
+      try {
+        const result = await work();
+        status = 'answered';
+        return result;
+      } catch (error) {
+        if (isRateLimited(error)) status = 'rate_limited';
+        throw error;
+      } finally {
+        place?.release({ status, durationMs: performance.now() - begun });
+      }
+    });
+  }
+}
+
+async function* readAndRecord(
+  stream: ReadableStream<LanguageModelV4StreamPart>,
+  record: BegunCall['record'],
+  ended: PromiseWithResolvers<void>,
+): AsyncGenerator<LanguageModelV4StreamPart, void, undefined> {
+  const said = new StreamedContent();
+  try {
+    for await (const part of stream) {
+      said.add(part);
+      if (part.type === 'finish') {
+        const { finishReason, usage } = part;
+        record({ content: said.content, finishReason, usage });
+      }
+      yield part;
+    }
+  } catch (error) {
+    ended.reject(error);
+    throw error;
+  } finally {
+    ended.resolve();
+  }
+}
+
+function toolsOf({ tools }: LanguageModelV4CallOptions): Tool[] | undefined {
+  const known = (tools ?? []).flatMap((tool): Tool[] => {
+    if (tool.type !== 'function') return [];
+    const { name, description, inputSchema } = tool;
+    return [{ type: 'function', function: { name, description, parameters: { ...inputSchema } } }];
+  });
+  return known.length > 0 ? known : undefined;
+}
+
+function isRateLimited(error: unknown): boolean {
+  const status = error instanceof Error && 'statusCode' in error ? error.statusCode : undefined;
+  return status === 429 || status === 503;
+}

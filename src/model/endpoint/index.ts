@@ -1,0 +1,1 @@
+export { closeEndpoints, openEndpoint } from './open-endpoint.ts';

@@ -1,0 +1,47 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { currentTrajectory, TrajectoryClosedError } from '../../trajectory/index.ts';
+import type { PolicyCaller } from '../policy-caller.ts';
+import type { ModelEndpoint } from '../rollout-model.ts';
+import type { SamplingOverride } from '../sampling-override.ts';
+import type { EndpointServer } from './endpoint-server.ts';
+
+/** The server must not belong to the rollout that happens to start it. */
+const outsideOfAll = AsyncLocalStorage.snapshot();
+
+let running: Promise<EndpointServer> | undefined;
+
+/**
+ * A base URL and a key of the current trajectory, or, outside of a rollout, one that records nothing and lasts until
+ * `closeEndpoints()`. The first call starts the process's server, on a free port of 127.0.0.1; it never keeps the
+ * process alive.
+ * @throws TrajectoryClosedError in a rollout that has ended.
+ */
+export async function openEndpoint(caller: PolicyCaller, override: SamplingOverride): Promise<ModelEndpoint> {
+  const trajectory = currentTrajectory();
+  running ??= outsideOfAll(start);
+  const starting = running;
+  const server = await starting.catch((error: unknown) => {
+    if (running === starting) running = undefined;
+    throw error;
+  });
+  if (trajectory?.signal?.aborted) throw new TrajectoryClosedError(trajectory.id);
+  const { apiKey } = server.open(caller, override, trajectory);
+  return { baseUrl: server.baseUrl, apiKey };
+}
+
+/**
+ * Stops the process's endpoint server: calls in flight are cut short and every key ends. The next `endpoint()` starts
+ * another. Needed only where its port must be free again: the server ends with the process and does not hold it.
+ */
+export async function closeEndpoints(): Promise<void> {
+  // A server that could not be started has nothing to close: whoever started it was told.
+  const closing = running?.catch(() => undefined);
+  running = undefined;
+  await (await closing)?.close();
+}
+
+/** Who has no use for an endpoint loads no server. */
+async function start(): Promise<EndpointServer> {
+  const { EndpointServer } = await import('./endpoint-server.ts');
+  return EndpointServer.start();
+}

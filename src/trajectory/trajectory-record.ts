@@ -1,0 +1,181 @@
+import type { Choice, Message, Tool } from '../contract/index.ts';
+import { UnexpectedCallError } from './errors.ts';
+import { type Conversation, History } from './history.ts';
+import type { RecordedCall } from './recorded-call.ts';
+import { packSentMessages, type SentMessages, unpackSentMessages } from './sent-messages.ts';
+import { toSpokenChoice } from './spoken-call.ts';
+import { Trajectory } from './trajectory.ts';
+import type { UnrewardedTrajectory } from './trajectory-options.ts';
+
+/** A call by where its choice stands: the conversation holds its messages and tokens. */
+interface CallRecord extends SentMessages {
+  index: number;
+  /** 0: the main conversation; then the additional ones. */
+  history: number;
+  /** Place of the choice in that conversation. */
+  entry: number;
+  /** What answered, where it is not the trajectory's policy. */
+  model?: string;
+  prompt_tokens: number;
+  /** Of a baseline's call, whose reply is a message: what the message does not say. */
+  spoken?: { sampled_tokens: number; finish_reason: Choice['finish_reason'] };
+  /** Sum of its step rewards, where any was given. */
+  reward?: number;
+  /** Where they are not those of the conversation; null for none. */
+  tools?: Tool[] | null;
+}
+
+/**
+ * A trajectory as it is kept on disk: the body that is trained on, and beside it what only the harness needs. Plain
+ * JSON; `reward` is absent where the rollout has none.
+ */
+export interface TrajectoryRecord extends UnrewardedTrajectory {
+  reward?: number;
+  record: {
+    id: string;
+    policy: string | null;
+    seed: number;
+    /** Model calls that were begun; those that failed or were left out are in no history. */
+    turns: number;
+    milliseconds: number;
+    calls: CallRecord[];
+    stop_reason: string | null;
+    /** Where the trajectory's own metadata has a `stop_reason` beside that one. */
+    metadata?: Trajectory['metadata'];
+    /** The baseline whose replies stand in the conversations, as messages. */
+    baseline?: string;
+    violation?: { reason: UnexpectedCallError['reason']; message: string };
+  };
+}
+
+/** What is written of a trajectory; it shares the trajectory's objects, so write it before they change. */
+export function toTrajectoryRecord(trajectory: Trajectory): TrajectoryRecord {
+  const { id, policy = null, seed, usage, stopReason, metadata, violation, baseline, reward } = trajectory;
+  return {
+    ...trajectory.toRecord(),
+    ...(reward === null ? {} : { reward }),
+    record: {
+      id,
+      policy,
+      seed,
+      turns: usage.turns,
+      milliseconds: usage.milliseconds,
+      calls: callRecords(trajectory),
+      stop_reason: stopReason,
+      ...(stopReason !== null && 'stop_reason' in metadata ? { metadata } : {}),
+      ...(baseline === undefined ? {} : { baseline }),
+      ...(violation ? { violation: { reason: violation.reason, message: violation.message } } : {}),
+    },
+  };
+}
+
+/** The trajectory that was written, closed. Its body is the same to the byte; ids of prompts are not kept. */
+export function fromTrajectoryRecord(record: TrajectoryRecord): Trajectory {
+  const { id, policy, seed, turns, milliseconds, violation } = record.record;
+  const conversations = [record, ...(record.additional_histories ?? [])];
+  const calls = record.record.calls.map((call) => readCall(call, conversations, policy ?? ''));
+  const histories = conversations.flatMap((conversation, at) => {
+    const [first] = record.record.calls
+      .filter(({ history }) => history === at)
+      .sort((a, b) => a.entry - b.entry);
+    if (first) return [History.restore(first.index, conversation)];
+    return [];
+  });
+  const startTime = record.start_time ? new Date(record.start_time) : new Date(0);
+  const trajectory = Trajectory.restore(
+    { id, seed, startTime, ...(policy === null ? {} : { policy }) },
+    {
+      histories,
+      calls,
+      turns,
+      milliseconds,
+      violation: violation && new UnexpectedCallError(violation.reason, violation.message),
+      baseline: record.record.baseline,
+    },
+  );
+  Object.assign(trajectory.metrics, record.metrics);
+  Object.assign(trajectory.metadata, ownMetadata(record));
+  trajectory.logs.push(...(record.logs ?? []));
+  trajectory.stopReason = record.record.stop_reason;
+  trajectory.reward = record.reward ?? null;
+  return trajectory;
+}
+
+function callRecords(trajectory: Trajectory): CallRecord[] {
+  const { histories, policy } = trajectory;
+  const places = new Map<Message | Choice, { history: number; entry: number }>(
+    histories.flatMap(({ entries }, history) =>
+      entries.map((entry, at) => [entry, { history, entry: at }] as const),
+    ),
+  );
+  return trajectory.recordedCalls.flatMap((call): CallRecord[] => {
+    const { index, model, tools, messages, choice, spoken } = call;
+    const place = places.get(spoken?.reply ?? choice);
+    const history = place && histories[place.history];
+    if (!place || !history) return [];
+    const reward = trajectory.stepRewardOf(index);
+    return [
+      {
+        index,
+        ...place,
+        ...(model === policy ? {} : { model }),
+        prompt_tokens: trajectory.promptTokensOf(index),
+        ...(spoken
+          ? { spoken: { sampled_tokens: spoken.sampledTokens, finish_reason: choice.finish_reason } }
+          : {}),
+        ...(reward === undefined ? {} : { reward }),
+        ...(isSameTools(tools, history.tools) ? {} : { tools: tools ?? null }),
+        ...packSentMessages(messages, history.entries.slice(0, place.entry)),
+      },
+    ];
+  });
+}
+
+function isSameTools(a: Tool[] | undefined, b: Tool[] | undefined): boolean {
+  return a === b || JSON.stringify(a) === JSON.stringify(b);
+}
+
+function readCall(
+  call: CallRecord,
+  conversations: readonly Conversation[],
+  policy: string,
+): { call: RecordedCall; promptTokens: number; reward: number | undefined } {
+  const conversation = conversations[call.history];
+  const said = conversation && readChoice(call, conversation);
+  if (!said)
+    throw new RangeError(
+      `Call ${call.index} stands at entry ${call.entry} of history ${call.history}: there is no choice.`,
+    );
+  const messages: Message[] = unpackSentMessages(
+    call,
+    conversation.messages_and_choices.slice(0, call.entry),
+  );
+  const tools = call.tools === undefined ? conversation.tools : (call.tools ?? undefined);
+  return {
+    call: { index: call.index, messages, tools, promptTokenIds: [], model: call.model ?? policy, ...said },
+    promptTokens: call.prompt_tokens,
+    reward: call.reward,
+  };
+}
+
+function readChoice(
+  { entry, spoken }: CallRecord,
+  { messages_and_choices }: Conversation,
+): Pick<RecordedCall, 'choice' | 'spoken'> | undefined {
+  const said = messages_and_choices[entry];
+  if (!said) return undefined;
+  if ('message' in said) return { choice: said };
+  if (!spoken || said.role !== 'assistant') return undefined;
+  return {
+    choice: toSpokenChoice(said, spoken.finish_reason),
+    spoken: { reply: said, sampledTokens: spoken.sampled_tokens },
+  };
+}
+
+/** Without the `stop_reason` that the body adds. */
+function ownMetadata({ metadata, record }: TrajectoryRecord): TrajectoryRecord['metadata'] {
+  if (record.metadata) return record.metadata;
+  if (record.stop_reason === null) return metadata;
+  const { stop_reason: _, ...own } = metadata ?? {};
+  return own;
+}

@@ -1,0 +1,314 @@
+import type { LanguageModelV2 } from '@ai-sdk/provider';
+import { generateText, stepCountIs, streamText, ToolLoopAgent, tool, wrapLanguageModel } from 'ai';
+import { MockLanguageModelV4, simulateReadableStream } from 'ai/test';
+import {
+  BaselineError,
+  baseline,
+  currentTrajectory,
+  defineEnvironment,
+  type Environment,
+  fromTrajectoryRecord,
+  ModelHandle,
+  NotTrainableError,
+  policy,
+  type RolloutModel,
+  runGroups,
+  runInTrajectory,
+  submitTraining,
+  Trajectory,
+  TrajectoryGroup,
+  toTrajectoryRecord,
+  usePolicyAsDefaultProvider,
+} from 'martingale';
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { startFakeService } from './fake-service.ts';
+import { saying, streaming } from './mock-replies.ts';
+
+const tools = {
+  order: tool({
+    inputSchema: z.object({ order: z.number() }),
+    execute: ({ order }) => `order ${order} is paid`,
+  }),
+};
+const callsTool = [
+  { type: 'reasoning' as const, text: 'I look it up.' },
+  { type: 'tool-call' as const, toolCallId: 'c1', toolName: 'order', input: '{ "order" :  12 }' },
+];
+
+/** A hosted model: calls the tool, then answers. */
+const hosted = () =>
+  new MockLanguageModelV4({
+    modelId: 'hosted-1',
+    doGenerate: async ({ prompt }) => saying(prompt.at(-1)?.role === 'tool' ? 'It is paid.' : callsTool),
+    doStream: async ({ prompt }) => ({
+      stream: simulateReadableStream({
+        chunks: streaming(prompt.at(-1)?.role === 'tool' ? 'It is paid.' : callsTool),
+        initialDelayInMs: null,
+        chunkDelayInMs: null,
+      }),
+    }),
+  });
+
+const scenario = z.object({ order: z.number() });
+const desk = defineEnvironment({
+  name: 'desk',
+  scenario,
+  rollout: async ({ scenario: { order }, model }) => {
+    const agent = new ToolLoopAgent({ model: model.languageModel, tools, instructions: 'Be brief.' });
+    return (await agent.generate({ prompt: `order ${order}?` })).text;
+  },
+  rewards: {
+    right: ({ outcome }) => Number(outcome.includes('paid')),
+    turns: { weight: 0, reward: ({ trajectory }) => trajectory.calls.length },
+  },
+});
+
+const conversation = [
+  { role: 'system', content: 'Be brief.' },
+  { role: 'user', content: 'order 12?' },
+  {
+    role: 'assistant',
+    content: null,
+    reasoning_content: 'I look it up.',
+    tool_calls: [{ id: 'c1', type: 'function', function: { name: 'order', arguments: '{ "order" :  12 }' } }],
+  },
+  { role: 'tool', tool_call_id: 'c1', content: 'order 12 is paid' },
+  { role: 'assistant', content: 'It is paid.' },
+];
+
+const run = <Outcome>(model: RolloutModel, environment: Environment<typeof scenario, Outcome>) =>
+  runGroups({ environment, scenarios: [{ order: 12 }], rolloutsPerGroup: 2, model });
+
+describe('a baseline', () => {
+  test('runs the environment of the policy, and its conversation is recorded as messages', async () => {
+    const { groups, books, sampledTokens } = await run(baseline(hosted()), desk);
+    expect(books).toEqual({ dispatched: 2, completed: 2, failed: 0, cancelled: 0 });
+    expect(sampledTokens).toBe(16);
+    for (const trajectory of groups[0]?.trajectories ?? []) {
+      expect(trajectory).toMatchObject({ baseline: 'hosted-1', reward: 1, metrics: { right: 1, turns: 2 } });
+      expect(trajectory.usage).toMatchObject({ turns: 2, tokens: 8, toolCalls: 1 });
+      expect(trajectory.promptTokens).toBe(20);
+      expect(trajectory.choices).toEqual([]);
+      const body = trajectory.toBody();
+      expect(body.messages_and_choices).toEqual(conversation);
+      expect(body.additional_histories).toBeUndefined();
+      expect(body.tools).toMatchObject([{ function: { name: 'order' } }]);
+    }
+  });
+
+  test('is recorded in the same way where the agent streams', async () => {
+    const streamed = defineEnvironment({
+      name: 'streamed',
+      scenario,
+      rollout: ({ scenario: { order }, model }) => {
+        const { text } = streamText({
+          ...{ model: model.languageModel, tools, instructions: 'Be brief.', stopWhen: stepCountIs(3) },
+          prompt: `order ${order}?`,
+        });
+        return text;
+      },
+      rewards: { right: ({ outcome }) => Number(outcome === 'It is paid.') },
+    });
+    const { groups } = await run(baseline(hosted()), streamed);
+    expect(groups[0]?.trajectories[0]?.toBody()).toMatchObject({
+      reward: 1,
+      messages_and_choices: conversation,
+    });
+  });
+
+  test('stands for policy(), and for models that are named by a string', async () => {
+    const putBack = usePolicyAsDefaultProvider({ models: ['gpt-x'] });
+    const byName = defineEnvironment({
+      name: 'by-name',
+      scenario,
+      rollout: async () => {
+        await generateText({ model: 'gpt-x', prompt: 'one' });
+        await generateText({ model: policy(), prompt: 'two' });
+      },
+      rewards: { calls: ({ trajectory }) => trajectory.histories.length },
+    });
+    const { groups } = await run(baseline(hosted()), byName);
+    putBack();
+    expect(groups[0]?.trajectories.map(({ reward }) => reward)).toEqual([2, 2]);
+  });
+
+  test('takes settings, limits and signals as the policy does', async () => {
+    const model = hosted();
+    const trajectory = new Trajectory({ limits: { tokens: 50, turns: 1 } });
+    const cold = baseline(model, { settings: { temperature: 0, topK: 3 } }).with({ maxOutputTokens: 80 });
+    const ask = () =>
+      generateText({ model: cold.languageModel, prompt: 'a', temperature: 0.9, topP: 0.5, maxRetries: 0 });
+    await runInTrajectory(trajectory, ask);
+    expect(model.doGenerateCalls[0]).toMatchObject({
+      temperature: 0,
+      topP: 0.5,
+      topK: 3,
+      maxOutputTokens: 50,
+    });
+    await expect(runInTrajectory(trajectory, ask)).rejects.toThrow('limit of 1 model calls');
+    expect(model.doGenerateCalls).toHaveLength(1);
+
+    const stopped = AbortSignal.abort(new Error('over'));
+    await runInTrajectory(new Trajectory({ signal: stopped }), ask);
+    expect(model.doGenerateCalls[1]?.abortSignal?.reason).toBe(stopped.reason);
+  });
+
+  test('records nothing of a call that failed, and only the answer that the agent saw of one that was repeated', async () => {
+    let calls = 0;
+    const model = new MockLanguageModelV4({
+      doGenerate: async () => {
+        if (calls++ === 0) throw new TypeError('the line is down');
+        return saying('here');
+      },
+    });
+    const trajectory = new Trajectory();
+    const ask = () => generateText({ model: baseline(model).languageModel, prompt: 'a' });
+    await runInTrajectory(trajectory, async () => {
+      await expect(ask()).rejects.toThrow('the line is down');
+      expect(trajectory.histories).toHaveLength(0);
+      await ask();
+    });
+    expect(trajectory.calls).toMatchObject([{ index: 1, choice: { message: { content: 'here' } } }]);
+  });
+
+  test('begins a new conversation where the agent edits one', async () => {
+    const model = baseline(new MockLanguageModelV4({ doGenerate: async () => saying('ok') })).languageModel;
+    const trajectory = new Trajectory();
+    const user = (content: string) => ({ role: 'user' as const, content });
+    const said = { role: 'assistant' as const, content: 'ok' };
+    await runInTrajectory(trajectory, async () => {
+      await generateText({ model, messages: [user('a')] });
+      await generateText({ model, messages: [user('a'), said, user('b')] });
+      await generateText({ model, messages: [user('EDITED'), said, user('b')] });
+      await generateText({ model, messages: [user('a'), said, user('b'), said, user('c')] });
+    });
+    expect(trajectory.histories.map(({ entries }) => entries.length)).toEqual([6, 4]);
+  });
+
+  test('reads what is no text by its name', async () => {
+    const model = baseline(
+      new MockLanguageModelV4({ doGenerate: async () => saying('a cat') }),
+    ).languageModel;
+    const trajectory = new Trajectory();
+    const image = { type: 'file' as const, mediaType: 'image/png', data: new Uint8Array([1]) };
+    await runInTrajectory(trajectory, () =>
+      generateText({
+        model,
+        messages: [{ role: 'user', content: [{ type: 'text', text: 'what?' }, image] }],
+      }),
+    );
+    expect(trajectory.histories[0]?.entries).toEqual([
+      {
+        role: 'user',
+        content: [
+          { type: 'text', text: 'what?' },
+          { type: 'text', text: '[file image/png]' },
+        ],
+      },
+      { role: 'assistant', content: 'a cat' },
+    ]);
+  });
+
+  test('never records the calls of a model of the service that it may be made of', async () => {
+    const service = await startFakeService({ policy: () => ({ text: 'x' }) });
+    await using _ = service;
+    const { languageModel } = new ModelHandle({ client: service.client, name: 'local/p/n:step1' });
+    expect(() => baseline(languageModel)).toThrow(BaselineError);
+    expect(() => baseline(policy())).toThrow(BaselineError);
+    const wrapped = baseline(wrapLanguageModel({ model: languageModel, middleware: {} }));
+    const trajectory = new Trajectory();
+    await runInTrajectory(trajectory, () => generateText({ model: wrapped.languageModel, prompt: 'a' }));
+    expect(trajectory.choices).toHaveLength(0);
+    expect(trajectory.histories).toHaveLength(1);
+  });
+});
+
+describe('its trajectories', () => {
+  test('are refused by a training job, by name', async () => {
+    const service = await startFakeService({ policy: () => ({ text: 'x' }) });
+    await using _ = service;
+    const model = new ModelHandle({ client: service.client, name: 'local/p/n', id: 'id' });
+    const { groups } = await run(baseline(hosted()), desk);
+    const group = groups[0]?.toTrajectoryGroup() ?? new TrajectoryGroup({ trajectories: [] });
+    await expect(submitTraining({ model, groups: [group] })).rejects.toThrow(NotTrainableError);
+    await expect(submitTraining({ model, groups: [group] })).rejects.toThrow('the baseline "hosted-1"');
+    expect(service.jobs).toHaveLength(0);
+  });
+
+  test('are the same when they are read back, and no more trainable', async () => {
+    const { groups } = await run(baseline(hosted()), desk);
+    const [trajectory] = groups[0]?.trajectories ?? [];
+    if (!trajectory) throw new TypeError('no trajectory');
+    const again = fromTrajectoryRecord(JSON.parse(JSON.stringify(toTrajectoryRecord(trajectory))));
+    expect(JSON.stringify(again.toBody())).toBe(JSON.stringify(trajectory.toBody()));
+    expect(JSON.stringify(again.calls)).toBe(JSON.stringify(trajectory.calls));
+    const { turns, tokens, toolCalls } = trajectory.usage;
+    expect(again.usage).toMatchObject({ turns, tokens, toolCalls });
+    expect(again.promptTokens).toBe(trajectory.promptTokens);
+    expect(toTrajectoryRecord(again)).toEqual(toTrajectoryRecord(trajectory));
+    expect(() => again.requireTrainable()).toThrow(NotTrainableError);
+  });
+
+  test('of a policy can be trained on', () => {
+    expect(() => new Trajectory().requireTrainable()).not.toThrow();
+  });
+});
+
+describe('what a baseline is made of', () => {
+  test('a model for an earlier version of the AI SDK is adapted', async () => {
+    const old: LanguageModelV2 = {
+      specificationVersion: 'v2',
+      provider: 'old',
+      modelId: 'old-1',
+      supportedUrls: {},
+      doGenerate: async () => ({
+        content: [{ type: 'text', text: 'old' }],
+        finishReason: 'stop',
+        usage: { inputTokens: 1, outputTokens: 1, totalTokens: 2 },
+        warnings: [],
+      }),
+      doStream: () => Promise.reject(new TypeError('not asked for')),
+    };
+    expect((await generateText({ model: baseline(old).languageModel, prompt: 'a' })).text).toBe('old');
+  });
+
+  test('an id is looked up in the default provider, and refused where there is none', () => {
+    const before = globalThis.AI_SDK_DEFAULT_PROVIDER;
+    globalThis.AI_SDK_DEFAULT_PROVIDER = undefined;
+    try {
+      expect(() => baseline('gpt-x')).toThrow('The baseline "gpt-x" is only an id');
+      usePolicyAsDefaultProvider({ models: 'all' });
+      expect(() => baseline('gpt-x')).toThrow('is a model of the service');
+    } finally {
+      globalThis.AI_SDK_DEFAULT_PROVIDER = before;
+    }
+  });
+
+  test('it is called as it is named, else as its model', () => {
+    expect(baseline(hosted())).toMatchObject({ name: 'hosted-1', step: undefined });
+    expect(baseline(hosted(), { name: 'yesterday' }).name).toBe('yesterday');
+  });
+});
+
+describe('its endpoint', () => {
+  test('is the one it was given, and a rollout that only calls that completes without a record', async () => {
+    const endpoint = { baseUrl: 'http://127.0.0.1:1/v1', apiKey: 'mine' };
+    const outside = defineEnvironment({
+      name: 'outside',
+      scenario,
+      rollout: ({ model }) => model.endpoint(),
+      rewards: { right: ({ outcome }) => Number(outcome === endpoint) },
+    });
+    const { groups, books } = await run(baseline(hosted(), { endpoint }), outside);
+    expect(books.completed).toBe(2);
+    expect(groups[0]?.trajectories[0]).toMatchObject({ reward: 1, baseline: 'hosted-1', histories: [] });
+    expect(currentTrajectory()).toBeUndefined();
+  });
+
+  test('is refused where there is none', async () => {
+    await expect(baseline(hosted()).endpoint()).rejects.toThrow(
+      'the endpoint of the baseline "hosted-1", which has none',
+    );
+  });
+});

@@ -1,0 +1,148 @@
+import { request } from 'node:http';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { openDesk } from './support.ts';
+
+/** As they were before there was a server. */
+const globals = [globalThis.Request, globalThis.Response];
+
+let desk: Awaited<ReturnType<typeof openDesk>>;
+let address: { baseUrl: string; apiKey: string };
+beforeAll(async () => {
+  desk = await openDesk(() => ({ text: 'x' }));
+  address = await desk.model.endpoint();
+});
+afterAll(() => desk[Symbol.asyncDispose]());
+
+async function post(path: string, body: object | string) {
+  const response = await fetch(`${address.baseUrl}${path}`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${address.apiKey}`, 'content-type': 'application/json' },
+    body: typeof body === 'string' ? body : JSON.stringify(body),
+  });
+  return { status: response.status, headers: response.headers, body: (await response.json()) as object };
+}
+
+const messages = [{ role: 'user', content: 'a' }];
+
+test.each<[string, object]>([
+  ['n', { n: 2 }],
+  ['use_beam_search', { use_beam_search: true }],
+  ['length_penalty', { length_penalty: 2 }],
+  ['store', { store: true }],
+  ['functions', { functions: [] }],
+  ['function_call', { function_call: 'auto' }],
+  ['audio', { audio: { voice: 'x' } }],
+  ['modalities', { modalities: ['text', 'audio'] }],
+  ['prediction', { prediction: {} }],
+  ['web_search_options', { web_search_options: {} }],
+  ['verbosity', { verbosity: 'low' }],
+  ['temprature', { temprature: 1 }],
+  ['top_logprobs', { top_logprobs: 3 }],
+  ['stream_options', { stream_options: { include_usage: true } }],
+  [
+    'stream_options.continuous_usage_stats',
+    { stream: true, stream_options: { continuous_usage_stats: true } },
+  ],
+  ['tool_choice', { tool_choice: 'required' }],
+  ['temperature', { temperature: 'hot' }],
+  [
+    'messages.0.content.0.type',
+    { messages: [{ role: 'user', content: [{ type: 'image_url', image_url: {} }] }] },
+  ],
+  ['messages', { messages: [] }],
+])('chat completions refuse %s by name', async (param, fields) => {
+  const asked = desk.service.requests.length;
+  const { status, headers, body } = await post('/chat/completions', { model: 'any', messages, ...fields });
+  expect(body).toMatchObject({ error: { param, type: 'invalid_request_error' } });
+  expect(status).toBe(400);
+  expect(headers.get('x-should-retry')).toBe('false');
+  expect(desk.service.requests).toHaveLength(asked);
+});
+
+const tool = { type: 'function', name: 'f', parameters: {} };
+
+test.each<[string, object]>([
+  ['background', { background: true }],
+  ['conversation', { conversation: 'c' }],
+  ['prompt', { prompt: { id: 'p' } }],
+  ['truncation', { truncation: 'auto' }],
+  ['context_management', { context_management: [] }],
+  ['max_tool_calls', { max_tool_calls: 1 }],
+  ['top_logprobs', { top_logprobs: 1 }],
+  ['n', { n: 2 }],
+  ['text.verbosity', { text: { verbosity: 'low' } }],
+  ['reasoning.effort', { reasoning: { effort: 'minimal' } }],
+  ['include', { include: ['message.output_text.logprobs'] }],
+  ['tools.0.type', { tools: [{ type: 'web_search' }] }],
+  ['tool_choice', { tool_choice: 'required' }],
+  ['tool_choice', { tools: [tool], tool_choice: { type: 'allowed_tools', mode: 'auto', tools: [] } }],
+  ['stream_options', { stream_options: { include_obfuscation: false } }],
+  ['previous_response_id', { previous_response_id: 'resp_x' }],
+  [
+    'input.0.content.0.type',
+    { input: [{ role: 'user', content: [{ type: 'input_image', image_url: 'x' }] }] },
+  ],
+  [
+    'input.1.type',
+    { input: ['a', { type: 'computer_call' }].map((item) => (item === 'a' ? messages[0] : item)) },
+  ],
+  ['input.0.id', { input: [{ type: 'item_reference', id: 'msg_1_0' }] }],
+  ['input.0.role', { input: [{ role: 'critic', content: 'x' }] }],
+  ['input', { input: [] }],
+  ['input.0', { input: ['a'] }],
+  ['temprature', { temprature: 1 }],
+])('responses refuse %s by name', async (param, fields) => {
+  const asked = desk.service.requests.length;
+  const { status, body } = await post('/responses', { model: 'any', input: 'a', ...fields });
+  expect(body).toMatchObject({ error: { param, type: 'invalid_request_error' } });
+  expect(status).toBe(400);
+  expect(desk.service.requests).toHaveLength(asked);
+});
+
+test('fields of no effect, null and defaults are taken', async () => {
+  const none = { prompt_cache_key: 'k', safety_identifier: 's', prompt_cache_retention: '24h', user: 'u' };
+  const chat = {
+    modalities: ['text'],
+    n: 1,
+    stop: null,
+    tools: [],
+    tool_choice: 'auto',
+    service_tier: 'auto',
+  };
+  expect((await post('/chat/completions', { messages, ...none, ...chat })).status).toBe(200);
+  const response = { background: false, truncation: 'disabled', conversation: null, store: true, tools: [] };
+  expect((await post('/responses', { input: 'a', ...none, ...response })).status).toBe(200);
+});
+
+test('what is no request at all is said to be none', async () => {
+  expect(await post('/chat/completions', '{')).toMatchObject({
+    status: 400,
+    body: { error: { code: 'invalid_json' } },
+  });
+  expect(await post('/responses', '[]')).toMatchObject({
+    status: 400,
+    body: { error: { code: 'invalid_body' } },
+  });
+  expect(await post('/embeddings', {})).toMatchObject({
+    status: 404,
+    body: { error: { code: 'unknown_path' } },
+  });
+});
+
+test('a body that is too large is refused before it is read', async () => {
+  const answered = Promise.withResolvers<number | undefined>();
+  const sent = request(`${address.baseUrl}/responses`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${address.apiKey}`, 'content-length': String(2 ** 30) },
+  });
+  sent.on('response', ({ statusCode }) => answered.resolve(statusCode));
+  sent.on('error', answered.reject);
+  sent.flushHeaders();
+  expect(await answered.promise).toBe(413);
+  sent.on('error', () => undefined);
+  sent.destroy();
+});
+
+test('the globals of the process stay its own', () => {
+  expect([globalThis.Request, globalThis.Response]).toEqual(globals);
+});

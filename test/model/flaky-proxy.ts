@@ -1,0 +1,54 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { createClient } from 'martingale';
+
+/** What becomes of a request: it passes, is answered 500 or 503, or its answer is cut, or ended in order, before a text. */
+export type Fate = 'pass' | 'fail' | 'busy' | { cutBefore: string } | { endBefore: string };
+
+/** Stands before a service and gives its chat requests the fates of a list, in turn; what follows passes. */
+export async function startFlakyProxy(
+  target: string,
+  fates: Fate[],
+  { retries = 0 }: { retries?: number } = {},
+) {
+  const left = [...fates];
+  const asked: string[] = [];
+  const handle = async (request: IncomingMessage, response: ServerResponse) => {
+    const body = await text(request);
+    asked.push(body);
+    const fate = left.shift() ?? 'pass';
+    if (fate === 'fail' || fate === 'busy') {
+      response.writeHead(fate === 'fail' ? 500 : 503, { 'content-type': 'application/json' });
+      return response.end('{"detail":"out of luck"}');
+    }
+    const { method = 'POST', url = '/' } = request;
+    const headers = {
+      'content-type': 'application/json',
+      authorization: String(request.headers.authorization),
+    };
+    const answer = await fetch(`${target}${url}`, { method, headers, body });
+    const bytes = Buffer.from(await answer.arrayBuffer());
+    response.writeHead(answer.status, {
+      'content-type': answer.headers.get('content-type') ?? 'application/json',
+    });
+    if (fate === 'pass') return response.end(bytes);
+    if ('endBefore' in fate) return response.end(bytes.subarray(0, bytes.indexOf(fate.endBefore)));
+    response.write(bytes.subarray(0, bytes.indexOf(fate.cutBefore)), () => response.destroy());
+    return response;
+  };
+  const server = createServer((request, response) => void handle(request, response));
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  const client = createClient({ baseUrl: `http://127.0.0.1:${port}`, apiKey: 'key', retries, backoffMs: 0 });
+  return {
+    client,
+    /** Bodies of the requests, in order. */
+    asked,
+    async [Symbol.asyncDispose]() {
+      await client.close();
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}

@@ -1,0 +1,72 @@
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+import { createClient, ModelHandle } from 'martingale';
+
+export interface LimitedServiceOptions {
+  /** Requests in flight beyond which it answers `status`. */
+  limit: number;
+  /** Default 429. */
+  status?: 429 | 503;
+  /** Milliseconds that an answer takes with so many in flight. */
+  delayMs: (inFlight: number) => number;
+}
+
+const reply = JSON.stringify({
+  id: 'chatcmpl-1',
+  object: 'chat.completion',
+  created: 0,
+  model: 'local/p/n:step1',
+  choices: [
+    {
+      index: 0,
+      message: { role: 'assistant', content: 'fine' },
+      finish_reason: 'stop',
+      logprobs: { content: [{ token: 'fine', logprob: -0.5, top_logprobs: [] }] },
+      token_ids: [7],
+    },
+  ],
+  usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 },
+  prompt_token_ids: [1],
+});
+
+/** A service with one route and so much room, and what it has seen. */
+export async function startLimitedService({ limit, status = 429, delayMs }: LimitedServiceOptions) {
+  const seen = { answered: 0, refused: 0, most: 0 };
+  let inFlight = 0;
+  const answer = async (response: ServerResponse) => {
+    if (inFlight >= limit) {
+      seen.refused++;
+      return response.writeHead(status, { 'content-type': 'application/json' }).end('{"detail":"busy"}');
+    }
+    seen.most = Math.max(seen.most, ++inFlight);
+    const milliseconds = delayMs(inFlight);
+    if (milliseconds === Number.POSITIVE_INFINITY) {
+      await once(response, 'close');
+      inFlight--;
+      return;
+    }
+    await new Promise((resolve) => setTimeout(resolve, milliseconds));
+    inFlight--;
+    seen.answered++;
+    response.writeHead(200, { 'content-type': 'application/json' }).end(reply);
+  };
+  const server = createServer((request, response) => {
+    request.resume();
+    request.once('end', () => void answer(response));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  if (typeof address !== 'object' || !address) throw new TypeError('no address');
+  const client = createClient({ baseUrl: `http://127.0.0.1:${address.port}`, apiKey: 'key', backoffMs: 10 });
+  return {
+    seen,
+    client,
+    model: new ModelHandle({ client, name: 'local/p/n:step1' }),
+    async [Symbol.asyncDispose]() {
+      await client.close();
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
