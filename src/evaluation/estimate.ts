@@ -1,26 +1,70 @@
 /** A mean over scenarios with its uncertainty. */
 export interface Estimate {
   mean: number;
+  /** Scenarios that it is the mean of. */
+  count: number;
   /**
    * Standard error of the mean, from the sample variance of the scenarios' means: rollouts of one scenario are not
    * independent, so scenarios are what is counted (Miller, "Adding Error Bars to Evals", 2024, clustered errors).
    * Null for a single scenario.
    */
   standardError: number | null;
-  /** mean -+ 1.96 standard errors (normal approximation); null with the standard error. */
-  interval95: { low: number; high: number } | null;
+  /** Null with the standard error. */
+  interval95: Interval | null;
 }
 
-/** Null for no values. */
+export interface Interval {
+  low: number;
+  high: number;
+  /**
+   * `normal`: mean -+ 1.96 standard errors. `wilson`: Wilson's score interval, for shares; a normal one would leave
+   * [0, 1], and have no width at all where every scenario or none was a success.
+   */
+  method: 'normal' | 'wilson';
+}
+
+const z95 = 1.96;
+
+/** Of values of any size, with a normal interval. Null for no values. */
 export function estimate(values: readonly number[]): Estimate | null {
   const count = values.length;
   if (count === 0) return null;
   const mean = average(values);
-  if (count === 1) return { mean, standardError: null, interval95: null };
+  if (count === 1) return { mean, count, standardError: null, interval95: null };
   const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (count - 1);
   const standardError = Math.sqrt(variance / count);
-  const margin = 1.96 * standardError;
-  return { mean, standardError, interval95: { low: mean - margin, high: mean + margin } };
+  const margin = z95 * standardError;
+  return {
+    mean,
+    count,
+    standardError,
+    interval95: { low: mean - margin, high: mean + margin, method: 'normal' },
+  };
+}
+
+/**
+ * Of a share per scenario, with Wilson's interval (1927). Its number of trials is the effective one, p (1 - p) / SE^2,
+ * which is that of independent trials with the same standard error (Korn and Graubard, 1998), but at least the number
+ * of scenarios and at most `trials`. With one rollout a scenario this is the number of scenarios. Values that are no
+ * shares get a normal interval. Null for no values.
+ */
+export function estimateShare(values: readonly number[], { trials }: { trials: number }): Estimate | null {
+  const plain = estimate(values);
+  if (!plain || plain.standardError === null || values.some((value) => value < 0 || value > 1)) return plain;
+  const { mean, count, standardError } = plain;
+  const spread = mean * (1 - mean);
+  // 0 / 0 where every scenario or none was a success: nothing shows that their rollouts are independent.
+  const effective = spread > 0 ? spread / standardError ** 2 : count;
+  const n = Math.min(Math.max(effective, count), Math.max(trials, count));
+  const scale = 1 + z95 ** 2 / n;
+  const centre = (mean + z95 ** 2 / (2 * n)) / scale;
+  const margin = (z95 / scale) * Math.sqrt(spread / n + z95 ** 2 / (4 * n ** 2));
+  const interval95: Interval = {
+    low: Math.max(0, centre - margin),
+    high: Math.min(1, centre + margin),
+    method: 'wilson',
+  };
+  return { ...plain, interval95 };
 }
 
 /** NaN for no values. */

@@ -1,78 +1,145 @@
 import type { z } from 'zod';
-import { type Books, type RolloutGroup, type RunGroupsOptions, runGroups } from '../rollout/index.ts';
-import type { Trajectory } from '../trajectory/index.ts';
-import { average, type Estimate, estimate } from './estimate.ts';
+import { digest, type KeyFunction } from '../environment/index.ts';
+import { BaselineModel, ModelHandle, type RolloutModel, type SamplingOverride } from '../model/index.ts';
+import {
+  type Books,
+  keepBooks,
+  parseScenarios,
+  type RolloutGroup,
+  type RunGroupsOptions,
+} from '../rollout/index.ts';
+import { EvaluationOptionError } from './errors.ts';
+import { type Estimate, estimate, estimateShare } from './estimate.ts';
+import { EvaluationDirectory } from './evaluation-directory.ts';
+import { gatherGroups } from './gather-groups.ts';
+import { type PassAt, passAt } from './pass-at.ts';
+import { scenarioKeys } from './scenario-keys.ts';
+import { type ScenarioScore, type SuccessOf, scoreScenario, successOf } from './score-scenario.ts';
 
 export interface EvaluateOptions<Schema extends z.ZodType, Outcome>
   extends Omit<RunGroupsOptions<Schema, Outcome>, 'rolloutsPerGroup'> {
   /** Default 1. */
   rolloutsPerScenario?: number;
-  /** Holds for every call, whatever the agent asks for. Default 0: greedy. `agent` leaves it to the agent. */
+  /**
+   * Holds for every call, whatever the agent asks for. `agent` leaves it to the agent. Default 0 (greedy) for the
+   * handle of a model, `agent` for baselines, which have settings of their own.
+   */
   temperature?: number | 'agent';
-}
-
-export interface ScenarioScore<Scenario> {
-  scenario: Scenario;
-  /** Mean over the scenario's completed rollouts; null where none completed. */
-  reward: number | null;
-  success: number | null;
-  completed: number;
-  rollouts: number;
+  /** Each k of pass@k and pass^k to work out, at most `rolloutsPerScenario`. Default: none. */
+  passAt?: readonly number[];
+  /** Whether a rollout succeeded. Default: its metric `success`, `true` or at least 1. */
+  isSuccess?: SuccessOf;
+  /** Pairs scenarios between evaluations. Default: the scenario's `id`, else a hash of its content. */
+  key?: KeyFunction<z.output<Schema>>;
+  /**
+   * Folder in which each group is kept as soon as it has ended. A call with the same folder goes on from there and
+   * gives what one uninterrupted call would have given. Pin the model: a name without a step means another
+   * checkpoint tomorrow. Default: nothing is kept.
+   */
+  directory?: string;
 }
 
 export interface Evaluation<Scenario = unknown> {
+  environment: string;
   /** Name of the model that was evaluated. */
   policy: string;
   /** Over the scenarios with a completed rollout; null where there is none. */
   reward: Estimate | null;
-  /** The metric `success`, where the environment has it. */
+  /** Share of successful rollouts; null where no rollout has a metric `success` and nothing else says it. */
   success: Estimate | null;
+  /** One for each k that was asked for. */
+  passAt: PassAt[];
   perScenario: ScenarioScore<Scenario>[];
   groups: RolloutGroup<Scenario>[];
   /** Rollouts that did not complete are counted here and in no mean. */
   books: Books;
-  /** Wall-clock seconds. */
+  /** Wall-clock seconds of this call. */
   seconds: number;
 }
 
 /**
- * Runs a model on scenarios and says how well it did. The agent is the same as in training; only the temperature is
- * set over it.
- * @throws ScenarioError for a scenario that does not fit.
+ * Runs a model, or a baseline in its place, on scenarios and says how well it did. The agent is the same as in
+ * training; only the temperature is set over it.
+ * @throws ScenarioError for a scenario that does not fit, EvaluationOptionError, RolloutOptionError and
+ *   EvaluationDirectoryError before any rollout begins.
  */
 export async function evaluate<Schema extends z.ZodType, Outcome>(
   options: EvaluateOptions<Schema, Outcome>,
 ): Promise<Evaluation<z.output<Schema>>> {
-  const { rolloutsPerScenario = 1, temperature = 0, model, ...rest } = options;
-  const { groups, books, durationMs } = await runGroups({
-    ...rest,
-    rolloutsPerGroup: rolloutsPerScenario,
-    model: temperature === 'agent' ? model : model.with({ temperature }),
-  });
-  const perScenario = groups.map((group) => ({
-    scenario: group.scenario,
-    reward: meanOrNull(group.trajectories.map((trajectory) => trajectory.reward)),
-    success: meanOrNull(group.trajectories.map(successOf)),
-    completed: group.trajectories.length,
-    rollouts: group.rollouts.length,
-  }));
+  const { rolloutsPerScenario = 1, isSuccess = successOf, key, directory, ...rest } = options;
+  const { environment, model, seed = 0, groupStrategy = null } = options;
+  const begun = performance.now();
+  const ks = checkPassAt(options.passAt ?? [], rolloutsPerScenario);
+  const { temperature, evaluated } = atTemperature(model, options.temperature);
+  const scenarios = await parseScenarios(environment, options.scenarios);
+  const keys = scenarioKeys(scenarios, key);
+  const kept =
+    directory === undefined
+      ? null
+      : await EvaluationDirectory.open(directory, {
+          environment: environment.name,
+          policy: model.name,
+          seed,
+          rolloutsPerScenario,
+          temperature,
+          sampling: samplingOf(evaluated),
+          groupStrategy,
+          scenarios: keys.length,
+          scenarioKeys: digest(JSON.stringify(keys)),
+        });
+  const groups = await gatherGroups(
+    { ...rest, model: evaluated, rolloutsPerGroup: rolloutsPerScenario },
+    scenarios,
+    kept,
+  );
+  const perScenario = groups.map((group, index) =>
+    scoreScenario(group, { key: keys[index] ?? String(index), isSuccess }),
+  );
   return {
+    environment: environment.name,
     policy: model.name,
     reward: estimate(perScenario.flatMap(({ reward }) => reward ?? [])),
-    success: estimate(perScenario.flatMap(({ success }) => success ?? [])),
+    success: estimateShare(
+      perScenario.flatMap(({ success }) => success ?? []),
+      { trials: perScenario.reduce((sum, { judged }) => sum + judged, 0) },
+    ),
+    passAt: ks.map((k) => passAt(k, perScenario)),
     perScenario,
     groups,
-    books,
-    seconds: durationMs / 1000,
+    books: keepBooks(groups.flatMap(({ rollouts }) => rollouts)),
+    seconds: (performance.now() - begun) / 1000,
   };
 }
 
-/** The metric `success` as a number; null where the trajectory has none. */
-export function successOf({ metrics }: Trajectory): number | null {
-  return metrics.success === undefined ? null : Number(metrics.success);
+function checkPassAt(ks: readonly number[], rolloutsPerScenario: number): readonly number[] {
+  for (const k of ks) {
+    if (Number.isInteger(k) && k >= 1 && k <= rolloutsPerScenario) continue;
+    throw new EvaluationOptionError(
+      `\`passAt\` has ${k} with ${rolloutsPerScenario} rollouts per scenario; give whole numbers from 1 to that, or ` +
+        'raise `rolloutsPerScenario`.',
+    );
+  }
+  return ks;
 }
 
-function meanOrNull(values: readonly (number | null)[]): number | null {
-  const known = values.filter((value) => value !== null);
-  return known.length > 0 ? average(known) : null;
+function atTemperature(
+  model: RolloutModel,
+  asked: number | 'agent' | undefined,
+): { temperature: number | 'agent'; evaluated: RolloutModel } {
+  if (model instanceof ModelHandle) {
+    const temperature = asked ?? 0;
+    return { temperature, evaluated: temperature === 'agent' ? model : model.with({ temperature }) };
+  }
+  if (asked === undefined || asked === 'agent') return { temperature: 'agent', evaluated: model };
+  throw new EvaluationOptionError(
+    `\`temperature\` is ${asked} and "${model.name}" is no model handle: its calls are sent as they are made. Leave the ` +
+      'option out, and set the temperature in the agent or with `baseline(model, { settings: { temperature } })`.',
+  );
+}
+
+function samplingOf(model: RolloutModel): SamplingOverride {
+  const hasSettings = model instanceof ModelHandle || model instanceof BaselineModel;
+  const settings: SamplingOverride = hasSettings ? model.settings : {};
+  const { temperature, topP, topK, minP, maxOutputTokens } = settings;
+  return { temperature, topP, topK, minP, maxOutputTokens };
 }

@@ -1,8 +1,20 @@
-export { average, type Estimate, estimate } from './estimate.ts';
 export {
-  type EvaluateOptions,
-  type Evaluation,
-  evaluate,
-  type ScenarioScore,
-  successOf,
-} from './evaluate.ts';
+  type CompareOptions,
+  type Comparison,
+  compare,
+  describeComparison,
+  type PairedScore,
+} from './compare.ts';
+export { EvaluationDirectoryError, EvaluationOptionError } from './errors.ts';
+export { average, type Estimate, estimate, type Interval } from './estimate.ts';
+export { type EvaluateOptions, type Evaluation, evaluate } from './evaluate.ts';
+export type { PassAt } from './pass-at.ts';
+export { type ScenarioScore, type SuccessOf, successOf } from './score-scenario.ts';
+export type { SignFlipTest } from './sign-flip.ts';
+export {
+  type EvaluationRow,
+  evaluationCsv,
+  evaluationJsonLines,
+  evaluationRows,
+  evaluationTable,
+} from './table.ts';

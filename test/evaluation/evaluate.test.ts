@@ -1,20 +1,17 @@
+import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { generateText } from 'ai';
-import { defineEnvironment, evaluate, ModelHandle } from 'martingale';
+import {
+  baseline,
+  defineEnvironment,
+  evaluate,
+  evaluationCsv,
+  evaluationJsonLines,
+  evaluationTable,
+  ModelHandle,
+} from 'martingale';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { estimate } from '../../src/evaluation/index.ts';
 import { startFakeService } from '../model/fake-service.ts';
-
-test('the estimate of 0, 0, 1, 1 is worked out by hand', () => {
-  // Sample variance 1/3, standard error sqrt(1/12).
-  expect(estimate([0, 0, 1, 1])).toEqual({
-    mean: 0.5,
-    standardError: expect.closeTo(0.288675, 6),
-    interval95: { low: expect.closeTo(-0.065803, 6), high: expect.closeTo(1.065803, 6) },
-  });
-  expect(estimate([2])).toEqual({ mean: 2, standardError: null, interval95: null });
-  expect(estimate([])).toBeNull();
-});
 
 const parity = defineEnvironment({
   name: 'parity',
@@ -53,4 +50,110 @@ test('the temperature can be left to the agent', async () => {
   const model = new ModelHandle({ client: service.client, name: 'a/b/c:step7' });
   await evaluate({ environment: parity, scenarios: [{ id: 0 }], model, temperature: 'agent' });
   expect(service.requests[0]?.temperature).toBe(1);
+});
+
+const parities = [0, 1, 2, 3].map((id) => ({ id }));
+
+test('pass@k counts the metric `success`, or what the caller calls a success', async () => {
+  // The first rollout of each scenario says `even`, the second `odd`.
+  const said = new Map<string, number>();
+  await using service = await startFakeService({
+    policy: ({ messages }) => {
+      const prompt = String(messages[0]?.content);
+      const times = (said.get(prompt) ?? 0) + 1;
+      said.set(prompt, times);
+      return { text: times % 2 === 1 || prompt === '1' ? 'even' : 'odd' };
+    },
+  });
+  const options = {
+    environment: parity,
+    scenarios: parities,
+    model: new ModelHandle({ client: service.client, name: 'a/b/c:step7' }),
+    rolloutsPerScenario: 2,
+    passAt: [1, 2],
+  };
+  const { passAt, success, perScenario } = await evaluate(options);
+  expect(success).toMatchObject({ mean: 0.625, count: 4, interval95: { method: 'wilson' } });
+  expect(perScenario.map(({ successes, judged }) => `${successes}/${judged}`)).toEqual([
+    '1/2',
+    '2/2',
+    '1/2',
+    '1/2',
+  ]);
+  expect(passAt).toMatchObject([
+    { k: 1, any: { mean: 0.625 }, all: { mean: 0.625 } },
+    { k: 2, any: { mean: 1 }, all: { mean: 0.25 } },
+  ]);
+  const never = await evaluate({ ...options, isSuccess: () => null });
+  expect(never).toMatchObject({ success: null, passAt: [{ any: null }, { any: null }] });
+  await expect(evaluate({ ...options, passAt: [3] })).rejects.toThrow(/`passAt` has 3 with 2 rollouts/);
+});
+
+test('a baseline runs as the agent calls it, and has no temperature to set', async () => {
+  await using service = await startFakeService({ policy: () => ({ text: 'even' }) });
+  const hosted = createOpenAICompatible({ name: 'hosted', baseURL: `${service.baseUrl}/v1`, apiKey: 'key' });
+  const model = baseline(hosted('other'));
+  const options = { environment: parity, scenarios: [{ id: 0 }], model };
+  expect(await evaluate(options)).toMatchObject({ policy: 'other', reward: { mean: 1 } });
+  await evaluate({ ...options, model: model.with({ temperature: 0.3 }) });
+  expect(service.requests.map(({ temperature }) => temperature)).toEqual([1, 0.3]);
+  await expect(evaluate({ ...options, temperature: 0 })).rejects.toThrow(
+    /`temperature` is 0 and "other" is no model handle/,
+  );
+});
+
+test('options that a run of groups refuses are refused before anything runs', async () => {
+  await using service = await startFakeService({ policy: () => ({ text: 'x' }) });
+  const model = new ModelHandle({ client: service.client, name: 'a/b/c:step7' });
+  const options = { environment: parity, scenarios: parities, model };
+  await expect(evaluate({ ...options, rolloutsPerScenario: 0 })).rejects.toMatchObject({
+    code: 'invalid_rollout_option',
+  });
+  await expect(evaluate({ ...options, timeoutMs: -1 })).rejects.toMatchObject({
+    code: 'invalid_rollout_option',
+  });
+  expect(service.requests).toHaveLength(0);
+});
+
+test('the table, the CSV and the lines have every scenario', async () => {
+  await using service = await startFakeService({
+    policy: ({ messages }) => ({ text: messages[0]?.content === '1' ? 'odd' : 'even' }),
+  });
+  const evaluation = await evaluate({
+    environment: parity,
+    scenarios: [{ id: 0 }, { id: 1 }, { id: 4 }, { id: 0 }],
+    model: new ModelHandle({ client: service.client, name: 'a/b/c:step7' }),
+    key: ({ id }) => `task "${id}"`,
+    passAt: [1],
+  });
+  expect(evaluationTable(evaluation)).toMatchInlineSnapshot(`
+    "a/b/c:step7 in parity
+    rollouts 4: 3 completed, 1 failed, 0 cancelled
+    reward   0.667 [0.013, 1.320] (95%, normal, 3 scenarios)
+    success  0.667 [0.208, 0.939] (95%, wilson, 3 scenarios)
+    pass@1   0.667 [0.208, 0.939] (95%, wilson, 3 scenarios)
+    pass^1   0.667 [0.208, 0.939] (95%, wilson, 3 scenarios)
+
+    key         reward  success  successes  judged  completed  rollouts  pass@1  pass^1
+    task "4"         -        -          0       0          0         1       -       -
+    task "1"         0        0          0       1          1         1       0       0
+    task "0"         1        1          1       1          1         1       1       1
+    task "0"#2       1        1          1       1          1         1       1       1
+    "
+  `);
+  expect(evaluationCsv(evaluation)).toMatchInlineSnapshot(`
+    "key,reward,success,successes,judged,completed,rollouts,pass@1,pass^1
+    "task ""0""",1,1,1,1,1,1,1,1
+    "task ""1""",0,0,0,1,1,1,0,0
+    "task ""4""",,,0,0,0,1,,
+    "task ""0""#2",1,1,1,1,1,1,1,1
+    "
+  `);
+  const lines = evaluationJsonLines(evaluation).trimEnd().split('\n');
+  expect(lines.map((line) => JSON.parse(line))).toMatchObject([
+    { key: 'task "0"', reward: 1, 'pass@1': 1, scenario: { id: 0 } },
+    { key: 'task "1"', reward: 0, scenario: { id: 1 } },
+    { key: 'task "4"', reward: null, completed: 0, rollouts: 1, scenario: { id: 4 } },
+    { key: 'task "0"#2', reward: 1, scenario: { id: 0 } },
+  ]);
 });

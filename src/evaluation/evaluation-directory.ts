@@ -1,0 +1,135 @@
+import { createReadStream } from 'node:fs';
+import { mkdir, open, readdir, readFile, rename, truncate } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import type { SamplingOverride } from '../model/index.ts';
+import {
+  fromGroupRecord,
+  type GroupRecord,
+  parseGroupRecord,
+  type RolloutGroup,
+  toGroupRecord,
+} from '../rollout/index.ts';
+import { EvaluationDirectoryError } from './errors.ts';
+
+/** What must be the same for an evaluation to go on from what another call of it left. */
+export interface EvaluationHeader {
+  environment: string;
+  policy: string;
+  seed: number;
+  rolloutsPerScenario: number;
+  temperature: number | 'agent';
+  /** What the model's own settings set over the agent. */
+  sampling: SamplingOverride;
+  groupStrategy: object | null;
+  scenarios: number;
+  /** Digest of the scenarios' keys in their order. */
+  scenarioKeys: string;
+}
+
+const headerFile = 'evaluation.json';
+const groupsFile = 'groups.jsonl';
+
+/**
+ * An evaluation on disk:
+ *
+ *     evaluation.json   what is evaluated: an EvaluationHeader
+ *     groups.jsonl      a GroupRecord a line, in the order in which the groups ended
+ */
+export class EvaluationDirectory {
+  /** Groups of earlier calls, by their index. */
+  readonly finished: ReadonlyMap<number, RolloutGroup>;
+  readonly #file: string;
+  #appends: Promise<void> = Promise.resolve();
+
+  private constructor(file: string, finished: ReadonlyMap<number, RolloutGroup>) {
+    this.#file = file;
+    this.finished = finished;
+  }
+
+  /** @throws EvaluationDirectoryError where the folder holds something else; the message says what differs. */
+  static async open(path: string, header: EvaluationHeader): Promise<EvaluationDirectory> {
+    const folder = resolve(path);
+    await mkdir(folder, { recursive: true });
+    const names = await readdir(folder);
+    if (names.includes(headerFile)) await checkHeader(join(folder, headerFile), header);
+    else if (names.some((name) => name !== `${headerFile}.partial`)) {
+      throw new EvaluationDirectoryError(
+        `${folder} is not empty and has no ${headerFile}. Give an evaluation a folder of its own.`,
+      );
+    } else await writeHeader(folder, header);
+    const file = join(folder, groupsFile);
+    return new EvaluationDirectory(file, names.includes(groupsFile) ? await readGroups(file) : new Map());
+  }
+
+  /** Durable when it returns. */
+  append(group: RolloutGroup): Promise<void> {
+    const appended = this.#appends.then(async () => {
+      await using handle = await open(this.#file, 'a');
+      await handle.appendFile(`${JSON.stringify(toGroupRecord(group))}\n`);
+      await handle.sync();
+    });
+    this.#appends = appended.catch(() => undefined);
+    return appended;
+  }
+}
+
+async function checkHeader(path: string, header: EvaluationHeader): Promise<void> {
+  let saved: unknown;
+  try {
+    saved = JSON.parse(await readFile(path, 'utf8'));
+  } catch (cause) {
+    throw new EvaluationDirectoryError(`${path} cannot be read: ${String(cause)}`, { cause });
+  }
+  const fields = new Map(Object.entries(typeof saved === 'object' && saved !== null ? saved : {}));
+  const differences = Object.entries(header)
+    .map(([name, value]) => [name, JSON.stringify(fields.get(name)), JSON.stringify(value)] as const)
+    .filter(([, was, is]) => was !== is)
+    .map(([name, was, is]) => `\`${name}\` was ${was} and is ${is}`);
+  if (differences.length === 0) return;
+  throw new EvaluationDirectoryError(
+    `${path} is of another evaluation: ${differences.join('; ')}. Choose another folder, or ask for the same.`,
+  );
+}
+
+async function writeHeader(folder: string, header: EvaluationHeader): Promise<void> {
+  const path = join(folder, headerFile);
+  {
+    await using handle = await open(`${path}.partial`, 'w');
+    await handle.appendFile(`${JSON.stringify(header, null, 2)}\n`);
+    await handle.sync();
+  }
+  await rename(`${path}.partial`, path);
+}
+
+/** What a killed process left of its last line is cut off, so that the next one begins on its own. */
+async function readGroups(path: string): Promise<Map<number, RolloutGroup>> {
+  const groups = new Map<number, RolloutGroup>();
+  let pieces: Buffer[] = [];
+  let whole = 0;
+  let line = 0;
+  for await (const chunk of createReadStream(path)) {
+    let rest: Buffer = chunk;
+    for (let end = rest.indexOf(0x0a); end >= 0; end = rest.indexOf(0x0a)) {
+      const bytes = Buffer.concat([...pieces, rest.subarray(0, end)]);
+      const record = readLine(path, ++line, bytes.toString('utf8'));
+      groups.set(record.group, fromGroupRecord(record));
+      whole += bytes.length + 1;
+      pieces = [];
+      rest = rest.subarray(end + 1);
+    }
+    if (rest.length > 0) pieces.push(rest);
+  }
+  if (pieces.length > 0) await truncate(path, whole);
+  return groups;
+}
+
+function readLine(path: string, line: number, text: string): GroupRecord {
+  try {
+    return parseGroupRecord(text);
+  } catch (cause) {
+    throw new EvaluationDirectoryError(
+      `${path}:${line}: ${cause instanceof Error ? cause.message : String(cause)}`,
+      { cause },
+    );
+  }
+}

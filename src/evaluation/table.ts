@@ -1,0 +1,102 @@
+import type { Estimate } from './estimate.ts';
+import type { Evaluation } from './evaluate.ts';
+import { passAllOf, passAnyOf } from './pass-at.ts';
+import type { ScenarioScore } from './score-scenario.ts';
+
+/** One scenario of an evaluation, for programs. `pass@k` and `pass^k` are there for each k that was asked for. */
+export type EvaluationRow = Record<string, string | number | null>;
+
+/** The scenarios of an evaluation as flat rows, in their order. */
+export function evaluationRows({ perScenario, passAt }: Evaluation): EvaluationRow[] {
+  return perScenario.map((score) => ({
+    key: score.key,
+    reward: score.reward,
+    success: score.success,
+    successes: score.successes,
+    judged: score.judged,
+    completed: score.completed,
+    rollouts: score.rollouts,
+    ...passesOf(
+      score,
+      passAt.map(({ k }) => k),
+    ),
+  }));
+}
+
+/** A row a line, with a first line of names (RFC 4180). Absent values are empty. */
+export function evaluationCsv(evaluation: Evaluation): string {
+  const rows = evaluationRows(evaluation);
+  const names = Object.keys(rows[0] ?? { key: null });
+  const lines = [names, ...rows.map((row) => names.map((name) => row[name] ?? null))];
+  return lines.map((cells) => `${cells.map(toCsv).join(',')}\r\n`).join('');
+}
+
+/** A row as JSON a line, with the scenario beside it. */
+export function evaluationJsonLines(evaluation: Evaluation): string {
+  const rows = evaluationRows(evaluation);
+  return evaluation.perScenario
+    .map(({ scenario }, index) => `${JSON.stringify({ ...rows[index], scenario })}\n`)
+    .join('');
+}
+
+/** An evaluation for people: what came of it, then a line for each scenario, the lowest rewards first. */
+export function evaluationTable(evaluation: Evaluation): string {
+  const { environment, policy, books, reward, success, passAt } = evaluation;
+  const rows = evaluationRows(evaluation);
+  const names = Object.keys(rows[0] ?? {}).filter((name) => rows.some((row) => row[name] !== null));
+  const order = [...rows].sort((a, b) => Number(a.reward ?? -Infinity) - Number(b.reward ?? -Infinity));
+  const cells = [names, ...order.map((row) => names.map((name) => toCell(row[name] ?? null)))];
+  const widths = names.map((_, column) => Math.max(...cells.map((line) => line[column]?.length ?? 0)));
+  const table = cells.map((line) =>
+    line
+      .map((cell, column) =>
+        column === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[column] ?? 0),
+      )
+      .join('  ')
+      .trimEnd(),
+  );
+  return [
+    `${policy} in ${environment}`,
+    `rollouts ${books.dispatched}: ${books.completed} completed, ${books.failed} failed, ${books.cancelled} cancelled`,
+    `reward   ${describeEstimate(reward)}`,
+    `success  ${describeEstimate(success)}`,
+    ...passAt.flatMap(({ k, any, all }) => [
+      `${`pass@${k}`.padEnd(8)} ${describeEstimate(any)}`,
+      `${`pass^${k}`.padEnd(8)} ${describeEstimate(all)}`,
+    ]),
+    '',
+    ...table,
+    '',
+  ].join('\n');
+}
+
+/** `0.500 [0.150, 0.850] (wilson, 4 scenarios)`. */
+export function describeEstimate(estimate: Estimate | null): string {
+  if (!estimate) return 'not known';
+  const { mean, count, interval95 } = estimate;
+  const scenarios = `${count} ${count === 1 ? 'scenario' : 'scenarios'}`;
+  if (!interval95) return `${mean.toFixed(3)} (${scenarios}: no interval)`;
+  const { low, high, method } = interval95;
+  return `${mean.toFixed(3)} [${low.toFixed(3)}, ${high.toFixed(3)}] (95%, ${method}, ${scenarios})`;
+}
+
+function passesOf({ judged, successes }: ScenarioScore<unknown>, ks: readonly number[]): EvaluationRow {
+  return Object.fromEntries(
+    ks.flatMap((k) => [
+      [`pass@${k}`, passAnyOf(k, judged, successes)],
+      [`pass^${k}`, passAllOf(k, judged, successes)],
+    ]),
+  );
+}
+
+function toCsv(value: string | number | null): string {
+  const text = value === null ? '' : String(value);
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+/** Keys are cut: a table is for reading, the rows have them whole. */
+function toCell(value: string | number | null): string {
+  if (value === null) return '-';
+  if (typeof value === 'number') return Number.isInteger(value) ? String(value) : value.toFixed(3);
+  return value.length > 48 ? `${value.slice(0, 47)}…` : value;
+}

@@ -1,0 +1,113 @@
+import fc from 'fast-check';
+import { compare, describeComparison, type Evaluation } from 'martingale';
+import { expect, test } from 'vitest';
+import { signFlipTest } from '../../src/evaluation/sign-flip.ts';
+
+/** All assignments of signs, counted by their bits. */
+function enumerated(differences: readonly number[]): number {
+  const observed = Math.abs(differences.reduce((sum, difference) => sum + difference, 0));
+  let asLarge = 0;
+  for (let bits = 0; bits < 2 ** differences.length; bits++) {
+    const sum = differences.reduce((total, size, at) => total + ((bits >> at) & 1 ? size : -size), 0);
+    if (Math.abs(sum) >= observed - 1e-9) asLarge++;
+  }
+  return asLarge / 2 ** differences.length;
+}
+
+test("Darwin's plants have the p value that Fisher counted", () => {
+  // Heights of crossed less self-fertilised plants in eighths of an inch; Fisher, "The Design of Experiments", 1935,
+  // section 21: 863 of the 32,768 assignments give a sum of at least 314.
+  const differences = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48];
+  expect(signFlipTest(differences, 0)).toEqual({
+    name: 'paired sign-flip permutation test',
+    method: 'exact',
+    assignments: 32_768,
+    pValue: (2 * 863) / 32_768,
+  });
+});
+
+test('the exact test counts what an enumeration counts', () => {
+  fc.assert(
+    fc.property(
+      fc.array(
+        fc.integer({ min: -4, max: 4 }).map((tenths) => tenths / 10),
+        { minLength: 1, maxLength: 11 },
+      ),
+      (differences) => {
+        expect(signFlipTest(differences, 0).pValue).toBeCloseTo(enumerated(differences), 12);
+      },
+    ),
+    { numRuns: 200, seed: 2 },
+  );
+  expect(signFlipTest([1, 1, 1, 1, 1], 0).pValue).toBe(2 / 32);
+  expect(signFlipTest([0, 0], 0).pValue).toBe(1);
+});
+
+test('drawn assignments agree with the enumeration, repeat by seed, and never give 0', () => {
+  const differences = Array.from({ length: 18 }, (_, index) => ((index * 7) % 11) - 3.5);
+  const exact = enumerated(differences);
+  const drawn = signFlipTest(differences, 3);
+  expect(drawn).toMatchObject({ method: 'monte_carlo', assignments: 10_000 });
+  // Five standard deviations of a share of 10,000.
+  expect(Math.abs(drawn.pValue - exact)).toBeLessThan(5 * Math.sqrt((exact * (1 - exact)) / 10_000));
+  expect(signFlipTest(differences, 3)).toEqual(drawn);
+  const all = Array.from({ length: 40 }, () => 1);
+  expect(signFlipTest(all, 0).pValue).toBe(1 / 10_001);
+});
+
+function evaluation(policy: string, rewards: Record<string, number | null>): Evaluation {
+  const perScenario = Object.entries(rewards).map(([key, reward]) => ({
+    key,
+    scenario: key,
+    reward,
+    success: reward === null ? null : Number(reward > 0.5),
+    completed: Number(reward !== null),
+    rollouts: 1,
+    judged: 0,
+    successes: 0,
+  }));
+  const books = { dispatched: 0, completed: 0, failed: 0, cancelled: 0 };
+  const none = { reward: null, success: null, passAt: [], groups: [], books, seconds: 0 };
+  return { environment: 'sums', policy, perScenario, ...none };
+}
+
+test('scenarios are paired by their key; those with a score in one only are said', () => {
+  const before = evaluation('m:step1', { a: 0, b: 0.4, c: 1, d: 0.5, e: null, f: 1 });
+  const after = evaluation('m:step9', { f: null, d: 0.5, c: 0.8, b: 1, a: 1, g: 1 });
+  const comparison = compare(before, after);
+  expect(comparison).toMatchObject({
+    measure: 'reward',
+    a: 'm:step1',
+    b: 'm:step9',
+    difference: {
+      mean: expect.closeTo((1 + 0.6 - 0.2 + 0) / 4, 12),
+      count: 4,
+      interval95: { method: 'normal' },
+    },
+    // The two assignments of the observed size or more, of 8: all three up, the two larger up.
+    test: { method: 'exact', assignments: 8, pValue: 4 / 8 },
+    wins: 2,
+    losses: 1,
+    ties: 1,
+    onlyInA: ['f'],
+    onlyInB: ['g'],
+  });
+  expect(comparison.pairs[1]).toEqual({ key: 'b', a: 0.4, b: 1, difference: 0.6 });
+  expect(compare(before, after, { measure: 'success' })).toMatchObject({ wins: 2, losses: 0, ties: 2 });
+  expect(describeComparison(comparison)).toMatchInlineSnapshot(`
+    "reward of m:step9 minus that of m:step1
+    difference 0.350 [-0.190, 0.890] (95%, normal, 4 scenarios)
+    paired sign-flip permutation test, exact (8 assignments): p = 0.500
+    scenarios  2 better, 1 worse, 1 the same
+    only with m:step1: 1 (f)
+    only with m:step9: 1 (g)
+    "
+  `);
+});
+
+test('evaluations without a common scenario have no difference, and other environments are refused', () => {
+  const a = evaluation('a', { x: 1 });
+  expect(compare(a, evaluation('b', { y: 1 }))).toMatchObject({ difference: null, test: null, pairs: [] });
+  const other = { ...evaluation('b', { x: 1 }), environment: 'desk' };
+  expect(() => compare(a, other)).toThrow(/"sums" and "desk"/);
+});

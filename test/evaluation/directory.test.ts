@@ -1,0 +1,146 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { appendFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+import { createClient, ModelHandle } from 'martingale';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type FakePolicy, startFakeService } from '../model/fake-service.ts';
+import { digitOf, evaluateGuessing, guessingScenarios } from './guessing.ts';
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'martingale-evaluation-'));
+});
+afterAll(() => rm(folder, { recursive: true }));
+
+const digits: FakePolicy = ({ seed }) => ({ text: digitOf(seed) });
+const program = fileURLToPath(new URL('evaluation-program.ts', import.meta.url));
+const keptGroups = async (directory: string): Promise<number[]> =>
+  (await readFile(join(directory, 'groups.jsonl'), 'utf8'))
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line).group);
+
+function start(baseUrl: string, directory: string): ChildProcess {
+  const child = spawn(process.execPath, ['--import', 'tsx', program, baseUrl, directory], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  return child;
+}
+
+test('an evaluation that is killed goes on in another process, and counts every scenario once', async () => {
+  const directory = join(folder, 'killed');
+  let calls = 0;
+  const midway = Promise.withResolvers<void>();
+  const killed = Promise.withResolvers<void>();
+  await using service = await startFakeService({
+    policy: async ({ seed }) => {
+      if (++calls === 70) midway.resolve();
+      if (calls >= 70) await killed.promise;
+      return { text: digitOf(seed) };
+    },
+  });
+  const first = start(service.baseUrl, directory);
+  await midway.promise;
+  // The calls are held from here on; what has ended is on its way to the disk.
+  await expect.poll(async () => (await keptGroups(directory)).length).toBeGreaterThan(3);
+  first.kill('SIGKILL');
+  await once(first, 'exit');
+  killed.resolve();
+  const before = await keptGroups(directory);
+  expect(before.length).toBeGreaterThan(3);
+  expect(before.length).toBeLessThan(24);
+  // A process may be killed in the middle of a line too.
+  await appendFile(join(directory, 'groups.jsonl'), '{"group":23,"scenario":{"i');
+
+  const askedBefore = service.requests.length;
+  const second = start(service.baseUrl, directory);
+  if (!second.stdout) throw new TypeError('no stdout');
+  const [output, [code]] = await Promise.all([text(second.stdout), once(second, 'exit')]);
+  expect(code).toBe(0);
+  const kept = await keptGroups(directory);
+  expect(kept.slice(0, before.length)).toEqual(before);
+  expect([...kept].sort((a, b) => a - b)).toEqual(guessingScenarios.map(({ id }) => id));
+  const askedAgain = service.requests.slice(askedBefore);
+  expect(askedAgain).toHaveLength((24 - before.length) * 3 * 2);
+
+  await using fresh = await startFakeService({ policy: digits });
+  const { groups: _, seconds: __, ...whole } = await evaluateGuessing(fresh.baseUrl);
+  expect(JSON.parse(output)).toEqual(JSON.parse(JSON.stringify(whole)));
+  expect(whole.books).toEqual({ dispatched: 72, completed: 69, failed: 3, cancelled: 0 });
+});
+
+test('a finished evaluation is read back whole, without a call', async () => {
+  const directory = join(folder, 'finished');
+  await using service = await startFakeService({ policy: digits });
+  const progress: object[] = [];
+  const first = await evaluateGuessing(service.baseUrl, { directory });
+  const asked = service.requests.length;
+  const again = await evaluateGuessing(service.baseUrl, {
+    directory,
+    onProgress: (told) => progress.push(told),
+  });
+  expect(service.requests).toHaveLength(asked);
+  expect(progress).toEqual([{ done: 72, total: 72 }]);
+  const bodies = (evaluation: typeof first) =>
+    evaluation.groups.map((group) => JSON.stringify(group.toTrajectoryGroup().toBody()));
+  expect(bodies(again)).toEqual(bodies(first));
+  const { seconds: _, groups: __, ...results } = first;
+  expect(again).toMatchObject(results);
+  // Scored anew, with another idea of success.
+  const scored = await evaluateGuessing(service.baseUrl, {
+    directory,
+    isSuccess: ({ reward }) => (reward ?? 0) >= 0.9,
+  });
+  expect(scored.success?.mean).toBeLessThan(first.success?.mean ?? 0);
+  expect(service.requests).toHaveLength(asked);
+});
+
+test('a stopped evaluation keeps what ended, and runs what it stopped again', async () => {
+  const directory = join(folder, 'stopped');
+  const stop = new AbortController();
+  let calls = 0;
+  await using service = await startFakeService({
+    policy: ({ seed }) => {
+      if (++calls === 40) stop.abort(new Error('enough'));
+      return { text: digitOf(seed) };
+    },
+  });
+  const stopped = await evaluateGuessing(service.baseUrl, { directory, signal: stop.signal });
+  expect(stopped.books.cancelled).toBeGreaterThan(0);
+  expect((await keptGroups(directory)).length).toBeLessThan(24);
+  const whole = await evaluateGuessing(service.baseUrl, { directory });
+  expect(whole.books).toEqual({ dispatched: 72, completed: 69, failed: 3, cancelled: 0 });
+  expect([...(await keptGroups(directory))].sort((a, b) => a - b)).toEqual(
+    guessingScenarios.map(({ id }) => id),
+  );
+});
+
+test('a folder of another evaluation, or of something else, is refused by what differs', async () => {
+  const directory = join(folder, 'header');
+  await using service = await startFakeService({ policy: digits });
+  const few = { scenarios: guessingScenarios.slice(0, 2), directory };
+  await evaluateGuessing(service.baseUrl, few);
+  const refused = (options: Parameters<typeof evaluateGuessing>[1]) =>
+    expect(evaluateGuessing(service.baseUrl, { ...few, ...options })).rejects;
+  await refused({ seed: 7 }).toThrow('`seed` was 6 and is 7');
+  await refused({ temperature: 'agent' }).toThrow('`temperature` was 0 and is "agent"');
+  const client = createClient({ baseUrl: service.baseUrl, apiKey: 'key' });
+  const model = new ModelHandle({ client, name: 'a/b/c:step7' });
+  await refused({ model: model.with({ topP: 0.5 }) }).toThrow(
+    '`sampling` was {"temperature":0} and is {"temperature":0,"topP":0.5}',
+  );
+  await refused({ model: model.at(8) }).toThrow('`policy` was "a/b/c:step7" and is "a/b/c:step8"');
+  await client.close();
+  await refused({ rolloutsPerScenario: 4 }).toThrow('`rolloutsPerScenario` was 3 and is 4');
+  await refused({ scenarios: [{ id: 0 }, { id: 9 }] }).toThrow('`scenarioKeys` was');
+  await refused({ scenarios: [{ id: 0 }] }).toThrow('`scenarios` was 2 and is 1');
+  await refused({ directory: folder }).toThrow('is not empty and has no evaluation.json');
+  await appendFile(join(directory, 'groups.jsonl'), '{"group":1}\n');
+  await refused({}).toThrow(/groups\.jsonl:3: A group record/);
+  await writeFile(join(directory, 'evaluation.json'), 'nonsense');
+  await refused({}).toMatchObject({ code: 'evaluation_directory_refused' });
+});

@@ -1,0 +1,68 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { estimate, estimateShare } from '../../src/evaluation/estimate.ts';
+
+test('the estimate of 0, 0, 1, 1 is worked out by hand', () => {
+  // Sample variance 1/3, standard error sqrt(1/12).
+  expect(estimate([0, 0, 1, 1])).toEqual({
+    mean: 0.5,
+    count: 4,
+    standardError: expect.closeTo(0.288675, 6),
+    interval95: { low: expect.closeTo(-0.065803, 6), high: expect.closeTo(1.065803, 6), method: 'normal' },
+  });
+  expect(estimate([2])).toEqual({ mean: 2, count: 1, standardError: null, interval95: null });
+  expect(estimate([])).toBeNull();
+});
+
+// Newcombe, "Two-sided confidence intervals for the single proportion", 1998, table I, method 3.
+test.each([
+  [81, 263, 0.2553, 0.3662],
+  [15, 148, 0.0624, 0.1605],
+  [0, 20, 0, 0.1611],
+  [1, 29, 0.0061, 0.1718],
+])('%i successes of %i have the published interval', (successes, count, low, high) => {
+  const values = Array.from({ length: count }, (_, index) => Number(index < successes));
+  expect(estimateShare(values, { trials: count })).toMatchObject({
+    mean: successes / count,
+    interval95: { low: expect.closeTo(low, 4), high: expect.closeTo(high, 4), method: 'wilson' },
+  });
+});
+
+test('several rollouts a scenario narrow the interval as far as they are independent', () => {
+  const widthOf = (values: number[], trials: number) => {
+    const interval = estimateShare(values, { trials })?.interval95;
+    return interval ? interval.high - interval.low : Number.NaN;
+  };
+  // Rollouts of a scenario always agree: 40 of them are worth 10.
+  const agreeing = [0, 0, 0, 0, 0, 1, 1, 1, 1, 1];
+  expect(widthOf(agreeing, 40)).toBeCloseTo(widthOf(agreeing, 10), 12);
+  // All scenarios alike: as good as 40 independent ones.
+  const alike = Array.from({ length: 10 }, () => 0.5);
+  const independent = Array.from({ length: 40 }, (_, index) => index % 2);
+  expect(widthOf(alike, 40)).toBeCloseTo(widthOf(independent, 40), 12);
+});
+
+test('an interval of shares lies in [0, 1], holds the mean, and has a width', () => {
+  fc.assert(
+    fc.property(
+      fc.integer({ min: 1, max: 5 }),
+      fc.array(fc.nat(5), { minLength: 2, maxLength: 40 }),
+      (rollouts, successes) => {
+        const values = successes.map((count) => Math.min(count, rollouts) / rollouts);
+        const result = estimateShare(values, { trials: rollouts * values.length });
+        const { low, high } = result?.interval95 ?? { low: Number.NaN, high: Number.NaN };
+        const mean = result?.mean ?? Number.NaN;
+        expect(low).toBeGreaterThanOrEqual(0);
+        expect(high).toBeLessThanOrEqual(1);
+        expect(low).toBeLessThanOrEqual(mean + 1e-12);
+        expect(high).toBeGreaterThanOrEqual(mean - 1e-12);
+        expect(high - low).toBeGreaterThan(0);
+      },
+    ),
+    { numRuns: 500, seed: 5 },
+  );
+});
+
+test('values that are no shares have a normal interval', () => {
+  expect(estimateShare([0, 3], { trials: 2 })).toEqual(estimate([0, 3]));
+});
