@@ -1,27 +1,75 @@
 import type { z } from 'zod';
 import { RunOptionError } from './errors.ts';
-import type { TrainSettings } from './train-options.ts';
+import { checkModelSource } from './model-source.ts';
+import type { TrainOptions, TrainSettings } from './train-options.ts';
 
 /** @throws RunOptionError that names the first option that cannot be met. */
 export function checkOptions<Schema extends z.ZodType, Outcome>(
-  settings: TrainSettings<Schema, Outcome>,
+  settings: TrainOptions<Schema, Outcome>,
 ): void {
-  const { scenarios, steps, groupsPerStep, rolloutsPerGroup, keepCheckpoints, validation } = settings;
-  const { concurrency, rolloutTimeoutMs, jobTimeoutMs } = settings;
+  const { scenarios, steps, groupsPerStep, rolloutsPerGroup, maxStaleness, validation } = settings;
+  const { concurrency, executor, rolloutTimeoutMs, jobTimeoutMs } = settings;
   wholeNumber('steps', steps, 1);
   wholeNumber('groupsPerStep', groupsPerStep, 1);
   wholeNumber('rolloutsPerGroup', rolloutsPerGroup, 2);
+  if (maxStaleness !== undefined) wholeNumber('maxStaleness', maxStaleness, 0);
   if (concurrency !== undefined) wholeNumber('concurrency', concurrency, 1);
+  if (executor && concurrency !== undefined)
+    throw new RunOptionError(
+      `\`concurrency\` is ${concurrency} and an \`executor\` is given too, which says how many rollouts run at a time. ` +
+        'Give one of the two.',
+    );
   timeout('rolloutTimeoutMs', rolloutTimeoutMs);
+  timeout('rewardTimeoutMs', settings.rewardTimeoutMs);
+  timeout('groupTimeoutMs', settings.groupTimeoutMs);
   timeout('jobTimeoutMs', jobTimeoutMs);
-  if (keepCheckpoints !== undefined && keepCheckpoints !== 'all')
-    wholeNumber('keepCheckpoints', keepCheckpoints, 1);
+  checkKeep(settings);
+  checkBudget(settings);
   if (validation?.everySteps !== undefined) wholeNumber('validation.everySteps', validation.everySteps, 1);
   if (validation?.rolloutsPerScenario !== undefined)
     wholeNumber('validation.rolloutsPerScenario', validation.rolloutsPerScenario, 1);
-  if (scenarios.length === 0) throw new RunOptionError('`scenarios` is empty: there is nothing to run.');
+  if (Array.isArray(scenarios) && scenarios.length === 0)
+    throw new RunOptionError('`scenarios` is empty: there is nothing to run.');
   if (validation?.scenarios.length === 0) {
     throw new RunOptionError('`validation.scenarios` is empty. Leave `validation` out to run without one.');
+  }
+  if (settings.resume && settings.runDirectory === undefined)
+    throw new RunOptionError('`resume` needs `runDirectory`: the directory of the run to go on with.');
+  checkModelSource(settings);
+}
+
+function checkKeep<Schema extends z.ZodType, Outcome>({
+  keepCheckpoints: keep,
+  validation,
+}: TrainSettings<Schema, Outcome>): void {
+  if (keep === undefined || keep === 'all') return;
+  if (typeof keep === 'number') {
+    wholeNumber('keepCheckpoints', keep, 1);
+    return;
+  }
+  wholeNumber('keepCheckpoints.newest', keep.newest, 1);
+  if (keep.best !== undefined) wholeNumber('keepCheckpoints.best', keep.best, 0);
+  if (!validation && (keep.best || keep.metric))
+    throw new RunOptionError(
+      '`keepCheckpoints` asks for the best by their validation, and there is no `validation`. Give one.',
+    );
+}
+
+function checkBudget<Schema extends z.ZodType, Outcome>({
+  budget = {},
+  prices,
+}: TrainSettings<Schema, Outcome>): void {
+  for (const name of ['tokens', 'cost', 'minutes'] as const) {
+    const value = budget[name];
+    if (value !== undefined && !(value > 0))
+      throw new RunOptionError(`\`budget.${name}\` is ${value}; give a number above 0.`);
+  }
+  if (budget.cost !== undefined && !prices)
+    throw new RunOptionError('`budget.cost` needs `prices`: without them no cost is known.');
+  if (!prices) return;
+  for (const [name, value] of Object.entries(prices)) {
+    if (!(value >= 0))
+      throw new RunOptionError(`\`prices.${name}\` is ${value}; give a number of at least 0.`);
   }
 }
 

@@ -1,4 +1,15 @@
 import { type ModelHandle, requireModelId } from '../model/index.ts';
+import type { RunValidation } from './run-event.ts';
+
+/** Which of a run's checkpoints stay on the service. */
+export interface KeepCheckpoints {
+  /** So many of the newest, at least 1. */
+  newest: number;
+  /** And so many of the best by their validation. Default 0. */
+  best?: number;
+  /** Figure of the validation that says which are best. Default `reward`. */
+  metric?: 'reward' | 'success';
+}
 
 export interface PruneCheckpointsOptions {
   model: ModelHandle;
@@ -6,6 +17,8 @@ export interface PruneCheckpointsOptions {
   made: readonly number[];
   /** How many of the newest stay. */
   keep: number | 'all';
+  /** Steps that stay in any case: rollouts still sample from them, or they are the best. */
+  alsoKeep?: Iterable<number>;
   signal?: AbortSignal;
 }
 
@@ -14,10 +27,28 @@ export async function pruneCheckpoints({
   model,
   made,
   keep,
+  alsoKeep = [],
   signal,
 }: PruneCheckpointsOptions): Promise<number[]> {
   if (keep === 'all' || made.length <= keep) return [...made];
-  const steps = made.slice(0, made.length - keep);
+  const stays = new Set([...made.slice(made.length - keep), ...alsoKeep]);
+  const steps = made.filter((step) => !stays.has(step));
+  if (steps.length === 0) return [...made];
   await model.client.models.checkpoints.delete(requireModelId(model), { steps }, { signal });
-  return made.slice(-keep);
+  return made.filter((step) => stays.has(step));
+}
+
+/** Checkpoints by their newest validation, the best first; of equal ones the older first. */
+export function rankCheckpoints(
+  evaluations: readonly RunValidation[],
+  metric: 'reward' | 'success' = 'reward',
+): { step: number; score: number }[] {
+  const scores = new Map<number, number>();
+  for (const evaluation of evaluations) {
+    const score = evaluation[metric];
+    if (score !== null) scores.set(evaluation.checkpoint, score);
+  }
+  return [...scores]
+    .map(([step, score]) => ({ step, score }))
+    .sort((a, b) => b.score - a.score || a.step - b.step);
 }

@@ -38,3 +38,10 @@ export class RunOptionError extends MartingaleError {
     super('invalid_run_option', message);
   }
 }
+
+/** A run cannot go on from its directory: it is of another run, or something in it cannot be read. */
+export class ResumeError extends MartingaleError {
+  constructor(message: string, options?: ErrorOptions) {
+    super('resume_refused', message, options);
+  }
+}

@@ -1,6 +1,19 @@
-export { type PruneCheckpointsOptions, pruneCheckpoints } from './checkpoints.ts';
+export type { RunBudget, TokenPrices, TokenUsage } from './budget.ts';
+export { type KeepCheckpoints, type PruneCheckpointsOptions, pruneCheckpoints } from './checkpoints.ts';
+export {
+  type Alarm,
+  type AlarmKind,
+  alarmThresholds,
+  diagnose,
+  type EvaluationPoint,
+  newAlarms,
+  type RunFigures,
+  repeatedShare,
+} from './diagnosis/index.ts';
+export { type EarlyStopOptions, earlyStop, type StopProgress, type StopWhen } from './early-stop.ts';
 export {
   NoCompletedRolloutsError,
+  ResumeError,
   RunOptionError,
   TrainingJobError,
   TrainingJobTimeoutError,
@@ -13,9 +26,34 @@ export {
   meanMetrics,
 } from './follow-job.ts';
 export type { ModelSource } from './model-source.ts';
-export { type JobRecord, RunDirectory } from './run-directory.ts';
-export type { EvaluationScore, RunEvent, RunListener, StepReport } from './run-event.ts';
-export { ScenarioSampler } from './scenario-sampler.ts';
+export {
+  type ReplayDifference,
+  type ReplayedStep,
+  ReplayMismatchError,
+  type ReplayOptions,
+  type ReplayStepOptions,
+  type Rescored,
+  type RescoredGroups,
+  type RescoredRollout,
+  type RescoreOptions,
+  type RunEvaluation,
+  type RunReader,
+  RunRecordError,
+  readRun,
+  replayStep,
+  rescore,
+} from './replay/index.ts';
+export { RunDirectory } from './run-directory.ts';
+export type {
+  EvaluationScore,
+  RunEndReason,
+  RunEvent,
+  RunListener,
+  RunValidation,
+  StepReport,
+} from './run-event.ts';
+export type { JobRecord, RunPart, RunState } from './run-state.ts';
+export { constant, cosine, linear, type RunProgress, type Schedule, warmup } from './schedules.ts';
 export {
   type LogTrajectoriesOptions,
   logTrajectories,

@@ -6,23 +6,40 @@ type ModelToOpen = Pick<OpenModelOptions, 'entity' | 'project' | 'name' | 'baseM
 
 /** A model that is open already, or which one to open (create, where it is new) and on which service. */
 export type ModelSource =
-  | { model: ModelHandle; client?: Client }
+  | { model: ModelHandle; client?: undefined }
   | { model: ModelToOpen; client: Client }
   | { model: ModelToOpen; baseUrl: string; apiKey: string };
 
+/** @throws RunOptionError where there are two ways to the service, or none. */
+export function checkModelSource(source: ModelSource): void {
+  if (source.model instanceof ModelHandle) {
+    if (!('client' in source && source.client) && !('baseUrl' in source)) return;
+    throw new RunOptionError(
+      `\`model\` is the handle "${source.model.name}", which has a client of its own. Leave \`client\`, \`baseUrl\` and ` +
+        '`apiKey` out, or give the model as `{ project, name, baseModel }`.',
+    );
+  }
+  if ('baseUrl' in source ? source.apiKey : 'client' in source && source.client) return;
+  throw noService();
+}
+
+const noService = () =>
+  new RunOptionError('A model that is to be opened needs a `client`, or a `baseUrl` and an `apiKey`.');
+
 /**
  * The model of a source, pinned to its newest checkpoint.
+ * @param resuming Whether a handle may be pinned to an older one: that of the run's beginning.
  * @throws RunOptionError for a handle that is pinned to an older one.
  */
 export async function resolveModel(
   source: ModelSource,
-  signal: AbortSignal | undefined,
+  { signal, resuming }: { signal: AbortSignal | undefined; resuming: boolean },
 ): Promise<ModelHandle> {
   if (source.model instanceof ModelHandle) {
     const { model } = source;
     const newest = await newestStep(model, signal);
     // Jobs train the newest checkpoint, whatever the rollouts sampled from.
-    if (model.step !== undefined && model.step !== newest) {
+    if (!resuming && model.step !== undefined && model.step !== newest) {
       throw new RunOptionError(
         `"${model.name}" is not the newest checkpoint, which is step ${newest}. Training goes on from the newest: ` +
           `pass \`model.at(${newest})\`, or delete the checkpoints after ${model.step}.`,
@@ -31,7 +48,6 @@ export async function resolveModel(
     return model.at(newest);
   }
   const client = 'baseUrl' in source ? createClient(source) : source.client;
-  if (!client)
-    throw new TypeError('A model that is to be opened needs a `client`, or a `baseUrl` and an `apiKey`.');
+  if (!client) throw noService();
   return openModel({ client, ...source.model, signal });
 }

@@ -1,32 +1,31 @@
-import { mkdir, open, readdir, rename } from 'node:fs/promises';
-import { dirname, join, resolve } from 'node:path';
-import type { RolloutGroup } from '../rollout/index.ts';
-import { RunOptionError } from './errors.ts';
+import { mkdir, readdir } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { z } from 'zod';
+import { fromGroupRecord, parseGroupRecord, type RolloutGroup, toGroupRecord } from '../rollout/index.ts';
+import { ResumeError, RunOptionError } from './errors.ts';
 import type { RunEvent, StepReport } from './run-event.ts';
-
-/** What is on disk before a training job is asked for, so that asking again gives the same job. */
-export interface JobRecord {
-  step: number;
-  idempotencyKey: string;
-  modelId: string;
-  policy: string;
-  config: object;
-  /** File of the groups, relative to the run directory. */
-  trajectories: string;
-  /** Absent until the service has answered. */
-  jobId?: string;
-}
+import { appendLine, readIfThere, removeFile, takeUpLines, writeWhole } from './run-files.ts';
+import {
+  type JobRecord,
+  jobRecordSchema,
+  type RunState,
+  runStateSchema,
+  stepReportSchema,
+} from './run-state.ts';
 
 /**
- * The record of a run on disk:
+ * The record of a run on disk, from which it can be resumed:
  *
- *     config.json                   what was asked for
- *     metrics.jsonl                 a StepReport a line
- *     events.jsonl                  a RunEvent with its time a line (but not the progress of rollouts)
- *     trajectories/step-0000.jsonl  a group a line: the body that is trained on, its scenario, and what failed
- *     trajectories/before.jsonl     the same of each validation, by its name
- *     jobs/step-0000.json           the training job's request, by reference
- *     summary.json                  how the run ended
+ *     config.json                           what was asked for
+ *     state.json                            where the run stands: finished steps, checkpoints, the source's position
+ *     metrics.jsonl                         a StepReport a line
+ *     events.jsonl                          a RunEvent with its time a line (but not the progress of rollouts)
+ *     trajectories/step-0000.jsonl          a GroupRecord a line, in order; there when the step's rollouts have ended
+ *     trajectories/step-0000.journal.jsonl  the same in the order in which the groups ended; gone with the step's end
+ *     trajectories/before.jsonl             the groups of a validation, by its name
+ *     evaluations/step-0000/                each validation as it goes on, by the number of finished steps
+ *     jobs/step-0000.json                   the training job's request, by reference, its id and what came of it
+ *     summary.json                          how the run ended, and its parts where it was resumed
  *
  * Whole files appear under their name only when complete; lines are appended.
  */
@@ -34,6 +33,7 @@ export class RunDirectory {
   readonly path: string;
   /** Appends in order, one at a time; the first failure is kept for `settle`. */
   #appends: Promise<void> = Promise.resolve();
+  #journal: Promise<void> = Promise.resolve();
 
   private constructor(path: string) {
     this.path = path;
@@ -45,39 +45,125 @@ export class RunDirectory {
     await mkdir(absolute, { recursive: true });
     if ((await readdir(absolute)).length > 0) {
       throw new RunOptionError(
-        `The run directory ${absolute} is not empty. Choose another, or move it away.`,
+        `The run directory ${absolute} is not empty. Choose another, move it away, or go on with the run in it: ` +
+          '`resume: true`.',
       );
     }
-    await mkdir(join(absolute, 'trajectories'));
-    await mkdir(join(absolute, 'jobs'));
+    return RunDirectory.#open(absolute);
+  }
+
+  /** The run in the folder where there is one, else a new one. @throws RunOptionError where it holds something else. */
+  static async open(path: string): Promise<RunDirectory> {
+    const names = await readdir(path).catch(() => []);
+    return names.length > 0 && isRun(names) ? RunDirectory.resume(path) : RunDirectory.create(path);
+  }
+
+  /** @throws ResumeError where the folder does not hold a run. */
+  static async resume(path: string): Promise<RunDirectory> {
+    const absolute = resolve(path);
+    const names = await readdir(absolute).catch(() => undefined);
+    if (!names)
+      throw new ResumeError(`There is no run directory ${absolute} to go on from. Leave \`resume\` out.`);
+    if (!isRun(names))
+      throw new ResumeError(`${absolute} has no config.json: it is not the directory of a run.`);
+    return RunDirectory.#open(absolute);
+  }
+
+  static async #open(absolute: string): Promise<RunDirectory> {
+    await mkdir(join(absolute, 'trajectories'), { recursive: true });
+    await mkdir(join(absolute, 'jobs'), { recursive: true });
     return new RunDirectory(absolute);
   }
 
   async writeConfig(config: object): Promise<void> {
-    await this.#writeWhole('config.json', [format(config)]);
+    await this.#write('config.json', config);
+  }
+
+  /** Undefined where there is none. */
+  readConfig(): Promise<Record<string, unknown> | undefined> {
+    return this.#read('config.json', (value) =>
+      this.#parse('config.json', z.record(z.string(), z.unknown()), value),
+    );
+  }
+
+  async writeState(state: RunState): Promise<void> {
+    await this.#write('state.json', state);
+  }
+
+  readState(): Promise<RunState | undefined> {
+    return this.#read('state.json', (value) => this.#parse('state.json', runStateSchema, value));
   }
 
   async writeSummary(summary: object): Promise<void> {
-    await this.#writeWhole('summary.json', [format(summary)]);
+    await this.#write('summary.json', summary);
   }
 
   async writeJob(job: JobRecord): Promise<void> {
-    await this.#writeWhole(`jobs/${stepName(job.step)}.json`, [format(job)]);
+    await this.#write(jobFile(job.step), job);
+  }
+
+  readJob(step: number): Promise<JobRecord | undefined> {
+    return this.#read(jobFile(step), (value) => this.#parse(jobFile(step), jobRecordSchema, value));
   }
 
   /** Durable when it returns. Gives the file's path relative to the run directory. */
   async writeTrajectories(name: string, groups: readonly RolloutGroup[]): Promise<string> {
     const file = `trajectories/${name}.jsonl`;
-    await this.#writeWhole(file, groupLines(groups));
+    await writeWhole(join(this.path, file), groupLines(groups));
     return file;
   }
 
-  appendMetrics(report: StepReport): void {
-    this.#append('metrics.jsonl', report);
+  /** Keeps a group of a step that goes on. Durable when it returns. */
+  keepGroup(step: number, group: RolloutGroup): Promise<void> {
+    const path = this.#journalOf(step);
+    const kept = this.#journal.then(() => appendLine(path, toGroupRecord(group), { durable: true }));
+    this.#journal = kept.catch(() => undefined);
+    return kept;
+  }
+
+  /** Groups of a step that were kept before the run was interrupted, by their index. */
+  async keptGroups(step: number): Promise<Map<number, RolloutGroup>> {
+    const lines = await takeUpLines(this.#journalOf(step));
+    const groups = lines.map((line) => fromGroupRecord(parseGroupRecord(line)));
+    return new Map(groups.map((group) => [group.index, group]));
+  }
+
+  /** Of a step that is finished: its groups are in its own file. */
+  dropKeptGroups(step: number): Promise<void> {
+    return removeFile(this.#journalOf(step));
+  }
+
+  /** Where a validation is kept while it goes on. */
+  evaluationFolder(finishedSteps: number): string {
+    return join(this.path, 'evaluations', stepName(finishedSteps));
+  }
+
+  /** Durable when it returns. */
+  async appendMetrics(report: StepReport): Promise<void> {
+    await appendLine(join(this.path, 'metrics.jsonl'), report, { durable: true });
+  }
+
+  /** The first `count` reports; what an interrupted step has left behind them is cut off. */
+  async takeUpMetrics(count: number): Promise<StepReport[]> {
+    const lines = await takeUpLines(join(this.path, 'metrics.jsonl'), count);
+    if (lines.length < count)
+      throw new ResumeError(
+        `${join(this.path, 'metrics.jsonl')} has ${lines.length} lines, and ${count} steps were finished.`,
+      );
+    return lines.map((line) => this.#parse('metrics.jsonl', stepReportSchema, JSON.parse(line)));
+  }
+
+  async takeUpEvents(): Promise<void> {
+    await takeUpLines(join(this.path, 'events.jsonl'));
   }
 
   appendEvent(event: RunEvent): void {
-    this.#append('events.jsonl', { time: new Date().toISOString(), ...event });
+    const line = { time: new Date().toISOString(), ...event };
+    this.#appends = this.#appends.then(() =>
+      appendLine(join(this.path, 'events.jsonl'), line, { durable: false }),
+    );
+    // Reported by `settle`; until then it must not count as unhandled.
+    this.#appends.catch(() => undefined);
   }
 
   /** Waits until all that was appended is written. @throws the first error that an append met. */
@@ -85,29 +171,32 @@ export class RunDirectory {
     await this.#appends;
   }
 
-  #append(file: string, value: object): void {
-    const line = `${JSON.stringify(value)}\n`;
-    this.#appends = this.#appends.then(async () => {
-      await using handle = await open(join(this.path, file), 'a');
-      await handle.appendFile(line);
-    });
-    // Reported by `settle`; until then it must not count as unhandled.
-    this.#appends.catch(() => undefined);
+  #journalOf(step: number): string {
+    return join(this.path, 'trajectories', `${stepName(step)}.journal.jsonl`);
   }
 
-  async #writeWhole(file: string, pieces: Iterable<string>): Promise<void> {
-    const path = join(this.path, file);
-    const partial = `${path}.partial`;
-    {
-      await using handle = await open(partial, 'w');
-      for (const piece of pieces) await handle.appendFile(piece);
-      await handle.sync();
+  async #write(file: string, value: object): Promise<void> {
+    await writeWhole(join(this.path, file), [`${JSON.stringify(value, null, 2)}\n`]);
+  }
+
+  async #read<Value>(file: string, parse: (value: unknown) => Value): Promise<Value | undefined> {
+    const text = await readIfThere(join(this.path, file));
+    if (text === undefined) return undefined;
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch (cause) {
+      throw new ResumeError(`${join(this.path, file)} is not JSON: ${String(cause)}`, { cause });
     }
-    await rename(partial, path);
-    // The new name is durable once its folder is; Windows has no such call and needs none.
-    if (process.platform === 'win32') return;
-    await using folder = await open(dirname(path), 'r');
-    await folder.sync();
+    return parse(value);
+  }
+
+  #parse<Schema extends z.ZodType>(file: string, schema: Schema, value: unknown): z.output<Schema> {
+    const parsed = schema.safeParse(value);
+    if (parsed.success) return parsed.data;
+    throw new ResumeError(`${join(this.path, file)} cannot be read: ${parsed.error.message}`, {
+      cause: parsed.error,
+    });
   }
 }
 
@@ -117,33 +206,20 @@ export function defaultRunDirectory(name: string, now = new Date()): string {
   return join('runs', `${date}-${name.replaceAll(/[^A-Za-z0-9._-]+/g, '-')}`);
 }
 
-/** One at a time, so that the event loop gets a turn between groups. */
-function* groupLines(groups: readonly RolloutGroup[]): Generator<string> {
-  for (const group of groups) yield groupLine(group);
-}
+/** What a run has that was killed, or failed, before it had a model. */
+const begun = new Set(['trajectories', 'jobs', 'config.json.partial', 'events.jsonl', 'summary.json']);
 
-function groupLine(group: RolloutGroup): string {
-  const failures = group.rollouts.flatMap((rollout) =>
-    rollout.status === 'completed'
-      ? []
-      : [
-          {
-            rollout: rollout.index,
-            status: rollout.status,
-            ...rollout.failure,
-            trajectory: rollout.trajectory.toRecord(),
-          },
-        ],
-  );
-  const line = { scenario: group.scenario, ...group.toTrajectoryGroup().toBody(), failures };
-  return `${JSON.stringify(line)}\n`;
-}
+const isRun = (names: readonly string[]) =>
+  names.includes('config.json') || names.every((name) => begun.has(name));
 
 /** `step-0000`: names sort as steps do. */
 export function stepName(step: number): string {
   return `step-${String(step).padStart(4, '0')}`;
 }
 
-function format(value: object): string {
-  return `${JSON.stringify(value, null, 2)}\n`;
+const jobFile = (step: number) => `jobs/${stepName(step)}.json`;
+
+/** One at a time, so that the event loop gets a turn between groups. */
+function* groupLines(groups: readonly RolloutGroup[]): Generator<string> {
+  for (const group of groups) yield `${JSON.stringify(toGroupRecord(group))}\n`;
 }

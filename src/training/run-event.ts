@@ -7,9 +7,25 @@ export interface EvaluationScore {
   success: number | null;
 }
 
+/** A validation of a run, in figures. */
+export interface RunValidation {
+  /** `before`, `step-N` or `after`. */
+  name: string;
+  /** Steps that had been finished. */
+  step: number;
+  /** Pinned name of what was evaluated. */
+  policy: string;
+  /** Step of that checkpoint on the service. */
+  checkpoint: number;
+  /** Mean reward, and share of successes where the environment has the metric `success`. */
+  reward: number;
+  success: number | null;
+  usage: { promptTokens: number; sampledTokens: number };
+}
+
 /** The books and figures of one step. `dispatched` = `completed` + `failed` + `cancelled`, always. */
 export interface StepReport {
-  /** Policy version the rollouts sampled from, counted from the run's first. */
+  /** Counted from the run's first, which is 0. */
   step: number;
   steps: number;
   /** Mean reward of the completed rollouts. */
@@ -53,9 +69,9 @@ export interface StepReport {
   loss: number | null;
   /** Mean of log p_policy - log p_reference over the step's tokens, in nats; null without a KL penalty. */
   klReference: number | null;
-  /** Sampled tokens over the wall-clock seconds of the rollouts. */
+  /** Sampled tokens over the wall-clock seconds of the rollouts; those of a run before its resume do not count. */
   tokensPerSecond: number;
-  /** Wall-clock seconds: of the step, and of its phases. */
+  /** Wall-clock seconds: of the step, and of its phases. In a pipelined run those of steps overlap. */
   seconds: number;
   phases: { rollouts: number; log: number; training: number; checkpoint: number };
   /** Pinned name of the policy the rollouts sampled from. */
@@ -77,6 +93,8 @@ export type RunEvent =
       steps: number;
       groupsPerStep: number;
       rolloutsPerGroup: number;
+      /** Steps that are finished already, where the run is resumed. */
+      finishedSteps?: number;
     }
   /**
    * A named stretch beside the steps: a supervised start, or an evaluation (`evaluation before`, `evaluation step-N`,

@@ -7,26 +7,32 @@ import type { TrainResult, TrainSettings } from './train-options.ts';
 export function toConfig<Schema extends z.ZodType, Outcome>(
   settings: TrainSettings<Schema, Outcome>,
   model: ModelHandle,
-): object {
+): Record<string, unknown> {
   const { environment, scenarios, steps, groupsPerStep, rolloutsPerGroup, config, validation } = settings;
   return {
     environment: environment.name,
     model: model.name,
     modelId: model.id,
-    scenarios: scenarios.length,
+    scenarios: 'length' in scenarios ? scenarios.length : scenarios.size,
     steps,
     groupsPerStep,
     rolloutsPerGroup,
+    maxStaleness: settings.maxStaleness ?? 0,
     config:
       typeof config === 'function'
         ? Array.from({ length: steps }, (_, step) => config({ step, steps }))
         : (config ?? {}),
     seed: settings.seed ?? 0,
     concurrency: settings.concurrency ?? null,
+    groupStrategy: settings.groupStrategy ?? null,
     rolloutTimeoutMs: settings.rolloutTimeoutMs ?? null,
+    rewardTimeoutMs: settings.rewardTimeoutMs ?? null,
+    groupTimeoutMs: settings.groupTimeoutMs ?? null,
     jobTimeoutMs: settings.jobTimeoutMs ?? null,
     onUnexpectedCall: settings.onUnexpectedCall ?? 'error',
     keepCheckpoints: settings.keepCheckpoints ?? 2,
+    budget: settings.budget ?? null,
+    prices: settings.prices ?? null,
     validation: validation && { ...validation, scenarios: validation.scenarios.length },
     started: new Date().toISOString(),
   };
@@ -34,7 +40,7 @@ export function toConfig<Schema extends z.ZodType, Outcome>(
 
 /** What a run reached, as `summary.json` has it. */
 export function toSummary(
-  result: Pick<TrainResult, 'reports' | 'books' | 'validation'>,
+  result: Pick<TrainResult, 'reports' | 'books' | 'usage' | 'validation'>,
   model: ModelHandle | undefined,
   seconds: number,
 ): object {
@@ -43,6 +49,7 @@ export function toSummary(
     model: model?.name ?? null,
     steps: result.reports.length,
     books: result.books,
+    usage: result.usage,
     validation: { before: toScores(before), after: toScores(after) },
     seconds,
   };

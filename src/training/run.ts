@@ -1,132 +1,219 @@
 import type { z } from 'zod';
 import { MartingaleError } from '../contract/index.ts';
 import type { ModelHandle } from '../model/index.ts';
-import type { Books } from '../rollout/index.ts';
-import { attribute, spanName, withSpan } from '../telemetry/index.ts';
-import { resolveModel } from './model-source.ts';
+import { inProcess, type RolloutExecutor } from '../rollout/index.ts';
+import { alarmTeller } from './alarm-teller.ts';
+import { usedUp } from './budget.ts';
+import { keepPruned } from './checkpoint-keeper.ts';
+import { sturdyListener } from './listener.ts';
+import type { RunContext } from './run-context.ts';
 import type { RunDirectory } from './run-directory.ts';
-import type { RunListener } from './run-event.ts';
-import { toConfig, toSummary } from './run-record.ts';
-import { ScenarioSampler } from './scenario-sampler.ts';
+import { addBooks, booksOf, type RunEnd, resultOf, usageOfRun } from './run-ending.ts';
+import type { RunListener, RunValidation, StepReport } from './run-event.ts';
+import { toSummary } from './run-record.ts';
+import type { RunState } from './run-state.ts';
+import { RunValidations } from './run-validations.ts';
+import { startRun } from './start-run.ts';
+import { StepQueue } from './step-queue.ts';
+import type { StepTask } from './step-task.ts';
 import type { TrainOptions, TrainResult } from './train-options.ts';
-import { trainStep } from './train-step.ts';
-import { validate } from './validate.ts';
+import type { TrainStepResult } from './train-step.ts';
 
-/** What a run has reached so far, and its parts in order: `start`, `loop`, then `end` or `fail`. */
+/** A run in its parts, in order: `start`, `loop`, then `end` or `fail`. */
 export class Run<Schema extends z.ZodType, Outcome> {
   readonly #options: TrainOptions<Schema, Outcome>;
   readonly #directory: RunDirectory;
-  readonly #result: Omit<TrainResult<z.output<Schema>>, 'reason' | 'model' | 'finalStep' | 'seconds'>;
-  #model: ModelHandle | undefined;
-  #checkpoints: number[] = [];
+  readonly #executor: RolloutExecutor;
+  readonly #begun = performance.now();
+  readonly #listener: RunListener;
+  readonly #ending = new AbortController();
+  readonly #signal: AbortSignal;
+  readonly #queue: StepQueue<Schema, Outcome>;
+  readonly #validations: RunValidations<Schema, Outcome>;
+  #reports: StepReport[] = [];
+  #raiseAlarms: () => void = () => undefined;
+  #started: { model: ModelHandle; state: RunState } | undefined;
 
   constructor(options: TrainOptions<Schema, Outcome>, directory: RunDirectory) {
+    const { concurrency, signal } = options;
     this.#options = options;
     this.#directory = directory;
-    this.#result = {
-      runDirectory: directory.path,
-      reports: [],
-      books: { dispatched: 0, completed: 0, failed: 0, cancelled: 0 },
-      validation: { before: null, after: null },
-    };
+    this.#executor = options.executor ?? inProcess(concurrency === undefined ? {} : { concurrency });
+    this.#listener = sturdyListener(options.onEvent);
+    this.#signal = signal ? AbortSignal.any([signal, this.#ending.signal]) : this.#ending.signal;
+    this.#queue = new StepQueue(options);
+    this.#validations = new RunValidations(options.validation);
   }
 
   async start(): Promise<void> {
-    const { steps, groupsPerStep, rolloutsPerGroup, signal } = this.#options;
-    this.#model = await resolveModel(this.#options, signal);
-    await this.#directory.writeConfig(toConfig(this.#options, this.#model));
+    const { steps, groupsPerStep, rolloutsPerGroup, maxStaleness } = this.#options;
+    const started = await startRun(this.#options, this.#directory, () => this.#queue.position());
+    this.#started = started;
+    this.#reports = started.reports;
+    const { state, model, isResumed } = started;
+    this.#raiseAlarms = alarmTeller(this.#figures, maxStaleness ?? 0, this.#emit);
     this.#emit({
       type: 'run_started',
       runDirectory: this.#directory.path,
-      model: this.#model.name,
+      model: model.name,
       steps,
       groupsPerStep,
       rolloutsPerGroup,
+      ...(isResumed ? { finishedSteps: state.finishedSteps } : {}),
     });
-  }
-
-  async loop(): Promise<void> {
-    const { scenarios, seed = 0, steps, groupsPerStep, validation, signal } = this.#options;
-    const sampler = new ScenarioSampler(scenarios, seed);
-    this.#result.validation.before = await this.#validate('before');
-    for (let step = 0; step < steps; step++) {
-      signal?.throwIfAborted();
-      const attributes = { [attribute.step]: step, [attribute.policyVersion]: this.#model?.step };
-      const { report, model, checkpoints } = await withSpan(spanName.step, attributes, () =>
-        trainStep({
-          settings: this.#options,
-          step,
-          scenarios: sampler.at(step * groupsPerStep, groupsPerStep),
-          model: this.#opened(),
-          checkpoints: this.#checkpoints,
-          directory: this.#directory,
-          emit: this.#emit,
-          onBooks: (books) => this.#addBooks(books),
-        }),
-      );
-      this.#result.reports.push(report);
-      this.#model = model;
-      this.#checkpoints = checkpoints;
-      const finished = step + 1;
-      if (validation?.everySteps && finished < steps && finished % validation.everySteps === 0) {
-        await this.#validate(`step-${finished}`);
-      }
+    if (isResumed) {
+      await this.#queue.takeUp(this.#context, started);
+      await this.#validations.takeUp(this.#context, started);
     }
-    this.#result.validation.after = await this.#validate('after');
+    await this.#note('running');
   }
 
-  async end(reason: 'finished' | 'stopped', begun: number): Promise<TrainResult<z.output<Schema>>> {
-    const seconds = (performance.now() - begun) / 1000;
+  async loop(): Promise<RunEnd> {
+    const { steps } = this.#options;
+    const { state } = this.#run;
+    let end: RunEnd = { reason: 'finished', because: null };
+    await this.#validateWith((validations) => validations.ifDue(this.#context, this.#run));
+    while (state.finishedSteps < steps) {
+      this.#signal.throwIfAborted();
+      const early = this.#whyEnd();
+      if (early) {
+        end = early;
+        break;
+      }
+      await this.#queue.admit(this.#context, this.#run, () => this.#note('running'));
+      const { next: task } = this.#queue;
+      if (!task) break;
+      await this.#finish(task, await task.train(this.#run.model));
+      await this.#validateWith((validations) => validations.ifDue(this.#context, this.#run));
+    }
+    if (end.reason !== 'budget')
+      await this.#validateWith((validations) => validations.last(this.#context, this.#run));
+    return end;
+  }
+
+  async end({ reason, because }: RunEnd): Promise<TrainResult<z.output<Schema>>> {
+    const books = await this.#settle();
+    const seconds = this.#seconds;
     this.#emit({ type: 'run_ended', reason, seconds, runDirectory: this.#directory.path });
     await this.#directory.settle();
-    await this.#directory.writeSummary({ reason, ...toSummary(this.#result, this.#model, seconds) });
+    const started = this.#started;
+    if (started) await this.#note(reason);
+    const figures = { reports: this.#reports, books, usage: this.#usage, validation: this.#validations.ends };
+    const parts = started?.state.parts ?? [];
+    const summary = toSummary(figures, started?.model, seconds);
+    await this.#directory.writeSummary({ reason, because, ...summary, parts });
     // Stopped before there was a model: there is nothing to return.
-    const model = this.#model;
-    if (!model) throw this.#options.signal?.reason;
-    return { reason, ...this.#result, model, finalStep: model.step ?? 0, seconds };
+    if (!started) throw this.#options.signal?.reason;
+    const end = { reason, because, runDirectory: this.#directory.path, seconds };
+    return { ...end, ...figures, ...resultOf(started, this.#options.keepCheckpoints) };
   }
 
-  async fail(error: unknown, begun: number): Promise<void> {
+  async fail(error: unknown): Promise<void> {
+    const books = await this.#settle();
+    // A resume that is refused leaves the run as it was.
+    if (!this.#started && this.#options.resume) return;
     // Why the run failed matters more than an event that could not be written.
     await this.#directory.settle().catch(() => undefined);
     const message = error instanceof Error ? error.message : String(error);
     const code = MartingaleError.isInstance(error) ? error.code : 'unexpected';
+    if (this.#started) await this.#note('failed');
+    const figures = { reports: this.#reports, books, usage: this.#usage, validation: this.#validations.ends };
     await this.#directory.writeSummary({
       reason: 'failed',
       error: { code, message },
-      ...toSummary(this.#result, this.#model, (performance.now() - begun) / 1000),
+      ...toSummary(figures, this.#started?.model, this.#seconds),
+      parts: this.#started?.state.parts ?? [],
     });
+  }
+
+  /** From here on the step is part of the run, whatever happens. */
+  async #finish(task: StepTask<Schema, Outcome>, { report, model }: TrainStepResult): Promise<void> {
+    const run = this.#run;
+    await this.#directory.appendMetrics(report);
+    await this.#queue.settle(task);
+    const made = model.step ?? 0;
+    run.state.policySteps.push(made);
+    if (made !== run.model.step) run.state.checkpoints.push(made);
+    run.state.finishedSteps = task.step + 1;
+    run.model = model;
+    this.#reports.push(report);
+    await this.#note('running');
+    await this.#directory.dropKeptGroups(task.step);
+    this.#emit({ type: 'step', ...report });
+    this.#raiseAlarms();
+    run.state.checkpoints = await keepPruned(this.#options, run);
+  }
+
+  async #validateWith(
+    validate: (validations: RunValidations<Schema, Outcome>) => Promise<RunValidation | null>,
+  ): Promise<void> {
+    const point = await validate(this.#validations);
+    if (!point) return;
+    const { state } = this.#run;
+    // A run that ends early may end where it has just been validated.
+    state.evaluations = [...state.evaluations.filter(({ step }) => step !== point.step), point];
+    await this.#note('running');
+    this.#raiseAlarms();
+  }
+
+  #whyEnd(): RunEnd | null {
+    const { stopWhen, budget } = this.#options;
+    const { evaluations } = this.#run.state;
+    const said = this.#reports.length > 0 && stopWhen?.({ reports: this.#reports, evaluations });
+    if (said) return { reason: 'early_stop', because: said };
+    const usage = this.#usage;
+    const used = budget ? usedUp(budget, { usage, cost: usage.cost, seconds: this.#seconds }) : null;
+    return used === null ? null : { reason: 'budget', because: used };
+  }
+
+  /** Cancels what still goes on, writes it down, and gives the books of all rollouts. */
+  async #settle() {
+    this.#ending.abort(new MartingaleError('run_ended', 'The run has ended.'));
+    const books = booksOf(this.#reports);
+    addBooks(books, await this.#queue.giveUp(this.#directory));
+    if (!this.#options.executor) await this.#executor.close();
+    return books;
+  }
+
+  async #note(reason: string): Promise<void> {
+    const { state } = this.#run;
+    const part = state.parts.at(-1);
+    if (part) {
+      part.seconds = (performance.now() - this.#begun) / 1000;
+      part.toStep = state.finishedSteps;
+      part.reason = reason;
+    }
+    const position = this.#queue.position();
+    await this.#directory.writeState({ ...state, position, draws: this.#queue.draws });
   }
 
   readonly #emit: RunListener = (event) => {
     // A line for every rollout would say nothing that the step's report does not.
     if (event.type !== 'rollouts') this.#directory.appendEvent(event);
-    this.#options.onEvent?.(event);
+    this.#listener(event);
   };
 
-  #opened(): ModelHandle {
-    if (!this.#model) throw new TypeError('The run has no model yet.');
-    return this.#model;
+  #figures = () => ({ reports: this.#reports, evaluations: this.#started?.state.evaluations ?? [] });
+
+  get #run(): { model: ModelHandle; state: RunState } {
+    if (!this.#started) throw new TypeError('The run has not started.');
+    return this.#started;
   }
 
-  async #validate(name: string) {
-    const { validation } = this.#options;
-    if (!validation) return null;
-    return validate({
-      settings: this.#options,
-      validation,
-      model: this.#opened(),
-      name,
-      directory: this.#directory,
-      emit: this.#emit,
-    });
+  get #context(): RunContext<Schema, Outcome> {
+    const { runId } = this.#run.state;
+    const [settings, executor, directory] = [this.#options, this.#executor, this.#directory];
+    return { settings, executor, directory, emit: this.#emit, runId, signal: this.#signal };
   }
 
-  #addBooks(books: Books): void {
-    const total = this.#result.books;
-    total.dispatched += books.dispatched;
-    total.completed += books.completed;
-    total.failed += books.failed;
-    total.cancelled += books.cancelled;
+  get #usage() {
+    return usageOfRun(this.#figures(), this.#options.prices);
+  }
+
+  /** Of all parts of the run. */
+  get #seconds(): number {
+    const parts = this.#started?.state.parts ?? [];
+    const before = parts.slice(0, -1).reduce((sum, { seconds }) => sum + seconds, 0);
+    return before + (performance.now() - this.#begun) / 1000;
   }
 }

@@ -1,28 +1,37 @@
 import { average, successOf } from '../evaluation/index.ts';
 import type { GroupsResult } from '../rollout/index.ts';
+import { costOf, type TokenPrices, usageOf } from './budget.ts';
 import { type JobOutcome, meanMetrics } from './follow-job.ts';
 import type { StepReport } from './run-event.ts';
+import { creditsCalls, rolloutFigures } from './step-figures.ts';
 
 export interface StepReportOptions {
   step: number;
   steps: number;
+  /** Pinned name of what the rollouts sampled from. */
   policy: string;
+  /** Checkpoints between that and what was trained. */
+  staleness: number;
   rollouts: GroupsResult<unknown>;
   /** Groups whose rewards differ. */
   groupsWithSignal: number;
   /** Null where no job was asked for, because no group carried a signal. */
   job: JobOutcome | null;
+  prices: TokenPrices | undefined;
   phases: StepReport['phases'];
   seconds: number;
 }
 
 /** The books and figures of a step in which at least one rollout completed. */
 export function toStepReport(options: StepReportOptions): StepReport {
-  const { step, steps, policy, rollouts, groupsWithSignal, job, phases, seconds } = options;
-  const trajectories = rollouts.groups.flatMap((group) => group.trajectories);
+  const { step, steps, policy, staleness, rollouts, groupsWithSignal, job, prices, phases, seconds } =
+    options;
+  const { groups } = rollouts;
+  const trajectories = groups.flatMap((group) => group.trajectories);
   const successes = trajectories.flatMap((trajectory) => successOf(trajectory) ?? []);
   const metrics = meanMetrics(job?.gradientSteps ?? []);
   const differences = (job?.gradientSteps ?? []).flatMap((metric) => metric.logprob_difference_max ?? []);
+  const usage = usageOf(groups);
   return {
     step,
     steps,
@@ -30,19 +39,15 @@ export function toStepReport(options: StepReportOptions): StepReport {
     reward: average(trajectories.flatMap(({ reward }) => reward ?? [])),
     success: successes.length > 0 ? average(successes) : null,
     ...rollouts.books,
-    groups: rollouts.groups.length,
+    groups: groups.length,
     groupsWithSignal: signalOf(metrics) ?? groupsWithSignal,
-    rewardDeviation: 0,
+    ...rolloutFigures(groups),
     klSampler: metrics.kl_div ?? null,
     clippedShare: metrics.clipped_fraction ?? null,
-    staleness: { mean: 0, max: 0 },
-    replyTokens: { mean: 0, max: 0 },
-    repeatedShare: 0,
-    failures: {},
-    stopReasons: {},
-    credit: 'none',
-    usage: { promptTokens: 0, sampledTokens: rollouts.sampledTokens, cost: null },
-    metrics: {},
+    // All groups of a step sample from the same checkpoint.
+    staleness: { mean: staleness, max: staleness },
+    credit: creditOf(groups, job, metrics),
+    usage: { ...usage, cost: costOf(usage, prices) },
     logprobDifference: differences.length > 0 ? Math.max(...differences) : null,
     entropy: metrics.entropy ?? null,
     gradientNorm: metrics.grad_norm ?? null,
@@ -58,4 +63,14 @@ export function toStepReport(options: StepReportOptions): StepReport {
 function signalOf(metrics: Record<string, number>): number | undefined {
   const { num_groups_submitted: submitted, num_groups_without_signal: silent } = metrics;
   return submitted === undefined || silent === undefined ? undefined : submitted - silent;
+}
+
+/** Where no job was asked for, no credit could be used and none was lost. */
+function creditOf(
+  groups: GroupsResult<unknown>['groups'],
+  job: JobOutcome | null,
+  { num_credited_choices: credited = 0 }: Record<string, number>,
+): StepReport['credit'] {
+  if (!job || !creditsCalls(groups)) return 'none';
+  return credited > 0 ? 'used' : 'not_confirmed';
 }

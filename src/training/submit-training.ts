@@ -13,9 +13,13 @@ export interface SubmitTrainingOptions {
   signal?: AbortSignal;
 }
 
-/** Asks for a reinforcement-learning job on finished groups; follow it with `followJob`. */
+/**
+ * Asks for a reinforcement-learning job on finished groups; follow it with `followJob`.
+ * @throws NotTrainableError for a trajectory of a baseline.
+ */
 export async function submitTraining(options: SubmitTrainingOptions): Promise<{ jobId: string }> {
   const { model, groups, config, idempotencyKey = randomUUID(), signal } = options;
+  for (const { trajectories } of groups) for (const trajectory of trajectories) trajectory.requireTrainable();
   const { id } = await model.client.trainingJobs.create(
     {
       model_id: requireModelId(model),
@@ -34,6 +38,8 @@ export interface LogTrajectoriesOptions {
   /** Scenario split: `train`, `val`, `test`. */
   split: string;
   groups: readonly TrajectoryGroup[];
+  /** A repeat with the same key and body is not stored again. Default: every call is. */
+  idempotencyKey?: string;
   signal?: AbortSignal;
 }
 
@@ -42,11 +48,12 @@ export async function logTrajectories({
   model,
   split,
   groups,
+  idempotencyKey,
   signal,
 }: LogTrajectoriesOptions): Promise<void> {
   await model.client.models.log(
     requireModelId(model),
     { split, trajectory_groups: groups.map((group) => group.toBody()) },
-    { signal },
+    { idempotencyKey, signal },
   );
 }

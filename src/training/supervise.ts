@@ -5,6 +5,7 @@ import { attribute, spanName, withSpan } from '../telemetry/index.ts';
 import { RunOptionError } from './errors.ts';
 import { followJob, meanMetrics } from './follow-job.ts';
 import { stopGraceMs, withGrace } from './grace.ts';
+import { sturdyListener } from './listener.ts';
 import type { RunListener } from './run-event.ts';
 
 export interface SuperviseOptions {
@@ -41,7 +42,8 @@ export interface SuperviseResult {
  * what the client throws.
  */
 export async function supervise(options: SuperviseOptions): Promise<SuperviseResult> {
-  const { model, batchSize, learningRate, phase = 'supervised', timeoutMs, onEvent, signal } = options;
+  const { model, batchSize, learningRate, phase = 'supervised', timeoutMs, signal } = options;
+  const onEvent = sturdyListener(options.onEvent);
   const { client } = model;
   const { text, count } = await toLines(options.examples);
   const upload = await client.uploads.create(text, { signal });
@@ -61,7 +63,7 @@ export async function supervise(options: SuperviseOptions): Promise<SuperviseRes
       client,
       jobId,
       onProgress: ({ gradientSteps: done, total, metrics }) =>
-        onEvent?.({ type: 'phase', phase, done, total, metrics }),
+        onEvent({ type: 'phase', phase, done, total, metrics }),
       timeoutMs,
       signal,
     });

@@ -1,11 +1,15 @@
 import type { z } from 'zod';
 import type { RlConfig } from '../contract/index.ts';
-import type { Environment } from '../environment/index.ts';
+import type { Environment, ScenarioSource } from '../environment/index.ts';
 import type { Evaluation } from '../evaluation/index.ts';
 import type { ModelHandle } from '../model/index.ts';
-import type { Books } from '../rollout/index.ts';
+import type { Books, GroupStrategy, RolloutExecutor } from '../rollout/index.ts';
+import type { RunBudget, TokenPrices } from './budget.ts';
+import type { KeepCheckpoints } from './checkpoints.ts';
+import type { StopWhen } from './early-stop.ts';
 import type { ModelSource } from './model-source.ts';
-import type { RunListener, StepReport } from './run-event.ts';
+import type { RunEndReason, RunListener, RunValidation, StepReport } from './run-event.ts';
+import type { RunProgress } from './schedules.ts';
 
 export interface ValidationOptions<Schema extends z.ZodType> {
   scenarios: readonly z.input<Schema>[];
@@ -20,21 +24,36 @@ export interface ValidationOptions<Schema extends z.ZodType> {
 export interface TrainSettings<Schema extends z.ZodType, Outcome> {
   environment: Environment<Schema, Outcome>;
   /**
-   * Each step takes `groupsPerStep` of them, without repeats until all have been taken, in an order that the seed
-   * decides.
+   * Each step takes `groupsPerStep` of them. An array is taken without repeats until all have been taken, in an order
+   * that the seed decides, and then again in another; a source as it gives them. Where a source ends, so does the run.
    */
-  scenarios: readonly z.input<Schema>[];
+  scenarios: readonly z.input<Schema>[] | ScenarioSource<z.input<Schema>>;
   /** Steps of this run: each gathers groups and trains once. */
   steps: number;
   groupsPerStep: number;
   /** At least 2: rewards are compared within a group. */
   rolloutsPerGroup: number;
+  /**
+   * How many training jobs may lie between the checkpoint that a group samples from and the one that is trained on
+   * it. Default 0: rollouts wait for the job. With S, the groups of the next S steps run while a job trains. The
+   * bound is kept by when groups are admitted, so time in queues counts, no finished group is thrown away, and slow
+   * rollouts train like quick ones; which group samples from which checkpoint follows from S alone.
+   */
+  maxStaleness?: number;
   /** Options of the training jobs, for all or by step (`step` counts from 0). Default: the service's own. */
-  config?: RlConfig | ((progress: { step: number; steps: number }) => RlConfig);
-  /** Rollouts in flight at a time. Default 256. */
+  config?: RlConfig | ((progress: RunProgress) => RlConfig);
+  /** Where rollouts run; it stays open. Default: in this thread, `concurrency` at a time. */
+  executor?: RolloutExecutor;
+  /** Rollouts in flight at a time, those of all steps together, where no `executor` says it. Default 256. */
   concurrency?: number;
+  /** What becomes of groups that do not complete. Default: they train with 2 completed rollouts or more. */
+  groupStrategy?: GroupStrategy;
   /** Deadline of one rollout and its rewards, in milliseconds. Default 600,000 (10 minutes). */
   rolloutTimeoutMs?: number;
+  /** Deadline of each reward in milliseconds. Default: that of the rollout, within which it is. */
+  rewardTimeoutMs?: number;
+  /** Deadline of each group in milliseconds, from its admission on: waiting for room counts. Default: none. */
+  groupTimeoutMs?: number;
   /** Deadline of one training job, queue and all, in milliseconds. Default 3,600,000 (1 hour). */
   jobTimeoutMs?: number;
   /** A call that cannot be trained on fails its rollout (`error`, the default) or is left out of it (`warn`). */
@@ -43,12 +62,30 @@ export interface TrainSettings<Schema extends z.ZodType, Outcome> {
   seed?: number;
   validation?: ValidationOptions<Schema>;
   /**
-   * How many of the run's newest checkpoints stay on the service, at least 1, or `all`. Checkpoints from before the
-   * run always stay. Default 2.
+   * Ends the run after a step, with reason `early_stop`, where it gives a string, which says why: see `earlyStop`.
+   * It is asked after each step, and after the validation that belongs to it. Default: all steps are taken.
    */
-  keepCheckpoints?: number | 'all';
-  /** Must not exist, or be empty. Default `runs/<ISO date>-<environment>`. */
+  stopWhen?: StopWhen;
+  /** Ends the run after the step in which it is used up, with reason `budget` and no last validation. Default: none. */
+  budget?: RunBudget;
+  /** Prices of tokens, for the costs in reports and for `budget.cost`. Default: costs are null. */
+  prices?: TokenPrices;
+  /**
+   * Which of the run's checkpoints stay on the service: how many of the newest, at least 1, with how many of the best
+   * by `validation`, or `all`. Those that rollouts still sample from stay as long, and those from before the run
+   * always. Default 2.
+   */
+  keepCheckpoints?: number | 'all' | KeepCheckpoints;
+  /** Must not exist, or be empty, unless the run in it is resumed. Default `runs/<ISO date>-<environment>`. */
   runDirectory?: string;
+  /**
+   * Goes on with the run in `runDirectory`, however it ended: with its data, finished groups, the job in flight, its
+   * validations and its books, to the same end as if it had not been interrupted. Options must be the same, but for
+   * `steps`, which may grow, and for `concurrency`, `executor`, `jobTimeoutMs`, `keepCheckpoints`, `budget` and
+   * `stopWhen`. `true`: there must be a run. `auto`: begins one where there is none. Default false.
+   */
+  resume?: boolean | 'auto';
+  /** Watches the run. What it throws is warned about once (`martingale_listener_failed`) and changes nothing. */
   onEvent?: RunListener;
   /** Stops the run cleanly: rollouts and the running job are cancelled, the directory stays readable. */
   signal?: AbortSignal;
@@ -57,19 +94,33 @@ export interface TrainSettings<Schema extends z.ZodType, Outcome> {
 export type TrainOptions<Schema extends z.ZodType, Outcome> = TrainSettings<Schema, Outcome> & ModelSource;
 
 export interface TrainResult<Scenario = unknown> {
-  reason: 'finished' | 'stopped';
+  reason: RunEndReason;
+  /** What `stopWhen` said, or which part of the budget is used up; null for other reasons. */
+  because: string | null;
   /** Absolute path. */
   runDirectory: string;
   /** Pinned to the newest checkpoint. */
   model: ModelHandle;
   /** Step of that checkpoint on the service. */
   finalStep: number;
-  /** One for each step that was finished. */
+  /**
+   * The checkpoint that did best in validation by the metric of `keepCheckpoints` (default: mean reward), of those
+   * that are still there; null without a validation.
+   */
+  best: { model: ModelHandle; step: number; score: number } | null;
+  /** One for each step that was finished, those before a resume included. */
   reports: StepReport[];
-  /** Of all steps together, an interrupted one too. */
+  /** Every validation in its order. */
+  evaluations: RunValidation[];
+  /**
+   * Of all steps together, interrupted ones too. What a stop cancelled, and a resume runs again, counts as it then
+   * ends.
+   */
   books: Books;
+  /** Tokens of all finished steps and validations, and their price. */
+  usage: { promptTokens: number; sampledTokens: number; cost: number | null };
   /** The validation set before the first and after the last step; null where there is none, or it was stopped. */
   validation: { before: Evaluation<Scenario> | null; after: Evaluation<Scenario> | null };
-  /** Wall-clock seconds. */
+  /** Wall-clock seconds, those before a resume included. */
   seconds: number;
 }

@@ -4,37 +4,37 @@ import { parseScenarios } from '../rollout/index.ts';
 import { attribute, spanName, withSpan } from '../telemetry/index.ts';
 import { checkOptions } from './check-options.ts';
 import { Run } from './run.ts';
-import { defaultRunDirectory, RunDirectory } from './run-directory.ts';
+import { openRunDirectory } from './start-run.ts';
 import type { TrainOptions, TrainResult } from './train-options.ts';
 
 /**
- * Trains a model in an environment: each step gathers groups of rollouts from the newest checkpoint, logs them, has
- * the service train on them, and goes on from the checkpoint that comes of it. A stopped run returns; see `reason`.
- * @throws RunOptionError for an option that cannot be met, ScenarioError before anything begins, NoCompletedRolloutsError when all rollouts of a step end
- * without a reward, TrainingJobError and TrainingJobTimeoutError for a job that makes no checkpoint, and what the
- * client throws. The run directory is left readable in each case.
+ * Trains a model in an environment: each step gathers groups of rollouts from the newest checkpoint, or from one that
+ * is at most `maxStaleness` jobs older, logs them, has the service train on them, and goes on from the checkpoint that
+ * comes of it. A run that is stopped, or ends early, returns; see `reason`. A run that was killed goes on with
+ * `resume`.
+ * @throws RunOptionError for an option that cannot be met, ScenarioError before anything begins, ResumeError,
+ * NoCompletedRolloutsError when all rollouts of a step end without a reward, TrainingJobError and
+ * TrainingJobTimeoutError for a job that makes no checkpoint, and what the client throws. The run directory is left
+ * readable in each case, and can be resumed.
  */
 export async function train<Schema extends z.ZodType, Outcome>(
   options: TrainOptions<Schema, Outcome>,
 ): Promise<TrainResult<z.output<Schema>>> {
   checkOptions(options);
+  const { environment, scenarios, validation, signal } = options;
   // All of them now: a bad one late in the list would end the run when its turn comes.
-  await parseScenarios(options.environment, options.scenarios);
-  if (options.validation) await parseScenarios(options.environment, options.validation.scenarios);
-  const begun = performance.now();
-  const directory = await RunDirectory.create(
-    options.runDirectory ?? defaultRunDirectory(options.environment.name),
-  );
+  if ('length' in scenarios) await parseScenarios(environment, scenarios);
+  if (validation) await parseScenarios(environment, validation.scenarios);
+  const directory = await openRunDirectory(options);
   const run = new Run(options, directory);
   return withSpan(spanName.run, { [attribute.runId]: basename(directory.path) }, async () => {
     try {
       await run.start();
-      await run.loop();
-      return await run.end('finished', begun);
+      return await run.end(await run.loop());
     } catch (error) {
-      if (options.signal?.aborted) return run.end('stopped', begun);
+      if (signal?.aborted) return run.end({ reason: 'stopped', because: null });
       // Why the run failed matters more than a summary that could not be written.
-      await run.fail(error, begun).catch(() => undefined);
+      await run.fail(error).catch(() => undefined);
       throw error;
     }
   });

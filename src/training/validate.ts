@@ -1,13 +1,13 @@
 import type { z } from 'zod';
-import type { Environment } from '../environment/index.ts';
 import { type Evaluation, evaluate } from '../evaluation/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import { deriveSeed } from '../trajectory/index.ts';
+import { usageOf } from './budget.ts';
 import { NoCompletedRolloutsError } from './errors.ts';
-import type { RunDirectory } from './run-directory.ts';
-import type { RunListener } from './run-event.ts';
+import type { RunContext } from './run-context.ts';
+import type { RunListener, RunValidation } from './run-event.ts';
 import { logTrajectories } from './submit-training.ts';
-import type { TrainSettings, ValidationOptions } from './train-options.ts';
+import type { ValidationOptions } from './train-options.ts';
 
 /** About how many `phase` events an evaluation gives: a view needs no more, and the run directory keeps them all. */
 const progressEvents = 20;
@@ -17,13 +17,13 @@ const exampleCount = 8;
 const validationSeedPath = 0x7a11da7e;
 
 export interface ValidateOptions<Schema extends z.ZodType, Outcome> {
-  settings: TrainSettings<Schema, Outcome> & { environment: Environment<Schema, Outcome> };
+  context: RunContext<Schema, Outcome>;
   validation: ValidationOptions<Schema>;
   model: ModelHandle;
   /** Name of the event: `before`, `after`, or `step-N`. */
   name: string;
-  directory: RunDirectory;
-  emit: RunListener;
+  /** Steps that are finished. */
+  finishedSteps: number;
 }
 
 /** Emits a `phase` event where a further share of the rollouts has ended, the first and the last always. */
@@ -38,44 +38,62 @@ function progressTeller(name: string, emit: RunListener) {
 }
 
 /**
- * Evaluates the validation set, writes its trajectories to disk and logs them under the split `val`.
+ * Evaluates the validation set, writes its trajectories to disk and logs them under the split `val`. What an
+ * interrupted run had evaluated is not run again.
  * @throws NoCompletedRolloutsError, and the signal's reason when the run is stopped meanwhile.
  */
 export async function validate<Schema extends z.ZodType, Outcome>(
   options: ValidateOptions<Schema, Outcome>,
-): Promise<Evaluation<z.output<Schema>>> {
-  const { settings, validation, model, name, directory, emit } = options;
-  const { environment, concurrency, rolloutTimeoutMs, onUnexpectedCall, seed = 0, signal } = settings;
-  const rolloutsPerScenario = validation.rolloutsPerScenario ?? 1;
+): Promise<{ evaluation: Evaluation<z.output<Schema>>; point: RunValidation }> {
+  const { context, validation, model, name, finishedSteps } = options;
+  const { directory, emit, signal, runId } = context;
   const tell = progressTeller(name, emit);
-  tell({ done: 0, total: validation.scenarios.length * rolloutsPerScenario });
-  const evaluation = await evaluate({
-    environment,
-    scenarios: validation.scenarios,
-    model,
-    seed: deriveSeed(seed, validationSeedPath),
-    rolloutsPerScenario,
-    onProgress: tell,
-    temperature: validation.temperature,
-    concurrency,
-    timeoutMs: rolloutTimeoutMs,
-    onUnexpectedCall,
-    signal,
-  });
+  tell({ done: 0, total: validation.scenarios.length * (validation.rolloutsPerScenario ?? 1) });
+  const evaluation = await evaluateKept(options, tell);
   await directory.writeTrajectories(name, evaluation.groups);
-  signal?.throwIfAborted();
+  signal.throwIfAborted();
   if (!evaluation.reward) throw new NoCompletedRolloutsError(`the validation "${name}"`, evaluation.groups);
   const groups = evaluation.groups.map((group) => group.toTrajectoryGroup());
-  await logTrajectories({ model, split: 'val', groups, signal });
+  const idempotencyKey = `${runId}/val/${finishedSteps}`;
+  await logTrajectories({ model, split: 'val', groups, idempotencyKey, signal });
+  const score = { reward: evaluation.reward.mean, success: evaluation.success?.mean ?? null };
   emit({
     type: 'evaluated',
     name,
     policy: model.name,
-    score: { reward: evaluation.reward.mean, success: evaluation.success?.mean ?? null },
+    score,
     scenarios: evaluation.perScenario.length,
     examples: evaluation.groups
       .slice(0, exampleCount)
       .flatMap(({ trajectories: [first] }) => (first ? [first.toBody()] : [])),
   });
-  return evaluation;
+  const usage = usageOf(evaluation.groups);
+  const checkpoint = model.step ?? 0;
+  const point = { name, step: finishedSteps, policy: model.name, checkpoint, ...score, usage };
+  return { evaluation, point };
+}
+
+/** The evaluation as the run directory has it; what is missing there is run. */
+export function evaluateKept<Schema extends z.ZodType, Outcome>(
+  { context, validation, model, finishedSteps }: ValidateOptions<Schema, Outcome>,
+  onProgress?: (progress: { done: number; total: number }) => void,
+): Promise<Evaluation<z.output<Schema>>> {
+  const { settings, executor, directory, signal } = context;
+  const { environment, rolloutTimeoutMs, rewardTimeoutMs, groupTimeoutMs, onUnexpectedCall } = settings;
+  return evaluate({
+    environment,
+    scenarios: validation.scenarios,
+    model,
+    seed: deriveSeed(settings.seed ?? 0, validationSeedPath),
+    rolloutsPerScenario: validation.rolloutsPerScenario ?? 1,
+    onProgress,
+    temperature: validation.temperature,
+    executor,
+    timeoutMs: rolloutTimeoutMs,
+    rewardTimeoutMs,
+    groupTimeoutMs,
+    onUnexpectedCall,
+    directory: directory.evaluationFolder(finishedSteps),
+    signal,
+  });
 }

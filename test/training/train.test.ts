@@ -139,9 +139,11 @@ test('the run directory holds the whole run', async () => {
   const result = await train({ ...settings, validation: { scenarios: [{ id: 9 }], everySteps: 2 } });
   expect((await readdir(runDirectory)).sort()).toEqual([
     'config.json',
+    'evaluations',
     'events.jsonl',
     'jobs',
     'metrics.jsonl',
+    'state.json',
     'summary.json',
     'trajectories',
   ]);
@@ -338,7 +340,9 @@ test('a handle pinned to an older checkpoint is refused: jobs train the newest',
   const { service, settings } = await open();
   await using _ = service;
   const { model } = await train({ ...settings, steps: 1 });
-  const again = { ...settings, runDirectory: `${settings.runDirectory}-2` };
+  const { client, ...rest } = settings;
+  const again = { ...rest, runDirectory: `${settings.runDirectory}-2` };
+  await expect(train({ ...again, client, model } as never)).rejects.toThrow(/a client of its own/);
   await expect(train({ ...again, model: model.at(0) })).rejects.toThrow(
     /not the newest checkpoint, which is step 1/,
   );

@@ -1,0 +1,59 @@
+// The loop that train() runs, written by hand with its public pieces. Run it with: npx tsx examples/own-loop.ts
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { generateText, Output } from 'ai';
+import * as martingale from 'martingale';
+import { createEmbeddedEngine } from 'martingale/embedded';
+import { startService } from 'martingale/service';
+import { z } from 'zod';
+
+const capitals = { france: 'paris', spain: 'madrid', italy: 'rome' } as const;
+const environment = martingale.defineEnvironment({
+  name: 'geography',
+  scenario: z.object({ country: z.enum(['france', 'spain', 'italy']) }),
+  rollout: async ({ scenario, model, signal }) => {
+    const output = Output.choice({ options: Object.values(capitals) });
+    const prompt = `the capital of ${scenario.country}`;
+    const call = { model: model.languageModel, prompt, output, abortSignal: signal };
+    return (await generateText(call)).output;
+  },
+  rewards: { success: ({ scenario, outcome }) => Number(outcome === capitals[scenario.country]) },
+});
+
+const dataFolder = await mkdtemp(join(tmpdir(), 'martingale-example-'));
+const engine = await createEmbeddedEngine();
+const service = await startService({ engine, dataFolder });
+const client = martingale.createClient({ baseUrl: service.url, apiKey: service.apiKey });
+try {
+  const source = martingale.toScenarioSource(
+    [{ country: 'france' }, { country: 'spain' }, { country: 'italy' }],
+    1,
+  );
+  const opened = { client, project: 'examples', name: 'own-loop', baseModel: 'martingale-tiny' };
+  let model = await martingale.openModel(opened);
+  let made: number[] = [];
+  for (let step = 0; step < Number(process.argv[2] ?? 40); step++) {
+    const scenarios = (await source.take(6)).map(({ scenario }) => environment.scenario.parse(scenario));
+    const seed = martingale.deriveSeed(1, step);
+    const gathered = await martingale.runGroups({ environment, scenarios, rolloutsPerGroup: 8, model, seed });
+    const groups = gathered.groups
+      .filter((group) => group.isTrainable)
+      .map((group) => group.toTrajectoryGroup());
+    await martingale.logTrajectories({ model, split: 'train', groups });
+    const rewards = groups.flatMap(({ trajectories }) => trajectories.flatMap(({ reward }) => reward ?? []));
+    console.log(step, (rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length).toFixed(2));
+    if (!groups.some((group) => group.hasSignal)) continue;
+    const { jobId } = await martingale.submitTraining({ model, groups });
+    await martingale.followJob({ client, jobId });
+    const newest = await martingale.newestStep(model);
+    model = model.at(newest);
+    made = await martingale.pruneCheckpoints({ model, made: [...made, newest], keep: 2 });
+  }
+  console.log('trained', model.name);
+} finally {
+  await client.close();
+  await service.close();
+  await engine.close();
+  await rm(dataFolder, { recursive: true });
+}

@@ -1,0 +1,41 @@
+import { parseModelName } from '../contract/index.ts';
+import { ResumeError } from './errors.ts';
+
+/** Options that may be others when a run is resumed: they change how it gets on, not what comes of it. */
+const free = new Set(['started', 'concurrency', 'jobTimeoutMs', 'keepCheckpoints', 'budget']);
+
+type Config = Record<string, unknown>;
+
+/**
+ * @param isSchedule Whether `config` is worked out step by step, from the number of steps too.
+ * @throws ResumeError that names each option that is not what the run began with.
+ */
+export function checkResume(
+  was: Config,
+  is: Config,
+  { path, isSchedule }: { path: string; isSchedule: boolean },
+): void {
+  const differences = Object.keys(is)
+    .filter((name) => !free.has(name) && name !== 'steps' && name !== 'model')
+    // A schedule over more steps is another one from its beginning on.
+    .filter((name) => !(name === 'config' && isSchedule && was.steps !== is.steps))
+    .map((name) => [name, shown(was[name]), shown(is[name])] as const)
+    .filter(([, before, now]) => before !== now)
+    .map(([name, before, now]) => `\`${name}\` was ${before} and is ${now}`);
+  if (pathOf(was.model) !== pathOf(is.model))
+    differences.unshift(`\`model\` was ${shown(was.model)} and is ${shown(is.model)}`);
+  if (Number(is.steps) < Number(was.steps))
+    differences.push(`\`steps\` was ${shown(was.steps)} and is ${shown(is.steps)}`);
+  if (differences.length === 0) return;
+  throw new ResumeError(
+    `The run in ${path} was asked for otherwise: ${differences.join('; ')}. Ask for the same (\`steps\` may grow), or ` +
+      'begin another run.',
+  );
+}
+
+const shown = (value: unknown) => JSON.stringify(value) ?? 'absent';
+
+function pathOf(model: unknown): string {
+  const parsed = parseModelName(String(model));
+  return parsed ? `${parsed.entity}/${parsed.project}/${parsed.name}` : String(model);
+}

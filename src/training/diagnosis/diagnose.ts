@@ -1,0 +1,54 @@
+import type { Alarm, AlarmKind } from './alarm.ts';
+import { detectCollapse } from './collapse.ts';
+import {
+  detectClipped,
+  detectCreditUnused,
+  detectMismatch,
+  detectNotableMismatch,
+  detectStale,
+} from './job.ts';
+import { detectNoSignal } from './no-signal.ts';
+import { detectFailures, detectRepeatedText, detectWrongModel } from './replies.ts';
+import { detectRewardUpValidationDown } from './reward-up-validation-down.ts';
+import { type Detector, type RunFigures, RunSoFar } from './run-so-far.ts';
+import { alarmThresholds } from './thresholds.ts';
+
+const detectors: readonly (readonly [AlarmKind, Detector])[] = [
+  ['collapse', detectCollapse],
+  ['no_signal', detectNoSignal],
+  ['reward_up_validation_down', detectRewardUpValidationDown],
+  ['repeated_text', detectRepeatedText],
+  ['wrong_model', detectWrongModel],
+  ['sampler_trainer_mismatch', detectMismatch],
+  ['sampler_trainer_mismatch', detectNotableMismatch],
+  ['clipped', detectClipped],
+  ['stale', detectStale],
+  ['failures', detectFailures],
+  ['credit_unused', detectCreditUnused],
+];
+
+/**
+ * Every alarm of a run, in the order of the steps that raised them. An alarm is raised when what it is about begins,
+ * and again only after that has been gone for `alarmThresholds.silentSteps` steps. A longer run begins with the
+ * alarms of a shorter one, but for validations that came after its last step: see `newAlarms`.
+ */
+export function diagnose(figures: RunFigures): Alarm[] {
+  /** By detector: the last step count at which it saw something. */
+  const lastSeen = new Map<Detector, number>();
+  return figures.reports.flatMap((report, at) => {
+    const run = new RunSoFar(figures, report, at + 1);
+    return detectors.flatMap(([kind, detect]): Alarm[] => {
+      const finding = detect(run);
+      if (!finding) return [];
+      const since = at - (lastSeen.get(detect) ?? Number.NEGATIVE_INFINITY);
+      lastSeen.set(detect, at);
+      return since > alarmThresholds.silentSteps ? [{ kind, step: report.step, ...finding }] : [];
+    });
+  });
+}
+
+/** Those of `all` that have not been told: of a run that goes on, what to tell after each step and validation. */
+export function newAlarms(told: readonly Alarm[], all: readonly Alarm[]): Alarm[] {
+  const known = new Set(told.map(({ kind, step }) => `${kind} ${step}`));
+  return all.filter(({ kind, step }) => !known.has(`${kind} ${step}`));
+}

@@ -1,0 +1,96 @@
+import { average } from '../../evaluation/index.ts';
+import type { StepReport } from '../run-event.ts';
+import { alarmThresholds } from './thresholds.ts';
+
+/** A validation of the run: its mean reward, and how many steps had been taken. */
+export interface EvaluationPoint {
+  /** 0 before the first step. */
+  step: number;
+  reward: number;
+}
+
+/** What a run gives to be diagnosed. */
+export interface RunFigures {
+  /** In the order of the steps. */
+  reports: readonly StepReport[];
+  /** In the order of the steps. */
+  evaluations?: readonly EvaluationPoint[];
+  /** The most checkpoints that may lie between what sampled a group and what is trained, where the run has a bound. */
+  stalenessBound?: number | undefined;
+}
+
+type Figure = (report: StepReport) => number | null | undefined;
+
+/** A run as it stood after one of its steps. */
+export class RunSoFar {
+  readonly newest: StepReport;
+  readonly evaluations: readonly EvaluationPoint[];
+  readonly stalenessBound: number | undefined;
+  readonly #reports: readonly StepReport[];
+  readonly #count: number;
+
+  constructor({ reports, evaluations = [], stalenessBound }: RunFigures, newest: StepReport, count: number) {
+    this.#reports = reports;
+    this.#count = count;
+    this.newest = newest;
+    this.evaluations = evaluations.filter(({ step }) => step <= newest.step + 1);
+    this.stalenessBound = stalenessBound;
+  }
+
+  /** Reports of the last steps, the newest at the end. */
+  get recent(): readonly StepReport[] {
+    return this.#reports.slice(Math.max(0, this.#count - alarmThresholds.recentSteps), this.#count);
+  }
+
+  /** Whether there are steps enough to tell what the run is now from what it began with. */
+  get hasHistory(): boolean {
+    return this.#count >= alarmThresholds.startSteps + alarmThresholds.recentSteps;
+  }
+
+  /** Mean over the last steps that have the figure; null where none has. */
+  now(figure: Figure): number | null {
+    return meanOf(this.recent, figure);
+  }
+
+  /** Mean over the run's first steps that have the figure. */
+  start(figure: Figure): number | null {
+    return meanOf(this.#reports.slice(0, Math.min(alarmThresholds.startSteps, this.#count)), figure);
+  }
+
+  /** The newest value; null where there is none. */
+  last(figure: Figure): number | null {
+    for (let at = this.#count - 1; at >= 0; at--) {
+      const report = this.#reports[at];
+      const value = report && figure(report);
+      if (value !== null && value !== undefined) return value;
+    }
+    return null;
+  }
+
+  /** Means of the training reward over as many steps as are recent, one for each step from the first that has so many. */
+  rewards(): { step: number; reward: number }[] {
+    const { recentSteps } = alarmThresholds;
+    return Array.from({ length: Math.max(0, this.#count - recentSteps + 1) }, (_, at) => {
+      const stretch = this.#reports.slice(at, at + recentSteps);
+      return { step: stretch.at(-1)?.step ?? 0, reward: average(stretch.map(({ reward }) => reward)) };
+    });
+  }
+}
+
+function meanOf(reports: readonly StepReport[], figure: Figure): number | null {
+  const values = reports.flatMap((report) => figure(report) ?? []);
+  return values.length > 0 ? average(values) : null;
+}
+
+/** What a detector has seen; null where nothing is wrong. */
+export type Finding = { message: string; lookAt: string } | null;
+
+export type Detector = (run: RunSoFar) => Finding;
+
+export const groupsWithSignalShare: Figure = ({ groups, groupsWithSignal }) =>
+  groups > 0 ? groupsWithSignal / groups : null;
+
+/** A figure as a message shows it. */
+export const shown = (value: number): string => String(Number(value.toPrecision(3)));
+
+export const percent = (share: number): string => `${shown(share * 100)}%`;

@@ -1,0 +1,55 @@
+/** Where each alarm begins. Means are taken over the last steps, so that one odd step raises nothing. */
+export const alarmThresholds = {
+  /** Steps whose means are what the run is now. */
+  recentSteps: 5,
+  /** First steps of the run, whose means are what it began with. */
+  startSteps: 5,
+  /** An alarm that was raised is raised again only after it has been silent for as many steps in a row. */
+  silentSteps: 5,
+  collapse: {
+    /** Entropy below this share of the start's, */
+    entropyShare: 0.1,
+    /** with a deviation of rewards below this share of the start's, or no signal in groups, */
+    deviationShare: 0.2,
+    /** while the share of successes is below this. */
+    success: 0.9,
+  },
+  noSignal: {
+    /** Share of groups whose rewards differ. */
+    groups: 0.05,
+    /** Successes from which silent groups count as solved; below, as never solved. */
+    success: 0.5,
+  },
+  rewardUpValidationDown: {
+    /** Evaluations in a row, at least, over which the validation falls. */
+    evaluations: 3,
+    /** Least rise of the training reward and least fall of the validation, as shares of the training reward's range. */
+    share: 0.1,
+  },
+  repeatedText: {
+    /** Share of four-token sequences that stood earlier in the same reply, */
+    share: 0.2,
+    /** and as many times the start's. */
+    timesStart: 2,
+  },
+  mismatch: {
+    /** Nats between sampler and trainer with the same weights: more is said, */
+    notable: 1e-4,
+    /** and more than this is wrong. */
+    wrong: 1e-2,
+  },
+  clipped: {
+    /** Share of tokens whose importance ratio was clipped, masked or capped. */
+    share: 0.2,
+  },
+  stale: {
+    /** Share of the run's bound that the mean may reach. */
+    shareOfBound: 0.75,
+    /** Largest staleness in a run without a bound. */
+    withoutBound: 4,
+  },
+  failures: {
+    /** Share of the rollouts that failed. */
+    share: 0.1,
+  },
+} as const;

@@ -1,0 +1,69 @@
+import { RunOptionError } from './errors.ts';
+import type { RunValidation, StepReport } from './run-event.ts';
+
+/** What a run has reached, as `stopWhen` is given it after each step. */
+export interface StopProgress {
+  /** In the order of the steps; at least one. */
+  reports: readonly StepReport[];
+  /** The validations so far, in their order. */
+  evaluations: readonly RunValidation[];
+}
+
+/** Why the run should end now, in a few words for people; false where it should go on. */
+export type StopWhen = (progress: StopProgress) => string | false;
+
+export interface EarlyStopOptions {
+  /**
+   * What is watched: mean reward or share of successes of the validations (`validation`, `validation_success`) or of
+   * the steps' rollouts (`reward`, `success`). Larger is better.
+   */
+  metric: 'validation' | 'validation_success' | 'reward' | 'success';
+  /** Ends the run after so many validations, or steps, in a row without a new best. Default: never for that. */
+  patience?: number;
+  /** What is no better than the best by more than this is no new best. Default 0. */
+  minDelta?: number;
+  /** Ends the run once the metric is at least this. Default: never for that. */
+  goal?: number;
+}
+
+/**
+ * For `stopWhen`: ends a run that has reached its goal, or gets no better. It looks at all that has been so far, so a
+ * resumed run decides as one that was never interrupted.
+ * @throws RunOptionError where neither `patience` nor `goal` is given, or one cannot be.
+ */
+export function earlyStop({ metric, patience, minDelta = 0, goal }: EarlyStopOptions): StopWhen {
+  if (patience === undefined && goal === undefined)
+    throw new RunOptionError('earlyStop() has neither `patience` nor `goal`: it would never stop. Give one.');
+  if (patience !== undefined && (!Number.isInteger(patience) || patience < 1))
+    throw new RunOptionError(`\`patience\` is ${patience}; give a whole number of at least 1.`);
+  if (!(minDelta >= 0)) throw new RunOptionError(`\`minDelta\` is ${minDelta}; give a number of at least 0.`);
+  if (goal !== undefined && !Number.isFinite(goal))
+    throw new RunOptionError(`\`goal\` is ${goal}; give a finite number.`);
+  return (progress) => {
+    const values = valuesOf(metric, progress);
+    const last = values.at(-1);
+    if (last === undefined) return false;
+    if (goal !== undefined && last >= goal) return `${metric} is ${last}, and the goal was ${goal}`;
+    if (patience === undefined) return false;
+    let best = Number.NEGATIVE_INFINITY;
+    let since = 0;
+    for (const value of values) {
+      since = value > best + minDelta ? 0 : since + 1;
+      if (since === 0) best = value;
+    }
+    return since >= patience ? `${metric} has not risen above ${best} ${since} times in a row` : false;
+  };
+}
+
+function valuesOf(metric: EarlyStopOptions['metric'], { reports, evaluations }: StopProgress): number[] {
+  switch (metric) {
+    case 'validation':
+      return evaluations.map(({ reward }) => reward);
+    case 'validation_success':
+      return evaluations.flatMap(({ success }) => success ?? []);
+    case 'reward':
+      return reports.map(({ reward }) => reward);
+    case 'success':
+      return reports.flatMap(({ success }) => success ?? []);
+  }
+}

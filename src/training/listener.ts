@@ -1,0 +1,22 @@
+import type { RunListener } from './run-event.ts';
+
+/**
+ * A listener that cannot end the run that it watches: the first thing that it throws is warned about
+ * (`martingale_listener_failed`), and it goes on being told.
+ */
+export function sturdyListener(listener: RunListener | undefined): RunListener {
+  let hasFailed = false;
+  return (event) => {
+    try {
+      listener?.(event);
+    } catch (error) {
+      if (hasFailed) return;
+      hasFailed = true;
+      const what = error instanceof Error ? (error.stack ?? error.message) : String(error);
+      process.emitWarning(
+        `onEvent threw at an event "${event.type}". The run goes on; what it throws later is not shown. ${what}`,
+        { code: 'martingale_listener_failed' },
+      );
+    }
+  };
+}

@@ -1,0 +1,141 @@
+import { access, readdir, readFile } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { type GroupRecord, requireGroupRecord } from '../../rollout/index.ts';
+import { stepName } from '../run-directory.ts';
+import type { RunEvent, StepReport } from '../run-event.ts';
+import { RunRecordError } from './errors.ts';
+import { isMissing, readJsonLines } from './json-lines.ts';
+
+/** What a run's events say of a validation. */
+export interface RunEvaluation
+  extends Pick<Extract<RunEvent, { type: 'evaluated' }>, 'name' | 'policy' | 'score' | 'scenarios'> {
+  /** Steps that had been taken. */
+  step: number;
+}
+
+/** A run directory, to be looked at. Everything is read when it is asked for. */
+export interface RunReader {
+  /** Absolute. */
+  readonly path: string;
+  /** What was asked for; null where the run was stopped before it knew its model. */
+  config(): Promise<Record<string, unknown> | null>;
+  /** How it ended; null while it goes on, and where it was killed. */
+  summary(): Promise<Record<string, unknown> | null>;
+  /** One for each step, in order; of a step that was taken twice, the later. */
+  reports(): Promise<StepReport[]>;
+  evaluations(): Promise<RunEvaluation[]>;
+  /**
+   * Names that `groups` knows: steps (`step-0000`) and evaluations (`before`, `after`), in order. A step whose rollouts
+   * have not all ended is among them, with the groups that have.
+   */
+  groupNames(): Promise<string[]>;
+  /**
+   * The groups of a step (counted from 0) or of an evaluation by its name, read one at a time: `fromGroupRecord` makes
+   * a RolloutGroup of each. @throws RunRecordError where there are none, GroupRecordError for lines that are none.
+   */
+  groups(which: number | string): AsyncGenerator<GroupRecord, undefined>;
+}
+
+/**
+ * Opens the directory of a run, one that still goes on too.
+ *
+ *     const run = await readRun('runs/2026-11-21-desk');
+ *     for await (const group of run.groups(3)) console.log(group.trajectories.map(({ reward }) => reward));
+ *
+ * @throws RunRecordError where there is no such directory.
+ */
+export async function readRun(runDirectory: string): Promise<RunReader> {
+  const path = resolve(runDirectory);
+  await access(path).catch((cause) => {
+    throw new RunRecordError(`There is no run directory ${path}.`, { cause });
+  });
+  return {
+    path,
+    config: () => readObject(join(path, 'config.json')),
+    summary: () => readObject(join(path, 'summary.json')),
+    reports: () => readReports(join(path, 'metrics.jsonl')),
+    evaluations: () => readEvaluations(join(path, 'events.jsonl')),
+    groupNames: async () => [...(await groupFiles(path)).keys()].sort(),
+    groups: (which) => readGroups(path, typeof which === 'number' ? stepName(which) : which),
+  };
+}
+
+async function readObject(file: string): Promise<Record<string, unknown> | null> {
+  let text: string;
+  try {
+    text = await readFile(file, 'utf8');
+  } catch (error) {
+    if (isMissing(error)) return null;
+    throw error;
+  }
+  const value: unknown = JSON.parse(text);
+  if (!isRecord(value)) throw new RunRecordError(`${file} holds no object.`);
+  return value;
+}
+
+async function readReports(file: string): Promise<StepReport[]> {
+  const reports = new Map<number, StepReport>();
+  for await (const value of readJsonLines(file)) {
+    if (!isReport(value)) throw new RunRecordError(`${file} has a line that is no report of a step.`);
+    reports.set(value.step, value);
+  }
+  return [...reports.values()].sort((a, b) => a.step - b.step);
+}
+
+async function readEvaluations(file: string): Promise<RunEvaluation[]> {
+  const evaluations = new Map<string, RunEvaluation>();
+  let step = 0;
+  for await (const event of readJsonLines(file)) {
+    if (isReport(event)) step = event.step + 1;
+    if (!isEvaluated(event)) continue;
+    const { name, policy, score, scenarios } = event;
+    evaluations.set(name, { name, policy, score, scenarios, step });
+  }
+  return [...evaluations.values()].sort((a, b) => a.step - b.step);
+}
+
+/** Of a step that goes on, or was interrupted: its groups in the order in which they ended. */
+const journalEnd = '.journal.jsonl';
+const wholeEnd = '.jsonl';
+
+/** The file of each name. */
+async function groupFiles(path: string): Promise<Map<string, string>> {
+  const folder = join(path, 'trajectories');
+  const files = await readdir(folder).catch((error) => {
+    if (isMissing(error)) return [];
+    throw error;
+  });
+  const named = (end: string) =>
+    files
+      .filter((file) => file.endsWith(end))
+      .map((file) => [file.slice(0, -end.length), join(folder, file)] as const);
+  const whole = named(wholeEnd).filter(([name]) => !`${name}${wholeEnd}`.endsWith(journalEnd));
+  return new Map([...named(journalEnd), ...whole]);
+}
+
+async function* readGroups(path: string, name: string): AsyncGenerator<GroupRecord, undefined> {
+  const files = await groupFiles(path);
+  const file = files.get(name);
+  if (file === undefined)
+    throw new RunRecordError(
+      `The run ${path} has no groups of "${name}". It has: ${[...files.keys()].sort().join(', ') || 'none'}.`,
+    );
+  for await (const value of readJsonLines(file)) yield requireGroupRecord(value);
+}
+
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** Also the event of a step, which is its report. */
+function isReport(value: unknown): value is StepReport {
+  return (
+    isRecord(value) &&
+    typeof value.step === 'number' &&
+    typeof value.steps === 'number' &&
+    typeof value.dispatched === 'number'
+  );
+}
+
+function isEvaluated(value: unknown): value is Extract<RunEvent, { type: 'evaluated' }> {
+  return isRecord(value) && value.type === 'evaluated' && isRecord(value.score);
+}

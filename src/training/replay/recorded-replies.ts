@@ -1,0 +1,123 @@
+import type { CallOptions, StreamedChatRequest, WholeChatRequest } from '../../client/index.ts';
+import type { ChatCompletion, ChatCompletionChunk, Choice, Message } from '../../contract/index.ts';
+import { type CompletionSource, canonicalJson, differences, toChunks } from '../../model/index.ts';
+import { deriveSeed, type RecordedCall, type Trajectory } from '../../trajectory/index.ts';
+import { ReplayMismatchError } from './errors.ts';
+
+/**
+ * Answers the calls of one rollout with the choices of its record, each to the messages that it answered then. Seeds
+ * tell calls in the same words apart.
+ */
+export class RecordedReplies implements CompletionSource {
+  readonly #trajectory: Trajectory;
+  readonly #left: RecordedCall[];
+  #mismatch: ReplayMismatchError | undefined;
+
+  constructor(trajectory: Trajectory) {
+    this.#trajectory = trajectory;
+    this.#left = [...trajectory.recordedCalls];
+  }
+
+  /** The first call that was asked for and is not in the record, also where the agent swallowed the error. */
+  get mismatch(): ReplayMismatchError | undefined {
+    return this.#mismatch;
+  }
+
+  /** Recorded calls that have not been asked for. */
+  get left(): number {
+    return this.#left.length;
+  }
+
+  create(request: WholeChatRequest, options?: CallOptions): Promise<ChatCompletion>;
+  create(
+    request: StreamedChatRequest,
+    options?: CallOptions,
+  ): Promise<AsyncIterableIterator<ChatCompletionChunk>>;
+  async create(
+    request: WholeChatRequest | StreamedChatRequest,
+    { signal }: CallOptions = {},
+  ): Promise<ChatCompletion | AsyncIterableIterator<ChatCompletionChunk>> {
+    signal?.throwIfAborted();
+    const completion = this.#completion(this.#take(request));
+    return request.stream ? readOut(toChunks(completion)) : completion;
+  }
+
+  #take({ messages, seed }: WholeChatRequest | StreamedChatRequest): RecordedCall {
+    const asked = wordsOf(messages);
+    const alike = this.#left.filter((call) => wordsOf(call.messages) === asked);
+    const call = alike.find(({ index }) => deriveSeed(this.#trajectory.seed, index) === seed) ?? alike[0];
+    if (!call) throw this.#refuse(messages);
+    this.#left.splice(this.#left.indexOf(call), 1);
+    return call;
+  }
+
+  #refuse(messages: readonly Message[]): ReplayMismatchError {
+    const [next] = this.#left;
+    const [first] = next ? differences(withoutIds(messages), withoutIds(next.messages), 'messages') : [];
+    const error = new ReplayMismatchError(
+      next
+        ? `Call ${next.index} of the rollout was made with other messages: ${first?.path} is ${quoted(first?.a)} and was ${quoted(first?.b)}.`
+        : 'The rollout makes more model calls than the recorded one made.',
+    );
+    this.#mismatch ??= error;
+    return error;
+  }
+
+  #completion(call: RecordedCall): ChatCompletion {
+    const { credited_reward: _, ...choice } = structuredClone(call.choice);
+    const prompt = this.#promptIds(call);
+    const sampled = choice.token_ids?.length ?? 0;
+    return {
+      id: `replayed-${call.index}`,
+      object: 'chat.completion',
+      created: 0,
+      model: call.model,
+      choices: [choice],
+      usage: {
+        prompt_tokens: prompt.length,
+        completion_tokens: sampled,
+        total_tokens: prompt.length + sampled,
+      },
+      prompt_token_ids: prompt,
+    };
+  }
+
+  /**
+   * Ids of prompts are not on record. These stand for them: as many, those of a history with its sampled tokens in
+   * their places, so that the same calls extend the same histories.
+   */
+  #promptIds({ choice }: RecordedCall): number[] {
+    const at = this.#trajectory.histories.findIndex(({ entries }) => entries.includes(choice));
+    const calls = new Map<Choice, number>(
+      this.#trajectory.recordedCalls.map((call) => [
+        call.choice,
+        this.#trajectory.promptTokensOf(call.index),
+      ]),
+    );
+    const ids: number[] = [];
+    for (const made of this.#trajectory.histories[at]?.choices ?? []) {
+      const length = calls.get(made) ?? 0;
+      while (ids.length < length) ids.push(-1 - at);
+      if (made === choice) break;
+      ids.push(...(made.token_ids ?? []));
+    }
+    return ids;
+  }
+}
+
+async function* readOut(
+  chunks: readonly ChatCompletionChunk[],
+): AsyncGenerator<ChatCompletionChunk, undefined> {
+  yield* chunks;
+}
+
+/** What was said, whether or not the sampled ids went along. */
+const withoutIds = (messages: readonly Message[]): unknown[] =>
+  messages.map((message) => ({ ...message, token_ids: undefined }));
+
+const wordsOf = (messages: readonly Message[]): string => canonicalJson(withoutIds(messages));
+
+function quoted(value: unknown): string {
+  const text = value === undefined ? 'absent' : JSON.stringify(value);
+  return text.length > 120 ? `${text.slice(0, 120)}…` : text;
+}

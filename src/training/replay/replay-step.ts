@@ -1,0 +1,102 @@
+import type { z } from 'zod';
+import type { Environment } from '../../environment/index.ts';
+import { type GroupRecord, inProcess, type RolloutGroup } from '../../rollout/index.ts';
+import { compareRollouts } from './compare-rollouts.ts';
+import { RunRecordError } from './errors.ts';
+import { readRun } from './read-run.ts';
+import { replayGroup, whyNotReplayed } from './replay-group.ts';
+import type { ReplaySettings } from './replay-rollout.ts';
+
+export interface ReplayOptions {
+  /** Rollouts in flight at a time. Default 64. */
+  concurrency?: number;
+  /** Deadline of one rollout and its rewards, in milliseconds. Default 600,000 (10 minutes). */
+  timeoutMs?: number;
+  /** Deadline of each reward, in milliseconds. Default: that of the rollout. */
+  rewardTimeoutMs?: number;
+  signal?: AbortSignal;
+}
+
+export interface ReplayStepOptions<Schema extends z.ZodType, Outcome> extends ReplayOptions {
+  runDirectory: string;
+  /** Counted from 0; or the name of an evaluation. */
+  step: number | string;
+  /** That of the run. */
+  environment: Environment<Schema, Outcome>;
+}
+
+/** Where a rollout, run again, came out otherwise than its record says. */
+export interface ReplayDifference {
+  group: number;
+  rollout: number;
+  attempt: number;
+  what: string;
+}
+
+export interface ReplayedStep {
+  /** In the order of the record. Those that cannot be run again are missing, and in `refused`. */
+  groups: RolloutGroup[];
+  /** Empty where the environment and its rewards are deterministic. */
+  differences: ReplayDifference[];
+  refused: { group: number; reason: string }[];
+}
+
+/**
+ * Runs a step's rollouts again, each model call answered with the choice that its record has for it: no model is
+ * needed. Where the environment and its rewards are deterministic, rewards, metrics and bodies come out as they were;
+ * where not, `differences` says what did not. Nothing on disk changes.
+ *
+ * @throws RunRecordError where the run has no such step, or is of another environment; the reason of `signal`.
+ */
+export async function replayStep<Schema extends z.ZodType, Outcome>({
+  runDirectory,
+  step,
+  environment,
+  ...options
+}: ReplayStepOptions<Schema, Outcome>): Promise<ReplayedStep> {
+  const run = await readRun(runDirectory);
+  const config = await run.config();
+  if (config && config.environment !== environment.name)
+    throw new RunRecordError(
+      `The run ${run.path} is of the environment "${config.environment}", not of "${environment.name}".`,
+    );
+  const settings = toReplaySettings(environment, options, config?.onUnexpectedCall);
+  const result: ReplayedStep = { groups: [], differences: [], refused: [] };
+  try {
+    for await (const record of run.groups(step)) await addGroup(result, settings, record);
+  } finally {
+    await settings.executor.close();
+  }
+  return result;
+}
+
+async function addGroup(result: ReplayedStep, settings: ReplaySettings, record: GroupRecord): Promise<void> {
+  const reason = whyNotReplayed(record);
+  if (reason !== undefined) {
+    result.refused.push({ group: record.group, reason });
+    return;
+  }
+  const { group, rollouts } = await replayGroup(settings, record);
+  result.groups.push(group);
+  for (const { recorded, replayed } of rollouts) {
+    const { index, attempt } = recorded;
+    for (const what of replayed ? compareRollouts(recorded, replayed) : [])
+      result.differences.push({ group: record.group, rollout: index, attempt, what });
+  }
+}
+
+/** Settings with their defaults; close the executor at the end. */
+export function toReplaySettings(
+  environment: Environment,
+  { concurrency = 64, timeoutMs = 600_000, rewardTimeoutMs = timeoutMs, signal }: ReplayOptions,
+  onUnexpectedCall: unknown = 'error',
+): ReplaySettings {
+  return {
+    environment,
+    executor: inProcess({ concurrency }),
+    timeoutMs,
+    rewardTimeoutMs,
+    onUnexpectedCall: onUnexpectedCall === 'warn' ? 'warn' : 'error',
+    signal,
+  };
+}

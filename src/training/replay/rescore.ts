@@ -1,0 +1,134 @@
+import type { z } from 'zod';
+import type { Environment } from '../../environment/index.ts';
+import { type GroupRecord, RolloutGroup, toGroupRecord } from '../../rollout/index.ts';
+import { readRun } from './read-run.ts';
+import { replayGroup, whyNotReplayed } from './replay-group.ts';
+import type { ReplaySettings } from './replay-rollout.ts';
+import { type ReplayOptions, toReplaySettings } from './replay-step.ts';
+import { scoreOutcomes, whyNotScored } from './score-outcomes.ts';
+
+export type RescoredGroups =
+  | {
+      runDirectory: string;
+      /** A step, counted from 0, or the name of an evaluation. */
+      step: number | string;
+    }
+  | { groups: Iterable<RolloutGroup | GroupRecord> | AsyncIterable<RolloutGroup | GroupRecord> };
+
+export type RescoreOptions<Schema extends z.ZodType, Outcome> = ReplayOptions &
+  RescoredGroups & {
+    /** With the new rewards. Its scenarios and agent are those of the record. */
+    environment: Environment<Schema, Outcome>;
+    /**
+     * `outcome`: rewards are computed from what the rollout function returned then. `replay`: the rollout function
+     * runs again with recorded replies, also for rollouts whose rewards failed. Default: the outcome where it is on
+     * record and the rewards need nothing else, else a replay.
+     */
+    from?: 'outcome' | 'replay';
+  };
+
+/** One rollout before and after. A reward is null where the rollout has none. */
+export interface RescoredRollout {
+  group: number;
+  rollout: number;
+  attempt: number;
+  from: 'outcome' | 'replay';
+  before: number | null;
+  after: number | null;
+}
+
+export interface Rescored {
+  /** With new rewards, metrics and credit. Log and train on them as on any: `toTrajectoryGroup()`. */
+  groups: RolloutGroup[];
+  /** Old and new rewards of every rollout of those groups. */
+  table: RescoredRollout[];
+  /** Groups that cannot be scored again, each with its reason. */
+  refused: { group: number; reason: string }[];
+}
+
+/**
+ * Scores stored trajectories with other rewards. What is stored does not change.
+ * @throws RunRecordError where the run has no such groups; the reason of `signal`.
+ */
+export async function rescore<Schema extends z.ZodType, Outcome>(
+  options: RescoreOptions<Schema, Outcome>,
+): Promise<Rescored> {
+  const settings = toReplaySettings(options.environment, options);
+  const rescored: Rescored = { groups: [], table: [], refused: [] };
+  try {
+    for await (const given of await groupsOf(options)) {
+      // A copy: rewards write to trajectories.
+      const record: GroupRecord = structuredClone(
+        given instanceof RolloutGroup ? JSON.parse(JSON.stringify(toGroupRecord(given))) : given,
+      );
+      takeCredit(record);
+      const scored = await rescoreGroup(settings, record, options.from);
+      if (typeof scored === 'string') rescored.refused.push({ group: record.group, reason: scored });
+      else addGroup(rescored, record, scored);
+    }
+  } finally {
+    await settings.executor.close();
+  }
+  return rescored;
+}
+
+type Scored = { group: RolloutGroup; from: 'outcome' | 'replay' };
+
+function addGroup({ groups, table }: Rescored, record: GroupRecord, { group, from }: Scored): void {
+  groups.push(group);
+  for (const [at, rollout] of group.rollouts.entries()) {
+    const before = record.rollouts[at];
+    table.push({
+      group: record.group,
+      rollout: rollout.index,
+      attempt: rollout.attempt,
+      from,
+      before: before?.status === 'completed' ? before.reward : null,
+      after: rollout.status === 'completed' ? rollout.reward : null,
+    });
+  }
+}
+
+async function groupsOf(options: RescoredGroups): Promise<AsyncIterable<RolloutGroup | GroupRecord>> {
+  if ('runDirectory' in options) return (await readRun(options.runDirectory)).groups(options.step);
+  return toAsync(options.groups);
+}
+
+async function* toAsync<Value>(values: Iterable<Value> | AsyncIterable<Value>): AsyncGenerator<Value> {
+  yield* values;
+}
+
+/** The group with new rewards, or why it has none. */
+async function rescoreGroup(
+  settings: ReplaySettings,
+  record: GroupRecord,
+  from: 'outcome' | 'replay' | undefined,
+): Promise<Scored | string> {
+  const withoutOutcome = from === 'replay' ? 'a replay was asked for' : whyNotScored(settings, record);
+  if (withoutOutcome === undefined) return { from: 'outcome', group: await scoreOutcomes(settings, record) };
+  if (from === 'outcome') return withoutOutcome;
+  const withoutReplay = whyNotReplayed(record);
+  if (withoutReplay !== undefined)
+    return from === 'replay' ? withoutReplay : `${withoutOutcome}; and ${withoutReplay}`;
+  const { group, rollouts } = await replayGroup(settings, record);
+  for (const { recorded, replayed } of rollouts) {
+    if (recorded.status !== 'completed' || !replayed) continue;
+    if (replayed.mismatch)
+      return `rollout ${recorded.index} does not run as it did: ${replayed.mismatch.message}`;
+  }
+  // What failed then and fails again did so for the reason on record.
+  const kept = rollouts.map(({ recorded, replayed }) =>
+    replayed && (recorded.status === 'completed' || replayed.rollout.status === 'completed')
+      ? replayed.rollout
+      : recorded,
+  );
+  const { index, scenario, droppedBecause } = group;
+  return { from: 'replay', group: new RolloutGroup({ index, scenario, rollouts: kept, droppedBecause }) };
+}
+
+/** Credit is of the old rewards. */
+function takeCredit({ trajectories, failures }: GroupRecord): void {
+  for (const trajectory of [...trajectories, ...failures.map((failure) => failure.trajectory)])
+    for (const { messages_and_choices: entries } of [trajectory, ...(trajectory.additional_histories ?? [])])
+      for (const entry of entries) if ('message' in entry) delete entry.credited_reward;
+}

@@ -1,0 +1,84 @@
+import { z } from 'zod';
+import type { RlConfig } from '../contract/index.ts';
+import type { JsonValue } from '../environment/index.ts';
+import type { StepReport } from './run-event.ts';
+
+const positionSchema = z.custom<JsonValue>((value) => z.json().safeParse(value).success);
+const usageSchema = z.object({ promptTokens: z.number(), sampledTokens: z.number() });
+
+const evaluationSchema = z.object({
+  name: z.string(),
+  step: z.int().nonnegative(),
+  policy: z.string(),
+  checkpoint: z.int().nonnegative(),
+  reward: z.number(),
+  success: z.number().nullable(),
+  usage: usageSchema,
+});
+
+/** A run from its start, or from a resume, to its end or to when it was killed. */
+export const runPartSchema = z.object({
+  /** ISO 8601. */
+  started: z.string(),
+  /** Finished steps at its beginning and at its end. */
+  fromStep: z.int().nonnegative(),
+  toStep: z.int().nonnegative(),
+  /** Wall-clock seconds, up to its last note. */
+  seconds: z.number().nonnegative(),
+  /** How it ended; `running` while it does, and `killed` where it never said. */
+  reason: z.string(),
+});
+
+export type RunPart = z.output<typeof runPartSchema>;
+
+/** Where a run stands, as `state.json` has it: with the files beside it, all that going on needs. */
+export const runStateSchema = z.object({
+  version: z.literal(1),
+  /** Begins the keys of what is logged. */
+  runId: z.string(),
+  finishedSteps: z.int().nonnegative(),
+  /** Checkpoint before the first step, and after each finished one. */
+  policySteps: z.array(z.int().nonnegative()).min(1),
+  /** Checkpoints of the run that are still there. */
+  checkpoints: z.array(z.int().nonnegative()),
+  /** Where the scenario source stands. */
+  position: positionSchema,
+  /** Steps whose scenarios are drawn and that are not finished: where the source stood before each draw. */
+  draws: z.array(z.object({ step: z.int().nonnegative(), position: positionSchema })),
+  evaluations: z.array(evaluationSchema),
+  parts: z.array(runPartSchema),
+});
+
+export type RunState = z.output<typeof runStateSchema>;
+
+const isObject = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/**
+ * A job's request, by reference. It is on disk before the job is asked for, so that asking again with its key gives
+ * the same job.
+ */
+export const jobRecordSchema = z.object({
+  step: z.int().nonnegative(),
+  idempotencyKey: z.string(),
+  modelId: z.string(),
+  /** Pinned name that the job trains on from. */
+  policy: z.string(),
+  /** Step of that checkpoint. */
+  from: z.int().nonnegative(),
+  /** As it is sent; null where nothing is. */
+  config: z.custom<RlConfig>(isObject).nullable(),
+  /** File of the groups, relative to the run directory. */
+  trajectories: z.string(),
+  /** Absent until the service has answered. */
+  jobId: z.string().optional(),
+  /** Absent until the job has ended: its gradient steps' metrics, and the checkpoint that it made. */
+  outcome: z
+    .object({ gradientSteps: z.array(z.record(z.string(), z.number())), step: z.int().nonnegative() })
+    .optional(),
+});
+
+export type JobRecord = z.output<typeof jobRecordSchema>;
+
+export const stepReportSchema = z.custom<StepReport>(
+  (value) => z.looseObject({ step: z.int(), reward: z.number() }).safeParse(value).success,
+);

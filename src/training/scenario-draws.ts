@@ -1,0 +1,89 @@
+import type { z } from 'zod';
+import {
+  type DrawnScenario,
+  type Environment,
+  type JsonValue,
+  type ScenarioResult,
+  type ScenarioSource,
+  toScenarioSource,
+} from '../environment/index.ts';
+import { parseScenarios } from '../rollout/index.ts';
+
+/** Where a source stood before a step drew from it. */
+export interface Draw {
+  step: number;
+  position: JsonValue;
+}
+
+export interface ScenarioDrawsOptions<Schema extends z.ZodType, Outcome> {
+  environment: Environment<Schema, Outcome>;
+  scenarios: readonly z.input<Schema>[] | ScenarioSource<z.input<Schema>>;
+  seed: number;
+  /** Scenarios of a step. */
+  count: number;
+}
+
+/** The scenarios of a run's steps: drawn in order, and drawn again in a run that is resumed. */
+export class ScenarioDraws<Schema extends z.ZodType, Outcome> {
+  readonly #environment: Environment<Schema, Outcome>;
+  readonly #source: ScenarioSource<z.input<Schema>>;
+  readonly #count: number;
+  #open: Draw[] = [];
+
+  constructor({ environment, scenarios, seed, count }: ScenarioDrawsOptions<Schema, Outcome>) {
+    this.#environment = environment;
+    this.#source = toScenarioSource(scenarios, seed);
+    this.#count = count;
+  }
+
+  /** Steps that have drawn and have not been settled, in order. */
+  get open(): Draw[] {
+    return [...this.#open];
+  }
+
+  position(): JsonValue {
+    return this.#source.position();
+  }
+
+  /** Scenarios of a step as the environment's schema reads them; none where the source has ended. */
+  async draw(step: number, signal: AbortSignal): Promise<DrawnScenario<z.output<Schema>>[]> {
+    const position = this.#source.position();
+    const drawn = await this.#take(signal);
+    if (drawn.length > 0) this.#open.push({ step, position });
+    return drawn;
+  }
+
+  /** Draws again what steps in flight had drawn, and brings the source to where it stood. */
+  async resume(
+    draws: readonly Draw[],
+    position: JsonValue,
+    signal: AbortSignal,
+  ): Promise<DrawnScenario<z.output<Schema>>[][]> {
+    const drawn: DrawnScenario<z.output<Schema>>[][] = [];
+    for (const draw of draws) {
+      await this.#source.seek(draw.position);
+      drawn.push(await this.#take(signal));
+    }
+    await this.#source.seek(position);
+    this.#open = [...draws];
+    return drawn;
+  }
+
+  /** Tells the source what came of a step. */
+  settle(step: number, results: readonly ScenarioResult[]): void {
+    this.#open = this.#open.filter((draw) => draw.step !== step);
+    this.#source.observe(results);
+  }
+
+  async #take(signal: AbortSignal): Promise<DrawnScenario<z.output<Schema>>[]> {
+    const drawn = await this.#source.take(this.#count, { signal });
+    const parsed = await parseScenarios(
+      this.#environment,
+      drawn.map(({ scenario }) => scenario),
+    );
+    return drawn.flatMap(({ key }, index) => {
+      const scenario = parsed[index];
+      return scenario === undefined ? [] : [{ scenario, key }];
+    });
+  }
+}

@@ -1,0 +1,91 @@
+import { randomUUID } from 'node:crypto';
+import type { z } from 'zod';
+import type { JsonValue } from '../environment/index.ts';
+import type { ModelHandle } from '../model/index.ts';
+import { checkResume } from './check-resume.ts';
+import { ResumeError } from './errors.ts';
+import { resolveModel } from './model-source.ts';
+import { defaultRunDirectory, RunDirectory } from './run-directory.ts';
+import type { StepReport } from './run-event.ts';
+import { toConfig } from './run-record.ts';
+import type { RunState } from './run-state.ts';
+import type { TrainOptions } from './train-options.ts';
+
+export interface StartedRun {
+  /** Pinned to the newest checkpoint that the run knows of. */
+  model: ModelHandle;
+  state: RunState;
+  /** Of the steps that are finished. */
+  reports: StepReport[];
+  isResumed: boolean;
+}
+
+/** @throws RunOptionError where a new run's folder is not empty, ResumeError where there is no run to go on with. */
+export async function openRunDirectory<Schema extends z.ZodType, Outcome>({
+  environment,
+  runDirectory = defaultRunDirectory(environment.name),
+  resume = false,
+}: TrainOptions<Schema, Outcome>): Promise<RunDirectory> {
+  if (resume === true) return RunDirectory.resume(runDirectory);
+  return resume === 'auto' ? RunDirectory.open(runDirectory) : RunDirectory.create(runDirectory);
+}
+
+/**
+ * The model and the state that a run begins with, or goes on with, both noted on disk.
+ * @throws ResumeError where the run was asked for otherwise, or its model has been trained by others since.
+ */
+export async function startRun<Schema extends z.ZodType, Outcome>(
+  options: TrainOptions<Schema, Outcome>,
+  directory: RunDirectory,
+  position: () => JsonValue,
+): Promise<StartedRun> {
+  const { config, signal } = options;
+  const was = options.resume ? await directory.readConfig() : undefined;
+  const model = await resolveModel(options, { signal, resuming: was !== undefined });
+  const is = toConfig(options, model);
+  const isSchedule = typeof config === 'function';
+  if (was) checkResume(was, is, { path: directory.path, isSchedule });
+  const state = was ? await directory.readState() : undefined;
+  if (!state) {
+    // Killed before its first step: it has not trained, so its model has to be as it was.
+    if (was && was.model !== model.name) throw trainedMeanwhile(String(was.model), model);
+    await directory.writeConfig(is);
+    return { model, state: newState(model, position()), reports: [], isResumed: was !== undefined };
+  }
+  const newest = state.policySteps.at(-1) ?? 0;
+  const isTraining = (await directory.readJob(state.finishedSteps)) !== undefined;
+  if (model.step !== newest && !isTraining) throw trainedMeanwhile(model.at(newest).name, model);
+  await directory.writeConfig({ ...is, model: was?.model, started: was?.started });
+  await directory.takeUpEvents();
+  const reports = await directory.takeUpMetrics(state.finishedSteps);
+  const parts = state.parts.map((part) => (part.reason === 'running' ? { ...part, reason: 'killed' } : part));
+  const taken = { ...state, parts: [...parts, newPart(state.finishedSteps)] };
+  return { model: model.at(newest), state: taken, reports, isResumed: true };
+}
+
+const newState = (model: ModelHandle, position: JsonValue): RunState => ({
+  version: 1,
+  runId: randomUUID(),
+  finishedSteps: 0,
+  policySteps: [model.step ?? 0],
+  checkpoints: [],
+  position,
+  draws: [],
+  evaluations: [],
+  parts: [newPart(0)],
+});
+
+const newPart = (finishedSteps: number) => ({
+  started: new Date().toISOString(),
+  fromStep: finishedSteps,
+  toStep: finishedSteps,
+  seconds: 0,
+  reason: 'running',
+});
+
+function trainedMeanwhile(was: string, { name }: ModelHandle): ResumeError {
+  return new ResumeError(
+    `The run's model stood at ${was}, and its newest checkpoint is ${name}: it has been trained by others since. ` +
+      'Delete the checkpoints after that of the run, or begin another run.',
+  );
+}

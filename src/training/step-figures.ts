@@ -1,0 +1,72 @@
+import { average } from '../evaluation/index.ts';
+import type { RolloutGroup } from '../rollout/index.ts';
+import type { Trajectory } from '../trajectory/index.ts';
+import { countRepeats } from './diagnosis/index.ts';
+import type { StepReport } from './run-event.ts';
+
+type Figures = Pick<
+  StepReport,
+  'rewardDeviation' | 'replyTokens' | 'repeatedShare' | 'failures' | 'stopReasons' | 'metrics'
+>;
+
+/** What the rollouts of a step alone say of it. */
+export function rolloutFigures(groups: readonly RolloutGroup[]): Figures {
+  const trajectories = groups.flatMap((group) => group.trajectories);
+  const tokens = trajectories.map(({ sampledTokens }) => sampledTokens);
+  return {
+    rewardDeviation: deviation(trajectories.flatMap(({ reward }) => reward ?? [])),
+    replyTokens: { mean: average(tokens), max: Math.max(0, ...tokens) },
+    repeatedShare: repeatedShareOf(trajectories),
+    failures: count(
+      groups.flatMap(({ rollouts }) =>
+        rollouts.flatMap((rollout) => (rollout.status === 'completed' ? [] : [rollout.failure.code])),
+      ),
+    ),
+    stopReasons: count(trajectories.flatMap(({ stopReason }) => stopReason ?? [])),
+    metrics: meansOf(trajectories),
+  };
+}
+
+/** Whether an environment has credited calls of its trajectories with rewards of their own. */
+export function creditsCalls(groups: readonly RolloutGroup[]): boolean {
+  return groups.some(({ trajectories }) =>
+    trajectories.some(({ choices }) => choices.some(({ credited_reward: credited }) => credited != null)),
+  );
+}
+
+function deviation(values: readonly number[]): number {
+  const mean = average(values);
+  return Math.sqrt(average(values.map((value) => (value - mean) ** 2)));
+}
+
+function repeatedShareOf(trajectories: readonly Trajectory[]): number {
+  let sequences = 0;
+  let repeated = 0;
+  for (const { choices } of trajectories) {
+    for (const { token_ids: tokens } of choices) {
+      const counted = countRepeats(tokens ?? []);
+      sequences += counted.sequences;
+      repeated += counted.repeated;
+    }
+  }
+  return sequences === 0 ? 0 : repeated / sequences;
+}
+
+/** In the order of the names: which came first must not show. */
+function count(names: readonly string[]): Record<string, number> {
+  const counts = new Map<string, number>();
+  for (const name of [...names].sort()) counts.set(name, (counts.get(name) ?? 0) + 1);
+  return Object.fromEntries(counts);
+}
+
+/** Each metric's mean over the trajectories that have it. */
+function meansOf(trajectories: readonly Trajectory[]): Record<string, number> {
+  const values = new Map<string, number[]>();
+  for (const { metrics } of trajectories)
+    for (const [name, value] of Object.entries(metrics)) {
+      const known = values.get(name);
+      if (known) known.push(Number(value));
+      else values.set(name, [Number(value)]);
+    }
+  return Object.fromEntries([...values].map(([name, all]) => [name, average(all)]));
+}

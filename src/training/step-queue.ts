@@ -1,0 +1,111 @@
+import type { z } from 'zod';
+import type { JsonValue } from '../environment/index.ts';
+import type { ModelHandle } from '../model/index.ts';
+import type { Books } from '../rollout/index.ts';
+import type { RunContext } from './run-context.ts';
+import { type RunDirectory, stepName } from './run-directory.ts';
+import { addBooks, booksOf } from './run-ending.ts';
+import type { RunState } from './run-state.ts';
+import { type Draw, ScenarioDraws } from './scenario-draws.ts';
+import { StepTask } from './step-task.ts';
+import type { TrainSettings } from './train-options.ts';
+
+type Standing = { model: ModelHandle; state: RunState };
+
+/**
+ * The steps that are admitted and not finished, in order. A step is admitted as soon as the model exists that it may
+ * sample from: that of `maxStaleness` steps before it. So no group is older than that when it trains, and which one
+ * samples from which model does not depend on the time that anything takes.
+ */
+export class StepQueue<Schema extends z.ZodType, Outcome> {
+  readonly #draws: ScenarioDraws<Schema, Outcome>;
+  readonly #steps: number;
+  readonly #maxStaleness: number;
+  #tasks: StepTask<Schema, Outcome>[] = [];
+  #sourceHasEnded = false;
+
+  constructor(settings: TrainSettings<Schema, Outcome>) {
+    const { environment, scenarios, seed = 0, groupsPerStep, steps, maxStaleness = 0 } = settings;
+    this.#draws = new ScenarioDraws({ environment, scenarios, seed, count: groupsPerStep });
+    this.#steps = steps;
+    this.#maxStaleness = maxStaleness;
+  }
+
+  /** The step whose turn it is to train; undefined where the source has ended. */
+  get next(): StepTask<Schema, Outcome> | undefined {
+    return this.#tasks[0];
+  }
+
+  /** Steps that have drawn their scenarios and are not finished. */
+  get draws(): Draw[] {
+    return this.#draws.open;
+  }
+
+  /** Where the source of scenarios stands. */
+  position(): JsonValue {
+    return this.#draws.position();
+  }
+
+  /** Draws again what was in flight when the run was interrupted, and goes on with the groups that had not ended. */
+  async takeUp(context: RunContext<Schema, Outcome>, standing: Standing): Promise<void> {
+    const { draws, position } = standing.state;
+    const drawn = await this.#draws.resume(draws, position, context.signal);
+    for (const [index, { step }] of draws.entries())
+      await this.#begin(context, standing, step, drawn[index] ?? []);
+  }
+
+  /** @param note Writes down what was drawn, before its rollouts begin. */
+  async admit(
+    context: RunContext<Schema, Outcome>,
+    standing: Standing,
+    note: () => Promise<void>,
+  ): Promise<void> {
+    const { finishedSteps } = standing.state;
+    const last = Math.min(finishedSteps + this.#maxStaleness, this.#steps - 1);
+    while (!this.#sourceHasEnded) {
+      const step = finishedSteps + this.#tasks.length;
+      if (step > last) return;
+      const scenarios = await this.#draws.draw(step, context.signal);
+      this.#sourceHasEnded = scenarios.length === 0;
+      if (this.#sourceHasEnded) return;
+      await note();
+      await this.#begin(context, standing, step, scenarios);
+    }
+  }
+
+  /** A step has trained: the source hears what came of it. */
+  async settle(task: StepTask<Schema, Outcome>): Promise<void> {
+    const { groups } = await task.gathered;
+    const results = task.scenarios.map(({ key }, index) => ({
+      key,
+      rewards: groups[index]?.trajectories.flatMap(({ reward }) => reward ?? []) ?? [],
+    }));
+    this.#draws.settle(task.step, results);
+    this.#tasks = this.#tasks.filter((other) => other !== task);
+  }
+
+  /** The run has ended, and its signal with it: writes down what was in flight, and gives the books of that. */
+  async giveUp(directory: RunDirectory): Promise<Books> {
+    const books = booksOf([]);
+    for (const task of this.#tasks) {
+      // What could not be kept on disk has ended the run already.
+      const rollouts = await task.giveUp().catch(() => undefined);
+      if (!rollouts) continue;
+      addBooks(books, rollouts.books);
+      await directory.writeTrajectories(stepName(task.step), rollouts.groups).catch(() => undefined);
+    }
+    return books;
+  }
+
+  async #begin(
+    context: RunContext<Schema, Outcome>,
+    { model, state }: Standing,
+    step: number,
+    scenarios: StepTask<Schema, Outcome>['scenarios'],
+  ): Promise<void> {
+    const sampled = state.policySteps[Math.max(0, step - this.#maxStaleness)];
+    if (sampled === undefined) throw new RangeError(`Step ${step} is admitted before its model is made.`);
+    const kept = await context.directory.keptGroups(step);
+    this.#tasks.push(new StepTask(context, { step, model: model.at(sampled), scenarios, kept }));
+  }
+}

@@ -1,0 +1,246 @@
+import { describe, expect, test } from 'vitest';
+import {
+  type Alarm,
+  type AlarmKind,
+  diagnose,
+  newAlarms,
+  type RunFigures,
+} from '../../../src/training/diagnosis/index.ts';
+import type { StepReport } from '../../../src/training/run-event.ts';
+import { deskRun, reports } from './reports.ts';
+
+const from =
+  (first: number, change: Partial<StepReport>) =>
+  (step: number): Partial<StepReport> =>
+    step < first ? {} : change;
+const evaluations = (...rewards: number[]) => rewards.map((reward, at) => ({ step: at * 10, reward }));
+const rising = (step: number) => ({ reward: 0.3 + step / 100 });
+
+describe('stays silent', () => {
+  test('on a run that learns its task from beginning to end', () => {
+    const healthy = { reports: deskRun(), evaluations: evaluations(0.45, 0.7, 0.9, 0.98) };
+    expect(healthy.reports).toHaveLength(120);
+    expect(diagnose(healthy)).toEqual([]);
+  });
+
+  test.each<[string, RunFigures]>([
+    ['on nothing', { reports: [] }],
+    ['on figures that no job gave', { reports: reports(20, () => ({ entropy: null, clippedShare: null })) }],
+    [
+      'on low entropy and equal rewards where the task is solved',
+      {
+        reports: reports(
+          20,
+          from(8, { entropy: 0.01, rewardDeviation: 0, success: 0.99, groupsWithSignal: 2 }),
+        ),
+      },
+    ],
+    ['on one odd step', { reports: reports(20, (step) => (step === 9 ? { groupsWithSignal: 0 } : {})) }],
+    ['on low entropy from the start', { reports: reports(30, () => ({ entropy: 0.01 })) }],
+    [
+      'on a validation that falls with the training reward',
+      {
+        reports: reports(50, (step) => ({ reward: 0.8 - step / 100 })),
+        evaluations: evaluations(0.8, 0.7, 0.6, 0.5),
+      },
+    ],
+    [
+      'on a validation that wavers',
+      { reports: reports(50, rising), evaluations: evaluations(0.5, 0.48, 0.52, 0.5, 0.49) },
+    ],
+    ['on text that repeats as it always did', { reports: reports(30, () => ({ repeatedShare: 0.4 })) }],
+    [
+      'on a difference of sampler and trainer that staleness explains',
+      { reports: reports(5, () => ({ logprobDifference: 0.5, staleness: { mean: 1, max: 1 } })) },
+    ],
+    [
+      'on staleness within its bound',
+      { reports: reports(20, () => ({ staleness: { mean: 1, max: 2 } })), stalenessBound: 2 },
+    ],
+    ['on a few failures', { reports: reports(20, () => ({ failed: 5, failures: { timeout: 5 } })) }],
+    ['on credit that was used', { reports: reports(5, () => ({ credit: 'used' })) }],
+  ])('%s', (_, figures) => {
+    expect(diagnose(figures)).toEqual([]);
+  });
+});
+
+describe('raises', () => {
+  test.each<[AlarmKind, string, RunFigures, number, RegExp]>([
+    [
+      'collapse',
+      'when the policy says one thing and a good part fails',
+      { reports: reports(30, from(12, { entropy: 0.01, rewardDeviation: 0.02, success: 0.6 })) },
+      16,
+      /Entropy is 0\.01 nats and was 0\.5 .* 60% succeed/,
+    ],
+    [
+      'collapse',
+      'when jobs have stopped because no group differs',
+      {
+        reports: reports(30, (step) =>
+          step < 12
+            ? { entropy: step < 10 ? 0.5 : 0.02 }
+            : { entropy: null, groupsWithSignal: 0, success: 0.6 },
+        ),
+      },
+      16,
+      /Entropy is 0\.02/,
+    ],
+    [
+      'collapse',
+      'without a metric of success, where the reward is well below its best',
+      {
+        reports: reports(30, (step) => ({
+          success: null,
+          ...(step < 12
+            ? { reward: 0.8 }
+            : { reward: 0.2, entropy: 0.01, rewardDeviation: 0.01, groupsWithSignal: 4 }),
+        })),
+      },
+      16,
+      /the reward, at 0\.2, is below its best/,
+    ],
+    [
+      'no_signal',
+      'when all is solved',
+      { reports: reports(20, from(10, { groupsWithSignal: 0, success: 1, reward: 1 })) },
+      14,
+      /0% of the groups .* The scenarios are solved/,
+    ],
+    [
+      'no_signal',
+      'when nothing ever is',
+      { reports: reports(20, () => ({ groupsWithSignal: 0, success: 0, reward: 0, rewardDeviation: 0 })) },
+      4,
+      /not being solved at all/,
+    ],
+    [
+      'no_signal',
+      'and tells solved from not by the reward where there is no metric of success',
+      {
+        reports: reports(20, (step) => ({
+          success: null,
+          ...(step < 10 ? { reward: step / 10 } : { reward: 0.95, groupsWithSignal: 0 }),
+        })),
+      },
+      14,
+      /The scenarios are solved/,
+    ],
+    [
+      'reward_up_validation_down',
+      'when the training reward rises and the validation falls three times in a row',
+      { reports: reports(50, rising), evaluations: evaluations(0.3, 0.5, 0.4, 0.35) },
+      29,
+      /fell from 0\.5 to 0\.35 over 3 evaluations, while the training reward rose from 0\.37 to 0\.57/,
+    ],
+    [
+      'repeated_text',
+      'when replies go round in circles',
+      { reports: reports(30, from(15, { repeatedShare: 0.6 })) },
+      16,
+      /24% of the four-token sequences/,
+    ],
+    [
+      'wrong_model',
+      'when a rollout was answered by another model',
+      { reports: reports(5, from(3, { failed: 1, failures: { unexpected_call_other_step: 1 } })) },
+      3,
+      /1 of 96 rollouts failed .* unexpected_call_other_step/,
+    ],
+    [
+      'wrong_model',
+      'when such calls were left out',
+      { reports: reports(5, from(2, { metrics: { unexpected_calls: 0.25 } })) },
+      2,
+      /left out/,
+    ],
+    [
+      'sampler_trainer_mismatch',
+      'when the same weights give other probabilities',
+      { reports: reports(5, from(1, { logprobDifference: 0.3 })) },
+      1,
+      /up to 0\.3 nats although/,
+    ],
+    [
+      'sampler_trainer_mismatch',
+      'as a note, for what 16-bit weights do',
+      { reports: reports(5, from(1, { logprobDifference: 0.003 })) },
+      1,
+      /up to 0\.003 nats .* usual for 16-bit/,
+    ],
+    [
+      'clipped',
+      'when much of the data has no say',
+      { reports: reports(20, from(10, { clippedShare: 0.5 })) },
+      12,
+      /30% of the tokens/,
+    ],
+    [
+      'stale',
+      'beyond the bound of the run',
+      { reports: reports(5, from(2, { staleness: { mean: 1, max: 3 } })), stalenessBound: 2 },
+      2,
+      /3 at most in this one: more than the bound of 2/,
+    ],
+    [
+      'stale',
+      'close to the bound all the time',
+      { reports: reports(9, () => ({ staleness: { mean: 1.9, max: 2 } })), stalenessBound: 2 },
+      4,
+      /close to the bound of 2/,
+    ],
+    ['stale', 'without a bound', { reports: reports(3, () => ({ staleness: { mean: 5, max: 9 } })) }, 0, /9/],
+    [
+      'failures',
+      'when more than a tenth of the rollouts fail',
+      { reports: reports(20, from(10, { failed: 48, failures: { reward_failed: 40, rollout_timeout: 8 } })) },
+      11,
+      /20% of the rollouts failed .* reward_failed \(80\)/,
+    ],
+    [
+      'credit_unused',
+      'when the job did not say that it used the credit',
+      { reports: reports(3, () => ({ credit: 'not_confirmed' })) },
+      0,
+      /credited/,
+    ],
+  ])('%s %s', (kind, _, figures, step, message) => {
+    const raised = diagnose(figures).filter((alarm) => alarm.kind === kind);
+    expect(raised).toHaveLength(1);
+    expect(raised[0]).toMatchObject({ kind, step, message: expect.stringMatching(message) });
+    expect(raised[0]?.lookAt).toMatch(/\.$/);
+  });
+});
+
+test('an alarm is raised again only after what it is about has been gone for some steps', () => {
+  const failing = (...steps: number[]) =>
+    diagnose({
+      reports: reports(60, (step) =>
+        steps.includes(step) ? { failures: { unexpected_call_other_step: 1 } } : {},
+      ),
+    }).map(({ step }) => step);
+  expect(failing(3, 4, 5, 8, 12)).toEqual([3]);
+  expect(failing(3, 4, 10, 30, 31)).toEqual([3, 10, 30]);
+});
+
+test('a run that goes on tells each alarm once, those of a validation after its last step too', () => {
+  const all = reports(50, (step) => ({
+    ...rising(step),
+    ...(step === 40 ? { failures: { unexpected_call_other_step: 1 } } : {}),
+  }));
+  const validations = evaluations(0.3, 0.5, 0.4, 0.35, 0.36, 0.36);
+  const told: Alarm[] = [];
+  for (let steps = 1; steps <= all.length; steps++) {
+    for (const evaluated of [false, true]) {
+      const figures = {
+        reports: all.slice(0, steps),
+        evaluations: validations.filter(({ step }) => step < steps + (evaluated ? 1 : 0)),
+      };
+      told.push(...newAlarms(told, diagnose(figures)));
+    }
+  }
+  expect(told.map(({ kind, step }) => [kind, step])).toEqual([
+    ['reward_up_validation_down', 29],
+    ['wrong_model', 40],
+  ]);
+});

@@ -1,0 +1,55 @@
+// Trains as its first argument says (JSON), and kills itself where it is told to.
+import { generateText } from 'ai';
+import { z } from 'zod';
+import { createClient, defineEnvironment, type RunEvent, train } from '../../../src/index.ts';
+
+const { baseUrl, apiKey, name, kill, ...settings } = JSON.parse(process.argv[2] ?? '{}');
+const client = createClient({ baseUrl, apiKey });
+const die = () => process.kill(process.pid, 'SIGKILL');
+
+const environment = defineEnvironment({
+  name: 'coin toss',
+  scenario: z.object({ id: z.number() }),
+  rollout: async ({ scenario: { id }, model }) =>
+    (await generateText({ model: model.languageModel, prompt: `toss ${id}` })).text,
+  rewards: { success: ({ outcome }) => Number(outcome) },
+});
+
+/** Before or after the call of that number, of a method of the client. */
+function killAt(target: object, method: string): void {
+  if (kill?.call !== method) return;
+  const original: (...args: unknown[]) => Promise<unknown> = Reflect.get(target, method);
+  let calls = 0;
+  Reflect.set(target, method, async (...args: unknown[]) => {
+    const isLast = calls++ === kill.at;
+    if (isLast && kill.when === 'before') die();
+    const answer = await original.apply(target, args);
+    if (isLast) die();
+    return answer;
+  });
+}
+killAt(client.trainingJobs, 'create');
+killAt(client.models, 'log');
+killAt(client.models.checkpoints, 'list');
+killAt(client.models.checkpoints, 'delete');
+
+let events = 0;
+const onEvent = (event: RunEvent) => {
+  process.stdout.write(`${event.type}\n`);
+  if (kill?.event === events++) die();
+};
+const { reason, finalStep, books } = await train({
+  environment,
+  scenarios: [0, 1, 2, 3, 4].map((id) => ({ id })),
+  validation: { scenarios: [{ id: 8 }, { id: 9 }], everySteps: 2 },
+  client,
+  model: { project: 'resume', name, baseModel: 'scripted-tiny' },
+  steps: 4,
+  groupsPerStep: 2,
+  rolloutsPerGroup: 3,
+  seed: 3,
+  ...settings,
+  onEvent,
+});
+process.stdout.write(`${JSON.stringify({ reason, finalStep, books })}\n`);
+await client.close();

@@ -1,0 +1,18 @@
+import { createHash } from 'node:crypto';
+import type { GenerateRequest, Generation } from '../../../src/engines/engine.ts';
+import { ScriptedEngine, special, tokensOf } from '../../support/scripted-engine.ts';
+
+/** Answers 0 or 1, as the prompt, the seed and the checkpoint's own number say: the same whoever else asks. */
+export class CoinEngine extends ScriptedEngine {
+  override async generate(request: GenerateRequest): Promise<Generation> {
+    this.requests.push(request);
+    await this.hold?.('generate');
+    const { prompt, seed, weights } = request;
+    const asked = `${prompt.join()} ${seed} ${weights.folder === null ? 'base' : weights.folder.split(/[\\/]/).at(-1)}`;
+    const coin = (createHash('sha256').update(asked).digest()[0] ?? 0) % 2;
+    const tokens = tokensOf(String(coin), special.end);
+    const logprobs = tokens.map(() => -0.5);
+    const topLogprobs = tokens.map(() => []);
+    return { tokens, logprobs, topLogprobs, finishReason: 'stop', stop: null, cachedTokens: 0 };
+  }
+}

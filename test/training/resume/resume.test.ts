@@ -1,0 +1,137 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type Kill, startRuns } from './run-child.ts';
+
+type Runs = Awaited<ReturnType<typeof startRuns>>;
+
+let runs: Runs;
+beforeAll(async () => {
+  runs = await startRuns();
+});
+afterAll(() => runs?.close());
+
+/** Of each kind of event the first and one in the middle. */
+function pointsOf(events: readonly string[]): number[] {
+  const points = new Set<number>();
+  for (const kind of new Set(events)) {
+    const places = events.flatMap((event, place) => (event === kind ? [place] : []));
+    for (const at of [0, Math.floor(places.length / 2)]) {
+      const place = places[at];
+      if (place !== undefined) points.add(place);
+    }
+  }
+  return [...points].sort((a, b) => a - b);
+}
+
+describe.each([
+  { mode: 'synchronous', settings: {} },
+  { mode: 'pipelined', settings: { maxStaleness: 2, concurrency: 4 } },
+])('a $mode run that is killed', ({ mode, settings }) => {
+  let whole: Awaited<ReturnType<Runs['record']>>;
+  let events: string[];
+  let result: object;
+
+  beforeAll(async () => {
+    const ended = await runs.run(`${mode}-whole`, settings);
+    expect(ended.errors).toBe('');
+    ({ events, result } = ended);
+    whole = await runs.record(`${mode}-whole`);
+    expect(whole.metrics).toHaveLength(4);
+  });
+
+  async function comesToTheSame(name: string, kills: readonly Kill[], afterKill = async () => {}) {
+    for (const [index, kill] of kills.entries()) {
+      const killed = await runs.run(name, { ...settings, kill, ...(index > 0 && { resume: true }) });
+      expect([name, killed.killed, killed.errors]).toEqual([name, true, '']);
+      await afterKill();
+    }
+    const ended = await runs.run(name, { ...settings, resume: true });
+    expect([name, ended.errors]).toEqual([name, '']);
+    expect(ended.result).toEqual(result);
+    expect(await runs.record(name)).toEqual(whole);
+  }
+
+  test('after an event of any kind goes on to the same end', async () => {
+    const points = pointsOf(events);
+    expect(points.length).toBeGreaterThan(8);
+    for (const event of points) await comesToTheSame(`${mode}-event-${event}`, [{ event }]);
+  }, 240_000);
+
+  test.each([
+    { call: 'create', at: 1, when: 'before' },
+    { call: 'create', at: 1, when: 'after' },
+    { call: 'log', at: 1, when: 'after' },
+    { call: 'list', at: 2, when: 'before' },
+    { call: 'list', at: 2, when: 'after' },
+    { call: 'delete', at: 0, when: 'before' },
+    { call: 'delete', at: 0, when: 'after' },
+  ] as const)('$when `$call` of the service goes on to the same end', async (kill) => {
+    await comesToTheSame(`${mode}-${kill.call}-${kill.when}`, [kill]);
+  });
+
+  test('twice, or with torn last lines, goes on to the same end', async () => {
+    const name = `${mode}-twice`;
+    const middle = Math.floor(events.length / 2);
+    await comesToTheSame(name, [{ event: middle }, { event: 4 }], () => runs.tear(name));
+  });
+});
+
+test('the job in flight is followed where it is known, and none trains twice', async () => {
+  const trained = runs.engine.trainings;
+  const folder = runs.path('followed');
+  await runs.run('followed', { kill: { call: 'create', at: 1, when: 'after' } });
+  const job = async () => JSON.parse(await readFile(join(folder, 'jobs', 'step-0001.json'), 'utf8'));
+  const asked = await job();
+  expect(asked).not.toHaveProperty('jobId');
+  await runs.run('followed', { resume: true });
+  expect(await job()).toMatchObject({ idempotencyKey: asked.idempotencyKey, outcome: { step: 2 } });
+  expect(runs.engine.trainings - trained).toBe(4);
+  const { parts } = JSON.parse(await readFile(join(folder, 'summary.json'), 'utf8'));
+  expect(parts).toMatchObject([
+    { fromStep: 0, toStep: 1, reason: 'killed' },
+    { fromStep: 1, toStep: 4, reason: 'finished' },
+  ]);
+});
+
+test('a job that has failed is asked for again, under another key', async () => {
+  const folder = runs.path('failed');
+  const read = async (file: string) => JSON.parse(await readFile(join(folder, file), 'utf8'));
+  runs.engine.failTraining = new Error('out of memory');
+  const { errors } = await runs.run('failed');
+  runs.engine.failTraining = null;
+  expect(errors).toContain('out of memory');
+  const failed = await read('jobs/step-0000.json');
+  expect(await read('summary.json')).toMatchObject({ reason: 'failed' });
+  const { result } = await runs.run('failed', { resume: true });
+  expect(result).toMatchObject({ reason: 'finished', finalStep: 4 });
+  expect((await read('jobs/step-0000.json')).idempotencyKey).not.toBe(failed.idempotencyKey);
+  expect(await runs.record('failed')).toEqual(await runs.record('synchronous-whole'));
+});
+
+test('a run whose model has been trained by others since is not gone on with', async () => {
+  await runs.run('shared', { steps: 1 });
+  const summary = await readFile(join(runs.path('shared'), 'summary.json'), 'utf8');
+  await runs.run('shared', { steps: 1, runDirectory: runs.path('shared-other') });
+  const { errors } = await runs.run('shared', { steps: 2, resume: true });
+  expect(errors).toContain('it has been trained by others since');
+  expect(await readFile(join(runs.path('shared'), 'summary.json'), 'utf8')).toBe(summary);
+});
+
+test('a run that has finished goes on with more steps, as one that was asked for them at once', async () => {
+  await runs.run('grown', { steps: 2 });
+  const { result } = await runs.run('grown', { steps: 4, resume: true });
+  expect(result).toMatchObject({ reason: 'finished', finalStep: 4 });
+  const { metrics } = await runs.record('synchronous-whole');
+  const withoutSteps = (reports: object[]) => reports.map((report) => ({ ...report, steps: 4 }));
+  expect(withoutSteps((await runs.record('grown')).metrics)).toEqual(metrics);
+});
+
+test('a run is not resumed with other options, without a directory, or where there is none', async () => {
+  await runs.run('other', { steps: 1 });
+  const { errors } = await runs.run('other', { steps: 1, resume: true, seed: 4, groupsPerStep: 3 });
+  expect(errors).toContain('`groupsPerStep` was 2 and is 3; `seed` was 3 and is 4');
+  expect((await runs.run('nowhere', { resume: true })).errors).toContain('There is no run directory');
+  expect((await runs.run('anew', { steps: 1, resume: 'auto' })).result).toMatchObject({ finalStep: 1 });
+  expect((await runs.run('anew', { steps: 2, resume: 'auto' })).result).toMatchObject({ finalStep: 2 });
+});

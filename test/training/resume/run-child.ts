@@ -1,0 +1,87 @@
+import { spawn } from 'node:child_process';
+import { appendFile, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+import { startService } from '../../../src/service/index.ts';
+import { CoinEngine } from './coin-engine.ts';
+
+export interface Kill {
+  /** Number of the event after which it dies. */
+  event?: number;
+  /** Method of the client before or after whose call of number `at` it dies. */
+  call?: 'create' | 'log' | 'list' | 'delete';
+  at?: number;
+  when?: 'before' | 'after';
+}
+
+export async function startRuns() {
+  const folder = await mkdtemp(join(tmpdir(), 'martingale-resume-'));
+  const engine = new CoinEngine();
+  const service = await startService({ engine, dataFolder: join(folder, 'data'), log: () => undefined });
+  const { url: baseUrl, apiKey } = service;
+
+  /** Trains in a process of its own. */
+  async function run(name: string, settings: object = {}) {
+    const runDirectory = join(folder, name);
+    const options = JSON.stringify({ baseUrl, apiKey, name, runDirectory, ...settings });
+    const child = spawn(process.execPath, [fileURLToPath(new URL('child.ts', import.meta.url)), options]);
+    const ended = new Promise<string | null>((resolve) => child.on('exit', (_, signal) => resolve(signal)));
+    const [output, errors, signal] = await Promise.all([text(child.stdout), text(child.stderr), ended]);
+    const lines = output.trimEnd().split('\n');
+    const last = lines.at(-1) ?? '';
+    const result = last.startsWith('{') ? JSON.parse(last) : null;
+    return {
+      events: lines.filter((line) => !line.startsWith('{')),
+      result,
+      errors,
+      killed: signal === 'SIGKILL',
+    };
+  }
+
+  return {
+    engine,
+    run,
+    record: (name: string) => readRecord(join(folder, name)),
+    tear: (name: string) => tearLastLines(join(folder, name)),
+    path: (name: string) => join(folder, name),
+    async close() {
+      await service.close();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** What depends on the clock, or is an id that chance gives. */
+const changing = new Set([
+  ...['seconds', 'phases', 'tokensPerSecond', 'start_time', 'duration_ms', 'milliseconds', 'created', 'id'],
+  ...['system_fingerprint'],
+]);
+
+const read = async (path: string) =>
+  (await readFile(path, 'utf8'))
+    .trimEnd()
+    .split('\n')
+    .map((line) =>
+      JSON.parse(line, (key, value) => {
+        if (changing.has(key) && typeof value !== 'number') return undefined;
+        if (changing.has(key) && key !== 'id') return undefined;
+        return typeof value === 'string' ? value.replace(/^local\/resume\/[^:]+/, 'model') : value;
+      }),
+    );
+
+/** Metrics and trajectories of a run, without what the clock and chance decide. */
+async function readRecord(folder: string) {
+  const names = (await readdir(join(folder, 'trajectories'))).sort();
+  const trajectories: Record<string, unknown> = {};
+  for (const name of names) trajectories[name] = await read(join(folder, 'trajectories', name));
+  return { metrics: await read(join(folder, 'metrics.jsonl')), trajectories };
+}
+
+/** A process that dies may leave a part of its last line in any file that it was appending to. */
+async function tearLastLines(folder: string): Promise<void> {
+  const journals = (await readdir(join(folder, 'trajectories'))).filter((name) => name.includes('journal'));
+  for (const file of ['metrics.jsonl', 'events.jsonl', ...journals.map((name) => `trajectories/${name}`)])
+    await appendFile(join(folder, file), '{"group":0,"rollo');
+}
