@@ -18,7 +18,14 @@ const scaleFloor = 1e-6;
 const rewardTolerance = 1e-12;
 
 /** Beyond this the numbers that an engine computes in overflow. No environment's reward means so much. */
-const largestReward = 1e30;
+export const largestReward = 1e30;
+
+/** A trajectory of a group, as its choices are credited. */
+export interface CreditedTrajectory {
+  reward: number;
+  /** For each choice: what it is credited with, or null where it has the trajectory's reward. */
+  credits: readonly (number | null)[];
+}
 
 /**
  * Advantages of the trajectories of one group, in the order of `rewards`: A = R - mean(R), divided by
@@ -29,43 +36,88 @@ const largestReward = 1e30;
  * @throws LearningError `reward_not_finite` where a reward is NaN or infinite, `reward_too_large` beyond 1e30.
  */
 export function groupAdvantages(rewards: readonly number[], options: AdvantageOptions): number[] {
-  const centred = centre(rewards);
+  return choiceAdvantages(
+    rewards.map((reward) => ({ reward, credits: [] })),
+    options,
+  ).map(([advantage = 0]) => advantage);
+}
+
+/**
+ * Advantages of the choices of one group, for each trajectory in the order of its `credits`. The return of a choice
+ * is its credit, else the trajectory's reward; a trajectory without choices has its reward as the only one. The
+ * baseline is the mean over the trajectories of the mean over each one's returns, so that a trajectory counts the
+ * same whatever its number of choices; the deviation is the root of the mean over the trajectories of the mean over
+ * each one's squared distances from the baseline. A = return - baseline, then scaled and balanced as by
+ * `groupAdvantages`, which this is where nothing is credited.
+ *
+ * @throws LearningError `reward_not_finite` where a reward or credit is NaN or infinite, `reward_too_large` beyond 1e30.
+ */
+export function choiceAdvantages(
+  trajectories: readonly CreditedTrajectory[],
+  options: AdvantageOptions,
+): number[][] {
+  const centred = centre(trajectories);
   const scale = options.scaleRewards ? rootMeanSquare(centred) + scaleFloor : 1;
-  return centred.map((value) => balance(value / scale, options.advantageBalance));
+  return centred.map((values) => values.map((value) => balance(value / scale, options.advantageBalance)));
 }
 
 /** Population standard deviation of the rewards of one group; exactly 0 where they are equal within rounding. */
 export function groupStandardDeviation(rewards: readonly number[]): number {
-  return rootMeanSquare(centre(rewards));
+  return rootMeanSquare(centre(rewards.map((reward) => ({ reward, credits: [] }))));
 }
 
-function centre(rewards: readonly number[]): number[] {
-  rewards.forEach((reward, index) => {
-    if (!Number.isFinite(reward)) {
-      throw new LearningError(
-        'reward_not_finite',
-        `Trajectory ${index} of the group has the reward ${reward}. Give every trajectory a finite number, or leave it out.`,
-      );
-    }
-    if (Math.abs(reward) > largestReward)
-      throw new LearningError(
-        'reward_too_large',
-        `Trajectory ${index} of the group has the reward ${reward}, and computing overflows beyond ${largestReward}. Scale the rewards down.`,
-      );
+/** Whether any choice of the group has an advantage: whether the returns differ by more than rounding. */
+export function hasSignal(trajectories: readonly CreditedTrajectory[]): boolean {
+  return centre(trajectories).some((values) => values.some((value) => value !== 0));
+}
+
+/** Each return's distance from the baseline; exactly 0 within rounding. */
+function centre(trajectories: readonly CreditedTrajectory[]): number[][] {
+  const returns = trajectories.map(({ reward, credits }, index) => {
+    check(reward, `Trajectory ${index} of the group has the reward ${reward}`);
+    credits.forEach((credit, choice) => {
+      if (credit !== null)
+        check(credit, `Choice ${choice} of trajectory ${index} is credited with ${credit}`);
+    });
+    return credits.length === 0 ? [reward] : credits.map((credit) => credit ?? reward);
   });
-  const first = rewards[0] ?? 0;
+  const first = returns[0]?.[0] ?? 0;
   // Differences from one of the rewards lose fewer digits than the rewards' own sum.
-  const mean = first + rewards.reduce((sum, reward) => sum + (reward - first), 0) / rewards.length;
-  const largest = rewards.reduce((most, reward) => Math.max(most, Math.abs(reward)), 1);
-  return rewards.map((reward) => {
-    const difference = reward - mean;
-    return Math.abs(difference) <= rewardTolerance * largest ? 0 : difference;
-  });
+  const total = returns.reduce((sum, values) => sum + meanOf(values.map((value) => value - first)), 0);
+  const baseline = first + total / returns.length;
+  const largest = returns.flat().reduce((most, value) => Math.max(most, Math.abs(value)), 1);
+  return returns.map((values) =>
+    values.map((value) => {
+      const difference = value - baseline;
+      return Math.abs(difference) <= rewardTolerance * largest ? 0 : difference;
+    }),
+  );
 }
 
-function rootMeanSquare(values: readonly number[]): number {
-  if (values.length === 0) return 0;
-  return Math.sqrt(values.reduce((sum, value) => sum + value * value, 0) / values.length);
+function check(value: number, what: string): void {
+  if (!Number.isFinite(value))
+    throw new LearningError(
+      'reward_not_finite',
+      `${what}. Give every trajectory a finite number, or leave it out.`,
+    );
+  if (Math.abs(value) > largestReward)
+    throw new LearningError(
+      'reward_too_large',
+      `${what}, and computing overflows beyond ${largestReward}. Scale the rewards down.`,
+    );
+}
+
+function rootMeanSquare(centred: readonly (readonly number[])[]): number {
+  if (centred.length === 0) return 0;
+  const total = centred.reduce((sum, values) => sum + meanOf(values.map((value) => value * value)), 0);
+  return Math.sqrt(total / centred.length);
+}
+
+/** Of equal values that value itself, so that it does not matter how many choices share a reward. */
+function meanOf(values: readonly number[]): number {
+  const [first = 0] = values;
+  if (values.every((value) => value === first)) return first;
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
 function balance(advantage: number, by: number): number {
@@ -78,7 +130,8 @@ function balance(advantage: number, by: number): number {
 /**
  * What `normalize_advantages` divides the advantages of a batch by, after balancing: the mean over its trainable
  * tokens of |A| * w, where w is a token's weight, by which every trajectory weighs the same, scaled to mean 1. That is
- * the mean of |A| over the trajectories: of those that train, so those with advantage 0 are left out.
+ * the mean of |A| over the trajectories: of those that train, so those with advantage 0 are left out. The |A| of a
+ * trajectory whose choices are credited is the mean over its decisions.
  *
  * @param advantages Of the trajectories that hold a decision. 1 where none of them has an advantage.
  */

@@ -18,7 +18,7 @@ export interface Span<Constraint = unknown> {
   /** The distribution the tokens were sampled from. */
   sampling: SamplingParameters;
   constraint: Constraint | null;
-  /** Advantage of the span's trajectory; 1 in supervised training. */
+  /** Advantage of the span's choice, its trajectory's where it has no credit of its own; 1 in supervised training. */
   advantage: number;
   /**
    * What each decision of the span weighs in the loss; the same in every span of a datum. The weights of a batch's

@@ -1,7 +1,18 @@
-import { advantageScale, groupAdvantages, groupStandardDeviation } from './advantages.ts';
+import {
+  type AdvantageOptions,
+  advantageScale,
+  choiceAdvantages,
+  groupStandardDeviation,
+} from './advantages.ts';
 import type { Datum } from './datum.ts';
 import type { ResolvedRlConfig } from './resolve-config.ts';
-import { countDecisions, type SampledSequence, weighTrajectories } from './weights.ts';
+import {
+  type AdvantagedSequence,
+  countDecisions,
+  hasAdvantage,
+  type SampledSequence,
+  weighTrajectories,
+} from './weights.ts';
 
 export interface RewardedTrajectory<Constraint> {
   reward: number;
@@ -17,12 +28,14 @@ export interface RewardedGroup<Constraint> {
 /** What a batch is made of, by the names that `gradient_step` events have for it. */
 export interface BatchCounts {
   num_groups_submitted: number;
-  /** Groups with at least one trajectory that trains on its advantage. */
+  /** Groups with at least one choice that trains on its advantage. */
   num_groups_trainable: number;
-  /** The others: their rewards are equal, or none of their tokens was a decision. */
+  /** The others: their choices' returns are equal, or none of their tokens was a decision. */
   num_groups_without_signal: number;
   /** All that were submitted, whether they train or not. */
   num_trajectories: number;
+  /** Choices with a credit of their own in place of their trajectory's reward. */
+  num_credited_choices: number;
   /** Decisions in the datums (see `countDecisions`). */
   num_trainable_tokens: number;
   num_datums: number;
@@ -42,7 +55,7 @@ export interface Batch<Constraint> {
 
 /**
  * From groups of rewarded trajectories to what an engine trains on: advantages within each group
- * (`groupAdvantages`), with `normalize_advantages` divided by the batch's `advantageScale`, and weights over all of
+ * (`choiceAdvantages`), with `normalize_advantages` divided by the batch's `advantageScale`, and weights over all of
  * them (`weighTrajectories`).
  *
  * An empty `datums` means that nothing in the batch has a signal; what follows from it is the caller's to decide
@@ -58,27 +71,24 @@ export function makeDatums<Constraint>(
   >,
 ): Batch<Constraint> {
   const rewards = groups.map((group) => group.trajectories.map(({ reward }) => reward));
-  const advantaged = groups.flatMap((group, groupIndex) => {
-    const advantages = groupAdvantages(rewards[groupIndex] ?? [], {
+  const advantaged = groups.flatMap((group, groupIndex) =>
+    withAdvantages(group, {
       scaleRewards: config.scale_rewards,
       advantageBalance: config.advantage_balance,
-    });
-    return group.trajectories.map(({ sequences }, index) => ({
-      groupIndex,
-      advantage: advantages[index] ?? 0,
-      sequences,
-    }));
-  });
+    }).map((sequences) => ({ groupIndex, sequences })),
+  );
   if (config.normalize_advantages) {
-    const scale = advantageScale(advantaged.filter(hasDecision).map(({ advantage }) => advantage));
-    for (const trajectory of advantaged) trajectory.advantage /= scale;
+    const scale = advantageScale(advantaged.flatMap(({ sequences }) => meanAdvantage(sequences) ?? []));
+    for (const { sequences } of advantaged)
+      for (const { spans } of sequences) for (const span of spans) span.advantage /= scale;
   }
   const weighed = weighTrajectories(advantaged, { entropyCoefficient: config.entropy_coefficient });
   const datums = weighed.flatMap((trajectory) => trajectory.datums);
   const trainableGroups = new Set(
-    advantaged.flatMap(({ groupIndex, advantage }, index) =>
-      advantage !== 0 && (weighed[index]?.datums.length ?? 0) > 0 ? [groupIndex] : [],
-    ),
+    advantaged.flatMap(({ groupIndex, sequences }) => (hasAdvantage(sequences) ? [groupIndex] : [])),
+  );
+  const choices = groups.flatMap(({ trajectories }) =>
+    trajectories.flatMap(({ sequences }) => sequences.flatMap(({ spans }) => spans)),
   );
   return {
     datums,
@@ -87,6 +97,7 @@ export function makeDatums<Constraint>(
       num_groups_trainable: trainableGroups.size,
       num_groups_without_signal: groups.length - trainableGroups.size,
       num_trajectories: advantaged.length,
+      num_credited_choices: choices.filter(({ credit }) => credit != null).length,
       num_trainable_tokens: weighed.reduce((sum, { decisions }) => sum + decisions, 0),
       num_datums: datums.length,
       train_tokens: datums.reduce((sum, { tokens }) => sum + tokens.length, 0),
@@ -96,8 +107,40 @@ export function makeDatums<Constraint>(
   };
 }
 
-function hasDecision({ sequences }: Pick<RewardedTrajectory<unknown>, 'sequences'>): boolean {
-  return sequences.some(({ spans }) => spans.some((span) => countDecisions(span) > 0));
+/** The sequences of each trajectory, each span with its choice's advantage. */
+function withAdvantages<Constraint>(
+  { trajectories }: RewardedGroup<Constraint>,
+  options: AdvantageOptions,
+): AdvantagedSequence<Constraint>[][] {
+  const credited = trajectories.map(({ reward, sequences }) => ({
+    reward,
+    credits: sequences.flatMap(({ spans }) => spans.map(({ credit }) => credit ?? null)),
+  }));
+  const advantages = choiceAdvantages(credited, options);
+  return trajectories.map(({ sequences }, index) => {
+    let choice = 0;
+    return sequences.map(({ tokens, spans }) => ({
+      tokens,
+      spans: spans.map(({ credit: _, ...span }) => ({
+        ...span,
+        advantage: advantages[index]?.[choice++] ?? 0,
+      })),
+    }));
+  });
+}
+
+/** Mean of |A| over the decisions of a trajectory; null where it has none. */
+function meanAdvantage(sequences: readonly AdvantagedSequence<unknown>[]): number | null {
+  const deciding = sequences
+    .flatMap(({ spans }) => spans)
+    .map((span) => ({ size: Math.abs(span.advantage), decisions: countDecisions(span) }))
+    .filter(({ decisions }) => decisions > 0);
+  const [first] = deciding;
+  if (!first) return null;
+  // Exact where the choices share their trajectory's reward.
+  if (deciding.every(({ size }) => size === first.size)) return first.size;
+  const count = deciding.reduce((sum, { decisions }) => sum + decisions, 0);
+  return deciding.reduce((sum, { size, decisions }) => sum + size * decisions, 0) / count;
 }
 
 function mean(values: readonly number[]): number {

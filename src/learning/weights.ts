@@ -2,7 +2,10 @@ import type { Datum, Span } from './datum.ts';
 import { LearningError } from './error.ts';
 
 /** What the policy sampled, before it is known what it was worth. */
-export type SampledSpan<Constraint> = Omit<Span<Constraint>, 'advantage' | 'weight'>;
+export type SampledSpan<Constraint> = Omit<Span<Constraint>, 'advantage' | 'weight'> & {
+  /** What the choice is credited with in place of its trajectory's reward. Absent or null: that reward. */
+  credit?: number | null;
+};
 
 /** One history of a trajectory as token ids. */
 export interface SampledSequence<Constraint> {
@@ -10,10 +13,14 @@ export interface SampledSequence<Constraint> {
   spans: SampledSpan<Constraint>[];
 }
 
+export interface AdvantagedSequence<Constraint> {
+  tokens: number[];
+  spans: Omit<Span<Constraint>, 'weight'>[];
+}
+
 export interface AdvantagedTrajectory<Constraint> {
-  advantage: number;
-  /** One for each history; they share the trajectory's advantage and its weight. */
-  sequences: SampledSequence<Constraint>[];
+  /** One for each history; they share the trajectory's weight. */
+  sequences: AdvantagedSequence<Constraint>[];
 }
 
 export interface WeighedTrajectory<Constraint> {
@@ -36,9 +43,11 @@ export function countDecisions(span: Pick<Span, 'logprobs'>): number {
  * Turns trajectories into datums in which every trajectory weighs the same whatever its number of tokens: each
  * decision of a trajectory weighs 1 / (trajectories * its decisions), so a batch's weights add up to at most 1.
  *
- * `trajectories` are those of all groups of the job. One with advantage 0 has no datums but stays counted, so
- * that a step shrinks with the share of groups that have nothing to say; with `entropyCoefficient` above 0 it
- * keeps its datums, which then add to the entropy bonus alone. The same goes for one without a decision.
+ * `trajectories` are those of all groups of the job. One in which no decision has an advantage has no datums but
+ * stays counted, so that a step shrinks with the share of groups that have nothing to say; with `entropyCoefficient`
+ * above 0 it keeps its datums, which then add to the entropy bonus alone. One without a decision has none. In a
+ * trajectory that trains, choices with advantage 0 keep their place and their weight: what the others weigh does not
+ * depend on them.
  *
  * @returns One entry for each trajectory, in order.
  * @throws LearningError `span_out_of_bounds` or `span_logprobs_length` where a span does not fit its sequence.
@@ -47,25 +56,32 @@ export function weighTrajectories<Constraint>(
   trajectories: readonly AdvantagedTrajectory<Constraint>[],
   options: { entropyCoefficient: number },
 ): WeighedTrajectory<Constraint>[] {
-  return trajectories.map(({ advantage, sequences }) => {
+  return trajectories.map(({ sequences }) => {
     const deciding = sequences
       .map((sequence) => ({ sequence, decisions: sequenceDecisions(sequence) }))
       .filter(({ decisions }) => decisions > 0);
     const decisions = deciding.reduce((sum, entry) => sum + entry.decisions, 0);
-    const trains = decisions > 0 && (advantage !== 0 || options.entropyCoefficient > 0);
+    const trains = decisions > 0 && (hasAdvantage(sequences) || options.entropyCoefficient > 0);
     if (!trains) return { datums: [], decisions: 0 };
     const weight = 1 / (trajectories.length * decisions);
     return {
       decisions,
       datums: deciding.map(({ sequence: { tokens, spans } }) => ({
         tokens,
-        spans: spans.map((span) => ({ ...span, advantage, weight })),
+        spans: spans.map((span) => ({ ...span, weight })),
       })),
     };
   });
 }
 
-function sequenceDecisions<Constraint>({ tokens, spans }: SampledSequence<Constraint>): number {
+/** Whether any decision has an advantage other than 0. */
+export function hasAdvantage(sequences: readonly AdvantagedSequence<unknown>[]): boolean {
+  return sequences.some(({ spans }) =>
+    spans.some((span) => span.advantage !== 0 && countDecisions(span) > 0),
+  );
+}
+
+function sequenceDecisions({ tokens, spans }: AdvantagedSequence<unknown>): number {
   return spans.reduce((sum, span) => {
     const { start, length, logprobs } = span;
     // The first token of a sequence follows nothing, so nothing can have sampled it.

@@ -18,6 +18,7 @@ import { logRoutes } from './routes/log.ts';
 import { modelRoutes } from './routes/models.ts';
 import { trainingJobRoutes } from './routes/training-jobs.ts';
 import { uploadRoutes } from './routes/uploads.ts';
+import { traceRequests } from './telemetry.ts';
 
 const requestIdPattern = /^[\w.-]{1,128}$/;
 
@@ -25,6 +26,7 @@ const requestIdPattern = /^[\w.-]{1,128}$/;
 export function createApp(service: ServiceContext): Hono {
   const app = new Hono();
 
+  app.use(traceRequests());
   app.use(async (context, next) => {
     const began = performance.now();
     const given = context.req.header(requestIdHeader);

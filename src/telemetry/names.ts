@@ -17,10 +17,28 @@ export const genAi = {
   usageOutputTokens: 'gen_ai.usage.output_tokens',
   toolName: 'gen_ai.tool.name',
   toolCallId: 'gen_ai.tool.call.id',
+  /** The trajectory's id. */
+  conversationId: 'gen_ai.conversation.id',
+  /** Conversations, only where `captureContent` is on. */
+  inputMessages: 'gen_ai.input.messages',
+  outputMessages: 'gen_ai.output.messages',
+  evaluationName: 'gen_ai.evaluation.name',
+  evaluationScore: 'gen_ai.evaluation.score.value',
+  cacheReadTokens: 'gen_ai.usage.cache_read.input_tokens',
+  tokenType: 'gen_ai.token.type',
 } as const;
 
 /** Stable convention: the class or code of what went wrong. */
 export const errorType = 'error.type';
+
+/** Stable conventions for HTTP servers. */
+export const http = {
+  requestMethod: 'http.request.method',
+  route: 'http.route',
+  statusCode: 'http.response.status_code',
+  urlPath: 'url.path',
+  urlScheme: 'url.scheme',
+} as const;
 
 /** Attributes of our own, for what the conventions have no name for. */
 export const attribute = {
@@ -53,4 +71,7 @@ export const spanName = {
   tool: (name: string) => `execute_tool ${name}`,
   reward: 'reward',
   job: 'job',
+  /** The service's part: sampling for one request, and the work of a training job. */
+  inference: 'inference',
+  trainingJob: 'training_job',
 } as const;

@@ -47,7 +47,7 @@ describe('weighTrajectories', () => {
     const [span] = given.spans;
     if (!span) throw new Error('no span');
     const weigh = (changed: object) =>
-      weighTrajectories([{ advantage: 1, sequences: [{ ...given, spans: [{ ...span, ...changed }] }] }], {
+      weighTrajectories([{ sequences: [{ ...given, spans: [{ ...span, advantage: 1, ...changed }] }] }], {
         entropyCoefficient: 0,
       });
     expect(() => weigh({ start: 2 })).toThrow(expect.objectContaining({ code: 'span_out_of_bounds' }));
@@ -73,6 +73,7 @@ describe('makeDatums', () => {
       [{ advantage: 0.5, weight: 1 / 2 }],
     ]);
     expect(counts).toEqual({
+      num_credited_choices: 0,
       num_groups_submitted: 1,
       num_groups_trainable: 1,
       num_groups_without_signal: 0,
@@ -138,6 +139,7 @@ describe('makeDatums', () => {
         num_groups_trainable: 0,
         num_groups_without_signal: 0,
         num_trajectories: 0,
+        num_credited_choices: 0,
         num_trainable_tokens: 0,
         num_datums: 0,
         train_tokens: 0,

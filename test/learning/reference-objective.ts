@@ -14,6 +14,8 @@ export interface ReferenceToken {
   reference?: number;
   /** entropy of the distribution it was chosen from */
   entropy?: number;
+  /** what the token's choice is credited with; null: its trajectory's reward. Each choice is of one token. */
+  credit?: number | null;
 }
 
 export interface ReferenceTrajectory {
@@ -50,41 +52,59 @@ export function referenceObjective(groups: ReferenceTrajectory[][], json: Refere
   const fromSample = option<string>('kl_penalty_source', 'current_learner') === 'sample';
   const bonus = option('entropy_coefficient', 0);
 
-  // Group rewards R: A = (R - m) / (s + 1e-6), then the balance.
+  // Returns R of the choices: A = (R - m) / (s + 1e-6), then the balance.
   const trajectories = groups.flatMap((group) => {
-    const m = mean(group.map((t) => t.reward));
-    const s = Math.sqrt(mean(group.map((t) => (t.reward - m) ** 2)));
+    const over = (f: (R: number) => number) =>
+      mean(
+        group.map((t) => {
+          const tokens = t.histories.flat();
+          const returns = tokens.length === 0 ? [t.reward] : tokens.map(({ credit }) => credit ?? t.reward);
+          return mean(returns.map(f));
+        }),
+      );
+    const m = over((R) => R);
+    const s = Math.sqrt(over((R) => (R - m) ** 2));
     return group.map((t) => {
-      let A = t.reward - m;
-      if (option('scale_rewards', true)) A /= s + 1e-6;
-      if (b > 0 && A < 0) A *= 1 - b;
-      if (b < 0 && A > 0) A *= 1 + b;
-      if (Math.abs(A) < 1e-9) A = 0;
+      const advantageOf = ({ credit }: ReferenceToken) => {
+        let A = (credit ?? t.reward) - m;
+        if (option('scale_rewards', true)) A /= s + 1e-6;
+        if (b > 0 && A < 0) A *= 1 - b;
+        if (b < 0 && A > 0) A *= 1 + b;
+        return Math.abs(A) < 1e-9 ? 0 : A;
+      };
       // A token that was certain is no decision.
-      return { A, sequences: t.histories.map((tokens) => tokens.filter((token) => token.sampled !== 0)) };
+      const sequences = t.histories.map((tokens) =>
+        tokens.filter((token) => token.sampled !== 0).map((token) => ({ token, A: advantageOf(token) })),
+      );
+      return { sequences };
     });
   });
-  const count = ({ sequences }: { sequences: ReferenceToken[][] }) => sequences.flat().length;
+  interface Advantaged {
+    token: ReferenceToken;
+    A: number;
+  }
+  const hasSignal = ({ sequences }: { sequences: Advantaged[][] }) =>
+    sequences.flat().some(({ A }) => A !== 0);
+  const count = ({ sequences }: { sequences: Advantaged[][] }) => sequences.flat().length;
   if (option('normalize_advantages', false)) {
     // w = 1 / (tokens of the trajectory), scaled to mean 1 over the trainable tokens; A = A / mean(|A| * w).
-    const trainable = trajectories.filter((t) => t.A !== 0 && count(t) > 0);
-    const each = trainable.flatMap((t) => t.sequences.flat().map(() => ({ A: t.A, w: 1 / count(t) })));
+    const trainable = trajectories.filter(hasSignal);
+    const each = trainable.flatMap((t) => t.sequences.flat().map(({ A }) => ({ A, w: 1 / count(t) })));
     const meanW = mean(each.map(({ w }) => w));
     const scale = mean(each.map(({ A, w }) => Math.abs(A) * (w / meanW)));
-    if (trainable.length > 0) for (const t of trajectories) t.A /= scale;
+    if (trainable.length > 0)
+      for (const t of trajectories) for (const one of t.sequences.flat()) one.A /= scale;
   }
 
   // Every trajectory of the job weighs the same, those that do not train included.
-  interface Placed {
-    token: ReferenceToken;
-    A: number;
+  interface Placed extends Advantaged {
     w: number;
   }
   const sequences: Placed[][] = trajectories
-    .filter((t) => t.A !== 0 || bonus > 0)
+    .filter((t) => hasSignal(t) || bonus > 0)
     .flatMap((t) => {
       const w = 1 / (trajectories.length * count(t));
-      return t.sequences.map((tokens) => tokens.map((token) => ({ token, A: t.A, w })));
+      return t.sequences.map((tokens) => tokens.map((one) => ({ ...one, w })));
     })
     .filter((tokens) => tokens.length > 0);
   const tokens = sequences.flat().map(({ token }) => token);

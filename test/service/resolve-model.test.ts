@@ -36,7 +36,14 @@ test('a name that is looked up while a checkpoint comes does not keep its old me
   const early = resolver.resolve('local/desk/agent');
   await held.reached;
   const job = { id: 'job', modelId, kind: 'rl', status: 'queued', createdAt } as const;
-  const nothing = { startedAt: null, endedAt: null, errorMessage: null, step: null, uploadSha256: null };
+  const nothing = {
+    startedAt: null,
+    endedAt: null,
+    errorMessage: null,
+    step: null,
+    uploadSha256: null,
+    traceparent: null,
+  };
   await store.insertJob({ ...job, ...nothing, resolvedConfig: {} });
   await store.finishJob(
     job.id,

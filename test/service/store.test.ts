@@ -16,7 +16,14 @@ const modelId = 'model';
 
 const job = (id: string): JobRecord => ({
   ...{ id, modelId, kind: 'rl', status: 'queued', createdAt, resolvedConfig: {} },
-  ...{ startedAt: null, endedAt: null, errorMessage: null, step: null, uploadSha256: null },
+  ...{
+    startedAt: null,
+    endedAt: null,
+    errorMessage: null,
+    step: null,
+    uploadSha256: null,
+    traceparent: null,
+  },
 });
 const event = () => ({ id: randomUUID(), type: 'training_failed', data: { error_message: 'why' } }) as const;
 const failed = { status: 'failed', errorMessage: 'no reason' } as const;

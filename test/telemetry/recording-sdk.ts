@@ -103,9 +103,10 @@ export function startRecording(): { spans: RecordedSpan[]; stop: () => void } {
       ...rest: [Run] | [SpanOptions, Run] | [SpanOptions, Context, Run]
     ): ReturnType<Run> => {
       const run = rest.at(-1) as Run;
-      const span = start(name, rest.length > 1 ? (rest[0] as SpanOptions) : {});
+      const parent = rest.length > 2 ? (rest[1] as Context) : context.active();
+      const span = start(name, rest.length > 1 ? (rest[0] as SpanOptions) : {}, parent);
       return context.with(
-        trace.setSpan(context.active(), span),
+        trace.setSpan(parent, span),
         run as (span: Span) => ReturnType<Run>,
         undefined,
         span,

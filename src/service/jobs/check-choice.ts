@@ -1,5 +1,6 @@
 import type { Choice, ParsedTrajectoryGroup } from '../../contract/index.ts';
 import type { BaseModel, Engine } from '../../engines/engine.ts';
+import { largestReward } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
 import type { Constraints } from '../inference/constraint/constraints.ts';
 import { choiceToTurn, type Location } from '../inference/prompt/conversation.ts';
@@ -51,6 +52,13 @@ async function checkChoice(choice: Choice, at: Location, surroundings: ChoiceSur
         'is above 0, so that no token can have been sampled with it; send the choice back as it came',
         logprob,
       );
+  const { credited_reward: credit } = choice;
+  if (credit != null && Math.abs(credit) > largestReward)
+    throw invalidField(
+      [...at, 'credited_reward'],
+      `computing overflows beyond ${largestReward}; scale the rewards down`,
+      credit,
+    );
   checkPrompt(choice, tokenIds?.length ?? 0, at, base);
   checkSampling(choice, [...at, 'sampling'], surroundings);
   await findConstraint(choice, at, constraints);

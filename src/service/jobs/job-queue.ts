@@ -4,6 +4,7 @@ import { messageOf, ServiceError } from '../errors.ts';
 import type { ServiceLog } from '../log.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { CheckpointRecord, JobRecord, ModelRecord, Store } from '../store/store.ts';
+import { traceJob } from '../telemetry.ts';
 import type { JobEvents } from './job-events.ts';
 import type { PreparedJob } from './prepared-job.ts';
 import { StepRecorder } from './step-recorder.ts';
@@ -110,7 +111,7 @@ export class JobQueue {
     try {
       // Cancelled since the queue was read.
       if ((await this.#options.store.job(job.id))?.endedAt !== null) return;
-      const checkpoint = await this.#train(job, controller);
+      const checkpoint = await traceJob(job, () => this.#train(job, controller));
       await this.#options.events.finish(job.id, { status: 'succeeded', checkpoint });
       this.#options.onCheckpoint(job.modelId);
       await this.#removePayload(job.id);

@@ -9,6 +9,8 @@ export interface Sampled {
   logprobs: (number | null)[];
   sampling: SamplingParameters;
   constraint: Constraint | null;
+  /** What the choice is credited with in place of its trajectory's reward. Absent or null: that reward. */
+  credit?: number | null;
 }
 
 export interface TrainingConversation extends Conversation {

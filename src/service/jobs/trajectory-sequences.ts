@@ -117,6 +117,7 @@ async function toSampled(
     logprobs: content ? content.map(({ logprob }) => logprob) : reply.map(() => null),
     sampling: fromSampling(choice.sampling),
     constraint: await findConstraint(choice, at, constraints),
+    credit: choice.credited_reward ?? null,
   };
 }
 

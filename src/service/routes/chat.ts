@@ -1,3 +1,4 @@
+import { context as activeContext } from '@opentelemetry/api';
 import type { Context, Hono } from 'hono';
 import { chatCompletionRequestSchema, chatFieldAliases } from '../../contract/index.ts';
 import { isObject, parseJson, readText, renameAliases, validateBody } from '../body.ts';
@@ -9,6 +10,7 @@ import { stream } from '../inference/reply/stream.ts';
 import { exactSeed } from '../inference/sampling/exact-seed.ts';
 import { requestIdOf } from '../request-id.ts';
 import { dataFrame, serverSentEvents } from '../server-sent-events.ts';
+import { traceInference, traceStreamed } from '../telemetry.ts';
 
 export function chatRoutes(app: Hono, service: ServiceContext): void {
   const handle = async (context: Context): Promise<Response> => {
@@ -19,7 +21,8 @@ export function chatRoutes(app: Hono, service: ServiceContext): void {
     const chat = await prepareChat(service, request, exactSeed(text, request.seed));
     logRequest(service, chat);
     if (request.stream) return streamed(service, context, chat);
-    return context.json(await complete(chat, context.req.raw.signal));
+    const { pinnedName } = chat.model;
+    return context.json(await traceInference(pinnedName, () => complete(chat, context.req.raw.signal)));
   };
   app.post('/v1/chat/completions', handle);
   app.post('/v1/chat/completions/', handle);
@@ -27,10 +30,12 @@ export function chatRoutes(app: Hono, service: ServiceContext): void {
 
 function streamed(service: ServiceContext, context: Context, chat: PreparedChat): Response {
   const requestId = requestIdOf(context);
+  const parent = activeContext.active();
   return serverSentEvents(context, async function* (gone) {
     const signal = AbortSignal.any([gone, service.closing]);
     try {
-      for await (const chunk of stream(chat, signal)) yield dataFrame(chunk);
+      for await (const chunk of traceStreamed(chat.model.pinnedName, stream(chat, signal), parent))
+        yield dataFrame(chunk);
       yield 'data: [DONE]\n\n';
     } catch (error) {
       if (gone.aborted) return;

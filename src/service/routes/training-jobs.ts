@@ -17,6 +17,7 @@ import { baseModelOf } from '../jobs/prepare-job.ts';
 import type { ResolvedSftConfig } from '../jobs/sft-job.ts';
 import { refuseUnknownTrajectoryFields } from '../jobs/trajectory-fields.ts';
 import type { JobRecord, ModelRecord } from '../store/store.ts';
+import { submittedBy } from '../telemetry.ts';
 import { findTrainingData } from '../training-data/find.ts';
 import { validateItems } from '../validation.ts';
 import { answerOnce } from './answers.ts';
@@ -26,19 +27,22 @@ const rlRequestSchema = createTrainingJobRequestSchema.extend({
   trajectory_groups: z.array(z.unknown()).min(1),
 });
 
+/** The id that the job will have, and the span that asked for it. */
+type JobOrigin = Pick<JobRecord, 'id' | 'traceparent'>;
+
 export function trainingJobRoutes(app: Hono, service: ServiceContext): void {
   const { store, queue } = service;
 
   app.post('/v1/preview/training-jobs', (context) =>
     answerOnce(service, context, async (text, id) => {
-      const job = await createRlJob(service, text, id);
+      const job = await createRlJob(service, text, { id, traceparent: submittedBy(context) });
       return { status: 200, body: { id: job.id }, modelId: job.modelId };
     }),
   );
 
   app.post('/v1/preview/sft-training-jobs', (context) =>
     answerOnce(service, context, async (text, id) => {
-      const job = await createSftJob(service, parseJson(text), id);
+      const job = await createSftJob(service, parseJson(text), { id, traceparent: submittedBy(context) });
       return { status: 200, body: { id: job.id }, modelId: job.modelId };
     }),
   );
@@ -69,7 +73,8 @@ export async function findJob(service: ServiceContext, id: string): Promise<JobR
   return job;
 }
 
-async function createRlJob(service: ServiceContext, text: string, id: string): Promise<JobRecord> {
+async function createRlJob(service: ServiceContext, text: string, origin: JobOrigin): Promise<JobRecord> {
+  const { id } = origin;
   const { store, files, constraints, engine } = service;
   const request = validateBody(rlRequestSchema, readRlBody(parseJson(text)));
   const place = ['body', 'trajectory_groups'];
@@ -89,7 +94,12 @@ async function createRlJob(service: ServiceContext, text: string, id: string): P
       reference,
     );
   if ((await store.job(id)) === undefined) await files.writePayload(id, text);
-  return enqueue(service, { ...newJob(id, model), kind: 'rl', resolvedConfig: config, uploadSha256: null });
+  return enqueue(service, {
+    ...newJob(origin, model),
+    kind: 'rl',
+    resolvedConfig: config,
+    uploadSha256: null,
+  });
 }
 
 function readRlBody(body: unknown): unknown {
@@ -103,7 +113,7 @@ function readRlBody(body: unknown): unknown {
   return { ...body, experimental_config: config };
 }
 
-async function createSftJob(service: ServiceContext, body: unknown, id: string): Promise<JobRecord> {
+async function createSftJob(service: ServiceContext, body: unknown, origin: JobOrigin): Promise<JobRecord> {
   const { engine } = service;
   const request = validateBody(createSftTrainingJobRequestSchema, body);
   for (const [name, value] of Object.entries(request.experimental_config ?? {}))
@@ -125,7 +135,12 @@ async function createSftJob(service: ServiceContext, body: unknown, id: string):
       ['config', 'learning_rate'],
       `has ${rates.length} values for ${batches} batches (${upload.examples} examples in batches of ${batchSize}); give one number, or one for each batch`,
     );
-  return enqueue(service, { ...newJob(id, model), kind: 'sft', resolvedConfig, uploadSha256: upload.sha256 });
+  return enqueue(service, {
+    ...newJob(origin, model),
+    kind: 'sft',
+    resolvedConfig,
+    uploadSha256: upload.sha256,
+  });
 }
 
 async function modelToTrain({ store }: ServiceContext, id: string): Promise<ModelRecord> {
@@ -134,9 +149,10 @@ async function modelToTrain({ store }: ServiceContext, id: string): Promise<Mode
   return model;
 }
 
-function newJob(id: string, model: ModelRecord) {
+function newJob({ id, traceparent }: JobOrigin, model: ModelRecord) {
   return {
     id,
+    traceparent,
     modelId: model.id,
     status: 'queued',
     createdAt: new Date().toISOString(),

@@ -79,4 +79,7 @@ export const migrations: readonly string[] = [
   ALTER TABLE models ADD COLUMN forked_from_model TEXT;
   ALTER TABLE models ADD COLUMN forked_from_step INTEGER;
   `,
+  `
+  ALTER TABLE jobs ADD COLUMN traceparent TEXT;
+  `,
 ];

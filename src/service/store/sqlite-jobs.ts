@@ -12,11 +12,12 @@ export function sqliteJobs(database: SqliteDatabase): JobStore {
       return database.transaction(() => {
         if (!hasModel(database, job.modelId)) return false;
         database.run(
-          `INSERT INTO jobs (id, model_id, kind, status, created_at, resolved_config, upload_sha256)
-           VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+          `INSERT INTO jobs (id, model_id, kind, status, created_at, resolved_config, upload_sha256, traceparent)
+           VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
           ...[job.id, job.modelId, job.kind, job.status, job.createdAt],
           JSON.stringify(job.resolvedConfig),
           job.uploadSha256,
+          job.traceparent,
         );
         return true;
       });

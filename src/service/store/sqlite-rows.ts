@@ -59,6 +59,7 @@ export const toJob = (row: Row): JobRecord => ({
   resolvedConfig: anything.parse(JSON.parse(text(row, 'resolved_config'))),
   step: integerOrNull(row, 'step'),
   uploadSha256: textOrNull(row, 'upload_sha256'),
+  traceparent: textOrNull(row, 'traceparent'),
 });
 
 export const toEvent = (row: Row): TrainingEvent =>

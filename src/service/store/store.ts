@@ -36,6 +36,8 @@ export interface JobRecord {
   step: number | null;
   /** SFT: the sha256 of the upload it trains on. RL jobs have their payload in a file. */
   uploadSha256: string | null;
+  /** The span that asked for it, as a W3C `traceparent`; null where none did. */
+  traceparent: string | null;
 }
 
 export interface UploadRecord {

@@ -1,0 +1,103 @@
+import { type Context as OpenContext, type Span, SpanKind, SpanStatusCode } from '@opentelemetry/api';
+import type { Context, MiddlewareHandler } from 'hono';
+import { routePath } from 'hono/route';
+import {
+  activeTraceparent,
+  attribute,
+  errorType,
+  genAi,
+  http,
+  linksTo,
+  remoteContext,
+  spanName,
+  withSpan,
+} from '../telemetry/index.ts';
+import type { CheckpointRecord, JobRecord } from './store/store.ts';
+
+/** A span for each request, child of the one that its `traceparent` names. It lasts until the answer begins. */
+export function traceRequests(): MiddlewareHandler {
+  return (context, next) => {
+    const { method, path } = context.req;
+    const attributes = {
+      [http.requestMethod]: method,
+      [http.urlPath]: path,
+      [http.urlScheme]: new URL(context.req.url).protocol.replace(':', ''),
+    };
+    return withSpan(
+      method,
+      attributes,
+      async (span) => {
+        await next();
+        if (span.isRecording()) describeAnswer(span, context);
+      },
+      { kind: SpanKind.SERVER, parent: remoteContext(context.req.header()) },
+    );
+  };
+}
+
+function describeAnswer(span: Span, context: Context): void {
+  const { status } = context.res;
+  const route = routePath(context, -1);
+  // Of a request that no route took, nothing but the middleware's own pattern is known.
+  if (!route.endsWith('*')) {
+    span.updateName(`${context.req.method} ${route}`);
+    span.setAttribute(http.route, route);
+  }
+  span.setAttribute(http.statusCode, status);
+  if (status < 500) return;
+  span.setAttribute(errorType, String(status));
+  span.setStatus({ code: SpanStatusCode.ERROR });
+}
+
+/** Sampling for a request within its span. */
+export function traceInference<Result>(model: string, run: () => Promise<Result>): Promise<Result> {
+  return withSpan(spanName.inference, { [genAi.requestModel]: model }, run);
+}
+
+/** The same of an answer that is streamed: the span lasts until the stream has ended or is left. */
+export async function* traceStreamed<Item>(
+  model: string,
+  items: AsyncIterable<Item>,
+  parent: OpenContext,
+): AsyncGenerator<Item, void, undefined> {
+  const ended = Promise.withResolvers<void>();
+  withSpan(spanName.inference, { [genAi.requestModel]: model }, () => ended.promise, { parent }).catch(
+    () => undefined,
+  );
+  try {
+    yield* items;
+  } catch (error) {
+    ended.reject(error);
+    throw error;
+  } finally {
+    ended.resolve();
+  }
+}
+
+/** What a job's span will link to: the client's span where it told of one, else the request's. */
+export function submittedBy(context: Context): string | null {
+  const given = context.req.header('traceparent') ?? null;
+  return linksTo(given).length > 0 ? given : activeTraceparent();
+}
+
+/**
+ * Runs a training job within a span of its own. A job outlives the request that asked for it, and may run after a
+ * restart: its span is no child of that request's, it links to it.
+ */
+export function traceJob(job: JobRecord, run: () => Promise<CheckpointRecord>): Promise<CheckpointRecord> {
+  const attributes = {
+    [attribute.jobId]: job.id,
+    [attribute.jobKind]: job.kind,
+    [attribute.modelId]: job.modelId,
+  };
+  return withSpan(
+    spanName.trainingJob,
+    attributes,
+    async (span) => {
+      const checkpoint = await run();
+      span.setAttribute(attribute.policyVersion, checkpoint.step);
+      return checkpoint;
+    },
+    { kind: SpanKind.CONSUMER, parent: remoteContext({}), links: linksTo(job.traceparent) },
+  );
+}

@@ -1,0 +1,146 @@
+import { type Attributes, type Meter, type MeterProvider, metrics } from '@opentelemetry/api';
+import { attribute, errorType, genAi } from './names.ts';
+import { errorKind, instrumentationName } from './span.ts';
+
+/** Names of the metrics. The first two are of the conventions for generative AI, of the date in `names.ts`. */
+export const metricName = {
+  /** Seconds. */
+  operationDuration: 'gen_ai.client.operation.duration',
+  tokenUsage: 'gen_ai.client.token.usage',
+  /** Rollouts by outcome and, where they failed, reason. */
+  rollouts: 'martingale.rollouts',
+  /** Seconds. */
+  rolloutDuration: 'martingale.rollout.duration',
+  reward: 'martingale.reward',
+  /** Seconds. */
+  toolDuration: 'martingale.tool.duration',
+  callsInFlight: 'martingale.model.calls_in_flight',
+  stepReward: 'martingale.step.reward',
+  stepEntropy: 'martingale.step.entropy',
+  /** Checkpoints between what sampled and what was trained, in the mean. */
+  stepStaleness: 'martingale.step.staleness',
+  /** Share of the groups that the job could learn from. */
+  stepSignalShare: 'martingale.step.signal_share',
+  steps: 'martingale.steps',
+} as const;
+
+function makeInstruments(meter: Meter) {
+  return {
+    operationDuration: meter.createHistogram(metricName.operationDuration, { unit: 's' }),
+    tokenUsage: meter.createHistogram(metricName.tokenUsage, { unit: '{token}' }),
+    rollouts: meter.createCounter(metricName.rollouts, { unit: '{rollout}' }),
+    rolloutDuration: meter.createHistogram(metricName.rolloutDuration, { unit: 's' }),
+    reward: meter.createHistogram(metricName.reward),
+    toolDuration: meter.createHistogram(metricName.toolDuration, { unit: 's' }),
+    callsInFlight: meter.createUpDownCounter(metricName.callsInFlight, { unit: '{call}' }),
+    stepReward: meter.createGauge(metricName.stepReward),
+    stepEntropy: meter.createGauge(metricName.stepEntropy, { unit: 'nat' }),
+    stepStaleness: meter.createGauge(metricName.stepStaleness, { unit: '{checkpoint}' }),
+    stepSignalShare: meter.createGauge(metricName.stepSignalShare),
+    steps: meter.createCounter(metricName.steps, { unit: '{step}' }),
+  };
+}
+
+let made: { provider: MeterProvider; instruments: ReturnType<typeof makeInstruments> } | undefined;
+
+/** Made anew where another provider is registered: an SDK may come after this module. */
+function instruments(): ReturnType<typeof makeInstruments> {
+  const provider = metrics.getMeterProvider();
+  if (made?.provider !== provider)
+    made = { provider, instruments: makeInstruments(provider.getMeter(instrumentationName)) };
+  return made.instruments;
+}
+
+/** A rollout that has ended; `reason` is the code of its failure. Without an SDK this and the others do nothing. */
+export function recordRollout(rollout: {
+  outcome: 'completed' | 'failed' | 'cancelled';
+  reason?: string;
+  durationMs: number;
+}): void {
+  const attributes: Attributes = { [attribute.rolloutOutcome]: rollout.outcome };
+  if (rollout.reason !== undefined) attributes[errorType] = rollout.reason;
+  const { rollouts, rolloutDuration } = instruments();
+  rollouts.add(1, attributes);
+  rolloutDuration.record(rollout.durationMs / 1000, attributes);
+}
+
+/** A call goes out (1) or has ended (-1). */
+export function countModelCall(change: 1 | -1, { provider, model }: ModelCallLabels): void {
+  instruments().callsInFlight.add(change, labels(provider, model));
+}
+
+export interface ModelCallLabels {
+  provider: string;
+  model: string;
+}
+
+/** A model call that has ended; `error` is the code or class of what it ended with. */
+export function recordModelCall(
+  call: ModelCallLabels & { durationMs: number; error?: string | undefined },
+): void {
+  const attributes = labels(call.provider, call.model);
+  if (call.error !== undefined) attributes[errorType] = call.error;
+  instruments().operationDuration.record(call.durationMs / 1000, attributes);
+}
+
+/** Tokens of an answered model call. */
+export function recordTokens(
+  call: ModelCallLabels & { promptTokens: number; completionTokens: number },
+): void {
+  const attributes = labels(call.provider, call.model);
+  const { tokenUsage } = instruments();
+  tokenUsage.record(call.promptTokens, { ...attributes, [genAi.tokenType]: 'input' });
+  tokenUsage.record(call.completionTokens, { ...attributes, [genAi.tokenType]: 'output' });
+}
+
+function labels(provider: string, model: string): Attributes {
+  return {
+    ...{ [genAi.operationName]: 'chat', [genAi.providerName]: provider, [genAi.requestModel]: model },
+  };
+}
+
+/** One reward function's value for a rollout. */
+export function recordReward({ name, value }: { name: string; value: number }): void {
+  instruments().reward.record(value, { [attribute.rewardName]: name });
+}
+
+/** A use of a tool that has ended; `error` is the code or class of what it threw. */
+export function recordTool(tool: { name: string; durationMs: number; error?: string }): void {
+  const attributes: Attributes = { [genAi.toolName]: tool.name };
+  if (tool.error !== undefined) attributes[errorType] = tool.error;
+  instruments().toolDuration.record(tool.durationMs / 1000, attributes);
+}
+
+/** Runs a tool and records how long it took, until its promise has settled. */
+export function timeTool<Result>(name: string, run: () => Result): Result {
+  const begun = performance.now();
+  const ended = () => recordTool({ name, durationMs: performance.now() - begun });
+  const failed = (error: unknown) =>
+    recordTool({ name, durationMs: performance.now() - begun, error: errorKind(error) });
+  let result: Result;
+  try {
+    result = run();
+  } catch (error) {
+    failed(error);
+    throw error;
+  }
+  if (result instanceof Promise) result.then(ended, failed);
+  else ended();
+  return result;
+}
+
+/** A finished step's figures. */
+export function recordStep(step: {
+  reward: number;
+  entropy: number | null;
+  staleness: number;
+  groups: number;
+  groupsWithSignal: number;
+}): void {
+  const { steps, stepReward, stepEntropy, stepStaleness, stepSignalShare } = instruments();
+  steps.add(1);
+  stepReward.record(step.reward);
+  if (step.entropy !== null) stepEntropy.record(step.entropy);
+  stepStaleness.record(step.staleness);
+  stepSignalShare.record(step.groups === 0 ? 0 : step.groupsWithSignal / step.groups);
+}
