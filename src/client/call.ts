@@ -1,6 +1,6 @@
 import type { ServiceAddress } from './base-url.ts';
 import type { CallFacts } from './errors.ts';
-import type { Repeat } from './retry.ts';
+import type { Repeat, RetryNotice } from './retry.ts';
 
 /** Options of the client or of a call that set a deadline. */
 export type TimeoutOption = 'timeoutMs' | 'readTimeoutMs' | 'idleTimeoutMs';
@@ -14,6 +14,8 @@ export interface Call {
   headers?: Record<string, string>;
   repeat: Repeat;
   signal?: AbortSignal | undefined;
+  /** Hears of each repeat before its pause. */
+  onRetry?: ((notice: RetryNotice) => void) | undefined;
   /** Deadline of one attempt; of the silence between two pieces of the body where `idle`. */
   timeoutMs: number;
   idle?: boolean;

@@ -56,9 +56,11 @@ export class Client {
   readonly trainingJobs: TrainingJobs;
   readonly uploads: Uploads;
   readonly #requester: Requester;
+  readonly #options: ClientOptions;
 
   /** @throws ClientOptionError */
   constructor(options: ClientOptions) {
+    this.#options = { ...options };
     const { address, inferenceAddress, dialect, timeouts, retry } = readOptions(options);
     const { apiKey, project } = options;
     this.#requester = {
@@ -84,6 +86,11 @@ export class Client {
     this.sftTrainingJobs = new SftTrainingJobs(this.#requester);
     this.trainingJobs = new TrainingJobs(this.#requester);
     this.uploads = new Uploads(this.#requester);
+  }
+
+  /** What it was made of: enough to make another of the same service, in another thread or process. */
+  get options(): Readonly<ClientOptions> {
+    return this.#options;
   }
 
   /** Resolves while the service's process serves. The interface leaves the body open, so it is not looked at. */

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { ServiceAddress } from './base-url.ts';
 import type { Answer, Call } from './call.ts';
 import type { Dialect } from './dialect.ts';
+import type { RetryNotice } from './retry.ts';
 import type { Transport } from './transport.ts';
 
 export interface CallOptions {
@@ -9,6 +10,8 @@ export interface CallOptions {
   signal?: AbortSignal | undefined;
   /** Deadline of each attempt in milliseconds, in place of the client's. */
   timeoutMs?: number | undefined;
+  /** Hears of each attempt that failed in passing, before the pause that comes before the next. */
+  onRetry?: ((notice: RetryNotice) => void) | undefined;
 }
 
 export interface IdempotentCallOptions extends CallOptions {
@@ -41,6 +44,7 @@ export function read(
     path,
     repeat: 'harmless',
     signal: options.signal,
+    onRetry: options.onRetry,
     timeoutMs: options.timeoutMs ?? readTimeoutMs,
     timeoutOption: options.timeoutMs === undefined ? 'readTimeoutMs' : 'timeoutMs',
     ...more,
@@ -58,6 +62,7 @@ export function remove(
     path,
     repeat: 'harmless',
     signal: options.signal,
+    onRetry: options.onRetry,
     timeoutMs: options.timeoutMs ?? timeoutMs,
     timeoutOption: 'timeoutMs',
     ...(body && { body: JSON.stringify(body) }),
@@ -79,6 +84,7 @@ export function post(
     headers: { ...headers, 'idempotency-key': options.idempotencyKey ?? randomUUID() },
     repeat: dialect === 'standard' ? 'harmless' : 'untouched',
     signal: options.signal,
+    onRetry: options.onRetry,
     timeoutMs: options.timeoutMs ?? timeoutMs,
     timeoutOption: 'timeoutMs',
   });

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import {
   ConnectionError,
   RateLimitError,
+  RequestError,
   RequestRefusedError,
   ServiceError,
   TimeoutError,
@@ -22,6 +23,16 @@ export interface RetryPolicy {
   backoffMs: number;
 }
 
+/** A call that failed in passing and is going to be repeated. */
+export interface RetryNotice {
+  /** HTTP status that it was answered with; null where it was not. */
+  status: number | null;
+  /** Which attempt failed, counted from 1. */
+  attempt: number;
+  /** The pause before the next, in milliseconds. */
+  delayMs: number;
+}
+
 const longestBackoffMs = 30_000;
 /** A service that asks for a longer pause than this is taken at its word: the error goes to the caller. */
 const longestRetryAfterMs = 60_000;
@@ -30,7 +41,10 @@ const longestRetryAfterMs = 60_000;
 export async function withRetries<Result>(
   policy: RetryPolicy,
   repeat: Repeat,
-  signal: AbortSignal | undefined,
+  {
+    signal,
+    onRetry,
+  }: { signal?: AbortSignal | undefined; onRetry?: ((notice: RetryNotice) => void) | undefined },
   attempt: () => Promise<Result>,
 ): Promise<Result> {
   for (let failures = 0; ; failures++) {
@@ -38,7 +52,10 @@ export async function withRetries<Result>(
       return await attempt();
     } catch (error) {
       if (failures >= policy.retries || !mayRepeat(error, repeat)) throw error;
-      await pause(retryDelayMs(failures, policy.backoffMs, retryAfterOf(error), Math.random()), signal);
+      const delayMs = retryDelayMs(failures, policy.backoffMs, retryAfterOf(error), Math.random());
+      const status = error instanceof RequestError ? error.status : null;
+      onRetry?.({ status, attempt: failures + 1, delayMs });
+      await pause(delayMs, signal);
     }
   }
 }

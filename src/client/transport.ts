@@ -51,7 +51,7 @@ export class Transport {
 
   /** The whole answer. */
   send(call: Call): Promise<Answer> {
-    return withRetries(this.retry, call.repeat, call.signal, async () => {
+    return withRetries(this.retry, call.repeat, call, async () => {
       const open = await this.#attempt(call);
       return { facts: open.facts, text: await open.text() };
     });
@@ -59,7 +59,7 @@ export class Transport {
 
   /** The answer as soon as its head is there. What breaks later is not repeated here. */
   open(call: Call): Promise<OpenAnswer> {
-    return withRetries(this.retry, call.repeat, call.signal, () => this.#attempt(call));
+    return withRetries(this.retry, call.repeat, call, () => this.#attempt(call));
   }
 
   /** Ends what is in flight and lets the connections go. */

@@ -1,7 +1,7 @@
-import type { RolloutGroup } from './rollout-group.ts';
+import type { Rollout } from './rollout.ts';
 
 /** The reasons that ended most rollouts, with how many and one message each, for people. */
-export function commonFailures(groups: readonly RolloutGroup[]): string {
+export function commonFailures(groups: readonly { rollouts: readonly Rollout[] }[]): string {
   const counts = new Map<string, { count: number; message: string }>();
   for (const rollout of groups.flatMap((group) => group.rollouts)) {
     if (rollout.status === 'completed') continue;

@@ -1,14 +1,14 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
-import PQueue from 'p-queue';
 import type { z } from 'zod';
-import { MartingaleError } from '../contract/index.ts';
 import type { Environment } from '../environment/index.ts';
-import type { ModelHandle } from '../model/index.ts';
-import { attribute, spanName, withSpan } from '../telemetry/index.ts';
-import { deriveSeed } from '../trajectory/index.ts';
-import { type Books, keepBooks, type Rollout } from './rollout.ts';
-import { RolloutGroup } from './rollout-group.ts';
-import { runRollout } from './run-rollout.ts';
+import type { RolloutModel } from '../model/index.ts';
+import { milliseconds, RolloutOptionError, wholeNumber } from './errors.ts';
+import type { RolloutExecutor } from './executor.ts';
+import { defaultGroupStrategy, type GroupStrategy, neededRollouts } from './group-strategy.ts';
+import { inProcess } from './in-process.ts';
+import { parseScenarios } from './parse-scenarios.ts';
+import { type Books, keepBooks } from './rollout.ts';
+import type { RolloutGroup } from './rollout-group.ts';
+import { runGroup } from './run-group.ts';
 
 export interface RunGroupsOptions<Schema extends z.ZodType, Outcome> {
   environment: Environment<Schema, Outcome>;
@@ -16,16 +16,24 @@ export interface RunGroupsOptions<Schema extends z.ZodType, Outcome> {
   scenarios: readonly z.input<Schema>[];
   rolloutsPerGroup: number;
   /** Pin it (`model.at(step)`): then a call that another step answers fails its rollout. */
-  model: ModelHandle;
-  /** Rollouts in flight at a time. Default 256. */
+  model: RolloutModel;
+  /** Where rollouts run; it stays open. Default: in this thread, `concurrency` at a time. */
+  executor?: RolloutExecutor;
+  /** Rollouts in flight at a time, where no `executor` says it. Default 256. */
   concurrency?: number;
+  /** What becomes of groups that do not complete. Default: they train with 2 completed rollouts or more. */
+  groupStrategy?: GroupStrategy;
   /** Deadline of one rollout and its rewards, in milliseconds. Default 600,000 (10 minutes). */
   timeoutMs?: number;
+  /** Deadline of each reward in milliseconds. Default: that of the rollout, within which it is. */
+  rewardTimeoutMs?: number;
+  /** Deadline of each group in milliseconds, from the call on: waiting for room counts. Default: none. */
+  groupTimeoutMs?: number;
   /** All randomness of the rollouts follows from it. Default 0. */
   seed?: number;
   /** A call that cannot be trained on fails its rollout (`error`, the default) or is left out of it (`warn`). */
   onUnexpectedCall?: 'error' | 'warn';
-  /** Called as rollouts end, with how many have. */
+  /** Called as rollouts end, with how many have; one that is tried again has not. */
   onProgress?: (progress: { done: number; total: number }) => void;
   /** Cancels what has not ended; the groups are still returned. */
   signal?: AbortSignal;
@@ -34,6 +42,7 @@ export interface RunGroupsOptions<Schema extends z.ZodType, Outcome> {
 export interface GroupsResult<Scenario> {
   /** In the order of the scenarios, whichever finished first. */
   groups: RolloutGroup<Scenario>[];
+  /** Of all attempts of all groups. */
   books: Books;
   /** Sampled tokens of all rollouts. */
   sampledTokens: number;
@@ -41,75 +50,53 @@ export interface GroupsResult<Scenario> {
   durationMs: number;
 }
 
-/** A scenario does not fit the environment's schema. `cause` is zod's error. */
-export class ScenarioError extends MartingaleError {
-  constructor(index: number, environment: string, cause: Error) {
-    super(
-      'invalid_scenario',
-      `Scenario ${index} does not fit the schema of environment "${environment}": ${cause.message}`,
-      { cause },
-    );
-  }
-}
-
 /**
  * Runs `rolloutsPerGroup` rollouts of each scenario. Each ends completed, failed or cancelled; none makes the call
  * throw.
- * @throws ScenarioError before any rollout begins.
+ * @throws RolloutOptionError, ScenarioError before any rollout begins.
  */
 export async function runGroups<Schema extends z.ZodType, Outcome>(
   options: RunGroupsOptions<Schema, Outcome>,
 ): Promise<GroupsResult<z.output<Schema>>> {
-  const {
-    environment,
-    scenarios,
-    rolloutsPerGroup,
-    model,
-    concurrency = 256,
-    timeoutMs = 600_000,
-    seed = 0,
-    onUnexpectedCall = 'error',
-    onProgress,
-    signal,
-  } = options;
+  const { environment, scenarios, rolloutsPerGroup, model, executor, onProgress, signal } = options;
+  const { groupStrategy = defaultGroupStrategy, timeoutMs = 600_000, seed = 0 } = options;
+  const { rewardTimeoutMs = timeoutMs, groupTimeoutMs = Number.POSITIVE_INFINITY } = options;
+  const { onUnexpectedCall = 'error', concurrency } = options;
+  wholeNumber('rolloutsPerGroup', rolloutsPerGroup, 1);
+  milliseconds('timeoutMs', timeoutMs);
+  milliseconds('rewardTimeoutMs', rewardTimeoutMs);
+  milliseconds('groupTimeoutMs', groupTimeoutMs);
+  neededRollouts(groupStrategy, rolloutsPerGroup);
+  if (executor && concurrency !== undefined)
+    throw new RolloutOptionError(
+      'concurrency',
+      concurrency,
+      'An executor is given too, and it says how many rollouts run at a time. Give one of the two.',
+    );
   const parsed = await parseScenarios(environment, scenarios);
   const begun = performance.now();
-  const queue = new PQueue({ concurrency });
+  const running = executor ?? inProcess(concurrency === undefined ? {} : { concurrency });
   const total = parsed.length * rolloutsPerGroup;
   let done = 0;
 
-  const runGroup = async (scenario: z.output<Schema>, group: number) => {
-    // A queue starts a task in the async context of whichever task ended before it.
-    const inScope = AsyncLocalStorage.snapshot();
-    const rollouts = Array.from({ length: rolloutsPerGroup }, async (_, index): Promise<Rollout> => {
-      const rollout = await queue.add(() =>
-        inScope(() =>
-          runRollout({
-            environment,
-            scenario,
-            model,
-            group,
-            index,
-            attempt: 0,
-            seed: deriveSeed(seed, group, index),
-            timeoutMs,
-            onUnexpectedCall,
-            signal,
-          }),
-        ),
-      );
-      onProgress?.({ done: ++done, total });
-      return rollout;
-    });
-    return new RolloutGroup<z.output<Schema>>({
-      index: group,
-      scenario,
-      rollouts: await Promise.all(rollouts),
-    });
-  };
   const groups = await Promise.all(
-    parsed.map((scenario, index) =>
-      withSpan(spanName.group, { [attribute.groupIndex]: index }, () => runGroup(scenario, index)),
+    parsed.map((scenario, group) =>
+      runGroup({
+        environment,
+        scenario,
+        rolloutsPerGroup,
+        model,
+        group,
+        seed,
+        executor: running,
+        strategy: groupStrategy,
+        timeoutMs,
+        rewardTimeoutMs,
+        groupTimeoutMs,
+        onUnexpectedCall,
+        onRollout: (_, { isLast }) => isLast && onProgress?.({ done: ++done, total }),
+        signal,
+      }),
     ),
   );
   const rollouts = groups.flatMap((group) => group.rollouts);
@@ -119,21 +106,4 @@ export async function runGroups<Schema extends z.ZodType, Outcome>(
     sampledTokens: rollouts.reduce((sum, { trajectory }) => sum + trajectory.sampledTokens, 0),
     durationMs: performance.now() - begun,
   };
-}
-
-/**
- * Scenarios as the environment's schema reads them.
- * @throws ScenarioError that names the first that does not fit.
- */
-export async function parseScenarios<Schema extends z.ZodType, Outcome>(
-  { name, scenario: schema }: Environment<Schema, Outcome>,
-  scenarios: readonly z.input<Schema>[],
-): Promise<z.output<Schema>[]> {
-  const parsed: z.output<Schema>[] = [];
-  for (const [index, scenario] of scenarios.entries()) {
-    const result = await schema.safeParseAsync(scenario);
-    if (!result.success) throw new ScenarioError(index, name, result.error);
-    parsed.push(result.data);
-  }
-  return parsed;
 }

@@ -1,36 +1,44 @@
 import type { z } from 'zod';
 import { MartingaleError } from '../contract/index.ts';
-import { checkMetrics, type Environment, score } from '../environment/index.ts';
-import { type ModelHandle, runWithModel } from '../model/index.ts';
+import { checkMetrics, type Environment, type OpenEnvironment, runAgent } from '../environment/index.ts';
+import { forRollout, type RolloutModel, runWithModel } from '../model/index.ts';
 import { attribute, errorType, spanName, withSpan } from '../telemetry/index.ts';
 import { runInTrajectory, runOutsideTrajectory, Trajectory } from '../trajectory/index.ts';
+import { cleanUp } from './clean-up.ts';
+import { describeRollout } from './describe-rollout.ts';
+import { toCancellation, toFailure } from './failure.ts';
+import { Interruption } from './interruption.ts';
 import type { Rollout, RolloutFailure } from './rollout.ts';
 
 export interface RunRolloutOptions<Schema extends z.ZodType, Outcome> {
   environment: Environment<Schema, Outcome>;
+  /** As the environment's schema gave it. */
   scenario: z.output<Schema>;
-  model: ModelHandle;
+  /** What the agent calls; pinned to a checkpoint, a call that another one answers fails the rollout. */
+  model: RolloutModel;
+  /** Number of its group in the step, and its place in the group. */
   group: number;
   index: number;
+  /** 0, or how often the place had been tried before. */
   attempt: number;
   seed: number;
+  /** Deadline of set-up, rollout and rewards together, in milliseconds. The clean-up has one of its own. */
   timeoutMs: number;
+  /** Deadline of each reward, in milliseconds. */
+  rewardTimeoutMs: number;
+  /** A call that cannot be trained on fails the rollout, or is left out of it. */
   onUnexpectedCall: 'error' | 'warn';
+  /** Cancels the rollout. */
   signal: AbortSignal | undefined;
 }
 
-/** One for all: a stack trace for each of a run's rollouts would cost more than the rest of their ending. */
-const rolloutEnded = new MartingaleError('rollout_ended', 'The rollout has ended.');
-
-/** What a timer can hold; it would fire at once for more. */
-const longestTimerMs = 2 ** 31 - 1;
-
-type Completed<Outcome> = { status: 'completed'; reward: number; outcome: Outcome };
-type Interruption = { status: 'failed' | 'cancelled'; failure: RolloutFailure };
+type Ended<Outcome> =
+  | { status: 'completed'; reward: number; outcome: Outcome }
+  | { status: 'failed' | 'cancelled'; failure: RolloutFailure };
 
 /**
  * Runs one rollout to a defined end: whatever the environment's functions do, also where they never return, it is
- * completed, failed or cancelled by its deadline. Never throws.
+ * completed, failed or cancelled by its deadline, and cleaned up. Never throws.
  */
 export function runRollout<Schema extends z.ZodType, Outcome>(
   options: RunRolloutOptions<Schema, Outcome>,
@@ -46,6 +54,7 @@ export function runRollout<Schema extends z.ZodType, Outcome>(
     span.setAttribute(attribute.rolloutOutcome, rollout.status);
     if (rollout.status === 'completed') span.setAttribute(attribute.reward, rollout.reward);
     else span.setAttribute(errorType, rollout.failure.code);
+    describeRollout(span, rollout);
     return rollout;
   });
 }
@@ -53,96 +62,73 @@ export function runRollout<Schema extends z.ZodType, Outcome>(
 async function settle<Schema extends z.ZodType, Outcome>(
   options: RunRolloutOptions<Schema, Outcome>,
 ): Promise<Rollout<Outcome>> {
-  const { environment, scenario, model, group, index, attempt, seed, timeoutMs, onUnexpectedCall, signal } =
-    options;
+  const { environment, scenario, model, group, index, attempt, seed, timeoutMs, signal } = options;
   const begun = performance.now();
-  const controller = new AbortController();
+  const interruption = new Interruption(timeoutMs, signal);
   const trajectory = new Trajectory({
     ...(model.step === undefined ? {} : { policy: model.name }),
     seed,
-    onUnexpectedCall,
-    signal: controller.signal,
+    onUnexpectedCall: options.onUnexpectedCall,
+    signal: interruption.agent.signal,
+    limits: environment.limits,
   });
   Object.assign(trajectory.metadata, { group, rollout: index, seed });
-  const end = (ended: Interruption | Completed<Outcome>): Rollout<Outcome> => {
-    trajectory.close();
-    return { index, attempt, seed, trajectory, durationMs: performance.now() - begun, ...ended };
-  };
-  if (signal?.aborted) return end(cancelled(signal));
 
-  const { interruption, dispose } = interruptions(controller, signal, timeoutMs);
-  const run = async (): Promise<Completed<Outcome>> => {
-    const outcome = await runInTrajectory(trajectory, () =>
-      runWithModel(model, async () =>
-        environment.rollout({ scenario, model, trajectory, signal: controller.signal, seed }),
-      ),
-    );
-    // A swallowed error is still an error: the conversation went on without what the policy would have said.
-    if (trajectory.violation) throw trajectory.violation;
-    if (trajectory.histories.length === 0) throw new NothingRecordedError(model.name);
-    const reward = await runOutsideTrajectory(() =>
-      score(environment.rewards, { scenario, outcome, trajectory, signal: controller.signal }),
-    );
-    checkMetrics(trajectory.metrics);
-    return { status: 'completed', reward, outcome };
-  };
-  try {
-    const settled = await Promise.race([run(), interruption]);
-    if (settled.status === 'completed') trajectory.reward = settled.reward;
-    return end(settled);
-  } catch (error) {
-    return end({ status: 'failed', failure: toFailure(error) });
-  } finally {
-    dispose();
+  const end = (ended: Ended<Outcome>): Rollout<Outcome> => ({
+    ...{ index, attempt, seed, trajectory, durationMs: performance.now() - begun },
+    ...ended,
+  });
+  if (signal?.aborted) {
+    trajectory.close();
+    interruption.dispose();
+    return end({ status: 'cancelled', failure: toCancellation(signal) });
   }
+  const opening = runOutsideTrajectory(async () =>
+    environment.open({ scenario, seed, signal: interruption.signal }),
+  );
+  const ended = await Promise.race([
+    reward(options, opening, trajectory, interruption).catch(
+      (error): Ended<Outcome> => ({ status: 'failed', failure: toFailure(error) }),
+    ),
+    interruption.happened,
+  ]);
+  trajectory.close();
+  interruption.dispose();
+  if (ended.status === 'completed') trajectory.reward = ended.reward;
+  if (environment.cleanupTimeoutMs !== null)
+    await runOutsideTrajectory(() => cleanUp(opening, environment.cleanupTimeoutMs ?? 0, trajectory));
+  return end(ended);
+}
+
+async function reward<Schema extends z.ZodType, Outcome>(
+  { environment, model: given, onUnexpectedCall, rewardTimeoutMs }: RunRolloutOptions<Schema, Outcome>,
+  opening: Promise<OpenEnvironment<Outcome>>,
+  trajectory: Trajectory,
+  { agent: controller, signal }: Interruption,
+): Promise<Ended<Outcome>> {
+  const opened = await opening;
+  const model = forRollout(given, onUnexpectedCall);
+  const agent = { model, trajectory, signal: controller.signal };
+  const outcome = await runInTrajectory(trajectory, () =>
+    runWithModel(model, () => runAgent({ opened, agent, controller, limits: environment.limits })),
+  );
+  if (trajectory.histories.length === 0 && trajectory.baseline === undefined)
+    throw new NothingRecordedError(model.name, trajectory.stopReason);
+  const score = await runOutsideTrajectory(() =>
+    opened.score(outcome, { trajectory, signal, timeoutMs: rewardTimeoutMs }),
+  );
+  checkMetrics(trajectory.metrics);
+  return { status: 'completed', reward: score, outcome };
 }
 
 /** A rollout that called no model through its handle has nothing to train on. */
 class NothingRecordedError extends MartingaleError {
-  constructor(model: string) {
+  constructor(model: string, stopReason: string | null) {
     super(
       'nothing_recorded',
-      `The rollout made no call to "${model}". Hand \`model.languageModel\` to the agent, or build it on policy().`,
+      stopReason === null
+        ? `The rollout made no call to "${model}". Hand \`model.languageModel\` to the agent, or build it on policy().`
+        : `The rollout ended (${stopReason}) before "${model}" had answered a call.`,
     );
   }
-}
-
-/** Settles with the reason when the deadline passes or the run is stopped; either aborts `controller`. */
-function interruptions(controller: AbortController, signal: AbortSignal | undefined, timeoutMs: number) {
-  const { promise, resolve } = Promise.withResolvers<Interruption>();
-  const interrupt = (interruption: Interruption) => {
-    resolve(interruption);
-    controller.abort(new MartingaleError(interruption.failure.code, interruption.failure.message));
-  };
-  const afterMs = Math.min(timeoutMs, longestTimerMs);
-  const timer = setTimeout(() => {
-    interrupt({
-      status: 'failed',
-      failure: {
-        code: 'rollout_timeout',
-        message: `The rollout and its rewards took longer than ${timeoutMs} ms. Raise the deadline, or pass \`signal\` on and find what waits.`,
-      },
-    });
-  }, afterMs);
-  const onAbort = () => signal && interrupt(cancelled(signal));
-  signal?.addEventListener('abort', onAbort, { once: true });
-  const dispose = () => {
-    clearTimeout(timer);
-    signal?.removeEventListener('abort', onAbort);
-    // What the agent left running ends with its rollout.
-    controller.abort(rolloutEnded);
-  };
-  return { interruption: promise, dispose };
-}
-
-function cancelled(signal: AbortSignal): Interruption {
-  const reason: unknown = signal.reason;
-  const message = reason instanceof Error ? reason.message : String(reason);
-  return { status: 'cancelled', failure: { code: 'cancelled', message: `The run was stopped: ${message}` } };
-}
-
-function toFailure(error: unknown): RolloutFailure {
-  if (MartingaleError.isInstance(error)) return { code: error.code, message: error.message };
-  if (error instanceof Error) return { code: error.name, message: error.message };
-  return { code: 'thrown', message: String(error) };
 }

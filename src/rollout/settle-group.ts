@@ -1,20 +1,93 @@
 import type { z } from 'zod';
-import type { Environment } from '../environment/index.ts';
-import type { Rollout } from './rollout.ts';
+import { MartingaleError } from '../contract/index.ts';
+import { checkMetrics, type Environment, type GroupSettlement } from '../environment/index.ts';
+import { runOutsideTrajectory } from '../trajectory/index.ts';
+import { toCancellation, toFailure } from './failure.ts';
+import type { Rollout, RolloutFailure } from './rollout.ts';
 
 export interface SettleGroupOptions<Schema extends z.ZodType, Outcome> {
   environment: Environment<Schema, Outcome>;
   scenario: z.output<Schema>;
   /** All rollouts of the group, ended. */
   rollouts: readonly Rollout<Outcome>[];
-  /** Deadline of each group reward in milliseconds. */
+  /** Deadline of each group reward, and of each trajectory's credit, in milliseconds. */
   timeoutMs: number;
+  /** Ends it: the completed rollouts are then cancelled, for their rewards are not known. */
   signal: AbortSignal | undefined;
 }
 
-/** Adds what is known only when the whole group has ended: group rewards, and the credit of each call. Never throws. */
-export async function settleGroup<Schema extends z.ZodType, Outcome>({
-  rollouts,
-}: SettleGroupOptions<Schema, Outcome>): Promise<Rollout<Outcome>[]> {
-  return [...rollouts];
+type Completed<Outcome> = Extract<Rollout<Outcome>, { status: 'completed' }>;
+
+/**
+ * Adds what is known only when the whole group has ended: group rewards, and the credit of each call. A group reward
+ * that fails makes the group's completed rollouts failed, credit that fails its own rollout. Never throws.
+ */
+export async function settleGroup<Schema extends z.ZodType, Outcome>(
+  options: SettleGroupOptions<Schema, Outcome>,
+): Promise<Rollout<Outcome>[]> {
+  const { environment, rollouts } = options;
+  const completed = rollouts.filter((rollout) => rollout.status === 'completed');
+  if (!environment.settlement || completed.length === 0) return [...rollouts];
+  const settled = await runOutsideTrajectory(() => settle(options, environment.settlement, completed));
+  return rollouts.map((rollout) => settled.get(rollout) ?? rollout);
+}
+
+async function settle<Schema extends z.ZodType, Outcome>(
+  { scenario, timeoutMs, signal = new AbortController().signal }: SettleGroupOptions<Schema, Outcome>,
+  settlement: GroupSettlement<z.output<Schema>, Outcome> | null,
+  completed: readonly Completed<Outcome>[],
+): Promise<Map<Rollout<Outcome>, Rollout<Outcome>>> {
+  const settled = new Map<Rollout<Outcome>, Rollout<Outcome>>();
+  const context = { scenario, signal, timeoutMs };
+  const undo = (rollout: Completed<Outcome>, thrown: unknown) =>
+    settled.set(rollout, withoutReward(rollout, thrown, signal));
+  if (!settlement) return settled;
+  let added: number[];
+  try {
+    added = await settlement.score({ ...context, members: completed });
+  } catch (error) {
+    for (const rollout of completed) undo(rollout, error);
+    return settled;
+  }
+  for (const [at, rollout] of completed.entries()) {
+    const { trajectory } = rollout;
+    const reward = rollout.reward + (added[at] ?? 0);
+    try {
+      const credited = await settlement.credit({ ...context, member: { ...rollout, reward } });
+      if (!Number.isFinite(reward)) throw new GroupRewardSumError(reward);
+      checkMetrics(trajectory.metrics);
+      if (credited) trajectory.creditCalls(credited);
+      trajectory.reward = reward;
+      settled.set(rollout, { ...rollout, reward });
+    } catch (error) {
+      undo(rollout, error);
+    }
+  }
+  return settled;
+}
+
+function withoutReward<Outcome>(
+  { index, attempt, seed, trajectory, durationMs }: Completed<Outcome>,
+  thrown: unknown,
+  signal: AbortSignal,
+): Rollout<Outcome> {
+  trajectory.reward = null;
+  const rollout = { index, attempt, seed, trajectory, durationMs };
+  if (signal.aborted) return { ...rollout, status: 'cancelled', failure: cancellation(signal) };
+  return { ...rollout, status: 'failed', failure: toFailure(thrown) };
+}
+
+/** A group that ended by itself, at its deadline say, keeps the reason that it gave. */
+function cancellation(signal: AbortSignal): RolloutFailure {
+  return MartingaleError.isInstance(signal.reason) ? toFailure(signal.reason) : toCancellation(signal);
+}
+
+/** Each reward is finite and their sum is not. */
+class GroupRewardSumError extends MartingaleError {
+  constructor(sum: number) {
+    super(
+      'group_reward_failed',
+      `The reward with the group rewards is ${sum}. Scale the rewards or their weights down.`,
+    );
+  }
 }

@@ -54,6 +54,27 @@ describe('a call that changes nothing twice', () => {
   });
 });
 
+describe('a call that is repeated', () => {
+  it('tells of each failed attempt before its pause, of any route', async () => {
+    const notices: { status: number | null; attempt: number; delayMs: number }[] = [];
+    const onRetry = (notice: { status: number | null; attempt: number; delayMs: number }) =>
+      notices.push(notice);
+    const chat = await serve(fail(429), fail(503), completion);
+    await chat.client.chat.completions.create({ messages: [] }, { onRetry });
+    const read = await serve(
+      reset,
+      json({ id: uuid(1), entity: 'e', project: 'p', name: 'n', base_model: 'b' }),
+    );
+    await read.client.models.get(uuid(1), { onRetry });
+    expect(notices.map(({ status, attempt }) => [status, attempt])).toEqual([
+      [429, 1],
+      [503, 2],
+      [null, 1],
+    ]);
+    for (const { delayMs } of notices) expect(delayMs).toBeGreaterThanOrEqual(0);
+  });
+});
+
 describe('a chat completion', () => {
   it.each([408, 429, 503])('is repeated after %d, when nothing was sampled', async (status) => {
     const { client, received } = await serve(fail(status), completion);

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { generateText } from 'ai';
-import { currentTrajectory, defineEnvironment, ModelHandle, runGroups } from 'martingale';
+import { currentTrajectory, defineEnvironment, inProcess, ModelHandle, runGroups } from 'martingale';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { type FakePolicy, startFakeService } from '../model/fake-service.ts';
@@ -174,7 +174,7 @@ test('an unexpected call fails its rollout also where the agent swallows the err
   });
   expect(groups[0]?.rollouts[0]).toMatchObject({
     status: 'failed',
-    failure: { code: 'unexpected_call_model_mismatch' },
+    failure: { code: 'unexpected_call_base_model' },
   });
 });
 
@@ -259,4 +259,72 @@ test('a scenario that does not fit its schema is refused by its place before any
   const running = runGroups({ environment: asking, scenarios: wrong, rolloutsPerGroup: 1, model });
   await expect(running).rejects.toThrow(/Scenario 1 does not fit/);
   expect(service.requests).toHaveLength(0);
+});
+
+test('options that cannot be are refused by name before anything runs', async () => {
+  const { service, model } = await open();
+  await using _ = service;
+  const run = (options: object) =>
+    runGroups({ environment: asking, scenarios: scenarios(1), rolloutsPerGroup: 2, model, ...options });
+  await expect(run({ executor: inProcess(), concurrency: 8 })).rejects.toThrow(
+    /concurrency is 8\. An executor/,
+  );
+  await expect(run({ concurrency: 0 })).rejects.toThrow(/concurrency is 0/);
+  await expect(run({ rolloutsPerGroup: 0 })).rejects.toThrow(/rolloutsPerGroup is 0/);
+  await expect(run({ timeoutMs: 0 })).rejects.toThrow(/timeoutMs is 0/);
+  await expect(run({ rewardTimeoutMs: Number.NaN })).rejects.toThrow(/rewardTimeoutMs is NaN/);
+  await expect(run({ groupTimeoutMs: -1 })).rejects.toThrow(/groupTimeoutMs is -1/);
+  const strategy = (groupStrategy: object) => run({ groupStrategy });
+  await expect(strategy({ type: 'minimum', rollouts: 3 })).rejects.toThrow(/groupStrategy\.rollouts is 3/);
+  await expect(strategy({ type: 'minimum', share: 1.5 })).rejects.toThrow(/groupStrategy\.share is 1\.5/);
+  await expect(strategy({ type: 'retry', attempts: 0 })).rejects.toThrow(/groupStrategy\.attempts is 0/);
+  await expect(strategy({ type: 'retry', attempts: 2, minimum: 9 })).rejects.toThrow(/minimum is 9/);
+  expect(service.requests).toHaveLength(0);
+});
+
+test('one executor bounds what several calls run together, and the earlier groups go first', async () => {
+  const { service, model } = await open();
+  await using _ = service;
+  let inFlight = 0;
+  let most = 0;
+  const order: number[] = [];
+  const counting = defineEnvironment({
+    name: 'counting',
+    scenario,
+    rollout: async ({ model: policy, scenario: { id } }) => {
+      most = Math.max(most, ++inFlight);
+      order.push(id);
+      await generateText({ model: policy.languageModel, prompt: String(id) });
+      inFlight--;
+    },
+    rewards: { done: () => 1 },
+  });
+  const executor = inProcess({ concurrency: 3 });
+  const run = (ids: { id: number }[]) =>
+    runGroups({ environment: counting, scenarios: ids, rolloutsPerGroup: 2, model, executor });
+  const results = await Promise.all([run(scenarios(4)), run(scenarios(8).slice(4))]);
+  expect(results.map(({ books }) => books.completed)).toEqual([8, 8]);
+  expect(most).toBe(3);
+  expect(order).toEqual([...order].sort((a, b) => a - b));
+  await executor.close();
+});
+
+test('a closed executor cancels what waits and what runs', async () => {
+  const reached = Promise.withResolvers<void>();
+  const { service, model } = await open(async () => {
+    reached.resolve();
+    return new Promise<never>(() => undefined);
+  });
+  await using _ = service;
+  const executor = inProcess({ concurrency: 1 });
+  const running = runGroups({
+    environment: asking,
+    scenarios: scenarios(2),
+    rolloutsPerGroup: 2,
+    model,
+    executor,
+  });
+  await reached.promise;
+  await executor.close();
+  expect((await running).books).toEqual({ dispatched: 4, completed: 0, failed: 0, cancelled: 4 });
 });

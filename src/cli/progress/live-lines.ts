@@ -1,3 +1,4 @@
+import { alarmLines } from './alarm-lines.ts';
 import { count, counted, decimal, duration, leadingMetric, percent, shortPath } from './format.ts';
 import {
   isEvaluation,
@@ -186,6 +187,7 @@ export function liveLines(progress: RunProgress, canvas: Canvas): Line[] {
     ...before.map((milestone) => milestoneLine(milestone, canvas)),
     ...(progress.steps.length === 0 ? waiting : []),
     ...loopLines(progress, canvas.columns),
+    ...alarmLines(progress.alarms, canvas.columns),
     ...(below.length > 0 ? [[], ...below] : []),
   ];
   return lines.map((line) => clip(line, canvas.columns));

@@ -1,4 +1,5 @@
 import type { RunEvent, StepReport } from '../../training/run-event.ts';
+import { alarmTitle } from './alarm-lines.ts';
 import { count, counted, decimal, duration, leadingMetric, orDash, percent, shortPath } from './format.ts';
 import {
   advance,
@@ -73,6 +74,8 @@ export function plainLines(before: RunProgress, after: RunProgress, event: RunEv
         ...(isReported(report, before.steps.length === 0) ? [stepText(report, after)] : []),
       ];
     }
+    case 'alarm':
+      return [...finished, `! ${alarmTitle(event)}: ${event.message}`, `  Look at: ${event.lookAt}`];
     case 'run_ended':
       return [...finished, `${event.reason} after ${duration(event.seconds * 1000)}`];
     default:

@@ -1,3 +1,4 @@
+import type { Alarm } from '../../training/diagnosis/index.ts';
 import type { RunEvent, StepReport } from '../../training/run-event.ts';
 
 type Event<Type extends RunEvent['type']> = Extract<RunEvent, { type: Type }>;
@@ -23,6 +24,7 @@ export interface RunProgress {
   run: Event<'run_started'> | null;
   milestones: Milestone[];
   steps: StepReport[];
+  alarms: Alarm[];
   /** The step under way, and how far it has come. */
   step: number;
   rollouts: Event<'rollouts'> | null;
@@ -36,6 +38,7 @@ export const newRun = (nowMs: number): RunProgress => ({
   run: null,
   milestones: [],
   steps: [],
+  alarms: [],
   step: 0,
   rollouts: null,
   job: null,
@@ -97,8 +100,11 @@ export function advance(before: RunProgress, event: RunEvent, nowMs: number): Ru
       const { type: _, ...report } = event;
       return { ...open, steps: [...open.steps, report], rollouts: null, job: null };
     }
-    case 'alarm':
-      return open;
+    case 'alarm': {
+      const { type: _, ...alarm } = event;
+      // Told after the step's report; what goes on is not over because of it.
+      return { ...progress, alarms: [...progress.alarms, alarm] };
+    }
     case 'run_ended':
       return { ...open, ended: { ...event, atMs: nowMs }, rollouts: null, job: null };
   }

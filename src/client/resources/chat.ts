@@ -71,6 +71,7 @@ export class ChatCompletions {
       body: JSON.stringify(chatBody(this.#requester.dialect, request)),
       repeat: 'untouched',
       signal: options.signal,
+      onRetry: options.onRetry,
       timeoutMs: options.timeoutMs ?? this.#requester.timeoutMs,
       timeoutOption: 'timeoutMs',
     };

@@ -44,7 +44,7 @@ export function saveCheckpoint(
   options: CallOptions,
 ): Promise<{ file: string; bytes: number }> {
   const opened = () => openCheckpoint(requester, modelId, step, options, 'never');
-  return withRetries(requester.transport.retry, 'harmless', options.signal, async () => ({
+  return withRetries(requester.transport.retry, 'harmless', options, async () => ({
     file,
     bytes: await writeWhole(file, opened),
   }));

@@ -1,4 +1,5 @@
 import type { TrajectoryBody } from '../../../src/contract/index.ts';
+import type { Alarm } from '../../../src/training/diagnosis/index.ts';
 import type { RunEvent } from '../../../src/training/run-event.ts';
 
 export const runStarted = (steps: number): RunEvent => ({
@@ -46,6 +47,15 @@ export const stepReport = (
   seconds: 0.5,
   phases: { rollouts: 0.3, log: 0.05, training: 0.1, checkpoint: 0.05 },
   policy: `local/desk/clerk:step${step + 1}`,
+  ...change,
+});
+
+export const alarm = (step: number, change: Partial<Alarm> = {}): RunEvent => ({
+  type: 'alarm',
+  kind: 'no_signal',
+  step,
+  message: '2% of the groups had rewards that differ.',
+  lookAt: 'A few trajectories by eye.',
   ...change,
 });
 

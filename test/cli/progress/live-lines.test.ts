@@ -4,7 +4,7 @@ import { advance, newRun, timeLeftMs } from '../../../src/cli/progress/run-progr
 import { bar, sparkline } from '../../../src/cli/progress/sparkline.ts';
 import { displayWidth, plainText } from '../../../src/cli/progress/text.ts';
 import type { RunEvent } from '../../../src/training/run-event.ts';
-import { evaluated, phase, runStarted, stepReport } from './events.ts';
+import { alarm, evaluated, phase, runStarted, stepReport } from './events.ts';
 
 const fold = (...events: RunEvent[]) =>
   events.reduce((progress, event, index) => advance(progress, event, 1000 * (index + 1)), newRun(0));
@@ -46,6 +46,21 @@ describe('live view', () => {
     { type: 'rollouts', step: 2, done: 24, total: 96 },
     { type: 'job', step: 2, status: 'running', gradientSteps: 1, total: 2 },
   ] as const satisfies RunEvent[];
+
+  it('shows the newest alarm in full under the curves, and a line for those before it', () => {
+    const long = 'Entropy is 0.01 nats and was 0.5 at the start; 60% succeed.';
+    const lines = draw(40, ...events, alarm(0), alarm(0), alarm(1), alarm(1, { message: long }));
+    const first = lines.findIndex((line) => line.startsWith('!'));
+    expect(lines.slice(first)).toEqual([
+      '! step 1, no signal  2% of the groups h…',
+      '! step 2, no signal  2% of the groups h…',
+      '! step 2, no signal',
+      '  Entropy is 0.01 nats and was 0.5 at',
+      '  the start; 60% succeed.',
+      '  A few trajectories by eye.',
+    ]);
+    expect(lines.slice(0, first - 1)).toEqual(draw(40, ...events));
+  });
 
   it('shows the supervised start while it goes on', () => {
     expect(draw(60, phase(25, 250)).at(-1)).toMatch(/^› supervised start +25\/250 · loss 0\.432 +1\.0 s$/);

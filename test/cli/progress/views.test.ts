@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { createJsonView } from '../../../src/cli/progress/json.ts';
 import { createPlainView } from '../../../src/cli/progress/plain.ts';
 import type { RunEvent } from '../../../src/training/run-event.ts';
-import { evaluated, phase, runStarted, stepReport } from './events.ts';
+import { alarm, evaluated, phase, runStarted, stepReport } from './events.ts';
 
 function collect() {
   const written: string[] = [];
@@ -55,6 +55,15 @@ describe('plain view', () => {
     expect(lines.at(-1)).toBe('finished after 1:05');
   });
 
+  it('says an alarm, with what to look at, also between the steps that it leaves out', () => {
+    const events = wholeRun(42);
+    const lines = show([...events.slice(0, -1), alarm(14), ...events.slice(-1)]);
+    expect(lines.slice(-3, -1)).toEqual([
+      '! step 15, no signal: 2% of the groups had rewards that differ.',
+      '  Look at: A few trajectories by eye.',
+    ]);
+  });
+
   it('says every step of a short run', () => {
     expect(show(wholeRun(3)).filter((line) => line.startsWith('step'))).toHaveLength(3);
   });
@@ -94,5 +103,11 @@ describe('JSON view', () => {
     ]);
     expect(events[2]).not.toHaveProperty('examples');
     expect(events[4]).toMatchObject({ step: 0, reward: 0.5, dispatched: 96, completed: 96, failed: 0 });
+  });
+
+  it('writes an alarm whole', () => {
+    const [output, notes] = [collect(), collect()];
+    createJsonView(output, notes).listen(alarm(3));
+    expect(output.lines().map((line) => JSON.parse(line))).toEqual([alarm(3)]);
   });
 });

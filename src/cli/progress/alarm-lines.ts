@@ -1,0 +1,28 @@
+import type { Alarm } from '../../training/diagnosis/index.ts';
+import { type Line, printable, type Style, wrap } from './text.ts';
+
+/** Alarms that a live view shows at a time. */
+const shownAlarms = 3;
+
+/** What an alarm is called before its message: `step 12, no signal`. */
+export const alarmTitle = ({ kind, step }: Alarm): string => `step ${step + 1}, ${kind.replaceAll('_', ' ')}`;
+
+/** A line for each of the newest alarms, and the very newest in full. */
+export function alarmLines(alarms: readonly Alarm[], columns: number): Line[] {
+  const newest = alarms.at(-1);
+  if (newest === undefined) return [];
+  const inFull = (text: string, style: Style): Line[] =>
+    wrap(printable(text), Math.max(8, columns - 2)).map((part) => [{ text: `  ${part}`, style }]);
+  return [
+    [],
+    ...alarms.slice(-shownAlarms, -1).map(
+      (alarm): Line => [
+        { text: `! ${alarmTitle(alarm)}  `, style: 'yellow' },
+        { text: printable(alarm.message), style: 'dim' },
+      ],
+    ),
+    [{ text: `! ${alarmTitle(newest)}`, style: 'yellow' }],
+    ...inFull(newest.message, 'yellow'),
+    ...inFull(newest.lookAt, 'dim'),
+  ];
+}

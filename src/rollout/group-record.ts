@@ -1,0 +1,166 @@
+import { MartingaleError } from '../contract/index.ts';
+import { fromTrajectoryRecord, type TrajectoryRecord, toTrajectoryRecord } from '../trajectory/index.ts';
+import { asJson, lostInJson } from './exact-json.ts';
+import type { Rollout, RolloutFailure } from './rollout.ts';
+import { RolloutGroup } from './rollout-group.ts';
+
+interface RolloutRecordBase {
+  index: number;
+  attempt: number;
+  seed: number;
+  duration_ms: number;
+}
+
+/** A rollout in its group's record: what came of it, and where its trajectory stands. */
+export type RolloutRecord = RolloutRecordBase &
+  (
+    | {
+        status: 'completed';
+        reward: number;
+        /** Place in `trajectories`. */
+        trajectory: number;
+        /** What the rollout function returned, where JSON gives it back as it was. */
+        outcome?: unknown;
+        /** Why it is not there. */
+        outcome_missing?: string;
+      }
+    | {
+        status: 'failed' | 'cancelled';
+        /** Place in `failures`. */
+        failure: number;
+      }
+  );
+
+/** Why a rollout ended without a reward, and what was recorded until then. */
+export interface FailureRecord {
+  rollout: number;
+  status: 'failed' | 'cancelled';
+  code: string;
+  message: string;
+  trajectory: TrajectoryRecord;
+}
+
+/** A group on disk, one line of a run's `trajectories/*.jsonl`: the group that is trained on, and all else of it. */
+export interface GroupRecord {
+  group: number;
+  scenario: unknown;
+  /** Where JSON would not give the scenario back as it was: what it would lose. */
+  scenario_lost?: string;
+  /** Of the completed rollouts, in their order. */
+  trajectories: TrajectoryRecord[];
+  metadata: Record<string, number | string | boolean | null>;
+  exceptions?: { type: string; message: string }[];
+  /** In the order in which the group has them. */
+  rollouts: RolloutRecord[];
+  failures: FailureRecord[];
+  /** Why the group is not trained on; absent where it is. */
+  dropped_because?: RolloutFailure;
+}
+
+/** A line is not the record of a group, or one of an older format that lacks what is needed to read it back. */
+export class GroupRecordError extends MartingaleError {
+  constructor(what: string, options?: ErrorOptions) {
+    super(
+      'invalid_group_record',
+      `A group record ${what}. Run directories are read by the version of martingale that wrote them, and later ones.`,
+      options,
+    );
+  }
+}
+
+export function toGroupRecord(group: RolloutGroup): GroupRecord {
+  const trajectories: TrajectoryRecord[] = [];
+  const failures: FailureRecord[] = [];
+  const rollouts = group.rollouts.map((rollout): RolloutRecord => {
+    const { index, attempt, seed, durationMs } = rollout;
+    const base = { index, attempt, seed, duration_ms: durationMs };
+    const trajectory = toTrajectoryRecord(rollout.trajectory);
+    if (rollout.status === 'completed') {
+      const { status, reward, outcome } = rollout;
+      const lost = lostInJson(outcome);
+      return {
+        ...base,
+        status,
+        reward,
+        trajectory: trajectories.push(trajectory) - 1,
+        ...(lost === undefined ? { outcome } : { outcome_missing: lost }),
+      };
+    }
+    const { status, failure } = rollout;
+    const place = failures.push({ rollout: index, status, ...failure, trajectory }) - 1;
+    return { ...base, status, failure: place };
+  });
+  const { metadata, exceptions } = group.toTrajectoryGroup();
+  const lost = lostInJson(group.scenario);
+  return {
+    group: group.index,
+    ...(lost === undefined
+      ? { scenario: group.scenario }
+      : { scenario: asJson(group.scenario), scenario_lost: lost }),
+    trajectories,
+    metadata,
+    ...(exceptions.length > 0 ? { exceptions: [...exceptions] } : {}),
+    rollouts,
+    failures,
+    ...(group.droppedBecause ? { dropped_because: group.droppedBecause } : {}),
+  };
+}
+
+/** The group that was written: its trajectories are closed, and what was not kept of outcomes is undefined. */
+export function fromGroupRecord(record: GroupRecord): RolloutGroup {
+  return new RolloutGroup({
+    index: record.group,
+    scenario: record.scenario,
+    rollouts: record.rollouts.map((rollout) => fromRolloutRecord(rollout, record)),
+    droppedBecause: record.dropped_because ?? null,
+  });
+}
+
+/** Reads a line of a run's `trajectories/*.jsonl`. @throws GroupRecordError */
+export function parseGroupRecord(line: string): GroupRecord {
+  let value: unknown;
+  try {
+    value = JSON.parse(line);
+  } catch (cause) {
+    throw new GroupRecordError('is not JSON', { cause });
+  }
+  return requireGroupRecord(value);
+}
+
+/** @throws GroupRecordError for a value that is no record of a group. */
+export function requireGroupRecord(value: unknown): GroupRecord {
+  if (isGroupRecord(value)) return value;
+  throw new GroupRecordError('has no list of rollouts, trajectories and failures');
+}
+
+function isGroupRecord(value: unknown): value is GroupRecord {
+  if (typeof value !== 'object' || value === null || !('rollouts' in value)) return false;
+  if (!('group' in value) || !('trajectories' in value) || !('failures' in value)) return false;
+  const { group, rollouts, trajectories, failures } = value;
+  return (
+    typeof group === 'number' &&
+    Array.isArray(rollouts) &&
+    Array.isArray(trajectories) &&
+    Array.isArray(failures)
+  );
+}
+
+function fromRolloutRecord(record: RolloutRecord, group: GroupRecord): Rollout {
+  const { index, attempt, seed, duration_ms: durationMs } = record;
+  const base = { index, attempt, seed, durationMs };
+  if (record.status === 'completed') {
+    const trajectory = group.trajectories[record.trajectory];
+    if (!trajectory) throw new GroupRecordError(`lacks the trajectory of rollout ${index}`);
+    const { status, reward, outcome } = record;
+    return { ...base, status, reward, outcome, trajectory: fromTrajectoryRecord(trajectory) };
+  }
+  const failure = group.failures[record.failure];
+  if (!failure) throw new GroupRecordError(`lacks the failure of rollout ${index}`);
+  const { code, message, trajectory } = failure;
+  return {
+    ...base,
+    status: record.status,
+    failure: { code, message },
+    trajectory: fromTrajectoryRecord(trajectory),
+  };
+}

@@ -1,0 +1,70 @@
+import { MartingaleError } from '../contract/index.ts';
+import { startTimer } from '../environment/index.ts';
+import { toCancellation } from './failure.ts';
+import type { RolloutFailure } from './rollout.ts';
+
+export interface Interrupted {
+  status: 'failed' | 'cancelled';
+  failure: RolloutFailure;
+}
+
+/** One for all: a stack trace for each of a run's rollouts would cost more than the rest of their ending. */
+const rolloutEnded = new MartingaleError('rollout_ended', 'The rollout has ended.');
+
+/** What ends a rollout from outside: its deadline, or the end of the run. */
+export class Interruption {
+  /** Settles when the rollout is interrupted. */
+  readonly happened: Promise<Interrupted>;
+  /** Of the agent: aborted in every case, also when its time limit passes. */
+  readonly agent = new AbortController();
+  readonly #whole = new AbortController();
+  readonly #run: AbortSignal | undefined;
+  readonly #settle: (interrupted: Interrupted) => void;
+  readonly #timer: { clear: () => void };
+
+  constructor(timeoutMs: number, run: AbortSignal | undefined) {
+    const { promise, resolve } = Promise.withResolvers<Interrupted>();
+    this.happened = promise;
+    this.#settle = resolve;
+    this.#run = run;
+    this.#timer = startTimer(timeoutMs, () =>
+      this.#interrupt({ status: 'failed', failure: tooLate(timeoutMs) }),
+    );
+    run?.addEventListener('abort', this.#follow, { once: true });
+  }
+
+  /** Of everything in the rollout: set-up, rewards. */
+  get signal(): AbortSignal {
+    return this.#whole.signal;
+  }
+
+  /** Ends what the agent left running, and lets go of the timer and of the run's signal. */
+  dispose(): void {
+    this.#timer.clear();
+    this.#run?.removeEventListener('abort', this.#follow);
+    this.#abort(rolloutEnded);
+  }
+
+  #follow = (): void => {
+    if (this.#run) this.#interrupt({ status: 'cancelled', failure: toCancellation(this.#run) });
+  };
+
+  #interrupt(interrupted: Interrupted): void {
+    this.#settle(interrupted);
+    this.#abort(new MartingaleError(interrupted.failure.code, interrupted.failure.message));
+  }
+
+  #abort(reason: MartingaleError): void {
+    this.agent.abort(reason);
+    this.#whole.abort(reason);
+  }
+}
+
+function tooLate(timeoutMs: number): RolloutFailure {
+  return {
+    code: 'rollout_timeout',
+    message:
+      `The rollout and its rewards took longer than ${timeoutMs} ms. Raise the deadline, or pass \`signal\` on and ` +
+      'find what waits.',
+  };
+}

@@ -1,0 +1,74 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import PQueue from 'p-queue';
+import { MartingaleError } from '../contract/index.ts';
+
+/** One for all: a stack trace for each rollout would cost more than the rest of its ending. */
+const closed = new MartingaleError('executor_closed', 'The executor was closed.');
+
+/** Room for so many rollouts at a time. Those that wait go in the order in which their groups began. */
+export class RolloutQueue {
+  readonly #queue: PQueue;
+  /** Ends each rollout that runs or waits. A listener for each on one signal would take quadratic time. */
+  readonly #ending = new Set<AbortController>();
+  #closed = false;
+
+  constructor(concurrency: number) {
+    this.#queue = new PQueue({ concurrency });
+  }
+
+  /**
+   * Calls `work` when there is room, or at once where the signal aborts before; in the async context of the caller.
+   * @param work Is given a signal that follows the caller's, and the end of the queue.
+   */
+  async run<Result>(
+    { signal, order }: { signal: AbortSignal | undefined; order: number | undefined },
+    work: (signal: AbortSignal) => Promise<Result>,
+  ): Promise<Result> {
+    const ending = new AbortController();
+    const follow = () => ending.abort(signal?.reason);
+    if (this.#closed) ending.abort(closed);
+    else if (signal?.aborted) follow();
+    else signal?.addEventListener('abort', follow, { once: true });
+    this.#ending.add(ending);
+    try {
+      return await this.#whenRoom(ending.signal, order, work);
+    } finally {
+      this.#ending.delete(ending);
+      signal?.removeEventListener('abort', follow);
+    }
+  }
+
+  /** Aborts what runs and waits; resolves when it has ended. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    for (const ending of this.#ending) ending.abort(closed);
+    await this.#queue.onIdle();
+  }
+
+  async #whenRoom<Result>(
+    signal: AbortSignal,
+    order: number | undefined,
+    work: (signal: AbortSignal) => Promise<Result>,
+  ): Promise<Result> {
+    if (signal.aborted) return work(signal);
+    // A queue starts a task in the async context of whichever task ended before it.
+    const inScope = AsyncLocalStorage.snapshot();
+    // Ends the wait alone: a rollout that has begun holds its room until it has ended.
+    const waiting = new AbortController();
+    const stopWaiting = () => waiting.abort();
+    signal.addEventListener('abort', stopWaiting, { once: true });
+    let hasBegun = false;
+    const begin = () => {
+      hasBegun = true;
+      signal.removeEventListener('abort', stopWaiting);
+      return inScope(() => work(signal));
+    };
+    const priority = order === undefined ? Number.NEGATIVE_INFINITY : -order;
+    try {
+      return await this.#queue.add(begin, { signal: waiting.signal, priority });
+    } catch (error) {
+      if (hasBegun) throw error;
+      return work(signal);
+    }
+  }
+}

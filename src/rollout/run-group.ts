@@ -1,0 +1,113 @@
+import type { z } from 'zod';
+import type { Environment } from '../environment/index.ts';
+import type { RolloutModel } from '../model/index.ts';
+import { attribute, spanName, withSpan } from '../telemetry/index.ts';
+import { deriveSeed } from '../trajectory/index.ts';
+import { nextGroupOrder, type RolloutExecutor } from './executor.ts';
+import { GroupEnding } from './group-ending.ts';
+import { attemptsOf, defaultGroupStrategy, type GroupStrategy, whyDropped } from './group-strategy.ts';
+import type { Rollout, RolloutFailure } from './rollout.ts';
+import { RolloutGroup } from './rollout-group.ts';
+import { settleGroup } from './settle-group.ts';
+
+export interface RunGroupOptions<Schema extends z.ZodType, Outcome> {
+  environment: Environment<Schema, Outcome>;
+  /** As the environment's schema gave it. */
+  scenario: z.output<Schema>;
+  rolloutsPerGroup: number;
+  /** Pin it (`model.at(step)`): then a call that another step answers fails its rollout. */
+  model: RolloutModel;
+  /** Number of the group in its step. */
+  group: number;
+  /** All randomness of the rollouts follows from it, from `group`, and from their places and attempts. */
+  seed: number;
+  executor: RolloutExecutor;
+  /** Default: train with what completed, where that is 2 rollouts or more. */
+  strategy?: GroupStrategy | undefined;
+  /** Deadline of one rollout and its rewards, in milliseconds. */
+  timeoutMs: number;
+  /** Deadline of each reward, in milliseconds. */
+  rewardTimeoutMs: number;
+  /** Deadline of the whole group in milliseconds, from its start: waiting for room counts. */
+  groupTimeoutMs: number;
+  onUnexpectedCall: 'error' | 'warn';
+  /** Hears of each attempt as it ends; `isLast` where no further one follows in its place. */
+  onRollout?: ((rollout: Rollout<Outcome>, place: { isLast: boolean }) => void) | undefined;
+  /** Cancels what has not ended. */
+  signal: AbortSignal | undefined;
+}
+
+/**
+ * Runs the rollouts of one scenario to their ends, has them rewarded as a group, and says whether the group trains.
+ * Whatever happens within, it ends by its deadlines and never throws.
+ */
+export function runGroup<Schema extends z.ZodType, Outcome>(
+  options: RunGroupOptions<Schema, Outcome>,
+): Promise<RolloutGroup<z.output<Schema>>> {
+  return withSpan(spanName.group, { [attribute.groupIndex]: options.group }, () => gather(options));
+}
+
+async function gather<Schema extends z.ZodType, Outcome>(
+  options: RunGroupOptions<Schema, Outcome>,
+): Promise<RolloutGroup<z.output<Schema>>> {
+  const { environment, scenario, rolloutsPerGroup, group, groupTimeoutMs, rewardTimeoutMs } = options;
+  const strategy = options.strategy ?? defaultGroupStrategy;
+  const order = nextGroupOrder();
+  const ending = new GroupEnding(groupTimeoutMs, options.signal);
+  let firstFailure: RolloutFailure | null = null;
+  try {
+    const places = Array.from({ length: rolloutsPerGroup }, async (_, index) => {
+      const tried: Rollout<Outcome>[] = [];
+      for (let attempt = 0; ; attempt++) {
+        const rollout = ending.judge(await runAttempt(options, ending.signal, { index, attempt, order }));
+        tried.push(rollout);
+        const isLast = rollout.status !== 'failed' || attempt + 1 >= attemptsOf(strategy) || ending.hasEnded;
+        if (isLast && rollout.status === 'failed') firstFailure ??= rollout.failure;
+        if (strategy.type === 'fail_fast' && rollout.status === 'failed')
+          ending.failFast(index, rollout.failure);
+        options.onRollout?.(rollout, { isLast });
+        if (isLast) return tried;
+      }
+    });
+    const ended = (await Promise.all(places)).flat();
+    const settled = await settleGroup({
+      environment,
+      scenario,
+      rollouts: ended,
+      timeoutMs: rewardTimeoutMs,
+      signal: ending.signal,
+    });
+    const rollouts = settled.map((rollout) => ending.judge(rollout));
+    const dropped = whyDropped(strategy, rollouts, rolloutsPerGroup);
+    const droppedBecause = strategy.type === 'fail_fast' && dropped ? (firstFailure ?? dropped) : dropped;
+    return new RolloutGroup<z.output<Schema>>({ index: group, scenario, rollouts, droppedBecause });
+  } finally {
+    ending.dispose();
+  }
+}
+
+function runAttempt<Schema extends z.ZodType, Outcome>(
+  options: RunGroupOptions<Schema, Outcome>,
+  signal: AbortSignal,
+  { index, attempt, order }: { index: number; attempt: number; order: number },
+): Promise<Rollout<Outcome>> {
+  const { environment, scenario, model, group, timeoutMs, rewardTimeoutMs, onUnexpectedCall } = options;
+  const path = attempt === 0 ? [group, index] : [group, index, attempt];
+  const seed = deriveSeed(options.seed, ...path);
+  return options.executor.run(
+    {
+      environment,
+      scenario,
+      model,
+      group,
+      index,
+      attempt,
+      seed,
+      timeoutMs,
+      rewardTimeoutMs,
+      onUnexpectedCall,
+      signal,
+    },
+    { order },
+  );
+}

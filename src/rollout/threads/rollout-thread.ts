@@ -1,0 +1,176 @@
+import { Worker } from 'node:worker_threads';
+import type { RolloutFailure } from '../rollout.ts';
+import type { Budgets } from './budgets.ts';
+import { LentPlaces } from './lent-places.ts';
+import type { FromThread, SentRollout, ThreadStart, ToThread } from './messages.ts';
+import { threadModule } from './thread-module.ts';
+
+/** What came of a rollout that a thread was given: its end, or why the thread gives none. */
+export type ThreadResult =
+  | { type: 'ended'; rollout: SentRollout }
+  | { type: 'lost'; failure: RolloutFailure };
+
+export interface ThreadTask {
+  message: Omit<Extract<ToThread, { type: 'run' }>, 'type' | 'id'>;
+  /** Milliseconds from the start that the rollout may take, its clean-up included. */
+  allowedMs: number;
+  /** Milliseconds from an abort that its clean-up may take. */
+  allowedAfterAbortMs: number;
+  signal: AbortSignal | undefined;
+  abortReason: () => RolloutFailure;
+  /** What is said of it where the thread does not answer in time. */
+  overdue: RolloutFailure;
+}
+
+export interface RolloutThreadOptions extends ThreadStart {
+  memoryLimitMb: number | undefined;
+  startTimeoutMs: number;
+  graceMs: number;
+  /** Those that messages name by their number. */
+  budgets: Budgets;
+  /** Called once, when the thread is gone or is going. */
+  onEnd: () => void;
+}
+
+/** What a timer can hold; it would fire at once for more. */
+const longestTimerMs = 2 ** 31 - 1;
+
+/** One worker thread, and the rollouts in its hand. Whatever happens to it, each of them gets a result. */
+export class RolloutThread {
+  readonly #worker: Worker;
+  readonly #places: LentPlaces;
+  readonly #options: RolloutThreadOptions;
+  readonly #ready = Promise.withResolvers<string>();
+  readonly #inHand = new Map<number, (result: ThreadResult) => void>();
+  readonly #startTimer: NodeJS.Timeout;
+  #ids = 0;
+  #lost: RolloutFailure | undefined;
+
+  constructor(options: RolloutThreadOptions) {
+    const { environment, exportName, memoryLimitMb, startTimeoutMs } = options;
+    this.#options = options;
+    this.#worker = new Worker(threadModule, {
+      workerData: { environment, exportName } satisfies ThreadStart,
+      ...(memoryLimitMb === undefined ? {} : { resourceLimits: { maxOldGenerationSizeMb: memoryLimitMb } }),
+    });
+    this.#places = new LentPlaces(options.budgets, (message) => this.#worker.postMessage(message));
+    this.#ready.promise.catch(() => undefined);
+    this.#startTimer = setTimeout(
+      () =>
+        this.#end({ code: 'worker_died', message: `${environment} had not loaded in ${startTimeoutMs} ms.` }),
+      startTimeoutMs,
+    );
+    this.#startTimer.unref();
+    this.#worker.on('message', (message: FromThread) => this.#receive(message));
+    this.#worker.on('error', (error) => this.#end(died(String(error))));
+    this.#worker.on('messageerror', (error) => this.#end(died(String(error))));
+    this.#worker.on('exit', (code) => this.#end(died(`it exited with code ${code}`)));
+    this.#letProcessEnd();
+  }
+
+  get inHand(): number {
+    return this.#inHand.size;
+  }
+
+  /** Runs a rollout of the environment of that name. Never throws. */
+  async run(task: ThreadTask, environment: string): Promise<ThreadResult> {
+    if (this.#lost) return { type: 'lost', failure: this.#lost };
+    const id = this.#ids++;
+    const { promise, resolve } = Promise.withResolvers<ThreadResult>();
+    const timers = new Set<NodeJS.Timeout>();
+    const expectWithin = (milliseconds: number) => {
+      const afterMs = Math.min(milliseconds + this.#options.graceMs, longestTimerMs);
+      timers.add(setTimeout(() => this.#overrun(id, task.overdue), afterMs));
+    };
+    const { signal } = task;
+    const onAbort = () => {
+      this.#worker.postMessage({ type: 'abort', id, reason: task.abortReason() } satisfies ToThread);
+      expectWithin(task.allowedAfterAbortMs);
+    };
+    const leave = () => resolve({ type: 'lost', failure: task.abortReason() });
+    this.#inHand.set(id, resolve);
+    this.#worker.ref();
+    signal?.addEventListener('abort', leave, { once: true });
+    const begin = (loaded: string) => {
+      signal?.removeEventListener('abort', leave);
+      if (!this.#inHand.has(id) || signal?.aborted) return;
+      if (loaded !== environment) return resolve({ type: 'lost', failure: mismatch(environment, loaded) });
+      try {
+        this.#worker.postMessage({ type: 'run', id, ...task.message } satisfies ToThread);
+      } catch (error) {
+        return resolve({ type: 'lost', failure: notCloneable(error) });
+      }
+      expectWithin(task.allowedMs);
+      signal?.addEventListener('abort', onAbort, { once: true });
+    };
+    this.#ready.promise.then(begin, () => undefined);
+    const result = await promise;
+    for (const timer of timers) clearTimeout(timer);
+    signal?.removeEventListener('abort', leave);
+    signal?.removeEventListener('abort', onAbort);
+    this.#inHand.delete(id);
+    this.#letProcessEnd();
+    return result;
+  }
+
+  /** Ends the thread and what it has in hand. */
+  async close(reason: RolloutFailure): Promise<void> {
+    this.#end(reason);
+    await this.#worker.terminate();
+  }
+
+  #receive(message: FromThread): void {
+    if (this.#lost) return;
+    if (message.type === 'ready') {
+      clearTimeout(this.#startTimer);
+      this.#ready.resolve(message.environment);
+    } else if (message.type === 'unusable') this.#end(message.failure);
+    else if (message.type === 'ended') this.#inHand.get(message.id)?.(message);
+    else this.#places.receive(message);
+  }
+
+  #overrun(id: number, failure: RolloutFailure): void {
+    this.#inHand.get(id)?.({ type: 'lost', failure });
+    this.#end({
+      code: 'worker_died',
+      message: `Another rollout held up the worker thread, which was ended: ${failure.message}`,
+    });
+  }
+
+  #end(failure: RolloutFailure): void {
+    if (this.#lost) return;
+    this.#lost = failure;
+    clearTimeout(this.#startTimer);
+    this.#ready.reject(failure);
+    for (const resolve of this.#inHand.values()) resolve({ type: 'lost', failure });
+    this.#places.takeBackAll();
+    this.#options.onEnd();
+    void this.#worker.terminate();
+  }
+
+  /** A thread with nothing to do does not keep the process. */
+  #letProcessEnd(): void {
+    if (this.#inHand.size === 0) this.#worker.unref();
+  }
+}
+
+function died(how: string): RolloutFailure {
+  return {
+    code: 'worker_died',
+    message: `The worker thread of the rollout died: ${how}. What it had recorded is lost.`,
+  };
+}
+
+function mismatch(wanted: string, loaded: string): RolloutFailure {
+  return {
+    code: 'environment_mismatch',
+    message: `The rollout is of environment "${wanted}" and the worker threads have loaded "${loaded}". Give workerThreads() the module of the same environment.`,
+  };
+}
+
+function notCloneable(error: unknown): RolloutFailure {
+  return {
+    code: 'task_not_cloneable',
+    message: `The scenario, or the model's settings, cannot be copied to a worker thread: ${String(error)}`,
+  };
+}

@@ -1,0 +1,103 @@
+import { parentPort, workerData } from 'node:worker_threads';
+import { context, propagation, ROOT_CONTEXT } from '@opentelemetry/api';
+import { type Client, createClient } from '../../client/index.ts';
+import { MartingaleError } from '../../contract/index.ts';
+import type { Environment } from '../../environment/index.ts';
+import { ModelHandle } from '../../model/index.ts';
+import { toTrajectoryRecord } from '../../trajectory/index.ts';
+import { toFailure } from '../failure.ts';
+import type { Rollout } from '../rollout.ts';
+import { runRollout } from '../run-rollout.ts';
+import type { FromThread, SentModel, SentRollout, ThreadStart, ToThread } from './messages.ts';
+import { RemoteBudgets } from './remote-budget.ts';
+
+const port = parentPort;
+if (!port) throw new TypeError('This module is the inside of a worker thread of workerThreads().');
+const post = (message: FromThread) => port.postMessage(message);
+
+const budgets = new RemoteBudgets(post);
+const clients = new Map<string, Client>();
+const running = new Map<number, AbortController>();
+
+/** One client for all rollouts that call the same service: a pool of connections each would be many. */
+function clientOf(options: SentModel['client']): Client {
+  const key = JSON.stringify(options);
+  const client = clients.get(key) ?? createClient(options);
+  clients.set(key, client);
+  return client;
+}
+
+function openModel({ client, name, id, settings, budget }: SentModel): ModelHandle {
+  return new ModelHandle({
+    client: clientOf(client),
+    name,
+    id,
+    settings: budget === null ? settings : { ...settings, budget: budgets.budget(budget) },
+  });
+}
+
+async function run(environment: Environment, message: Extract<ToThread, { type: 'run' }>): Promise<void> {
+  const { id, task, trace } = message;
+  const controller = new AbortController();
+  running.set(id, controller);
+  const model = openModel(message.model);
+  const rollout = await context.with(propagation.extract(ROOT_CONTEXT, trace), () =>
+    runRollout({ ...task, environment, model, signal: controller.signal }),
+  );
+  running.delete(id);
+  send(id, rollout);
+}
+
+/** What cannot be copied to another thread fails its rollout, not the thread. */
+function send(id: number, rollout: Rollout): void {
+  try {
+    post({ type: 'ended', id, rollout: toSent(rollout) });
+  } catch (error) {
+    const { index, attempt, seed, trajectory, durationMs } = rollout;
+    trajectory.reward = null;
+    const failure = {
+      code: 'outcome_not_cloneable',
+      message:
+        'What the rollout returned, or wrote to its trajectory, cannot be copied from its worker thread ' +
+        `(${toFailure(error).message}). Return plain data: no functions, no open handles.`,
+    };
+    const plain = { index, attempt, seed, durationMs, status: 'failed', failure } as const;
+    post({ type: 'ended', id, rollout: { ...plain, trajectory: asPlain(toTrajectoryRecord(trajectory)) } });
+  }
+}
+
+function toSent({ trajectory, ...rollout }: Rollout): SentRollout {
+  return { ...rollout, trajectory: toTrajectoryRecord(trajectory) };
+}
+
+function asPlain<Value>(value: Value): Value {
+  return JSON.parse(JSON.stringify(value));
+}
+
+function isEnvironment(value: unknown): value is Environment {
+  return typeof value === 'object' && value !== null && 'open' in value && 'rewardNames' in value;
+}
+
+async function load({ environment: module, exportName }: ThreadStart): Promise<Environment> {
+  const exported: Record<string, unknown> = await import(module);
+  const environment = exported[exportName];
+  if (isEnvironment(environment)) return environment;
+  throw new MartingaleError(
+    'environment_not_exported',
+    `${module} exports no environment as "${exportName}". Export what defineEnvironment() gives, or name the export ` +
+      'with `exportName`.',
+  );
+}
+
+try {
+  const environment = await load(workerData);
+  port.on('message', (message: ToThread) => {
+    if (message.type === 'run') void run(environment, message);
+    else if (message.type === 'admitted') budgets.admit(message.call);
+    else if (message.type === 'refused') budgets.refuse(message.call, message.failure);
+    else running.get(message.id)?.abort(new MartingaleError(message.reason.code, message.reason.message));
+  });
+  post({ type: 'ready', environment: environment.name });
+} catch (error) {
+  post({ type: 'unusable', failure: toFailure(error) });
+}

@@ -1,0 +1,111 @@
+import { availableParallelism } from 'node:os';
+import type { z } from 'zod';
+import { milliseconds, wholeNumber } from '../errors.ts';
+import type { RolloutExecutor } from '../executor.ts';
+import type { Rollout } from '../rollout.ts';
+import { RolloutQueue } from '../rollout-queue.ts';
+import { type RunRolloutOptions, runRollout } from '../run-rollout.ts';
+import { Budgets } from './budgets.ts';
+import { inRolloutSpan, lostRollout, toRollout } from './received-rollout.ts';
+import { RolloutThread } from './rollout-thread.ts';
+import { describeModel, toThreadTask } from './thread-task.ts';
+
+export interface WorkerThreadsOptions {
+  /** Module that exports the environment: `new URL('./environment.ts', import.meta.url)`. Each thread loads it once. */
+  environment: URL;
+  /** Name of the export. Default `default`. */
+  exportName?: string;
+  /** Default: one less than the machine's processors, and at least 1. */
+  threads?: number;
+  /** Rollouts in flight at a time in all threads together. Default: 8 a thread. */
+  concurrency?: number;
+  /** Largest heap of a thread in MiB; a thread that needs more dies, and its rollouts fail. Default: Node's own. */
+  memoryLimitMb?: number;
+  /** How long a thread may take to load the environment, in milliseconds. Default 60,000. */
+  startTimeoutMs?: number;
+  /**
+   * How long a thread may keep silent beyond a rollout's deadline, or after a cancellation, before it is taken to be
+   * stuck and ended with all that it runs, in milliseconds. Default 5,000: rollouts must let go of the processor more
+   * often than that.
+   */
+  graceMs?: number;
+}
+
+/**
+ * Runs rollouts in worker threads, for environments that burn CPU. Scenarios go to a thread, and trajectories and
+ * outcomes come back, as structured clones; the threads call the model's service by themselves, within the model's
+ * one `budget`. A thread that dies, or does not answer by a rollout's deadline, fails its rollouts (`worker_died`) and
+ * is replaced. Group rewards run in the main thread. Close it when it is no longer needed.
+ * @throws RolloutOptionError
+ */
+export function workerThreads(options: WorkerThreadsOptions): RolloutExecutor {
+  return new ThreadExecutor(options);
+}
+
+class ThreadExecutor implements RolloutExecutor {
+  readonly #options: WorkerThreadsOptions;
+  readonly #queue: RolloutQueue;
+  readonly #threads = new Set<RolloutThread>();
+  readonly #size: number;
+  readonly #graceMs: number;
+  readonly #startTimeoutMs: number;
+  readonly #budgets = new Budgets();
+
+  constructor(options: WorkerThreadsOptions) {
+    const { threads = Math.max(1, availableParallelism() - 1), memoryLimitMb } = options;
+    this.#options = options;
+    this.#size = wholeNumber('threads', threads, 1);
+    this.#queue = new RolloutQueue(wholeNumber('concurrency', options.concurrency ?? 8 * threads, 1));
+    this.#graceMs = milliseconds('graceMs', options.graceMs ?? 5_000);
+    this.#startTimeoutMs = milliseconds('startTimeoutMs', options.startTimeoutMs ?? 60_000);
+    if (memoryLimitMb !== undefined) wholeNumber('memoryLimitMb', memoryLimitMb, 1);
+  }
+
+  run<Schema extends z.ZodType, Outcome>(
+    task: RunRolloutOptions<Schema, Outcome>,
+    { order }: { order?: number } = {},
+  ): Promise<Rollout<Outcome>> {
+    return this.#queue.run({ signal: task.signal, order }, (signal) =>
+      // One that never begins needs no thread.
+      signal.aborted ? runRollout({ ...task, signal }) : this.#inThread({ ...task, signal }),
+    );
+  }
+
+  async close(): Promise<void> {
+    await this.#queue.close();
+    const reason = { code: 'executor_closed', message: 'The executor was closed.' };
+    await Promise.all([...this.#threads].map((thread) => thread.close(reason)));
+  }
+
+  #inThread<Schema extends z.ZodType, Outcome>(
+    task: RunRolloutOptions<Schema, Outcome>,
+  ): Promise<Rollout<Outcome>> {
+    return inRolloutSpan(task, async () => {
+      const begun = performance.now();
+      const model = describeModel(task.model, this.#budgets);
+      if ('failure' in model) return lostRollout(task, model.failure, begun);
+      const result = await this.#thread().run(toThreadTask(task, model.sent), task.environment.name);
+      return result.type === 'ended'
+        ? toRollout<Outcome>(result.rollout)
+        : lostRollout(task, result.failure, begun);
+    });
+  }
+
+  /** The one with least to do; a new one where all have something and there may be more. */
+  #thread(): RolloutThread {
+    const [first] = [...this.#threads].sort((a, b) => a.inHand - b.inHand);
+    if (first && (first.inHand === 0 || this.#threads.size >= this.#size)) return first;
+    const { environment, exportName = 'default', memoryLimitMb } = this.#options;
+    const thread: RolloutThread = new RolloutThread({
+      environment: environment.href,
+      exportName,
+      memoryLimitMb,
+      startTimeoutMs: this.#startTimeoutMs,
+      graceMs: this.#graceMs,
+      budgets: this.#budgets,
+      onEnd: () => this.#threads.delete(thread),
+    });
+    this.#threads.add(thread);
+    return thread;
+  }
+}

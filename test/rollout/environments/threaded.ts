@@ -1,0 +1,46 @@
+import { threadId } from 'node:worker_threads';
+import { generateText } from 'ai';
+import { z } from 'zod';
+import { defineEnvironment } from '../../../src/index.ts';
+
+/** What a rollout in a worker thread does; `say` asks the model and gives back what it said. */
+export const threadedScenario = z.object({
+  does: z.enum([
+    ...(['say', 'throw', 'exit', 'spin', 'hoard', 'hang', 'stray'] as const),
+    ...(['returnFunction', 'burn'] as const),
+  ]),
+  id: z.number(),
+});
+
+/** Kept, so that the memory is. */
+const hoard: number[][] = [];
+
+export default defineEnvironment({
+  name: 'threaded',
+  scenario: threadedScenario,
+  rollout: async ({ scenario: { does, id }, model, trajectory, signal, seed }) => {
+    const { text } = await generateText({
+      model: model.languageModel,
+      prompt: `${id}/${seed}`,
+      abortSignal: signal,
+    });
+    trajectory.metadata.thread = threadId;
+    trajectory.logs.push(`said ${text}`);
+    if (does === 'throw') throw new RangeError('out of cheese');
+    if (does === 'exit') process.exit(3);
+    if (does === 'spin') for (;;);
+    if (does === 'hoard') for (;;) hoard.push(Array.from({ length: 1_000_000 }, (_, at) => at + 0.5));
+    if (does === 'hang') await new Promise(() => undefined);
+    if (does === 'stray') {
+      setImmediate(() => {
+        throw new Error('nobody catches this');
+      });
+      await new Promise(() => undefined);
+    }
+    if (does === 'burn') for (const until = performance.now() + 20; performance.now() < until; );
+    return { text, at: new Date(0), extra: does === 'returnFunction' ? () => text : null };
+  },
+  rewards: { right: ({ outcome, scenario: { id } }) => Number(outcome.text.startsWith(`re: ${id}/`)) },
+});
+
+export const notAnEnvironment = { name: 'threaded' };
