@@ -4,17 +4,14 @@ import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { generateText, isStepCount, streamText, ToolLoopAgent, tool } from 'ai';
 import fc from 'fast-check';
+import { defineEnvironment, inProcess, ModelHandle, runGroups } from 'martingale';
 import {
   CallNotRecordedError,
-  defineEnvironment,
-  inProcess,
-  ModelHandle,
   RecordedCallsError,
   recordCalls,
   replayCalls,
   replayModel,
-  runGroups,
-} from 'martingale';
+} from 'martingale/testing';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { WholeChatRequest } from '../../src/client/index.ts';

@@ -12,8 +12,12 @@ export const threadedScenario = z.object({
   id: z.number(),
 });
 
-/** Kept, so that the memory is. */
-const hoard: number[][] = [];
+interface Hoard {
+  held: number[];
+  more: Hoard | null;
+}
+/** Kept, so that the memory is: in small pieces, as one large one that does not fit ends the whole process. */
+let hoard: Hoard | null = null;
 
 export default defineEnvironment({
   name: 'threaded',
@@ -29,7 +33,7 @@ export default defineEnvironment({
     if (does === 'throw') throw new RangeError('out of cheese');
     if (does === 'exit') process.exit(3);
     if (does === 'spin') for (;;);
-    if (does === 'hoard') for (;;) hoard.push(Array.from({ length: 1_000_000 }, (_, at) => at + 0.5));
+    if (does === 'hoard') for (let at = 0.5; ; at++) hoard = { held: [at, at, at, at], more: hoard };
     if (does === 'hang') await new Promise(() => undefined);
     if (does === 'stray') {
       setImmediate(() => {

@@ -2,14 +2,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { generateText, streamText } from 'ai';
-import {
-  defineEnvironment,
-  openModel,
-  type RolloutGroup,
-  replayModel,
-  replayStep,
-  runGroups,
-} from 'martingale';
+import { defineEnvironment, openModel, type RolloutGroup, runGroups } from 'martingale';
+import { replayModel, replayStep } from 'martingale/testing';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import { baseModel, type RealService, startRealService } from '../../model/real-service.ts';

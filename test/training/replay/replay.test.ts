@@ -9,11 +9,11 @@ import {
   type RolloutGroup,
   RunRecordError,
   readRun,
-  replayStep,
   rescore,
   toTrajectoryRecord,
   train,
 } from 'martingale';
+import { replayStep } from 'martingale/testing';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { RecordedReplies } from '../../../src/training/replay/recorded-replies.ts';

@@ -1,0 +1,21 @@
+/** For tests of environments and rewards: model calls that were recorded once, and whole steps, without a model. */
+export {
+  type AskedCall,
+  CallNotRecordedError,
+  type RecordCallsOptions,
+  RecordedCallsError,
+  type ReplayedCalls,
+  type ReplayedModel,
+  type ReplayModelOptions,
+  recordCalls,
+  replayCalls,
+  replayModel,
+} from '../model/index.ts';
+export {
+  type ReplayDifference,
+  type ReplayedStep,
+  ReplayMismatchError,
+  type ReplayOptions,
+  type ReplayStepOptions,
+  replayStep,
+} from '../training/index.ts';
