@@ -1,4 +1,4 @@
-import type { Alarm } from '../../training/diagnosis/index.ts';
+import type { Alarm } from '../../training/index.ts';
 import { type Line, printable, type Style, wrap } from './text.ts';
 
 /** Alarms that a live view shows at a time. */

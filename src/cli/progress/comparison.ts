@@ -1,5 +1,5 @@
 import type { TrajectoryBody } from '../../contract/index.ts';
-import type { EvaluationScore } from '../../training/run-event.ts';
+import type { EvaluationScore } from '../../training/index.ts';
 import { conversationLines, openingOf } from './conversation.ts';
 import { decimal, orDash, percent, shortPath } from './format.ts';
 import { type Cell, sideBySide, table } from './table.ts';

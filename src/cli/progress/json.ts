@@ -1,4 +1,4 @@
-import type { RunEvent } from '../../training/run-event.ts';
+import type { RunEvent } from '../../training/index.ts';
 import type { Output, ProgressView } from './view.ts';
 
 /** Writes one JSON object and its line end. */

@@ -1,4 +1,4 @@
-import type { RunEvent } from '../../training/run-event.ts';
+import type { RunEvent } from '../../training/index.ts';
 import { liveLines } from './live-lines.ts';
 import { advance, newRun } from './run-progress.ts';
 import { clip, type Line, lineWidth, paint, showsColors } from './text.ts';

@@ -1,4 +1,4 @@
-import type { RunEvent, StepReport } from '../../training/run-event.ts';
+import type { RunEvent, StepReport } from '../../training/index.ts';
 import { alarmTitle } from './alarm-lines.ts';
 import { count, counted, decimal, duration, leadingMetric, orDash, percent, shortPath } from './format.ts';
 import {

@@ -1,5 +1,4 @@
-import type { Alarm } from '../../training/diagnosis/index.ts';
-import type { RunEvent, StepReport } from '../../training/run-event.ts';
+import type { Alarm, RunEvent, StepReport } from '../../training/index.ts';
 
 type Event<Type extends RunEvent['type']> = Extract<RunEvent, { type: Type }>;
 

@@ -1,4 +1,4 @@
-import type { RunListener } from '../../training/run-event.ts';
+import type { RunListener } from '../../training/index.ts';
 
 /** Shows a run as it goes. */
 export interface ProgressView {

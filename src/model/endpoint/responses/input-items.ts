@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { Message } from '../../../contract/index.ts';
-import { optional } from '../../../contract/optional.ts';
+import { optional } from '../../../contract/index.ts';
 import { invalid, unsupported } from '../errors.ts';
 import { asFields, parse } from '../read-fields.ts';
 import { AssistantDraft } from './assistant-draft.ts';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { ChatCompletionRequest, Tool } from '../../../contract/index.ts';
-import { optional } from '../../../contract/optional.ts';
+import { optional } from '../../../contract/index.ts';
 import type { SamplingOverride } from '../../sampling-override.ts';
 import { invalid, unsupported } from '../errors.ts';
 import { asFields, checkNames, type Fields, overrideFields, parse } from '../read-fields.ts';

@@ -1,0 +1,59 @@
+import { readdir, readFile } from 'node:fs/promises';
+import { dirname, join, relative, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { expect, test } from 'vitest';
+
+const source = fileURLToPath(new URL('../src/', import.meta.url));
+
+/** From the ground up: a floor may use those after it in the list. */
+const floors = [
+  'cli',
+  'training',
+  'evaluation',
+  'rollout',
+  'environment',
+  'model',
+  'trajectory',
+  'client',
+  'service',
+  'engines',
+  'learning',
+  'telemetry',
+  'contract',
+];
+
+/** What only chooses what is public, from any floor. */
+const doors = ['index.ts', 'testing/index.ts'];
+
+/** The harness and the service meet on the wire alone. */
+const apart: readonly (readonly [string, string])[] = [
+  ...['client', 'trajectory', 'model', 'environment', 'rollout', 'evaluation', 'training'].flatMap(
+    (floor) => [[floor, 'service'] as const, [floor, 'engines'] as const],
+  ),
+];
+
+async function importsOf(file: string): Promise<string[]> {
+  const text = await readFile(join(source, file), 'utf8');
+  return [...text.matchAll(/(?:from|import) '(\.[^']+)'/g)].map(([, path = '']) =>
+    relative(source, resolve(source, dirname(file), path)),
+  );
+}
+
+const floorOf = (file: string): string => file.split('/')[0] ?? '';
+
+test('imports go down only, and through the door of a floor where it has one', async () => {
+  const files = (await readdir(source, { recursive: true })).filter((file) => file.endsWith('.ts'));
+  const wrong: string[] = [];
+  for (const file of files.filter((name) => !doors.includes(name))) {
+    const from = floorOf(file);
+    for (const imported of await importsOf(file)) {
+      const to = floorOf(imported);
+      if (from === to) continue;
+      const isUp = floors.indexOf(to) <= floors.indexOf(from);
+      const isApart = apart.some(([a, b]) => a === from && b === to);
+      const isThroughWall = files.includes(`${to}/index.ts`) && imported !== `${to}/index.ts`;
+      if (isUp || isApart || isThroughWall) wrong.push(`${file} imports ${imported}`);
+    }
+  }
+  expect(wrong).toEqual([]);
+});
