@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type {
   LanguageModelV4,
   LanguageModelV4CallOptions,
@@ -31,7 +32,7 @@ export class PolicyLanguageModel implements LanguageModelV4 {
   }
 
   async doGenerate(options: LanguageModelV4CallOptions): Promise<LanguageModelV4GenerateResult> {
-    const { call, warnings } = this.#begin(options);
+    const { call, warnings } = await this.#begin(options);
     const { completion, choice } = await this.#caller.complete(call);
     const stamp = callStamp(call.callId);
     return {
@@ -51,7 +52,7 @@ export class PolicyLanguageModel implements LanguageModelV4 {
   }
 
   async doStream(options: LanguageModelV4CallOptions): Promise<LanguageModelV4StreamResult> {
-    const { call, warnings } = this.#begin(options);
+    const { call, warnings } = await this.#begin(options);
     const { reply, chunks } = await this.#caller.stream(call);
     const parts = toStreamParts({
       chunks,
@@ -63,16 +64,24 @@ export class PolicyLanguageModel implements LanguageModelV4 {
     return { stream: ReadableStream.from(parts), request: { body: call.body } };
   }
 
-  #begin(options: LanguageModelV4CallOptions): { call: BegunCall; warnings: SharedV4Warning[] } {
+  async #begin(
+    options: LanguageModelV4CallOptions,
+  ): Promise<{ call: BegunCall; warnings: SharedV4Warning[] }> {
     const { settings, tools, warnings } = toChatRequest(options, this.#override);
     const prompt = toPromptMessages(options.prompt);
-    const call = this.#caller.begin({
-      settings,
-      tools,
-      prompt,
-      seed: options.seed,
-      signal: options.abortSignal,
-    });
-    return { call, warnings };
+    try {
+      const call = this.#caller.begin({
+        settings,
+        tools,
+        prompt,
+        seed: options.seed,
+        signal: options.abortSignal,
+      });
+      return { call, warnings };
+    } catch (error) {
+      // An agent that swallows every error and asks again would leave no turn to timers, nor to other rollouts.
+      await nextTurn();
+      throw error;
+    }
   }
 }

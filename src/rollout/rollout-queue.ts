@@ -53,22 +53,21 @@ export class RolloutQueue {
     if (signal.aborted) return work(signal);
     // A queue starts a task in the async context of whichever task ended before it.
     const inScope = AsyncLocalStorage.snapshot();
-    // Ends the wait alone: a rollout that has begun holds its room until it has ended.
-    const waiting = new AbortController();
-    const stopWaiting = () => waiting.abort();
-    signal.addEventListener('abort', stopWaiting, { once: true });
+    const { promise, resolve } = Promise.withResolvers<Result>();
     let hasBegun = false;
-    const begin = () => {
+    const begin = (): Promise<Result> | undefined => {
+      // The turn of one that has ended while it waited.
+      if (hasBegun) return undefined;
       hasBegun = true;
-      signal.removeEventListener('abort', stopWaiting);
-      return inScope(() => work(signal));
+      signal.removeEventListener('abort', begin);
+      const result = inScope(() => work(signal));
+      resolve(result);
+      return result;
     };
+    signal.addEventListener('abort', begin, { once: true });
     const priority = order === undefined ? Number.NEGATIVE_INFINITY : -order;
-    try {
-      return await this.#queue.add(begin, { signal: waiting.signal, priority });
-    } catch (error) {
-      if (hasBegun) throw error;
-      return work(signal);
-    }
+    // Who waits hears of a failure by `promise`.
+    this.#queue.add(begin, { priority }).catch(() => undefined);
+    return promise;
   }
 }

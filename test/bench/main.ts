@@ -1,6 +1,7 @@
 import { cpus } from 'node:os';
 import { benchClients } from './clients.ts';
 import { benchEngine } from './engine.ts';
+import { benchRollouts, delayMs } from './rollouts.ts';
 import { benchStep } from './step.ts';
 
 const whole = (value: number) => Math.round(value).toLocaleString('en');
@@ -34,3 +35,18 @@ console.log('\nOne training step of the main job (12 groups of 8 rollouts), shar
 head('part', 'ms a step', 'share');
 for (const { part, milliseconds, share } of await benchStep())
   row(part, milliseconds.toFixed(1), percent(share));
+
+console.log(
+  `\nRollouts of one call against a service in another process that answers after ${delayMs} ms:\n`,
+);
+head(
+  ...['in flight', 'what', 'a second', 'of the client alone', 'loop delay p50, ms', 'p99, ms'],
+  ...['KiB each, waiting', 'KiB each, ended and kept', 'at the service at once'],
+);
+for (const { inFlight, what, perSecond, share, lag, kib, atService } of await benchRollouts([
+  64, 1000, 16_000,
+]))
+  row(
+    ...[whole(inFlight), what, whole(perSecond), percent(share), lag.p50.toFixed(1), lag.p99.toFixed(1)],
+    ...[kib.waiting.toFixed(1), kib.kept.toFixed(1), whole(atService)],
+  );

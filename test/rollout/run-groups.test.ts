@@ -229,6 +229,37 @@ test('a call that outlives its rollout is stopped and never recorded', async () 
   expect(groups[0]?.trajectories[0]?.choices).toHaveLength(1);
 });
 
+test('an agent that swallows every error and asks again for ever holds up neither its end nor other rollouts', async () => {
+  const { service, model } = await open();
+  await using _ = service;
+  let stubborn = true;
+  const asking = defineEnvironment({
+    name: 'stubborn',
+    scenario,
+    limits: { turns: 1 },
+    rollout: async ({ model: policy, scenario: { id } }) => {
+      const prompt = [{ role: 'user' as const, content: [{ type: 'text' as const, text: 'again' }] }];
+      do {
+        try {
+          await policy.languageModel.doGenerate({ prompt });
+        } catch {
+          // Swallowed.
+        }
+      } while (id === 0 && stubborn);
+    },
+    rewards: { done: () => 1 },
+  });
+  const { groups } = await runGroups({
+    environment: asking,
+    scenarios: scenarios(2),
+    rolloutsPerGroup: 1,
+    model,
+    timeoutMs: 500,
+  });
+  stubborn = false;
+  expect(groups.map(({ rollouts: [first] }) => first?.status)).toEqual(['failed', 'completed']);
+});
+
 test('judges called in rewards are not recorded as the policy', async () => {
   const { service, model } = await open();
   await using _ = service;

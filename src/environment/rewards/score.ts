@@ -59,18 +59,20 @@ async function evaluate<Scenario, Outcome, State>(
   timeoutMs: number,
 ): Promise<number> {
   const { signal } = context;
-  const timedOut = new RewardError(
-    name,
-    `took longer than ${timeoutMs} ms; raise \`rewardTimeoutMs\`, or find what it waits for`,
-    { how: 'timeout' },
-  );
+  // Made when it is needed: its stack trace would cost each rollout more than most rewards do.
+  let timedOut: RewardError | undefined;
+  const onTimeout = () => {
+    const what = `took longer than ${timeoutMs} ms; raise \`rewardTimeoutMs\`, or find what it waits for`;
+    timedOut = new RewardError(name, what, { how: 'timeout' });
+    return timedOut;
+  };
   let value: number;
   try {
-    value = await withDeadline({ timeoutMs, signal, timedOut: () => timedOut }, async (ownSignal) =>
+    value = await withDeadline({ timeoutMs, signal, timedOut: onTimeout }, async (ownSignal) =>
       reward({ ...context, signal: ownSignal }),
     );
   } catch (error) {
-    if (error === timedOut || signal.aborted) throw error;
+    if ((timedOut && error === timedOut) || signal.aborted) throw error;
     throw new RewardError(name, `threw: ${describeThrown(error)}`, { cause: error });
   }
   if (!Number.isFinite(value))

@@ -1,6 +1,6 @@
 import { readPosition, writePosition } from './position.ts';
 import type { DrawnScenario, JsonValue, ScenarioResult } from './scenario-source.ts';
-import type { Cursor, Stage } from './stage.ts';
+import { breathe, type Cursor, drawsPerBreath, type Stage } from './stage.ts';
 
 /** The one consumption of a set: takes in turn, and a take that fails or is stopped has taken nothing. */
 export class Drawing<Scenario> {
@@ -65,6 +65,7 @@ export class Drawing<Scenario> {
       const drawn = await abortable(this.#cursor.next(), signal);
       if (!drawn) break;
       taken.push(drawn);
+      if (taken.length % drawsPerBreath === 0) await abortable(breathe(), signal);
     }
     this.#settle();
     return taken;

@@ -1,0 +1,118 @@
+import {
+  type Books,
+  callBudget,
+  type GroupsResult,
+  keepBooks,
+  ModelHandle,
+  type RunGroupsOptions,
+  runGroups,
+  TrajectoryClosedError,
+  workerThreads,
+} from 'martingale';
+import { expect, test } from 'vitest';
+import environment, { doingOf } from './environments/failing.ts';
+import { startFailingService } from './failing-service.ts';
+
+type Options = Omit<
+  RunGroupsOptions<typeof environment.scenario, string>,
+  'environment' | 'scenarios' | 'model' | 'rolloutsPerGroup'
+>;
+
+const rolloutsPerGroup = 8;
+const scenarios = (groups: number) => Array.from({ length: groups }, (_, id) => ({ id }));
+
+/** Timers, sockets, threads: what would keep a process from ending. Those of the test runner are there before. */
+const holding = () =>
+  process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout' || kind === 'Immediate').length;
+
+function balance(result: GroupsResult<unknown>): void {
+  const rollouts = result.groups.flatMap((group) => group.rollouts);
+  const { dispatched, completed, failed, cancelled } = result.books;
+  expect(result.books).toEqual(keepBooks(rollouts));
+  expect(dispatched).toBe(completed + failed + cancelled);
+  for (const group of result.groups) {
+    const own = keepBooks(group.rollouts);
+    expect(own.dispatched).toBeGreaterThanOrEqual(rolloutsPerGroup);
+    expect(group.trajectories).toHaveLength(own.completed);
+    expect(group.isTrainable).toBe(group.droppedBecause === null);
+  }
+  for (const { trajectory, ...rollout } of rollouts) {
+    // Closed: nothing is recorded any more, whatever the agent left running.
+    expect(() => trajectory.beginCall()).toThrow(TrajectoryClosedError);
+    expect(trajectory.reward !== null).toBe(rollout.status === 'completed');
+    if (rollout.status === 'completed') expect(trajectory.histories.length).toBeGreaterThan(0);
+    else expect(rollout.failure).toMatchObject({ code: expect.any(String), message: expect.any(String) });
+  }
+}
+
+test('5,000 rollouts that fail in every way end, one by one, with the books in balance', async () => {
+  const held = holding();
+  const service = await startFailingService();
+  const budget = callBudget({ concurrency: { min: 8, max: 256, start: 32 } });
+  const model = new ModelHandle({ client: service.client, name: 'local/p/n:step1' });
+  const run = async (groups: number, options: Options): Promise<GroupsResult<unknown>> => {
+    const result = await runGroups({
+      environment,
+      scenarios: scenarios(groups),
+      rolloutsPerGroup,
+      model: model.with({ budget, callTimeoutMs: 700 }),
+      timeoutMs: 1_500,
+      rewardTimeoutMs: 300,
+      ...options,
+    });
+    balance(result);
+    return result;
+  };
+  const executor = workerThreads({
+    environment: new URL('./environments/failing.ts', import.meta.url),
+    threads: 2,
+    concurrency: 24,
+    graceMs: 300,
+  });
+  const stop = new AbortController();
+  let ended = 0;
+  const results = await Promise.all([
+    run(200, { seed: 1, concurrency: 200 }),
+    run(150, { seed: 2, concurrency: 100, groupStrategy: { type: 'retry', attempts: 3, minimum: 6 } }),
+    run(100, { seed: 3, concurrency: 100, groupStrategy: { type: 'fail_fast' } }),
+    run(100, { seed: 4, concurrency: 40, groupTimeoutMs: 2_500 }),
+    run(80, {
+      seed: 5,
+      concurrency: 100,
+      signal: stop.signal,
+      onProgress: () => ++ended === 200 && stop.abort(new Error('the run is over')),
+    }),
+    run(25, { seed: 6, executor }),
+  ]);
+  await executor.close();
+
+  const rollouts = results.flatMap((result) => result.groups.flatMap((group) => group.rollouts));
+  const books: Books = keepBooks(rollouts);
+  expect(books.dispatched).toBeGreaterThanOrEqual(5_000);
+  const codes = new Set(
+    rollouts.map((rollout) => (rollout.status === 'completed' ? 'completed' : rollout.failure.code)),
+  );
+  for (const code of [
+    ...['completed', 'Error', 'rollout_timeout', 'model_call_timeout', 'service_failed', 'connection_failed'],
+    ...['reward_failed', 'reward_timeout', 'metric_not_finite', 'nothing_recorded', 'thrown'],
+    ...['sibling_failed', 'cancelled', 'worker_died'],
+  ])
+    expect([...codes]).toContain(code);
+  expect(results[4]?.books.cancelled).toBeGreaterThan(0);
+  expect(results[2]?.books.cancelled).toBeGreaterThan(0);
+  expect(results[1]?.groups.some(({ rollouts: tried }) => tried.some(({ attempt }) => attempt > 0))).toBe(
+    true,
+  );
+
+  // What was drawn to break never counts as done.
+  for (const [at, { groups }] of results.entries())
+    for (const { seed, status } of groups.flatMap((group) => group.rollouts))
+      if (['throws', 'hangs', 'badReward', 'exits', 'spins'].includes(doingOf(seed, at === 5)))
+        expect(status).not.toBe('completed');
+
+  // Every way for the service to fail was met.
+  expect(Object.values(service.met).every((count) => count > 0)).toBe(true);
+  await expect.poll(() => budget.stats()).toMatchObject({ inFlight: 0, waiting: 0 });
+  await service[Symbol.asyncDispose]();
+  await expect.poll(holding).toBeLessThanOrEqual(held);
+});
