@@ -1,7 +1,8 @@
 import { context, propagation } from '@opentelemetry/api';
-import { Agent, type Dispatcher } from 'undici';
+import type { Dispatcher } from 'undici';
 import type { ServiceAddress } from './base-url.ts';
 import type { Answer, Call, OpenAnswer } from './call.ts';
+import { ConnectionPools } from './connection-pools.ts';
 import { Deadline } from './deadline.ts';
 import { type CallFacts, ConnectionError, RequestError, TimeoutError } from './errors.ts';
 import { type RetryPolicy, withRetries } from './retry.ts';
@@ -27,22 +28,12 @@ const unreached = new Set([
 /** Calls over a pool of connections of its own, repeated where that is harmless. */
 export class Transport {
   readonly #options: TransportOptions;
-  readonly #agent: Agent;
+  readonly #pools: ConnectionPools;
   #closed = false;
 
   constructor(options: TransportOptions) {
     this.#options = options;
-    this.#agent = new Agent({
-      // More than a run has calls in flight: with 128, two thousand calls took six times as long (design.md).
-      connections: 2048,
-      pipelining: 1,
-      // A long completion sends nothing for minutes; deadlines end calls, not these.
-      headersTimeout: 0,
-      bodyTimeout: 0,
-      keepAliveTimeout: 30_000,
-      allowH2: false,
-      connect: { timeout: options.connectTimeoutMs },
-    });
+    this.#pools = new ConnectionPools(options.connectTimeoutMs);
   }
 
   get retry(): RetryPolicy {
@@ -65,7 +56,7 @@ export class Transport {
   /** Ends what is in flight and lets the connections go. */
   async close(): Promise<void> {
     this.#closed = true;
-    await this.#agent.destroy();
+    await this.#pools.destroy();
   }
 
   async #attempt(call: Call): Promise<OpenAnswer> {
@@ -73,9 +64,10 @@ export class Transport {
     const address = call.address ?? this.#options.address;
     const path = address.prefix + call.path;
     const deadline = new Deadline(call.timeoutMs, call.signal);
+    const { agent, release } = this.#pools.take();
     let response: Dispatcher.ResponseData;
     try {
-      response = await this.#agent.request({
+      response = await agent.request({
         origin: address.origin,
         path: path + queryText(call.query),
         method: call.method,
@@ -85,6 +77,7 @@ export class Transport {
       });
     } catch (error) {
       deadline.clear();
+      release();
       throw this.#failure(error, call, deadline, {
         method: call.method,
         path,
@@ -98,6 +91,8 @@ export class Transport {
       status: response.statusCode,
       requestId: header(response, 'x-request-id'),
     };
+    // Also for an answer that is never read: its end comes with the deadline's.
+    response.body.once('close', release);
     const body = this.#body(response, call, deadline, facts);
     const text = () => collect(body);
     if ((facts.status < 200 || facts.status > 299) && !call.accept?.includes(facts.status)) {

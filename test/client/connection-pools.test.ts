@@ -1,0 +1,23 @@
+import { expect, test } from 'vitest';
+import { serve } from './server.ts';
+
+test('calls do not wait for each other, also where they are more than one pool has connections', async () => {
+  const calls = 2_100;
+  const answers: (() => void)[] = [];
+  const { client } = await serve((response) => {
+    answers.push(() => response.setHeader('content-type', 'application/json').end('{"status":"ok"}'));
+    // Nobody is answered before everybody has asked.
+    if (answers.length >= calls) for (const answer of answers.splice(0)) answer();
+  });
+  await Promise.all(Array.from({ length: calls }, () => client.health()));
+  // The connections are there to be used again.
+  const again = Array.from({ length: calls }, () => client.health());
+  await expect(Promise.all(again)).resolves.toHaveLength(calls);
+});
+
+test('a closed client says so, and opens nothing anew', async () => {
+  const { client, received } = await serve((response) => response.end('{}'));
+  await client.close();
+  await expect(client.health()).rejects.toMatchObject({ code: 'client_closed' });
+  expect(received).toEqual([]);
+});
