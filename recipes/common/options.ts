@@ -13,6 +13,8 @@ export interface RecipeOptions {
   apiKey?: string;
   baseModel: string;
   runDirectory?: string;
+  /** Goes on with the run in `runDirectory`. */
+  resume?: true;
 }
 
 /** The embedded engine's model, which every recipe is measured on. */
@@ -38,6 +40,7 @@ export const recipeProgram = ({ command, description, defaults }: Described): Co
     .addOption(new Option('--api-key <key>', 'key of that service').env('MARTINGALE_API_KEY'))
     .option('--base-model <name>', 'model of the service to start from', usualBaseModel)
     .option('--run-directory <path>', 'where the run is written (default: a new folder under runs/)')
+    .option('--resume', 'go on with the run in --run-directory; needs the flags that it was begun with')
     .showHelpAfterError(`(${command} --help lists the flags)`);
 
 /** Reads a recipe's flags; prints help or what is wrong, and leaves, where they ask or err. */
@@ -47,5 +50,7 @@ export function readOptions(argv: readonly string[], program: Command): RecipeOp
     program.error('error: --base-url needs a key: give --api-key, or set MARTINGALE_API_KEY');
   if (options.baseUrl !== undefined && options.threads !== undefined)
     program.error('error: --threads is for the embedded engine and does nothing with --base-url');
+  if (options.resume && options.runDirectory === undefined)
+    program.error('error: --resume needs --run-directory: the run to go on with');
   return options;
 }

@@ -23,19 +23,39 @@ const evaluated = (evaluation: Evaluation<unknown>): Evaluated => ({
   examples: evaluation.groups.flatMap((group) => group.trajectories.map((trajectory) => trajectory.toBody())),
 });
 
-/** Commands to go on with, as a person would type them. */
-export function nextCommands({ recipe, result, options, dataFolder }: Finished): NextCommand[] {
-  const { seed, steps, groups, rolloutsPerGroup, baseUrl, apiKey, baseModel } = options;
+type Asked = Pick<Finished, 'recipe' | 'options'>;
+
+/** The flags that a run of the same kind needs again, as a person would type them. */
+function sameFlags({ recipe, options }: Asked): { same: string; there: string } {
+  const { groups, rolloutsPerGroup, baseUrl, apiKey, baseModel, threads } = options;
   // The key itself is not for the screen; one from the environment is there again.
   const key = process.env.MARTINGALE_API_KEY === apiKey ? '' : ' --api-key "$KEY"';
   const there = baseUrl === undefined ? '' : ` --base-url ${baseUrl}${key}`;
-  const flag = (name: string, value: string | number, usual: string | number) =>
+  const flag = (name: string, value: string | number | undefined, usual?: string | number) =>
     value === usual ? '' : ` --${name} ${value}`;
   const same = [
     flag('groups', groups, recipe.defaults.groups),
     flag('rollouts-per-group', rolloutsPerGroup, recipe.defaults.rolloutsPerGroup),
+    flag('threads', threads),
     flag('base-model', baseModel, usualBaseModel),
   ].join('');
+  return { same, there };
+}
+
+/** What goes on with a run that was stopped. */
+export function resumeCommand(asked: Asked & { runDirectory: string }): string {
+  const { seed, steps } = asked.options;
+  const { same, there } = sameFlags(asked);
+  const where = `--run-directory ${shellWord(shortPath(asked.runDirectory))}`;
+  return `${asked.recipe.command} --seed ${seed} --steps ${steps}${same}${there} ${where} --resume`;
+}
+
+const shellWord = (text: string) => (/^[\w./:@-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
+/** Commands to go on with, as a person would type them. */
+export function nextCommands({ recipe, result, options, dataFolder }: Finished): NextCommand[] {
+  const { seed, steps } = options;
+  const { same, there } = sameFlags({ recipe, options });
   const again = (newSeed: number, newSteps: number) =>
     `${recipe.command} --seed ${newSeed} --steps ${newSteps}${same}${there}`;
   const { talkCommand } = recipe;
@@ -73,11 +93,21 @@ export function comparisonOf(finished: Finished): Comparison | null {
   };
 }
 
-/** What a person reads where an interrupt ended the run. */
-export function stoppedText(steps: number, runDirectory: string): string {
+/** What a person reads where an interrupt ended the run, with the command that goes on. */
+export function stoppedText(asked: Asked & { runDirectory: string }, steps: number): string {
   const after =
     steps === 0 ? 'before its first step was done' : `after ${steps} step${steps === 1 ? '' : 's'}`;
-  return `Stopped ${after}. What there is of the run: ${shortPath(runDirectory)}`;
+  return `Stopped ${after}. Go on with it:\n  ${resumeCommand(asked)}`;
+}
+
+/** What a person reads where there is nothing to compare. */
+export function endedText(
+  asked: Asked & { runDirectory: string },
+  { reason, because, reports }: Pick<TrainResult, 'reason' | 'because' | 'reports'>,
+): string {
+  if (reason === 'stopped') return stoppedText(asked, reports.length);
+  const why = because === null ? '' : `: ${because}`;
+  return `Ended after ${reports.length} step${reports.length === 1 ? '' : 's'}${why}. What there is of the run: ${shortPath(asked.runDirectory)}`;
 }
 
 /** The last line of `--json`. */
@@ -86,6 +116,7 @@ export function summaryOf({ result, options, runDirectory }: Finished, seconds: 
   return {
     type: 'summary',
     reason: result.reason,
+    because: result.because,
     seed: options.seed,
     steps: result.reports.length,
     evaluation: { before: before && scoreOf(before), after: after && scoreOf(after) },

@@ -1,4 +1,4 @@
-import { basename, join } from 'node:path';
+import { basename } from 'node:path';
 import { type ModelHandle, openModel, type RunListener, type TrainResult } from 'martingale';
 import {
   comparisonLines,
@@ -10,8 +10,8 @@ import {
   writeJsonLine,
 } from 'martingale/cli';
 import { type RecipeOptions, readOptions, recipeProgram } from './options.ts';
-import { comparisonOf, stoppedText, summaryOf } from './outcome.ts';
-import { claimRunDirectory, newRunDirectory } from './run-directory.ts';
+import { comparisonOf, endedText, stoppedText, summaryOf } from './outcome.ts';
+import { claimRunDirectory, newRunDirectory, takeUpRunDirectory, trainingFolder } from './run-directory.ts';
 import { openService, type RecipeService } from './service.ts';
 
 export interface Recipe {
@@ -27,7 +27,7 @@ export interface Recipe {
   learn: (run: RecipeRun) => Promise<TrainResult>;
 }
 
-/** What a recipe's `learn` is given. The last five fields go to `train` and `supervise` as they are. */
+/** What a recipe's `learn` is given; `settings` go to `train` as they are. */
 export interface RecipeRun {
   options: RecipeOptions;
   /** Newly made from the base model, unless the service of `--base-url` knew it. */
@@ -38,6 +38,8 @@ export interface RecipeRun {
     rolloutsPerGroup: number;
     seed: number;
     runDirectory: string;
+    /** The run goes on: what `learn` does before `train` is done. */
+    resume: boolean;
     onEvent: RunListener;
     signal: AbortSignal;
   };
@@ -67,12 +69,14 @@ export async function runRecipe(recipe: Recipe, argv: readonly string[] = proces
   const options = readOptions(argv, recipeProgram(recipe));
   const startedMs = performance.now();
   const runDirectory = options.runDirectory ?? newRunDirectory(recipe.name, options.seed);
+  const ownService = options.baseUrl === undefined;
   const progress = showProgress({ json: options.json });
   const interrupt = listenForInterrupt(() => progress.note('Stopping. Ctrl-C again leaves at once.'));
   const { signal } = interrupt;
   let service: RecipeService | undefined;
   try {
-    await claimRunDirectory(runDirectory);
+    const resume = options.resume === true && (await takeUpRunDirectory(runDirectory, { ownService }));
+    if (!options.resume) await claimRunDirectory(runDirectory);
     service = await openService(options, runDirectory);
     const model = await open(recipe, { options, service, runDirectory }, signal);
     const result = await recipe.learn({
@@ -83,7 +87,8 @@ export async function runRecipe(recipe: Recipe, argv: readonly string[] = proces
         groupsPerStep: options.groups,
         rolloutsPerGroup: options.rolloutsPerGroup,
         seed: options.seed,
-        runDirectory: join(runDirectory, 'training'),
+        runDirectory: trainingFolder(runDirectory),
+        resume,
         onEvent: progress.listen,
         signal,
       },
@@ -94,11 +99,11 @@ export async function runRecipe(recipe: Recipe, argv: readonly string[] = proces
     if (options.json)
       writeJsonLine(process.stdout, summaryOf(finished, (performance.now() - startedMs) / 1000));
     else if (comparison) printLines([[], ...comparisonLines(comparison, process.stdout.columns || 100)]);
-    else process.stdout.write(`${stoppedText(result.reports.length, runDirectory)}\n`);
+    else process.stdout.write(`${endedText({ recipe, options, runDirectory }, result)}\n`);
     if (result.reason === 'stopped') process.exitCode = interruptedStatus;
   } catch (error) {
     progress.close();
-    const what = signal.aborted ? stoppedText(0, runDirectory) : describeFailure(error);
+    const what = signal.aborted ? stoppedText({ recipe, options, runDirectory }, 0) : describeFailure(error);
     process.stderr.write(`${what}\n`);
     process.exitCode = signal.aborted ? interruptedStatus : 1;
   } finally {

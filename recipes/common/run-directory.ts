@@ -1,4 +1,4 @@
-import { mkdir, readdir } from 'node:fs/promises';
+import { access, mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { RunOptionError } from 'martingale';
 
@@ -23,4 +23,40 @@ export async function claimRunDirectory(path: string): Promise<void> {
     throw new RunOptionError(
       `The run directory ${path} is not empty. Choose another with --run-directory, or move it away.`,
     );
+}
+
+/** Where the training of a recipe's run is written. */
+export const trainingFolder = (path: string): string => join(path, 'training');
+
+/** Where a recipe's own service keeps its models. */
+export const serviceFolder = (path: string): string => join(path, 'service');
+
+const isThere = (path: string) =>
+  access(path).then(
+    () => true,
+    () => false,
+  );
+
+/**
+ * Gets the folder of an interrupted run ready to go on. Says whether its training had begun, and whatever comes before
+ * it was done; where it had not, nothing of the run is kept, and it begins again.
+ * @throws RunOptionError where there is no run, or where it cannot begin again.
+ */
+export async function takeUpRunDirectory(
+  path: string,
+  { ownService }: { ownService: boolean },
+): Promise<boolean> {
+  if (await isThere(join(trainingFolder(path), 'config.json'))) return true;
+  if (!ownService)
+    throw new RunOptionError(
+      `The run directory ${path} has no training to go on with. Begin another run: leave --resume out, and choose ` +
+        'another --run-directory.',
+    );
+  if (!(await isThere(serviceFolder(path))))
+    throw new RunOptionError(
+      `The run directory ${path} does not hold the run of a recipe. Leave --resume out to begin one.`,
+    );
+  // A job of the start may be half done, or queued: it would train beside that of the start that comes now.
+  await rm(serviceFolder(path), { recursive: true });
+  return false;
 }

@@ -1,8 +1,8 @@
-import { join } from 'node:path';
 import { type Client, createClient } from 'martingale/client';
 import { createEmbeddedEngine } from 'martingale/embedded';
 import { startService } from 'martingale/service';
 import type { RecipeOptions } from './options.ts';
+import { serviceFolder } from './run-directory.ts';
 
 export interface RecipeService {
   client: Client;
@@ -18,7 +18,7 @@ export async function openService(options: RecipeOptions, runDirectory: string):
     const client = createClient({ baseUrl, apiKey });
     return { client, dataFolder: null, close: () => client.close() };
   }
-  const dataFolder = join(runDirectory, 'service');
+  const dataFolder = serviceFolder(runDirectory);
   const engine = await createEmbeddedEngine({ threads });
   try {
     const service = await startService({ engine, dataFolder });

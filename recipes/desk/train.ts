@@ -10,16 +10,18 @@ const trainingScenarios = 5000;
 
 /** Teaches the bad habits, then lets reinforcement learning repair them. */
 const learn: Recipe['learn'] = async ({ model, settings }) => {
-  const { seed, onEvent, signal } = settings;
-  const started = await supervise({
-    model,
-    examples: await deskDemonstrations({ seed, count: supervisedBatches * supervisedBatchSize }),
-    batchSize: supervisedBatchSize,
-    learningRate: supervisedLearningRates(supervisedBatches),
-    phase: 'supervised start',
-    onEvent,
-    signal,
-  });
+  const { seed, resume, onEvent, signal } = settings;
+  const started = resume
+    ? { model }
+    : await supervise({
+        model,
+        examples: await deskDemonstrations({ seed, count: supervisedBatches * supervisedBatchSize }),
+        batchSize: supervisedBatchSize,
+        learningRate: supervisedLearningRates(supervisedBatches),
+        phase: 'supervised start',
+        onEvent,
+        signal,
+      });
   return train({
     environment: desk,
     scenarios: deskScenarios({ split: 'train', seed, count: trainingScenarios }),

@@ -19,16 +19,18 @@ await runRecipe({
   description: 'Learns to sort digits: from demonstrations that stop too early, then from rewards.',
   defaults: { steps: 200, groups: 12, rolloutsPerGroup: 8 },
   learn: async ({ model, settings }) => {
-    const { seed, onEvent, signal } = settings;
-    const started = await supervise({
-      model,
-      examples: sortDemonstrations({ seed, count: supervisedBatches * supervisedBatchSize }),
-      batchSize: supervisedBatchSize,
-      learningRate: supervisedLearningRates,
-      phase: 'supervised start',
-      onEvent,
-      signal,
-    });
+    const { seed, resume, onEvent, signal } = settings;
+    const started = resume
+      ? { model }
+      : await supervise({
+          model,
+          examples: sortDemonstrations({ seed, count: supervisedBatches * supervisedBatchSize }),
+          batchSize: supervisedBatchSize,
+          learningRate: supervisedLearningRates,
+          phase: 'supervised start',
+          onEvent,
+          signal,
+        });
     return train({
       environment: sort,
       scenarios: sortScenarios({ split: 'train', seed, count: 5000 }),

@@ -8,7 +8,7 @@ await runRecipe({
   command: 'npx tsx recipes/tone/train.ts',
   description:
     'Learns to answer in the tone that a judge prefers: it compares replies, and says nothing else.',
-  defaults: { steps: 120, groups: 12, rolloutsPerGroup: 8 },
+  defaults: { steps: 200, groups: 12, rolloutsPerGroup: 8 },
   learn: ({ model, settings }) =>
     train({
       environment: tone,
