@@ -7,7 +7,7 @@ await runRecipe({
   command: 'npx tsx recipes/search/train.ts',
   description:
     'Learns to find a prize behind one of seven doors in three looks, from nothing but finding it.',
-  defaults: { steps: 300, groups: doors, rolloutsPerGroup: 16 },
+  defaults: { steps: 400, groups: doors, rolloutsPerGroup: 16 },
   learn: ({ model, settings }) =>
     train({
       environment: search,
@@ -16,7 +16,7 @@ await runRecipe({
       model,
       config: ({ step, steps }) => ({
         learning_rate: 2e-3 * Math.max(0.1, 1 - step / steps),
-        entropy_coefficient: 0.02 * Math.max(0, 1 - step / (0.6 * steps)),
+        entropy_coefficient: 0.08 * Math.max(0, 1 - step / (0.6 * steps)),
       }),
       ...settings,
     }),

@@ -1,7 +1,7 @@
 import { MartingaleError } from '../contract/index.ts';
 import type { Trajectory, TrajectoryCall } from '../trajectory/index.ts';
 import { withDeadline } from './deadline.ts';
-import { describeThrown } from './describe-thrown.ts';
+import { describeThrown, describeValue } from './describe-thrown.ts';
 
 export interface CreditContext<Scenario, Outcome> {
   scenario: Scenario;
@@ -55,7 +55,7 @@ export async function creditOf<Scenario, Outcome>(
   for (const [at, { index }] of calls.entries()) {
     const value = values[at];
     if (!Number.isFinite(value))
-      throw new CreditError(`gave ${describeThrown(value)} for call ${index}, not a finite number`);
+      throw new CreditError(`gave ${describeValue(value)} for call ${index}, not a finite number`);
     credited.set(index, value);
   }
   return credited;

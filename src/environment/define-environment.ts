@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import { checkNames, checkRewards } from './check-names.ts';
 import { checkOptions } from './check-options.ts';
 import type { SetupContext } from './contexts.ts';
 import { describeThrown } from './describe-thrown.ts';
@@ -46,7 +47,7 @@ const defaultCleanupTimeoutMs = 30_000;
  * written: `setup` before `rollout` or `prompt`, rewards after it.
  *
  * @throws TypeError or RangeError that names the option, for weights, limits, discounts and deadlines that are none,
- * for a name that is both a reward's and a group reward's, and where nothing has a weight to learn from.
+ * for options that there are not, for a name that is both a reward's and a group reward's, and where nothing has a weight to learn from.
  */
 export function defineEnvironment<Schema extends z.ZodType, Outcome, State = undefined>(
   options: RolloutEnvironmentOptions<Schema, Outcome, State>,
@@ -60,6 +61,8 @@ export function defineEnvironment<Schema extends z.ZodType, Outcome, State, Pars
   const given = options.rollout ?? options.prompt;
   if (typeof given !== 'function' || (options.rollout && options.prompt))
     throw new TypeError(`Environment "${options.name}" needs either \`rollout\` or \`prompt\`.`);
+  checkNames(options);
+  checkRewards({ ...options.rewards, ...options.groupRewards }, options.name);
   return options.rollout
     ? build(options, (context, state) => rolloutAgent(options, context, state))
     : build(options, (context, state) => loopAgent(options, context, state));

@@ -7,3 +7,9 @@ export function describeThrown(thrown: unknown): string {
     return 'something that cannot be written as text';
   }
 }
+
+/** What was given in place of a number, such that the text "1" does not read like one. */
+export function describeValue(value: unknown): string {
+  if (typeof value === 'string') return JSON.stringify(value);
+  return typeof value === 'bigint' ? `the bigint ${value}` : describeThrown(value);
+}

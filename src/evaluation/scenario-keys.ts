@@ -1,14 +1,16 @@
 import { type KeyFunction, scenarioKey } from '../environment/index.ts';
 
-/** A key for each scenario, all of them different: the second of the same key ends in `#2`. */
+/** A key for each scenario, all of them different: the second of the same key ends in `#2`, or the next free number. */
 export function scenarioKeys<Scenario>(
   scenarios: readonly Scenario[],
   key: KeyFunction<Scenario> = keyOrPlace(scenarios),
 ): string[] {
+  const names = scenarios.map((scenario) => String(key(scenario)));
+  const taken = new Set(names);
   const seen = new Map<string, number>();
-  return scenarios.map((scenario) => {
-    const name = String(key(scenario));
-    const times = (seen.get(name) ?? 0) + 1;
+  return names.map((name) => {
+    let times = (seen.get(name) ?? 0) + 1;
+    while (times > 1 && taken.has(`${name}#${times}`)) times++;
     seen.set(name, times);
     return times === 1 ? name : `${name}#${times}`;
   });

@@ -179,3 +179,15 @@ test('a limit that there is not is refused by name', () => {
     /limits\.seconds.*is no limit; there are turns, tokens, toolCalls, milliseconds/,
   );
 });
+
+test.each([
+  [{ maxTurns: 3 }, /`maxTurns` of environment "x" is no option; there are name, /],
+  [{ tools: {} }, /`tools` of environment "x" belongs to the form with `prompt`, and this one has `rollout`/],
+  [{ scenario: { id: 1 } }, /`scenario` of environment "x" is no zod schema/],
+  [{ rewards: { a: undefined } }, /The reward "a" of environment "x" is none; give a function/],
+  [{ groupRewards: { b: { weight: 1 } } }, /The reward "b" of environment "x" is none/],
+])('what no type has checked, %o, is refused', (options, message) => {
+  const given = { ...base, rewards: { a: () => 1 } };
+  Object.assign(given, options);
+  expect(() => defineEnvironment(given)).toThrow(message);
+});

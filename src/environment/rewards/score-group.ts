@@ -1,6 +1,6 @@
 import { attribute, spanName, withSpan } from '../../telemetry/index.ts';
 import { withDeadline } from '../deadline.ts';
-import { describeThrown } from '../describe-thrown.ts';
+import { describeThrown, describeValue } from '../describe-thrown.ts';
 import { GroupRewardError } from './errors.ts';
 import type { GroupRewardContext, GroupRewardFunction, GroupRewards, WeightedGroupReward } from './reward.ts';
 
@@ -68,7 +68,7 @@ async function evaluate<Scenario, Outcome>(
   }
   const wrong = values.findIndex((value) => !Number.isFinite(value));
   if (wrong >= 0) {
-    const given = describeThrown(values[wrong]);
+    const given = describeValue(values[wrong]);
     throw new GroupRewardError(name, `gave ${given} for member ${wrong}, not a finite number`);
   }
   return values;

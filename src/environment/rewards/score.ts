@@ -1,7 +1,7 @@
 import { MartingaleError } from '../../contract/index.ts';
 import { attribute, genAi, recordReward, spanName, withSpan } from '../../telemetry/index.ts';
 import { withDeadline } from '../deadline.ts';
-import { describeThrown } from '../describe-thrown.ts';
+import { describeThrown, describeValue } from '../describe-thrown.ts';
 import { stepRewardMetric } from '../own-metrics.ts';
 import { RewardError } from './errors.ts';
 import type { RewardContext, RewardFunction, Rewards, WeightedReward } from './reward.ts';
@@ -76,7 +76,7 @@ async function evaluate<Scenario, Outcome, State>(
     throw new RewardError(name, `threw: ${describeThrown(error)}`, { cause: error });
   }
   if (!Number.isFinite(value))
-    throw new RewardError(name, `gave ${describeThrown(value)}, not a finite number`);
+    throw new RewardError(name, `gave ${describeValue(value)}, not a finite number`);
   return value;
 }
 

@@ -7,7 +7,7 @@ import {
   detectNotableMismatch,
   detectStale,
 } from './job.ts';
-import { detectNoSignal } from './no-signal.ts';
+import { detectSolved, detectUnsolved, isSolved } from './no-signal.ts';
 import { detectFailures, detectRepeatedText, detectWrongModel } from './replies.ts';
 import { detectRewardUpValidationDown } from './reward-up-validation-down.ts';
 import { type Detector, type RunFigures, RunSoFar } from './run-so-far.ts';
@@ -15,7 +15,8 @@ import { alarmThresholds } from './thresholds.ts';
 
 const detectors: readonly (readonly [AlarmKind, Detector])[] = [
   ['collapse', detectCollapse],
-  ['no_signal', detectNoSignal],
+  ['no_signal', detectUnsolved],
+  ['no_signal', detectSolved],
   ['reward_up_validation_down', detectRewardUpValidationDown],
   ['repeated_text', detectRepeatedText],
   ['wrong_model', detectWrongModel],
@@ -27,10 +28,14 @@ const detectors: readonly (readonly [AlarmKind, Detector])[] = [
   ['credit_unused', detectCreditUnused],
 ];
 
+/** What goes on, once it was seen, also in steps in which its detector sees nothing. */
+const lasting = new Map<Detector, (run: RunSoFar) => boolean>([[detectSolved, isSolved]]);
+
 /**
  * Every alarm of a run, in the order of the steps that raised them. An alarm is raised when what it is about begins,
- * and again only after that has been gone for `alarmThresholds.silentSteps` steps. A longer run begins with the
- * alarms of a shorter one, but for validations that came after its last step: see `newAlarms`.
+ * and again only after that has been gone for `alarmThresholds.silentSteps` steps. That scenarios are solved is gone
+ * when success falls below `alarmThresholds.noSignal.success`, not when single steps have a signal. A longer run begins
+ * with the alarms of a shorter one, but for validations that came after its last step: see `newAlarms`.
  */
 export function diagnose(figures: RunFigures): Alarm[] {
   /** By detector: the last step count at which it saw something. */
@@ -39,10 +44,14 @@ export function diagnose(figures: RunFigures): Alarm[] {
     const run = new RunSoFar(figures, report, at + 1);
     return detectors.flatMap(([kind, detect]): Alarm[] => {
       const finding = detect(run);
-      if (!finding) return [];
       const since = at - (lastSeen.get(detect) ?? Number.NEGATIVE_INFINITY);
+      const isGone = since > alarmThresholds.silentSteps;
+      if (!finding) {
+        if (!isGone && lasting.get(detect)?.(run)) lastSeen.set(detect, at);
+        return [];
+      }
       lastSeen.set(detect, at);
-      return since > alarmThresholds.silentSteps ? [{ kind, step: report.step, ...finding }] : [];
+      return isGone ? [{ kind, step: report.step, ...finding }] : [];
     });
   });
 }

@@ -70,7 +70,7 @@ test.each<[string, () => number | Promise<number>, RegExp]>([
   ['rejects', () => Promise.reject(new Error('late')), /"right" threw: late/],
   ['gives NaN', () => Number.NaN, /"right" gave NaN/],
   ['gives infinity', async () => Number.POSITIVE_INFINITY, /gave Infinity/],
-  ['gives text', () => JSON.parse('"1"'), /gave 1, not a finite number/],
+  ['gives text', () => JSON.parse('"1"'), /gave "1", not a finite number/],
 ])('a reward that %s is an error that names it', async (_, right, message) => {
   const failing = score(weigh<unknown, unknown, undefined>({ right }), context());
   await expect(failing).rejects.toThrow(RewardError);

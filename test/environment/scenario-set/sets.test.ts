@@ -397,3 +397,13 @@ test('a changed scenario keeps its key, and a key function decides it', async ()
     { key: 'b', scenario: { prompt: 'do b' } },
   ]);
 });
+
+test('a take without end lets others have their turn, and can be stopped', async () => {
+  const set = ScenarioSet.generate(function* () {
+    for (let id = 0; id < 1_000_000; id++) yield { id };
+    throw new Error('nothing stopped it');
+  });
+  const stop = new AbortController();
+  setImmediate(() => stop.abort(new Error('enough')));
+  await expect(set.toArray({ signal: stop.signal })).rejects.toThrow('enough');
+});

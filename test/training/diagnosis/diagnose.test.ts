@@ -223,6 +223,21 @@ test('an alarm is raised again only after what it is about has been gone for som
   expect(failing(3, 4, 10, 30, 31)).toEqual([3, 10, 30]);
 });
 
+test('that the scenarios are solved is said once, and again only after success has fallen', () => {
+  const silent = (change: (step: number) => object) =>
+    diagnose({
+      reports: reports(120, (step) => ({ groupsWithSignal: 0, success: 1, reward: 1, ...change(step) })),
+    }).filter(({ kind }) => kind === 'no_signal');
+  const now = (step: number) => step % 20 >= 10 && step % 20 < 18;
+  expect(silent((step) => (now(step) ? { groupsWithSignal: 3, success: 0.97 } : {}))).toMatchObject([
+    { step: 4, message: expect.stringMatching(/are solved/) },
+  ]);
+  const fallen = silent((step) =>
+    step >= 40 && step < 60 ? { groupsWithSignal: 6, success: 0.2, reward: 0.2 } : {},
+  );
+  expect(fallen.map(({ step }) => step)).toEqual([4, 64]);
+});
+
 test('a run that goes on tells each alarm once, those of a validation after its last step too', () => {
   const all = reports(50, (step) => ({
     ...rising(step),
