@@ -9,7 +9,15 @@ import type {
   LanguageModelV4Usage,
 } from '@ai-sdk/provider';
 import type { Tool } from '../contract/index.ts';
-import { genAi, spanName, withSpan } from '../telemetry/index.ts';
+import {
+  countModelCall,
+  errorKind,
+  genAi,
+  recordModelCall,
+  recordTokens,
+  spanName,
+  withSpan,
+} from '../telemetry/index.ts';
 import { currentTrajectory, runOutsideTrajectory } from '../trajectory/index.ts';
 import { toReadableMessages, toSpokenChoice } from './baseline-messages.ts';
 import type { CallBudget, CallOutcome } from './call-budget.ts';
@@ -87,7 +95,11 @@ export class BaselineLanguageModel implements LanguageModelV4 {
       ...(limit === Number.POSITIVE_INFINITY ? {} : { maxOutputTokens: limit }),
       ...(signals.length > 0 ? { abortSignal: AbortSignal.any(signals) } : {}),
     };
+    const { provider, modelId: model } = this.#options.model;
     const record = ({ content, finishReason, usage }: Said) => {
+      const promptTokens = usage.inputTokens.total ?? 0;
+      const sampledTokens = usage.outputTokens.total ?? 0;
+      recordTokens({ provider, model, promptTokens, completionTokens: sampledTokens });
       if (!trajectory || !begun) return;
       const { index, callId } = begun;
       trajectory.recordMessages(callId, {
@@ -96,8 +108,8 @@ export class BaselineLanguageModel implements LanguageModelV4 {
         messages: toReadableMessages(asked.prompt),
         tools: toolsOf(asked),
         choice: toSpokenChoice(content, finishReason),
-        promptTokens: usage.inputTokens.total ?? 0,
-        sampledTokens: usage.outputTokens.total ?? 0,
+        promptTokens,
+        sampledTokens,
       });
     };
     return { options, record };
@@ -113,16 +125,23 @@ export class BaselineLanguageModel implements LanguageModelV4 {
     return withSpan(spanName.modelCall(name), attributes, async () => {
       const place = await budget?.acquire(options.abortSignal);
       const begun = performance.now();
+      const labels = { provider: model.provider, model: model.modelId };
       let status: CallOutcome['status'] = 'failed';
+      let failure: string | undefined;
+      countModelCall(1, labels);
       try {
         const result = await work();
         status = 'answered';
         return result;
       } catch (error) {
         if (isRateLimited(error)) status = 'rate_limited';
+        failure = errorKind(error);
         throw error;
       } finally {
-        place?.release({ status, durationMs: performance.now() - begun });
+        const durationMs = performance.now() - begun;
+        place?.release({ status, durationMs });
+        countModelCall(-1, labels);
+        recordModelCall({ ...labels, durationMs, error: failure });
       }
     });
   }

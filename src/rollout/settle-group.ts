@@ -49,7 +49,7 @@ async function settle<Schema extends z.ZodType, Outcome>(
     for (const rollout of completed) undo(rollout, error);
     return settled;
   }
-  for (const [at, rollout] of completed.entries()) {
+  const finish = async (rollout: Completed<Outcome>, at: number) => {
     const { trajectory } = rollout;
     const reward = rollout.reward + (added[at] ?? 0);
     try {
@@ -62,7 +62,9 @@ async function settle<Schema extends z.ZodType, Outcome>(
     } catch (error) {
       undo(rollout, error);
     }
-  }
+  };
+  // At once: each has a deadline of its own, and one that hangs holds up no other.
+  await Promise.all(completed.map(finish));
   return settled;
 }
 

@@ -1,4 +1,4 @@
-import { attribute, spanName, withSpan } from '../../telemetry/index.ts';
+import { attribute, genAi, recordReward, spanName, withSpan } from '../../telemetry/index.ts';
 import { withDeadline } from '../deadline.ts';
 import { describeThrown, describeValue } from '../describe-thrown.ts';
 import { GroupRewardError } from './errors.ts';
@@ -29,11 +29,13 @@ export async function scoreGroup<Scenario, Outcome>(
 ): Promise<number[]> {
   const sums = context.members.map(() => 0);
   for (const [name, { weight, reward }] of rewards) {
-    const values = await withSpan(spanName.reward, { [attribute.rewardName]: name }, () =>
+    const attributes = { [attribute.rewardName]: name, [genAi.evaluationName]: name };
+    const values = await withSpan(spanName.reward, attributes, () =>
       evaluate(name, reward, context, timeoutMs),
     );
     for (const [at, { trajectory }] of context.members.entries()) {
       const value = values[at] ?? 0;
+      recordReward({ name, value });
       trajectory.metrics[name] = value;
       if (weight !== 0) sums[at] = (sums[at] ?? 0) + weight * value;
     }
