@@ -11,6 +11,8 @@ import { generateText } from 'ai';
 import { captureContent, defineEnvironment, train } from 'martingale';
 import { z } from 'zod';
 
+const [steps = '2', runDirectory] = process.argv.slice(2);
+
 // The address is that of OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318.
 const tracing = new NodeTracerProvider({ spanProcessors: [new BatchSpanProcessor(new OTLPTraceExporter())] });
 tracing.register();
@@ -33,9 +35,10 @@ await train({
   baseUrl: process.env.MARTINGALE_URL ?? 'http://127.0.0.1:8000',
   apiKey: process.env.MARTINGALE_API_KEY ?? 'mine',
   model: { project: 'examples', name: 'coin', baseModel: 'martingale-tiny' },
-  steps: 2,
+  steps: Number(steps),
   groupsPerStep: 2,
   rolloutsPerGroup: 4,
+  runDirectory,
 });
 await tracing.shutdown();
 await meters.shutdown();

@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
 import type { Engine } from '../../src/engines/engine.ts';
 import { type RunningService, startService } from '../../src/service/index.ts';
+import { startOtlpReceiver } from '../telemetry/otlp-receiver.ts';
 import { root, runProgram, typeCheck } from './programs.ts';
 import { snippetsOf } from './snippets.ts';
 
@@ -126,5 +127,22 @@ describe('examples', () => {
     const runs = join(folder, 'runs');
     const output = await runProgram('examples/module-level-agent.ts', { args: ['2', runs], env });
     expect(output).toMatch(/^0 \S+\n1 \S+\n$/);
+  });
+
+  it('train with the tools of an MCP server', async () => {
+    const output = await runProgram('examples/mcp-tools.ts', { args: ['2', join(folder, 'mcp')], env });
+    expect(output).toMatch(/^0 \S+\n1 \S+\n$/);
+  });
+
+  it('send spans and metrics to a collector', async () => {
+    const collector = await startOtlpReceiver();
+    await runProgram('examples/opentelemetry.ts', {
+      args: ['1', join(folder, 'traced')],
+      env: { ...env, OTEL_EXPORTER_OTLP_ENDPOINT: collector.url },
+    });
+    await collector.close();
+    const names = new Set(collector.spans.map(({ name }) => name));
+    for (const name of ['run', 'step', 'group', 'rollout', 'reward', 'job']) expect(names).toContain(name);
+    expect([...collector.metrics.keys()]).toContain('gen_ai.client.token.usage');
   });
 });

@@ -1,8 +1,32 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { z } from 'zod';
 
-// biome-ignore lint/suspicious/noExplicitAny: JSON of another program has no type before it is checked.
-type Json = any;
+const attributeSchema = z.object({ key: z.string(), value: z.record(z.string(), z.unknown()) });
+const spanSchema = z.object({
+  name: z.string(),
+  kind: z.number(),
+  traceId: z.string(),
+  spanId: z.string(),
+  parentSpanId: z.string().optional(),
+  attributes: z.array(attributeSchema),
+  links: z.array(z.object({ traceId: z.string(), spanId: z.string() })).default([]),
+});
+const pointsSchema = z.object({ dataPoints: z.array(z.record(z.string(), z.unknown())) });
+const metricSchema = z.object({
+  name: z.string(),
+  sum: pointsSchema.optional(),
+  histogram: pointsSchema.optional(),
+  gauge: pointsSchema.optional(),
+});
+const bodySchema = z.object({
+  resourceSpans: z
+    .array(z.object({ scopeSpans: z.array(z.object({ spans: z.array(spanSchema) })) }))
+    .default([]),
+  resourceMetrics: z
+    .array(z.object({ scopeMetrics: z.array(z.object({ metrics: z.array(metricSchema) })) }))
+    .default([]),
+});
 
 export interface ReceivedSpan {
   name: string;
@@ -17,14 +41,14 @@ export interface ReceivedSpan {
 /** A collector that takes traces and metrics by OTLP over HTTP, as JSON. */
 export async function startOtlpReceiver() {
   const spans: ReceivedSpan[] = [];
-  const metrics = new Map<string, Json>();
+  const metrics = new Map<string, z.infer<typeof metricSchema>>();
   const server = createServer(async (request, response) => {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk);
-    const body: Json = JSON.parse(Buffer.concat(chunks).toString('utf8'));
-    for (const { scopeSpans } of body.resourceSpans ?? [])
+    const body = bodySchema.parse(JSON.parse(Buffer.concat(chunks).toString('utf8')));
+    for (const { scopeSpans } of body.resourceSpans)
       for (const scope of scopeSpans) spans.push(...scope.spans.map(toSpan));
-    for (const { scopeMetrics } of body.resourceMetrics ?? [])
+    for (const { scopeMetrics } of body.resourceMetrics)
       for (const scope of scopeMetrics) for (const metric of scope.metrics) metrics.set(metric.name, metric);
     response.setHeader('content-type', 'application/json').end('{}');
   });
@@ -40,15 +64,18 @@ export async function startOtlpReceiver() {
   return { url, spans, metrics, close };
 }
 
-const toSpan = (span: Json): ReceivedSpan => ({
+const toSpan = (span: z.infer<typeof spanSchema>): ReceivedSpan => ({
   ...{ name: span.name, kind: span.kind, traceId: span.traceId, spanId: span.spanId },
   parentSpanId: span.parentSpanId || undefined,
-  attributes: Object.fromEntries(span.attributes.map(({ key, value }: Json) => [key, plain(value)])),
-  links: (span.links ?? []).map(({ traceId, spanId }: Json) => ({ traceId, spanId })),
+  attributes: Object.fromEntries(span.attributes.map(({ key, value }) => [key, plain(value)])),
+  links: span.links.map(({ traceId, spanId }) => ({ traceId, spanId })),
 });
 
-const plain = (value: Json): unknown => {
-  const [kind, held] = Object.entries<Json>(value)[0] ?? [];
+const arraySchema = z.object({ values: z.array(z.record(z.string(), z.unknown())).default([]) });
+
+/** What an attribute holds: OTLP names its kind beside it. */
+function plain(value: Record<string, unknown>): unknown {
+  const [kind, held] = Object.entries(value)[0] ?? [];
   if (kind === 'intValue') return Number(held);
-  return kind === 'arrayValue' ? (held.values ?? []).map(plain) : held;
-};
+  return kind === 'arrayValue' ? arraySchema.parse(held).values.map(plain) : held;
+}
