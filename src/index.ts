@@ -190,6 +190,7 @@ export {
   type RescoredRollout,
   type RescoreOptions,
   ResumeError,
+  RunInUseError,
   type RunBudget,
   RunDirectory,
   type RunEndReason,

@@ -56,6 +56,6 @@ export function usedUp(
   if (budget.cost !== undefined && cost !== null && cost >= budget.cost)
     return `${cost} of a cost of ${budget.cost} is used`;
   if (budget.minutes !== undefined && seconds >= budget.minutes * 60)
-    return `${(seconds / 60).toFixed(1)} of ${budget.minutes} minutes are used`;
+    return `${Number((seconds / 60).toPrecision(3))} of ${budget.minutes} minutes are used`;
   return null;
 }

@@ -45,3 +45,14 @@ export class ResumeError extends MartingaleError {
     super('resume_refused', message, options);
   }
 }
+
+/** Another run works in the run directory at this moment. */
+export class RunInUseError extends MartingaleError {
+  constructor(path: string, options?: ErrorOptions) {
+    super(
+      'run_in_use',
+      `Another run works in ${path} at this moment. Wait for its end or stop it, or choose another \`runDirectory\`.`,
+      options,
+    );
+  }
+}

@@ -14,6 +14,7 @@ export { type EarlyStopOptions, earlyStop, type StopProgress, type StopWhen } fr
 export {
   NoCompletedRolloutsError,
   ResumeError,
+  RunInUseError,
   RunOptionError,
   TrainingJobError,
   TrainingJobTimeoutError,

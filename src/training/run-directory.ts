@@ -5,6 +5,8 @@ import { fromGroupRecord, parseGroupRecord, type RolloutGroup, toGroupRecord } f
 import { ResumeError, RunOptionError } from './errors.ts';
 import type { RunEvent, StepReport } from './run-event.ts';
 import { appendLine, readIfThere, removeFile, takeUpLines, writeWhole } from './run-files.ts';
+import { isRun, jobFile, stepName } from './run-layout.ts';
+import { lockRun, type RunLock } from './run-lock.ts';
 import {
   type JobRecord,
   jobRecordSchema,
@@ -26,6 +28,7 @@ import {
  *     evaluations/step-0000/                each validation as it goes on, by the number of finished steps
  *     jobs/step-0000.json                   the training job's request, by reference, its id and what came of it
  *     summary.json                          how the run ended, and its parts where it was resumed
+ *     run.lock                              held by the process that runs it; left behind, it holds nobody up
  *
  * Whole files appear under their name only when complete; lines are appended.
  */
@@ -34,12 +37,14 @@ export class RunDirectory {
   /** Appends in order, one at a time; the first failure is kept for `settle`. */
   #appends: Promise<void> = Promise.resolve();
   #journal: Promise<void> = Promise.resolve();
+  readonly #lock: RunLock;
 
-  private constructor(path: string) {
+  private constructor(path: string, lock: RunLock) {
     this.path = path;
+    this.#lock = lock;
   }
 
-  /** @throws RunOptionError where the folder exists and is not empty. */
+  /** @throws RunOptionError where the folder exists and is not empty, RunInUseError where another has just begun. */
   static async create(path: string): Promise<RunDirectory> {
     const absolute = resolve(path);
     await mkdir(absolute, { recursive: true });
@@ -58,7 +63,7 @@ export class RunDirectory {
     return names.length > 0 && isRun(names) ? RunDirectory.resume(path) : RunDirectory.create(path);
   }
 
-  /** @throws ResumeError where the folder does not hold a run. */
+  /** @throws ResumeError where the folder does not hold a run, RunInUseError where it still goes on. */
   static async resume(path: string): Promise<RunDirectory> {
     const absolute = resolve(path);
     const names = await readdir(absolute).catch(() => undefined);
@@ -70,9 +75,20 @@ export class RunDirectory {
   }
 
   static async #open(absolute: string): Promise<RunDirectory> {
-    await mkdir(join(absolute, 'trajectories'), { recursive: true });
-    await mkdir(join(absolute, 'jobs'), { recursive: true });
-    return new RunDirectory(absolute);
+    const lock = lockRun(absolute);
+    try {
+      await mkdir(join(absolute, 'trajectories'), { recursive: true });
+      await mkdir(join(absolute, 'jobs'), { recursive: true });
+    } catch (error) {
+      lock.release();
+      throw error;
+    }
+    return new RunDirectory(absolute, lock);
+  }
+
+  /** Lets others go on with the run. Harmless when repeated. */
+  release(): void {
+    this.#lock.release();
   }
 
   async writeConfig(config: object): Promise<void> {
@@ -158,7 +174,8 @@ export class RunDirectory {
   }
 
   appendEvent(event: RunEvent): void {
-    const line = { time: new Date().toISOString(), ...event };
+    // The finished steps' reports stand in the file beside it.
+    const line = { time: new Date().toISOString(), ...event, finishedReports: undefined };
     this.#appends = this.#appends.then(() =>
       appendLine(join(this.path, 'events.jsonl'), line, { durable: false }),
     );
@@ -199,25 +216,6 @@ export class RunDirectory {
     });
   }
 }
-
-/** Default place of a run: `runs/<ISO date>-<name>`, with characters that every file system takes. */
-export function defaultRunDirectory(name: string, now = new Date()): string {
-  const date = now.toISOString().replaceAll(':', '-');
-  return join('runs', `${date}-${name.replaceAll(/[^A-Za-z0-9._-]+/g, '-')}`);
-}
-
-/** What a run has that was killed, or failed, before it had a model. */
-const begun = new Set(['trajectories', 'jobs', 'config.json.partial', 'events.jsonl', 'summary.json']);
-
-const isRun = (names: readonly string[]) =>
-  names.includes('config.json') || names.every((name) => begun.has(name));
-
-/** `step-0000`: names sort as steps do. */
-export function stepName(step: number): string {
-  return `step-${String(step).padStart(4, '0')}`;
-}
-
-const jobFile = (step: number) => `jobs/${stepName(step)}.json`;
 
 /** One at a time, so that the event loop gets a turn between groups. */
 function* groupLines(groups: readonly RolloutGroup[]): Generator<string> {

@@ -95,6 +95,8 @@ export type RunEvent =
       rolloutsPerGroup: number;
       /** Steps that are finished already, where the run is resumed. */
       finishedSteps?: number;
+      /** Reports of those steps, in order. The file of events leaves them out: `metrics.jsonl` has them. */
+      finishedReports?: StepReport[];
     }
   /**
    * A named stretch beside the steps: a supervised start, or an evaluation (`evaluation before`, `evaluation step-N`,
@@ -120,6 +122,13 @@ export type RunEvent =
   | ({ type: 'step' } & StepReport)
   /** Something that a person should look at; see `diagnose`. */
   | ({ type: 'alarm' } & Alarm)
-  | { type: 'run_ended'; reason: RunEndReason; seconds: number; runDirectory: string };
+  | {
+      type: 'run_ended';
+      reason: RunEndReason;
+      /** What `stopWhen` said, or which part of the budget is used up; absent for other reasons. */
+      because?: string;
+      seconds: number;
+      runDirectory: string;
+    };
 
 export type RunListener = (event: RunEvent) => void;

@@ -59,7 +59,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
       steps,
       groupsPerStep,
       rolloutsPerGroup,
-      ...(isResumed ? { finishedSteps: state.finishedSteps } : {}),
+      ...(isResumed ? { finishedSteps: state.finishedSteps, finishedReports: [...this.#reports] } : {}),
     });
     if (isResumed) {
       await this.#queue.takeUp(this.#context, started);
@@ -94,7 +94,8 @@ export class Run<Schema extends z.ZodType, Outcome> {
   async end({ reason, because }: RunEnd): Promise<TrainResult<z.output<Schema>>> {
     const books = await this.#settle();
     const seconds = this.#seconds;
-    this.#emit({ type: 'run_ended', reason, seconds, runDirectory: this.#directory.path });
+    const said = because === null ? {} : { because };
+    this.#emit({ type: 'run_ended', reason, ...said, seconds, runDirectory: this.#directory.path });
     await this.#directory.settle();
     const started = this.#started;
     if (started) await this.#note(reason);

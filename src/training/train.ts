@@ -13,9 +13,9 @@ import type { TrainOptions, TrainResult } from './train-options.ts';
  * comes of it. A run that is stopped, or ends early, returns; see `reason`. A run that was killed goes on with
  * `resume`.
  * @throws RunOptionError for an option that cannot be met, ScenarioError before anything begins, ResumeError,
- * NoCompletedRolloutsError when all rollouts of a step end without a reward, TrainingJobError and
- * TrainingJobTimeoutError for a job that makes no checkpoint, and what the client throws. The run directory is left
- * readable in each case, and can be resumed.
+ * RunInUseError where another run works in the run directory, NoCompletedRolloutsError when all rollouts of a step end
+ * without a reward, TrainingJobError and TrainingJobTimeoutError for a job that makes no checkpoint, and what the
+ * client throws. The run directory is left readable in each case, and can be resumed.
  */
 export async function train<Schema extends z.ZodType, Outcome>(
   options: TrainOptions<Schema, Outcome>,
@@ -26,16 +26,20 @@ export async function train<Schema extends z.ZodType, Outcome>(
   if ('length' in scenarios) await parseScenarios(environment, scenarios);
   if (validation) await parseScenarios(environment, validation.scenarios);
   const directory = await openRunDirectory(options);
-  const run = new Run(options, directory);
-  return withSpan(spanName.run, { [attribute.runId]: basename(directory.path) }, async () => {
-    try {
-      await run.start();
-      return await run.end(await run.loop());
-    } catch (error) {
-      if (signal?.aborted) return run.end({ reason: 'stopped', because: null });
-      // Why the run failed matters more than a summary that could not be written.
-      await run.fail(error).catch(() => undefined);
-      throw error;
-    }
-  });
+  try {
+    const run = new Run(options, directory);
+    return await withSpan(spanName.run, { [attribute.runId]: basename(directory.path) }, async () => {
+      try {
+        await run.start();
+        return await run.end(await run.loop());
+      } catch (error) {
+        if (signal?.aborted) return await run.end({ reason: 'stopped', because: null });
+        // Why the run failed matters more than a summary that could not be written.
+        await run.fail(error).catch(() => undefined);
+        throw error;
+      }
+    });
+  } finally {
+    directory.release();
+  }
 }

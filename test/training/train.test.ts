@@ -143,6 +143,7 @@ test('the run directory holds the whole run', async () => {
     'events.jsonl',
     'jobs',
     'metrics.jsonl',
+    'run.lock',
     'state.json',
     'summary.json',
     'trajectories',

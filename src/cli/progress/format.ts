@@ -1,4 +1,5 @@
 import { isAbsolute, relative } from 'node:path';
+import type { RunEvent } from '../../training/index.ts';
 
 const grouped = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
 
@@ -41,3 +42,16 @@ export function shortPath(path: string): string {
   const near = relative('', path);
   return near === '' || near.startsWith('..') || isAbsolute(near) ? path : near;
 }
+
+type Ended = Extract<RunEvent, { type: 'run_ended' }>;
+
+const ends: Record<Ended['reason'], string> = {
+  finished: 'finished',
+  stopped: 'stopped',
+  early_stop: 'ended early',
+  budget: 'ended by its budget',
+};
+
+/** How a run ended, and why where that is known: `ended early: no better for 3 validations`. */
+export const endText = ({ reason, because }: Pick<Ended, 'reason' | 'because'>): string =>
+  because === undefined ? ends[reason] : `${ends[reason]}: ${because}`;

@@ -18,6 +18,10 @@ export function jsonEvent(event: RunEvent): object | null {
       const { examples: _, ...rest } = event;
       return rest;
     }
+    case 'run_started': {
+      const { finishedReports: _, ...rest } = event;
+      return rest;
+    }
     default:
       return event;
   }

@@ -1,5 +1,5 @@
 import { alarmLines } from './alarm-lines.ts';
-import { count, counted, decimal, duration, leadingMetric, percent, shortPath } from './format.ts';
+import { count, counted, decimal, duration, endText, leadingMetric, percent, shortPath } from './format.ts';
 import {
   isEvaluation,
   isOutsideSteps,
@@ -93,6 +93,9 @@ function headLines(progress: RunProgress, { columns, nowMs }: Canvas): Line[] {
       columns,
     ),
     ...(run === null ? [] : [[{ text: shortPath(run.runDirectory), style: 'dim' } as const]]),
+    ...(run?.finishedSteps === undefined
+      ? []
+      : [[{ text: `resumed after ${counted(run.finishedSteps, 'step')}`, style: 'dim' } as const]]),
   ];
 }
 
@@ -114,6 +117,7 @@ function loopLines(progress: RunProgress, columns: number): Line[] {
   const done = rollouts?.done ?? (job === null ? 0 : perStep);
   const left = timeLeftMs(progress);
   const hasSuccess = last !== undefined && last.success !== null;
+  const isPipelined = steps.some(({ staleness }) => staleness.max > 0);
   const failed = last === undefined ? 0 : last.failed + last.cancelled;
   return [
     [],
@@ -138,6 +142,8 @@ function loopLines(progress: RunProgress, columns: number): Line[] {
       { text: pad(entropy === null ? '–' : `${decimal(entropy)} nats`, 16) },
       { text: 'sampling ', style: 'dim' },
       { text: last ? `${count(last.tokensPerSecond)} tokens/s` : '–' },
+      // Only a pipelined run has any, in its first steps neither.
+      ...(isPipelined ? [{ text: `   stale ${decimal(last?.staleness.mean ?? 0, 1)}` }] : []),
       ...(failed > 0 ? [{ text: `   ${counted(failed, 'rollout')} failed`, style: 'yellow' } as const] : []),
     ],
     ...(ended === null && !isOutsideSteps(progress)
@@ -189,6 +195,9 @@ export function liveLines(progress: RunProgress, canvas: Canvas): Line[] {
     ...loopLines(progress, canvas.columns),
     ...alarmLines(progress.alarms, canvas.columns),
     ...(below.length > 0 ? [[], ...below] : []),
+    ...(progress.ended === null || progress.ended.reason === 'finished'
+      ? []
+      : [[], [{ text: endText(progress.ended), style: 'yellow' } as const]]),
   ];
   return lines.map((line) => clip(line, canvas.columns));
 }

@@ -1,6 +1,16 @@
 import type { RunEvent, StepReport } from '../../training/index.ts';
 import { alarmTitle } from './alarm-lines.ts';
-import { count, counted, decimal, duration, leadingMetric, orDash, percent, shortPath } from './format.ts';
+import {
+  count,
+  counted,
+  decimal,
+  duration,
+  endText,
+  leadingMetric,
+  orDash,
+  percent,
+  shortPath,
+} from './format.ts';
 import {
   advance,
   isEvaluation,
@@ -33,6 +43,7 @@ function stepText(report: StepReport, progress: RunProgress): string {
     `entropy ${orDash(report.entropy, decimal)}`,
     `${count(report.tokensPerSecond)} tokens/s`,
     `${decimal(report.seconds, 2)} s`,
+    ...(report.staleness.max > 0 ? [`stale ${decimal(report.staleness.mean, 1)}`] : []),
     ...(failed > 0 ? [`${counted(failed, 'rollout')} failed`] : []),
     ...(left === null || left === 0 ? [] : [`${duration(left)} left`]),
   ].join('  ');
@@ -58,6 +69,9 @@ export function plainLines(before: RunProgress, after: RunProgress, event: RunEv
       return [
         ...finished,
         `training ${event.model}: ${counted(event.steps, 'step')} of ${counted(event.groupsPerStep, 'group')} × ${event.rolloutsPerGroup}, in ${shortPath(event.runDirectory)}`,
+        ...(event.finishedSteps === undefined
+          ? []
+          : [`resumed: ${counted(event.finishedSteps, 'step')} of it done before`]),
       ];
     case 'evaluated': {
       const { reward, success } = event.score;
@@ -71,13 +85,15 @@ export function plainLines(before: RunProgress, after: RunProgress, event: RunEv
       const { type: _, ...report } = event;
       return [
         ...finished,
-        ...(isReported(report, before.steps.length === 0) ? [stepText(report, after)] : []),
+        ...(isReported(report, before.steps.length === (before.run?.finishedSteps ?? 0))
+          ? [stepText(report, after)]
+          : []),
       ];
     }
     case 'alarm':
       return [...finished, `! ${alarmTitle(event)}: ${event.message}`, `  Look at: ${event.lookAt}`];
     case 'run_ended':
-      return [...finished, `${event.reason} after ${duration(event.seconds * 1000)}`];
+      return [...finished, `${endText(event)} · ${duration(event.seconds * 1000)}`];
     default:
       return finished;
   }

@@ -88,7 +88,8 @@ export function advance(before: RunProgress, event: RunEvent, nowMs: number): Ru
   const open: RunProgress = { ...progress, milestones: closePhases(progress.milestones, nowMs) };
   switch (event.type) {
     case 'run_started':
-      return { ...open, run: event };
+      // A run that is resumed goes on with its curve.
+      return { ...open, run: event, steps: event.finishedReports ?? [] };
     case 'evaluated':
       return { ...open, milestones: withResult(open, event) };
     case 'rollouts':

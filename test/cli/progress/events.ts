@@ -2,7 +2,7 @@ import type { TrajectoryBody } from '../../../src/contract/index.ts';
 import type { Alarm } from '../../../src/training/diagnosis/index.ts';
 import type { RunEvent } from '../../../src/training/run-event.ts';
 
-export const runStarted = (steps: number): RunEvent => ({
+export const runStarted = (steps: number): Extract<RunEvent, { type: 'run_started' }> => ({
   type: 'run_started',
   runDirectory: 'runs/desk-1',
   model: 'local/desk/clerk',
@@ -15,7 +15,7 @@ export const stepReport = (
   step: number,
   steps: number,
   change: Partial<Extract<RunEvent, { type: 'step' }>> = {},
-): RunEvent => ({
+): Extract<RunEvent, { type: 'step' }> => ({
   type: 'step',
   step,
   steps,

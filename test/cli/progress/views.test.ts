@@ -52,7 +52,7 @@ describe('plain view', () => {
       'step 40',
       'step 42',
     ]);
-    expect(lines.at(-1)).toBe('finished after 1:05');
+    expect(lines.at(-1)).toBe('finished · 1:05');
   });
 
   it('says an alarm, with what to look at, also between the steps that it leaves out', () => {
@@ -62,6 +62,19 @@ describe('plain view', () => {
       '! step 15, no signal: 2% of the groups had rewards that differ.',
       '  Look at: A few trajectories by eye.',
     ]);
+  });
+
+  it('goes on with the curve of a run that is resumed, and says why one ended early', () => {
+    const { type: _, ...done } = stepReport(0, 42);
+    const lines = show([
+      { ...runStarted(42), finishedSteps: 1, finishedReports: [done] },
+      stepReport(1, 42, { staleness: { mean: 1.5, max: 2 } }),
+      { type: 'run_ended', reason: 'early_stop', because: 'no better', seconds: 5, runDirectory: 'runs/x' },
+    ]);
+    expect(lines[1]).toBe('resumed: 1 step of it done before');
+    expect(lines[2]).toMatch(/^step {2}2\/42 .*stale 1\.5/);
+    expect(lines[3]).toBe('ended early: no better · 5.0 s');
+    expect(show(wholeRun(3)).join()).not.toContain('stale');
   });
 
   it('says every step of a short run', () => {

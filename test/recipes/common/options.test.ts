@@ -65,6 +65,7 @@ describe('the flags of a recipe', () => {
       ['--base-url', 'http://127.0.0.1:1', '--api-key', 'k', '--threads', '2'],
       'does nothing with --base-url',
     ],
+    [['--resume'], '--resume needs --run-directory'],
     [['--step', '3'], "unknown option '--step'"],
     [['more'], 'too many arguments'],
   ])('that are wrong (%s) say what is wrong', (flags, message) => {

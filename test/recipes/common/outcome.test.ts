@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { readOptions, recipeProgram } from '../../../recipes/common/options.ts';
-import { nextCommands, stoppedText } from '../../../recipes/common/outcome.ts';
+import { endedText, nextCommands, stoppedText } from '../../../recipes/common/outcome.ts';
 import { createClient } from '../../../src/client/index.ts';
 import { ModelHandle, type TrainResult } from '../../../src/index.ts';
 import { recipe } from './recipe.ts';
@@ -67,8 +67,24 @@ describe('the commands to go on with', () => {
 });
 
 describe('an interrupted run', () => {
-  it('says how far it came and where its record is', () => {
-    expect(stoppedText(0, 'runs/one')).toMatch(/before its first step was done.*runs\/one$/);
-    expect(stoppedText(12, 'runs/one')).toMatch(/^Stopped after 12 steps\. /);
+  const asked = (...flags: string[]) => ({
+    recipe,
+    options: readOptions(['node', 'train.ts', ...flags], recipeProgram(recipe)),
+    runDirectory: 'runs/one',
+  });
+
+  it('says how far it came and what goes on with it', () => {
+    expect(stoppedText(asked(), 0)).toMatch(/before its first step was done/);
+    expect(stoppedText(asked('--threads', '1', '--groups', '4'), 12)).toBe(
+      'Stopped after 12 steps. Go on with it:\n' +
+        '  npm start -- --seed 1 --steps 120 --groups 4 --threads 1 --run-directory runs/one --resume',
+    );
+  });
+
+  it('says why it ended early', () => {
+    const ended = { reason: 'budget', because: '900 of 800 tokens are used', reports: [] } as const;
+    expect(endedText(asked(), { ...ended, reports: [] })).toBe(
+      'Ended after 0 steps: 900 of 800 tokens are used. What there is of the run: runs/one',
+    );
   });
 });

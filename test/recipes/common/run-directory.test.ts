@@ -1,8 +1,8 @@
-import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { claimRunDirectory } from '../../../recipes/common/run-directory.ts';
+import { claimRunDirectory, takeUpRunDirectory } from '../../../recipes/common/run-directory.ts';
 
 describe('the run directory of a recipe', () => {
   let folder: string;
@@ -25,5 +25,24 @@ describe('the run directory of a recipe', () => {
     await expect(claimRunDirectory(join(folder, 'config.json', 'run'))).rejects.toThrow(
       /cannot be made: ENOTDIR.*Choose another with --run-directory/,
     );
+  });
+
+  it('is gone on with where its training had begun', async () => {
+    await mkdir(join(folder, 'training'));
+    await mkdir(join(folder, 'service'));
+    await writeFile(join(folder, 'training', 'config.json'), '{}');
+    expect(await takeUpRunDirectory(folder, { ownService: true })).toBe(true);
+    expect(await readdir(folder)).toEqual(['service', 'training']);
+  });
+
+  it('begins again where it was stopped before its training', async () => {
+    await mkdir(join(folder, 'service'));
+    await expect(takeUpRunDirectory(folder, { ownService: false })).rejects.toThrow(/no training to go on/);
+    expect(await takeUpRunDirectory(folder, { ownService: true })).toBe(false);
+    expect(await readdir(folder)).toEqual([]);
+  });
+
+  it('is refused where it holds no run', async () => {
+    await expect(takeUpRunDirectory(folder, { ownService: true })).rejects.toThrow(/Leave --resume out/);
   });
 });

@@ -92,7 +92,8 @@ describe('npm start', () => {
     expect(lines.map(({ type }) => type)).toEqual(['phase']);
     expect(errors).toBe(
       'Stopping. Ctrl-C again leaves at once.\n' +
-        `Stopped before its first step was done. What there is of the run: ${folder}\n`,
+        'Stopped before its first step was done. Go on with it:\n' +
+        `  npm start -- --seed 1 --steps 120 --threads 1 --run-directory ${folder} --resume\n`,
     );
     expect(code).toBe(130);
   });

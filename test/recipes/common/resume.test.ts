@@ -1,0 +1,65 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+
+const root = fileURLToPath(new URL('../../../', import.meta.url));
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'martingale-resume-recipe-'));
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+type Line = { type: string; [field: string]: unknown };
+
+/** A recipe, its service and its engine in one process, killed after the line for which `isLast` says so. */
+async function run(name: string, flags: string[], isLast: (line: Line) => boolean = () => false) {
+  const size = ['--steps', '4', '--groups', '4', '--rollouts-per-group', '4', '--threads', '1'];
+  const file = ['--import', 'tsx', 'recipes/tone/train.ts', '--json', '--run-directory', join(folder, name)];
+  const child = spawn(process.execPath, [...file, ...size, ...flags], {
+    cwd: root,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const closed = once(child, 'close');
+  const errors = text(child.stderr);
+  const lines: Line[] = [];
+  for await (const read of createInterface(child.stdout)) {
+    const line: Line = JSON.parse(read);
+    lines.push(line);
+    if (isLast(line)) child.kill('SIGKILL');
+  }
+  const [code] = await closed;
+  return { code, lines, errors: await errors };
+}
+
+/** What of the reports does not depend on the clock. */
+async function metricsOf(name: string): Promise<object[]> {
+  const lines = await readFile(join(folder, name, 'training', 'metrics.jsonl'), 'utf8');
+  return lines
+    .trimEnd()
+    .split('\n')
+    .map((line) => ({ ...JSON.parse(line), seconds: 0, phases: null, tokensPerSecond: 0 }));
+}
+
+it('a recipe that is killed, service, engine and all, goes on to the same end, more than once', async () => {
+  const whole = await run('whole', []);
+  expect(whole.errors).toBe('');
+  await run('killed', [], ({ type, step }) => type === 'step' && step === 0);
+  await run('killed', ['--resume'], ({ type, step }) => type === 'step' && step === 2);
+  const refused = await run('killed', ['--resume', '--groups', '3']);
+  expect(refused.errors).toContain('`groupsPerStep` was 4 and is 3');
+  expect(refused.code).toBe(1);
+  const ended = await run('killed', ['--resume']);
+  expect(ended.errors).toBe('');
+  expect(ended.lines.find(({ type }) => type === 'run_started')).toHaveProperty('finishedSteps');
+  expect(ended.lines.at(-1)).toMatchObject({ reason: 'finished', steps: 4 });
+  const { evaluation, books, model }: Partial<Line> = whole.lines.at(-1) ?? {};
+  expect(ended.lines.at(-1)).toMatchObject({ evaluation, books, model });
+  expect(await metricsOf('killed')).toEqual(await metricsOf('whole'));
+}, 120_000);

@@ -1,0 +1,51 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { RunInUseError } from '../../../src/training/errors.ts';
+import { RunDirectory } from '../../../src/training/run-directory.ts';
+
+let path: string;
+beforeEach(async () => {
+  path = await mkdtemp(join(tmpdir(), 'martingale-lock-'));
+});
+afterEach(() => rm(path, { recursive: true, force: true }));
+
+test('a run that goes on is not gone on with a second time, and afterwards it is', async () => {
+  const first = await RunDirectory.create(path);
+  await first.writeConfig({});
+  await expect(RunDirectory.resume(path)).rejects.toThrow(RunInUseError);
+  await expect(RunDirectory.open(path)).rejects.toThrow(
+    /Another run works in .* Wait for its end or stop it/,
+  );
+  first.release();
+  first.release();
+  const second = await RunDirectory.resume(path);
+  await expect(RunDirectory.resume(path)).rejects.toMatchObject({ code: 'run_in_use' });
+  second.release();
+});
+
+test('another process holds it until it is killed', async () => {
+  const module = new URL('../../../src/training/run-directory.ts', import.meta.url).href;
+  const script = `
+    const { RunDirectory } = await import(${JSON.stringify(module)});
+    const directory = await RunDirectory.create(${JSON.stringify(path)});
+    await directory.writeConfig({});
+    process.stdout.write('held');
+    setInterval(() => directory.path, 1000);
+  `;
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', script], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const ended = once(child, 'exit');
+  try {
+    await once(child.stdout, 'data');
+    await expect(RunDirectory.resume(path)).rejects.toThrow(RunInUseError);
+  } finally {
+    child.kill('SIGKILL');
+  }
+  await ended;
+  (await RunDirectory.resume(path)).release();
+});
