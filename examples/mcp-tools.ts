@@ -23,7 +23,7 @@ async function serveLamp() {
 async function trainLamp() {
   const transport = new StdioMCPTransport({
     command: process.execPath,
-    args: [import.meta.filename, 'lamp'],
+    args: [...process.execArgv, import.meta.filename, 'lamp'],
   });
   const server = await createMCPClient({ transport });
   const lamp = defineEnvironment({
