@@ -1,7 +1,8 @@
 // A run's spans and metrics at an OTLP collector: the library uses the OpenTelemetry API alone, and an application
 // that registers an SDK sees run > step > group > rollout > model call, tool and reward. The service's spans join the
-// trace where its process registers one too. Start `MARTINGALE_API_KEY=mine npm run martingale -- serve` and a
-// collector on port 4318, then run: npx tsx examples/opentelemetry.ts
+// trace where its process registers one too: preload it with NODE_OPTIONS='--import ./your-sdk.ts'. Start
+// `MARTINGALE_API_KEY=mine npm run martingale -- serve` and a collector on port 4318, then run:
+// npx tsx examples/opentelemetry.ts
 import { metrics } from '@opentelemetry/api';
 import { OTLPMetricExporter } from '@opentelemetry/exporter-metrics-otlp-http';
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
