@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import PQueue from 'p-queue';
 import { MartingaleError } from '../contract/index.ts';
+import { PacedStarts } from './paced-starts.ts';
 
 /** One for all: a stack trace for each rollout would cost more than the rest of its ending. */
 const closed = new MartingaleError('executor_closed', 'The executor was closed.');
@@ -10,6 +11,7 @@ export class RolloutQueue {
   readonly #queue: PQueue;
   /** Ends each rollout that runs or waits. A listener for each on one signal would take quadratic time. */
   readonly #ending = new Set<AbortController>();
+  readonly #starts = new PacedStarts();
   #closed = false;
 
   constructor(concurrency: number) {
@@ -67,7 +69,11 @@ export class RolloutQueue {
     signal.addEventListener('abort', begin, { once: true });
     const priority = order === undefined ? Number.NEGATIVE_INFINITY : -order;
     // Who waits hears of a failure by `promise`.
-    this.#queue.add(begin, { priority }).catch(() => undefined);
+    const inTurn = () => {
+      const later = this.#starts.next();
+      return later ? later.then(begin) : begin();
+    };
+    this.#queue.add(inTurn, { priority }).catch(() => undefined);
     return promise;
   }
 }
