@@ -21,7 +21,9 @@ test('a fixed budget bounds the calls of all handles that it is given to', async
   const budget = callBudget({ concurrency: 5 });
   const [one, other] = [service.model.with({ budget }), service.model.with({ budget, temperature: 0.5 })];
   await Promise.all([many(one, 40), many(other, 40)]);
-  expect(service.seen).toEqual({ answered: 80, refused: 0, most: 5 });
+  expect(service.seen).toMatchObject({ answered: 80, refused: 0 });
+  // Some of the five may be on their way to the service or back.
+  expect(service.seen.most).toBeLessThanOrEqual(5);
   expect(budget.stats()).toEqual({
     ...{ limit: 5, peak: 5, ...idle },
     decreases: { rateLimited: 0, latency: 0 },

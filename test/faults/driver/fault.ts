@@ -1,0 +1,43 @@
+/**
+ * What happens at a durable step of a program:
+ * `kill-before` and `kill-after`: SIGKILL around it; `kill-half`: SIGKILL when half of the bytes are written (of what
+ * writes none: before it). The others make it fail as the system does, with nothing done.
+ */
+export type FaultMode =
+  | 'kill-before'
+  | 'kill-half'
+  | 'kill-after'
+  | 'ENOSPC'
+  | 'EIO'
+  | 'EROFS'
+  | 'EMFILE'
+  | 'EACCES';
+
+/** A durable step: the name of its kind, and how many of that name came before it in the same thread. */
+export interface FaultPoint {
+  name: string;
+  occurrence: number;
+}
+
+export interface FaultPlan {
+  /** Only steps on files and databases in this folder count. */
+  root: string;
+  /** File that gets a line of JSON, a `FaultPoint`, for each step before it is done. */
+  journal?: string;
+  mode?: FaultMode;
+  /** The step that it happens at. Without it: at every one. */
+  at?: FaultPoint;
+  /** It happens only while this file exists. */
+  while?: string;
+}
+
+/** Environment variable that carries the plan to the program, as JSON. */
+export const planVariable = 'MARTINGALE_FAULT_PLAN';
+
+/** Options of `spawn` that put a program under a plan; `process.execPath` is a Node that runs TypeScript. */
+export function underFaults(plan: FaultPlan): { execArgv: string[]; env: NodeJS.ProcessEnv } {
+  return {
+    execArgv: ['--import', new URL('./preload.ts', import.meta.url).href],
+    env: { ...process.env, [planVariable]: JSON.stringify(plan) },
+  };
+}

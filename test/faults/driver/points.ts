@@ -1,0 +1,90 @@
+import { appendFileSync, existsSync } from 'node:fs';
+import { relative } from 'node:path';
+import { type FaultMode, type FaultPlan, type FaultPoint, planVariable } from './fault.ts';
+
+// Kept before they are patched.
+const [append, exists] = [appendFileSync, existsSync];
+
+const messages: Partial<Record<FaultMode, string>> = {
+  ENOSPC: 'no space left on device',
+  EIO: 'i/o error',
+  EROFS: 'read-only file system',
+  EMFILE: 'too many open files',
+  EACCES: 'permission denied',
+};
+
+/** What SQLite says in place of the system. */
+const sqliteErrors: Partial<Record<FaultMode, [number, string]>> = {
+  ENOSPC: [13, 'database or disk is full'],
+  EIO: [10, 'disk I/O error'],
+  EROFS: [8, 'attempt to write a readonly database'],
+  EMFILE: [14, 'unable to open database file'],
+  EACCES: [14, 'unable to open database file'],
+};
+
+const plan: FaultPlan = JSON.parse(process.env[planVariable] ?? '{"root":""}');
+const counts = new Map<string, number>();
+
+/** Ids and numbers in names differ from run to run. */
+const nameOf = (path: string) =>
+  path
+    .replace(/[0-9a-f]{8}-[0-9a-f-]{27}/g, '<id>')
+    .replace(/[0-9a-f]{64}/g, '<sha>')
+    .replace(/\d+/g, 'N');
+
+/** The path's name within the root; undefined for one outside of it. */
+export function placeOf(path: unknown): string | undefined {
+  const text = path instanceof URL ? path.pathname : String(path);
+  const inside = relative(plan.root, text);
+  if (plan.root === '' || inside.startsWith('..')) return undefined;
+  return nameOf(inside) || '.';
+}
+
+const die = () => process.kill(process.pid, 'SIGKILL');
+
+/** What is to happen at the step of this name that is about to be done; undefined: nothing. */
+function faultAt(name: string): FaultMode | undefined {
+  const occurrence = counts.get(name) ?? 0;
+  counts.set(name, occurrence + 1);
+  if (plan.journal) append(plan.journal, `${JSON.stringify({ name, occurrence } satisfies FaultPoint)}\n`);
+  if (!plan.mode || (plan.at && (plan.at.name !== name || plan.at.occurrence !== occurrence)))
+    return undefined;
+  return plan.while === undefined || exists(plan.while) ? plan.mode : undefined;
+}
+
+function failure(mode: FaultMode, name: string): Error {
+  const [syscall] = name.split(' ');
+  if (syscall === 'commit') {
+    const [errcode, message] = sqliteErrors[mode] ?? [1, 'SQL logic error'];
+    return Object.assign(new Error(message), { code: 'ERR_SQLITE_ERROR', errcode, errstr: message });
+  }
+  return Object.assign(new Error(`${mode}: ${messages[mode]}, ${name}`), { code: mode, syscall });
+}
+
+export interface Step<Result> {
+  name: string;
+  work: () => Result;
+  /** Does half of it, where it can be halved. */
+  half?: () => unknown;
+}
+
+/** Does a step, or what is to happen in its place. */
+export function atPoint<Result>({ name, work, half }: Step<Result>): Result {
+  const mode = faultAt(name);
+  if (mode === undefined) return work();
+  if (mode === 'kill-before' || (mode === 'kill-half' && !half)) die();
+  if (mode === 'kill-half') {
+    const halved = half?.();
+    if (halved instanceof Promise) return halved.then(die) as Result;
+    die();
+  }
+  if (mode !== 'kill-after') throw failure(mode, name);
+  const result = work();
+  if (result instanceof Promise)
+    return result.then((value) => {
+      die();
+      return value;
+    }) as Result;
+  die();
+  return result;
+}
