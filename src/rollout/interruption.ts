@@ -38,7 +38,12 @@ export class Interruption {
     return this.#whole.signal;
   }
 
-  /** Ends what the agent left running, and lets go of the timer and of the run's signal. */
+  /** Ends what the agent left running: what comes now, no reward would have seen. */
+  endAgent(): void {
+    this.agent.abort(rolloutEnded);
+  }
+
+  /** Ends what anybody left running, and lets go of the timer and of the run's signal. */
   dispose(): void {
     this.#timer.clear();
     this.#run?.removeEventListener('abort', this.#follow);

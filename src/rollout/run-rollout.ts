@@ -104,14 +104,18 @@ async function reward<Schema extends z.ZodType, Outcome>(
   { environment, model: given, onUnexpectedCall, rewardTimeoutMs }: RunRolloutOptions<Schema, Outcome>,
   opening: Promise<OpenEnvironment<Outcome>>,
   trajectory: Trajectory,
-  { agent: controller, signal }: Interruption,
+  interruption: Interruption,
 ): Promise<Ended<Outcome>> {
+  const { agent: controller, signal } = interruption;
   const opened = await opening;
   const model = forRollout(given, onUnexpectedCall);
   const agent = { model, trajectory, signal: controller.signal };
   const outcome = await runInTrajectory(trajectory, () =>
     runWithModel(model, () => runAgent({ opened, agent, controller, limits: environment.limits })),
   );
+  // Rewards score what is trained on: a call that the agent did not wait for is neither.
+  trajectory.close();
+  interruption.endAgent();
   if (trajectory.histories.length === 0 && trajectory.baseline === undefined)
     throw new NothingRecordedError(model.name, trajectory.stopReason);
   const score = await runOutsideTrajectory(() =>

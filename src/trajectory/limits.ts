@@ -4,7 +4,10 @@ import { MartingaleError } from '../contract/index.ts';
 export interface RolloutLimits {
   /** Model calls. */
   turns?: number;
-  /** Sampled tokens of all calls together; a call's reply is cut where they are used up. */
+  /**
+   * Sampled tokens of all calls together; a call's reply is cut where they are used up. Calls in flight at the same
+   * time know nothing of each other's tokens: each is cut for itself.
+   */
   tokens?: number;
   /** Tool calls that the policy has asked for. */
   toolCalls?: number;

@@ -144,7 +144,7 @@ test('the state that `setup` gives is its rollout’s own, from the agent to the
   expect(seen).toContainEqual([2, { id: 2, seed: 7, said: 'four' }]);
 });
 
-test('the clean-up comes after the rewards, and after the agent has been told to stop', async () => {
+test('what the agent left is told to stop before the rewards, and the clean-up comes last', async () => {
   const order: string[] = [];
   const environment = defineEnvironment({
     ...base,
@@ -158,7 +158,7 @@ test('the clean-up comes after the rewards, and after the agent has been told to
     rewards: { one: () => order.push('reward') },
   });
   await runOnce(environment, noScenario, yes);
-  expect(order).toEqual(['reward', 'agent stopped', 'clean-up, free to act']);
+  expect(order).toEqual(['agent stopped', 'reward', 'clean-up, free to act']);
 });
 
 test('a rollout that never returns is failed by its deadline, and cleaned up', async () => {
@@ -498,4 +498,41 @@ test('whatever goes wrong, and however much at once, each rollout has one define
     expect(ended.trajectory.metrics.cleanup_failed).toBe(unclean ? 1 : undefined);
   };
   await fc.assert(fc.asyncProperty(plan, runPlanned), { seed: 11, numRuns: 150 });
+});
+
+test('what the agent left running when it returned is ended: rewards see all that is trained on', async () => {
+  const held = Promise.withResolvers<void>();
+  const late: Promise<unknown>[] = [];
+  const environment = defineEnvironment({
+    ...base,
+    rollout: async (context) => {
+      const { baseUrl, apiKey } = await context.model.endpoint();
+      const first = await ask(context);
+      // Neither is waited for.
+      late.push(ask(context, 'and more?'));
+      late.push(
+        held.promise.then(() =>
+          fetch(`${baseUrl}/chat/completions`, {
+            method: 'POST',
+            headers: { authorization: `Bearer ${apiKey}` },
+            body: JSON.stringify({ messages: [{ role: 'user', content: 'b' }] }),
+          }),
+        ),
+      );
+      return first;
+    },
+    rewards: {
+      one: async ({ trajectory }) => {
+        held.resolve();
+        await Promise.allSettled(late);
+        return trajectory.choices.length;
+      },
+    },
+  });
+  const rollout = await runOnce(environment, noScenario, yes);
+  expect(rollout).toMatchObject({ status: 'completed', reward: 1, outcome: 'yes' });
+  expect(rollout.trajectory.choices).toHaveLength(1);
+  const [left, asked] = await Promise.allSettled(late);
+  expect(left).toMatchObject({ status: 'rejected' });
+  expect(asked).toMatchObject({ status: 'fulfilled', value: { status: 410 } });
 });

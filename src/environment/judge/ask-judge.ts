@@ -6,6 +6,7 @@ import { describeThrown } from '../describe-thrown.ts';
 import { readLeniently } from '../loop/read-output.ts';
 import { JudgeError } from './errors.ts';
 import type { JudgeOptions } from './options.ts';
+import { SharedQuestions } from './shared-questions.ts';
 import { type JudgeUsage, UsageMeter } from './usage.ts';
 import { VerdictCache } from './verdict-cache.ts';
 
@@ -23,6 +24,7 @@ export class Judge<Scenario, Outcome> {
   readonly #options: JudgeOptions<Scenario, Outcome>;
   readonly #cache: VerdictCache;
   readonly #meter: UsageMeter;
+  readonly #questions = new SharedQuestions();
 
   constructor(options: JudgeOptions<Scenario, Outcome>) {
     const { cacheFile, cacheSize = 10_000, prices } = options;
@@ -44,9 +46,13 @@ export class Judge<Scenario, Outcome> {
         this.#meter.addCached();
         return known.data;
       }
-      const answer = await this.#askAgain(question);
-      await this.#cache.set(key, answer);
-      return answer;
+      if (this.#questions.has(key)) this.#meter.addCached();
+      const answer = await this.#questions.join(key, question.signal, async (signal) => {
+        const verdict = await this.#askAgain({ ...question, signal });
+        await this.#cache.set(key, verdict);
+        return verdict;
+      });
+      return question.schema.parse(answer);
     });
   }
 

@@ -8,7 +8,10 @@ type ProviderOptions = Record<string, Record<string, JsonValue | undefined>>;
 
 /** What both judges take. */
 export interface JudgeOptions<Scenario, Outcome> {
-  /** Any AI SDK model. Its calls are in no trajectory, also where it is a model of the same service. */
+  /**
+   * Any AI SDK model. Its calls are in no trajectory. A model of the same service is taken with `record: false`:
+   * `handle.with({ record: false }).languageModel`.
+   */
   model: LanguageModel;
   /** What a good conversation is, in words. Default: how well and how directly it reaches the goal. */
   rubric?: string;
@@ -41,6 +44,10 @@ export interface JudgeOptions<Scenario, Outcome> {
 
 /** @throws JudgeOptionError for the first option that cannot be. */
 export function checkJudgeOptions<Scenario, Outcome>(options: JudgeOptions<Scenario, Outcome>): void {
+  const { temperature = 0 } = options;
+  if (!options.model) throw new JudgeOptionError('model', 'is missing. Give the AI SDK model that judges.');
+  if (!(temperature >= 0 && temperature < Number.POSITIVE_INFINITY))
+    throw new JudgeOptionError('temperature', `is ${temperature}. Give a number of 0 or more.`);
   const { attempts = 3, maxRetries = 2, cacheSize = 10_000, prices, rubric, maxOutputTokens = 1 } = options;
   whole('attempts', attempts, 1);
   whole('maxRetries', maxRetries, 0);

@@ -3,6 +3,7 @@ import { deriveSeed, randomSource } from '../../trajectory/index.ts';
 import type { GroupMember, GroupRewardContext } from '../rewards/reward.ts';
 import { hashOf, Judge } from './ask-judge.ts';
 import { readConversation } from './conversation-text.ts';
+import { JudgeOptionError } from './errors.ts';
 import { type Candidate, toPrompt } from './judge-prompt.ts';
 import { checkJudgeOptions, type JudgeOptions } from './options.ts';
 import type { JudgeUsage } from './usage.ts';
@@ -54,6 +55,8 @@ export function relativeJudge<Scenario, Outcome>(
   options: RelativeJudgeOptions<Scenario, Outcome>,
 ): RelativeJudge<Scenario, Outcome> {
   checkJudgeOptions(options);
+  if (!Number.isSafeInteger(options.seed ?? 0))
+    throw new JudgeOptionError('seed', `is ${options.seed}. Give a whole number.`);
   const judge = new Judge(options);
   const score = async (context: GroupRewardContext<Scenario, Outcome>): Promise<number[]> => {
     const { scenario, members, signal } = context;

@@ -10,7 +10,7 @@ export interface JudgePrices {
 export interface JudgeUsage {
   /** Model calls that were answered, unusable answers included. */
   readonly calls: number;
-  /** Verdicts that were known already. */
+  /** Verdicts that were known already, or that somebody else was asking for. */
   readonly cached: number;
   /** As the model's provider counts them. */
   readonly inputTokens: number;

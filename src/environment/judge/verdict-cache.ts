@@ -2,6 +2,7 @@ import { appendFile, mkdir, readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
+import { describeThrown } from '../describe-thrown.ts';
 import { JudgeOptionError } from './errors.ts';
 
 const lineSchema = z.object({ key: z.string(), verdict: z.unknown() });
@@ -25,25 +26,27 @@ export class VerdictCache {
     return this.#known.get(key)?.verdict;
   }
 
-  /** Resolves when the verdict is written. */
+  /** Resolves when the verdict is written. One that cannot be written is told as a warning: it was paid for. */
   async set(key: string, verdict: unknown): Promise<void> {
     this.#known.set(key, { verdict });
     const file = this.#file;
     if (file === undefined) return;
     const line = `${JSON.stringify({ key, verdict })}\n`;
-    const written = this.#written.then(() => appendFile(file, line));
-    this.#written = written.catch(() => undefined);
-    await written;
+    this.#written = this.#written
+      .then(() => appendFile(file, line))
+      .catch((error: unknown) => {
+        process.emitWarning(`The verdict cannot be kept in "${file}": ${describeThrown(error)}`, {
+          type: 'MartingaleWarning',
+          code: 'verdict_not_kept',
+        });
+      });
+    await this.#written;
   }
 
   async #open(): Promise<void> {
     const file = this.#file;
     if (file === undefined) return;
-    await mkdir(dirname(file), { recursive: true });
-    const text = await readFile(file, 'utf8').catch((error: unknown) => {
-      if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return '';
-      throw error;
-    });
+    const text = await readOrMake(file);
     const lines = text.split('\n');
     // A process that was killed while it wrote leaves part of a line at the end: that verdict is asked for again.
     const torn = lines.pop() ?? '';
@@ -60,6 +63,19 @@ export class VerdictCache {
           `"${file}" has something else than a verdict in line ${at + 1}.`,
         );
     }
+  }
+}
+
+/** @throws JudgeOptionError for a file that cannot be read, or its folder not be made. */
+async function readOrMake(file: string): Promise<string> {
+  try {
+    await mkdir(dirname(file), { recursive: true });
+    return await readFile(file, 'utf8');
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return '';
+    throw new JudgeOptionError('cacheFile', `"${file}" cannot be read: ${describeThrown(error)}`, {
+      cause: error,
+    });
   }
 }
 

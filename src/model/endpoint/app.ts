@@ -1,5 +1,4 @@
 import { type Context, Hono } from 'hono';
-import { bodyLimit } from 'hono/body-limit';
 import { answerChat } from './chat/answer-chat.ts';
 import type { EndpointSession } from './endpoint-session.ts';
 import { errorResponse } from './error-response.ts';
@@ -38,15 +37,6 @@ export function createEndpointApp({ find, isOwn }: EndpointAppOptions): Hono<Env
     context.set('session', session);
     await next();
   });
-  app.use(
-    '/v1/*',
-    bodyLimit({
-      maxSize: largestBody,
-      onError: () => {
-        throw new EndpointError(413, 'body_too_large', `The body is larger than ${largestBody} bytes.`);
-      },
-    }),
-  );
   app.post('/v1/chat/completions', async (context) =>
     answerChat(context.var.session, await readBody(context), context.req.raw.signal),
   );
@@ -88,11 +78,28 @@ function refusal(apiKey: string | undefined, isOwn: (apiKey: string) => boolean)
 }
 
 async function readBody(context: Context): Promise<unknown> {
-  const text = await context.req.text();
+  const encoding = context.req.header('content-encoding') ?? 'identity';
+  if (encoding !== 'identity')
+    throw new EndpointError(
+      415,
+      'unsupported_encoding',
+      `The body has the Content-Encoding ${encoding}. Send it as it is.`,
+    );
+  if (Number(context.req.header('content-length')) > largestBody) throw tooLarge();
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of context.req.raw.body ?? []) {
+    bytes += chunk.byteLength;
+    if (bytes > largestBody) throw tooLarge();
+    chunks.push(chunk);
+  }
   try {
-    return JSON.parse(text);
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks)));
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new EndpointError(400, 'invalid_json', `The body is not JSON: ${reason}`);
+    throw new EndpointError(400, 'invalid_json', `The body is not JSON in UTF-8: ${reason}`);
   }
 }
+
+const tooLarge = () =>
+  new EndpointError(413, 'body_too_large', `The body is larger than ${largestBody} bytes.`);

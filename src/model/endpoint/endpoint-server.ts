@@ -12,6 +12,8 @@ import { EndpointError } from './errors.ts';
 const backlog = 4096;
 /** Clients keep connections for their next call: one that is closed under them looks like a failure. */
 const keepAliveTimeoutMs = 120_000;
+/** How long an answer may take to reach a client once the endpoint closes. */
+const closeTimeoutMs = 1000;
 
 /** The local server that agents of all rollouts call, with the keys that tell them apart. */
 export class EndpointServer {
@@ -90,10 +92,15 @@ export class EndpointServer {
     );
     for (const session of this.#sessions.values()) session.end(closed);
     this.#sessions.clear();
+    // Those who wait are told before their connections go.
+    const sweep = setInterval(() => this.#server.closeIdleConnections(), 10);
+    const cut = setTimeout(() => this.#server.closeAllConnections(), closeTimeoutMs);
     await new Promise((resolve) => {
       this.#server.close(resolve);
-      this.#server.closeAllConnections();
+      this.#server.closeIdleConnections();
     });
+    clearInterval(sweep);
+    clearTimeout(cut);
   }
 
   #ofScope(trajectory: Trajectory | undefined): Map<PolicyCaller, EndpointSession> {

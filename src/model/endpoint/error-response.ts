@@ -51,7 +51,8 @@ function statusOf(error: unknown): number {
   if (error instanceof UnexpectedCallError) return 422;
   if (error instanceof TimeoutError || error instanceof ModelCallTimeoutError) return 504;
   if (error instanceof ConnectionError || error instanceof BadResponseError) return 502;
-  if (error instanceof RequestError) return error.status ?? 502;
+  // What breaks behind the head of an answer has the status of success.
+  if (error instanceof RequestError) return error.status !== null && error.status >= 400 ? error.status : 502;
   if (error instanceof IncompleteCompletionError) return 502;
   return MartingaleError.isInstance(error) ? 400 : 500;
 }

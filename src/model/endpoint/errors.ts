@@ -1,6 +1,6 @@
 import { MartingaleError } from '../../contract/index.ts';
 
-export type EndpointStatus = 400 | 401 | 404 | 410 | 413 | 503;
+export type EndpointStatus = 400 | 401 | 404 | 410 | 413 | 415 | 503;
 
 /** A request that the endpoint itself turns down. */
 export class EndpointError extends MartingaleError {

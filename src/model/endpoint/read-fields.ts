@@ -60,8 +60,8 @@ export function checkNames(
   const kept: Fields = {};
   for (const [name, value] of Object.entries(fields)) {
     if (value === null || value === undefined || ofNoEffect.has(name)) continue;
-    if (name in defaults && defaults[name] === value) continue;
-    const remedy = remedies[name];
+    if (Object.hasOwn(defaults, name) && defaults[name] === value) continue;
+    const remedy = Object.hasOwn(remedies, name) ? remedies[name] : undefined;
     if (remedy !== undefined) throw unsupported(name, remedy);
     if (!known.has(name)) throw unsupported(name, 'The endpoint knows no field of that name.');
     kept[name] = value;

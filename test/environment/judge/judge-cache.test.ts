@@ -1,4 +1,5 @@
-import { appendFile, mkdtemp, readFile, rm, truncate, writeFile } from 'node:fs/promises';
+import { once } from 'node:events';
+import { appendFile, mkdir, mkdtemp, readFile, rm, truncate, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { JudgeOptionError, relativeJudge, type Trajectory } from 'martingale';
@@ -39,6 +40,34 @@ describe('a verdict', () => {
     expect(judge.usage).toMatchObject({ calls: 1, cached: 2 });
     await judge(group(answering('good'), answering('middling')));
     expect(model.doGenerateCalls).toHaveLength(2);
+  });
+
+  test('that several ask for at the same time is asked for once, and told to all of them', async () => {
+    const { judge, model } = judgeOf({ cacheFile });
+    const stopped = new AbortController();
+    const asks = [pair(), turned(), pair()].map(judge);
+    const left = judge({ ...pair(), signal: stopped.signal });
+    stopped.abort(new Error('enough'));
+    await expect(left).rejects.toThrow('enough');
+    expect(await Promise.all(asks)).toEqual([
+      [0.9, 0.1],
+      [0.1, 0.9],
+      [0.9, 0.1],
+    ]);
+    expect(model.doGenerateCalls).toHaveLength(1);
+    expect(judge.usage).toMatchObject({ calls: 1 });
+    expect((await readFile(cacheFile, 'utf8')).trimEnd().split('\n')).toHaveLength(1);
+  });
+
+  test('whose file cannot be written is told, with a warning', async () => {
+    const { judge } = judgeOf({ cacheFile });
+    await judge(pair());
+    await rm(cacheFile);
+    await mkdir(cacheFile);
+    const warned = once(process, 'warning');
+    expect(await judge(group(answering('good'), answering('middling')))).toEqual([0.9, 0.5]);
+    expect((await warned)[0]).toMatchObject({ code: 'verdict_not_kept' });
+    await expect(judgeOf({ cacheFile }).judge(pair())).rejects.toThrow(JudgeOptionError);
   });
 
   test('is asked for again where anything is different that it follows from', async () => {

@@ -180,6 +180,17 @@ test('a stream that is left in its middle gives its place in the budget back and
   }
 });
 
+test('closing tells those who wait', async () => {
+  const { completions, reached } = hanging();
+  const { endpoint } = openRollout();
+  const client = clientOf(await endpoint(new ModelHandle({ name, completions })), 0);
+  const call = client.chat.completions.create(asked);
+  const refused = expect(call).rejects.toMatchObject({ status: 503, code: 'endpoint_closed' });
+  await reached;
+  await closeEndpoints();
+  await refused;
+});
+
 test('closing ends every key; the next one is of another server', async () => {
   await using desk = await openDesk(hello);
   const { endpoint, trajectory } = openRollout();

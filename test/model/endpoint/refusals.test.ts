@@ -1,4 +1,5 @@
 import { request } from 'node:http';
+import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openDesk } from './support.ts';
 
@@ -145,4 +146,47 @@ test('a body that is too large is refused before it is read', async () => {
 
 test('the globals of the process stay its own', () => {
   expect([globalThis.Request, globalThis.Response]).toEqual(globals);
+});
+
+test.each(['constructor', 'toString', 'hasOwnProperty'])(
+  'the field `%s` is refused in plain words',
+  async (field) => {
+    const { status, body } = await post('/chat/completions', `{"messages":[],"${field}":1}`);
+    expect([status, body]).toMatchObject([
+      400,
+      { error: { message: `\`${field}\` is not supported here. The endpoint knows no field of that name.` } },
+    ]);
+  },
+);
+
+test('bytes that are not UTF-8, and bodies that are packed, are refused', async () => {
+  const send = (body: Uint8Array, headers: Record<string, string> = {}) =>
+    fetch(`${address.baseUrl}/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${address.apiKey}`, ...headers },
+      body,
+    });
+  const mangled = await send(Uint8Array.of(0x22, 0xff, 0x22));
+  expect([mangled.status, await mangled.json()]).toMatchObject([400, { error: { code: 'invalid_json' } }]);
+  const packed = await send(gzipSync('{}'), { 'content-encoding': 'gzip' });
+  expect([packed.status, await packed.json()]).toMatchObject([
+    415,
+    { error: { code: 'unsupported_encoding' } },
+  ]);
+});
+
+test('a body that comes in chunks of unknown number is read', async () => {
+  for (const [path, fields] of [
+    ['/chat/completions', { messages, model: 'any' }],
+    ['/responses', { input: 'a' }],
+  ] as const) {
+    const response = await fetch(`${address.baseUrl}${path}`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${address.apiKey}` },
+      body: new Blob([JSON.stringify(fields)]).stream(),
+      duplex: 'half',
+    } as RequestInit);
+    const answer = await response.json();
+    expect([path, response.status, answer]).toEqual([path, 200, expect.not.objectContaining({ error: {} })]);
+  }
 });

@@ -121,3 +121,12 @@ test('another step than the rollout is pinned to is refused, and breaks its rule
   expect(desk.service.requests).toHaveLength(1);
   expect(trajectory.violation).toBeDefined();
 });
+
+test('a stream that fails at its first event is an error, and none that succeeded', async () => {
+  const { client } = await failing(new ServiceError({ ...facts, status: 200 }, null));
+  const said = { status: 502, type: 'server_error', code: 'service_failed' };
+  await expect(client.chat.completions.create({ ...asked, stream: true })).rejects.toMatchObject(said);
+  await expect(client.responses.create({ model: 'any', input: 'a', stream: true })).rejects.toMatchObject(
+    said,
+  );
+});
