@@ -15,6 +15,8 @@ export interface RecipeOptions {
   runDirectory?: string;
   /** Goes on with the run in `runDirectory`. */
   resume?: true;
+  /** Seconds that the end may take after an interrupt. */
+  stopWithin: number;
 }
 
 /** The embedded engine's model, which every recipe is measured on. */
@@ -41,6 +43,12 @@ export const recipeProgram = ({ command, description, defaults }: Described): Co
     .option('--base-model <name>', 'model of the service to start from', usualBaseModel)
     .option('--run-directory <path>', 'where the run is written (default: a new folder under runs/)')
     .option('--resume', 'go on with the run in --run-directory; needs the flags that it was begun with')
+    .option(
+      '--stop-within <seconds>',
+      'how long the end may take after Ctrl-C or SIGTERM',
+      wholeNumber(1, 86_400),
+      20,
+    )
     .showHelpAfterError(`(${command} --help lists the flags)`);
 
 /** Reads a recipe's flags; prints help or what is wrong, and leaves, where they ask or err. */

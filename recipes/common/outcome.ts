@@ -1,5 +1,11 @@
 import type { Evaluation, TrainResult } from 'martingale';
-import { type Comparison, type Evaluated, type NextCommand, shortPath } from 'martingale/cli';
+import {
+  type Comparison,
+  type Evaluated,
+  type InterruptReason,
+  type NextCommand,
+  shortPath,
+} from 'martingale/cli';
 import { type RecipeOptions, usualBaseModel } from './options.ts';
 import type { Recipe } from './recipe.ts';
 
@@ -98,6 +104,20 @@ export function stoppedText(asked: Asked & { runDirectory: string }, steps: numb
   const after =
     steps === 0 ? 'before its first step was done' : `after ${steps} step${steps === 1 ? '' : 's'}`;
   return `Stopped ${after}. Go on with it:\n  ${resumeCommand(asked)}`;
+}
+
+/** What a person reads when the first interrupt has been heard. */
+export function stoppingText({ stopWithin }: RecipeOptions, reason: InterruptReason): string {
+  if (reason === 'output_closed')
+    return `Nobody reads the output any more. Stopping, within ${stopWithin} s; --resume goes on.`;
+  return `Stopping, within ${stopWithin} s. Ctrl-C again leaves at once. Either way, --resume goes on.`;
+}
+
+/** What a person reads where the program left before its end. */
+export function cutText(asked: Asked & { runDirectory: string }, because: 'limit' | 'again'): string {
+  const why =
+    because === 'limit' ? `Not everything had ended within ${asked.options.stopWithin} s` : 'Left at once';
+  return `${why}. Go on from what is on disk:\n  ${resumeCommand(asked)}`;
 }
 
 /** What a person reads where there is nothing to compare. */

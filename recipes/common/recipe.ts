@@ -3,14 +3,13 @@ import { type ModelHandle, openModel, type RunListener, type TrainResult } from 
 import {
   comparisonLines,
   describeFailure,
-  interruptedStatus,
   listenForInterrupt,
   printLines,
   showProgress,
   writeJsonLine,
 } from 'martingale/cli';
 import { type RecipeOptions, readOptions, recipeProgram } from './options.ts';
-import { comparisonOf, endedText, stoppedText, summaryOf } from './outcome.ts';
+import { comparisonOf, cutText, endedText, stoppedText, stoppingText, summaryOf } from './outcome.ts';
 import { claimRunDirectory, newRunDirectory, takeUpRunDirectory, trainingFolder } from './run-directory.ts';
 import { openService, type RecipeService } from './service.ts';
 
@@ -71,7 +70,18 @@ export async function runRecipe(recipe: Recipe, argv: readonly string[] = proces
   const runDirectory = options.runDirectory ?? newRunDirectory(recipe.name, options.seed);
   const ownService = options.baseUrl === undefined;
   const progress = showProgress({ json: options.json });
-  const interrupt = listenForInterrupt(() => progress.note('Stopping. Ctrl-C again leaves at once.'));
+  const interrupt = listenForInterrupt({
+    limitMs: options.stopWithin * 1000,
+    output: process.stdout,
+    onFirst: (reason) => {
+      const note = stoppingText(options, reason);
+      if (reason === 'output_closed') process.stderr.write(`${note}\n`);
+      else progress.note(note);
+    },
+    onCut: (because) => {
+      process.stderr.write(`${cutText({ recipe, options, runDirectory }, because)}\n`);
+    },
+  });
   const { signal } = interrupt;
   let service: RecipeService | undefined;
   try {
@@ -100,12 +110,12 @@ export async function runRecipe(recipe: Recipe, argv: readonly string[] = proces
       writeJsonLine(process.stdout, summaryOf(finished, (performance.now() - startedMs) / 1000));
     else if (comparison) printLines([[], ...comparisonLines(comparison, process.stdout.columns || 100)]);
     else process.stdout.write(`${endedText({ recipe, options, runDirectory }, result)}\n`);
-    if (result.reason === 'stopped') process.exitCode = interruptedStatus;
+    if (result.reason === 'stopped') process.exitCode = interrupt.status ?? 1;
   } catch (error) {
     progress.close();
     const what = signal.aborted ? stoppedText({ recipe, options, runDirectory }, 0) : describeFailure(error);
     process.stderr.write(`${what}\n`);
-    process.exitCode = signal.aborted ? interruptedStatus : 1;
+    process.exitCode = interrupt.status ?? 1;
   } finally {
     await service?.close();
     interrupt.release();

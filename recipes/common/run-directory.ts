@@ -11,7 +11,7 @@ export const newRunDirectory = (name: string, seed: number): string =>
  * @throws RunOptionError where it holds something already, or cannot be made.
  */
 export async function claimRunDirectory(path: string): Promise<void> {
-  const files = await mkdir(path, { recursive: true })
+  const files = await mkdir(path, { recursive: true, mode: 0o700 })
     .then(() => readdir(path))
     .catch((error: unknown) => {
       const reason = error instanceof Error ? error.message : String(error);

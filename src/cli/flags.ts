@@ -23,3 +23,14 @@ export const dataFlag = (): Option =>
 
 /** Parser of a flag that may be given more than once: its values in order. */
 export const repeated = (text: string, before: string[]): string[] => [...before, text];
+
+/** Parser of a flag that gives numbers to names, `name=number`, and may be given more than once. */
+export function namedNumbers<Name extends string>(names: readonly Name[]) {
+  return (text: string, before: Partial<Record<Name, number>>): Partial<Record<Name, number>> => {
+    const [given, number, ...rest] = text.split('=');
+    const name = names.find((one) => one === given);
+    if (name === undefined || number === undefined || rest.length > 0)
+      throw new InvalidArgumentError(`It must be name=number, with a name of ${names.join(', ')}.`);
+    return { ...before, [name]: wholeNumber(1)(number) };
+  };
+}

@@ -1,10 +1,16 @@
 import { resolve } from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
+import { namePartPattern } from '../contract/index.ts';
 import type { KeyRecord, KeyStore } from '../service/index.ts';
 import { dataFlag } from './flags.ts';
 
 interface DataOption {
   data: string;
+}
+
+interface CreateOptions extends DataOption {
+  name: string;
+  entity?: string;
 }
 
 const longestName = 100;
@@ -18,15 +24,15 @@ async function openKeys(data: string, { isNew }: { isNew: boolean }): Promise<Ke
   return undefined;
 }
 
-async function create({ data, name }: DataOption & { name: string }): Promise<void> {
+async function create({ data, name, entity }: CreateOptions): Promise<void> {
   const keys = await openKeys(data, { isNew: true });
   if (!keys) return;
   try {
-    const { id, key } = keys.create(name);
+    const { id, key } = keys.create(name, { entity: entity ?? null });
     // The key alone on standard output, so that a script can take it.
     process.stdout.write(`${key}\n`);
     process.stderr.write(
-      `This is the only time it is shown. It opens every service on ${resolve(data)}, also one that runs now; "martingale keys revoke ${id}" ends it.\n`,
+      `This is the only time it is shown. It opens every service on ${resolve(data)}, also one that runs now, ${entity === undefined ? 'with all its models' : `and there the models of ${entity} alone`}; "martingale keys revoke ${id}" ends it.\n`,
     );
   } finally {
     keys.close();
@@ -62,10 +68,11 @@ async function revoke(id: string, { data }: DataOption): Promise<void> {
 export function keyTable(keys: readonly KeyRecord[]): string {
   if (keys.length === 0) return 'There are no keys. "martingale keys create" makes one.\n';
   const rows = [
-    ['id', 'name', 'created', 'last used', 'revoked'],
-    ...keys.map(({ id, name, createdAt, lastUsedAt, revokedAt }) => [
+    ['id', 'name', 'entity', 'created', 'last used', 'revoked'],
+    ...keys.map(({ id, name, entity, createdAt, lastUsedAt, revokedAt }) => [
       id,
       name || '-',
+      entity ?? 'all',
       createdAt,
       lastUsedAt ?? 'never',
       revokedAt ?? '-',
@@ -91,6 +98,13 @@ function keyName(text: string): string {
   );
 }
 
+function entityName(text: string): string {
+  if (namePartPattern.test(text)) return text;
+  throw new InvalidArgumentError(
+    'It must be 1 to 128 letters, digits, dots, underscores or hyphens, and begin with a letter or digit.',
+  );
+}
+
 export const keysCommand = (): Command =>
   new Command('keys')
     .description(
@@ -100,12 +114,17 @@ export const keysCommand = (): Command =>
       new Command('create')
         .description('Make a key and print it, this once.')
         .option('--name <name>', 'what to call it in the list', keyName, '')
+        .option(
+          '--entity <entity>',
+          'the one entity whose models it sees and makes; without it, those of all',
+          entityName,
+        )
         .addOption(dataFlag())
-        .action((options: DataOption & { name: string }) => create(options)),
+        .action((options: CreateOptions) => create(options)),
     )
     .addCommand(
       new Command('list')
-        .description('List the keys: id, name, and when each was made, last used and revoked.')
+        .description('List the keys: id, name, entity, and when each was made, last used and revoked.')
         .addOption(dataFlag())
         .action((options: DataOption) => list(options)),
     )

@@ -1,8 +1,10 @@
 import { resolve } from 'node:path';
 import { Command, Option } from 'commander';
-import type { LogEntry } from '../service/index.ts';
-import { dataFlag, repeated, wholeNumber } from './flags.ts';
+import type { LogEntry, ServiceLimits } from '../service/index.ts';
+import { dataFlag, namedNumbers, repeated, wholeNumber } from './flags.ts';
 import { listenForInterrupt } from './interrupt.ts';
+import { jsonLine } from './json-line.ts';
+import { logOutput } from './log-output.ts';
 
 interface ServeOptions {
   host: string;
@@ -10,9 +12,11 @@ interface ServeOptions {
   data: string;
   threads?: number;
   priorityScheduling?: boolean;
+  limit: Partial<ServiceLimits>;
   allowDataFolder: string[];
   allowDataHost: string[];
   log: 'problems' | 'all';
+  stopWithin: number;
 }
 
 /** What a person needs to use the service: where it is, its keys, and a call to try. */
@@ -52,7 +56,9 @@ async function serve({
   data,
   threads,
   priorityScheduling,
+  limit: limits,
   log,
+  stopWithin,
   ...allow
 }: ServeOptions): Promise<void> {
   // Loaded here, so that the other commands start without an engine.
@@ -61,16 +67,27 @@ async function serve({
     import('../engines/embedded/index.ts'),
   ]);
   const stopped = Promise.withResolvers<void>();
-  const interrupt = listenForInterrupt(() => {
-    process.stderr.write('Closing. Ctrl-C again leaves at once.\n');
-    stopped.resolve();
+  const limitMs = stopWithin * 1000;
+  const interrupt = listenForInterrupt({
+    limitMs,
+    onFirst: () => {
+      process.stderr.write(
+        `Closing, within ${stopWithin} s: a job that runs goes on at the next start. Ctrl-C again leaves at once.\n`,
+      );
+      stopped.resolve();
+    },
+    onCut: (because) => {
+      const why = because === 'limit' ? `Not everything had ended within ${stopWithin} s` : 'Left at once';
+      process.stderr.write(`${why}: the next start goes on from what is on disk.\n`);
+    },
   });
   const engine = await createEmbeddedEngine({ threads });
   try {
     const apiKey = process.env.MARTINGALE_API_KEY || undefined;
     const dataFolder = resolve(data);
     const service = await startService({
-      ...{ engine, dataFolder, host, port, apiKey, priorityScheduling, log: logFrom(log) },
+      ...{ engine, dataFolder, host, port, apiKey, priorityScheduling, limits, log: logFrom(log) },
+      closeTimeoutMs: Math.min(5000, limitMs / 2),
       trainingData: { folders: allow.allowDataFolder, hosts: allow.allowDataHost },
     });
     const { url, storedKeys } = service;
@@ -87,10 +104,20 @@ async function serve({
 /** Writes the service's log to the standard error output, a line of JSON an entry. */
 function logFrom(level: ServeOptions['log']): (entry: LogEntry) => void {
   const levels = level === 'all' ? ['info', 'warn', 'error'] : ['warn', 'error'];
+  const write = logOutput();
   return (entry) => {
-    if (levels.includes(entry.level)) process.stderr.write(`${JSON.stringify(entry)}\n`);
+    if (levels.includes(entry.level)) write(jsonLine(entry));
   };
 }
+
+const limitNames = [
+  'replies',
+  'bodyBytes',
+  'jobs',
+  'jobsOfModel',
+  'eventStreams',
+  'connections',
+] as const satisfies readonly (keyof ServiceLimits)[];
 
 export const serveCommand = (): Command =>
   new Command('serve')
@@ -101,6 +128,12 @@ export const serveCommand = (): Command =>
     .option('--threads <number>', 'threads of the embedded engine', wholeNumber(1))
     .option('--priority-scheduling', 'let requests go before others by their priority')
     .option(
+      '--limit <name=number>',
+      `what is taken in hand at once: ${limitNames.join(', ')}; may be given more than once`,
+      namedNumbers(limitNames),
+      {},
+    )
+    .option(
       '--allow-data-folder <folder>',
       'a folder that file: training data may come from; may be given more than once',
       repeated,
@@ -108,9 +141,15 @@ export const serveCommand = (): Command =>
     )
     .option(
       '--allow-data-host <host>',
-      'a host that https: training data may come from; may be given more than once',
+      'a host that https: training data may come from, with =<address> where it is none of the public internet; may be given more than once',
       repeated,
       [],
+    )
+    .option(
+      '--stop-within <seconds>',
+      'how long the end may take after Ctrl-C or SIGTERM',
+      wholeNumber(1, 86_400),
+      10,
     )
     .addOption(
       new Option('--log <entries>', 'what goes to the standard error output, a line of JSON each')

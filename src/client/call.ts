@@ -5,12 +5,15 @@ import type { Repeat, RetryNotice } from './retry.ts';
 /** Options of the client or of a call that set a deadline. */
 export type TimeoutOption = 'timeoutMs' | 'readTimeoutMs' | 'idleTimeoutMs';
 
+/** In pieces it is sent as it is, without being put together; each attempt sends it anew. */
+export type RequestBody = string | Uint8Array | readonly Uint8Array[];
+
 export interface Call {
   method: 'GET' | 'POST' | 'DELETE';
   /** Path behind `/v1`. */
   path: string;
   query?: Record<string, string | number | undefined>;
-  body?: string | Uint8Array;
+  body?: RequestBody;
   headers?: Record<string, string>;
   repeat: Repeat;
   signal?: AbortSignal | undefined;

@@ -1,8 +1,9 @@
 import type { Health } from '../contract/index.ts';
+import type { Answer } from './call.ts';
 import { type Dialect, projectHeaderOf } from './dialect.ts';
 import { BadResponseError } from './errors.ts';
 import { readOptions } from './options.ts';
-import { parseAnswer } from './parse.ts';
+import { parseAnswer, parserOf } from './parse.ts';
 import { openApiDocumentSchema, type ReportedSystemCheck, reportedSystemCheckSchema } from './reported.ts';
 import { type CallOptions, type Requester, read } from './requester.ts';
 import { ChatCompletions } from './resources/chat.ts';
@@ -44,9 +45,10 @@ export interface ClientOptions {
  * A service of the interface over HTTP. Every call rejects with a `RequestError` of the class its failure has, or
  * with the reason of the `signal` that ended it. `close()` ends what is in flight; a closed client stays closed.
  *
- * Reads, deletions and POSTs under an idempotency key are repeated after every passing failure; chat completions,
- * which have no key, only where the service has not answered them. Pauses grow exponentially, with jitter, and keep
- * to `Retry-After`, up to a minute of it.
+ * Reads, deletions and POSTs under an idempotency key are repeated after every passing failure, an answer that makes
+ * no sense included; chat completions, which have no key, only where the service has not answered them. Where a
+ * service knows no keys (`dialect: 'deployed'`), what would make a second thing is repeated only where it cannot have
+ * made the first. Pauses grow exponentially, with jitter, and keep to `Retry-After`, up to a minute of it.
  */
 export class Client {
   readonly chat: { readonly completions: ChatCompletions };
@@ -95,25 +97,18 @@ export class Client {
 
   /** Resolves while the service's process serves. The interface leaves the body open, so it is not looked at. */
   async health(options: CallOptions = {}): Promise<Health> {
-    await read(this.#requester, '/health', options);
+    await read(this.#requester, '/health', options, () => undefined);
     return { status: 'ok' };
   }
 
   /** What works and what does not: a failed check is in the answer, not an error. */
   async systemCheck(options: CallOptions = {}): Promise<ReportedSystemCheck> {
-    const answer = await read(this.#requester, '/system-check', options, { accept: [503] });
-    try {
-      return parseAnswer(reportedSystemCheckSchema, answer);
-    } catch (error) {
-      // A proxy answers with this status too, for a service that it cannot reach.
-      const refused = answer.facts.status === 503 && error instanceof BadResponseError;
-      throw refused ? statusError(answer.facts, answer.text, null) : error;
-    }
+    return read(this.#requester, '/system-check', options, parseSystemCheck, { accept: [503] });
   }
 
   /** The interface as the service publishes it, in OpenAPI. An addition of ours: other services may have none. */
   async openApi(options: CallOptions = {}): Promise<Record<string, unknown>> {
-    return parseAnswer(openApiDocumentSchema, await read(this.#requester, '/openapi.json', options));
+    return read(this.#requester, '/openapi.json', options, parserOf(openApiDocumentSchema));
   }
 
   /** Ends the calls in flight with a `ConnectionError` of code `client_closed` and frees the connections. */
@@ -121,6 +116,18 @@ export class Client {
     await this.#requester.transport.close();
   }
 }
+
+function parseSystemCheck(answer: Answer): ReportedSystemCheck {
+  try {
+    return parseAnswer(reportedSystemCheckSchema, answer);
+  } catch (error) {
+    // A proxy answers with this status too, for a service that it cannot reach.
+    const isRefused = answer.facts.status === 503 && error instanceof BadResponseError;
+    throw isRefused ? statusError(answer.facts, answer.text, unsaid) : error;
+  }
+}
+
+const unsaid = { retryAfter: null, date: null, location: null };
 
 /**
  * A client of a service.

@@ -37,17 +37,18 @@ export class RequestError extends MartingaleError {
   }
 }
 
-/** 400, and every status that has no class of its own. Code `request_refused`. */
+function remedyOf(status: number): string {
+  if (status === 408)
+    return 'The request took too long to arrive; send less at once, or check the connection.';
+  if (status >= 300 && status < 400)
+    return 'Redirects are not followed, as the key would go with them; give the right address as baseUrl.';
+  return 'Repeating the same call will not help.';
+}
+
+/** 400, a redirect, and every status that has no class of its own. Code `request_refused`. */
 export class RequestRefusedError extends RequestError {
   constructor(facts: CallFacts) {
-    const slow = facts.status === 408;
-    super(
-      'request_refused',
-      facts,
-      slow
-        ? 'The request took too long to arrive; send less at once, or check the connection.'
-        : 'Repeating the same call will not help.',
-    );
+    super('request_refused', facts, remedyOf(facts.status ?? 0));
   }
 }
 
@@ -131,7 +132,7 @@ export class ConnectionError extends RequestError {
   constructor(facts: CallFacts, reason: 'not_connected' | 'cut' | 'client_closed', options?: ErrorOptions) {
     const remedies = {
       not_connected: 'Check that the service is running and that baseUrl names it.',
-      cut: 'The connection broke before the response was whole.',
+      cut: 'The connection broke before the response was whole: check the network. The service may have acted on the call.',
       client_closed: 'Make calls before close(), or make another client.',
     };
     const code = reason === 'client_closed' ? reason : 'connection_failed';

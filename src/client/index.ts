@@ -18,4 +18,4 @@ export type { ListOptions, Models } from './resources/models.ts';
 export type { SftTrainingJobs } from './resources/sft-training-jobs.ts';
 export type { TrainingJobs } from './resources/training-jobs.ts';
 export type { Uploads } from './resources/uploads.ts';
-export type { RetryNotice } from './retry.ts';
+export { mayHaveActed, type RetryNotice } from './retry.ts';

@@ -10,6 +10,11 @@ export interface FetchedPage<Item> {
   facts: Answer['facts'];
 }
 
+/** Reads a page with a parser of its own. */
+export const fetchedBy =
+  <Item>(parse: (answer: Answer) => Page<Item>) =>
+  (answer: Answer): FetchedPage<Item> => ({ page: parse(answer), facts: answer.facts });
+
 export function pageList<Item>(
   after: string | undefined,
   fetchPage: (after: string | undefined) => Promise<FetchedPage<Item>>,

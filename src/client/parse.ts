@@ -20,6 +20,12 @@ export function parseValue<Schema extends z.ZodType>(
   throw new BadResponseError({ ...facts, detail }, { cause: parsed.error });
 }
 
+/** Reads answers of that schema. */
+export const parserOf =
+  <Schema extends z.ZodType>(schema: Schema) =>
+  (answer: Answer): z.output<Schema> =>
+    parseAnswer(schema, answer);
+
 /** The answer's body as JSON. */
 export function parseJson({ facts, text }: Answer): unknown {
   try {

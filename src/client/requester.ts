@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { ServiceAddress } from './base-url.ts';
-import type { Answer, Call } from './call.ts';
+import type { Answer, Call, RequestBody } from './call.ts';
 import type { Dialect } from './dialect.ts';
+import { ClientOptionError } from './errors.ts';
 import type { RetryNotice } from './retry.ts';
 import type { Transport } from './transport.ts';
 
@@ -33,13 +34,17 @@ export interface Requester {
   inferenceAddress: ServiceAddress;
 }
 
-export function read(
+/** Makes a result of an answer. Throws a `BadResponseError` for one that it does not understand. */
+export type Parse<Result> = (answer: Answer) => Result;
+
+export function read<Result>(
   { transport, readTimeoutMs }: Requester,
   path: string,
   options: CallOptions,
+  parse: Parse<Result>,
   more: Partial<Call> = {},
-): Promise<Answer> {
-  return transport.send({
+): Promise<Result> {
+  const call: Call = {
     method: 'GET',
     path,
     repeat: 'harmless',
@@ -48,16 +53,18 @@ export function read(
     timeoutMs: options.timeoutMs ?? readTimeoutMs,
     timeoutOption: options.timeoutMs === undefined ? 'readTimeoutMs' : 'timeoutMs',
     ...more,
-  });
+  };
+  return transport.send(call, parse);
 }
 
-export function remove(
+export function remove<Result>(
   { transport, timeoutMs }: Requester,
   path: string,
   options: CallOptions,
+  parse: Parse<Result>,
   body?: object,
-): Promise<Answer> {
-  return transport.send({
+): Promise<Result> {
+  const call: Call = {
     method: 'DELETE',
     path,
     repeat: 'harmless',
@@ -66,28 +73,46 @@ export function remove(
     timeoutMs: options.timeoutMs ?? timeoutMs,
     timeoutOption: 'timeoutMs',
     ...(body && { body: JSON.stringify(body) }),
-  });
+  };
+  return transport.send(call, parse);
 }
 
-/** A POST under `/preview/`, which an idempotency key makes harmless to repeat. */
-export function post(
+export interface Posted {
+  body: RequestBody;
+  headers?: Record<string, string>;
+  /** Whether the service comes to the same by the request alone, so that a repeat needs no key. Default false. */
+  isRepeatable?: boolean | undefined;
+}
+
+/** What an Idempotency-Key header can carry. */
+const writable = /^[\x20-\x7e]+$/;
+
+/**
+ * A POST under `/preview/`, which an idempotency key makes harmless to repeat.
+ * @throws ClientOptionError for a key that no header can carry.
+ */
+export async function post<Result>(
   { transport, dialect, timeoutMs }: Requester,
   path: string,
-  body: string | Uint8Array,
   options: IdempotentCallOptions,
-  headers: Record<string, string> = {},
-): Promise<Answer> {
-  return transport.send({
+  parse: Parse<Result>,
+  { body, headers, isRepeatable }: Posted,
+): Promise<Result> {
+  const { idempotencyKey = randomUUID() } = options;
+  if (!writable.test(idempotencyKey))
+    throw new ClientOptionError('idempotencyKey is empty or has characters that no header can carry.');
+  const call: Call = {
     method: 'POST',
     path,
     body,
-    headers: { ...headers, 'idempotency-key': options.idempotencyKey ?? randomUUID() },
-    repeat: dialect === 'standard' ? 'harmless' : 'untouched',
+    headers: { ...headers, 'idempotency-key': idempotencyKey },
+    repeat: isRepeatable || dialect === 'standard' ? 'harmless' : 'untouched',
     signal: options.signal,
     onRetry: options.onRetry,
     timeoutMs: options.timeoutMs ?? timeoutMs,
     timeoutOption: 'timeoutMs',
-  });
+  };
+  return transport.send(call, parse);
 }
 
 /** A path with the ids written so that they stay one segment each. */

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
+  BadResponseError,
   ConnectionError,
   RateLimitError,
   RequestError,
@@ -11,10 +12,12 @@ import {
 /**
  * Which failures of a call may be answered by repeating it.
  * `harmless`: a repeat changes nothing that the first call did not (reads, deletions, calls with an idempotency
- * key), so every passing failure. `untouched`: only those that say that the service did nothing: it was not
- * reached, or it answered 408, 429 or 503. `never`: none.
+ * key), so every passing failure, an answer that makes no sense included. `unanswered`: only those that say that
+ * the call was turned away: the service was not reached, or it answered 408, 429 or 503. `untouched`: the same, but a
+ * 503 counts only with a `Retry-After`; without one it may be a proxy's, which lost the service in the middle of the
+ * call. `never`: none.
  */
-export type Repeat = 'harmless' | 'untouched' | 'never';
+export type Repeat = 'harmless' | 'unanswered' | 'untouched' | 'never';
 
 export interface RetryPolicy {
   /** How often a call is repeated after its first attempt. */
@@ -65,12 +68,24 @@ function mayRepeat(error: unknown, repeat: Repeat): boolean {
   if (error instanceof RateLimitError) return true;
   if (error instanceof RequestRefusedError) return error.status === 408;
   if (error instanceof ServiceError) {
-    return repeat === 'harmless' ? error.status !== 501 : error.status === 503;
+    if (repeat === 'harmless') return error.status !== 501;
+    return error.status === 503 && (repeat === 'unanswered' || error.retryAfterMs !== null);
   }
   if (error instanceof ConnectionError) {
     return error.code !== 'client_closed' && (repeat === 'harmless' || !error.connected);
   }
-  return repeat === 'harmless' && error instanceof TimeoutError;
+  return repeat === 'harmless' && (error instanceof TimeoutError || error instanceof BadResponseError);
+}
+
+/**
+ * Whether the service may have acted on a call that failed. It has not where it was not reached, refused the call
+ * (3xx, 4xx, 501), or turned it away with 503 and `Retry-After`.
+ */
+export function mayHaveActed(error: unknown): error is RequestError {
+  if (error instanceof ServiceError)
+    return error.status !== 501 && (error.status !== 503 || error.retryAfterMs === null);
+  if (error instanceof ConnectionError) return error.connected || error.code === 'client_closed';
+  return error instanceof TimeoutError || error instanceof BadResponseError;
 }
 
 function retryAfterOf(error: unknown): number | null {
@@ -93,13 +108,19 @@ export function retryDelayMs(
   return (retryAfterMs ?? 0) + random * Math.min(longestBackoffMs, backoffMs * 2 ** failures);
 }
 
-/** Milliseconds that a `Retry-After` header asks for, be it seconds or a date; null where it is absent or neither. */
-export function parseRetryAfter(header: string | null, now: number = Date.now()): number | null {
+/**
+ * Milliseconds that a `Retry-After` header asks for, be it seconds or a date; null where it is absent or neither.
+ *
+ * @param date The response's `Date`: a date is held against the service's own clock, which ours need not agree with.
+ */
+export function parseRetryAfter(header: string | null, date: string | null = null): number | null {
   if (header === null || header.trim() === '') return null;
   const seconds = Number(header);
   if (Number.isFinite(seconds)) return Math.max(0, seconds * 1000);
-  const date = Date.parse(header);
-  return Number.isNaN(date) ? null : Math.max(0, date - now);
+  const until = Date.parse(header);
+  if (Number.isNaN(until)) return null;
+  const now = Date.parse(date ?? '');
+  return Math.max(0, until - (Number.isNaN(now) ? Date.now() : now));
 }
 
 /** Waits; rejects with the signal's reason when aborted. */

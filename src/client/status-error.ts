@@ -23,13 +23,23 @@ const errorBodySchema = z.object({
 
 const longestDetail = 500;
 
+/** Headers of a response that its error tells of. */
+export interface ErrorHeaders {
+  retryAfter: string | null;
+  date: string | null;
+  location: string | null;
+}
+
 /** The error that a response of a status outside 2xx stands for. */
 export function statusError(
   facts: Omit<CallFacts, 'detail'> & { status: number },
   body: string,
-  retryAfter: string | null,
+  { retryAfter, date, location }: ErrorHeaders,
 ): RequestError {
+  if (facts.status >= 300 && facts.status < 400)
+    return new RequestRefusedError({ ...facts, detail: `redirects to ${location ?? 'no address'}` });
   const { detail, issues } = readErrorBody(body);
+  const retryAfterMs = parseRetryAfter(retryAfter, date);
   const full = { ...facts, detail };
   switch (facts.status) {
     case 401:
@@ -45,11 +55,9 @@ export function statusError(
     case 422:
       return new UnprocessableError(full, issues);
     case 429:
-      return new RateLimitError(full, parseRetryAfter(retryAfter));
+      return new RateLimitError(full, retryAfterMs);
     default:
-      return facts.status >= 500
-        ? new ServiceError(full, parseRetryAfter(retryAfter))
-        : new RequestRefusedError(full);
+      return facts.status >= 500 ? new ServiceError(full, retryAfterMs) : new RequestRefusedError(full);
   }
 }
 

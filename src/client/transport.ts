@@ -1,10 +1,11 @@
+import { Readable } from 'node:stream';
 import { context, propagation } from '@opentelemetry/api';
 import type { Dispatcher } from 'undici';
 import type { ServiceAddress } from './base-url.ts';
-import type { Answer, Call, OpenAnswer } from './call.ts';
+import type { Answer, Call, OpenAnswer, RequestBody } from './call.ts';
 import { ConnectionPools } from './connection-pools.ts';
 import { Deadline } from './deadline.ts';
-import { type CallFacts, ConnectionError, RequestError, TimeoutError } from './errors.ts';
+import { type CallFacts, ClientOptionError, ConnectionError, RequestError, TimeoutError } from './errors.ts';
 import { type RetryPolicy, withRetries } from './retry.ts';
 import { statusError } from './status-error.ts';
 
@@ -40,17 +41,21 @@ export class Transport {
     return this.#options.retry;
   }
 
-  /** The whole answer. */
-  send(call: Call): Promise<Answer> {
+  /** What `parse` makes of the whole answer. One that it does not understand is a failure like any other. */
+  send<Result>(call: Call, parse: (answer: Answer) => Result): Promise<Result> {
     return withRetries(this.retry, call.repeat, call, async () => {
       const open = await this.#attempt(call);
-      return { facts: open.facts, text: await open.text() };
+      return parse({ facts: open.facts, text: await open.text() });
     });
   }
 
-  /** The answer as soon as its head is there. What breaks later is not repeated here. */
-  open(call: Call): Promise<OpenAnswer> {
-    return withRetries(this.retry, call.repeat, call, () => this.#attempt(call));
+  /** The answer as soon as its head is there, and `check` takes it. What breaks later is not repeated here. */
+  open(call: Call, check?: (answer: OpenAnswer) => Promise<void>): Promise<OpenAnswer> {
+    return withRetries(this.retry, call.repeat, call, async () => {
+      const open = await this.#attempt(call);
+      await check?.(open);
+      return open;
+    });
   }
 
   /** Ends what is in flight and lets the connections go. */
@@ -72,7 +77,7 @@ export class Transport {
         path: path + queryText(call.query),
         method: call.method,
         headers: this.#headers(call),
-        body: call.body ?? null,
+        body: writableBody(call.body),
         signal: deadline.signal,
       });
     } catch (error) {
@@ -96,7 +101,11 @@ export class Transport {
     const body = this.#body(response, call, deadline, facts);
     const text = () => collect(body);
     if ((facts.status < 200 || facts.status > 299) && !call.accept?.includes(facts.status)) {
-      throw statusError(facts, await text(), header(response, 'retry-after'));
+      throw statusError(facts, await text(), {
+        retryAfter: header(response, 'retry-after'),
+        date: header(response, 'date'),
+        location: header(response, 'location'),
+      });
     }
     const length = Number(header(response, 'content-length') ?? Number.NaN);
     return {
@@ -110,7 +119,7 @@ export class Transport {
   }
 
   #headers(call: Call): Record<string, string> {
-    const headers = { ...this.#options.headers, ...call.headers };
+    const headers = { ...this.#options.headers, ...lengthHeader(call.body), ...call.headers };
     propagation.inject(context.active(), headers);
     return headers;
   }
@@ -143,8 +152,9 @@ export class Transport {
       return new TimeoutError({ ...facts, detail }, call.timeoutMs, call.timeoutOption);
     }
     const code = errorCode(error);
-    // A request that undici cannot write is a mistake in the call, not in the connection.
-    if (code === 'UND_ERR_INVALID_ARG') return error;
+    // A mistake in the call, not in the connection.
+    if (code === 'UND_ERR_INVALID_ARG')
+      return new ClientOptionError(`${facts.method} ${facts.path} cannot be sent: ${String(error)}.`);
     const reason = this.#closed ? 'client_closed' : unreached.has(code) ? 'not_connected' : 'cut';
     const detail =
       code === 'UND_ERR_CONNECT_TIMEOUT'
@@ -154,6 +164,18 @@ export class Transport {
           : code;
     return new ConnectionError({ ...facts, detail }, reason, { cause: error });
   }
+}
+
+function writableBody(body: RequestBody | undefined): string | Uint8Array | Readable | null {
+  return typeof body === 'string' || body instanceof Uint8Array || body === undefined
+    ? (body ?? null)
+    : Readable.from(body, { objectMode: false });
+}
+
+/** What comes in pieces has a length all the same. */
+function lengthHeader(body: RequestBody | undefined): Record<string, string> {
+  if (typeof body === 'string' || body instanceof Uint8Array || body === undefined) return {};
+  return { 'content-length': String(body.reduce((sum, piece) => sum + piece.byteLength, 0)) };
 }
 
 async function collect(body: AsyncIterable<Uint8Array>): Promise<string> {

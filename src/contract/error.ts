@@ -45,7 +45,7 @@ export const validationErrorSchema = z
   .object({ detail: z.array(validationIssueSchema) })
   .meta({ id: 'ValidationError' });
 
-/** Body of every other error; the chat-completions path adds `error`, which chat clients read. */
+/** Body of every other error; the chat-completions path, and a 503 of any path, adds `error`, which chat clients read. */
 export const errorSchema = z
   .object({
     detail: z.string(),

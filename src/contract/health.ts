@@ -9,7 +9,16 @@ const check = z.object({
 });
 
 export const systemCheckSchema = z
-  .object({ api: check, database: check, training_queue: check, inference_queue: check })
+  .object({
+    api: check,
+    database: check,
+    training_queue: check,
+    inference_queue: check.extend({
+      in_hand: z.number().optional().describe('Replies that are waited for.'),
+      oldest_ms: z.number().optional().describe('Milliseconds since the oldest request for them came.'),
+      refused: z.number().optional().describe('Requests answered 429 since the start: there was no room.'),
+    }),
+  })
   .meta({ id: 'SystemCheck' });
 
 export type Health = z.infer<typeof healthSchema>;

@@ -1,4 +1,5 @@
 export * from './aliases.ts';
+export { list } from './bounded.ts';
 export * from './chat/extensions.ts';
 export * from './chat/messages.ts';
 export * from './chat/request.ts';
@@ -9,6 +10,7 @@ export * from './error.ts';
 export * from './events.ts';
 export * from './health.ts';
 export * from './inference-models.ts';
+export * from './limits.ts';
 export * from './model-name.ts';
 export * from './models.ts';
 export * from './optional.ts';

@@ -1,4 +1,6 @@
 import { z } from 'zod';
+import { list, text } from './bounded.ts';
+import { requestLimits, trainingLimits } from './limits.ts';
 import { namePartPattern } from './model-name.ts';
 import { optional, withDefault } from './optional.ts';
 import { pageSchema } from './page.ts';
@@ -14,10 +16,14 @@ const step = z.number().int().min(0);
 
 export const createModelRequestSchema = z
   .object({
-    entity: optional(namePart).describe("Whose the model is. Default: the service's own entity."),
+    entity: optional(namePart).describe(
+      "Whose the model is. Default: the key's entity, else the service's own. A key of one entity makes models of that one alone.",
+    ),
     project: namePart.describe('What it is for.'),
     name: optional(namePart).describe('Default: a name the service makes up.'),
-    base_model: z.string().min(1).describe('The base model it is trained from; GET /v1/models lists them.'),
+    base_model: text(requestLimits.model)
+      .min(1)
+      .describe('The base model it is trained from; GET /v1/models lists them.'),
     return_existing: withDefault(z.boolean(), false).describe(
       'Answer with the model of that entity, project and name where there is one, instead of 409.',
     ),
@@ -28,7 +34,9 @@ export const createModelRequestSchema = z
 export const forkModelRequestSchema = z
   .object({
     step: optional(step).describe('The checkpoint to go on from. Default: the newest.'),
-    entity: optional(namePart).describe("Default: the other model's entity."),
+    entity: optional(namePart).describe(
+      "Default: the other model's entity. A key of one entity makes models of that one alone.",
+    ),
     project: optional(namePart).describe("Default: the other model's project."),
     name: optional(namePart).describe('Default: a name the service makes up.'),
     return_existing: withDefault(z.boolean(), false).describe(
@@ -83,7 +91,7 @@ export const checkpointSchema = z
 export const checkpointPageSchema = pageSchema(checkpointSchema).meta({ id: 'CheckpointPage' });
 
 export const deleteCheckpointsRequestSchema = z
-  .object({ steps: z.array(step).min(1) })
+  .object({ steps: list(step, trainingLimits.steps).min(1) })
   .meta({ id: 'DeleteCheckpointsRequest' });
 
 export const deleteCheckpointsResponseSchema = z

@@ -1,4 +1,6 @@
 import { z } from 'zod';
+import { text } from './bounded.ts';
+import { requestLimits } from './limits.ts';
 
 /** A whole number as a path or a query writes it, in decimal digits. */
 export const wholeNumberText = <Schema extends z.ZodType<number>>(schema: Schema) =>
@@ -6,8 +8,7 @@ export const wholeNumberText = <Schema extends z.ZodType<number>>(schema: Schema
 
 /** Query of a list. */
 export const pageQuerySchema = z.object({
-  after: z
-    .string()
+  after: text(requestLimits.name)
     .optional()
     .describe(
       'Id of the last item already seen; the list goes on behind it. Empty or absent: from its beginning.',

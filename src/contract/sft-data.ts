@@ -1,7 +1,9 @@
 import { z } from 'zod';
+import { list } from './bounded.ts';
 import { messageSchema, type ParsedMessage } from './chat/messages.ts';
 import { responseFormatSchema, structuredOutputsSchema } from './chat/structured-outputs.ts';
 import { type Tool, type ToolChoice, toolChoiceSchema, toolSchema } from './chat/tools.ts';
+import { chatLimits } from './limits.ts';
 import { optional } from './optional.ts';
 
 /**
@@ -13,8 +15,8 @@ import { optional } from './optional.ts';
  */
 export const sftExampleSchema = z
   .strictObject({
-    messages: z.array(messageSchema).min(1),
-    tools: optional(z.array(toolSchema)),
+    messages: list(messageSchema, chatLimits.messages).min(1),
+    tools: optional(list(toolSchema, chatLimits.tools)),
     tool_choice: optional(toolChoiceSchema),
     parallel_tool_calls: optional(z.boolean()),
     reasoning_effort: optional(z.enum(['low', 'medium', 'high'])).describe(

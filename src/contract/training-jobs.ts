@@ -1,4 +1,6 @@
 import { z } from 'zod';
+import { figure, list, record, text } from './bounded.ts';
+import { trainingLimits } from './limits.ts';
 import { optional } from './optional.ts';
 import { trajectoryGroupSchema } from './trajectories.ts';
 
@@ -8,7 +10,7 @@ import { trajectoryGroupSchema } from './trajectories.ts';
  */
 export const rlConfigSchema = z
   .strictObject({
-    learning_rate: optional(z.number().positive()).describe(
+    learning_rate: optional(figure().positive()).describe(
       "Step size of Adam. Default: the base model's own (an embedded model needs a far larger one than an adapter).",
     ),
     advantage_balance: optional(z.number().min(-1).max(1)).describe(
@@ -24,17 +26,15 @@ export const rlConfigSchema = z
     loss_fn: optional(z.enum(['cispo', 'ppo'])).describe(
       'The same choice by name; one that contradicts ppo is refused. Default "ppo" where ppo is true, else "cispo".',
     ),
-    epsilon: optional(z.number().min(0)).describe('Lower clip width. Default 1 (CISPO) or 0.2 (PPO).'),
-    epsilon_high: optional(z.number().min(0)).describe(
-      'Upper clip width. Default 4 (CISPO) or epsilon (PPO).',
-    ),
+    epsilon: optional(figure().min(0)).describe('Lower clip width. Default 1 (CISPO) or 0.2 (PPO).'),
+    epsilon_high: optional(figure().min(0)).describe('Upper clip width. Default 4 (CISPO) or epsilon (PPO).'),
     mask_prob_ratio: optional(z.boolean()).describe(
       'Zero the ratio outside (1 - epsilon, 1 + epsilon_high) before it is clipped; with CISPO and epsilon below 1 the clip then lifts it to 1 - epsilon. Default false.',
     ),
-    max_negative_advantage_importance_sampling_weight: optional(z.number().positive()).describe(
+    max_negative_advantage_importance_sampling_weight: optional(figure().positive()).describe(
       'Upper bound of the importance ratio, of all tokens whatever the sign of their advantage. Default none.',
     ),
-    vendor_k2_tau: optional(z.number().min(0)).describe(
+    vendor_k2_tau: optional(figure().min(0)).describe(
       'tau: subtracts tau * (log p now - log p when sampled), without its gradient, from the advantage of each token. Default 0.',
     ),
     precalculate_logprobs: optional(z.boolean()).describe(
@@ -45,10 +45,10 @@ export const rlConfigSchema = z
     ).describe(
       "What a token's importance ratio is: its own ratio (token), exp of the mean log-ratio over its sequence's sampled tokens (sequence), or the mean of both, arithmetic (average) or geometric (geometric_average). A sequence is one history, or one choice with a prompt of its own. Default token.",
     ),
-    truncated_importance_sampling: optional(z.number().positive()).describe(
+    truncated_importance_sampling: optional(figure().positive()).describe(
       "C: multiplies a token's loss by min(rho, C), where rho is its importance ratio before bound and mask, or with precalculate_logprobs that of the trainer before the first update to the sampler. Default off.",
     ),
-    kl_penalty_coef: optional(z.number().min(0)).describe(
+    kl_penalty_coef: optional(figure().min(0)).describe(
       "c: with k = the source's log-probability of a token minus the reference's, adds c * (mean of k over the batch's trainable tokens - k) to its advantage. Default 0.",
     ),
     kl_penalty_reference_step: optional(z.number().int().min(0)).describe(
@@ -57,7 +57,7 @@ export const rlConfigSchema = z
     kl_penalty_source: optional(z.enum(['current_learner', 'sample'])).describe(
       'Whose log-probabilities the KL penalty compares with the reference: those of the weights being trained, or those reported when sampling (sample needs kl_penalty_coef). Default current_learner.',
     ),
-    entropy_coefficient: optional(z.number().min(0)).describe(
+    entropy_coefficient: optional(figure().min(0)).describe(
       'Added by us: weight of an entropy bonus over the tokens that each token was chosen from. Default 0.',
     ),
   })
@@ -92,7 +92,7 @@ export const refusedConfigFields = [
 export const createTrainingJobRequestSchema = z
   .object({
     model_id: z.uuid(),
-    trajectory_groups: z.array(trajectoryGroupSchema).min(1),
+    trajectory_groups: list(trajectoryGroupSchema, trainingLimits.groups).min(1),
     experimental_config: optional(rlConfigSchema),
   })
   .meta({ id: 'CreateTrainingJobRequest' });
@@ -104,9 +104,9 @@ export const sftConfigSchema = z
     batch_size: optional(z.union([z.number().int().min(1), z.literal('auto')])).describe(
       'Conversations a gradient step takes. Default "auto": the base model\'s own.',
     ),
-    learning_rate: optional(z.union([z.number().positive(), z.array(z.number().positive()).min(1)])).describe(
-      "One value, or one for each batch. Default: the base model's own.",
-    ),
+    learning_rate: optional(
+      z.union([figure().positive(), list(figure().positive(), trainingLimits.learningRates).min(1)]),
+    ).describe("One value, or one for each batch. Default: the base model's own."),
   })
   .meta({ id: 'SftTrainingConfig' });
 
@@ -114,9 +114,9 @@ export const createSftTrainingJobRequestSchema = z
   .object({
     model_id: z.uuid(),
     /** The `url` that an upload answered with. */
-    training_data_url: z.string().min(1),
+    training_data_url: text(trainingLimits.url).min(1),
     config: optional(sftConfigSchema),
-    experimental_config: optional(z.record(z.string(), z.unknown())),
+    experimental_config: optional(record(z.unknown())),
   })
   .meta({ id: 'CreateSftTrainingJobRequest' });
 

@@ -1,53 +1,64 @@
 import { z } from 'zod';
+import { figure, list, record, text } from './bounded.ts';
 import { messageSchema } from './chat/messages.ts';
 import { choiceSchema } from './chat/response.ts';
 import { toolSchema } from './chat/tools.ts';
+import { chatLimits, requestLimits, trainingLimits } from './limits.ts';
 import { optional } from './optional.ts';
 
-const metrics = z.record(z.string(), z.union([z.number(), z.boolean(), z.null()]));
-const metadata = z.record(z.string(), z.union([z.number(), z.string(), z.boolean(), z.null()]));
+const metrics = record(z.union([z.number(), z.boolean(), z.null()]), { entries: trainingLimits.metrics });
+const metadata = record(z.union([z.number(), text(trainingLimits.metadataLength), z.boolean(), z.null()]), {
+  entries: trainingLimits.metadata,
+});
+
+const logs = list(text(trainingLimits.logLength), trainingLimits.logs);
 
 /** Messages are context; choices, which have a `message`, are what the policy sampled and what trains. */
-const messagesAndChoices = z.array(z.union([choiceSchema, messageSchema]));
+const messagesAndChoices = list(z.union([choiceSchema, messageSchema]), trainingLimits.messages);
 
 export const historySchema = z
-  .object({ messages_and_choices: messagesAndChoices, tools: optional(z.array(toolSchema)) })
+  .object({ messages_and_choices: messagesAndChoices, tools: optional(list(toolSchema, chatLimits.tools)) })
   .meta({ id: 'History' });
 
 export const trajectorySchema = z
   .object({
     messages_and_choices: messagesAndChoices,
-    tools: optional(z.array(toolSchema)),
+    tools: optional(list(toolSchema, chatLimits.tools)),
     /** Further conversations of the same rollout, each tokenized on its own; they share the reward. */
-    additional_histories: optional(z.array(historySchema)),
-    reward: z.number(),
+    additional_histories: optional(list(historySchema, trainingLimits.histories)),
+    reward: figure(),
     initial_policy_version: optional(z.number().int()),
     final_policy_version: optional(z.number().int()),
     metrics: optional(metrics),
     auto_metrics: optional(metrics),
     metadata: optional(metadata),
-    logs: optional(z.array(z.string())),
-    start_time: optional(z.iso.datetime({ offset: true, local: true })),
+    logs: optional(logs),
+    start_time: optional(z.iso.datetime({ offset: true, local: true }).max(trainingLimits.timestamp)),
   })
   .meta({ id: 'Trajectory' });
 
 export const trajectoryGroupSchema = z
   .object({
-    trajectories: z.array(trajectorySchema),
+    trajectories: list(trajectorySchema, trainingLimits.trajectories),
     metadata: optional(metadata),
     metrics: optional(metrics),
-    logs: optional(z.array(z.string())),
+    logs: optional(logs),
     exceptions: optional(
-      z.array(z.object({ type: z.string(), message: z.string(), traceback: optional(z.string()) })),
+      list(
+        z.object({ type: text(requestLimits.name), message: text(), traceback: optional(text()) }),
+        trainingLimits.exceptions,
+      ),
     ),
   })
   .meta({ id: 'TrajectoryGroup' });
 
 export const logRequestSchema = z
   .object({
-    model_id: optional(z.string()),
-    split: z.string().min(1),
-    trajectory_groups: z.array(trajectoryGroupSchema),
+    model_id: optional(text(requestLimits.name)),
+    split: text(trainingLimits.split)
+      .min(1)
+      .refine((split) => split.isWellFormed(), 'must be text without half surrogate pairs'),
+    trajectory_groups: list(trajectoryGroupSchema, trainingLimits.groups),
   })
   .meta({ id: 'LogRequest' });
 

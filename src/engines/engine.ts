@@ -99,7 +99,10 @@ export interface GenerateRequest {
   constraint: Constraint | null;
   /** How many alternatives to report for each token; 0 for none. */
   topLogprobs: number;
-  /** Of requests that wait, those with the lowest priority value are taken first; among equals the oldest. */
+  /**
+   * Of requests that wait, those with the lowest priority value are taken first; among equals the oldest. An engine may
+   * take one before its turn that has waited long.
+   */
   priority: number;
   /** Computed prefixes are shared only between requests of the same salt; null is a salt of its own. */
   cacheSalt: string | null;
@@ -216,5 +219,7 @@ export interface Engine {
   exportWeights(weights: Weights): Promise<ExportedWeights>;
   /** Forgets what is held of a checkpoint whose folder is about to go. */
   drop(weights: Weights): Promise<void>;
+  /** Rejects where it cannot sample just now. An engine without it always can. */
+  check?(): Promise<void>;
   close(): Promise<void>;
 }

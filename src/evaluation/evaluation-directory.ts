@@ -10,6 +10,7 @@ import {
   toGroupRecord,
 } from '../rollout/index.ts';
 import { EvaluationDirectoryError } from './errors.ts';
+import { storing } from './storage.ts';
 
 /** What must be the same for an evaluation to go on from what another call of it left. */
 export interface EvaluationHeader {
@@ -46,30 +47,39 @@ export class EvaluationDirectory {
     this.finished = finished;
   }
 
-  /** @throws EvaluationDirectoryError where the folder holds something else; the message says what differs. */
+  /** @throws EvaluationDirectoryError where the folder holds something else, saying what differs, and StorageError. */
   static async open(path: string, header: EvaluationHeader): Promise<EvaluationDirectory> {
     const folder = resolve(path);
-    await mkdir(folder, { recursive: true });
+    await storing(folder, () => mkdir(folder, { recursive: true, mode: 0o700 }));
     const names = await readdir(folder);
     if (names.includes(headerFile)) await checkHeader(join(folder, headerFile), header);
     else if (names.some((name) => name !== `${headerFile}.partial`)) {
       throw new EvaluationDirectoryError(
         `${folder} is not empty and has no ${headerFile}. Give an evaluation a folder of its own.`,
       );
-    } else await writeHeader(folder, header);
+    } else await storing(join(folder, headerFile), () => writeHeader(folder, header));
     const file = join(folder, groupsFile);
-    return new EvaluationDirectory(file, names.includes(groupsFile) ? await readGroups(file) : new Map());
+    const finished = names.includes(groupsFile) ? await readGroups(file) : new Map();
+    await storing(file, async () => {
+      await using made = await open(file, 'a', 0o600);
+      await made.sync();
+      await syncFolder(folder);
+    });
+    return new EvaluationDirectory(file, finished);
   }
 
-  /** Durable when it returns. */
+  /** Durable when it returns. @throws StorageError, and then for whatever comes after it. */
   append(group: RolloutGroup): Promise<void> {
-    const appended = this.#appends.then(async () => {
-      await using handle = await open(this.#file, 'a');
-      await handle.appendFile(`${JSON.stringify(toGroupRecord(group))}\n`);
-      await handle.sync();
-    });
-    this.#appends = appended.catch(() => undefined);
-    return appended;
+    // After a failure no more: behind a part of a line, the next one could not be read.
+    this.#appends = this.#appends.then(() =>
+      storing(this.#file, async () => {
+        await using handle = await open(this.#file, 'a', 0o600);
+        await handle.appendFile(`${JSON.stringify(toGroupRecord(group))}\n`);
+        await handle.sync();
+      }),
+    );
+    this.#appends.catch(() => undefined);
+    return this.#appends;
   }
 }
 
@@ -94,11 +104,18 @@ async function checkHeader(path: string, header: EvaluationHeader): Promise<void
 async function writeHeader(folder: string, header: EvaluationHeader): Promise<void> {
   const path = join(folder, headerFile);
   {
-    await using handle = await open(`${path}.partial`, 'w');
+    await using handle = await open(`${path}.partial`, 'w', 0o600);
     await handle.appendFile(`${JSON.stringify(header, null, 2)}\n`);
     await handle.sync();
   }
   await rename(`${path}.partial`, path);
+}
+
+/** A new name is durable once its folder is; Windows has no such call and needs none. */
+async function syncFolder(path: string): Promise<void> {
+  if (process.platform === 'win32') return;
+  await using folder = await open(path, 'r');
+  await folder.sync();
 }
 
 /** What a killed process left of its last line is cut off, so that the next one begins on its own. */
@@ -119,7 +136,7 @@ async function readGroups(path: string): Promise<Map<number, RolloutGroup>> {
     }
     if (rest.length > 0) pieces.push(rest);
   }
-  if (pieces.length > 0) await truncate(path, whole);
+  if (pieces.length > 0) await storing(path, () => truncate(path, whole));
   return groups;
 }
 

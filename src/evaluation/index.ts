@@ -11,6 +11,7 @@ export { type EvaluateOptions, type Evaluation, evaluate } from './evaluate.ts';
 export type { PassAt } from './pass-at.ts';
 export { type ScenarioScore, type SuccessOf, successOf } from './score-scenario.ts';
 export type { SignFlipTest } from './sign-flip.ts';
+export { StorageError, storing } from './storage.ts';
 export {
   type EvaluationRow,
   evaluationCsv,

@@ -11,7 +11,7 @@ import {
   countDecisions,
   hasAdvantage,
   type SampledSequence,
-  weighTrajectories,
+  weighTrajectory,
 } from './weights.ts';
 
 export interface RewardedTrajectory<Constraint> {
@@ -65,46 +65,91 @@ export interface Batch<Constraint> {
  */
 export function makeDatums<Constraint>(
   groups: readonly RewardedGroup<Constraint>[],
-  config: Pick<
-    ResolvedRlConfig,
-    'scale_rewards' | 'advantage_balance' | 'normalize_advantages' | 'entropy_coefficient'
-  >,
+  config: DatumConfig,
 ): Batch<Constraint> {
-  const rewards = groups.map((group) => group.trajectories.map(({ reward }) => reward));
-  const advantaged = groups.flatMap((group, groupIndex) =>
-    withAdvantages(group, {
-      scaleRewards: config.scale_rewards,
-      advantageBalance: config.advantage_balance,
-    }).map((sequences) => ({ groupIndex, sequences })),
-  );
-  if (config.normalize_advantages) {
-    const scale = advantageScale(advantaged.flatMap(({ sequences }) => meanAdvantage(sequences) ?? []));
-    for (const { sequences } of advantaged)
-      for (const { spans } of sequences) for (const span of spans) span.advantage /= scale;
+  const making = makingDatums(groups, config);
+  for (;;) {
+    const step = making.next();
+    if (step.done) return step.value;
   }
-  const weighed = weighTrajectories(advantaged, { entropyCoefficient: config.entropy_coefficient });
-  const datums = weighed.flatMap((trajectory) => trajectory.datums);
-  const trainableGroups = new Set(
-    advantaged.flatMap(({ groupIndex, sequences }) => (hasAdvantage(sequences) ? [groupIndex] : [])),
-  );
-  const choices = groups.flatMap(({ trajectories }) =>
-    trajectories.flatMap(({ sequences }) => sequences.flatMap(({ spans }) => spans)),
-  );
+}
+
+export type DatumConfig = Pick<
+  ResolvedRlConfig,
+  'scale_rewards' | 'advantage_balance' | 'normalize_advantages' | 'entropy_coefficient'
+>;
+
+/**
+ * `makeDatums` in pieces of a group or a trajectory each, for whoever has other things to do between them. Returns the
+ * batch when all is done.
+ */
+export function* makingDatums<Constraint>(
+  groups: readonly RewardedGroup<Constraint>[],
+  config: DatumConfig,
+): Generator<void, Batch<Constraint>> {
+  const options = { scaleRewards: config.scale_rewards, advantageBalance: config.advantage_balance };
+  const advantaged: AdvantagedSequence<Constraint>[][] = [];
+  const deviations: number[] = [];
+  const rewards: number[] = [];
+  let trainableGroups = 0;
+  let credited = 0;
+  for (const group of groups) {
+    const trajectories = withAdvantages(group, options);
+    for (const sequences of trajectories) advantaged.push(sequences);
+    if (trajectories.some(hasAdvantage)) trainableGroups++;
+    credited += countCredits(group);
+    const own = group.trajectories.map(({ reward }) => reward);
+    if (own.length > 1) deviations.push(groupStandardDeviation(own));
+    for (const reward of own) rewards.push(reward);
+    yield;
+  }
+  if (config.normalize_advantages) yield* normalize(advantaged);
+  const datums: Datum<Constraint>[] = [];
+  let decisions = 0;
+  for (const sequences of advantaged) {
+    const weighed = weighTrajectory({ sequences }, advantaged.length, {
+      entropyCoefficient: config.entropy_coefficient,
+    });
+    decisions += weighed.decisions;
+    for (const datum of weighed.datums) datums.push(datum);
+    yield;
+  }
   return {
     datums,
     counts: {
       num_groups_submitted: groups.length,
-      num_groups_trainable: trainableGroups.size,
-      num_groups_without_signal: groups.length - trainableGroups.size,
+      num_groups_trainable: trainableGroups,
+      num_groups_without_signal: groups.length - trainableGroups,
       num_trajectories: advantaged.length,
-      num_credited_choices: choices.filter(({ credit }) => credit != null).length,
-      num_trainable_tokens: weighed.reduce((sum, { decisions }) => sum + decisions, 0),
+      num_credited_choices: credited,
+      num_trainable_tokens: decisions,
       num_datums: datums.length,
       train_tokens: datums.reduce((sum, { tokens }) => sum + tokens.length, 0),
-      reward: mean(rewards.flat()),
-      reward_std_dev: mean(rewards.filter((group) => group.length > 1).map(groupStandardDeviation)),
+      reward: mean(rewards),
+      reward_std_dev: mean(deviations),
     },
   };
+}
+
+/** Divides the advantages of a batch by their scale. */
+function* normalize(advantaged: readonly AdvantagedSequence<unknown>[][]): Generator<void, void> {
+  const sizes: number[] = [];
+  for (const sequences of advantaged) {
+    const size = meanAdvantage(sequences);
+    if (size !== null) sizes.push(size);
+    yield;
+  }
+  const scale = advantageScale(sizes);
+  for (const sequences of advantaged) {
+    for (const { spans } of sequences) for (const span of spans) span.advantage /= scale;
+    yield;
+  }
+}
+
+function countCredits({ trajectories }: RewardedGroup<unknown>): number {
+  return trajectories
+    .flatMap(({ sequences }) => sequences.flatMap(({ spans }) => spans))
+    .filter(({ credit }) => credit != null).length;
 }
 
 /** The sequences of each trajectory, each span with its choice's advantage. */

@@ -36,7 +36,10 @@ export interface WeighedTrajectory<Constraint> {
  * unknown log-probability counts as a decision.
  */
 export function countDecisions(span: Pick<Span, 'logprobs'>): number {
-  return span.logprobs.reduce((count: number, logprob) => (logprob === 0 ? count : count + 1), 0);
+  let count = 0;
+  // A loop: a batch has millions of them.
+  for (const logprob of span.logprobs) if (logprob !== 0) count++;
+  return count;
 }
 
 /**
@@ -56,22 +59,29 @@ export function weighTrajectories<Constraint>(
   trajectories: readonly AdvantagedTrajectory<Constraint>[],
   options: { entropyCoefficient: number },
 ): WeighedTrajectory<Constraint>[] {
-  return trajectories.map(({ sequences }) => {
-    const deciding = sequences
-      .map((sequence) => ({ sequence, decisions: sequenceDecisions(sequence) }))
-      .filter(({ decisions }) => decisions > 0);
-    const decisions = deciding.reduce((sum, entry) => sum + entry.decisions, 0);
-    const trains = decisions > 0 && (hasAdvantage(sequences) || options.entropyCoefficient > 0);
-    if (!trains) return { datums: [], decisions: 0 };
-    const weight = 1 / (trajectories.length * decisions);
-    return {
-      decisions,
-      datums: deciding.map(({ sequence: { tokens, spans } }) => ({
-        tokens,
-        spans: spans.map((span) => ({ ...span, weight })),
-      })),
-    };
-  });
+  return trajectories.map((trajectory) => weighTrajectory(trajectory, trajectories.length, options));
+}
+
+/** What `weighTrajectories` does to one of so many trajectories. */
+export function weighTrajectory<Constraint>(
+  { sequences }: AdvantagedTrajectory<Constraint>,
+  trajectories: number,
+  options: { entropyCoefficient: number },
+): WeighedTrajectory<Constraint> {
+  const deciding = sequences
+    .map((sequence) => ({ sequence, decisions: sequenceDecisions(sequence) }))
+    .filter(({ decisions }) => decisions > 0);
+  const decisions = deciding.reduce((sum, entry) => sum + entry.decisions, 0);
+  const trains = decisions > 0 && (hasAdvantage(sequences) || options.entropyCoefficient > 0);
+  if (!trains) return { datums: [], decisions: 0 };
+  const weight = 1 / (trajectories * decisions);
+  return {
+    decisions,
+    datums: deciding.map(({ sequence: { tokens, spans } }) => ({
+      tokens,
+      spans: spans.map((span) => ({ ...span, weight })),
+    })),
+  };
 }
 
 /** Whether any decision has an advantage other than 0. */

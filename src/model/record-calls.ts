@@ -111,7 +111,7 @@ class CallsFile {
   }
 
   async #begin(): Promise<void> {
-    await mkdir(dirname(this.#path), { recursive: true });
+    await mkdir(dirname(this.#path), { recursive: true, mode: 0o700 });
     await dropTornLine(this.#path);
     const header: RecordedCallsHeader = {
       format: recordedCallsFormat,
@@ -124,7 +124,7 @@ class CallsFile {
 
 /** A line that a killed process left half written: its answer never reached anybody. */
 async function dropTornLine(path: string): Promise<void> {
-  await using handle = await open(path, 'a+');
+  await using handle = await open(path, 'a+', 0o600);
   const { size } = await handle.stat();
   const chunk = Buffer.alloc(64 * 1024);
   for (let end = size; end > 0; ) {

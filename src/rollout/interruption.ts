@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { MartingaleError } from '../contract/index.ts';
 import { startTimer } from '../environment/index.ts';
 import { toCancellation } from './failure.ts';
@@ -21,6 +22,8 @@ export class Interruption {
   readonly #run: AbortSignal | undefined;
   readonly #settle: (interrupted: Interrupted) => void;
   readonly #timer: { clear: () => void };
+  /** What an abort rejects belongs to the rollout, whoever aborts. */
+  readonly #inScope: (work: () => void) => void = AsyncLocalStorage.snapshot();
 
   constructor(timeoutMs: number, run: AbortSignal | undefined) {
     const { promise, resolve } = Promise.withResolvers<Interrupted>();
@@ -40,7 +43,7 @@ export class Interruption {
 
   /** Ends what the agent left running: what comes now, no reward would have seen. */
   endAgent(): void {
-    this.agent.abort(rolloutEnded);
+    this.#inScope(() => this.agent.abort(rolloutEnded));
   }
 
   /** Ends what anybody left running, and lets go of the timer and of the run's signal. */
@@ -60,8 +63,10 @@ export class Interruption {
   }
 
   #abort(reason: MartingaleError): void {
-    this.agent.abort(reason);
-    this.#whole.abort(reason);
+    this.#inScope(() => {
+      this.agent.abort(reason);
+      this.#whole.abort(reason);
+    });
   }
 }
 

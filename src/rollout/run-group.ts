@@ -73,6 +73,7 @@ async function gather<Schema extends z.ZodType, Outcome>(
     const settled = await settleGroup({
       environment,
       scenario,
+      group,
       rollouts: ended,
       timeoutMs: rewardTimeoutMs,
       signal: ending.signal,

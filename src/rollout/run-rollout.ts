@@ -8,6 +8,7 @@ import { cleanUp } from './clean-up.ts';
 import { describeRollout } from './describe-rollout.ts';
 import { toCancellation, toFailure } from './failure.ts';
 import { Interruption } from './interruption.ts';
+import { type CodeOwner, watchLeftBehind } from './left-behind.ts';
 import type { Rollout, RolloutFailure } from './rollout.ts';
 
 export interface RunRolloutOptions<Schema extends z.ZodType, Outcome> {
@@ -59,8 +60,17 @@ export function runRollout<Schema extends z.ZodType, Outcome>(
   });
 }
 
-async function settle<Schema extends z.ZodType, Outcome>(
+function settle<Schema extends z.ZodType, Outcome>(
   options: RunRolloutOptions<Schema, Outcome>,
+): Promise<Rollout<Outcome>> {
+  const { environment, group } = options;
+  const owner: CodeOwner = { environment: environment.name, group };
+  return watchLeftBehind(owner, () => settleOwned(options, owner));
+}
+
+async function settleOwned<Schema extends z.ZodType, Outcome>(
+  options: RunRolloutOptions<Schema, Outcome>,
+  owner: CodeOwner,
 ): Promise<Rollout<Outcome>> {
   const { environment, scenario, model, group, index, attempt, seed, timeoutMs, signal } = options;
   const begun = performance.now();
@@ -72,6 +82,7 @@ async function settle<Schema extends z.ZodType, Outcome>(
     signal: interruption.agent.signal,
     limits: environment.limits,
   });
+  owner.trajectory = trajectory;
   Object.assign(trajectory.metadata, { group, rollout: index, seed });
 
   const end = (ended: Ended<Outcome>): Rollout<Outcome> => ({

@@ -3,11 +3,14 @@ import { MartingaleError } from '../contract/index.ts';
 import { checkMetrics, type Environment, type GroupSettlement } from '../environment/index.ts';
 import { runOutsideTrajectory } from '../trajectory/index.ts';
 import { toCancellation, toFailure } from './failure.ts';
+import { watchLeftBehind } from './left-behind.ts';
 import type { Rollout, RolloutFailure } from './rollout.ts';
 
 export interface SettleGroupOptions<Schema extends z.ZodType, Outcome> {
   environment: Environment<Schema, Outcome>;
   scenario: z.output<Schema>;
+  /** Number of the group in its step, where it is in one. */
+  group?: number;
   /** All rollouts of the group, ended. */
   rollouts: readonly Rollout<Outcome>[];
   /** Deadline of each group reward, and of each trajectory's credit, in milliseconds. */
@@ -28,7 +31,10 @@ export async function settleGroup<Schema extends z.ZodType, Outcome>(
   const { environment, rollouts } = options;
   const completed = rollouts.filter((rollout) => rollout.status === 'completed');
   if (!environment.settlement || completed.length === 0) return [...rollouts];
-  const settled = await runOutsideTrajectory(() => settle(options, environment.settlement, completed));
+  const owner = { environment: environment.name, group: options.group };
+  const settled = await watchLeftBehind(owner, () =>
+    runOutsideTrajectory(() => settle(options, environment.settlement, completed)),
+  );
   return rollouts.map((rollout) => settled.get(rollout) ?? rollout);
 }
 

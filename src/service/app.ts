@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Hono } from 'hono';
+import { BusyError } from './admission/index.ts';
 import { requireKey } from './authentication.ts';
 import type { ServiceContext } from './context.ts';
 import { toErrorBody } from './error-response.ts';
@@ -19,6 +20,7 @@ import { modelRoutes } from './routes/models.ts';
 import { trainingJobRoutes } from './routes/training-jobs.ts';
 import { uploadRoutes } from './routes/uploads.ts';
 import { traceRequests } from './telemetry.ts';
+import { turn } from './turns.ts';
 
 const requestIdPattern = /^[\w.-]{1,128}$/;
 
@@ -26,6 +28,11 @@ const requestIdPattern = /^[\w.-]{1,128}$/;
 export function createApp(service: ServiceContext): Hono {
   const app = new Hono();
 
+  // These come by thousands at once; whoever asks how the service does is not to wait behind them.
+  app.use('/v1/chat/*', async (_context, next) => {
+    await turn();
+    await next();
+  });
   app.use(traceRequests());
   app.use(async (context, next) => {
     const began = performance.now();
@@ -43,6 +50,11 @@ export function createApp(service: ServiceContext): Hono {
       // Until the answer began: a stream goes on behind it.
       durationMs: performance.now() - began,
     });
+  });
+  app.use(async (context, next) => {
+    if (!service.connections.isBeyond(context)) return next();
+    context.header('connection', 'close');
+    throw service.admission.tooManyConnections();
   });
   app.use(requireKey(service.apiKey, service.keys));
   app.use(checkForm());
@@ -67,7 +79,8 @@ export function createApp(service: ServiceContext): Hono {
     const chat = context.req.path.startsWith('/v1/chat/');
     const { status, body } = toErrorBody(error, service.log, { chat, requestId: requestIdOf(context) });
     if (status === 401) context.header('www-authenticate', 'Bearer');
-    if (status === 429 || status === 503) context.header('retry-after', '1');
+    const seconds = error instanceof BusyError ? error.retryAfterSeconds : 1;
+    if (status === 429 || status === 503) context.header('retry-after', String(seconds));
     return context.json(body, status);
   });
   return app;

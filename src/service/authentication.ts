@@ -1,14 +1,22 @@
-import type { MiddlewareHandler } from 'hono';
+import type { Context, MiddlewareHandler } from 'hono';
+import { Access, accessOf, setAccess } from './access.ts';
 import { ServiceError } from './errors.ts';
 import { hashKey, matchesKey } from './keys.ts';
 import type { KeyStore } from './store/key-store.ts';
 
 /**
  * Lets a request through when it carries, as a bearer token, the service's own key or a valid one of the key store;
- * anything else is 401, in the same words for a key that is wrong and for one that was revoked.
+ * anything else is 401, in the same words for a key that is wrong and for one that was revoked. What the key opens
+ * is known from here on: see `accessOf`.
  */
 export function requireKey(apiKey: string, keys: KeyStore): MiddlewareHandler {
   const hash = hashKey(apiKey);
+  const all = new Access({ entity: null, owner: 'own key' });
+  const find = (given: string): Access | undefined => {
+    if (matchesKey(given, hash)) return all;
+    const key = keys.check(given);
+    return key && new Access({ entity: key.entity, owner: key.id });
+  };
   return async (context, next) => {
     const given = /^Bearer +(.+)$/i.exec(context.req.header('authorization') ?? '')?.[1]?.trim();
     if (given === undefined)
@@ -17,12 +25,19 @@ export function requireKey(apiKey: string, keys: KeyStore): MiddlewareHandler {
         'missing_api_key',
         'Every request needs the header "Authorization: Bearer <API_KEY>".',
       );
-    if (!matchesKey(given, hash) && keys.check(given) === undefined)
+    const access = find(given);
+    if (!access)
       throw new ServiceError(
         401,
         'invalid_api_key',
         'The API key in the Authorization header is not valid here.',
       );
+    setAccess(context, access);
     await next();
   };
+}
+
+/** Whom a request's share of the service's room counts for: its key. */
+export function ownerOf(context: Context): string {
+  return accessOf(context).owner;
 }

@@ -1,24 +1,38 @@
 import type { Context } from 'hono';
 import type { z } from 'zod';
 import { RequestValidationError, ServiceError, unsupportedField } from './errors.ts';
+import { refuseHeavyJson } from './json-shape.ts';
 import { validate } from './validation.ts';
 
 export type JsonObject = Record<string, unknown>;
 
-/** Reads a body of at most `limit` bytes; a longer one is 413, before it is read where its length is declared. */
-export async function readText(context: Context, limit: number): Promise<string> {
+/**
+ * Reads a body of at most `limit` bytes; a longer one is 413, before it is read where its length is declared.
+ * `onBytes` hears how many bytes it has, or has so far, before they are read where that is declared; what it throws
+ * ends the reading.
+ */
+export async function readText(
+  context: Context,
+  limit: number,
+  onBytes: (total: number) => void = () => {},
+): Promise<string> {
   try {
-    return await readAtMost(context, limit);
+    return await readAtMost(context, limit, onBytes);
   } catch (cause) {
     if (cause instanceof ServiceError) throw cause;
-    throw new ServiceError(400, 'body_cut', 'The connection broke before the body was whole.', { cause });
+    throw cutOff(cause);
   }
 }
 
-async function readAtMost(context: Context, limit: number): Promise<string> {
+async function readAtMost(
+  context: Context,
+  limit: number,
+  onBytes: (total: number) => void,
+): Promise<string> {
   const declared = context.req.header('content-length');
   if (declared !== undefined) {
     if (Number(declared) > limit) throw tooLarge(limit);
+    onBytes(Number(declared));
     return await context.req.text();
   }
   const stream = context.req.raw.body;
@@ -28,12 +42,17 @@ async function readAtMost(context: Context, limit: number): Promise<string> {
   for await (const chunk of stream) {
     bytes += chunk.byteLength;
     if (bytes > limit) throw tooLarge(limit);
+    onBytes(bytes);
     chunks.push(chunk);
   }
   return Buffer.concat(chunks).toString('utf8');
 }
 
-function tooLarge(limit: number): ServiceError {
+/** What a body is refused with that broke off. */
+export const cutOff = (cause: unknown) =>
+  new ServiceError(400, 'body_cut', 'The connection broke before the body was whole.', { cause });
+
+export function tooLarge(limit: number): ServiceError {
   return new ServiceError(
     413,
     'body_too_large',
@@ -41,7 +60,9 @@ function tooLarge(limit: number): ServiceError {
   );
 }
 
+/** Parses a body. One that is no JSON, too deeply nested, or of too many values, is a 422. */
 export function parseJson(text: string): unknown {
+  refuseHeavyJson(text);
   try {
     return JSON.parse(text);
   } catch (cause) {

@@ -1,4 +1,7 @@
 import type { Engine } from '../engines/engine.ts';
+import type { Admission } from './admission/index.ts';
+import type { Bodies } from './bodies/bodies.ts';
+import type { Connections } from './connections.ts';
 import type { Idempotency } from './idempotency.ts';
 import type { BaseModelTools } from './inference/base-model-tools.ts';
 import type { Constraints } from './inference/constraint/constraints.ts';
@@ -26,6 +29,7 @@ export interface ServiceContext {
   engine: Engine;
   store: Store;
   files: DataFiles;
+  bodies: Bodies;
   events: JobEvents;
   queue: JobQueue;
   models: ModelResolver;
@@ -39,6 +43,10 @@ export interface ServiceContext {
   /** Where training data may be fetched from. */
   trainingData: TrainingDataSources;
   bodyLimits: BodyLimits;
+  /** Decides what there is room for. */
+  admission: Admission;
+  /** Those to this service. */
+  connections: Connections;
   /** Entity of models whose creator named none. */
   defaultEntity: string;
   /** Whether chat requests may have a `priority` other than 0. */

@@ -2,6 +2,7 @@ import type { ErrorBody, ValidationIssue } from '../contract/index.ts';
 import { EngineError } from '../engines/engine-error.ts';
 import { type ErrorStatus, messageOf, RequestValidationError, ServiceError } from './errors.ts';
 import type { ServiceLog } from './log.ts';
+import { machineFaultOf } from './machine-fault.ts';
 
 type Body = Pick<ErrorBody, 'error'> & { detail: string | ValidationIssue[] };
 
@@ -21,7 +22,8 @@ export function toErrorBody(
       stack: error instanceof Error ? (error.stack ?? null) : null,
     });
   const detail = known instanceof RequestValidationError ? known.issues.map(toWire) : known.message;
-  if (!chat) return { status: known.status, body: { detail } };
+  // Of what will pass, programs want to know what it is on every path.
+  if (!chat && known.status !== 503) return { status: known.status, body: { detail } };
   const type = errorTypes[known.status] ?? (known.status >= 500 ? 'server_error' : 'invalid_request_error');
   const param = known instanceof RequestValidationError ? known.issues[0]?.loc.slice(1).join('.') : undefined;
   return {
@@ -48,6 +50,7 @@ const engineFaults: Record<string, { status: ErrorStatus; message: string }> = {
   },
   engine_closed: { status: 503, message: 'The service is shutting down.' },
   worker_died: { status: 503, message: 'The engine stopped in the middle of the request; ask again.' },
+  out_of_memory: { status: 503, message: 'The engine has no memory left for the request; ask again.' },
 };
 const internalFaults = new Set(['bad_checkpoint', 'engine_failed']);
 
@@ -65,6 +68,8 @@ const internalError = (cause: unknown) =>
 
 function toServiceError(error: unknown): ServiceError {
   if (error instanceof ServiceError) return error;
+  const machineFault = machineFaultOf(error);
+  if (machineFault) return machineFault;
   if (error instanceof EngineError) return fromEngine(error);
   if (error instanceof RangeError && error.message.includes('call stack'))
     return new ServiceError(422, 'too_deep', 'The body is nested too deeply.', { cause: error });

@@ -1,5 +1,6 @@
 import type { ValidationIssue } from '../contract/index.ts';
 import { MartingaleError } from '../contract/index.ts';
+import { largestIssueCount, shownIssue } from './shown-issue.ts';
 
 export type ErrorStatus = 400 | 401 | 404 | 405 | 409 | 413 | 422 | 429 | 500 | 503;
 
@@ -13,14 +14,15 @@ export class ServiceError extends MartingaleError {
   }
 }
 
-/** A request whose form or content is wrong, with one issue for each complaint. Status 422. */
+/** A request whose form or content is wrong, with one issue for each complaint, up to a hundred. Status 422. */
 export class RequestValidationError extends ServiceError {
   readonly issues: ValidationIssue[];
 
   constructor(issues: ValidationIssue[]) {
-    const [first] = issues;
+    const shown = issues.slice(0, largestIssueCount).map(shownIssue);
+    const [first] = shown;
     super(422, 'invalid_request', first ? `${first.loc.join('.')}: ${first.msg}` : 'The request is invalid.');
-    this.issues = issues;
+    this.issues = shown;
   }
 }
 

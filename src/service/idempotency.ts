@@ -1,4 +1,5 @@
-import { createHash, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
+import type { Access } from './access.ts';
 import { RequestValidationError, ServiceError } from './errors.ts';
 import type { Store } from './store/store.ts';
 
@@ -13,9 +14,10 @@ export interface Answer {
 export interface KeyedRequest {
   /** The Idempotency-Key header. */
   key: string | undefined;
-  method: string;
-  path: string;
-  body: string;
+  /** SHA-256 of method, path and body: under one key they stay the same. */
+  fingerprint: string;
+  /** Of the request's API key: each entity has Idempotency-Keys of its own. */
+  access: Access;
 }
 
 const longestKey = 255;
@@ -37,7 +39,7 @@ export class Idempotency {
     request: KeyedRequest,
     work: (resourceId: string) => Promise<Answer>,
   ): Promise<Omit<Answer, 'modelId'>> {
-    const { key } = request;
+    const { key, fingerprint } = request;
     if (key === undefined) return work(randomUUID());
     if (key === '' || key.length > longestKey)
       throw new RequestValidationError([
@@ -48,28 +50,28 @@ export class Idempotency {
           input: key.slice(0, longestKey),
         },
       ]);
-    const fingerprint = fingerprintOf(request);
-    const running = this.#inProgress.get(key);
+    const scopedKey = request.access.scoped(key);
+    const running = this.#inProgress.get(scopedKey);
     if (running) {
       if (running.fingerprint !== fingerprint) throw otherBody(key);
       return running.answer;
     }
-    const answer = this.#runReserved(key, fingerprint, work);
-    this.#inProgress.set(key, { fingerprint, answer });
+    const answer = this.#runReserved(request, { key, scopedKey }, work);
+    this.#inProgress.set(scopedKey, { fingerprint, answer });
     try {
       return await answer;
     } finally {
-      this.#inProgress.delete(key);
+      this.#inProgress.delete(scopedKey);
     }
   }
 
   async #runReserved(
-    key: string,
-    fingerprint: string,
+    { fingerprint }: KeyedRequest,
+    { key, scopedKey }: { key: string; scopedKey: string },
     work: (resourceId: string) => Promise<Answer>,
   ): Promise<Answer> {
     const reserved = await this.#store.reserveIdempotencyKey({
-      key,
+      key: scopedKey,
       fingerprint,
       resourceId: randomUUID(),
       answer: null,
@@ -78,18 +80,16 @@ export class Idempotency {
     if (reserved.answer) return { status: 200, body: Object(reserved.answer.body), modelId: null };
     try {
       const answer = await work(reserved.resourceId);
-      await this.#store.answerIdempotencyKey(key, answer, answer.modelId);
+      // It is done: where its answer cannot be kept just now, a repeat finds it done.
+      await this.#store.answerIdempotencyKey(scopedKey, answer, answer.modelId).catch(() => undefined);
       return answer;
     } catch (error) {
       // A refused request made nothing: the same key may carry its corrected form.
-      if (error instanceof ServiceError && error.status < 500) await this.#store.releaseIdempotencyKey(key);
+      if (error instanceof ServiceError && error.status < 500)
+        await this.#store.releaseIdempotencyKey(scopedKey);
       throw error;
     }
   }
-}
-
-function fingerprintOf({ method, path, body }: KeyedRequest): string {
-  return createHash('sha256').update(`${method} ${path}\n`).update(body).digest('hex');
 }
 
 function otherBody(key: string): ServiceError {

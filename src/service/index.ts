@@ -1,3 +1,4 @@
+export type { ServiceLimits } from './admission/index.ts';
 export { createApp } from './app.ts';
 export type { BodyLimits, ServiceContext } from './context.ts';
 export { RequestValidationError, ServiceError } from './errors.ts';

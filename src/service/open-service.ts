@@ -1,3 +1,4 @@
+import { Bodies } from './bodies/bodies.ts';
 import type { ServiceContext } from './context.ts';
 import { Idempotency } from './idempotency.ts';
 import { baseModelTools } from './inference/base-model-tools.ts';
@@ -6,9 +7,10 @@ import { ModelResolver } from './inference/resolve-model.ts';
 import { JobEvents } from './jobs/job-events.ts';
 import { JobQueue } from './jobs/job-queue.ts';
 import { jobPreparation } from './jobs/prepare-job.ts';
+import { checkDisk } from './store/check-disk.ts';
 import { DataFiles } from './store/files.ts';
+import { mend } from './store/mend.ts';
 import { openSqliteStore } from './store/sqlite-store.ts';
-import type { Store } from './store/store.ts';
 
 type Given = Pick<
   ServiceContext,
@@ -17,6 +19,8 @@ type Given = Pick<
   | 'keys'
   | 'trainingData'
   | 'bodyLimits'
+  | 'admission'
+  | 'connections'
   | 'defaultEntity'
   | 'priorityScheduling'
   | 'log'
@@ -27,6 +31,7 @@ type Given = Pick<
 export async function openService({ dataFolder, ...given }: Given): Promise<ServiceContext> {
   const { engine, log } = given;
   const files = await DataFiles.open(dataFolder);
+  await checkDisk(files.absolute('write-check'));
   const store = openSqliteStore(files.databasePath);
   try {
     await mend(store, files);
@@ -48,25 +53,6 @@ export async function openService({ dataFolder, ...given }: Given): Promise<Serv
     log,
   });
   const idempotency = new Idempotency(store);
-  return { ...given, store, files, events, queue, models, constraints, tools, idempotency };
-}
-
-/**
- * After a crash: jobs that ran are queued again, and files without a record are removed, since only a record makes
- * a checkpoint, a model or a payload.
- */
-async function mend(store: Store, files: DataFiles): Promise<void> {
-  const unfinished = await store.unfinishedJobs();
-  for (const job of unfinished) if (job.status === 'running') await store.requeueJob(job.id);
-  await files.removePartialUploads();
-  const needed = new Set(unfinished.map((job) => job.id));
-  for (const jobId of await files.payloadJobIds()) if (!needed.has(jobId)) await files.removePayload(jobId);
-  for (const [modelId, folders] of await files.modelFolders()) {
-    if ((await store.model(modelId)) === undefined) {
-      await files.removeModel(modelId);
-      continue;
-    }
-    const recorded = new Set((await store.allCheckpoints(modelId)).map(({ folder }) => folder));
-    for (const folder of folders) if (!recorded.has(folder)) await files.removeCheckpoint(folder);
-  }
+  const bodies = new Bodies(files);
+  return { ...given, store, files, bodies, events, queue, models, constraints, tools, idempotency };
 }

@@ -1,11 +1,16 @@
-import { type ServerType, serve } from '@hono/node-server';
+import type { ServerType } from '@hono/node-server';
+import { namePartPattern } from '../contract/index.ts';
 import type { Engine } from '../engines/engine.ts';
+import { Admission, resolveLimits, type ServiceLimits } from './admission/index.ts';
 import { createApp } from './app.ts';
+import { Connections } from './connections.ts';
 import { type BodyLimits, defaultBodyLimits } from './context.ts';
 import { ServiceError } from './errors.ts';
 import { createKey } from './keys.ts';
+import { addressOf, listen, stopListening } from './listening.ts';
 import type { ServiceLog } from './log.ts';
 import { openService } from './open-service.ts';
+import { refusedFolder } from './refused-folder.ts';
 import { KeyStore } from './store/key-store.ts';
 import { resolveSources, type TrainingDataOptions } from './training-data/sources.ts';
 
@@ -25,7 +30,13 @@ export interface StartServiceOptions {
   port?: number;
   /** Largest bodies in bytes. Default: 16 MiB for chat completions, 256 MiB under /v1/preview. */
   bodyLimits?: Partial<BodyLimits>;
-  /** Entity of models whose creator names none. Default "local". */
+  /**
+   * How much the service takes in hand at once; what goes beyond is answered 429, with a `Retry-After` that follows
+   * from how fast work ends. Default: 20,000 replies, 1 GiB of bodies, 1000 training jobs (and 1000 of one model),
+   * 1000 event streams, 30,000 connections.
+   */
+  limits?: Partial<ServiceLimits>;
+  /** Entity of models whose creator names none, and whose key is of none. Default "local". */
   defaultEntity?: string;
   /**
    * Whether chat requests may have a `priority`: of those that wait, the ones with the lowest value are then taken
@@ -62,16 +73,21 @@ const loopback = new Set(['127.0.0.1', '::1', 'localhost']);
  * Starts the service over an engine.
  *
  * @throws ServiceError `key_required` for an address that others can reach while there is no key,
- * `data_folder_in_use` where another service works on the folder, `bad_option` for training data folders that are not
+ * `data_folder_in_use` where another service works on the folder, `storage_full`, `storage_read_only` and
+ * `storage_failed` where nothing can be written to it, `bad_option` for training data folders that are not
  * there, and the system's errors of listening.
  */
 export async function startService(options: StartServiceOptions): Promise<RunningService> {
   const { engine, dataFolder, host = '127.0.0.1', port = 0 } = options;
   const { receiveTimeoutMs = 600_000, closeTimeoutMs = 5000 } = options;
+  const bodyLimits = { ...defaultBodyLimits, ...options.bodyLimits };
+  const largestBody = Math.max(bodyLimits.chat, bodyLimits.preview);
+  const admission = new Admission(resolveLimits(options.limits, largestBody));
   const trainingData = await resolveSources(options.trainingData);
+  const defaultEntity = checkEntity(options.defaultEntity ?? 'local');
   const reachable = !loopback.has(host) && !options.apiKey;
   // A start that is refused leaves nothing behind.
-  const keys = reachable && !KeyStore.isIn(dataFolder) ? null : KeyStore.open(dataFolder);
+  const keys = reachable && !KeyStore.isIn(dataFolder) ? null : await openKeys(dataFolder);
   const storedKeys = keys?.countValid() ?? 0;
   if (keys === null || (reachable && storedKeys === 0)) {
     keys?.close();
@@ -90,14 +106,16 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
     apiKey,
     keys,
     trainingData,
-    bodyLimits: { ...defaultBodyLimits, ...options.bodyLimits },
-    defaultEntity: options.defaultEntity ?? 'local',
+    bodyLimits,
+    admission,
+    connections: new Connections(admission.limits.connections),
+    defaultEntity,
     priorityScheduling: options.priorityScheduling ?? false,
     log,
     closing: closing.signal,
-  }).catch((error: unknown) => {
+  }).catch(async (error: unknown) => {
     keys.close();
-    throw error;
+    throw await refusedFolder(error, dataFolder);
   });
   let server: ServerType;
   try {
@@ -107,6 +125,7 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
     keys.close();
     throw error;
   }
+  service.connections.watch(server);
   service.queue.wake();
   const url = addressOf(server, host);
   log({ level: 'info', event: 'service_started', url });
@@ -135,45 +154,19 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
   };
 }
 
-function listen(
-  fetch: (request: Request) => Response | Promise<Response>,
-  { host, port, receiveTimeoutMs }: { host: string; port: number; receiveTimeoutMs: number },
-): Promise<ServerType> {
-  // Node counts the time from a request's first byte to its last; the answer may take as long as it does.
-  const serverOptions = {
-    requestTimeout: receiveTimeoutMs,
-    connectionsCheckingInterval: Math.min(30_000, receiveTimeoutMs),
-  };
-  return new Promise((resolve, reject) => {
-    const server = serve({ fetch, hostname: host, port, serverOptions }, () => {
-      server.off('error', reject);
-      resolve(server);
-    });
-    server.once('error', reject);
-  });
+function checkEntity(entity: string): string {
+  if (namePartPattern.test(entity)) return entity;
+  throw new ServiceError(
+    500,
+    'bad_option',
+    `defaultEntity: ${JSON.stringify(entity)} is no name of an entity; it is 1 to 128 letters, digits, dots, underscores or hyphens, and begins with a letter or digit.`,
+  );
 }
 
-/** Connections are kept alive between requests: they are closed as they fall idle, and all of them at the deadline. */
-function stopListening(server: ServerType, timeoutMs: number): Promise<void> {
-  return new Promise((resolve) => {
-    const closeIdle = () => {
-      if ('closeIdleConnections' in server) server.closeIdleConnections();
-    };
-    const cut = setTimeout(() => {
-      if ('closeAllConnections' in server) server.closeAllConnections();
-    }, timeoutMs);
-    const sweep = setInterval(closeIdle, 20);
-    server.close(() => {
-      clearTimeout(cut);
-      clearInterval(sweep);
-      resolve();
-    });
-    closeIdle();
-  });
-}
-
-function addressOf(server: ServerType, host: string): string {
-  const address = server.address();
-  if (typeof address !== 'object' || address === null) throw new TypeError('the server has no address');
-  return `http://${host.includes(':') ? `[${host}]` : host}:${address.port}`;
+async function openKeys(dataFolder: string): Promise<KeyStore> {
+  try {
+    return KeyStore.open(dataFolder);
+  } catch (error) {
+    throw await refusedFolder(error, dataFolder);
+  }
 }

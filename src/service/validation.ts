@@ -1,12 +1,17 @@
 import type { z } from 'zod';
 import type { ValidationIssue } from '../contract/index.ts';
 import { RequestValidationError } from './errors.ts';
-import { inSlices } from './slices.ts';
+import { safeParse } from './safe-parse.ts';
+import { largestIssueCount } from './shown-issue.ts';
+
+export { largestIssueCount };
 
 type ZodIssue = z.core.$ZodIssue;
 
-const largestIssueCount = 100;
-const largestInputLength = 1000;
+/** How often names of no field that stand for nothing are left out before a value is read again. */
+const mostRounds = 16;
+/** How many such names are left out at once. */
+const mostNames = 64;
 
 const typeNames: Record<string, string> = {
   string: 'string_type',
@@ -33,35 +38,33 @@ export function validate<Schema extends z.ZodType>(
 function parse<Schema extends z.ZodType>(
   schema: Schema,
   value: unknown,
+  round = 0,
 ): z.ZodSafeParseResult<z.output<Schema>> {
-  const result = schema.safeParse(value);
-  if (result.success) return result;
-  const nulls = result.error.issues
-    .flatMap((issue) => flatten(issue, []))
-    .filter(({ issue, path }) => issue.code === 'unrecognized_keys' && valueAt(value, path) === null);
-  if (nulls.length === 0) return result;
-  return parse(
-    schema,
-    nulls.reduce((trimmed, { path }) => without(trimmed, path), value),
+  const result = safeParse(schema, value);
+  if (result.success || round === mostRounds) return result;
+  const nulls = new Map(
+    result.error.issues
+      .flatMap((issue) => flatten(issue, []))
+      .filter(({ issue, path }) => issue.code === 'unrecognized_keys' && valueAt(value, path) === null)
+      .map(({ path }) => [path.map((part) => (typeof part === 'number' ? 0 : part)).join('\n'), path]),
   );
+  if (nulls.size === 0 || nulls.size > mostNames) return result;
+  const trimmed = [...nulls.values()].reduce(withoutNull, value);
+  return parse(schema, trimmed, round + 1);
 }
 
-/** As `validate`, for a list that may be megabytes long: item by item, with turns for others between slices. */
-export async function validateItems<Schema extends z.ZodType>(
+export type ReadItem<Value> = { value: Value } | { issues: ValidationIssue[] };
+
+/** Reads a part of a body with a schema; `place` is where it stands. */
+export function readItem<Schema extends z.ZodType>(
   schema: Schema,
-  items: readonly unknown[],
+  item: unknown,
   place: (string | number)[],
-): Promise<z.output<Schema>[]> {
-  const valid: z.output<Schema>[] = [];
-  const issues: ValidationIssue[] = [];
-  for await (const [index, item] of inSlices(items)) {
-    const result = parse(schema, item);
-    if (result.success) valid.push(result.data);
-    else issues.push(...toValidationIssues(result.error.issues, item, [...place, index]));
-    if (issues.length >= largestIssueCount) break;
-  }
-  if (issues.length > 0) throw new RequestValidationError(issues.slice(0, largestIssueCount));
-  return valid;
+): ReadItem<z.output<Schema>> {
+  const result = parse(schema, item);
+  return result.success
+    ? { value: result.data }
+    : { issues: toValidationIssues(result.error.issues, item, place) };
 }
 
 /** Issues of zod in the shape that clients of FastAPI services read. */
@@ -84,16 +87,29 @@ interface Located {
 /** A failed union says only that nothing fitted; the branch that came nearest says what to mend. */
 function flatten(issue: ZodIssue, prefix: (string | number)[]): Located[] {
   const path = [...prefix, ...issue.path.map((part) => (typeof part === 'symbol' ? String(part) : part))];
-  if (issue.code === 'unrecognized_keys') return issue.keys.map((key) => ({ issue, path: [...path, key] }));
+  if (issue.code === 'unrecognized_keys')
+    return issue.keys.slice(0, largestIssueCount).map((key) => ({ issue, path: [...path, key] }));
   if (issue.code !== 'invalid_union' || issue.errors.length === 0) return [{ issue, path }];
   const meant = issue.errors.filter((branch) => !branch.some(isOfOtherKind));
   const branches = (meant.length > 0 ? meant : issue.errors).map((branch) =>
     branch.flatMap((inner) => flatten(inner, path)),
   );
   const depth = (branch: Located[]) => Math.max(0, ...branch.map((located) => located.path.length));
-  branches.sort((a, b) => depth(b) - depth(a) || a.length - b.length);
+  branches.sort(
+    (a, b) =>
+      Number(isOfOtherForm(a)) - Number(isOfOtherForm(b)) || depth(b) - depth(a) || a.length - b.length,
+  );
   return branches[0] ?? [{ issue, path }];
 }
+
+const formCodes: ReadonlySet<ZodIssue['code']> = new Set([
+  'invalid_type',
+  'unrecognized_keys',
+  'invalid_union',
+]);
+
+/** Whether all that a branch complains about is that the value looks otherwise; of one that fits, a size may not. */
+const isOfOtherForm = (branch: readonly Located[]) => branch.every(({ issue }) => formCodes.has(issue.code));
 
 /** Whether a branch says by its discriminator that it is not for this value: what else it says is beside the point. */
 function isOfOtherKind(issue: ZodIssue): boolean {
@@ -111,11 +127,16 @@ function describe(
   const input = valueAt(root, path);
   const loc = [...place, ...path];
   if (issue.code === 'invalid_type' && input === undefined)
-    return { loc, msg: 'Field required', type: 'missing', input: shorten(valueAt(root, path.slice(0, -1))) };
+    return {
+      loc,
+      msg: 'Field required',
+      type: 'missing',
+      input: valueAt(root, path.slice(0, -1)),
+    };
   if (issue.code === 'unrecognized_keys')
-    return { loc, msg: 'Extra inputs are not permitted', type: 'extra_forbidden', input: shorten(input) };
+    return { loc, msg: 'Extra inputs are not permitted', type: 'extra_forbidden', input: input };
   const { type, ctx } = kind(issue);
-  return { loc, msg: issue.message, type, input: shorten(input), ...(ctx ? { ctx } : {}) };
+  return { loc, msg: issue.message, type, input: input, ...(ctx ? { ctx } : {}) };
 }
 
 function kind(issue: ZodIssue): { type: string; ctx?: Record<string, unknown> } {
@@ -136,7 +157,8 @@ function kind(issue: ZodIssue): { type: string; ctx?: Record<string, unknown> } 
     case 'too_big': {
       const maximum = Number(issue.maximum);
       if (issue.origin === 'string') return { type: 'string_too_long', ctx: { max_length: maximum } };
-      if (issue.origin === 'array') return { type: 'too_long', ctx: { max_length: maximum } };
+      if (issue.origin === 'array' || issue.origin === 'object')
+        return { type: 'too_long', ctx: { max_length: maximum } };
       return issue.inclusive
         ? { type: 'less_than_equal', ctx: { le: maximum } }
         : { type: 'less_than', ctx: { lt: maximum } };
@@ -163,21 +185,15 @@ function valueAt(root: unknown, path: readonly (string | number)[]): unknown {
   return value;
 }
 
-/** A copy of a value in which there is nothing at a path. */
-function without(value: unknown, [first, ...rest]: (string | number)[]): unknown {
+/** A copy of a value with no null at a path, whatever the places in lists that the path goes through. */
+function withoutNull(value: unknown, [first, ...rest]: (string | number)[]): unknown {
   if (first === undefined) return value;
-  if (Array.isArray(value)) return value.map((item, index) => (index === first ? without(item, rest) : item));
+  if (Array.isArray(value)) return value.map((item) => withoutNull(item, rest));
   if (typeof value !== 'object' || value === null) return value;
-  const kept = Object.entries(value).filter(([name]) => name !== first || rest.length > 0);
-  return Object.fromEntries(
-    kept.map(([name, inner]) => [name, name === first ? without(inner, rest) : inner]),
+  const kept = Object.entries(value).filter(
+    ([name, inner]) => name !== first || rest.length > 0 || inner !== null,
   );
-}
-
-/** A body can be megabytes; an error message need not carry it back. */
-function shorten(value: unknown): unknown {
-  if (typeof value === 'string')
-    return value.length > largestInputLength ? `${value.slice(0, largestInputLength)}…` : value;
-  if (typeof value !== 'object' || value === null) return value;
-  return JSON.stringify(value).length > largestInputLength ? undefined : value;
+  return Object.fromEntries(
+    kept.map(([name, inner]) => [name, name === first ? withoutNull(inner, rest) : inner]),
+  );
 }

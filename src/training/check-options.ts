@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import { RunOptionError } from './errors.ts';
+import type { LostJobOptions } from './lost-job.ts';
 import { checkModelSource } from './model-source.ts';
 import type { TrainOptions, TrainSettings } from './train-options.ts';
 
@@ -22,7 +23,9 @@ export function checkOptions<Schema extends z.ZodType, Outcome>(
   timeout('rolloutTimeoutMs', rolloutTimeoutMs);
   timeout('rewardTimeoutMs', settings.rewardTimeoutMs);
   timeout('groupTimeoutMs', settings.groupTimeoutMs);
+  timeout('scenarioTimeoutMs', settings.scenarioTimeoutMs);
   timeout('jobTimeoutMs', jobTimeoutMs);
+  checkLostJob(settings.lostJob);
   checkKeep(settings);
   checkBudget(settings);
   if (validation?.everySteps !== undefined) wholeNumber('validation.everySteps', validation.everySteps, 1);
@@ -71,6 +74,18 @@ function checkBudget<Schema extends z.ZodType, Outcome>({
     if (!(value >= 0))
       throw new RunOptionError(`\`prices.${name}\` is ${value}; give a number of at least 0.`);
   }
+}
+
+/** @throws RunOptionError */
+export function checkLostJob({ waitMs, decision = 'stop' }: LostJobOptions = {}): void {
+  if (waitMs !== undefined && !(waitMs >= 0 && waitMs <= longestTimerMs))
+    throw new RunOptionError(
+      `\`lostJob.waitMs\` is ${waitMs}; give milliseconds from 0 up to ${longestTimerMs} (24 days).`,
+    );
+  if (!['stop', 'ask_again', 'take_as_done'].includes(decision))
+    throw new RunOptionError(
+      `\`lostJob.decision\` is "${decision}"; give "stop", "ask_again" or "take_as_done".`,
+    );
 }
 
 /** What a timer can hold; it would fire at once for more. */

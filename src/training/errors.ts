@@ -25,10 +25,32 @@ export class TrainingJobTimeoutError extends MartingaleError {
   }
 }
 
+/** It cannot be known whether the service has done, or does, a training job that was asked for. */
+export class TrainingJobUnknownError extends MartingaleError {
+  constructor({ name, why, model, seen, goOn }: Record<'name' | 'why' | 'model' | 'seen' | 'goOn', string>) {
+    super(
+      'training_job_unknown',
+      `${name}: it is not known whether the service has it, and it is not asked for twice. ${why} The model is ` +
+        `${model}; ${seen}. ${goOn}`,
+    );
+  }
+}
+
 /** No rollout of a step or a validation completed, so there is nothing to learn or to say. */
 export class NoCompletedRolloutsError extends MartingaleError {
   constructor(where: string, groups: readonly RolloutGroup[]) {
     super('no_completed_rollouts', `No rollout of ${where} completed: ${commonFailures(groups)}.`);
+  }
+}
+
+/** A source of scenarios gave none within its deadline. */
+export class ScenarioTimeoutError extends MartingaleError {
+  constructor(step: number, timeoutMs: number) {
+    super(
+      'scenario_timeout',
+      `The source of scenarios did not give those of step ${step} within ${timeoutMs} ms. Raise \`scenarioTimeoutMs\`, ` +
+        'or look at what its generator waits for.',
+    );
   }
 }
 

@@ -1,5 +1,6 @@
 import type { Client } from '../client/index.ts';
 import { TrainingJobError, TrainingJobTimeoutError } from './errors.ts';
+import { stopGraceMs, withGrace } from './grace.ts';
 
 export interface JobProgress {
   status: 'running' | 'ended';
@@ -28,9 +29,6 @@ export interface JobOutcome {
 /** What a timer can hold; it would fire at once for more. */
 const longestTimerMs = 2 ** 31 - 1;
 
-/** How long a job may take to be cancelled once the run has been stopped. */
-const cancelTimeoutMs = 10_000;
-
 /**
  * Waits for the end of a training job.
  * @throws TrainingJobError where it failed, TrainingJobTimeoutError after the deadline.
@@ -55,16 +53,16 @@ export async function followJob(options: FollowJobOptions): Promise<JobOutcome> 
     throw new TrainingJobError(jobId, 'stopped sending events before it ended');
   } catch (error) {
     if (!either.aborted) throw error;
-    await cancelJob(client, jobId);
+    await cancelJob(client, jobId, signal?.aborted ? signal : deadline);
     if (signal?.aborted) throw signal.reason;
     throw new TrainingJobTimeoutError(jobId, timeoutMs);
   }
 }
 
 /** A job that has ended meanwhile, or a service without cancelling, must not hide why the run stops. */
-async function cancelJob(client: Client, jobId: string): Promise<void> {
+async function cancelJob(client: Client, jobId: string, ended: AbortSignal): Promise<void> {
   try {
-    await client.trainingJobs.cancel(jobId, { signal: AbortSignal.timeout(cancelTimeoutMs) });
+    await withGrace(ended, stopGraceMs, (patient) => client.trainingJobs.cancel(jobId, { signal: patient }));
   } catch (error) {
     process.emitWarning(`Training job ${jobId} could not be cancelled: ${String(error)}`, {
       code: 'martingale_job_not_cancelled',

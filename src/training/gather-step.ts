@@ -61,6 +61,8 @@ export async function gatherStep<Schema extends z.ZodType, Outcome>(
       },
       signal,
     });
+    // The environment's code may still hold parts of it: what is written, logged and trained on is to be the same.
+    for (const { trajectory } of group.rollouts) trajectory.seal();
     // What did not complete after a stop may be its doing: such a group runs again when the run is resumed.
     const wasStopped = signal.aborted && group.rollouts.some(({ status }) => status !== 'completed');
     if (!wasStopped) await directory.keepGroup(step, group);

@@ -1,5 +1,23 @@
-/** How long a short call may go on after the run has been stopped. */
+/** How long the calls that are better ended than interrupted may go on, all together, after the run has been stopped. */
 export const stopGraceMs = 10_000;
+
+/** What each of them gets at the least, however long those before it took. */
+const leastGraceMs = 1000;
+
+/** When a signal was first seen aborted. */
+const abortedAt = new WeakMap<AbortSignal, number>();
+
+function sinceAbort(signal: AbortSignal): number {
+  const at = abortedAt.get(signal) ?? performance.now();
+  abortedAt.set(signal, at);
+  return performance.now() - at;
+}
+
+/** From the abort of this signal on, all grace is counted; without it, from when one first asks for some. */
+export function countGrace(signal: AbortSignal): void {
+  if (signal.aborted) sinceAbort(signal);
+  else signal.addEventListener('abort', () => sinceAbort(signal), { once: true });
+}
 
 /**
  * Runs work that is better ended than interrupted: its signal aborts, with the reason of `signal`, only when
@@ -13,7 +31,9 @@ export async function withGrace<Result>(
   const controller = new AbortController();
   let timer: NodeJS.Timeout | undefined;
   const begin = () => {
-    timer = setTimeout(() => controller.abort(signal?.reason), graceMs);
+    if (!signal) return;
+    const leftMs = Math.max(graceMs - sinceAbort(signal), Math.min(leastGraceMs, graceMs));
+    timer = setTimeout(() => controller.abort(signal.reason), leftMs);
   };
   if (signal?.aborted) begin();
   else signal?.addEventListener('abort', begin, { once: true });

@@ -16,8 +16,10 @@ export {
   ResumeError,
   RunInUseError,
   RunOptionError,
+  ScenarioTimeoutError,
   TrainingJobError,
   TrainingJobTimeoutError,
+  TrainingJobUnknownError,
 } from './errors.ts';
 export {
   type FollowJobOptions,
@@ -26,6 +28,7 @@ export {
   type JobProgress,
   meanMetrics,
 } from './follow-job.ts';
+export type { LostJobOptions } from './lost-job.ts';
 export type { ModelSource } from './model-source.ts';
 export {
   type ReplayDifference,

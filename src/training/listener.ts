@@ -7,9 +7,7 @@ import type { RunListener } from './run-event.ts';
 export function sturdyListener(listener: RunListener | undefined): RunListener {
   let hasFailed = false;
   return (event) => {
-    try {
-      listener?.(event);
-    } catch (error) {
+    const tell = (error: unknown) => {
       if (hasFailed) return;
       hasFailed = true;
       const what = error instanceof Error ? (error.stack ?? error.message) : String(error);
@@ -17,6 +15,13 @@ export function sturdyListener(listener: RunListener | undefined): RunListener {
         `onEvent threw at an event "${event.type}". The run goes on; what it throws later is not shown. ${what}`,
         { code: 'martingale_listener_failed' },
       );
+    };
+    try {
+      // One that is asynchronous fails later.
+      const ended: unknown = listener?.(event);
+      if (ended instanceof Promise) ended.catch(tell);
+    } catch (error) {
+      tell(error);
     }
   };
 }

@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import type { RolloutExecutor } from '../rollout/index.ts';
+import type { LoopDelay } from './loop-delay.ts';
 import type { RunDirectory } from './run-directory.ts';
 import type { RunListener } from './run-event.ts';
 import type { TrainSettings } from './train-options.ts';
@@ -11,6 +12,7 @@ export interface RunContext<Schema extends z.ZodType, Outcome> {
   executor: RolloutExecutor;
   directory: RunDirectory;
   emit: RunListener;
+  loopDelay: LoopDelay;
   /** Begins the keys of what is logged. */
   runId: string;
   /** Aborts when the run is stopped or ends: rollouts that still go on are cancelled. */

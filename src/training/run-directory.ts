@@ -1,6 +1,7 @@
 import { mkdir, readdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
+import { storing } from '../evaluation/index.ts';
 import { fromGroupRecord, parseGroupRecord, type RolloutGroup, toGroupRecord } from '../rollout/index.ts';
 import { ResumeError, RunOptionError } from './errors.ts';
 import type { RunEvent, StepReport } from './run-event.ts';
@@ -47,7 +48,7 @@ export class RunDirectory {
   /** @throws RunOptionError where the folder exists and is not empty, RunInUseError where another has just begun. */
   static async create(path: string): Promise<RunDirectory> {
     const absolute = resolve(path);
-    await mkdir(absolute, { recursive: true });
+    await makeFolder(absolute);
     if ((await readdir(absolute)).length > 0) {
       throw new RunOptionError(
         `The run directory ${absolute} is not empty. Choose another, move it away, or go on with the run in it: ` +
@@ -77,8 +78,8 @@ export class RunDirectory {
   static async #open(absolute: string): Promise<RunDirectory> {
     const lock = lockRun(absolute);
     try {
-      await mkdir(join(absolute, 'trajectories'), { recursive: true });
-      await mkdir(join(absolute, 'jobs'), { recursive: true });
+      await makeFolder(join(absolute, 'trajectories'));
+      await makeFolder(join(absolute, 'jobs'));
     } catch (error) {
       lock.release();
       throw error;
@@ -132,9 +133,10 @@ export class RunDirectory {
   /** Keeps a group of a step that goes on. Durable when it returns. */
   keepGroup(step: number, group: RolloutGroup): Promise<void> {
     const path = this.#journalOf(step);
-    const kept = this.#journal.then(() => appendLine(path, toGroupRecord(group), { durable: true }));
-    this.#journal = kept.catch(() => undefined);
-    return kept;
+    // After a failure no more: behind a part of a line, the next one could not be read.
+    this.#journal = this.#journal.then(() => appendLine(path, toGroupRecord(group), { durable: true }));
+    this.#journal.catch(() => undefined);
+    return this.#journal;
   }
 
   /** Groups of a step that were kept before the run was interrupted, by their index. */
@@ -216,6 +218,8 @@ export class RunDirectory {
     });
   }
 }
+
+const makeFolder = (path: string) => storing(path, () => mkdir(path, { recursive: true, mode: 0o700 }));
 
 /** One at a time, so that the event loop gets a turn between groups. */
 function* groupLines(groups: readonly RolloutGroup[]): Generator<string> {

@@ -73,6 +73,8 @@ export interface StepReport {
   tokensPerSecond: number;
   /** Wall-clock seconds: of the step, and of its phases. In a pipelined run those of steps overlap. */
   seconds: number;
+  /** Longest time in milliseconds that the event loop of this process was held since the step before. */
+  loopDelayMs: number;
   phases: { rollouts: number; log: number; training: number; checkpoint: number };
   /** Pinned name of the policy the rollouts sampled from. */
   policy: string;

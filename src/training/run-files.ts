@@ -1,30 +1,31 @@
 import { type FileHandle, mkdir, open, readFile, rename, rm, truncate } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import { storing } from '../evaluation/index.ts';
 
-/** Writes a file that is whole or absent, and durable when this returns. */
-export async function writeWhole(path: string, pieces: Iterable<string>): Promise<void> {
-  await mkdir(dirname(path), { recursive: true });
-  const partial = `${path}.partial`;
-  {
-    await using handle = await open(partial, 'w');
-    for (const piece of pieces) await handle.appendFile(piece);
-    await handle.sync();
-  }
-  await rename(partial, path);
-  await syncFolder(path);
+/** Writes a file that is whole or absent, and durable when this returns. @throws StorageError */
+export function writeWhole(path: string, pieces: Iterable<string>): Promise<void> {
+  return storing(path, async () => {
+    await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+    const partial = `${path}.partial`;
+    {
+      await using handle = await open(partial, 'w', 0o600);
+      for (const piece of pieces) await handle.appendFile(piece);
+      await handle.sync();
+    }
+    await rename(partial, path);
+    await syncFolder(path);
+  });
 }
 
-/** Appends a line, durable when this returns where `durable` says so. */
-export async function appendLine(
-  path: string,
-  value: object,
-  { durable }: { durable: boolean },
-): Promise<void> {
-  await using handle: FileHandle = await open(path, 'a');
-  await handle.appendFile(`${JSON.stringify(value)}\n`);
-  if (!durable) return;
-  await handle.sync();
-  await syncFolder(path);
+/** Appends a line, durable when this returns where `durable` says so. @throws StorageError */
+export function appendLine(path: string, value: object, { durable }: { durable: boolean }): Promise<void> {
+  return storing(path, async () => {
+    await using handle: FileHandle = await open(path, 'a', 0o600);
+    await handle.appendFile(`${JSON.stringify(value)}\n`);
+    if (!durable) return;
+    await handle.sync();
+    await syncFolder(path);
+  });
 }
 
 /** Undefined where there is no such file. */
@@ -57,12 +58,13 @@ export async function takeUpLines(path: string, count = Number.POSITIVE_INFINITY
     lines.push(bytes.toString('utf8', whole, end));
     whole = end + 1;
   }
-  if (whole < bytes.length) await truncate(path, whole);
+  if (whole < bytes.length) await storing(path, () => truncate(path, whole));
   return lines;
 }
 
+/** @throws StorageError */
 export async function removeFile(path: string): Promise<void> {
-  await rm(path, { force: true });
+  await storing(path, () => rm(path, { force: true }));
 }
 
 /** A new name is durable once its folder is; Windows has no such call and needs none. */

@@ -55,7 +55,7 @@ const isObject = (value: unknown) => typeof value === 'object' && value !== null
 
 /**
  * A job's request, by reference. It is on disk before the job is asked for, so that asking again with its key gives
- * the same job.
+ * the same job; where the service knows no keys, its checkpoint is looked for before it is asked again.
  */
 export const jobRecordSchema = z.object({
   step: z.int().nonnegative(),
@@ -71,6 +71,12 @@ export const jobRecordSchema = z.object({
   trajectories: z.string(),
   /** Absent until the service has answered. */
   jobId: z.string().optional(),
+  /** Whether the service has said no, or was not reached. */
+  isRefused: z.boolean().optional(),
+  /** Why it is not known whether the service has the job, its id where it had given one, and whether that was told. */
+  lost: z
+    .object({ why: z.string(), jobId: z.string().optional(), isTold: z.boolean().optional() })
+    .optional(),
   /** Absent until the job has ended: its gradient steps' metrics, and the checkpoint that it made. */
   outcome: z
     .object({ gradientSteps: z.array(z.record(z.string(), z.number())), step: z.int().nonnegative() })

@@ -5,7 +5,10 @@ import { inProcess, type RolloutExecutor } from '../rollout/index.ts';
 import { alarmTeller } from './alarm-teller.ts';
 import { usedUp } from './budget.ts';
 import { keepPruned } from './checkpoint-keeper.ts';
+import { RunOptionError } from './errors.ts';
+import { countGrace } from './grace.ts';
 import { sturdyListener } from './listener.ts';
+import { LoopDelay } from './loop-delay.ts';
 import type { RunContext } from './run-context.ts';
 import type { RunDirectory } from './run-directory.ts';
 import { addBooks, booksOf, type RunEnd, resultOf, usageOfRun } from './run-ending.ts';
@@ -27,6 +30,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
   readonly #begun = performance.now();
   readonly #listener: RunListener;
   readonly #ending = new AbortController();
+  readonly #loopDelay = new LoopDelay();
   readonly #signal: AbortSignal;
   readonly #queue: StepQueue<Schema, Outcome>;
   readonly #validations: RunValidations<Schema, Outcome>;
@@ -41,6 +45,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
     this.#executor = options.executor ?? inProcess(concurrency === undefined ? {} : { concurrency });
     this.#listener = sturdyListener(options.onEvent);
     this.#signal = signal ? AbortSignal.any([signal, this.#ending.signal]) : this.#ending.signal;
+    countGrace(this.#signal);
     this.#queue = new StepQueue(options);
     this.#validations = new RunValidations(options.validation);
   }
@@ -142,7 +147,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
     await this.#directory.dropKeptGroups(task.step);
     this.#emit({ type: 'step', ...report });
     this.#raiseAlarms();
-    run.state.checkpoints = await keepPruned(this.#options, run);
+    run.state.checkpoints = await keepPruned({ ...this.#options, signal: this.#signal }, run);
   }
 
   async #validateWith(
@@ -161,6 +166,10 @@ export class Run<Schema extends z.ZodType, Outcome> {
     const { stopWhen, budget } = this.#options;
     const { evaluations } = this.#run.state;
     const said = this.#reports.length > 0 && stopWhen?.({ reports: this.#reports, evaluations });
+    if (said && typeof said !== 'string')
+      throw new RunOptionError(
+        '`stopWhen` gave something else than a text or false. It must answer at once: an asynchronous one cannot.',
+      );
     if (said) return { reason: 'early_stop', because: said };
     const usage = this.#usage;
     const used = budget ? usedUp(budget, { usage, cost: usage.cost, seconds: this.#seconds }) : null;
@@ -170,6 +179,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
   /** Cancels what still goes on, writes it down, and gives the books of all rollouts. */
   async #settle() {
     this.#ending.abort(new MartingaleError('run_ended', 'The run has ended.'));
+    this.#loopDelay[Symbol.dispose]();
     const books = booksOf(this.#reports);
     addBooks(books, await this.#queue.giveUp(this.#directory));
     if (!this.#options.executor) await this.#executor.close();
@@ -204,7 +214,8 @@ export class Run<Schema extends z.ZodType, Outcome> {
   get #context(): RunContext<Schema, Outcome> {
     const { runId } = this.#run.state;
     const [settings, executor, directory] = [this.#options, this.#executor, this.#directory];
-    return { settings, executor, directory, emit: this.#emit, runId, signal: this.#signal };
+    const [emit, loopDelay] = [this.#emit, this.#loopDelay];
+    return { settings, executor, directory, emit, loopDelay, runId, signal: this.#signal };
   }
 
   get #usage() {

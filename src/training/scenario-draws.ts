@@ -6,8 +6,10 @@ import {
   type ScenarioResult,
   type ScenarioSource,
   toScenarioSource,
+  withDeadline,
 } from '../environment/index.ts';
 import { parseScenarios } from '../rollout/index.ts';
+import { ScenarioTimeoutError } from './errors.ts';
 
 /** Where a source stood before a step drew from it. */
 export interface Draw {
@@ -21,6 +23,8 @@ export interface ScenarioDrawsOptions<Schema extends z.ZodType, Outcome> {
   seed: number;
   /** Scenarios of a step. */
   count: number;
+  /** Deadline of drawing them, in milliseconds. Default 600,000. */
+  timeoutMs?: number | undefined;
 }
 
 /** The scenarios of a run's steps: drawn in order, and drawn again in a run that is resumed. */
@@ -28,12 +32,20 @@ export class ScenarioDraws<Schema extends z.ZodType, Outcome> {
   readonly #environment: Environment<Schema, Outcome>;
   readonly #source: ScenarioSource<z.input<Schema>>;
   readonly #count: number;
+  readonly #timeoutMs: number;
   #open: Draw[] = [];
 
-  constructor({ environment, scenarios, seed, count }: ScenarioDrawsOptions<Schema, Outcome>) {
+  constructor({
+    environment,
+    scenarios,
+    seed,
+    count,
+    timeoutMs = 600_000,
+  }: ScenarioDrawsOptions<Schema, Outcome>) {
     this.#environment = environment;
     this.#source = toScenarioSource(scenarios, seed);
     this.#count = count;
+    this.#timeoutMs = timeoutMs;
   }
 
   /** Steps that have drawn and have not been settled, in order. */
@@ -48,7 +60,7 @@ export class ScenarioDraws<Schema extends z.ZodType, Outcome> {
   /** Scenarios of a step as the environment's schema reads them; none where the source has ended. */
   async draw(step: number, signal: AbortSignal): Promise<DrawnScenario<z.output<Schema>>[]> {
     const position = this.#source.position();
-    const drawn = await this.#take(signal);
+    const drawn = await this.#take(step, signal);
     if (drawn.length > 0) this.#open.push({ step, position });
     return drawn;
   }
@@ -62,7 +74,7 @@ export class ScenarioDraws<Schema extends z.ZodType, Outcome> {
     const drawn: DrawnScenario<z.output<Schema>>[][] = [];
     for (const draw of draws) {
       await this.#source.seek(draw.position);
-      drawn.push(await this.#take(signal));
+      drawn.push(await this.#take(draw.step, signal));
     }
     await this.#source.seek(position);
     this.#open = [...draws];
@@ -75,8 +87,12 @@ export class ScenarioDraws<Schema extends z.ZodType, Outcome> {
     this.#source.observe(results);
   }
 
-  async #take(signal: AbortSignal): Promise<DrawnScenario<z.output<Schema>>[]> {
-    const drawn = await this.#source.take(this.#count, { signal });
+  async #take(step: number, signal: AbortSignal): Promise<DrawnScenario<z.output<Schema>>[]> {
+    const timeoutMs = this.#timeoutMs;
+    const timedOut = () => new ScenarioTimeoutError(step, timeoutMs);
+    const drawn = await withDeadline({ timeoutMs, signal, timedOut }, (ending) =>
+      this.#source.take(this.#count, { signal: ending }),
+    );
     const parsed = await parseScenarios(
       this.#environment,
       drawn.map(({ scenario }) => scenario),

@@ -59,6 +59,8 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
   await directory.writeConfig({ ...is, model: was?.model, started: was?.started });
   await directory.takeUpEvents();
   const reports = await directory.takeUpMetrics(state.finishedSteps);
+  // Killed between the note that the step is finished and the end of its journal.
+  if (state.finishedSteps > 0) await directory.dropKeptGroups(state.finishedSteps - 1);
   const parts = state.parts.map((part) => (part.reason === 'running' ? { ...part, reason: 'killed' } : part));
   const taken = { ...state, parts: [...parts, newPart(state.finishedSteps)] };
   return { model: model.at(newest), state: taken, reports, isResumed: true };

@@ -27,7 +27,8 @@ export class StepQueue<Schema extends z.ZodType, Outcome> {
 
   constructor(settings: TrainSettings<Schema, Outcome>) {
     const { environment, scenarios, seed = 0, groupsPerStep, steps, maxStaleness = 0 } = settings;
-    this.#draws = new ScenarioDraws({ environment, scenarios, seed, count: groupsPerStep });
+    const { scenarioTimeoutMs: timeoutMs } = settings;
+    this.#draws = new ScenarioDraws({ environment, scenarios, seed, count: groupsPerStep, timeoutMs });
     this.#steps = steps;
     this.#maxStaleness = maxStaleness;
   }

@@ -20,12 +20,14 @@ export interface StepReportOptions {
   prices: TokenPrices | undefined;
   phases: StepReport['phases'];
   seconds: number;
+  /** Longest time that the event loop was held. */
+  loopDelayMs: number;
 }
 
 /** The books and figures of a step in which at least one rollout completed. */
 export function toStepReport(options: StepReportOptions): StepReport {
-  const { step, steps, policy, staleness, rollouts, groupsWithSignal, job, prices, phases, seconds } =
-    options;
+  const { step, steps, policy, staleness, rollouts, groupsWithSignal, job, prices } = options;
+  const { phases, seconds, loopDelayMs } = options;
   const { groups } = rollouts;
   const trajectories = groups.flatMap((group) => group.trajectories);
   const successes = trajectories.flatMap((trajectory) => successOf(trajectory) ?? []);
@@ -55,6 +57,7 @@ export function toStepReport(options: StepReportOptions): StepReport {
     klReference: metrics.kl_policy_ref ?? null,
     tokensPerSecond: rollouts.durationMs > 0 ? (rollouts.sampledTokens / rollouts.durationMs) * 1000 : 0,
     seconds,
+    loopDelayMs,
     phases,
   };
 }

@@ -8,18 +8,27 @@ export interface SubmitTrainingOptions {
   /** Groups without a trajectory are left out: they have nothing to train on. */
   groups: readonly TrajectoryGroup[];
   config?: RlConfig;
-  /** A repeat with the same key and body gives the job that the first one made. Default: a new one. */
+  /**
+   * A repeat with the same key and body gives the job that the first one made; not so on a service that knows no keys,
+   * where an error for which `mayHaveActed` holds says that there may be a job. Default: a new one.
+   */
   idempotencyKey?: string;
   signal?: AbortSignal;
 }
 
 /**
- * Asks for a reinforcement-learning job on finished groups; follow it with `followJob`.
+ * Asks for a reinforcement-learning job on finished groups; follow it with `followJob`. Their trajectories cannot be
+ * changed from here on.
  * @throws NotTrainableError for a trajectory of a baseline.
  */
 export async function submitTraining(options: SubmitTrainingOptions): Promise<{ jobId: string }> {
   const { model, groups, config, idempotencyKey = randomUUID(), signal } = options;
-  for (const { trajectories } of groups) for (const trajectory of trajectories) trajectory.requireTrainable();
+  for (const { trajectories } of groups) {
+    for (const trajectory of trajectories) {
+      trajectory.requireTrainable();
+      trajectory.seal();
+    }
+  }
   const { id } = await model.client.trainingJobs.create(
     {
       model_id: requireModelId(model),

@@ -1,12 +1,13 @@
-import { randomUUID } from 'node:crypto';
 import type { SftExample } from '../contract/index.ts';
 import { type ModelHandle, newestStep, requireModelId } from '../model/index.ts';
 import { attribute, spanName, withSpan } from '../telemetry/index.ts';
+import { checkLostJob } from './check-options.ts';
 import { RunOptionError } from './errors.ts';
-import { followJob, meanMetrics } from './follow-job.ts';
-import { stopGraceMs, withGrace } from './grace.ts';
+import { meanMetrics } from './follow-job.ts';
 import { sturdyListener } from './listener.ts';
+import type { LostJobOptions } from './lost-job.ts';
 import type { RunListener } from './run-event.ts';
+import { type JobState, runJob } from './run-job.ts';
 
 export interface SuperviseOptions {
   /** What is trained, from `openModel`. Training goes on from its newest checkpoint. */
@@ -21,6 +22,18 @@ export interface SuperviseOptions {
   phase?: string;
   /** Deadline of the job, queue and all, in milliseconds. Default 3,600,000 (1 hour). */
   timeoutMs?: number;
+  /**
+   * Names this training, in at most 255 characters: another call with the same key and examples, such as that of a
+   * program that was killed, trains nothing anew and gives what came of the first. On a service that knows no keys
+   * every call trains. Default: every call trains.
+   */
+  idempotencyKey?: string;
+  /**
+   * What becomes of the job where its answer was lost, on a service that knows no idempotency keys, or where the
+   * service has forgotten it. Default: its checkpoint is waited for, for 10 minutes, and then
+   * TrainingJobUnknownError.
+   */
+  lostJob?: LostJobOptions;
   onEvent?: RunListener;
   /** Cancels the job. */
   signal?: AbortSignal;
@@ -38,43 +51,55 @@ export interface SuperviseResult {
 
 /**
  * Trains a model on conversations: uploads them, has the service train on them, and waits for the checkpoint.
- * @throws RunOptionError where there are none, TrainingJobError, TrainingJobTimeoutError, the signal's reason, and
- * what the client throws.
+ * @throws RunOptionError where there are none, TrainingJobError, TrainingJobTimeoutError, TrainingJobUnknownError, the
+ * signal's reason, and what the client throws.
  */
 export async function supervise(options: SuperviseOptions): Promise<SuperviseResult> {
-  const { model, batchSize, learningRate, phase = 'supervised', timeoutMs, signal } = options;
+  const { model, batchSize, learningRate, phase = 'supervised', timeoutMs, lostJob, signal } = options;
+  checkLostJob(lostJob);
   const onEvent = sturdyListener(options.onEvent);
   const { client } = model;
   const { text, count } = await toLines(options.examples);
   const upload = await client.uploads.create(text, { signal });
   const attributes = { [attribute.jobKind]: 'sft', [attribute.modelId]: model.id };
-  const { gradientSteps } = await withSpan(spanName.job, attributes, async (span) => {
-    const request = {
-      model_id: requireModelId(model),
-      training_data_url: upload.url,
-      config: { batch_size: batchSize, learning_rate: learningRate },
-    };
-    // Not interrupted at once: a job that is asked for and not known could not be cancelled.
-    const { id: jobId } = await withGrace(signal, stopGraceMs, (patient) =>
-      client.sftTrainingJobs.create(request, { idempotencyKey: randomUUID(), signal: patient }),
-    );
-    span.setAttribute(attribute.jobId, jobId);
-    return followJob({
-      client,
-      jobId,
+  const from = await newestStep(model, signal);
+  const request = {
+    model_id: requireModelId(model),
+    training_data_url: upload.url,
+    config: { batch_size: batchSize, learning_rate: learningRate },
+  };
+  const { gradientSteps, step } = await withSpan(spanName.job, attributes, (span) =>
+    runJob<JobState>({
+      model,
+      name: 'The supervised training job',
+      goOn,
+      before: undefined,
+      begin: (made) => ({ idempotencyKey: options.idempotencyKey ?? made, from }),
+      // A process that ends loses nothing but the waiting: whoever asks again decides it.
+      keep: async () => undefined,
+      create: async ({ idempotencyKey }, patient) => {
+        const { id } = await client.sftTrainingJobs.create(request, { idempotencyKey, signal: patient });
+        return { jobId: id };
+      },
+      onKnown: (jobId) => span.setAttribute(attribute.jobId, jobId),
       onProgress: ({ gradientSteps: done, total, metrics }) =>
         onEvent({ type: 'phase', phase, done, total, metrics }),
       timeoutMs,
+      lostJob,
       signal,
-    });
-  });
+    }),
+  );
   return {
-    model: model.at(await newestStep(model, signal)),
+    model: model.at(step),
     examples: count,
     gradientSteps: gradientSteps.length,
     metrics: meanMetrics(gradientSteps),
   };
 }
+
+const goOn =
+  'Look at the model on the service: where a checkpoint has come meanwhile, it is trained; where there is no such job, ' +
+  "call again. With `lostJob: { decision: 'ask_again' }` or `'take_as_done'` that is decided beforehand.";
 
 async function toLines(examples: SuperviseOptions['examples']): Promise<{ text: string; count: number }> {
   const lines: string[] = [];

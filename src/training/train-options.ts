@@ -7,6 +7,7 @@ import type { Books, GroupStrategy, RolloutExecutor } from '../rollout/index.ts'
 import type { RunBudget, TokenPrices } from './budget.ts';
 import type { KeepCheckpoints } from './checkpoints.ts';
 import type { StopWhen } from './early-stop.ts';
+import type { LostJobOptions } from './lost-job.ts';
 import type { ModelSource } from './model-source.ts';
 import type { RunEndReason, RunListener, RunValidation, StepReport } from './run-event.ts';
 import type { RunProgress } from './schedules.ts';
@@ -54,8 +55,17 @@ export interface TrainSettings<Schema extends z.ZodType, Outcome> {
   rewardTimeoutMs?: number;
   /** Deadline of each group in milliseconds, from its admission on: waiting for room counts. Default: none. */
   groupTimeoutMs?: number;
+  /** Deadline in milliseconds of drawing a step's scenarios from a source. Default 600,000 (10 minutes). */
+  scenarioTimeoutMs?: number;
   /** Deadline of one training job, queue and all, in milliseconds. Default 3,600,000 (1 hour). */
   jobTimeoutMs?: number;
+  /**
+   * What becomes of a training job whose answer was lost, on a service that knows no idempotency keys (a client of
+   * `dialect: 'deployed'`), or which the service has forgotten. The model's checkpoints are looked at before anything
+   * is asked for again. Default: the checkpoint is waited for, for 10 minutes; then the run stops with
+   * TrainingJobUnknownError, and a person decides with this option when it is resumed.
+   */
+  lostJob?: LostJobOptions;
   /** A call that cannot be trained on fails its rollout (`error`, the default) or is left out of it (`warn`). */
   onUnexpectedCall?: 'error' | 'warn';
   /** The order of scenarios and all sampling follow from it. Default 0. */
@@ -81,13 +91,16 @@ export interface TrainSettings<Schema extends z.ZodType, Outcome> {
   /**
    * Goes on with the run in `runDirectory`, however it ended: with its data, finished groups, the job in flight, its
    * validations and its books, to the same end as if it had not been interrupted. Options must be the same, but for
-   * `steps`, which may grow, and for `concurrency`, `executor`, `jobTimeoutMs`, `keepCheckpoints`, `budget` and
+   * `steps`, which may grow, and for `concurrency`, `executor`, `scenarioTimeoutMs`, `jobTimeoutMs`, `lostJob`, `keepCheckpoints`, `budget` and
    * `stopWhen`. `true`: there must be a run. `auto`: begins one where there is none. Default false.
    */
   resume?: boolean | 'auto';
   /** Watches the run. What it throws is warned about once (`martingale_listener_failed`) and changes nothing. */
   onEvent?: RunListener;
-  /** Stops the run cleanly: rollouts and the running job are cancelled, the directory stays readable. */
+  /**
+   * Stops the run cleanly: rollouts and the running job are cancelled, the directory stays readable. Calls of the
+   * service that are better ended than cut, such as asking for a job, have 10 s for that; then the run returns.
+   */
   signal?: AbortSignal;
 }
 

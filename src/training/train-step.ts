@@ -3,14 +3,14 @@ import type { z } from 'zod';
 import type { ModelHandle } from '../model/index.ts';
 import type { GroupsResult } from '../rollout/index.ts';
 import { attribute, recordStep, spanName, withSpan } from '../telemetry/index.ts';
-import { NoCompletedRolloutsError } from './errors.ts';
+import { NoCompletedRolloutsError, RunOptionError } from './errors.ts';
+import { logOnce } from './log-once.ts';
 import type { RunContext } from './run-context.ts';
 import type { RunListener, StepReport } from './run-event.ts';
 import { stepName } from './run-layout.ts';
 import { runStepJob } from './step-job.ts';
 import { toStepReport } from './step-report.ts';
 import { startStopwatch } from './stopwatch.ts';
-import { logTrajectories } from './submit-training.ts';
 
 export interface TrainStepOptions<Schema extends z.ZodType, Outcome> {
   context: RunContext<Schema, Outcome>;
@@ -50,10 +50,12 @@ export async function trainStep<Schema extends z.ZodType, Outcome>(
     .map((group) => group.toTrajectoryGroup());
   const groupsWithSignal = groups.filter((group) => group.hasSignal).length;
   const idempotencyKey = `${runId}/${stepName(step)}`;
-  await logTrajectories({ model, split: 'train', groups: all, idempotencyKey, signal });
+  await logOnce({ model, split: 'train', groups: all, idempotencyKey, signal });
   const log = clock.lap();
 
   const config = typeof settings.config === 'function' ? settings.config({ step, steps }) : settings.config;
+  if (typeof config === 'object' && 'then' in config)
+    throw new RunOptionError('`config` gave a promise. It must answer at once, with the config of the step.');
   // Without an entropy bonus, equal rewards give no gradient at all: the service would refuse, or train on nothing.
   const canTrain = groupsWithSignal > 0 || (groups.length > 0 && (config?.entropy_coefficient ?? 0) > 0);
   let training: number | undefined;
@@ -81,6 +83,7 @@ export async function trainStep<Schema extends z.ZodType, Outcome>(
       checkpoint: clock.lap(),
     },
     seconds: elapsed(),
+    loopDelayMs: context.loopDelay.take(),
   });
   recordStep({ ...report, staleness: report.staleness.mean });
   return { report, model: job ? model.at(job.step) : model };

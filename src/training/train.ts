@@ -14,8 +14,9 @@ import type { TrainOptions, TrainResult } from './train-options.ts';
  * `resume`.
  * @throws RunOptionError for an option that cannot be met, ScenarioError before anything begins, ResumeError,
  * RunInUseError where another run works in the run directory, NoCompletedRolloutsError when all rollouts of a step end
- * without a reward, TrainingJobError and TrainingJobTimeoutError for a job that makes no checkpoint, and what the
- * client throws. The run directory is left readable in each case, and can be resumed.
+ * without a reward, TrainingJobError and TrainingJobTimeoutError for a job that makes no checkpoint, StorageError
+ * where the run directory cannot be written, and what the client throws. The run directory is left readable in each
+ * case, and can be resumed.
  */
 export async function train<Schema extends z.ZodType, Outcome>(
   options: TrainOptions<Schema, Outcome>,

@@ -4,9 +4,9 @@ import type { ModelHandle } from '../model/index.ts';
 import { deriveSeed } from '../trajectory/index.ts';
 import { usageOf } from './budget.ts';
 import { NoCompletedRolloutsError } from './errors.ts';
+import { logOnce } from './log-once.ts';
 import type { RunContext } from './run-context.ts';
 import type { RunListener, RunValidation } from './run-event.ts';
-import { logTrajectories } from './submit-training.ts';
 import type { ValidationOptions } from './train-options.ts';
 
 /** About how many `phase` events an evaluation gives: a view needs no more, and the run directory keeps them all. */
@@ -55,7 +55,7 @@ export async function validate<Schema extends z.ZodType, Outcome>(
   if (!evaluation.reward) throw new NoCompletedRolloutsError(`the validation "${name}"`, evaluation.groups);
   const groups = evaluation.groups.map((group) => group.toTrajectoryGroup());
   const idempotencyKey = `${runId}/val/${finishedSteps}`;
-  await logTrajectories({ model, split: 'val', groups, idempotencyKey, signal });
+  await logOnce({ model, split: 'val', groups, idempotencyKey, signal });
   const score = { reward: evaluation.reward.mean, success: evaluation.success?.mean ?? null };
   emit({
     type: 'evaluated',

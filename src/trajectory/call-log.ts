@@ -124,6 +124,11 @@ export class CallLog {
     }
   }
 
+  /** Keeps everything from being changed, by whoever holds a part of it. */
+  seal(): void {
+    for (const history of this.#histories) history.seal();
+  }
+
   get choices(): Choice[] {
     return this.#histories.flatMap((history) => history.choices);
   }

@@ -37,6 +37,17 @@ export class TrajectoryClosedError extends MartingaleError {
   }
 }
 
+/** A trajectory was changed after it was handed over to be trained on. */
+export class TrajectorySealedError extends MartingaleError {
+  constructor(trajectoryId: string) {
+    super(
+      'trajectory_sealed',
+      `Trajectory ${trajectoryId} was handed over to be written and trained on: it cannot be changed any more. Give ` +
+        'rewards and credit in the environment, or before the group is submitted.',
+    );
+  }
+}
+
 /** A baseline's trajectory was to be trained on: its replies are messages, without the tokens that were sampled. */
 export class NotTrainableError extends MartingaleError {
   constructor(trajectoryId: string, model: string) {

@@ -72,7 +72,21 @@ export class History {
     this.#last = call;
   }
 
+  /** Keeps it from being changed. Tools may be its user's own objects: they are copied. */
+  seal(): void {
+    this.#tools &&= structuredClone(this.#tools);
+    freezeAll(this.entries);
+  }
+
   toBody(): Conversation {
     return { messages_and_choices: this.entries, ...(this.#tools ? { tools: this.#tools } : {}) };
   }
+}
+
+function freezeAll(value: unknown): void {
+  if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return;
+  Object.freeze(value);
+  // Of a list of numbers, thousands of them, there is nothing more to freeze.
+  if (Array.isArray(value) && typeof value[0] === 'number') return;
+  for (const part of Object.values(value)) freezeAll(part);
 }

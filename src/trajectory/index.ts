@@ -1,6 +1,7 @@
 export {
   NotTrainableError,
   TrajectoryClosedError,
+  TrajectorySealedError,
   UnexpectedCallError,
   type UnexpectedCallReason,
 } from './errors.ts';

@@ -1,7 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { type Choice, parseModelName, type TrajectoryBody } from '../contract/index.ts';
 import { CallLog } from './call-log.ts';
-import { NotTrainableError, TrajectoryClosedError, type UnexpectedCallError } from './errors.ts';
+import {
+  NotTrainableError,
+  TrajectoryClosedError,
+  TrajectorySealedError,
+  type UnexpectedCallError,
+} from './errors.ts';
 import type { History } from './history.ts';
 import { type RolloutLimits, type RolloutUsage, reachedLimit } from './limits.ts';
 import type { RecordedCall, TrajectoryCall } from './recorded-call.ts';
@@ -26,8 +31,8 @@ export class Trajectory {
   readonly logs: string[] = [];
   /** Why the rollout's conversation ended: a limit, or what the environment says; null where nothing has been said. */
   stopReason: string | null = null;
-  /** Weighted sum of the rewards, and the step rewards; null until they have been computed. */
-  reward: number | null = null;
+  #reward: number | null = null;
+  #isSealed = false;
   readonly #onUnexpectedCall: 'error' | 'warn';
   readonly #limits: RolloutLimits;
   readonly #log = new CallLog();
@@ -58,6 +63,29 @@ export class Trajectory {
     trajectory.#violation = restored.violation;
     trajectory.#baseline = restored.baseline;
     return trajectory;
+  }
+
+  /** Weighted sum of the rewards, and the step rewards; null until they have been computed. */
+  get reward(): number | null {
+    return this.#reward;
+  }
+
+  /** @throws TrajectorySealedError once it was handed over. */
+  set reward(reward: number | null) {
+    if (this.#isSealed) throw new TrajectorySealedError(this.id);
+    this.#reward = reward;
+  }
+
+  /**
+   * Makes it as it is for good: what is written, logged and trained on from here on is the same. Whoever changes it
+   * later gets an error, a TypeError where it is a list or a record.
+   */
+  seal(): void {
+    if (this.#isSealed) return;
+    this.close();
+    this.#isSealed = true;
+    this.#log.seal();
+    for (const part of [this.metrics, this.metadata, this.logs]) Object.freeze(part);
   }
 
   /** Conversations in the order in which their first calls began: the first is the main one. */
@@ -106,6 +134,7 @@ export class Trajectory {
    * @throws RangeError for a reward that is not finite, or a call that has not been recorded.
    */
   rewardCall(reward: number, { call }: { call?: number } = {}): void {
+    if (this.#isSealed) throw new TrajectorySealedError(this.id);
     this.#log.reward(reward, call);
   }
 
@@ -126,6 +155,7 @@ export class Trajectory {
 
   /** Credits each call of that index with a reward of its own, in place of the trajectory's: see `credited_reward`. */
   creditCalls(rewards: ReadonlyMap<number, number>): void {
+    if (this.#isSealed) throw new TrajectorySealedError(this.id);
     this.#log.credit(rewards);
   }
 

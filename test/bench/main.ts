@@ -1,6 +1,7 @@
 import { cpus } from 'node:os';
 import { benchClients } from './clients.ts';
 import { benchEngine } from './engine.ts';
+import { benchLargeBodies } from './large-bodies.ts';
 import { benchRollouts, delayMs } from './rollouts.ts';
 import { benchStep } from './step.ts';
 
@@ -50,3 +51,9 @@ for (const { inFlight, what, perSecond, share, lag, kib, atService } of await be
     ...[whole(inFlight), what, whole(perSecond), percent(share), lag.p50.toFixed(1), lag.p99.toFixed(1)],
     ...[kib.waiting.toFixed(1), kib.kept.toFixed(1), whole(atService)],
   );
+
+const largeBytes = 100e6;
+console.log(`\nBodies of ${largeBytes / 1e6} MB on their way through the service:\n`);
+head('what', 'MB/s', 'longest stall of the event loop, ms', 'peak memory, MiB');
+for (const { what, megabytesPerSecond, stallMs, peakMiB } of await benchLargeBodies(largeBytes))
+  row(what, megabytesPerSecond.toFixed(1), stallMs.toFixed(1), whole(peakMiB));

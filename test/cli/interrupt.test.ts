@@ -1,33 +1,54 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { type Interrupt, interruptedStatus, listenForInterrupt } from '../../src/cli/interrupt.ts';
+import { type Interrupt, listenForInterrupt } from '../../src/cli/interrupt.ts';
 
 describe('an interrupt', () => {
   let interrupt: Interrupt;
-  const heard = vi.fn();
+  const [onFirst, onCut] = [vi.fn(), vi.fn()];
   const exit = vi.spyOn(process, 'exit').mockImplementation(() => undefined as never);
   beforeEach(() => {
-    vi.useFakeTimers({ toFake: ['performance'] });
+    vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] });
     vi.clearAllMocks();
-    interrupt = listenForInterrupt(heard);
+    // The thread that kills a process whose loop is held has a real timer: never in this one.
+    interrupt = listenForInterrupt({ limitMs: 600_000, onFirst, onCut });
   });
   afterEach(() => {
     interrupt.release();
+    process.removeAllListeners('SIGINT').removeAllListeners('SIGTERM');
     vi.useRealTimers();
   });
 
   it('asks the program to stop, once for all that pass the same Ctrl-C on', () => {
+    expect(interrupt.status).toBeUndefined();
     process.emit('SIGINT');
     vi.advanceTimersByTime(40);
     process.emit('SIGINT');
     expect(interrupt.signal.aborted).toBe(true);
-    expect(heard).toHaveBeenCalledTimes(1);
+    expect(interrupt.status).toBe(130);
+    expect(onFirst.mock.calls).toEqual([['SIGINT']]);
     expect(exit).not.toHaveBeenCalled();
   });
 
   it('leaves at once when it comes again', () => {
-    process.emit('SIGINT');
+    process.emit('SIGTERM');
     vi.advanceTimersByTime(600);
     process.emit('SIGINT');
-    expect(exit).toHaveBeenCalledWith(interruptedStatus);
+    expect(onCut.mock.calls).toEqual([['again']]);
+    expect(exit).toHaveBeenCalledWith(143);
+  });
+
+  it('leaves at its limit, also where the program has come to its end and something goes on', () => {
+    process.emit('SIGTERM');
+    interrupt.release();
+    vi.advanceTimersByTime(599_999);
+    expect(exit).not.toHaveBeenCalled();
+    vi.advanceTimersByTime(1);
+    expect(onCut.mock.calls).toEqual([['limit']]);
+    expect(exit).toHaveBeenCalledWith(143);
+  });
+
+  it('gives the signals back where none came', () => {
+    interrupt.release();
+    expect(process.listenerCount('SIGINT')).toBe(0);
+    expect(process.listenerCount('SIGTERM')).toBe(0);
   });
 });

@@ -32,7 +32,7 @@ describe('martingale keys', () => {
       (await fetch(`${service.url}/v1/health`, { headers: { authorization: `Bearer ${key}` } })).status;
     expect(await status()).toBe(200);
     const list = await keys('list', '--data', dataFolder);
-    expect(list.stdout).toMatch(new RegExp(`${id}  laptop  \\S+Z  \\S+Z  +-\\n`));
+    expect(list.stdout).toMatch(new RegExp(`${id}  laptop  all     \\S+Z  \\S+Z  +-\\n`));
     expect(list.stdout).not.toContain(key);
     expect(await keys('revoke', id, '--data', dataFolder)).toMatchObject({
       status: 0,
@@ -42,6 +42,25 @@ describe('martingale keys', () => {
     expect(await keys('revoke', 'nobody', '--data', dataFolder)).toMatchObject({
       status: 1,
       stderr: expect.stringContaining('there is no key "nobody"'),
+    });
+  });
+
+  test('makes a key of one entity', async () => {
+    const dataFolder = await temporaryFolder();
+    const service = await startService({ engine: new ScriptedEngine(), dataFolder });
+    onTestFinished(() => service.close());
+    const made = await keys('create', '--entity', 'team-a', '--data', dataFolder);
+    expect(made.stderr).toContain('the models of team-a alone');
+    const answer = await fetch(`${service.url}/v1/preview/models`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${made.stdout.trim()}` },
+      body: JSON.stringify({ project: 'desk', base_model: 'scripted-tiny' }),
+    });
+    expect(await answer.json()).toMatchObject({ entity: 'team-a' });
+    expect((await keys('list', '--data', dataFolder)).stdout).toMatch(/ team-a {2}/);
+    expect(await keys('create', '--entity', 'team/a', '--data', dataFolder)).toMatchObject({
+      ...{ status: 1, stdout: '' },
+      stderr: expect.stringContaining("option '--entity <entity>' argument 'team/a' is invalid"),
     });
   });
 
@@ -58,14 +77,20 @@ describe('martingale keys', () => {
     const record = { id: '0123456789abcdef', createdAt: '2026-01-05T09:00:00.000Z' };
     expect(
       keyTable([
-        { ...record, name: '', lastUsedAt: null, revokedAt: null },
-        { ...record, name: 'cluster', lastUsedAt: record.createdAt, revokedAt: record.createdAt },
+        { ...record, name: '', entity: null, lastUsedAt: null, revokedAt: null },
+        {
+          ...record,
+          name: 'cluster',
+          entity: 'team-a',
+          lastUsedAt: record.createdAt,
+          revokedAt: record.createdAt,
+        },
       ]),
     ).toBe(
       [
-        'id                name     created                   last used                 revoked',
-        '0123456789abcdef  -        2026-01-05T09:00:00.000Z  never                     -',
-        '0123456789abcdef  cluster  2026-01-05T09:00:00.000Z  2026-01-05T09:00:00.000Z  2026-01-05T09:00:00.000Z',
+        'id                name     entity  created                   last used                 revoked',
+        '0123456789abcdef  -        all     2026-01-05T09:00:00.000Z  never                     -',
+        '0123456789abcdef  cluster  team-a  2026-01-05T09:00:00.000Z  2026-01-05T09:00:00.000Z  2026-01-05T09:00:00.000Z',
         '',
       ].join('\n'),
     );

@@ -121,6 +121,7 @@ describe('a response of status 200', () => {
     });
     const error = await rejection(client.models.get(uuid(1)));
     expect(error).toMatchObject({ code: 'request_refused', status: 308 });
+    expect(error).toHaveProperty('detail', 'redirects to http://elsewhere.invalid/');
   });
 });
 

@@ -47,6 +47,15 @@ describe('a call that changes nothing twice', () => {
     expect(received).toHaveLength(1);
   });
 
+  it('needs a key that a header can carry', async () => {
+    const { client, received } = await serve(created);
+    for (const idempotencyKey of ['', 'two\nlines', 'schlüssel'])
+      await expect(client.trainingJobs.create(job, { idempotencyKey })).rejects.toMatchObject({
+        code: 'invalid_client_option',
+      });
+    expect(received).toHaveLength(0);
+  });
+
   it('is given up after the retries, with the last error', async () => {
     const { connect, received } = await serve(fail(500), fail(503));
     await expect(connect({ retries: 3 }).models.get(uuid(1))).rejects.toMatchObject({ status: 503 });
@@ -95,6 +104,31 @@ describe('a chat completion', () => {
 });
 
 describe('a job on a service that may not know idempotency keys', () => {
+  it('is not asked for again after a 503 that may be a proxy’s, which lost the service', async () => {
+    const { connect, received } = await serve(json({ detail: 'gone' }, 503), created);
+    const client = connect({ dialect: 'deployed' });
+    await expect(client.trainingJobs.create(job)).rejects.toMatchObject({ status: 503 });
+    expect(received).toHaveLength(1);
+  });
+
+  it('is unlike a model that may exist already, an upload and a cancellation, which need no key', async () => {
+    const model = { id: uuid(1), entity: 'e', project: 'p', name: 'n', base_model: 'b' };
+    const request = { project: 'p', name: 'n', base_model: 'b' };
+    const known = await serve(reset, json(model));
+    const client = known.connect({ dialect: 'deployed' });
+    expect(await client.models.create({ ...request, return_existing: true })).toMatchObject(model);
+    expect(known.received).toHaveLength(2);
+    const lost = await serve(reset, json(model));
+    const other = lost.connect({ dialect: 'deployed' });
+    await expect(other.models.create(request)).rejects.toMatchObject({ code: 'connection_failed' });
+    const unnamed = other.models.create({ project: 'p', base_model: 'b', return_existing: true });
+    await expect(unnamed).resolves.toMatchObject(model);
+    expect(lost.received).toHaveLength(2);
+    const cancelled = await serve(reset, json({ id: uuid(9) }));
+    await cancelled.connect({ dialect: 'deployed' }).trainingJobs.cancel(uuid(9));
+    expect(cancelled.received).toHaveLength(2);
+  });
+
   it('is repeated only where the first call cannot have made one', async () => {
     const { connect, received } = await serve(fail(503), fail(500), created);
     const client = connect({ dialect: 'deployed' });
@@ -127,11 +161,19 @@ describe('retryDelayMs', () => {
 
 describe('parseRetryAfter', () => {
   it('reads seconds and dates, and nothing else', () => {
-    const now = Date.parse('2026-11-21T00:00:00Z');
+    const now = 'Sat, 21 Nov 2026 00:00:00 GMT';
     expect(parseRetryAfter('7', now)).toBe(7000);
     expect(parseRetryAfter('0.5', now)).toBe(500);
     expect(parseRetryAfter('Sat, 21 Nov 2026 00:00:10 GMT', now)).toBe(10_000);
     expect(parseRetryAfter('Fri, 20 Nov 2026 00:00:10 GMT', now)).toBe(0);
     for (const header of [null, '', 'soon']) expect(parseRetryAfter(header, now)).toBeNull();
+  });
+
+  it('reads a date by the service’s own clock, and by ours where it tells none', () => {
+    const wait = (header: string, date: string | null) => parseRetryAfter(header, date);
+    expect(wait('Thu, 01 Jan 2099 00:00:30 GMT', 'Thu, 01 Jan 2099 00:00:00 GMT')).toBe(30_000);
+    expect(wait('Thu, 01 Jan 1998 00:00:30 GMT', 'Thu, 01 Jan 1998 00:00:00 GMT')).toBe(30_000);
+    expect(wait('Thu, 01 Jan 1998 00:00:30 GMT', 'no date')).toBe(0);
+    expect(wait('Thu, 01 Jan 2099 00:00:00 GMT', null)).toBeGreaterThan(60_000);
   });
 });

@@ -131,6 +131,17 @@ describe('following a job', () => {
     expect(error).toMatchObject({ code: 'bad_response' });
   });
 
+  it('goes on after what a proxy has garbled, in the stream or in place of it', async () => {
+    const { events, error } = await follow([
+      eventStream([sent(started), 'data: {"id": oops']),
+      json({ hello: ['world'] }),
+      (response) => response.writeHead(200, { 'content-type': 'text/html' }).end('<h1>Sign in</h1>'),
+      eventStream([sent(started), sent(step(1)), sent(ended)]),
+    ]);
+    expect(error).toBeUndefined();
+    expect(events).toEqual([started, step(1), ended]);
+  });
+
   it('fails at once where the job is unknown', async () => {
     const { error, received } = await follow([json({ detail: 'no such job' }, 404)]);
     expect(error).toMatchObject({ code: 'not_found' });

@@ -45,7 +45,9 @@ test('a body that does not come is not waited for', async () => {
 test.runIf(process.platform === 'linux')('training data that is not read to its end is closed', async () => {
   const folder = await temporaryFolder();
   const files = await DataFiles.open(folder);
-  await files.writeUpload('data', 'line\n'.repeat(200_000));
+  const file = await files.createIncoming();
+  await file.append(Buffer.from('line\n'.repeat(200_000)));
+  await files.keepUpload('data', file);
   for await (const { number } of files.uploadLines('data')) if (number === 3) break;
   const openFiles = () =>
     readdirSync('/proc/self/fd').flatMap((descriptor) => {

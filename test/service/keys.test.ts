@@ -1,7 +1,9 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { KeyStore, startService } from '../../src/service/index.ts';
+import { createStoredKey, hashKey } from '../../src/service/keys.ts';
 import { ScriptedEngine } from '../support/scripted-engine.ts';
 import { start, temporaryFolder } from './harness.ts';
 
@@ -56,7 +58,7 @@ describe('API keys', () => {
   test('the id of one key does not go with the secret of another', async () => {
     const keys = openKeys(await temporaryFolder());
     const [first, second] = [keys.create(''), keys.create('')];
-    expect(keys.check(first.key)).toBe(first.id);
+    expect(keys.check(first.key)).toEqual({ id: first.id, entity: null });
     expect(keys.check(first.key.replace(first.id, second.id))).toBeUndefined();
   });
 
@@ -90,11 +92,33 @@ describe('API keys', () => {
     expect(keys.list()).toHaveLength(2);
     expect(keys.list()).toEqual(
       expect.arrayContaining([
-        { id: used.id, name: 'used', createdAt: time, lastUsedAt: time, revokedAt: null },
-        { id: unused.id, name: 'unused', createdAt: time, lastUsedAt: null, revokedAt: time },
+        { id: used.id, name: 'used', entity: null, createdAt: time, lastUsedAt: time, revokedAt: null },
+        { id: unused.id, name: 'unused', entity: null, createdAt: time, lastUsedAt: null, revokedAt: time },
       ]),
     );
     expect(keys.revoke('0123456789abcdef')).toBeUndefined();
+  });
+
+  test('keys of a file that knew no entities see all of them, as they did', async () => {
+    const dataFolder = await temporaryFolder();
+    const { id, key } = createStoredKey();
+    const database = new DatabaseSync(join(dataFolder, 'keys.sqlite'));
+    database.exec(
+      `CREATE TABLE keys (id TEXT PRIMARY KEY, name TEXT NOT NULL, hash BLOB NOT NULL, created_at TEXT NOT NULL,
+         last_used_at TEXT, revoked_at TEXT) STRICT, WITHOUT ROWID`,
+    );
+    database
+      .prepare(
+        "INSERT INTO keys (id, name, hash, created_at) VALUES (?, 'old', ?, '2026-01-05T09:00:00.000Z')",
+      )
+      .run(id, hashKey(key));
+    database.close();
+    const keys = openKeys(dataFolder);
+    expect(openKeys(dataFolder).list()).toMatchObject([{ id, name: 'old', entity: null }]);
+    expect(keys.check(key)).toEqual({ id, entity: null });
+    const limited = keys.create('new', { entity: 'team-a' });
+    expect(keys.check(limited.key)).toEqual({ id: limited.id, entity: 'team-a' });
+    expect(() => keys.create('wrong', { entity: 'team/a' })).toThrow(/no name of an entity/);
   });
 
   test('keys outlive the service', async () => {

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { Access } from '../../src/service/access.ts';
 import { ModelResolver } from '../../src/service/inference/resolve-model.ts';
 import { DataFiles } from '../../src/service/store/files.ts';
 import { openSqliteStore } from '../../src/service/store/sqlite-store.ts';
@@ -7,6 +8,7 @@ import type { CheckpointRecord } from '../../src/service/store/store.ts';
 import { baseModel, door, ScriptedEngine } from '../support/scripted-engine.ts';
 import { temporaryFolder } from './harness.ts';
 
+const all = new Access({ entity: null, owner: 'test' });
 const createdAt = new Date(0).toISOString();
 
 test('a name that is looked up while a checkpoint comes does not keep its old meaning', async () => {
@@ -33,7 +35,7 @@ test('a name that is looked up while a checkpoint comes does not keep its old me
     return newest;
   };
 
-  const early = resolver.resolve('local/desk/agent');
+  const early = resolver.resolve('local/desk/agent', all);
   await held.reached;
   const job = { id: 'job', modelId, kind: 'rl', status: 'queued', createdAt } as const;
   const nothing = {
@@ -55,5 +57,5 @@ test('a name that is looked up while a checkpoint comes does not keep its old me
   held.open();
 
   expect((await early).pinnedName).toBe('local/desk/agent:step0');
-  expect((await resolver.resolve('local/desk/agent')).pinnedName).toBe('local/desk/agent:step1');
+  expect((await resolver.resolve('local/desk/agent', all)).pinnedName).toBe('local/desk/agent:step1');
 });

@@ -1,37 +1,58 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { z } from 'zod';
-import { RequestValidationError } from '../../src/service/errors.ts';
-import { validateItems } from '../../src/service/validation.ts';
+import { inSlices, Slices } from '../../src/service/slices.ts';
 
 /** Takes longer than a slice. */
-const slow = z.string().transform((text) => {
+function work(): void {
   const until = performance.now() + 10;
   while (performance.now() < until);
-  return text.toUpperCase();
-});
+}
 
-test('a long list is validated in slices, between which others have their turn', async () => {
+test('a long list is worked through in slices, between which others have their turn', async () => {
   let turns = 0;
   let done = false;
   const others = (async () => {
     for (; !done; turns++) await nextTurn();
   })();
-  expect(await validateItems(slow, ['a', 'b', 'c'], ['body', 'list'])).toEqual(['A', 'B', 'C']);
+  const seen: string[] = [];
+  for await (const [index, item] of inSlices(['a', 'b', 'c'])) {
+    work();
+    seen.push(item + index);
+  }
   done = true;
   await others;
+  expect(seen).toEqual(['a0', 'b1', 'c2']);
   expect(turns).toBeGreaterThanOrEqual(2);
 });
 
-test('what is wrong is said with its place in the whole body', async () => {
-  const item = z.object({ reward: z.number() });
-  const list = [{ reward: 1 }, { reward: 'x' }, {}];
-  const validating = validateItems(item, list, ['body', 'list']);
-  await expect(validating).rejects.toBeInstanceOf(RequestValidationError);
-  await expect(validating).rejects.toMatchObject({
-    issues: [
-      { loc: ['body', 'list', 1, 'reward'], type: 'float_type', input: 'x' },
-      { loc: ['body', 'list', 2, 'reward'], type: 'missing' },
-    ],
-  });
+test('of several long works one has its slice in a turn', async () => {
+  const order: string[] = [];
+  let done = 0;
+  const run = async (name: string) => {
+    const slices = new Slices();
+    for (let piece = 0; piece < 3; piece++) {
+      work();
+      await slices.pause();
+      order.push(name);
+    }
+    done++;
+  };
+  const watch = (async () => {
+    while (done < 3) {
+      await nextTurn();
+      order.push('|');
+    }
+  })();
+  await Promise.all([run('a'), run('b'), run('c'), watch]);
+  const inOneTurn = order
+    .join('')
+    .split('|')
+    .map((names) => names.length);
+  expect(Math.max(...inOneTurn)).toBe(1);
+  expect(
+    order
+      .filter((name) => name !== '|')
+      .sort()
+      .join(''),
+  ).toBe('aaabbbccc');
 });

@@ -211,7 +211,7 @@ export class ScriptedEngine implements Engine {
       onStep({ loss: 1 / steps, grad_norm: 0.5 });
     }
     await mkdir(dirname(folder), { recursive: true });
-    await mkdir(`${folder}.partial`);
+    await mkdir(`${folder}.partial`, { recursive: true });
     await writeFile(
       join(`${folder}.partial`, 'weights'),
       `${from.folder === null ? 'base' : from.folder} + ${steps}`,

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test } from 'vitest';
-import { withGrace } from '../../src/training/grace.ts';
+import { expect, test, vi } from 'vitest';
+import { countGrace, withGrace } from '../../src/training/grace.ts';
 
 const forever = (signal: AbortSignal) => sleep(2 ** 30, undefined, { signal });
 
@@ -26,4 +26,34 @@ test('work that does not end is left when the grace is over, with the reason of 
 
 test('without a signal nothing ends the work, and a signal that stays is let go', async () => {
   expect(await withGrace(undefined, 1, async (signal) => signal.aborted)).toBe(false);
+});
+
+test('all such work together has one grace, counted from the stop, and each at the least a second', async () => {
+  vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] });
+  try {
+    const stop = new AbortController();
+    countGrace(stop.signal);
+    stop.abort(new Error('Ctrl-C'));
+    vi.advanceTimersByTime(6000);
+    const ended: string[] = [];
+    const work = (name: string) =>
+      withGrace(
+        stop.signal,
+        10_000,
+        (signal) =>
+          new Promise<void>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
+      ).catch(() => ended.push(name));
+    void work('first');
+    await vi.advanceTimersByTimeAsync(3999);
+    expect(ended).toEqual([]);
+    await vi.advanceTimersByTimeAsync(1);
+    expect(ended).toEqual(['first']);
+    void work('late');
+    await vi.advanceTimersByTimeAsync(999);
+    expect(ended).toEqual(['first']);
+    await vi.advanceTimersByTimeAsync(1);
+    expect(ended).toEqual(['first', 'late']);
+  } finally {
+    vi.useRealTimers();
+  }
 });

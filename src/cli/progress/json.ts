@@ -1,9 +1,11 @@
 import type { RunEvent } from '../../training/index.ts';
+import { jsonLine } from '../json-line.ts';
+import { printableLines } from './text.ts';
 import type { Output, ProgressView } from './view.ts';
 
 /** Writes one JSON object and its line end. */
 export function writeJsonLine(output: Output, value: object): void {
-  output.write(`${JSON.stringify(value)}\n`);
+  output.write(jsonLine(value));
 }
 
 /** An event as a program reads it, or null for those that only move a bar: of a phase, its start and end stay. */
@@ -41,7 +43,7 @@ export function createJsonView(output: Output, notes: Output): ProgressView {
       }
       writeJsonLine(output, value);
     },
-    note: (text) => notes.write(`${text}\n`),
+    note: (text) => notes.write(`${printableLines(text)}\n`),
     close: () => {},
   };
 }

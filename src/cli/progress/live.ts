@@ -22,7 +22,10 @@ const rowsOf = (lines: readonly Line[], columns: number): number =>
  * Repaints a run in place on a terminal, at most ten times a second and only what the view has to say anew.
  * The cursor comes back on `close` and whenever the process exits.
  */
-export function createLiveView(terminal: Terminal, now: () => number = Date.now): ProgressView {
+export function createLiveView(
+  terminal: Terminal,
+  now: () => number = () => performance.now(),
+): ProgressView {
   const colors = showsColors(terminal);
   let progress = newRun(now());
   let painted: Line[] = [];

@@ -20,6 +20,7 @@ import {
   type RunProgress,
   timeLeftMs,
 } from './run-progress.ts';
+import { printable, printableLines } from './text.ts';
 import type { Output, ProgressView } from './view.ts';
 
 /** Every step of a short run; the first, every tenth and the last of a longer one. */
@@ -100,15 +101,15 @@ export function plainLines(before: RunProgress, after: RunProgress, event: RunEv
 }
 
 /** A line at both ends of a phase and about every tenth step, for pipes and logs. */
-export function createPlainView(output: Output, now: () => number = Date.now): ProgressView {
+export function createPlainView(output: Output, now: () => number = () => performance.now()): ProgressView {
   let progress = newRun(now());
   return {
     listen: (event) => {
       const before = progress;
       progress = advance(progress, event, now());
-      for (const line of plainLines(before, progress, event)) output.write(`${line}\n`);
+      for (const line of plainLines(before, progress, event)) output.write(`${printable(line)}\n`);
     },
-    note: (text) => output.write(`${text}\n`),
+    note: (text) => output.write(`${printableLines(text)}\n`),
     close: () => {},
   };
 }

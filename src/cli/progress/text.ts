@@ -50,7 +50,15 @@ export function lineWidth(line: Line): number {
 
 /** What a model or a user wrote, without control characters that would move the cursor. */
 export function printable(text: string): string {
-  return stripVTControlCharacters(text).replace(/\p{Control}+/gu, ' ');
+  return stripVTControlCharacters(text).replace(/[\p{Control}\p{Bidi_Control}\u2028\u2029]+/gu, ' ');
+}
+
+/** The same for a text of several lines, which stay. */
+export function printableLines(text: string): string {
+  return text
+    .split('\n')
+    .map((line) => printable(line.replace(/\t/g, '  ')))
+    .join('\n');
 }
 
 /** Cuts a text to a width; the last cell becomes an ellipsis. */
@@ -112,11 +120,13 @@ export function wrap(text: string, width: number): string[] {
 
 export const plainText = (line: Line): string => line.map((segment) => segment.text).join('');
 
-/** A line as a terminal takes it. */
+/** A line as a terminal takes it. Whatever its texts hold, nothing but their style moves or colours anything. */
 export function paint(line: Line, colors: boolean): string {
   return line
     .map(({ text, style }) =>
-      colors && style !== undefined ? styleText(style, text, { validateStream: false }) : text,
+      colors && style !== undefined
+        ? styleText(style, printable(text), { validateStream: false })
+        : printable(text),
     )
     .join('');
 }

@@ -44,10 +44,11 @@ export class ChatCompletions {
   }
 
   async #whole(request: ChatCompletionRequest, options: CallOptions): Promise<ChatCompletion> {
-    const answer = await this.#requester.transport.send(this.#call(request, options));
-    const value = parseJson(answer);
-    if (isCompletion(value)) return value;
-    throw new BadResponseError({ ...answer.facts, detail: `not a completion: ${excerpt(answer.text)}` });
+    return this.#requester.transport.send(this.#call(request, options), (answer) => {
+      const value = parseJson(answer);
+      if (isCompletion(value)) return value;
+      throw new BadResponseError({ ...answer.facts, detail: `not a completion: ${excerpt(answer.text)}` });
+    });
   }
 
   async #stream(
@@ -69,7 +70,7 @@ export class ChatCompletions {
       method: 'POST',
       path: '/chat/completions',
       body: JSON.stringify(chatBody(this.#requester.dialect, request)),
-      repeat: 'untouched',
+      repeat: 'unanswered',
       signal: options.signal,
       onRetry: options.onRetry,
       timeoutMs: options.timeoutMs ?? this.#requester.timeoutMs,

@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { open, rename, rm } from 'node:fs/promises';
-import type { OpenAnswer } from '../call.ts';
-import { ConnectionError } from '../errors.ts';
+import type { Call, OpenAnswer } from '../call.ts';
+import { BadResponseError, ConnectionError } from '../errors.ts';
 import { type CallOptions, path, type Requester } from '../requester.ts';
 import { type Repeat, withRetries } from '../retry.ts';
+import { excerpt } from '../status-error.ts';
 
 /** A checkpoint on its way. */
 export interface CheckpointFile {
@@ -22,7 +23,7 @@ export async function openCheckpoint(
   options: CallOptions,
   repeat: Repeat = 'harmless',
 ): Promise<CheckpointFile> {
-  const answer = await requester.transport.open({
+  const call: Call = {
     method: 'GET',
     path: path`/preview/models/${modelId}/checkpoints/${String(step)}/download`,
     headers: { accept: 'application/octet-stream, */*;q=0.5' },
@@ -31,7 +32,8 @@ export async function openCheckpoint(
     timeoutMs: options.timeoutMs ?? requester.timeoutMs,
     timeoutOption: 'timeoutMs',
     idle: true,
-  });
+  };
+  const answer = await requester.transport.open(call, isFile);
   const fileName = fileNameOf(answer.contentDisposition) ?? `${modelId}-step${step}.safetensors`;
   return { fileName, bytes: answer.contentLength, stream: measured(answer) };
 }
@@ -48,6 +50,12 @@ export function saveCheckpoint(
     file,
     bytes: await writeWhole(file, opened),
   }));
+}
+
+/** Weights are neither text nor nothing: such an answer is a proxy's page, or an error that calls itself a success. */
+async function isFile({ facts, contentType, contentLength, text }: OpenAnswer): Promise<void> {
+  if (contentLength !== 0 && !/^(text\/|application\/json)/.test(contentType)) return;
+  throw new BadResponseError({ ...facts, detail: `not a file: ${excerpt(await text())}` });
 }
 
 /** A connection may end cleanly and early where its length is not said on it. */

@@ -4,8 +4,8 @@ import {
   type DeleteCheckpointsResponse,
   deleteCheckpointsResponseSchema,
 } from '../../contract/index.ts';
-import { type PageList, pageList } from '../page-list.ts';
-import { parseAnswer } from '../parse.ts';
+import { fetchedBy, type PageList, pageList } from '../page-list.ts';
+import { parserOf } from '../parse.ts';
 import { reportedCheckpointSchema, reportedPageSchema } from '../reported.ts';
 import { type CallOptions, path, type Requester, read, remove } from '../requester.ts';
 import { type CheckpointFile, openCheckpoint, saveCheckpoint } from './checkpoint-file.ts';
@@ -28,26 +28,21 @@ export class Checkpoints {
 
   list(modelId: string, options: ListCheckpointsOptions = {}): PageList<Checkpoint> {
     const { after, limit, order, ...call } = options;
-    return pageList(after, async (cursor) => {
-      const query = { after: cursor, limit, order };
-      const answer = await read(this.#requester, path`/preview/models/${modelId}/checkpoints`, call, {
-        query,
-      });
-      return { page: parseAnswer(checkpointPageSchema, answer), facts: answer.facts };
-    });
+    const target = path`/preview/models/${modelId}/checkpoints`;
+    const parse = fetchedBy(parserOf(checkpointPageSchema));
+    return pageList(after, (cursor) =>
+      read(this.#requester, target, call, parse, { query: { after: cursor, limit, order } }),
+    );
   }
 
   /** Deletes the checkpoints of these steps; those that do not exist are named in the answer. */
-  async delete(
+  delete(
     modelId: string,
     request: DeleteCheckpointsRequest,
     options: CallOptions = {},
   ): Promise<DeleteCheckpointsResponse> {
     const target = path`/preview/models/${modelId}/checkpoints`;
-    return parseAnswer(
-      deleteCheckpointsResponseSchema,
-      await remove(this.#requester, target, options, request),
-    );
+    return remove(this.#requester, target, options, parserOf(deleteCheckpointsResponseSchema), request);
   }
 
   /**

@@ -1,7 +1,7 @@
 import { performance } from 'node:perf_hooks';
-import type { Answer, OpenAnswer } from '../call.ts';
-import { ConnectionError, TimeoutError } from '../errors.ts';
-import { nextCursor } from '../page-list.ts';
+import type { OpenAnswer } from '../call.ts';
+import { BadResponseError, ConnectionError, TimeoutError } from '../errors.ts';
+import { type FetchedPage, fetchedBy, nextCursor } from '../page-list.ts';
 import type { ReportedTrainingEvent } from '../reported.ts';
 import { path, type Requester, read } from '../requester.ts';
 import { pause, retryDelayMs } from '../retry.ts';
@@ -44,20 +44,17 @@ export async function* followEvents(
   let cuts = 0;
   for (;;) {
     const answer = await openEvents(following);
-    if (!answer.contentType.startsWith('text/event-stream')) {
-      yield* poll(following, { facts: answer.facts, text: await answer.text() });
-      return;
-    }
     const opened = performance.now();
     let progressed = false;
     try {
-      for await (const event of streamed(following, answer)) {
+      const isStream = answer.contentType.startsWith('text/event-stream');
+      for await (const event of isStream ? streamed(following, answer) : polled(following, answer)) {
         progressed = true;
         yield event;
         if (isLast(event)) return;
       }
     } catch (error) {
-      if (!isCut(error)) throw error;
+      if (!isPassing(error)) throw error;
       // Taken up again for as long as it takes where it had something to say or held for a while, as behind a proxy
       // that cuts what is silent; a stream that only ever breaks is given up.
       cuts = progressed || performance.now() - opened > steadyMs ? 0 : cuts + 1;
@@ -67,8 +64,9 @@ export async function* followEvents(
   }
 }
 
-function isCut(error: unknown): boolean {
-  if (error instanceof TimeoutError) return true;
+/** Cut, silent, or garbled on the way: to be taken up again. */
+function isPassing(error: unknown): boolean {
+  if (error instanceof TimeoutError || error instanceof BadResponseError) return true;
   return error instanceof ConnectionError && error.code !== 'client_closed';
 }
 
@@ -100,24 +98,39 @@ async function* streamed(
   throw new ConnectionError({ ...facts, detail: 'the event stream ended before the job did' }, 'cut');
 }
 
-async function* poll(following: Following, first: Answer): AsyncGenerator<ReportedTrainingEvent> {
+/** The events page by page, from a service that has no stream of them. */
+async function* polled(following: Following, first: OpenAnswer): AsyncGenerator<ReportedTrainingEvent> {
   const { requester, options } = following;
-  let answer = first;
+  const parse = fetchedBy(parseEventPage);
+  let fetched: FetchedPage<ReportedTrainingEvent> = parse({
+    facts: first.facts,
+    text: await wholeText(first, requester.readTimeoutMs),
+  });
   for (;;) {
-    const page = parseEventPage(answer);
+    const { page } = fetched;
     const asked = following.cursor;
-    for (const event of unseen(following, page.data)) {
-      yield event;
-      if (isLast(event)) return;
-    }
-    if (page.has_more) following.cursor = nextCursor({ page, facts: answer.facts }, asked);
+    yield* unseen(following, page.data);
+    if (page.has_more) following.cursor = nextCursor(fetched, asked);
     else {
       if (page.last_id !== '') following.cursor = page.last_id;
       await pause(options.pollIntervalMs ?? 1000, options.signal);
     }
     const query = { after: following.cursor, limit: 100 };
-    answer = await read(requester, following.path, { signal: options.signal }, { query });
+    fetched = await read(requester, following.path, { signal: options.signal }, parse, { query });
   }
+}
+
+/** The text of an answer that was opened to be a stream, whose deadline is one of silence alone. */
+async function wholeText({ facts, body }: OpenAnswer, timeoutMs: number): Promise<string> {
+  const begun = performance.now();
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of body) {
+    chunks.push(chunk);
+    if (performance.now() - begun <= timeoutMs) continue;
+    const detail = `there was no whole answer for ${timeoutMs} ms`;
+    throw new TimeoutError({ ...facts, detail }, timeoutMs, 'readTimeoutMs');
+  }
+  return Buffer.concat(chunks).toString('utf8');
 }
 
 function* unseen(following: Following, events: ReportedTrainingEvent[]): Generator<ReportedTrainingEvent> {

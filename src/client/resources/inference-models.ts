@@ -1,5 +1,5 @@
 import type { InferenceModel } from '../../contract/index.ts';
-import { parseAnswer } from '../parse.ts';
+import { parserOf } from '../parse.ts';
 import { reportedInferenceModelsSchema } from '../reported.ts';
 import { type CallOptions, type Requester, read } from '../requester.ts';
 
@@ -13,9 +13,7 @@ export class InferenceModels {
   /** The models that chat completions can call, base models among them. Asks `inferenceBaseUrl`. */
   async list(options: CallOptions = {}): Promise<InferenceModel[]> {
     const address = this.#requester.inferenceAddress;
-    return parseAnswer(
-      reportedInferenceModelsSchema,
-      await read(this.#requester, '/models', options, { address }),
-    ).data;
+    const parse = parserOf(reportedInferenceModelsSchema);
+    return (await read(this.#requester, '/models', options, parse, { address })).data;
   }
 }

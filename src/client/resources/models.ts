@@ -7,9 +7,10 @@ import {
   logResponseSchema,
   type Model,
 } from '../../contract/index.ts';
+import type { Answer } from '../call.ts';
 import { jsonInSlices } from '../json-slices.ts';
-import { type PageList, pageList } from '../page-list.ts';
-import { parseAnswer } from '../parse.ts';
+import { fetchedBy, type PageList, pageList } from '../page-list.ts';
+import { parseJson, parserOf } from '../parse.ts';
 import { reportedDeletionSchema, reportedModelSchema, reportedPageSchema } from '../reported.ts';
 import {
   type CallOptions,
@@ -45,50 +46,42 @@ export class Models {
    * Makes a model. Throws `ConflictError` where one of that entity, project and name exists, unless
    * `return_existing` is true: then it is that model, whatever base model it was made from.
    */
-  async create(request: CreateModelRequest, options: IdempotentCallOptions = {}): Promise<Model> {
-    const answer = await post(this.#requester, '/preview/models', JSON.stringify(request), options);
-    return parseAnswer(reportedModelSchema, answer);
+  create(request: CreateModelRequest, options: IdempotentCallOptions = {}): Promise<Model> {
+    const posted = { body: JSON.stringify(request), isRepeatable: isTakenWhereItExists(request) };
+    return post(this.#requester, '/preview/models', options, parserOf(reportedModelSchema), posted);
   }
 
   /** The models the key may see. An addition of ours: other services answer 404 or 405. */
   list(options: ListOptions = {}): PageList<Model> {
     const { after, limit, ...call } = options;
-    return pageList(after, async (cursor) => {
-      const query = { after: cursor, limit };
-      const answer = await read(this.#requester, '/preview/models', call, { query });
-      return { page: parseAnswer(modelPageSchema, answer), facts: answer.facts };
-    });
+    const parse = fetchedBy(parserOf(modelPageSchema));
+    return pageList(after, (cursor) =>
+      read(this.#requester, '/preview/models', call, parse, { query: { after: cursor, limit } }),
+    );
   }
 
   /** One model. An addition of ours: other services answer 404 or 405. */
-  async get(modelId: string, options: CallOptions = {}): Promise<Model> {
-    return parseAnswer(
-      reportedModelSchema,
-      await read(this.#requester, path`/preview/models/${modelId}`, options),
-    );
+  get(modelId: string, options: CallOptions = {}): Promise<Model> {
+    return read(this.#requester, path`/preview/models/${modelId}`, options, parserOf(reportedModelSchema));
   }
 
   /**
    * Makes a model that goes on from a checkpoint of this one, its newest unless `step` says another; `forked_from`
    * of the answer says which. Names as in `create`. An addition of ours: other services answer 404 or 405.
    */
-  async fork(
-    modelId: string,
-    request: ForkModelRequest = {},
-    options: IdempotentCallOptions = {},
-  ): Promise<Model> {
+  fork(modelId: string, request: ForkModelRequest = {}, options: IdempotentCallOptions = {}): Promise<Model> {
     const target = path`/preview/models/${modelId}/fork`;
-    const answer = await post(this.#requester, target, JSON.stringify(request), options);
-    return parseAnswer(reportedModelSchema, answer);
+    const posted = { body: JSON.stringify(request), isRepeatable: isTakenWhereItExists(request) };
+    return post(this.#requester, target, options, parserOf(reportedModelSchema), posted);
   }
 
   /**
    * Deletes a model with all its checkpoints. Where the connection broke before the answer was whole, the call is
    * repeated, and ends in `NotFoundError` when it was the first attempt that deleted the model.
    */
-  async delete(modelId: string, options: CallOptions = {}): Promise<DeleteModelResponse> {
-    const answer = await remove(this.#requester, path`/preview/models/${modelId}`, options);
-    return parseAnswer(reportedDeletionSchema, answer);
+  delete(modelId: string, options: CallOptions = {}): Promise<DeleteModelResponse> {
+    const parse = parserOf(reportedDeletionSchema);
+    return remove(this.#requester, path`/preview/models/${modelId}`, options, parse);
   }
 
   /**
@@ -104,18 +97,19 @@ export class Models {
     const { trajectory_groups, ...rest } = request;
     const head = this.#requester.dialect === 'deployed' ? { model_id: modelId, ...rest } : rest;
     const body = await jsonInSlices(head, 'trajectory_groups', trajectory_groups, options.signal);
-    const answer = await post(this.#requester, path`/preview/models/${modelId}/log`, body, options);
-    if (answer.text.trim() === '') return null;
-    const parsed = logResponseSchema.safeParse(parseAnswerLoosely(answer.text));
-    return parsed.success ? parsed.data : null;
+    return post(this.#requester, path`/preview/models/${modelId}/log`, options, parseLogged, { body });
   }
 }
 
-/** The interface leaves the body of this answer open, so nothing in it is a fault. */
-function parseAnswerLoosely(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
+/** The interface leaves this answer open: any JSON will do, and none. A page of a proxy will not. */
+function parseLogged(answer: Answer): LogResponse | null {
+  if (answer.text.trim() === '') return null;
+  const parsed = logResponseSchema.safeParse(parseJson(answer));
+  return parsed.success ? parsed.data : null;
 }
+
+/** Without a name the service makes up another each time. */
+const isTakenWhereItExists = (request: {
+  name?: string | null | undefined;
+  return_existing?: boolean | null | undefined;
+}) => request.return_existing === true && typeof request.name === 'string';

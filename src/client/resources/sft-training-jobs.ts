@@ -1,5 +1,5 @@
 import type { CreateSftTrainingJobRequest } from '../../contract/index.ts';
-import { parseAnswer } from '../parse.ts';
+import { parserOf } from '../parse.ts';
 import { createdJobSchema } from '../reported.ts';
 import { type IdempotentCallOptions, post, type Requester } from '../requester.ts';
 
@@ -11,16 +11,8 @@ export class SftTrainingJobs {
     this.#requester = requester;
   }
 
-  async create(
-    request: CreateSftTrainingJobRequest,
-    options: IdempotentCallOptions = {},
-  ): Promise<{ id: string }> {
-    const answer = await post(
-      this.#requester,
-      '/preview/sft-training-jobs',
-      JSON.stringify(request),
-      options,
-    );
-    return parseAnswer(createdJobSchema, answer);
+  create(request: CreateSftTrainingJobRequest, options: IdempotentCallOptions = {}): Promise<{ id: string }> {
+    const body = JSON.stringify(request);
+    return post(this.#requester, '/preview/sft-training-jobs', options, parserOf(createdJobSchema), { body });
   }
 }

@@ -1,8 +1,8 @@
 import type { CreateTrainingJobRequest } from '../../contract/index.ts';
 import { configBody } from '../dialect.ts';
 import { jsonInSlices } from '../json-slices.ts';
-import { type PageList, pageList } from '../page-list.ts';
-import { parseAnswer } from '../parse.ts';
+import { fetchedBy, type PageList, pageList } from '../page-list.ts';
+import { parserOf } from '../parse.ts';
 import {
   createdJobSchema,
   type ReportedTrainingEvent,
@@ -38,33 +38,27 @@ export class TrainingJobs {
     const config = configBody(this.#requester.dialect, rest.experimental_config);
     const head = { ...rest, experimental_config: config };
     const body = await jsonInSlices(head, 'trajectory_groups', trajectory_groups, options.signal);
-    return parseAnswer(
-      createdJobSchema,
-      await post(this.#requester, '/preview/training-jobs', body, options),
-    );
+    return post(this.#requester, '/preview/training-jobs', options, parserOf(createdJobSchema), { body });
   }
 
-  async get(jobId: string, options: CallOptions = {}): Promise<ReportedTrainingJob> {
-    const answer = await read(this.#requester, path`/preview/training-jobs/${jobId}`, options);
-    return parseAnswer(reportedJobSchema, answer);
+  get(jobId: string, options: CallOptions = {}): Promise<ReportedTrainingJob> {
+    return read(this.#requester, path`/preview/training-jobs/${jobId}`, options, parserOf(reportedJobSchema));
   }
 
   /** Ends a job that has not ended; it leaves no checkpoint. An addition of ours. */
-  async cancel(jobId: string, options: IdempotentCallOptions = {}): Promise<ReportedTrainingJob> {
-    const answer = await post(this.#requester, path`/preview/training-jobs/${jobId}/cancel`, '{}', options);
-    return parseAnswer(reportedJobSchema, answer);
+  cancel(jobId: string, options: IdempotentCallOptions = {}): Promise<ReportedTrainingJob> {
+    const target = path`/preview/training-jobs/${jobId}/cancel`;
+    const posted = { body: '{}', isRepeatable: true };
+    return post(this.#requester, target, options, parserOf(reportedJobSchema), posted);
   }
 
   /** The events so far. Types that the contract does not have are passed over. */
   events(jobId: string, options: ListOptions = {}): PageList<ReportedTrainingEvent> {
     const { after, limit, ...call } = options;
-    return pageList(after, async (cursor) => {
-      const query = { after: cursor, limit };
-      const answer = await read(this.#requester, path`/preview/training-jobs/${jobId}/events`, call, {
-        query,
-      });
-      return { page: parseEventPage(answer), facts: answer.facts };
-    });
+    const target = path`/preview/training-jobs/${jobId}/events`;
+    return pageList(after, (cursor) =>
+      read(this.#requester, target, call, fetchedBy(parseEventPage), { query: { after: cursor, limit } }),
+    );
   }
 
   /**

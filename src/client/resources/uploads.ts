@@ -1,6 +1,7 @@
 import { type Upload, uploadSchema } from '../../contract/index.ts';
-import { parseAnswer } from '../parse.ts';
+import { parserOf } from '../parse.ts';
 import { type IdempotentCallOptions, post, type Requester } from '../requester.ts';
+import { textInSlices } from '../text-slices.ts';
 
 /** Training data for supervised jobs. An addition of ours. */
 export class Uploads {
@@ -16,9 +17,8 @@ export class Uploads {
    */
   async create(jsonLines: string | Uint8Array, options: IdempotentCallOptions = {}): Promise<Upload> {
     const headers = { 'content-type': 'application/jsonl' };
-    return parseAnswer(
-      uploadSchema,
-      await post(this.#requester, '/preview/uploads', jsonLines, options, headers),
-    );
+    const body = typeof jsonLines === 'string' ? await textInSlices(jsonLines, options.signal) : jsonLines;
+    const posted = { body, headers, isRepeatable: true };
+    return post(this.#requester, '/preview/uploads', options, parserOf(uploadSchema), posted);
   }
 }

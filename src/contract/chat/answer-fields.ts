@@ -1,6 +1,7 @@
 import { z } from 'zod';
+import { json, record, text } from '../bounded.ts';
+import { chatLimits } from '../limits.ts';
 import { optional } from '../optional.ts';
-import { chatLimits } from './sampling-fields.ts';
 import { responseFormatSchema, structuredOutputsSchema } from './structured-outputs.ts';
 import { toolChoiceSchema } from './tools.ts';
 
@@ -66,11 +67,16 @@ const outputFields = {
 
 /** Fields of a chat request about its handling. */
 const handlingFields = {
-  request_id: optional(z.string().min(1).max(256)).describe(
+  request_id: optional(text(chatLimits.requestId).min(1)).describe(
     "The id of the completion is this after chatcmpl-. Default: a random UUID. It stands in the service's log.",
   ),
-  user: optional(z.string().max(1024)).describe("Who asks, for the service's log."),
-  metadata: optional(z.record(z.string(), z.string())).describe("Names and values for the service's log."),
+  user: optional(text(chatLimits.user)).describe("Who asks, for the service's log."),
+  metadata: optional(
+    record(text(chatLimits.metadataLength), {
+      entries: chatLimits.metadata,
+      name: chatLimits.metadataName,
+    }),
+  ).describe("Names and values for the service's log."),
   store: optional(z.literal(false, 'must be false or absent: completions are not kept')).describe(
     'True is refused: completions are not kept.',
   ),
@@ -80,10 +86,10 @@ const handlingFields = {
   priority: optional(integer).describe(
     'Default 0. Of requests that wait, those with the lowest value are taken first. Anything but 0 is refused where the service does not schedule by priority.',
   ),
-  cache_salt: optional(z.string().min(1).max(1024)).describe(
+  cache_salt: optional(text(chatLimits.cacheSalt).min(1)).describe(
     'Computed prefixes are shared between requests of the same salt alone, so that no other can tell from its timing what this prompt begins with. Not empty; should be random and secret.',
   ),
-  kv_transfer_params: optional(z.record(z.string(), z.unknown())).describe(
+  kv_transfer_params: optional(json()).describe(
     'Anything but an empty object is refused: prompts are computed where replies are sampled.',
   ),
 };

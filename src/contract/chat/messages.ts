@@ -1,9 +1,11 @@
 import { z } from 'zod';
+import { list, text, tokenList } from '../bounded.ts';
+import { chatLimits, requestLimits } from '../limits.ts';
 import { optional } from '../optional.ts';
 import { toolCallSchema } from './tools.ts';
 
-const textPart = z.strictObject({ type: z.literal('text'), text: z.string() });
-const refusalPart = z.strictObject({ type: z.literal('refusal'), refusal: z.string() });
+const textPart = z.strictObject({ type: z.literal('text'), text: text() });
+const refusalPart = z.strictObject({ type: z.literal('refusal'), refusal: text() });
 
 const unsupportedPart = ({ input }: { input?: unknown }): string => {
   const type = typeof input === 'object' && input !== null && 'type' in input ? input.type : undefined;
@@ -12,38 +14,42 @@ const unsupportedPart = ({ input }: { input?: unknown }): string => {
     : 'a part of a content is an object with a type, such as {"type":"text","text":"..."}';
 };
 
-const parts = z.array(z.discriminatedUnion('type', [textPart], { error: unsupportedPart }));
-const assistantParts = z.array(
+const parts = list(z.discriminatedUnion('type', [textPart], { error: unsupportedPart }), chatLimits.parts);
+const assistantParts = list(
   z.discriminatedUnion('type', [textPart, refusalPart], { error: unsupportedPart }),
+  chatLimits.parts,
 );
-const content = z.union([z.string(), parts]);
-const name = optional(z.string()).describe(
+const content = z.union([text(), parts]);
+const name = optional(text(requestLimits.name)).describe(
   'Who speaks, where several have the same role; the chat template shows it before the content.',
 );
 
 const assistantMessage = z.strictObject({
   role: z.literal('assistant'),
-  content: optional(z.union([z.string(), assistantParts])),
+  content: optional(z.union([text(), assistantParts])),
   name,
-  refusal: optional(z.string()).describe('Stands as the content of a message that has none.'),
-  reasoning: optional(z.string()).describe('What was thought before the content.'),
-  reasoning_content: optional(z.string()).describe(
-    'Another name of reasoning; given both, they must be equal.',
-  ),
-  tool_calls: optional(z.array(toolCallSchema)),
-  function_call: optional(z.object({ name: z.string(), arguments: z.string() })).describe(
+  refusal: optional(text()).describe('Stands as the content of a message that has none.'),
+  reasoning: optional(text()).describe('What was thought before the content.'),
+  reasoning_content: optional(text()).describe('Another name of reasoning; given both, they must be equal.'),
+  tool_calls: optional(list(toolCallSchema, chatLimits.calls)),
+  function_call: optional(z.object({ name: text(requestLimits.name), arguments: text() })).describe(
     'Deprecated: the only call of a message without tool_calls.',
   ),
   audio: optional(z.unknown()).describe('Refused: the models read text.'),
-  annotations: optional(z.array(z.unknown())).describe('As a response carried them; no template shows them.'),
-  token_ids: optional(z.array(z.number().int().min(0))).describe(
+  annotations: optional(list(z.unknown())).describe('As a response carried them; no template shows them.'),
+  token_ids: optional(tokenList()).describe(
     'The ids that were sampled for this message, as its choice carried them. They stand in the prompt as they are, in place of everything else of the message; without them the text is tokenized again, which need not give the same ids.',
   ),
 });
 
-const toolMessage = z.strictObject({ role: z.literal('tool'), content, tool_call_id: z.string(), name });
+const toolMessage = z.strictObject({
+  role: z.literal('tool'),
+  content,
+  tool_call_id: text(requestLimits.name),
+  name,
+});
 const functionMessage = z
-  .strictObject({ role: z.literal('function'), content: optional(z.string()), name: z.string() })
+  .strictObject({ role: z.literal('function'), content: optional(text()), name: text(requestLimits.name) })
   .describe('Deprecated: what a function returned, by its name.');
 const plainMessage = (role: 'developer' | 'system' | 'user') =>
   z.strictObject({ role: z.literal(role), content, name });
@@ -67,7 +73,7 @@ const genericForm = z.strictObject({
   role: z
     .string()
     .min(1)
-    .max(64)
+    .max(chatLimits.role)
     .refine((role) => !knownRoles.includes(role), {
       error: 'has fields of its own',
       abort: true,

@@ -1,4 +1,6 @@
 import { z } from 'zod';
+import { json, list, text } from '../bounded.ts';
+import { chatLimits, requestLimits } from '../limits.ts';
 import { optional } from '../optional.ts';
 import { messageSchema } from './messages.ts';
 import { toolSchema } from './tools.ts';
@@ -8,20 +10,23 @@ const largest = 9223372036854776000;
 
 /** Fields of a chat request that say what the reply is sampled after. */
 export const promptFields = {
-  messages: z.array(messageSchema).min(1),
-  model: optional(z.string()).describe(
+  messages: list(messageSchema, chatLimits.messages).min(1),
+  model: optional(text(requestLimits.model)).describe(
     'A base model, a model (entity/project/name: its newest checkpoint) or a checkpoint (with :stepN). Absent: the first base model. An unknown name is 404.',
   ),
-  tools: optional(z.array(toolSchema)),
-  documents: optional(z.array(z.record(z.string(), z.unknown()))).describe(
+  tools: optional(list(toolSchema, chatLimits.tools)),
+  documents: optional(list(json(), chatLimits.documents)).describe(
     'Documents for the chat template; each is best an object with title and text. No effect where the template shows none.',
   ),
-  chat_template: optional(z.string()).describe(
+  chat_template: optional(text(chatLimits.template)).describe(
     "A Jinja template to use instead of the model's own, of at most 64 KiB. It sees messages (role, content, reasoning, tool_calls, tool_call_id, name; contents are texts, arguments JSON texts), tools, documents, add_generation_prompt, reasoning_effort, bos_token and eos_token. Special tokens are what it writes itself, never what stands in a text it is given. It has 1 second, 64 MiB of memory and 1,048,576 characters of output; one that fails or needs more is refused with its reason.",
   ),
-  chat_template_kwargs: optional(z.record(z.string(), z.unknown())).describe(
-    'Further variables of the chat template. No effect where the template does not look at them.',
-  ),
+  chat_template_kwargs: optional(
+    json(requestLimits.json, {
+      entries: chatLimits.templateVariables,
+      name: chatLimits.templateVariableName,
+    }),
+  ).describe('Further variables of the chat template. No effect where the template does not look at them.'),
   add_generation_prompt: optional(z.boolean()).describe(
     'Default true: the prompt ends with what begins a reply. Cannot be true together with continue_final_message.',
   ),
@@ -40,7 +45,7 @@ export const promptFields = {
       .refine(Number.isInteger, 'Input should be a valid integer')
       .meta({ type: 'integer' }),
   ).describe('Keeps only the last so many tokens of the prompt; -1 keeps what the context can hold.'),
-  mm_processor_kwargs: optional(z.record(z.string(), z.unknown())).describe(
+  mm_processor_kwargs: optional(json()).describe(
     'Anything but an empty object is refused: these are text models, with no processor of other media.',
   ),
 };

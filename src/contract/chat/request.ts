@@ -3,8 +3,6 @@ import { answerFields } from './answer-fields.ts';
 import { promptFields } from './prompt-fields.ts';
 import { samplingFields } from './sampling-fields.ts';
 
-export { chatLimits } from './sampling-fields.ts';
-
 /**
  * The body of `POST /v1/chat/completions`: every field of the interface. Only `messages` is required. What a field
  * asks for is done or refused, by name, with a 422; nothing is passed over in silence.

@@ -1,11 +1,13 @@
 import { z } from 'zod';
+import { answeredTokens, figure, list, record, text } from '../bounded.ts';
+import { chatLimits, requestLimits, trainingLimits } from '../limits.ts';
 import { engineArgumentSchema, logitsProcessorSchema } from './extensions.ts';
 import { toolCallSchema } from './tools.ts';
 
 const topLogprob = z.object({
-  token: z.string(),
-  logprob: z.number(),
-  bytes: z.array(z.number().int()).nullish(),
+  token: text(trainingLimits.token),
+  logprob: figure(),
+  bytes: list(z.number().int(), trainingLimits.token).nullish(),
 });
 
 const logprobsMeaning =
@@ -18,7 +20,10 @@ const logprobsMeaning =
  */
 export const logprobsSchema = z
   .object({
-    content: z.array(topLogprob.extend({ top_logprobs: z.array(topLogprob).default([]) })).nullish(),
+    content: list(
+      topLogprob.extend({ top_logprobs: list(topLogprob, trainingLimits.topLogprobs).default([]) }),
+      requestLimits.tokens,
+    ).nullish(),
   })
   .meta({ id: 'Logprobs', description: logprobsMeaning });
 
@@ -29,31 +34,29 @@ export const logprobsSchema = z
  */
 export const samplingSchema = z
   .object({
-    temperature: z.number(),
-    top_p: z.number(),
+    temperature: figure(),
+    top_p: figure(),
     top_k: z.number().int(),
-    min_p: z.number(),
-    constraint: z.string().nullable(),
-    repetition_penalty: z.number().nullish(),
-    frequency_penalty: z.number().nullish(),
-    presence_penalty: z.number().nullish(),
-    logit_bias: z.record(z.string(), z.number()).nullish(),
-    allowed_token_ids: z.array(z.number().int()).nullish(),
-    bad_words: z.array(z.string()).nullish(),
+    min_p: figure(),
+    constraint: text(requestLimits.name).nullable(),
+    repetition_penalty: figure().nullish(),
+    frequency_penalty: figure().nullish(),
+    presence_penalty: figure().nullish(),
+    logit_bias: record(figure(), { entries: chatLimits.biases }).nullish(),
+    allowed_token_ids: answeredTokens(chatLimits.allowedTokens).nullish(),
+    bad_words: list(text(chatLimits.badWordLength), chatLimits.badWords).nullish(),
     min_tokens: z.number().int().nullish(),
-    stop_token_ids: z
-      .array(z.number().int())
+    stop_token_ids: answeredTokens(chatLimits.stopTokens + 1)
       .nullish()
       .describe('Tokens that could not come before min_tokens, the end token among them.'),
     ignore_eos: z.boolean().nullish(),
-    logits_processors: z.array(logitsProcessorSchema).nullish(),
-    engine_xargs: z.record(z.string(), engineArgumentSchema).nullish(),
+    logits_processors: list(logitsProcessorSchema, chatLimits.processors).nullish(),
+    engine_xargs: record(engineArgumentSchema, { entries: chatLimits.engineArguments }).nullish(),
     beam_search: z
       .boolean()
       .nullish()
       .describe('Found by beam search: no sample of a distribution, so that training refuses it.'),
-    prompt: z
-      .string()
+    prompt: text(requestLimits.name)
       .nullish()
       .describe(
         'Names the prompt it was sampled after by a hash of its ids. Training compares: a choice that stands after other messages or tools than it was sampled after is refused.',
@@ -75,15 +78,15 @@ export const samplingSchema = z
 export const responseMessageSchema = z
   .object({
     role: z.literal('assistant'),
-    content: z.string().nullish(),
-    refusal: z.string().nullish(),
-    reasoning: z.string().nullish(),
-    reasoning_content: z.string().nullish(),
-    tool_calls: z.array(toolCallSchema).nullish(),
+    content: text().nullish(),
+    refusal: text().nullish(),
+    reasoning: text().nullish(),
+    reasoning_content: text().nullish(),
+    tool_calls: list(toolCallSchema, chatLimits.calls).nullish(),
     /** Of the interface; a text model has none of them. */
     annotations: z.unknown().optional(),
     audio: z.unknown().optional(),
-    function_call: z.object({ name: z.string(), arguments: z.string() }).nullish(),
+    function_call: z.object({ name: text(requestLimits.name), arguments: text() }).nullish(),
   })
   .meta({ id: 'ResponseMessage' });
 
@@ -103,26 +106,23 @@ export const choiceSchema = z
     logprobs: logprobsSchema.nullish(),
     finish_reason: finishReasonSchema,
     stop_reason: z
-      .union([z.string(), z.number().int()])
+      .union([text(), z.number().int()])
       .nullish()
       .describe(
         'The stop string or stop token that ended the choice; null for the end token and for length.',
       ),
-    token_ids: z
-      .array(z.number().int())
+    token_ids: answeredTokens()
       .nullish()
       .describe(
         'The ids that were sampled, the end token among them, where return_token_ids asked for them.',
       ),
     sampling: samplingSchema.nullish(),
-    credited_reward: z
-      .number()
+    credited_reward: figure()
       .nullish()
       .describe(
         "Added by us, in training requests alone: what the choice is credited with, in place of its trajectory's reward.",
       ),
-    prompt_token_ids: z
-      .array(z.number().int())
+    prompt_token_ids: answeredTokens()
       .nullish()
       .describe(
         'Ids of the prompt it was sampled after, where return_token_ids asked for ids and sampling.own_prompt is true or an earlier reply came back as text, which need not give its sampled ids again. Training takes them where the messages before the choice render to something else.',

@@ -1,25 +1,14 @@
 import { z } from 'zod';
+import { list, record, text, tokenList } from '../bounded.ts';
+import { chatLimits, requestLimits } from '../limits.ts';
 import { optional } from '../optional.ts';
 import { engineArgumentSchema, logitsProcessorSchema } from './extensions.ts';
 
 /** 2^63 as JSON numbers write it: the interface's own bound. */
 const largest = 9223372036854776000;
 const integer = z.number().int();
-
-/** How much a request may ask for. */
-export const chatLimits = {
-  choices: 128,
-  topLogprobs: 20,
-  promptLogprobs: 20,
-  stopStrings: 64,
-  stopStringLength: 1024,
-  stopTokens: 1024,
-  biases: 1024,
-  badWords: 256,
-  badWordLength: 256,
-  processors: 16,
-  engineArguments: 64,
-};
+/** Digits of a token's id. */
+const longestId = 20;
 
 /**
  * Fields of a chat request that shape the distribution its tokens are drawn from, and when a reply ends. Their order
@@ -49,21 +38,23 @@ export const samplingFields = {
   repetition_penalty: optional(z.number().min(0.01).max(100)).describe(
     'Default 1, from 0.01 to 100. Divides positive logits, and multiplies negative ones, of tokens that stand in the prompt or the reply.',
   ),
-  logit_bias: optional(z.record(z.string(), z.number().min(-100).max(100))).describe(
+  logit_bias: optional(
+    record(z.number().min(-100).max(100), { entries: chatLimits.biases, name: longestId }),
+  ).describe(
     `Token ids of the vocabulary, as strings, to what is added to their logits: -100 to 100. At most ${chatLimits.biases}.`,
   ),
-  allowed_token_ids: optional(z.array(integer.min(0)).min(1)).describe(
+  allowed_token_ids: optional(tokenList(chatLimits.allowedTokens).min(1)).describe(
     'The only tokens that may be sampled, where what constrains the reply leaves a choice among them. Special tokens that a reply cannot hold are refused. Include the end token, or the reply ends at its limit.',
   ),
-  bad_words: optional(
-    z.array(z.string().min(1).max(chatLimits.badWordLength)).max(chatLimits.badWords),
-  ).describe(
+  bad_words: optional(list(text(chatLimits.badWordLength).min(1), chatLimits.badWords)).describe(
     `Texts that never come to stand in the reply, however they are cut into tokens. At most ${chatLimits.badWords} of at most ${chatLimits.badWordLength} characters.`,
   ),
-  logits_processors: optional(z.array(logitsProcessorSchema).max(chatLimits.processors)).describe(
+  logits_processors: optional(list(logitsProcessorSchema, chatLimits.processors)).describe(
     `Changes to the logits by the names that the operator registered them under; others are refused. At most ${chatLimits.processors}, applied in their order.`,
   ),
-  engine_xargs: optional(z.record(z.string(), engineArgumentSchema)).describe(
+  engine_xargs: optional(
+    record(engineArgumentSchema, { entries: chatLimits.engineArguments, name: requestLimits.name }),
+  ).describe(
     `Arguments that every one of logits_processors is given; refused where there is none. At most ${chatLimits.engineArguments}.`,
   ),
   seed: optional(z.number().min(-largest).max(largest)).describe(
@@ -94,13 +85,13 @@ export const samplingFields = {
   ),
   stop: optional(
     z.union([
-      z.string().min(1).max(chatLimits.stopStringLength),
-      z.array(z.string().min(1).max(chatLimits.stopStringLength)).max(chatLimits.stopStrings),
+      text(chatLimits.stopStringLength).min(1),
+      list(text(chatLimits.stopStringLength).min(1), chatLimits.stopStrings),
     ]),
   ).describe(
     `Texts that end the reply: one or a list, at most ${chatLimits.stopStrings} of at most ${chatLimits.stopStringLength} characters. They are looked for in everything the model writes, reasoning and calls too, special tokens left out.`,
   ),
-  stop_token_ids: optional(z.array(integer.min(0)).max(chatLimits.stopTokens)).describe(
+  stop_token_ids: optional(tokenList(chatLimits.stopTokens)).describe(
     `Tokens that end the reply; at most ${chatLimits.stopTokens}.`,
   ),
 };

@@ -1,4 +1,6 @@
 import { z } from 'zod';
+import { json, list, text } from '../bounded.ts';
+import { chatLimits, requestLimits } from '../limits.ts';
 import { optional } from '../optional.ts';
 import { jsonSchemaSchema } from './tools.ts';
 
@@ -9,8 +11,8 @@ export const responseFormatSchema = z
     z.strictObject({
       type: z.literal('json_schema'),
       json_schema: z.strictObject({
-        name: z.string(),
-        description: optional(z.string()),
+        name: text(requestLimits.name),
+        description: optional(text(chatLimits.toolDescription)),
         /** Absent: any JSON object. */
         schema: optional(jsonSchemaSchema),
         /** The schema is always followed, whatever this says. */
@@ -25,16 +27,20 @@ export const responseFormatSchema = z
   });
 
 const kinds = {
-  json: optional(z.union([z.string(), jsonSchemaSchema])).describe(
+  json: optional(z.union([text(chatLimits.schema), jsonSchemaSchema])).describe(
     'JSON of a schema: its text, or an object.',
   ),
-  regex: optional(z.string().min(1)).describe('Text that as a whole matches a regular expression.'),
-  choice: optional(z.array(z.string()).min(1)).describe('One of these texts.'),
-  grammar: optional(z.string().min(1)).describe(
+  regex: optional(text(chatLimits.regex).min(1)).describe(
+    'Text that as a whole matches a regular expression.',
+  ),
+  choice: optional(list(text(chatLimits.alternativeLength), chatLimits.alternatives).min(1)).describe(
+    'One of these texts.',
+  ),
+  grammar: optional(text(chatLimits.grammar).min(1)).describe(
     'Text of a grammar in GBNF: rules name ::= ..., the first called root.',
   ),
   json_object: optional(z.boolean()).describe('Any JSON object; false asks for nothing.'),
-  structural_tag: optional(z.union([z.string(), z.record(z.string(), z.unknown())])).describe(
+  structural_tag: optional(z.union([text(chatLimits.schema), json(chatLimits.schema)])).describe(
     'Free text in which certain tags, once begun, hold what their schema says: JSON as text, or the object itself.',
   ),
 };
@@ -43,7 +49,7 @@ const style = {
   disable_any_whitespace: optional(z.boolean()).describe(
     'True, as absent: JSON without white space. False: any white space that JSON allows.',
   ),
-  whitespace_pattern: optional(z.string().min(1)).describe(
+  whitespace_pattern: optional(text(chatLimits.whitespacePattern).min(1)).describe(
     'A regular expression of what may stand between the tokens of JSON. Needs JSON; refused with disable_any_whitespace true.',
   ),
   disable_additional_properties: optional(z.boolean()).describe(
@@ -55,7 +61,9 @@ const backend = {
   disable_fallback: optional(z.boolean()).describe(
     'There is one grammar engine and never another: both values mean that.',
   ),
-  _backend: optional(z.string()).describe("auto, or the engine's own name; others are refused."),
+  _backend: optional(text(requestLimits.name)).describe(
+    "auto, or the engine's own name; others are refused.",
+  ),
   _backend_was_auto: optional(z.boolean()).describe(
     'Whether auto chose _backend. There is one grammar engine: both values mean that.',
   ),

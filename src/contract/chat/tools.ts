@@ -1,7 +1,9 @@
 import { z } from 'zod';
+import { json, text } from '../bounded.ts';
+import { chatLimits, requestLimits } from '../limits.ts';
 import { optional } from '../optional.ts';
 
-export const jsonSchemaSchema = z.record(z.string(), z.unknown());
+export const jsonSchemaSchema = json(chatLimits.schema);
 
 export const toolSchema = z
   .strictObject({
@@ -10,7 +12,7 @@ export const toolSchema = z
       name: z
         .string()
         .regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be 1 to 64 letters, digits, underscores or hyphens'),
-      description: optional(z.string()),
+      description: optional(text(chatLimits.toolDescription)),
       parameters: optional(jsonSchemaSchema),
       strict: optional(z.boolean()).describe('Calls follow the parameters, whatever this says.'),
     }),
@@ -23,7 +25,7 @@ export const toolChoiceSchema = z
     z.enum(['none', 'auto', 'required']),
     z.strictObject({
       type: z.literal('function'),
-      function: z.strictObject({ name: z.string() }),
+      function: z.strictObject({ name: text(requestLimits.name) }),
     }),
   ])
   .meta({
@@ -34,10 +36,10 @@ export const toolChoiceSchema = z
 
 export const toolCallSchema = z
   .object({
-    id: z.string(),
+    id: text(requestLimits.name),
     type: z.literal('function'),
     /** `arguments` is the text the model wrote: JSON where the call was constrained, anything otherwise. */
-    function: z.object({ name: z.string(), arguments: z.string() }),
+    function: z.object({ name: text(requestLimits.name), arguments: text() }),
   })
   .meta({ id: 'ToolCall' });
 

@@ -1,4 +1,4 @@
-import { availableParallelism } from 'node:os';
+import { availableParallelism, totalmem } from 'node:os';
 import type {
   BeamSearchRequest,
   ChatFormat,
@@ -17,6 +17,7 @@ import type {
 } from '../engine.ts';
 import { EngineError } from '../engine-error.ts';
 import { embeddedBaseModels, findBaseModel } from './base-models.ts';
+import { ConstraintChecker } from './constraint-checker/checker.ts';
 import { ConversationCodec } from './conversation-codec.ts';
 import { loadProcessors, processorModules } from './logits-processors/index.ts';
 import type { RuntimeChoice } from './runtime.ts';
@@ -44,6 +45,17 @@ export interface EmbeddedEngineOptions {
    * `{ 'my.Processor': new URL('./my-processor.ts', import.meta.url) }`. Default: none.
    */
   logitsProcessors?: Readonly<Record<string, string | URL>>;
+  /**
+   * Heap of each of the two threads, in bytes. A thread that needs more ends: what it had in hand fails with
+   * `worker_died`, and another takes its place. Weights and caches are not on the heap. Default: a quarter of the
+   * machine's memory, at least 512 MiB and at most 4 GiB.
+   */
+  threadHeapBytes?: number;
+  /**
+   * How long a thread may be at one piece of JavaScript, such as a logits processor, before it is ended in the same
+   * way. Runs of the model do not count. Default 60000.
+   */
+  threadTimeoutMs?: number;
 }
 
 /**
@@ -63,13 +75,19 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
     largestBatch = 256,
     prefixCacheBytes = 128 * 2 ** 20,
     logitsProcessors = {},
+    threadHeapBytes = defaultHeapBytes(),
+    threadTimeoutMs = 60_000,
   } = options;
-  for (const [name, value] of Object.entries({ threads, samplerThreads, largestBatch }))
+  const wholeNumbers = { threads, samplerThreads, largestBatch, threadHeapBytes, threadTimeoutMs };
+  for (const [name, value] of Object.entries(wholeNumbers))
     if (!Number.isInteger(value) || value < 1)
       throw new EngineError('bad_option', `${name} must be a whole number of at least 1, not ${value}`);
   const modules = processorModules(logitsProcessors);
   const processors = await loadProcessors(modules);
-  const settings = { runtime, largestBatch, prefixCacheBytes, logitsProcessors: modules };
+  const settings = {
+    ...{ runtime, largestBatch, prefixCacheBytes, logitsProcessors: modules },
+    ...{ threadHeapBytes, threadTimeoutMs },
+  };
   const engine = new EmbeddedEngine(
     await ConversationCodec.create(processors),
     [...processors.keys()],
@@ -83,6 +101,10 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
       { type: 'MartingaleWarning', code: 'slow_runtime' },
     );
   return engine;
+}
+
+function defaultHeapBytes(): number {
+  return Math.floor(Math.min(4 * 2 ** 30, Math.max(512 * 2 ** 20, totalmem() / 4)));
 }
 
 function runtimeOfEnvironment(): RuntimeChoice {
@@ -99,6 +121,7 @@ class EmbeddedEngine implements Engine {
   readonly baseModels = embeddedBaseModels;
   readonly logitsProcessors: readonly string[];
   readonly #codec: ConversationCodec;
+  readonly #checker = new ConstraintChecker();
   readonly #sampler: SamplerClient;
   readonly #trainer: TrainerClient;
 
@@ -137,7 +160,7 @@ class EmbeddedEngine implements Engine {
 
   async checkConstraint(baseModel: string, constraint: Constraint): Promise<void> {
     findBaseModel(baseModel);
-    await this.#codec.compile(constraint);
+    await this.#checker.check(constraint);
   }
 
   async generate(request: GenerateRequest, onDelta?: (delta: GenerationDelta) => void): Promise<Generation> {
@@ -183,8 +206,12 @@ class EmbeddedEngine implements Engine {
     await this.#sampler.drop(weights);
   }
 
+  async check(): Promise<void> {
+    await this.#sampler.check();
+  }
+
   async close(): Promise<void> {
-    await Promise.all([this.#sampler.close(), this.#trainer.close()]);
+    await Promise.all([this.#sampler.close(), this.#trainer.close(), this.#checker.close()]);
   }
 }
 

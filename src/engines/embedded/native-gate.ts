@@ -1,3 +1,8 @@
+import { setTimeout as pause } from 'node:timers/promises';
+
+/** How often it is looked whether the runtime has been left. */
+const lockEveryMs = 10;
+
 /** Longest time that the end of the process waits for a run of the native runtime. */
 const longestRunMs = 5000;
 
@@ -30,6 +35,17 @@ export class NativeGate {
       Atomics.sub(this.#state, insideAt, 1);
       Atomics.notify(this.#state, insideAt);
     }
+  }
+
+  /** Whether the thread is in the runtime just now. */
+  get occupied(): boolean {
+    return Atomics.load(this.#state, insideAt) > 0;
+  }
+
+  /** Shuts it for ever; resolves once nobody is inside: then the thread can be terminated. */
+  async lock(): Promise<void> {
+    Atomics.store(this.#state, shutAt, 1);
+    while (this.occupied) await pause(lockEveryMs);
   }
 
   /** Shuts it for ever, and blocks until nobody is inside. */

@@ -63,6 +63,10 @@ export class SamplerClient {
     return this.#thread.runtime;
   }
 
+  check(): Promise<void> {
+    return this.#thread.check();
+  }
+
   close(): Promise<void> {
     return this.#thread.close();
   }

@@ -1,9 +1,14 @@
 import type { Reply, TrainRequest } from '../engine.ts';
+import type { EngineError } from '../engine-error.ts';
 import { Outstanding } from './outstanding.ts';
+import { inMessages } from './trainer/batch-messages.ts';
 import { fromFailure } from './worker-failure.ts';
 import type { TrainerCall, TrainerReply, TrainerRequest, WorkerSettings } from './worker-messages.ts';
 import { workerModule } from './worker-module.ts';
 import { engineClosed, WorkerThread } from './worker-thread.ts';
+
+/** A message of as many tokens is copied in a few milliseconds, in which nothing else goes on in this thread. */
+const tokensOfMessage = 200_000;
 
 /** The trainer's thread, as the rest of the engine uses it. Jobs run one after another. */
 export class TrainerClient {
@@ -11,12 +16,17 @@ export class TrainerClient {
   readonly #calls = new Outstanding<unknown>();
   readonly #jobs = new Outstanding<void>();
   #ids = 0;
+  /** The thread's end since the job in progress began: with it went what the job had trained. */
+  #death: EngineError | undefined;
   #turn: Promise<void> = Promise.resolve();
 
   constructor(settings: WorkerSettings) {
     this.#thread = new WorkerThread(workerModule('./trainer/worker'), settings, {
       onReport: (reply) => this.#receive(reply),
-      onDeath: (error) => this.#calls.rejectAll(error),
+      onDeath: (error) => {
+        this.#death = error;
+        this.#calls.rejectAll(error);
+      },
     });
   }
 
@@ -61,19 +71,25 @@ export class TrainerClient {
 
   async #train({ from, folder, batches, onStep, signal }: TrainRequest): Promise<void> {
     signal?.throwIfAborted();
+    this.#death = undefined;
     const cancel = () => void this.#thread.send({ type: 'cancel' }).catch(() => undefined);
     signal?.addEventListener('abort', cancel, { once: true });
     try {
       await this.#call({ type: 'begin', from });
       for await (const batch of batches) {
         signal?.throwIfAborted();
-        onStep((await this.#call({ type: 'step', batch })) as Record<string, number>);
+        const { first, last } = inMessages(batch.datums, tokensOfMessage);
+        for (const datums of first) await this.#call({ type: 'datums', datums });
+        const step = { type: 'step', batch: { ...batch, datums: last } } as const;
+        onStep((await this.#call(step)) as Record<string, number>);
       }
       signal?.throwIfAborted();
       await this.#call({ type: 'save', folder });
     } catch (error) {
+      const death = this.#death;
       await this.#call({ type: 'abandon' }).catch(() => undefined);
-      throw signal?.aborted ? signal.reason : error;
+      // A thread that ended between two calls has a successor, which knows nothing of the job.
+      throw signal?.aborted ? signal.reason : (death ?? error);
     } finally {
       signal?.removeEventListener('abort', cancel);
     }

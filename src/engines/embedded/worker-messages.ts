@@ -10,6 +10,7 @@ import type {
   Weights,
 } from '../engine.ts';
 import type { ProcessorModules } from './logits-processors/index.ts';
+import type { PulseStart } from './pulse.ts';
 import type { RuntimeChoice } from './runtime.ts';
 
 /** What the engine's worker threads are started with. */
@@ -19,6 +20,10 @@ export interface WorkerSettings {
   largestBatch: number;
   prefixCacheBytes: number;
   logitsProcessors: ProcessorModules;
+  /** Heap of a thread, in bytes. */
+  threadHeapBytes: number;
+  /** How long a thread may work on one thing in JavaScript. */
+  threadTimeoutMs: number;
 }
 
 /** What a worker finds as its `workerData`. */
@@ -26,6 +31,7 @@ export interface WorkerStart {
   settings: WorkerSettings;
   /** The memory of its `NativeGate`. */
   gate: SharedArrayBuffer;
+  pulse: PulseStart;
 }
 
 /** A worker's first message. */
@@ -39,6 +45,8 @@ export interface WorkerReady {
 export interface WorkerFailure {
   code: string;
   message: string;
+  /** The system's code, such as ENOSPC, where it was the system that failed. */
+  systemCode?: string;
 }
 
 export type SamplerCall =
@@ -68,6 +76,8 @@ export interface SamplerReport {
 
 export type TrainerCall =
   | { type: 'begin'; from: Weights }
+  /** The first datums of a large batch, whose last come with its step. */
+  | { type: 'datums'; datums: TrainingBatch['datums'] }
   | { type: 'step'; batch: TrainingBatch }
   | { type: 'save'; folder: string }
   | { type: 'abandon' }

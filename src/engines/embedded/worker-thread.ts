@@ -1,6 +1,7 @@
 import { Worker } from 'node:worker_threads';
 import { EngineError } from '../engine-error.ts';
 import { NativeGate, shutAtExit } from './native-gate.ts';
+import { Pulse } from './pulse.ts';
 import type { CloseRequest, WorkerReady, WorkerSettings, WorkerStart } from './worker-messages.ts';
 
 /** How long a thread that is to close may take to end the step it is in. */
@@ -16,9 +17,16 @@ interface Running {
   worker: Worker;
   ready: Promise<Worker>;
   exited: Promise<void>;
+  pulse: Pulse;
+  /** Terminates it as soon as it is out of the native runtime. */
+  terminate: (reason: Error) => void;
 }
 
-/** A worker thread that is started when first needed, and again after it died. */
+/**
+ * A worker thread that is started when first needed, and again after it died. It dies alone of what it throws, of a
+ * heap that is full, and of one piece of JavaScript that takes too long. What it asks of the native runtime is given
+ * the time that it takes, and where the runtime aborts or the system ends the process for its memory, all is over.
+ */
 export class WorkerThread<Request, Report> {
   readonly #module: URL;
   readonly #settings: WorkerSettings;
@@ -56,6 +64,17 @@ export class WorkerThread<Request, Report> {
     return this.#running.ready;
   }
 
+  /** Rejects where it cannot be started, or has not been heard of for a while. */
+  async check(): Promise<void> {
+    await this.start();
+    const { pulse } = this.#running ?? {};
+    if (pulse && pulse.stillMs > this.#settings.threadTimeoutMs / 2)
+      throw new EngineError(
+        'worker_stalled',
+        `an engine thread has been at one thing for ${pulse.stillMs} ms; it is ended at ${this.#settings.threadTimeoutMs} ms`,
+      );
+  }
+
   /**
    * Fails at once what the thread has in hand, and asks it to end by itself: a thread that is terminated while the
    * native runtime works takes the whole process with it. Resolves once it is gone. Terminates it after all where it
@@ -69,26 +88,43 @@ export class WorkerThread<Request, Report> {
   async #end(): Promise<void> {
     this.#handlers.onDeath(engineClosed());
     if (!this.#running) return;
-    const { worker, exited } = this.#running;
+    const { worker, exited, terminate } = this.#running;
     // One that is still starting finds the message when it has started.
     worker.postMessage({ type: 'close' } satisfies CloseRequest);
-    const deadline = setTimeout(() => void worker.terminate(), this.#closeTimeoutMs);
+    const deadline = setTimeout(() => terminate(engineClosed()), this.#closeTimeoutMs);
     await exited;
     clearTimeout(deadline);
   }
 
   #spawn(): Running {
     const gate = new NativeGate();
-    const workerData = { settings: this.#settings, gate: gate.shared } satisfies WorkerStart;
-    const worker = new Worker(this.#module, { workerData });
+    const pulse = new Pulse(this.#settings.threadTimeoutMs);
+    const workerData = {
+      settings: this.#settings,
+      gate: gate.shared,
+      pulse: pulse.start,
+    } satisfies WorkerStart;
+    const worker = new Worker(this.#module, {
+      workerData,
+      resourceLimits: { maxOldGenerationSizeMb: Math.ceil(this.#settings.threadHeapBytes / 2 ** 20) },
+    });
     const forget = shutAtExit(gate);
     const ready = Promise.withResolvers<Worker>();
     const exited = Promise.withResolvers<void>();
     let reason: unknown;
+    let unwatch = () => {};
+    const terminate = (why: Error) => {
+      reason ??= why;
+      void gate.lock().then(() => worker.terminate());
+    };
     worker.once('message', ({ runtime }: WorkerReady) => {
       this.#runtime = runtime;
       worker.on('message', (report: Report) => {
         if (!this.#closed) this.#handlers.onReport(report);
+      });
+      unwatch = pulse.watch({
+        excused: () => gate.occupied,
+        onStill: () => terminate(new Error(`it did one thing for ${this.#settings.threadTimeoutMs} ms`)),
       });
       ready.resolve(worker);
     });
@@ -97,6 +133,7 @@ export class WorkerThread<Request, Report> {
     });
     worker.once('exit', (code) => {
       forget();
+      unwatch();
       this.#running = undefined;
       const cause = reason instanceof Error ? reason.message : `exit code ${code}`;
       const error = this.#closed ? engineClosed() : workerDied(cause);
@@ -104,7 +141,7 @@ export class WorkerThread<Request, Report> {
       this.#handlers.onDeath(error);
       exited.resolve();
     });
-    return { worker, ready: ready.promise, exited: exited.promise };
+    return { worker, ready: ready.promise, exited: exited.promise, pulse, terminate };
   }
 }
 

@@ -33,7 +33,7 @@ export class VerdictCache {
     if (file === undefined) return;
     const line = `${JSON.stringify({ key, verdict })}\n`;
     this.#written = this.#written
-      .then(() => appendFile(file, line))
+      .then(() => appendFile(file, line, { mode: 0o600 }))
       .catch((error: unknown) => {
         process.emitWarning(`The verdict cannot be kept in "${file}": ${describeThrown(error)}`, {
           type: 'MartingaleWarning',
@@ -69,7 +69,7 @@ export class VerdictCache {
 /** @throws JudgeOptionError for a file that cannot be read, or its folder not be made. */
 async function readOrMake(file: string): Promise<string> {
   try {
-    await mkdir(dirname(file), { recursive: true });
+    await mkdir(dirname(file), { recursive: true, mode: 0o700 });
     return await readFile(file, 'utf8');
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return '';

@@ -7,7 +7,9 @@ import type {
   Usage,
 } from '../../contract/index.ts';
 import type { Engine, Generation, GenerationDelta } from '../../engines/engine.ts';
+import type { Access } from '../access.ts';
 import type { BaseModelTools } from './base-model-tools.ts';
+import { cacheSaltOf } from './cache-salt.ts';
 import { checkCombinations } from './check-combinations.ts';
 import type { Constraints } from './constraint/constraints.ts';
 import { fingerprintOf } from './fingerprint.ts';
@@ -16,7 +18,7 @@ import { type Prompt, toPrompt } from './prompt/prompt.ts';
 import { promptHash } from './prompt/prompt-hash.ts';
 import { type ReplyOptions, ReplyParser } from './reply/reply-parser.ts';
 import type { ModelResolver, ResolvedModel } from './resolve-model.ts';
-import { seedOfChoice, toMaxTokens, toStops } from './sampling/reply-limits.ts';
+import { refuseLongReports, seedOfChoice, toMaxTokens, toStops } from './sampling/reply-limits.ts';
 import { toSamplingParameters } from './sampling/request-sampling.ts';
 import { toSampling } from './sampling/sampling.ts';
 import { refuseForeignTokens } from './sampling/token-ids.ts';
@@ -55,20 +57,27 @@ export interface PreparedChat {
   parser(): ReplyParser;
 }
 
-/** `requestSeed`: the request's, as its text wrote it; see `exactSeed`. */
+export interface ChatOrigin {
+  /** What the request's key opens. */
+  access: Access;
+  /** The request's seed as its text wrote it; see `exactSeed`. */
+  seed: number | bigint | undefined;
+}
+
 export async function prepareChat(
   { engine, models, constraints, tools: toolsOf, priorityScheduling }: ChatDependencies,
   request: ParsedChatCompletionRequest,
-  requestSeed: number | bigint | undefined = request.seed,
+  { access, seed: requestSeed }: ChatOrigin,
 ): Promise<PreparedChat> {
   checkCombinations(request, { priorityScheduling });
-  const model = await models.resolve(request.model);
+  const model = await models.resolve(request.model, access);
   const { base, weights } = model;
   const tools = toolsOf(base.id);
   const constraint = await constraints.check(base, request);
   refuseForeignTokens(request.stop_token_ids, base.vocabularySize, ['stop_token_ids']);
   const prompt = await toPrompt(request, { tools, base });
   const maxTokens = toMaxTokens(request, prompt.tokens.length, base.contextLength);
+  refuseLongReports(request, maxTokens);
   const { tokenizer, format } = tools;
   const sampling = toSamplingParameters(request, {
     ...{ tokenizer, format, constraint, maxTokens },
@@ -88,7 +97,7 @@ export async function prepareChat(
     constraint: constraint.constraint,
     topLogprobs: request.top_logprobs ?? 0,
     priority: request.priority ?? 0,
-    cacheSalt: request.cache_salt ?? null,
+    cacheSalt: cacheSaltOf(access, request.cache_salt ?? null),
   };
   const reading: ReplyOptions = {
     endToken: format.endToken,

@@ -1,12 +1,15 @@
 import { LRUCache } from 'lru-cache';
-import { formatModelName, parseModelName } from '../../contract/index.ts';
+import { formatModelName, type ModelName, parseModelName } from '../../contract/index.ts';
 import type { BaseModel, Engine, Weights } from '../../engines/engine.ts';
+import type { Access } from '../access.ts';
 import { ServiceError } from '../errors.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { Store } from '../store/store.ts';
 
 /** What a request's model name stands for just now. */
 export interface ResolvedModel {
+  /** Whose model it is; null for a base model, which is there for all. */
+  entity: string | null;
   /** The name with its step, or the base model's: how a client learns the policy version of a sample. */
   pinnedName: string;
   base: BaseModel;
@@ -36,28 +39,35 @@ export class ModelResolver {
     this.#known = emptyCache();
   }
 
-  /** `name` absent means the engine's first base model; the response names it. */
-  async resolve(name: string | undefined): Promise<ResolvedModel> {
-    const known = name === undefined ? undefined : this.#known.get(name);
+  /**
+   * `name` absent means the engine's first base model; the response names it. A name that holds another entity than
+   * the key's is refused before anything is looked up, so that nothing, the time included, tells what is there.
+   */
+  async resolve(name: string | undefined, access: Access): Promise<ResolvedModel> {
+    const base = this.#baseModel(name);
+    if (base) return base;
+    const text = name ?? '';
+    const parsed = parseModelName(text);
+    if (!parsed || !access.sees(parsed.entity)) throw unknownModel(text, noSuchName);
+    const known = this.#known.get(text);
     if (known) return known;
     const cache = this.#known;
-    const resolved = this.#baseModel(name) ?? (await this.#trained(name ?? ''));
+    const resolved = await this.#trained(text, parsed);
     // A name that changed its meaning in the meantime goes into a cache that nobody reads any more: see `forget`.
     cache.set(resolved.pinnedName, resolved);
-    if (name !== undefined) cache.set(name, resolved);
+    cache.set(text, resolved);
     return resolved;
   }
 
   #baseModel(name: string | undefined): ResolvedModel | undefined {
     const [first] = this.#engine.baseModels;
     const base = name === undefined ? first : this.#engine.baseModels.find(({ id }) => id === name);
-    return base && { pinnedName: base.id, base, weights: { baseModel: base.id, folder: null } };
+    return base && { entity: null, pinnedName: base.id, base, weights: { baseModel: base.id, folder: null } };
   }
 
-  async #trained(text: string): Promise<ResolvedModel> {
-    const name = parseModelName(text);
-    const model = name && (await this.#store.modelNamed(name.entity, name.project, name.name));
-    if (!model) throw unknownModel(text, 'there is no model of this name');
+  async #trained(text: string, name: ModelName): Promise<ResolvedModel> {
+    const model = await this.#store.modelNamed(name.entity, name.project, name.name);
+    if (!model) throw unknownModel(text, noSuchName);
     const base = this.#engine.baseModels.find(({ id }) => id === model.baseModel);
     if (!base) throw unknownModel(text, `its base model ${model.baseModel} is not one of this engine`);
     const checkpoint =
@@ -68,12 +78,15 @@ export class ModelResolver {
     const folder = checkpoint.folder === null ? null : this.#files.absolute(checkpoint.folder);
     const { entity, project } = model;
     return {
+      entity,
       pinnedName: formatModelName({ entity, project, name: model.name, step: checkpoint.step }),
       base,
       weights: { baseModel: base.id, folder },
     };
   }
 }
+
+const noSuchName = 'there is no model of this name';
 
 function unknownModel(name: string, reason: string): ServiceError {
   return new ServiceError(

@@ -1,4 +1,4 @@
-import type { Choice, ParsedTrajectoryGroup } from '../../contract/index.ts';
+import type { Choice, ParsedTrajectory } from '../../contract/index.ts';
 import type { BaseModel, Engine } from '../../engines/engine.ts';
 import { largestReward } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
@@ -14,21 +14,18 @@ export interface ChoiceSurroundings {
 }
 
 /** Refuses, by place, choices that could not be trained on, before the job is accepted. */
-export async function checkTrajectories(
-  groups: readonly ParsedTrajectoryGroup[],
+export async function checkTrajectory(
+  trajectory: ParsedTrajectory,
+  location: Location,
   surroundings: ChoiceSurroundings,
 ): Promise<void> {
   const { vocabularySize } = surroundings.base;
-  for (const [groupIndex, group] of groups.entries())
-    for (const [index, trajectory] of group.trajectories.entries()) {
-      const location = ['trajectory_groups', groupIndex, 'trajectories', index];
-      for (const { history, at } of historiesOf(trajectory, location))
-        for (const [position, item] of history.messages_and_choices.entries()) {
-          const place = [...at, 'messages_and_choices', position];
-          if ('message' in item) await checkChoice(item, place, surroundings);
-          else if ('token_ids' in item)
-            refuseForeignTokens(item.token_ids, vocabularySize, [...place, 'token_ids']);
-        }
+  for (const { history, at } of historiesOf(trajectory, location))
+    for (const [position, item] of history.messages_and_choices.entries()) {
+      const place = [...at, 'messages_and_choices', position];
+      if ('message' in item) await checkChoice(item, place, surroundings);
+      else if ('token_ids' in item)
+        refuseForeignTokens(item.token_ids, vocabularySize, [...place, 'token_ids']);
     }
 }
 

@@ -1,144 +1,188 @@
-import { randomUUID } from 'node:crypto';
-import type { Engine } from '../../engines/engine.ts';
 import { messageOf, ServiceError } from '../errors.ts';
 import type { ServiceLog } from '../log.ts';
-import type { DataFiles } from '../store/files.ts';
-import type { CheckpointRecord, JobRecord, ModelRecord, Store } from '../store/store.ts';
+import type { JobOutcome, JobRecord } from '../store/store.ts';
 import { traceJob } from '../telemetry.ts';
-import type { JobEvents } from './job-events.ts';
-import type { PreparedJob } from './prepared-job.ts';
-import { StepRecorder } from './step-recorder.ts';
+import { jobFaultOf, mostEngineDeaths, queueFaultOf } from './job-fault.ts';
+import { Recovery } from './recovery.ts';
+import { type TrainJobDependencies, trainJob } from './train-job.ts';
 
-export interface JobQueueOptions {
-  engine: Engine;
-  store: Store;
-  files: DataFiles;
-  events: JobEvents;
-  /** Turns a job's payload into batches. What is wrong with it rejects, and fails the job with that message. */
-  prepare: (job: JobRecord, model: ModelRecord, signal: AbortSignal) => Promise<PreparedJob>;
+export interface JobQueueOptions extends Omit<TrainJobDependencies, 'onBegin'> {
   /** Called when a model has a new checkpoint. */
   onCheckpoint: (modelId: string) => void;
   log: ServiceLog;
 }
 
-interface RunningJob {
+/** The job that the queue is at: it runs, or waits for the machine to let it. */
+interface CurrentJob {
   id: string;
+  /** Why it is to stop; null while it is to go on. */
+  asked: 'cancelled' | 'shutdown' | null;
+  /** Of the run in progress. */
   controller: AbortController;
+  /** How often the engine broke down under it. */
+  engineDeaths: number;
   ended: Promise<void>;
 }
-
-/** Why a running job was aborted. */
-type Abortion = 'cancelled' | 'shutdown';
 
 /**
  * Runs training jobs one at a time, oldest first: an engine trains one model at a time, and the jobs of a model
  * build on each other. A job that a shutdown or a crash cut short is queued again and runs anew from its payload.
+ *
+ * So does one that the machine cuts short, such as a full disk: after a pause, each twice as long as the one before up
+ * to 30 s, for as long as it takes, or when the next job comes. An engine that breaks down under a job gets
+ * three tries at it. A job that has been trained is not trained again because its end could not be written.
  */
 export class JobQueue {
   readonly #options: JobQueueOptions;
-  #running: RunningJob | null = null;
+  readonly #recovery: Recovery;
+  #current: CurrentJob | null = null;
   #closed = false;
   #pump: Promise<void> = Promise.resolve();
   #pumping = false;
   /** A job may have come while the queue was found empty. */
   #woken = false;
-  /** What stopped the queue; jobs that wait go on at the next one that comes. */
-  #failure: Error | null = null;
 
   constructor(options: JobQueueOptions) {
     this.#options = options;
+    this.#recovery = new Recovery(options.log);
   }
 
   /** Looks for queued jobs. Returns at once. */
   wake(): void {
     this.#woken = true;
+    this.#recovery.tryNow();
     if (this.#pumping || this.#closed) return;
     this.#pumping = true;
-    this.#failure = null;
     this.#pump = this.#runAll();
   }
 
-  /** Rejects when the queue can run nothing. */
+  /** Rejects with what keeps the queue from running jobs. */
   async check(): Promise<void> {
     if (this.#closed) throw new ServiceError(503, 'shutting_down', 'The training queue is shutting down.');
-    if (this.#failure) throw this.#failure;
+    if (this.#recovery.fault) throw this.#recovery.fault;
     await this.#options.store.unfinishedJobs();
   }
 
-  /** Ends a queued or running job as cancelled; resolves once it has ended. Does nothing to one that had. */
+  /**
+   * Ends a queued or running job as cancelled; resolves once it has ended. Does nothing to one that had. Rejects where
+   * the machine keeps it from being written; a job that ran is then cancelled as soon as it can be.
+   */
   async cancel(jobId: string): Promise<void> {
     const job = await this.#options.store.job(jobId);
     // Looked at after the store was asked: the job may have begun meanwhile.
-    const running = this.#running;
-    if (running?.id === jobId) {
-      running.controller.abort('cancelled' satisfies Abortion);
-      await running.ended;
-      return;
+    const current = this.#current;
+    if (current?.id === jobId) {
+      this.#stop(current, 'cancelled');
+      const ended = this.#recovery.unlessFault(current.ended);
+      this.#recovery.tryNow();
+      return ended;
     }
-    if (job?.status !== 'queued') return;
-    await this.#end(jobId, { status: 'cancelled', errorMessage: 'The job was cancelled before it began.' });
+    if (!job || job.endedAt !== null) return;
+    await this.#finish(job, { status: 'cancelled', errorMessage: 'The job was cancelled before it began.' });
   }
 
   /** Stops; the running job goes back into the queue. */
   async close(): Promise<void> {
     this.#closed = true;
-    this.#running?.controller.abort('shutdown' satisfies Abortion);
+    if (this.#current) this.#stop(this.#current, 'shutdown');
+    this.#recovery.close();
     await this.#pump;
   }
 
+  #stop(current: CurrentJob, reason: 'cancelled' | 'shutdown'): void {
+    current.asked ??= reason;
+    current.controller.abort(current.asked);
+  }
+
   async #runAll(): Promise<void> {
-    try {
-      while (this.#woken && !this.#closed) {
-        this.#woken = false;
+    while (this.#woken && !this.#closed) {
+      this.#woken = false;
+      try {
         const [job] = await this.#options.store.unfinishedJobs();
         // Closed meanwhile, when there was no running job to abort yet.
-        if (!job || this.#closed) continue;
-        await this.#run(job);
+        if (job && !this.#closed) {
+          await this.#run(job);
+          this.#woken = true;
+        }
+        this.#recovery.over();
+      } catch (error) {
         this.#woken = true;
+        await this.#recovery.pause(queueFaultOf(error), null);
       }
-    } catch (error) {
-      this.#failure = error instanceof Error ? error : new Error(messageOf(error));
-      this.#options.log({ level: 'error', event: 'training_queue_stopped', error: messageOf(error) });
-    } finally {
-      this.#pumping = false;
     }
+    this.#pumping = false;
   }
 
   async #run(job: JobRecord): Promise<void> {
-    const controller = new AbortController();
     const { promise: ended, resolve } = Promise.withResolvers<void>();
-    this.#running = { id: job.id, controller, ended };
+    const current: CurrentJob = {
+      ...{ id: job.id, asked: null, engineDeaths: 0, ended },
+      controller: new AbortController(),
+    };
+    this.#current = current;
     try {
-      // Cancelled since the queue was read.
-      if ((await this.#options.store.job(job.id))?.endedAt !== null) return;
-      const checkpoint = await traceJob(job, () => this.#train(job, controller));
-      await this.#options.events.finish(job.id, { status: 'succeeded', checkpoint });
-      this.#options.onCheckpoint(job.modelId);
-      await this.#removePayload(job.id);
-      this.#options.log({ level: 'info', event: 'job_succeeded', job: job.id, step: checkpoint.step });
-    } catch (error) {
-      if (controller.signal.reason === 'shutdown') await this.#options.store.requeueJob(job.id);
-      else if (controller.signal.reason === 'cancelled')
-        await this.#end(job.id, { status: 'cancelled', errorMessage: 'The job was cancelled while it ran.' });
-      else await this.#end(job.id, { status: 'failed', errorMessage: messageOf(error) });
+      await this.#bringToEnd(job, current);
     } finally {
-      this.#running = null;
+      this.#current = null;
       resolve();
     }
   }
 
-  async #end(
-    jobId: string,
-    outcome: { status: 'failed' | 'cancelled'; errorMessage: string },
-  ): Promise<void> {
-    if (!(await this.#options.events.finish(jobId, outcome))) return;
-    await this.#removePayload(jobId);
-    this.#options.log({
-      level: 'warn',
-      event: `job_${outcome.status}`,
-      job: jobId,
-      error: outcome.errorMessage,
-    });
+  async #bringToEnd(job: JobRecord, current: CurrentJob): Promise<void> {
+    const { store } = this.#options;
+    let outcome: JobOutcome | null = null;
+    do {
+      try {
+        // Cancelled since the queue was read.
+        if ((await store.job(job.id))?.endedAt !== null) return;
+        outcome ??= await this.#outcomeOf(job, current);
+        await this.#finish(job, outcome);
+        return;
+      } catch (error) {
+        // Where even this cannot be written, the job is known as running until it can, or until the next start.
+        await store.requeueJob(job.id).catch(() => undefined);
+        if (this.#closed) return;
+        const found = jobFaultOf(error);
+        await this.#recovery.pause(found.type === 'job' ? queueFaultOf(error) : found.fault, job.id);
+      }
+    } while (!this.#closed);
+  }
+
+  /** Trains the job. Rejects where it is to be tried again. */
+  async #outcomeOf(job: JobRecord, current: CurrentJob): Promise<JobOutcome> {
+    if (current.asked === 'cancelled') return cancelled;
+    current.controller = new AbortController();
+    const onBegin = () => this.#recovery.works();
+    try {
+      const checkpoint = await traceJob(job, () =>
+        trainJob({ ...this.#options, onBegin }, job, current.controller),
+      );
+      return { status: 'succeeded', checkpoint };
+    } catch (error) {
+      const asked = reasonToStop(current);
+      if (asked === 'cancelled') return cancelled;
+      if (asked === 'shutdown') throw error;
+      const { type } = jobFaultOf(error);
+      if (type === 'job') return { status: 'failed', errorMessage: messageOf(error) };
+      if (type === 'engine' && ++current.engineDeaths >= mostEngineDeaths)
+        return {
+          status: 'failed',
+          errorMessage: `The engine broke down in each of ${mostEngineDeaths} runs of the job: ${messageOf(error)}`,
+        };
+      throw error;
+    }
+  }
+
+  async #finish(job: JobRecord, outcome: JobOutcome): Promise<void> {
+    const { events, onCheckpoint, log } = this.#options;
+    const finished = await events.finish(job.id, outcome);
+    this.#recovery.works();
+    if (!finished) return;
+    if (outcome.status === 'succeeded') onCheckpoint(job.modelId);
+    await this.#removePayload(job.id);
+    if (outcome.status === 'succeeded')
+      log({ level: 'info', event: 'job_succeeded', job: job.id, step: outcome.checkpoint.step });
+    else log({ level: 'warn', event: `job_${outcome.status}`, job: job.id, error: outcome.errorMessage });
   }
 
   /** One that stays is removed at the next start; the job has ended all the same. */
@@ -149,52 +193,9 @@ export class JobQueue {
       this.#options.log({ level: 'warn', event: 'payload_kept', job: jobId, error: messageOf(error) });
     }
   }
-
-  async #train(job: JobRecord, controller: AbortController): Promise<CheckpointRecord> {
-    const { engine, store, files, prepare } = this.#options;
-    const { signal } = controller;
-    const model = await store.model(job.modelId);
-    const from = await store.newestCheckpoint(job.modelId);
-    if (!model || !from) throw new ServiceError(404, 'model_not_found', 'The job has no model to train.');
-    const prepared = await prepare(job, model, signal);
-    signal.throwIfAborted();
-    const step = model.lastStep + 1;
-    const folder = files.checkpointFolder(model.id, step);
-    await files.clearCheckpoint(folder);
-    const recorder = await this.#begin(job, prepared, controller);
-    try {
-      await engine.train({
-        from: {
-          baseModel: model.baseModel,
-          folder: from.folder === null ? null : files.absolute(from.folder),
-        },
-        folder: files.absolute(folder),
-        batches: recorder.counted(prepared.batches),
-        onStep: (metrics) => recorder.record(metrics),
-        signal,
-      });
-      await recorder.written();
-      signal.throwIfAborted();
-    } catch (error) {
-      await files.clearCheckpoint(folder);
-      throw error;
-    }
-    const createdAt = new Date().toISOString();
-    return { id: randomUUID(), modelId: model.id, step, folder, metrics: recorder.last, createdAt };
-  }
-
-  /**
-   * Sets the job running. A job that runs again has told of its beginning and of some steps: these are not told
-   * twice, so that whoever follows the events sees each step once.
-   */
-  async #begin(job: JobRecord, prepared: PreparedJob, controller: AbortController): Promise<StepRecorder> {
-    const { store, events } = this.#options;
-    const told = (await store.countEvents(job.id, 'training_started')) > 0;
-    await events.start(
-      job.id,
-      told ? null : { type: 'training_started', data: { num_sequences: prepared.steps } },
-    );
-    const toldSteps = await store.countEvents(job.id, 'gradient_step');
-    return new StepRecorder(events, job.id, toldSteps, (error) => controller.abort(error));
-  }
 }
+
+const cancelled: JobOutcome = { status: 'cancelled', errorMessage: 'The job was cancelled while it ran.' };
+
+// A function, since it changes while the job is awaited, which narrowing does not see.
+const reasonToStop = ({ asked }: CurrentJob) => asked;

@@ -1,12 +1,11 @@
 import type { BaseModel, Engine, Weights } from '../../engines/engine.ts';
-import { parseJson } from '../body.ts';
 import { ServiceError } from '../errors.ts';
 import type { BaseModelTools } from '../inference/base-model-tools.ts';
 import type { Constraints } from '../inference/constraint/constraints.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { JobRecord, ModelRecord, Store } from '../store/store.ts';
 import type { PreparedJob } from './prepared-job.ts';
-import { prepareRlJob, rlPayloadSchema } from './rl-job.ts';
+import { prepareRlJob } from './rl-job.ts';
 import { prepareSftJob, resolvedSftConfigSchema } from './sft-job.ts';
 
 export interface PrepareDependencies {
@@ -29,10 +28,9 @@ export function jobPreparation({ engine, store, files, constraints, tools }: Pre
         dependencies,
         signal,
       );
-    const payload = rlPayloadSchema.parse(parseJson(await files.readPayload(job.id)));
     const reference = (step: number | null) => findReference({ store, files }, model, step);
     return prepareRlJob(
-      payload.trajectory_groups,
+      files.readPayload(job.id),
       job.resolvedConfig,
       { ...dependencies, reference },
       signal,

@@ -1,30 +1,30 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
-import { z } from 'zod';
-import { rlConfigSchema, trajectoryGroupSchema } from '../../contract/index.ts';
+import { rlConfigSchema } from '../../contract/index.ts';
 import type { Constraint, Weights } from '../../engines/engine.ts';
 import {
   type BatchCounts,
-  makeDatums,
+  makingDatums,
   type RewardedGroup,
   type RewardedTrajectory,
   resolveRlConfig,
 } from '../../learning/index.ts';
+import { groupsField } from '../bodies/grouped-body.ts';
 import { ServiceError } from '../errors.ts';
-import { validateItems } from '../validation.ts';
+import { Slices } from '../slices.ts';
+import { packedTrajectories } from './packed-trajectories.ts';
 import type { PreparedJob } from './prepared-job.ts';
 import { type TrajectoryDependencies, trajectorySequences } from './trajectory-sequences.ts';
-
-/** What is kept of a job's request; its groups are validated in slices. */
-export const rlPayloadSchema = z.object({ trajectory_groups: z.array(z.unknown()) });
 
 export interface RlJobDependencies extends TrajectoryDependencies {
   /** The weights that `kl_penalty_reference_step` names; of null, the base model's. */
   reference: (step: number | null) => Promise<Weights>;
 }
 
-/** One gradient step over all groups. Rejects where nothing in them has a signal. */
+/**
+ * One gradient step over all groups of a payload, which is read trajectory by trajectory: of each no more is kept than
+ * its tokens. Rejects where nothing in them has a signal.
+ */
 export async function prepareRlJob(
-  submitted: readonly unknown[],
+  payload: AsyncIterable<Uint8Array>,
   resolvedConfig: Record<string, unknown>,
   dependencies: RlJobDependencies,
   signal: AbortSignal,
@@ -32,21 +32,25 @@ export async function prepareRlJob(
   const { config, loss } = resolveRlConfig(rlConfigSchema.parse(resolvedConfig), {
     learningRate: dependencies.base.defaults.rlLearningRate,
   });
-  const groups = await validateItems(trajectoryGroupSchema, submitted, ['trajectory_groups']);
+  const slices = new Slices();
   const rewarded: RewardedGroup<Constraint>[] = [];
-  for (const [groupIndex, group] of groups.entries()) {
-    // A group at a time: between them the requests of others get their turn.
-    await nextTurn();
+  let trajectories: RewardedTrajectory<Constraint>[] = [];
+  for await (const trajectory of packedTrajectories(payload, slices)) {
     signal.throwIfAborted();
-    const trajectories: RewardedTrajectory<Constraint>[] = [];
-    for (const [index, trajectory] of group.trajectories.entries()) {
-      const location = ['trajectory_groups', groupIndex, 'trajectories', index];
-      const sequences = await trajectorySequences(trajectory, location, dependencies);
-      trajectories.push({ reward: trajectory.reward, sequences });
+    if (trajectory === null) {
+      rewarded.push({ trajectories });
+      trajectories = [];
+      continue;
     }
-    rewarded.push({ trajectories });
+    const location = [groupsField, rewarded.length, 'trajectories', trajectories.length];
+    const sequences = await trajectorySequences(trajectory, location, dependencies);
+    trajectories.push({ reward: trajectory.reward, sequences });
+    if (slices.over) await slices.pause();
   }
-  const { datums, counts } = makeDatums(rewarded, config);
+  const making = makingDatums(rewarded, config);
+  let made = making.next();
+  for (; !made.done; made = making.next()) if (slices.over) await slices.pause();
+  const { datums, counts } = made.value;
   if (datums.length === 0) throw nothingTrainable(counts);
   const reference = loss.klPenalty ? await dependencies.reference(config.kl_penalty_reference_step) : null;
   const batch = { datums, loss, reference, learningRate: config.learning_rate };

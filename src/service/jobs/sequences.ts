@@ -32,7 +32,11 @@ export function toSequence(
   contextLength: number,
 ): SampledSequence<Constraint> {
   const { turns, sampled, reasoningEffort, mayFollow } = conversation;
-  const { tokens, splices } = renderer.render(conversation, { addGenerationPrompt: false, reasoningEffort });
+  const { tokens, splices } = renderer.render(conversation, {
+    addGenerationPrompt: false,
+    reasoningEffort,
+    contextLength,
+  });
   const spans: SampledSequence<Constraint>['spans'] = [];
   let splice = 0;
   for (const [index, turn] of turns.entries()) {

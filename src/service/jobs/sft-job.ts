@@ -6,6 +6,8 @@ import { parseJson } from '../body.ts';
 import { messageOf, RequestValidationError, ServiceError } from '../errors.ts';
 import type { BaseModelTools } from '../inference/base-model-tools.ts';
 import type { Constraints } from '../inference/constraint/constraints.ts';
+import { charactersIn } from '../inference/prompt/prompt-size.ts';
+import { Slices } from '../slices.ts';
 import { validate } from '../validation.ts';
 import { exampleConversation, toReply } from './example-conversation.ts';
 import type { CountedBatch, PreparedJob } from './prepared-job.ts';
@@ -91,10 +93,14 @@ async function toBatch(
   const conversations: TrainingConversation[] = [];
   const replies: Reply[] = [];
   const missing: ((tokenIds: number[]) => void)[] = [];
+  const slices = new Slices();
   for (const line of lines) {
-    const conversation = await atLine(line, () =>
-      exampleConversation(readExample(line), line, { base, constraints }),
-    );
+    if (slices.over) await slices.pause();
+    const conversation = await atLine(line, async () => {
+      const example = readExample(line);
+      tools.renderer.size.check(charactersIn(example.messages), base.contextLength);
+      return exampleConversation(example, line, { base, constraints });
+    });
     conversations.push(conversation);
     for (const [position, sampled] of conversation.sampled.entries()) {
       const turn = conversation.turns[position];

@@ -134,7 +134,12 @@ export const examples = {
   event,
   eventPage: page(event),
   health: { status: 'ok' },
-  systemCheck: { api: part, database: part, training_queue: part, inference_queue: part },
+  systemCheck: {
+    api: part,
+    database: part,
+    training_queue: part,
+    inference_queue: { ...part, in_hand: 12, oldest_ms: 840, refused: 0 },
+  },
   inferenceModels: {
     object: 'list',
     data: [

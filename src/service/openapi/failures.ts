@@ -53,7 +53,8 @@ const failures: Record<number, Failure> = {
     ...{ type: 'server_error', code: 'internal_error' },
   },
   503: {
-    description: 'It does not work just now; Retry-After says when to ask again.',
+    description:
+      'It does not work just now: the service shuts down, its disk is full, its engine broke down. Retry-After says when to ask again.',
     ...{ detail: 'The service is shutting down.' },
     ...{ type: 'server_error', code: 'shutting_down', headers: [retryAfter] },
   },
@@ -76,7 +77,7 @@ const headerTexts: Record<string, object> = {
 /** The error answers of an operation: what every one has, and its own. */
 export function failuresOf(operation: Operation): Record<string, object> {
   const isChat = operation.path.startsWith('/v1/chat/');
-  const statuses = [...new Set([401, 422, 500, ...operation.errors])].sort((a, b) => a - b);
+  const statuses = [...new Set([401, 422, 500, 503, ...operation.errors])].sort((a, b) => a - b);
   return Object.fromEntries(statuses.map((status) => [status, describe(status, operation, isChat)]));
 }
 

@@ -63,7 +63,7 @@ export const modelOperations: readonly Operation[] = [
       "Added by us. A checkpoint's weights in one file that other tools read: `Content-Disposition` has its name, `Content-Length` its size. Step 0 of a model made from a base model is that one's weights. Ranges are not offered.",
     tag: 'models',
     answer: { schema: null, example: undefined },
-    errors: [404, 503],
+    errors: [404],
   },
   {
     ...{ method: 'post', path: `${model}/log`, summary: 'Log', tag: 'models', ...keyed },

@@ -24,7 +24,7 @@ export const trainingOperations: readonly Operation[] = [
       '`training_data_url` is what an upload answered with (`upload:sha256-...`), or, where the operator has allowed the folder or the host, a `file:` or `https:` URL. A `file:` URL names a file of JSON lines, or a folder with a train.jsonl or a trajectories.jsonl; a metadata.json beside it is checked: `num_trajectories` must be the number of lines. The data is fetched, checked and kept before the job is accepted.',
     body: { schema: contract.createSftTrainingJobRequestSchema, example: examples.createSftJob },
     answer: { schema: contract.createJobResponseSchema, example: examples.createdJob },
-    errors: [400, 404, 409, 413, 503],
+    errors: [400, 404, 409, 413],
   },
   {
     ...{ method: 'post', path: '/v1/preview/training-jobs', summary: 'Create Rl Training Job' },

@@ -1,25 +1,53 @@
 import type { Context } from 'hono';
 import type { Page } from '../../contract/index.ts';
-import { readText } from '../body.ts';
+import { accessOf } from '../access.ts';
+import { ownerOf } from '../authentication.ts';
+import { type ReceivedBody, textOf } from '../bodies/received-body.ts';
 import type { ServiceContext } from '../context.ts';
 import type { Answer } from '../idempotency.ts';
 import type { StoredPage } from '../store/store.ts';
 
+/** Most bytes of a body that is neither trajectories nor training data. */
+export const textBytes = 4 * 1024 ** 2;
+
 /** Reads the body of a POST under /v1/preview and answers it, once for each Idempotency-Key. */
-export async function answerOnce(
+export function answerOnce(
   service: ServiceContext,
   context: Context,
   work: (body: string, resourceId: string) => Promise<Answer>,
 ): Promise<Response> {
-  const body = await readText(context, service.bodyLimits.preview);
-  const request = {
-    key: context.req.header('idempotency-key'),
-    method: context.req.method,
-    path: context.req.path,
-    body,
-  };
-  const answer = await service.idempotency.run(request, (resourceId) => work(body, resourceId));
-  return context.json(answer.body, answer.status);
+  const limit = Math.min(textBytes, service.bodyLimits.preview);
+  return answerBodyOnce(
+    service,
+    context,
+    async (body, resourceId) => work(await textOf(body), resourceId),
+    limit,
+  );
+}
+
+/** The same for a body that may be too large for the memory. */
+export async function answerBodyOnce(
+  service: ServiceContext,
+  context: Context,
+  work: (body: ReceivedBody, resourceId: string) => Promise<Answer>,
+  limit = service.bodyLimits.preview,
+): Promise<Response> {
+  const held = service.admission.body(ownerOf(context));
+  try {
+    const declared = Number(context.req.header('content-length') ?? 0);
+    if (declared <= limit) held.bytes(declared);
+    return await service.bodies.receive(context, { limit, onBytes: held.bytes }, async (body) => {
+      const request = {
+        key: context.req.header('idempotency-key'),
+        fingerprint: body.fingerprint,
+        access: accessOf(context),
+      };
+      const answer = await service.idempotency.run(request, (resourceId) => work(body, resourceId));
+      return context.json(answer.body, answer.status);
+    });
+  } finally {
+    held.release();
+  }
 }
 
 export function toPage<Stored, Item extends { id: string }>(

@@ -1,11 +1,15 @@
 import { context as activeContext } from '@opentelemetry/api';
 import type { Context, Hono } from 'hono';
 import { chatCompletionRequestSchema, chatFieldAliases } from '../../contract/index.ts';
+import { accessOf } from '../access.ts';
+import type { AdmittedChat } from '../admission/index.ts';
+import { ownerOf } from '../authentication.ts';
 import { isObject, parseJson, readText, renameAliases, validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { toErrorBody } from '../error-response.ts';
 import { type PreparedChat, prepareChat } from '../inference/chat.ts';
 import { complete } from '../inference/reply/complete.ts';
+import { completionJson } from '../inference/reply/completion-json.ts';
 import { stream } from '../inference/reply/stream.ts';
 import { exactSeed } from '../inference/sampling/exact-seed.ts';
 import { requestIdOf } from '../request-id.ts';
@@ -14,24 +18,46 @@ import { traceInference, traceStreamed } from '../telemetry.ts';
 
 export function chatRoutes(app: Hono, service: ServiceContext): void {
   const handle = async (context: Context): Promise<Response> => {
-    const text = await readText(context, service.bodyLimits.chat);
-    const body = parseJson(text);
-    const renamed = isObject(body) ? renameAliases(body, chatFieldAliases) : body;
-    const request = validateBody(chatCompletionRequestSchema, renamed);
-    const chat = await prepareChat(service, request, exactSeed(text, request.seed));
-    logRequest(service, chat);
-    if (request.stream) return streamed(service, context, chat);
-    const { pinnedName } = chat.model;
-    return context.json(await traceInference(pinnedName, () => complete(chat, context.req.raw.signal)));
+    const place = service.admission.chat(ownerOf(context));
+    let isStreamed = false;
+    try {
+      const chat = await read(service, context, place);
+      isStreamed = chat.request.stream ?? false;
+      if (isStreamed) return streamed(service, context, chat, place.release);
+      const { pinnedName } = chat.model;
+      const completion = await traceInference(pinnedName, () => complete(chat, context.req.raw.signal));
+      return context.body(await completionJson(completion), 200, { 'content-type': 'application/json' });
+    } finally {
+      if (!isStreamed) place.release();
+    }
   };
   app.post('/v1/chat/completions', handle);
   app.post('/v1/chat/completions/', handle);
 }
 
-function streamed(service: ServiceContext, context: Context, chat: PreparedChat): Response {
+async function read(service: ServiceContext, context: Context, place: AdmittedChat): Promise<PreparedChat> {
+  const text = await readText(context, service.bodyLimits.chat, place.bytes);
+  const body = parseJson(text);
+  const renamed = isObject(body) ? renameAliases(body, chatFieldAliases) : body;
+  const request = validateBody(chatCompletionRequestSchema, renamed);
+  place.replies(request.n ?? 1);
+  const chat = await prepareChat(service, request, {
+    access: accessOf(context),
+    seed: exactSeed(text, request.seed),
+  });
+  logRequest(service, chat);
+  return chat;
+}
+
+function streamed(
+  service: ServiceContext,
+  context: Context,
+  chat: PreparedChat,
+  ended: () => void,
+): Response {
   const requestId = requestIdOf(context);
   const parent = activeContext.active();
-  return serverSentEvents(context, async function* (gone) {
+  const frames = async function* (gone: AbortSignal) {
     const signal = AbortSignal.any([gone, service.closing]);
     try {
       for await (const chunk of traceStreamed(chat.model.pinnedName, stream(chat, signal), parent))
@@ -42,7 +68,8 @@ function streamed(service: ServiceContext, context: Context, chat: PreparedChat)
       // The status has gone out; an error chunk is what chat clients look for then.
       yield dataFrame(toErrorBody(error, service.log, { chat: true, requestId }).body);
     }
-  });
+  };
+  return serverSentEvents(context, frames, ended);
 }
 
 function logRequest({ log }: ServiceContext, { id, request, model, choices }: PreparedChat): void {

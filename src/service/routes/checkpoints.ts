@@ -5,27 +5,29 @@ import {
   formatModelName,
   orderedPageQuerySchema,
 } from '../../contract/index.ts';
+import { accessOf } from '../access.ts';
 import { parseJson, readText, validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { notFound, ServiceError } from '../errors.ts';
 import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
 import { validate } from '../validation.ts';
-import { toPage } from './answers.ts';
+import { textBytes, toPage } from './answers.ts';
 import { findModel } from './models.ts';
+import { removeWeights } from './remove-files.ts';
 
 export function checkpointRoutes(app: Hono, service: ServiceContext): void {
   const { store, bodyLimits } = service;
   const path = '/v1/preview/models/:model_id/checkpoints';
 
   app.get(path, async (context) => {
-    const model = await findModel(service, context.req.param('model_id'));
+    const model = await findModel(service, accessOf(context), context.req.param('model_id'));
     const query = validate(orderedPageQuerySchema, context.req.query(), 'query');
     return context.json(toPage(await store.checkpoints(model.id, query), toCheckpoint));
   });
 
   app.delete(path, async (context) => {
-    const model = await findModel(service, context.req.param('model_id'));
-    const body = parseJson(await readText(context, bodyLimits.preview));
+    const model = await findModel(service, accessOf(context), context.req.param('model_id'));
+    const body = parseJson(await readText(context, Math.min(textBytes, bodyLimits.preview)));
     const { steps } = validateBody(deleteCheckpointsRequestSchema, body);
     return context.json(await deleteCheckpoints(service, model, [...new Set(steps)]));
   });
@@ -57,7 +59,7 @@ export const checkpointGone = (step: number) =>
   );
 
 async function deleteCheckpoints(service: ServiceContext, model: ModelRecord, steps: number[]) {
-  const { store, engine, files } = service;
+  const { store } = service;
   const newest = await store.newestCheckpoint(model.id);
   if (newest && steps.includes(newest.step)) {
     const [job] = await store.unfinishedJobsOf(model.id);
@@ -76,11 +78,7 @@ async function deleteCheckpoints(service: ServiceContext, model: ModelRecord, st
       'A model keeps at least one checkpoint; delete the model instead.',
     );
   service.models.forget();
-  for (const { folder } of going) {
-    if (folder === null) continue;
-    await engine.drop({ baseModel: model.baseModel, folder: files.absolute(folder) });
-    await files.removeCheckpoint(folder);
-  }
+  await removeWeights(service, model, going);
   const found = new Set(going.map(({ step }) => step));
   return { deleted_count: going.length, not_found_steps: steps.filter((step) => !found.has(step)) };
 }

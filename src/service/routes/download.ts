@@ -1,6 +1,7 @@
 import type { Hono } from 'hono';
 import { z } from 'zod';
 import { wholeNumberText } from '../../contract/index.ts';
+import { accessOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
 import { messageOf } from '../errors.ts';
 import { validate } from '../validation.ts';
@@ -13,7 +14,7 @@ export function downloadRoutes(app: Hono, service: ServiceContext): void {
   const { engine, files } = service;
 
   app.get('/v1/preview/models/:model_id/checkpoints/:step/download', async (context) => {
-    const model = await findModel(service, context.req.param('model_id'));
+    const model = await findModel(service, accessOf(context), context.req.param('model_id'));
     const { step } = validate(pathSchema, { step: context.req.param('step') }, 'path');
     const { folder } = await findCheckpoint(service, model, step);
     const { extension, bytes, chunks } = await engine.exportWeights({

@@ -1,6 +1,8 @@
 import type { Context, Hono } from 'hono';
 import { accepts } from 'hono/accepts';
 import { pageQuerySchema, type TrainingEvent } from '../../contract/index.ts';
+import { accessOf } from '../access.ts';
+import { ownerOf } from '../authentication.ts';
 import type { ServiceContext } from '../context.ts';
 import { serverSentEvents } from '../server-sent-events.ts';
 import { validate } from '../validation.ts';
@@ -14,18 +16,23 @@ export function eventRoutes(app: Hono, service: ServiceContext): void {
   const { store, events, closing } = service;
 
   app.get('/v1/preview/training-jobs/:job_id/events', async (context) => {
-    const job = await findJob(service, context.req.param('job_id'));
+    const job = await findJob(service, accessOf(context), context.req.param('job_id'));
     const query = validate(pageQuerySchema, context.req.query(), 'query');
     if (!wantsStream(context))
       return context.json(toPage(await store.events(job.id, { ...query, order: 'asc' }), (event) => event));
     const after = context.req.header('last-event-id') || query.after;
     // An unknown cursor is refused while there still is a status to say it with.
     await store.events(job.id, { after, limit: 1, order: 'asc' });
-    return serverSentEvents(context, async function* (gone) {
-      const signal = AbortSignal.any([gone, closing]);
-      for await (const happened of events.follow(job.id, after, { signal, idleMs }))
-        yield happened.length === 0 ? ': nothing yet\n\n' : happened.map(toFrame).join('');
-    });
+    const place = service.admission.eventStream(ownerOf(context));
+    return serverSentEvents(
+      context,
+      async function* (gone) {
+        const signal = AbortSignal.any([gone, closing]);
+        for await (const happened of events.follow(job.id, after, { signal, idleMs }))
+          yield happened.length === 0 ? ': nothing yet\n\n' : happened.map(toFrame).join('');
+      },
+      place.release,
+    );
   });
 }
 

@@ -1,19 +1,22 @@
 import { randomUUID } from 'node:crypto';
 import type { Hono } from 'hono';
 import { forkModelRequestSchema, formatModelName } from '../../contract/index.ts';
+import { type Access, accessOf } from '../access.ts';
 import { parseJson, validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
 import { answerOnce } from './answers.ts';
 import { checkpointGone, findCheckpoint } from './checkpoints.ts';
-import { existingModel, findModel, madeUpName, modelExists, toModel } from './models.ts';
+import { entityToMake, existingModel, findModel, madeUpName, modelExists, toModel } from './models.ts';
 
 export function forkRoutes(app: Hono, service: ServiceContext): void {
   app.post('/v1/preview/models/:model_id/fork', (context) =>
     answerOnce(service, context, async (text, id) => {
       // Made by an earlier try under this Idempotency-Key; the other model may be gone since.
       const made = await service.store.model(id);
-      const model = made ?? (await fork(service, context.req.param('model_id'), text, id));
+      const model =
+        made ??
+        (await fork(service, accessOf(context), { sourceId: context.req.param('model_id'), text, id }));
       return { status: 200, body: toModel(model), modelId: model.id };
     }),
   );
@@ -22,18 +25,17 @@ export function forkRoutes(app: Hono, service: ServiceContext): void {
 /** A model whose step 0 has the weights of a checkpoint of another: copies, so that the other one may go. */
 async function fork(
   service: ServiceContext,
-  sourceId: string,
-  text: string,
-  id: string,
+  access: Access,
+  { sourceId, text, id }: { sourceId: string; text: string; id: string },
 ): Promise<ModelRecord> {
   const { store, files } = service;
   const request = validateBody(forkModelRequestSchema, text.trim() === '' ? {} : parseJson(text));
-  const source = await findModel(service, sourceId);
+  const source = await findModel(service, access, sourceId);
   const checkpoint = await findCheckpoint(service, source, request.step);
   const createdAt = new Date().toISOString();
   const model: ModelRecord = {
     id,
-    entity: request.entity ?? source.entity,
+    entity: entityToMake(access, request.entity, source.entity),
     project: request.project ?? source.project,
     name: request.name ?? madeUpName(id),
     baseModel: source.baseModel,

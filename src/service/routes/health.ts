@@ -2,14 +2,21 @@ import type { Hono } from 'hono';
 import type { Health, SystemCheck } from '../../contract/index.ts';
 import type { ServiceContext } from '../context.ts';
 import { messageOf, ServiceError } from '../errors.ts';
+import { machineFaultOf } from '../machine-fault.ts';
+import { checkDisk } from '../store/check-disk.ts';
 
 export function healthRoutes(app: Hono, service: ServiceContext): void {
+  const checkStorage = sharedWhileItRuns(async () => {
+    await service.store.check();
+    await checkDisk(service.files.absolute('write-check'));
+  });
+
   app.get('/v1/health', (context) => context.json({ status: 'ok' } satisfies Health));
 
   app.get('/v1/system-check', async (context) => {
     const [api, database, training_queue, inference_queue] = await Promise.all([
       check(async () => {}),
-      check(() => service.store.check()),
+      check(checkStorage),
       check(() => service.queue.check()),
       check(async () => {
         if (service.engine.baseModels.length === 0)
@@ -18,9 +25,14 @@ export function healthRoutes(app: Hono, service: ServiceContext): void {
             'no_base_model',
             `The engine ${service.engine.name} has no base model.`,
           );
+        await service.engine.check?.();
       }),
     ]);
-    const checks: SystemCheck = { api, database, training_queue, inference_queue };
+    const { replies: in_hand, oldestMs: oldest_ms, refused } = service.admission.figures;
+    const checks: SystemCheck = {
+      ...{ api, database, training_queue },
+      inference_queue: { ...inference_queue, in_hand, oldest_ms, refused },
+    };
     if (Object.values(checks).every(({ success }) => success)) return context.json(checks);
     return context.json(checks, 503, { 'retry-after': '5' });
   });
@@ -32,6 +44,23 @@ async function check(work: () => Promise<void>): Promise<SystemCheck['api']> {
     await work();
     return { success: true, duration: performance.now() - began, error: null };
   } catch (error) {
-    return { success: false, duration: performance.now() - began, error: messageOf(error) };
+    return { success: false, duration: performance.now() - began, error: reasonOf(error) };
   }
+}
+
+/** The machine's own words: they name what is missing. */
+function reasonOf(error: unknown): string {
+  const fault = machineFaultOf(error);
+  return fault ? `${fault.code}: ${messageOf(error)}` : messageOf(error);
+}
+
+/** Many may ask at once; the disk is written to once for all of them. */
+function sharedWhileItRuns(work: () => Promise<void>): () => Promise<void> {
+  let running: Promise<void> | null = null;
+  return () => {
+    running ??= work().finally(() => {
+      running = null;
+    });
+    return running;
+  };
 }

@@ -1,5 +1,6 @@
 import type { Hono } from 'hono';
 import { formatModelName, type InferenceModel } from '../../contract/index.ts';
+import { accessOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
 
 /** Lists what chat completions can be asked of: the base models, then the trained ones, each by its own name. */
@@ -16,9 +17,10 @@ export function inferenceModelRoutes(app: Hono, { engine, store }: ServiceContex
         root: id,
       }),
     );
+    const { entity: own } = accessOf(context);
     let after: string | undefined;
     for (;;) {
-      const { items, hasMore } = await store.models({ after, limit: 100, order: 'asc' });
+      const { items, hasMore } = await store.models({ after, limit: 100, order: 'asc' }, own);
       for (const { entity, project, name, baseModel, createdAt } of items)
         data.push({
           id: formatModelName({ entity, project, name }),

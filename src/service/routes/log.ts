@@ -1,62 +1,85 @@
 import type { Hono } from 'hono';
 import { z } from 'zod';
-import { logRequestSchema, trajectoryGroupSchema } from '../../contract/index.ts';
-import { parseJson, validateBody } from '../body.ts';
+import { list, logRequestSchema, trainingLimits } from '../../contract/index.ts';
+import { accessOf } from '../access.ts';
+import { type GroupedBody, groupsField, readGroupedBody } from '../bodies/grouped-body.ts';
+import { validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, notFound } from '../errors.ts';
-import { inSlices } from '../slices.ts';
+import { readGroups } from '../jobs/read-groups.ts';
+import type { DataFiles } from '../store/files.ts';
+import type { IncomingFile } from '../store/incoming-file.ts';
 import type { LogRecord } from '../store/store.ts';
-import { validateItems } from '../validation.ts';
-import { answerOnce } from './answers.ts';
+import { answerBodyOnce } from './answers.ts';
 import { findModel } from './models.ts';
 
 const longestSplit = 64;
 
-/** The request with its groups as they came: they are validated in slices, and kept with what the schema drops. */
-const requestSchema = logRequestSchema.extend({ trajectory_groups: z.array(z.unknown()) });
+/** The request but for what is in its groups, which are read one by one, and kept with what their schema drops. */
+const requestSchema = logRequestSchema.extend({ [groupsField]: list(z.unknown(), trainingLimits.groups) });
+const fields = new Set(Object.keys(requestSchema.shape));
 
 export function logRoutes(app: Hono, service: ServiceContext): void {
   const writing = new Map<string, Promise<unknown>>();
 
   app.post('/v1/preview/models/:model_id/log', (context) =>
-    answerOnce(service, context, async (text, id) => {
-      const model = await findModel(service, context.req.param('model_id'));
-      const request = validateBody(requestSchema, parseJson(text));
+    answerBodyOnce(service, context, async (received, id) => {
+      const model = await findModel(service, accessOf(context), context.req.param('model_id'));
+      const body = await readGroupedBody(received, fields);
+      const request = validateBody(requestSchema, body.fields);
       if (request.model_id !== undefined && request.model_id.toLowerCase() !== model.id)
         throw invalidField(['model_id'], 'is not the model of the path', request.model_id);
       if (request.split.length > longestSplit)
         throw invalidField(['split'], `must have at most ${longestSplit} characters`, request.split);
-      const place = ['body', 'trajectory_groups'];
-      const groups = await validateItems(trajectoryGroupSchema, request.trajectory_groups, place);
-      const trajectories = groups.reduce((sum, group) => sum + group.trajectories.length, 0);
-      let lines = '';
-      for await (const [, group] of inSlices(request.trajectory_groups))
-        lines += `${JSON.stringify(group)}\n`;
-      const record = { id, modelId: model.id, split: request.split, groups: groups.length, trajectories };
+      const { file, groups, trajectories } = await compress(service.files, body);
+      const record = { id, modelId: model.id, split: request.split, groups, trajectories };
       // One at a time: each record begins where the one before it ends.
       const before = writing.get(model.id) ?? Promise.resolve();
-      const written = before.catch(() => {}).then(() => write(service, record, lines));
+      const written = before.catch(() => {}).then(() => write(service, record, file));
       writing.set(model.id, written);
-      await written.finally(() => {
+      await written.finally(async () => {
         if (writing.get(model.id) === written) writing.delete(model.id);
+        await file.discard();
       });
       return {
         status: 200,
-        body: { split: request.split, num_groups: groups.length, num_trajectories: trajectories },
+        body: { split: request.split, num_groups: groups, num_trajectories: trajectories },
         modelId: model.id,
       };
     }),
   );
 }
 
+/** A line of JSON for each group, and how many there are. */
+async function compress(files: DataFiles, body: GroupedBody) {
+  let groups = 0;
+  let trajectories = 0;
+  const file = await files.compress(
+    (async function* () {
+      for await (const part of readGroups(body)) {
+        if (part.type === 'trajectory') {
+          trajectories++;
+          continue;
+        }
+        groups++;
+        yield* part.line();
+        yield newline;
+      }
+    })(),
+  );
+  return { file, groups, trajectories };
+}
+
+const newline = Buffer.from('\n');
+
 async function write(
   { store, files }: ServiceContext,
   record: Omit<LogRecord, 'offset' | 'bytes' | 'createdAt'>,
-  lines: string,
+  member: IncomingFile,
 ): Promise<void> {
   if (await store.logRecord(record.id)) return;
   const offset = await store.logEnd(record.modelId, record.split);
-  const bytes = await files.appendLog(record.modelId, record.split, offset, lines);
+  const bytes = await files.appendLog(record.modelId, record.split, offset, member);
   if (await store.insertLog({ ...record, offset, bytes, createdAt: new Date().toISOString() })) return;
   // The model was deleted meanwhile, and writing made its folder anew.
   await files.removeModel(record.modelId);

@@ -6,48 +6,64 @@ import {
   type Model,
   orderedPageQuerySchema,
 } from '../../contract/index.ts';
+import { type Access, accessOf } from '../access.ts';
 import { parseJson, validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, notFound, ServiceError } from '../errors.ts';
 import type { ModelRecord } from '../store/store.ts';
 import { validate } from '../validation.ts';
 import { answerOnce, toPage } from './answers.ts';
+import { removeModelFiles } from './remove-files.ts';
 
 export function modelRoutes(app: Hono, service: ServiceContext): void {
-  const { store, files, engine } = service;
+  const { store } = service;
 
   app.post('/v1/preview/models', (context) =>
     answerOnce(service, context, async (body, id) => {
-      const model = await createModel(service, parseJson(body), id);
+      const model = await createModel(service, accessOf(context), parseJson(body), id);
       return { status: 200, body: toModel(model), modelId: model.id };
     }),
   );
 
   app.get('/v1/preview/models', async (context) => {
     const query = validate(orderedPageQuerySchema, context.req.query(), 'query');
-    return context.json(toPage(await store.models(query), toModel));
+    return context.json(toPage(await store.models(query, accessOf(context).entity), toModel));
   });
 
   app.get('/v1/preview/models/:model_id', async (context) =>
-    context.json(toModel(await findModel(service, context.req.param('model_id')))),
+    context.json(toModel(await findModel(service, accessOf(context), context.req.param('model_id')))),
   );
 
   app.delete('/v1/preview/models/:model_id', async (context) => {
-    const model = await findModel(service, context.req.param('model_id'));
+    const model = await findModel(service, accessOf(context), context.req.param('model_id'));
     const checkpoints = await deleteWithJobs(service, model);
     service.models.forget();
-    for (const { folder } of checkpoints)
-      if (folder !== null) await engine.drop({ baseModel: model.baseModel, folder: files.absolute(folder) });
-    await files.removeModel(model.id);
+    await removeModelFiles(service, model, checkpoints);
     return context.json({ model_id: model.id, deleted_checkpoints: checkpoints.length, deleted_run: false });
   });
 }
 
-export async function findModel(service: ServiceContext, id: string): Promise<ModelRecord> {
+/** A model, as far as the key sees it: one of another entity is refused like one that is not there. */
+export async function findModel(
+  { store }: Pick<ServiceContext, 'store'>,
+  access: Access,
+  id: string,
+): Promise<ModelRecord> {
   // UUIDs mean the same in any case.
-  const model = await service.store.model(id.toLowerCase());
-  if (!model) throw notFound('model', id);
+  const model = await store.model(id.toLowerCase());
+  if (!model || !access.sees(model.entity)) throw notFound('model', id);
   return model;
+}
+
+/** The entity of what a request makes: as it says, else `otherwise`. A key of an entity makes its own alone. */
+export function entityToMake(access: Access, asked: string | undefined, otherwise: string): string {
+  const entity = asked ?? access.entity ?? otherwise;
+  if (access.sees(entity)) return entity;
+  throw invalidField(
+    ['entity'],
+    `the key of this request is one of the entity ${access.entity}, and makes models of that one alone; leave it out`,
+    asked,
+  );
 }
 
 /** Cancels the model's jobs and deletes it; one that is asked for meanwhile is cancelled too. */
@@ -64,7 +80,12 @@ async function deleteWithJobs({ store, queue }: ServiceContext, model: ModelReco
   );
 }
 
-async function createModel(service: ServiceContext, body: unknown, id: string): Promise<ModelRecord> {
+async function createModel(
+  service: ServiceContext,
+  access: Access,
+  body: unknown,
+  id: string,
+): Promise<ModelRecord> {
   const request = validateBody(createModelRequestSchema, body);
   const { engine, defaultEntity } = service;
   const base = engine.baseModels.find((model) => model.id === request.base_model);
@@ -77,7 +98,7 @@ async function createModel(service: ServiceContext, body: unknown, id: string): 
   const createdAt = new Date().toISOString();
   const model: ModelRecord = {
     id,
-    entity: request.entity ?? defaultEntity,
+    entity: entityToMake(access, request.entity, defaultEntity),
     project: request.project,
     name: request.name ?? madeUpName(id),
     baseModel: base.id,

@@ -1,59 +1,65 @@
-import type { Hono } from 'hono';
+import type { Context, Hono } from 'hono';
 import { z } from 'zod';
 import {
   configFieldAliases,
   createSftTrainingJobRequestSchema,
   createTrainingJobRequestSchema,
+  list,
+  type ParsedRlConfig,
   refusedConfigFields,
   type TrainingJob,
-  trajectoryGroupSchema,
+  trainingLimits,
 } from '../../contract/index.ts';
-import { resolveRlConfig } from '../../learning/index.ts';
+import { type ResolvedRlConfig, resolveRlConfig } from '../../learning/index.ts';
+import { type Access, accessOf } from '../access.ts';
+import { groupsField, readGroupedBody } from '../bodies/grouped-body.ts';
+import type { ReceivedBody } from '../bodies/received-body.ts';
 import { asksForNothing, isObject, parseJson, renameAliases, validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, notFound, ServiceError, unsupportedField } from '../errors.ts';
-import { checkTrajectories } from '../jobs/check-choice.ts';
+import { packGroups } from '../jobs/pack-groups.ts';
 import { baseModelOf } from '../jobs/prepare-job.ts';
 import type { ResolvedSftConfig } from '../jobs/sft-job.ts';
-import { refuseUnknownTrajectoryFields } from '../jobs/trajectory-fields.ts';
+import type { IncomingFile } from '../store/incoming-file.ts';
 import type { JobRecord, ModelRecord } from '../store/store.ts';
 import { submittedBy } from '../telemetry.ts';
 import { findTrainingData } from '../training-data/find.ts';
-import { validateItems } from '../validation.ts';
-import { answerOnce } from './answers.ts';
+import { answerBodyOnce, answerOnce } from './answers.ts';
+import { findModel } from './models.ts';
 
-/** The request with its groups as they came: they are validated in slices. */
+/** The request but for what is in its groups, which are read one by one. */
 const rlRequestSchema = createTrainingJobRequestSchema.extend({
-  trajectory_groups: z.array(z.unknown()).min(1),
+  [groupsField]: list(z.unknown(), trainingLimits.groups).min(1),
 });
+const rlFields = new Set(Object.keys(rlRequestSchema.shape));
 
-/** The id that the job will have, and the span that asked for it. */
-type JobOrigin = Pick<JobRecord, 'id' | 'traceparent'>;
+/** The id that the job will have, the span that asked for it, and what the key that asked for it opens. */
+type JobOrigin = Pick<JobRecord, 'id' | 'traceparent'> & { access: Access };
 
 export function trainingJobRoutes(app: Hono, service: ServiceContext): void {
   const { store, queue } = service;
 
   app.post('/v1/preview/training-jobs', (context) =>
-    answerOnce(service, context, async (text, id) => {
-      const job = await createRlJob(service, text, { id, traceparent: submittedBy(context) });
+    answerBodyOnce(service, context, async (body, id) => {
+      const job = await createRlJob(service, body, originOf(context, id));
       return { status: 200, body: { id: job.id }, modelId: job.modelId };
     }),
   );
 
   app.post('/v1/preview/sft-training-jobs', (context) =>
     answerOnce(service, context, async (text, id) => {
-      const job = await createSftJob(service, parseJson(text), { id, traceparent: submittedBy(context) });
+      const job = await createSftJob(service, parseJson(text), originOf(context, id));
       return { status: 200, body: { id: job.id }, modelId: job.modelId };
     }),
   );
 
   app.get('/v1/preview/training-jobs/:job_id', async (context) =>
-    context.json(toTrainingJob(await findJob(service, context.req.param('job_id')))),
+    context.json(toTrainingJob(await findJob(service, accessOf(context), context.req.param('job_id')))),
   );
 
   app.post('/v1/preview/training-jobs/:job_id/cancel', (context) =>
     answerOnce(service, context, async () => {
-      const job = await findJob(service, context.req.param('job_id'));
+      const job = await findJob(service, accessOf(context), context.req.param('job_id'));
       if (job.status === 'succeeded' || job.status === 'failed')
         throw new ServiceError(
           409,
@@ -67,25 +73,59 @@ export function trainingJobRoutes(app: Hono, service: ServiceContext): void {
   );
 }
 
-export async function findJob(service: ServiceContext, id: string): Promise<JobRecord> {
-  const job = await service.store.job(id.toLowerCase());
-  if (!job) throw notFound('training_job', id);
+function originOf(context: Context, id: string): JobOrigin {
+  return { id, traceparent: submittedBy(context), access: accessOf(context) };
+}
+
+/** A job, as far as the key sees its model. */
+export async function findJob(
+  { store }: Pick<ServiceContext, 'store'>,
+  access: Access,
+  id: string,
+): Promise<JobRecord> {
+  const job = await store.job(id.toLowerCase());
+  const model = job && (await store.model(job.modelId));
+  if (!job || !model || !access.sees(model.entity)) throw notFound('training_job', id);
   return job;
 }
 
-async function createRlJob(service: ServiceContext, text: string, origin: JobOrigin): Promise<JobRecord> {
-  const { id } = origin;
-  const { store, files, constraints, engine } = service;
-  const request = validateBody(rlRequestSchema, readRlBody(parseJson(text)));
-  const place = ['body', 'trajectory_groups'];
-  const groups = await validateItems(trajectoryGroupSchema, request.trajectory_groups, place);
-  refuseUnknownTrajectoryFields(request.trajectory_groups);
-  const model = await modelToTrain(service, request.model_id);
+async function createRlJob(
+  service: ServiceContext,
+  received: ReceivedBody,
+  origin: JobOrigin,
+): Promise<JobRecord> {
+  const { files, constraints, engine } = service;
+  const body = await readGroupedBody(received, rlFields);
+  const request = validateBody(rlRequestSchema, readRlBody(body.fields));
+  // What is wrong with the groups is said before that there is no such model.
+  const model = await findModel(service, origin.access, request.model_id).catch((error: unknown) => ({
+    error,
+  }));
+  const base = 'error' in model ? null : baseModelOf(engine, model.baseModel);
+  if (!('error' in model)) await checkRoom(service, model, origin);
+  const packed = await packGroups(body, { files, surroundings: base && { engine, constraints, base } });
+  try {
+    if ('error' in model) throw model.error;
+    if (packed.complaint !== null) throw packed.complaint;
+    const config = await resolveConfig(service, model, request.experimental_config);
+    return await acceptRlJob(service, packed.file, {
+      ...newJob(origin, model),
+      kind: 'rl',
+      resolvedConfig: config,
+      uploadSha256: null,
+    });
+  } finally {
+    await packed.file.discard();
+  }
+}
+
+async function resolveConfig(
+  { engine, store }: ServiceContext,
+  model: ModelRecord,
+  given: ParsedRlConfig | undefined,
+): Promise<ResolvedRlConfig> {
   const base = baseModelOf(engine, model.baseModel);
-  await checkTrajectories(groups, { engine, constraints, base });
-  const { config } = resolveRlConfig(request.experimental_config, {
-    learningRate: base.defaults.rlLearningRate,
-  });
+  const { config } = resolveRlConfig(given, { learningRate: base.defaults.rlLearningRate });
   const reference = config.kl_penalty_reference_step;
   if (reference !== null && (await store.checkpoint(model.id, reference)) === undefined)
     throw invalidField(
@@ -93,13 +133,17 @@ async function createRlJob(service: ServiceContext, text: string, origin: JobOri
       `the model has no checkpoint of step ${reference}; GET /v1/preview/models/${model.id}/checkpoints lists those it has`,
       reference,
     );
-  if ((await store.job(id)) === undefined) await files.writePayload(id, text);
-  return enqueue(service, {
-    ...newJob(origin, model),
-    kind: 'rl',
-    resolvedConfig: config,
-    uploadSha256: null,
-  });
+  return config;
+}
+
+/** The payload is there before the job is, and the job before it is told of. */
+async function acceptRlJob(
+  service: ServiceContext,
+  payload: IncomingFile,
+  job: JobRecord,
+): Promise<JobRecord> {
+  if ((await service.store.job(job.id)) === undefined) await service.files.keepPayload(job.id, payload);
+  return enqueue(service, job);
 }
 
 function readRlBody(body: unknown): unknown {
@@ -118,9 +162,10 @@ async function createSftJob(service: ServiceContext, body: unknown, origin: JobO
   const request = validateBody(createSftTrainingJobRequestSchema, body);
   for (const [name, value] of Object.entries(request.experimental_config ?? {}))
     if (value !== null) throw unsupportedField(['experimental_config', name], value);
-  const model = await modelToTrain(service, request.model_id);
+  const model = await findModel(service, origin.access, request.model_id);
+  await checkRoom(service, model, origin);
   const { sftBatchSize, sftLearningRate } = baseModelOf(engine, model.baseModel).defaults;
-  const upload = await findTrainingData(service, request.training_data_url);
+  const upload = await findTrainingData(service, origin.access, request.training_data_url);
   const given = request.config?.batch_size ?? 'auto';
   const batchSize = given === 'auto' ? sftBatchSize : given;
   const resolvedConfig: ResolvedSftConfig = {
@@ -143,10 +188,13 @@ async function createSftJob(service: ServiceContext, body: unknown, origin: JobO
   });
 }
 
-async function modelToTrain({ store }: ServiceContext, id: string): Promise<ModelRecord> {
-  const model = await store.model(id.toLowerCase());
-  if (!model) throw notFound('model', id);
-  return model;
+/** A job that was made before is told of again, however many wait. */
+async function checkRoom(
+  { admission, store }: ServiceContext,
+  model: ModelRecord,
+  { id }: JobOrigin,
+): Promise<void> {
+  if ((await store.job(id)) === undefined) await admission.job(store, model.id);
 }
 
 function newJob({ id, traceparent }: JobOrigin, model: ModelRecord) {

@@ -1,6 +1,7 @@
 import { constants } from 'node:fs';
 import { copyFile, mkdir, open, readdir, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { privateFile, privateFolder } from './private-file.ts';
 
 /** Writes a file that appears whole or not at all, also after a power cut. */
 export async function writeWhole(
@@ -8,7 +9,7 @@ export async function writeWhole(
   content: Uint8Array,
   partial = `${path}.partial`,
 ): Promise<void> {
-  const file = await open(partial, 'w');
+  const file = await open(partial, 'w', privateFile);
   try {
     await file.writeFile(content);
     await file.sync();
@@ -22,7 +23,7 @@ export async function writeWhole(
 /** Copies regular files and folders, each synced; shares the blocks where the file system can. */
 export async function copyFolder(from: string, to: string): Promise<void> {
   await rm(to, { recursive: true, force: true });
-  await mkdir(to);
+  await mkdir(to, { mode: privateFolder });
   for (const entry of await readdir(from, { withFileTypes: true })) {
     const [source, target] = [join(from, entry.name), join(to, entry.name)];
     if (entry.isDirectory()) await copyFolder(source, target);
@@ -35,6 +36,8 @@ async function copyDurably(source: string, target: string): Promise<void> {
   await copyFile(source, target, constants.COPYFILE_FICLONE);
   const file = await open(target, 'r+');
   try {
+    // The copy would have the mode of what it is one of.
+    await file.chmod(privateFile);
     await file.sync();
   } finally {
     await file.close();

@@ -1,20 +1,21 @@
-import { randomUUID } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { createReadStream, existsSync } from 'node:fs';
-import { mkdir, open, readdir, readFile, rename, rm, truncate } from 'node:fs/promises';
+import { mkdir, open, readdir, rename, rm, stat, truncate } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import { createInterface } from 'node:readline';
-import { promisify } from 'node:util';
-import { gunzip, gzip } from 'node:zlib';
-import { copyFolder, syncFolder, writeWhole } from './durable-files.ts';
-
-const compress = promisify(gzip);
-const decompress = promisify(gunzip);
+import { pipeline } from 'node:stream/promises';
+import { createGunzip, createGzip } from 'node:zlib';
+import { pieceBytes } from '../json/byte-source.ts';
+import { byteLines } from './byte-lines.ts';
+import { copyFolder, syncFolder } from './durable-files.ts';
+import { IncomingFile } from './incoming-file.ts';
+import { privateFile, privateFolder } from './private-file.ts';
 
 /**
  * The files of the data folder:
  * `models/<id>/checkpoints/step-N/` weights as the engine wrote them, `models/<id>/logs/<split>.jsonl.gz`
- * logged trajectory groups (a gzip member for each request, so `zcat` reads it), `jobs/<id>.json.gz` payloads of
- * jobs that have not ended, `uploads/<sha256>.jsonl` training data. Whatever is acknowledged has been fsynced.
+ * logged trajectory groups (a gzip member for each request, so `zcat` reads it), `jobs/<id>.jsonl.gz` payloads of
+ * jobs that have not ended, `uploads/<sha256>.jsonl` training data, `incoming/` what requests are bringing. Whatever
+ * is acknowledged has been fsynced. All of it is for this user alone; a data folder that was there keeps its mode.
  */
 export class DataFiles {
   readonly #root: string;
@@ -25,7 +26,8 @@ export class DataFiles {
 
   static async open(dataFolder: string): Promise<DataFiles> {
     const root = resolve(dataFolder);
-    for (const folder of ['models', 'jobs', 'uploads']) await mkdir(join(root, folder), { recursive: true });
+    for (const folder of ['models', 'jobs', 'uploads', 'incoming'])
+      await mkdir(join(root, folder), { recursive: true, mode: privateFolder });
     return new DataFiles(root);
   }
 
@@ -46,7 +48,7 @@ export class DataFiles {
   async clearCheckpoint(folder: string): Promise<void> {
     await rm(this.absolute(folder), { recursive: true, force: true });
     const parent = dirname(this.absolute(folder));
-    const first = await mkdir(parent, { recursive: true });
+    const first = await mkdir(parent, { recursive: true, mode: privateFolder });
     if (first === undefined) return;
     for (let made = parent; made.length >= first.length; made = dirname(made))
       await syncFolder(dirname(made));
@@ -88,75 +90,158 @@ export class DataFiles {
     return found;
   }
 
-  async writePayload(jobId: string, payload: string): Promise<void> {
-    await writeWhole(this.#payloadPath(jobId), await compress(payload, { level: 1 }));
+  /** A file for what a request brings. It is removed at the next start unless it is kept. */
+  createIncoming(): Promise<IncomingFile> {
+    return IncomingFile.create(join(this.#root, 'incoming'));
   }
 
-  async readPayload(jobId: string): Promise<string> {
-    return (await decompress(await readFile(this.#payloadPath(jobId)))).toString('utf8');
+  /** Removes what a crash left of requests. */
+  async removeIncoming(): Promise<void> {
+    const folder = join(this.#root, 'incoming');
+    for (const name of await readdir(folder)) await rm(join(folder, name), { force: true });
+  }
+
+  /** The same bytes, as a gzip member, in a file of their own. Nothing is left where they break off. */
+  async compress(content: AsyncIterable<Uint8Array>): Promise<IncomingFile> {
+    const file = await this.createIncoming();
+    try {
+      await pipeline(gathered(content), createGzip({ level: 1 }), async (packed: AsyncIterable<Buffer>) => {
+        for await (const piece of packed) await file.append(piece);
+      });
+      return file;
+    } catch (error) {
+      await file.discard();
+      throw error;
+    }
+  }
+
+  /** Makes a compressed file the payload of a job. */
+  async keepPayload(jobId: string, compressed: IncomingFile): Promise<void> {
+    await compressed.keepAs(this.#payloadPath(jobId));
+  }
+
+  /** What was compressed. */
+  async *readPayload(jobId: string): AsyncGenerator<Buffer> {
+    const packed = createReadStream(this.#payloadPath(jobId));
+    const plain = createGunzip();
+    const unpacked = pipeline(packed, plain);
+    // It is awaited below; where the reader leaves early nobody does.
+    unpacked.catch(() => {});
+    try {
+      yield* plain;
+      await unpacked;
+    } finally {
+      packed.destroy();
+      plain.destroy();
+    }
   }
 
   async removePayload(jobId: string): Promise<void> {
-    const path = this.#payloadPath(jobId);
-    await Promise.all([rm(path, { force: true }), rm(`${path}.partial`, { force: true })]);
+    await rm(this.#payloadPath(jobId), { force: true });
   }
 
-  async payloadJobIds(): Promise<string[]> {
-    return (await readdir(join(this.#root, 'jobs'))).map((name) => name.replace(/\..*$/, ''));
+  /** Removes what is in the folder of payloads beside those of the given jobs. */
+  async removePayloadsBut(jobIds: Iterable<string>): Promise<void> {
+    const needed = new Set([...jobIds].map((jobId) => this.#payloadPath(jobId)));
+    for (const name of await readdir(join(this.#root, 'jobs'))) {
+      const path = join(this.#root, 'jobs', name);
+      if (!needed.has(path)) await rm(path, { force: true });
+    }
   }
 
-  async writeUpload(sha256: string, body: string): Promise<void> {
-    const path = this.#uploadPath(sha256);
-    // Under a name of its own: the same data may come from several clients at once.
-    await writeWhole(path, Buffer.from(body, 'utf8'), `${path}.${randomUUID()}.partial`);
+  /** Makes a file training data. The same data may come from several clients at once. */
+  async keepUpload(sha256: string, content: IncomingFile): Promise<void> {
+    await content.keepAs(this.#uploadPath(sha256));
   }
 
-  /** Removes what a crash left of uploads that were being written. */
-  async removePartialUploads(): Promise<void> {
-    const folder = join(this.#root, 'uploads');
-    for (const name of await readdir(folder))
-      if (name.endsWith('.partial')) await rm(join(folder, name), { force: true });
+  /** Removes what is in the folder of uploads beside the given ones. */
+  async removeUploadsBut(sha256s: Iterable<string>): Promise<void> {
+    const recorded = new Set([...sha256s].map((sha256) => this.#uploadPath(sha256)));
+    for (const name of await readdir(join(this.#root, 'uploads'))) {
+      const path = join(this.#root, 'uploads', name);
+      if (!recorded.has(path)) await rm(path, { force: true });
+    }
   }
 
   /** The lines of an upload that are not blank, with their numbers from 1. */
   async *uploadLines(sha256: string): AsyncGenerator<{ line: string; number: number }> {
-    const input = createReadStream(this.#uploadPath(sha256), 'utf8');
-    let number = 0;
+    const content = createReadStream(this.#uploadPath(sha256), { highWaterMark: pieceBytes });
     try {
-      for await (const line of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
-        number++;
+      for await (const { bytes, number } of byteLines(content)) {
+        const line = bytes.toString('utf8');
         if (line.trim() !== '') yield { line, number };
       }
     } finally {
-      // Readline does not close what it reads from when it is left early.
-      input.destroy();
+      content.destroy();
     }
   }
 
-  /** Writes JSON lines behind the first `end` bytes of a split's log; returns how many bytes that took. */
-  async appendLog(modelId: string, split: string, end: number, lines: string): Promise<number> {
-    const folder = this.absolute(join('models', modelId, 'logs'));
-    await mkdir(folder, { recursive: true });
-    const path = join(folder, `${encodeURIComponent(split)}.jsonl.gz`);
-    const block = await compress(lines, { level: 1 });
-    const file = await open(path, 'a');
+  /** Puts a gzip member behind the first `end` bytes of a split's log; returns how many bytes that took. */
+  async appendLog(modelId: string, split: string, end: number, member: IncomingFile): Promise<number> {
+    const path = this.#logPath(modelId, split);
+    const folder = dirname(path);
+    await mkdir(folder, { recursive: true, mode: privateFolder });
+    const file = await open(path, 'a', privateFile);
     try {
       // What a crash left behind the last acknowledged record would make the rest of the file unreadable.
-      if ((await file.stat()).size > end) await truncate(path, end);
-      await file.writeFile(block);
+      if ((await file.stat()).size > end) await file.truncate(end);
+      for await (const piece of member.pieces({ start: 0, end: member.bytes })) await file.appendFile(piece);
       await file.sync();
     } finally {
       await file.close();
     }
     await syncFolder(folder);
-    return block.byteLength;
+    return member.bytes;
+  }
+
+  /** Cuts off what stands behind the ends of a model's logs, by split, and removes those that have none. */
+  async cutLogs(modelId: string, ends: ReadonlyMap<string, number>): Promise<void> {
+    const endOf = new Map([...ends].map(([split, end]) => [this.#logPath(modelId, split), end]));
+    const folder = dirname(this.#logPath(modelId, ''));
+    if (!existsSync(folder)) return;
+    for (const name of await readdir(folder)) {
+      const path = join(folder, name);
+      const end = endOf.get(path);
+      if (end === undefined) await rm(path, { force: true });
+      else if ((await stat(path)).size > end) await truncate(path, end);
+    }
+  }
+
+  #logPath(modelId: string, split: string): string {
+    return this.absolute(join('models', modelId, 'logs', `${splitFileName(split)}.jsonl.gz`));
   }
 
   #payloadPath(jobId: string): string {
-    return join(this.#root, 'jobs', `${jobId}.json.gz`);
+    return join(this.#root, 'jobs', `${jobId}.jsonl.gz`);
   }
 
   #uploadPath(sha256: string): string {
     return join(this.#root, 'uploads', `${sha256}.jsonl`);
   }
+}
+
+/** Longest name of a split's file that is the split's own; file systems take 255 bytes. */
+const longestFileName = 200;
+
+/** A file name for a split, of its own; one that would be too long is the hash of it. */
+function splitFileName(split: string): string {
+  const name = encodeURIComponent(split);
+  return name.length <= longestFileName ? name : `sha256-${hash('sha256', split)}`;
+}
+
+const gatheredBytes = 65_536;
+
+/** The same bytes in pieces that are not too small, and that stay what they are when the next is taken. */
+async function* gathered(content: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer> {
+  let pieces: Buffer[] = [];
+  let length = 0;
+  for await (const piece of content) {
+    pieces.push(Buffer.from(piece));
+    length += piece.length;
+    if (length < gatheredBytes) continue;
+    yield Buffer.concat(pieces);
+    pieces = [];
+    length = 0;
+  }
+  if (length > 0) yield Buffer.concat(pieces);
 }

@@ -1,15 +1,19 @@
 import { randomBytes } from 'node:crypto';
-import { closeSync, existsSync, mkdirSync, openSync } from 'node:fs';
+import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync, type SQLOutputValue, type StatementSync } from 'node:sqlite';
+import { namePartPattern } from '../../contract/index.ts';
 import { ServiceError } from '../errors.ts';
 import { createStoredKey, hashKey, idOfKey, matchesKey } from '../keys.ts';
+import { createPrivately, privateFolder } from './private-file.ts';
 
 /** A key as it is listed: never the key itself. Times are ISO 8601. */
 export interface KeyRecord {
   id: string;
   /** What its maker called it; empty where they did not. */
   name: string;
+  /** The one entity whose models it sees; null for a key that sees all of them. */
+  entity: string | null;
   createdAt: string;
   /** To the minute; null for a key that was never used. */
   lastUsedAt: string | null;
@@ -19,7 +23,9 @@ export interface KeyRecord {
 /** `last used` is written at most once in so long: a disk write for each request would cost more than it tells. */
 const lastUsedEveryMs = 60_000;
 
-const schema = `
+/** The table, as steps from one version to the next (`PRAGMA user_version`). */
+const migrations: readonly string[] = [
+  `
   CREATE TABLE IF NOT EXISTS keys (
     id TEXT PRIMARY KEY,
     name TEXT NOT NULL,
@@ -28,7 +34,9 @@ const schema = `
     last_used_at TEXT,
     revoked_at TEXT
   ) STRICT, WITHOUT ROWID;
-`;
+  `,
+  'ALTER TABLE keys ADD COLUMN entity TEXT',
+];
 
 /**
  * The API keys of a data folder, in a database of their own: a running service and the `keys` command open it side by
@@ -43,16 +51,16 @@ export class KeyStore {
 
   private constructor(path: string) {
     this.#database = new DatabaseSync(path, { timeout: 2000 });
-    this.#database.exec(`PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; ${schema}`);
-    this.#find = this.#database.prepare('SELECT hash, revoked_at FROM keys WHERE id = ?');
+    this.#database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL');
+    migrate(this.#database);
+    this.#find = this.#database.prepare('SELECT hash, entity, revoked_at FROM keys WHERE id = ?');
   }
 
   /** Opens the keys of a data folder; the folder and the file are made where they are not there. */
   static open(dataFolder: string): KeyStore {
-    mkdirSync(dataFolder, { recursive: true });
+    mkdirSync(dataFolder, { recursive: true, mode: privateFolder });
     const path = pathIn(dataFolder);
-    // SQLite would make it for everybody to read; its side files take the mode of this one.
-    closeSync(openSync(path, 'a', 0o600));
+    createPrivately(path);
     return new KeyStore(path);
   }
 
@@ -61,12 +69,23 @@ export class KeyStore {
     return existsSync(pathIn(dataFolder));
   }
 
-  /** Makes a key. This is the only time it can be seen. */
-  create(name: string): { id: string; key: string } {
+  /**
+   * Makes a key. This is the only time it can be seen.
+   *
+   * @param options.entity The one entity whose models the key sees. Default null: all of them.
+   * @throws ServiceError `bad_option` for what is no name of an entity.
+   */
+  create(name: string, { entity = null }: { entity?: string | null } = {}): { id: string; key: string } {
+    if (entity !== null && !namePartPattern.test(entity))
+      throw new ServiceError(
+        500,
+        'bad_option',
+        `${JSON.stringify(entity)} is no name of an entity; it is 1 to 128 letters, digits, dots, underscores or hyphens, and begins with a letter or digit.`,
+      );
     const { id, key } = createStoredKey();
     this.#database
-      .prepare('INSERT INTO keys (id, name, hash, created_at) VALUES (?, ?, ?, ?)')
-      .run(id, name, hashKey(key), new Date().toISOString());
+      .prepare('INSERT INTO keys (id, name, hash, created_at, entity) VALUES (?, ?, ?, ?, ?)')
+      .run(id, name, hashKey(key), new Date().toISOString(), entity);
     return { id, key };
   }
 
@@ -91,14 +110,17 @@ export class KeyStore {
     return Number(row?.count ?? 0);
   }
 
-  /** The id of a valid key; undefined for any other text. Reads the file, so that a revocation counts at once. */
-  check(key: string): string | undefined {
+  /**
+   * The id and the entity of a valid key; undefined for any other text. Reads the file, so that a revocation counts
+   * at once.
+   */
+  check(key: string): Pick<KeyRecord, 'id' | 'entity'> | undefined {
     const id = idOfKey(key) ?? '';
     const row = this.#find.get(id);
     const hash = row?.hash instanceof Uint8Array ? row.hash : this.#nobody;
     if (!matchesKey(key, hash) || row === undefined || row.revoked_at !== null) return undefined;
     this.#noteUse(id);
-    return id;
+    return { id, entity: textOrNull(row, 'entity') };
   }
 
   close(): void {
@@ -106,13 +128,13 @@ export class KeyStore {
   }
 
   #noteUse(id: string): void {
-    const now = Date.now();
-    if (now - (this.#used.get(id) ?? 0) < lastUsedEveryMs) return;
+    const now = performance.now();
+    if (now - (this.#used.get(id) ?? Number.NEGATIVE_INFINITY) < lastUsedEveryMs) return;
     this.#used.set(id, now);
     try {
       this.#database
         .prepare('UPDATE keys SET last_used_at = ? WHERE id = ?')
-        .run(new Date(now).toISOString(), id);
+        .run(new Date().toISOString(), id);
     } catch {
       // The command writes just now, or the disk is full: the next minute's use will be noted.
     }
@@ -121,17 +143,40 @@ export class KeyStore {
 
 const pathIn = (dataFolder: string) => join(dataFolder, 'keys.sqlite');
 
+/** A file of an earlier version gets what it lacks. Its keys see every entity, as they did. */
+function migrate(database: DatabaseSync): void {
+  const versionOf = () => Number(database.prepare('PRAGMA user_version').get()?.user_version ?? 0);
+  if (versionOf() > migrations.length)
+    throw new ServiceError(
+      500,
+      'data_folder_too_new',
+      `The keys of the data folder have schema version ${versionOf()}; this martingale knows versions up to ${migrations.length}. Update martingale.`,
+    );
+  if (versionOf() === migrations.length) return;
+  database.exec('BEGIN IMMEDIATE');
+  try {
+    // Looked at again: another process may have been faster.
+    for (const migration of migrations.slice(versionOf())) database.exec(migration);
+    database.exec(`PRAGMA user_version = ${migrations.length}; COMMIT`);
+  } catch (error) {
+    if (database.isTransaction) database.exec('ROLLBACK');
+    throw error;
+  }
+}
+
+function textOrNull(row: Record<string, SQLOutputValue>, column: string): string | null {
+  const value = row[column];
+  if (value === null || typeof value === 'string') return value;
+  throw new ServiceError(500, 'bad_key_file', `The column ${column} of the key file holds no text.`);
+}
+
 function toRecord(row: Record<string, SQLOutputValue>): KeyRecord {
-  const textOf = (column: string): string | null => {
-    const value = row[column];
-    if (value === null || typeof value === 'string') return value;
-    throw new ServiceError(500, 'bad_key_file', `The column ${column} of the key file holds no text.`);
-  };
   return {
-    id: textOf('id') ?? '',
-    name: textOf('name') ?? '',
-    createdAt: textOf('created_at') ?? '',
-    lastUsedAt: textOf('last_used_at'),
-    revokedAt: textOf('revoked_at'),
+    id: textOrNull(row, 'id') ?? '',
+    name: textOrNull(row, 'name') ?? '',
+    entity: textOrNull(row, 'entity'),
+    createdAt: textOrNull(row, 'created_at') ?? '',
+    lastUsedAt: textOrNull(row, 'last_used_at'),
+    revokedAt: textOrNull(row, 'revoked_at'),
   };
 }

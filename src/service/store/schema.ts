@@ -82,4 +82,12 @@ export const migrations: readonly string[] = [
   `
   ALTER TABLE jobs ADD COLUMN traceparent TEXT;
   `,
+  `
+  CREATE INDEX models_of_entity ON models (entity, sequence);
+  CREATE TABLE entity_uploads (
+    entity TEXT NOT NULL,
+    sha256 TEXT NOT NULL REFERENCES uploads (sha256) ON DELETE CASCADE,
+    PRIMARY KEY (entity, sha256)
+  ) STRICT, WITHOUT ROWID;
+  `,
 ];

@@ -1,5 +1,6 @@
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite';
 import { ServiceError } from '../errors.ts';
+import { createPrivately } from './private-file.ts';
 import { migrations } from './schema.ts';
 import type { Row } from './sqlite-rows.ts';
 
@@ -9,6 +10,7 @@ export class SqliteDatabase {
   readonly #statements = new Map<string, StatementSync>();
 
   constructor(path: string) {
+    createPrivately(path);
     this.#database = new DatabaseSync(path);
     try {
       // Exclusive: two services on one data folder would run every job twice. The lock dies with the process.
@@ -52,9 +54,15 @@ export class SqliteDatabase {
       this.#database.exec('COMMIT');
       return result;
     } catch (error) {
-      this.#database.exec('ROLLBACK');
+      // SQLite itself ends a transaction that met a full or broken disk, and there is nothing to roll back then.
+      if (this.#database.isTransaction) this.#database.exec('ROLLBACK');
       throw error;
     }
+  }
+
+  /** Writes what is there already. Throws where nothing can be written. */
+  checkWrite(): void {
+    this.transaction(() => this.#database.exec(`PRAGMA user_version = ${migrations.length}`));
   }
 
   close(): void {
@@ -83,6 +91,6 @@ export class SqliteDatabase {
       this.transaction(() => this.#database.exec(`${migration}; PRAGMA user_version = ${index + 1}`));
     }
     // In exclusive mode the lock is taken at the first write; take it now, so that a second service fails at once.
-    this.transaction(() => this.#database.exec(`PRAGMA user_version = ${migrations.length}`));
+    this.checkWrite();
   }
 }

@@ -37,6 +37,19 @@ export function sqliteJobs(database: SqliteDatabase): JobStore {
         .map(toJob);
     },
 
+    async countUnfinishedJobs(modelId: string): Promise<{ all: number; ofModel: number }> {
+      const row = database.one(
+        `SELECT count(*) AS count, coalesce(sum(model_id = ?), 0) AS of_model FROM jobs WHERE ${unfinished}`,
+        modelId,
+      );
+      return row ? { all: integer(row, 'count'), ofModel: integer(row, 'of_model') } : { all: 0, ofModel: 0 };
+    },
+
+    async countJobsEnded(since: string): Promise<number> {
+      const row = database.one('SELECT count(*) AS count FROM jobs WHERE ended_at > ?', since);
+      return row ? integer(row, 'count') : 0;
+    },
+
     async startJob(id: string, startedAt: string, event: TrainingEvent | null): Promise<void> {
       database.transaction(() => {
         database.run("UPDATE jobs SET status = 'running', started_at = ? WHERE id = ?", startedAt, id);

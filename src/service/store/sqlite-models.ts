@@ -36,8 +36,9 @@ export function sqliteModels(database: SqliteDatabase): ModelStore {
       );
     },
 
-    async models(page: PageRequest): Promise<StoredPage<ModelRecord>> {
-      return readPage(database, toModel, { table: 'models', order: 'sequence' }, page);
+    async models(page: PageRequest, entity: string | null): Promise<StoredPage<ModelRecord>> {
+      const owner = entity === null ? undefined : ({ column: 'entity', id: entity } as const);
+      return readPage(database, toModel, { table: 'models', order: 'sequence', owner }, page);
     },
 
     async deleteModel(id: string): Promise<CheckpointRecord[] | null> {

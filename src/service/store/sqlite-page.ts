@@ -7,7 +7,7 @@ import type { PageRequest, StoredPage } from './store.ts';
 export interface PagedList {
   table: 'models' | 'checkpoints' | 'events';
   order: 'sequence' | 'step';
-  owner?: { column: 'model_id' | 'job_id'; id: string };
+  owner?: { column: 'entity' | 'model_id' | 'job_id'; id: string } | undefined;
 }
 
 /** Reads the page after the item with id `after`. An `after` that names no item of the list is a 422. */

@@ -9,7 +9,7 @@ export function readOne<Item>(
   database: SqliteDatabase,
   read: (row: Row) => Item,
   sql: string,
-  ...values: (string | number)[]
+  ...values: (string | number | null)[]
 ): Item | undefined {
   const row = database.one(sql, ...values);
   return row === undefined ? undefined : read(row);

@@ -28,20 +28,33 @@ export function openSqliteStore(path: string): Store {
       );
     },
 
-    async putUpload(upload: UploadRecord): Promise<void> {
-      database.run(
-        'INSERT INTO uploads (sha256, bytes, examples) VALUES (?, ?, ?) ON CONFLICT DO NOTHING',
-        ...[upload.sha256, upload.bytes, upload.examples],
-      );
+    async putUpload(upload: UploadRecord, entity: string | null): Promise<void> {
+      database.transaction(() => {
+        database.run(
+          'INSERT INTO uploads (sha256, bytes, examples) VALUES (?, ?, ?) ON CONFLICT DO NOTHING',
+          ...[upload.sha256, upload.bytes, upload.examples],
+        );
+        if (entity === null) return;
+        database.run(
+          'INSERT INTO entity_uploads (entity, sha256) VALUES (?, ?) ON CONFLICT DO NOTHING',
+          ...[entity, upload.sha256],
+        );
+      });
     },
 
-    async upload(sha256: string): Promise<UploadRecord | undefined> {
+    async upload(sha256: string, entity: string | null): Promise<UploadRecord | undefined> {
       return readOne(
         database,
         (row) => ({ sha256, bytes: integer(row, 'bytes'), examples: integer(row, 'examples') }),
-        'SELECT bytes, examples FROM uploads WHERE sha256 = ?',
+        `SELECT bytes, examples FROM uploads WHERE sha256 = ?1
+           AND (?2 IS NULL OR EXISTS (SELECT 1 FROM entity_uploads WHERE entity = ?2 AND sha256 = ?1))`,
         sha256,
+        entity,
       );
+    },
+
+    async uploadHashes(): Promise<string[]> {
+      return database.all('SELECT sha256 FROM uploads').map((row) => text(row, 'sha256'));
     },
 
     async logRecord(id: string): Promise<LogRecord | undefined> {
@@ -54,6 +67,14 @@ export function openSqliteStore(path: string): Store {
         ...[modelId, split],
       );
       return row ? integer(row, 'end') : 0;
+    },
+
+    async logEnds(modelId: string): Promise<Map<string, number>> {
+      const rows = database.all(
+        'SELECT split, max("offset" + bytes) AS "end" FROM logs WHERE model_id = ? GROUP BY split',
+        modelId,
+      );
+      return new Map(rows.map((row) => [text(row, 'split'), integer(row, 'end')]));
     },
 
     async insertLog(log: LogRecord): Promise<boolean> {
@@ -95,6 +116,7 @@ export function openSqliteStore(path: string): Store {
 
     async check(): Promise<void> {
       database.one('SELECT count(*) FROM models');
+      database.checkWrite();
     },
 
     async close(): Promise<void> {

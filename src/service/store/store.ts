@@ -87,7 +87,8 @@ export interface ModelStore {
   insertModel(model: ModelRecord, checkpoint: CheckpointRecord): Promise<boolean>;
   model(id: string): Promise<ModelRecord | undefined>;
   modelNamed(entity: string, project: string, name: string): Promise<ModelRecord | undefined>;
-  models(page: PageRequest): Promise<StoredPage<ModelRecord>>;
+  /** Those of an entity, or all. */
+  models(page: PageRequest, entity: string | null): Promise<StoredPage<ModelRecord>>;
   /**
    * Removes the model with everything that belongs to it: checkpoints, jobs, events, logs, idempotency keys.
    * Resolves to the checkpoints that went with it; to null, and removes nothing, while a job of it is unfinished.
@@ -109,6 +110,9 @@ export interface JobStore {
   /** Queued and running jobs, oldest first. */
   unfinishedJobs(): Promise<JobRecord[]>;
   unfinishedJobsOf(modelId: string): Promise<JobRecord[]>;
+  countUnfinishedJobs(modelId: string): Promise<{ all: number; ofModel: number }>;
+  /** `since`: an ISO date. */
+  countJobsEnded(since: string): Promise<number>;
   /** Sets a job running; `event` is stored with it where one is given. */
   startJob(id: string, startedAt: string, event: TrainingEvent | null): Promise<void>;
   /** Sets a running job queued again: it will run anew from its beginning. */
@@ -132,12 +136,19 @@ export interface Store extends ModelStore, JobStore {
   putConstraint(hash: string, json: string): Promise<void>;
   constraint(hash: string): Promise<string | undefined>;
 
-  putUpload(upload: UploadRecord): Promise<void>;
-  upload(sha256: string): Promise<UploadRecord | undefined>;
+  /** Keeps the record; where an entity is named, as one of that entity too. */
+  putUpload(upload: UploadRecord, entity: string | null): Promise<void>;
+  /** An upload as far as an entity has it; with null, as far as anybody has. */
+  upload(sha256: string, entity: string | null): Promise<UploadRecord | undefined>;
+
+  /** Of every upload. */
+  uploadHashes(): Promise<string[]>;
 
   logRecord(id: string): Promise<LogRecord | undefined>;
   /** Bytes of the split's file that records cover; what lies behind was never acknowledged. */
   logEnd(modelId: string, split: string): Promise<number>;
+  /** The same of every split that the model has records of. */
+  logEnds(modelId: string): Promise<Map<string, number>>;
   /** Resolves to false, and stores nothing, where the model is gone. */
   insertLog(log: LogRecord): Promise<boolean>;
 

@@ -1,5 +1,7 @@
+import type { Access } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
 import { RequestValidationError } from '../errors.ts';
+import type { IncomingFile } from '../store/incoming-file.ts';
 import type { UploadRecord } from '../store/store.ts';
 import { type FoundData, refuse } from './found-data.ts';
 import { readFileUrl } from './from-file.ts';
@@ -13,48 +15,49 @@ type Context = Pick<ServiceContext, 'store' | 'files' | 'bodyLimits' | 'training
  * operator has allowed it. What is read from elsewhere is checked line by line and kept here as an upload is, before
  * the job is accepted, so that the job trains on what it was given, also when it runs again.
  */
-export async function findTrainingData(service: Context, address: string): Promise<UploadRecord> {
+export async function findTrainingData(
+  service: Context,
+  { entity }: Access,
+  address: string,
+): Promise<UploadRecord> {
   const sha256 = /^upload:sha256-([0-9a-f]{64})$/.exec(address)?.[1];
   if (sha256 !== undefined) {
-    const upload = await service.store.upload(sha256);
+    const upload = await service.store.upload(sha256, entity);
     if (upload) return upload;
     throw refuse(address, 'nothing was uploaded here under this url');
   }
-  const { bytes, examples } = await read(service, address);
-  const upload = await keep(service, decode(bytes, address));
-  if (examples !== null && examples !== upload.examples)
-    throw refuse(
-      address,
-      `its metadata.json says num_trajectories ${examples}, but there are ${upload.examples}; the data may be cut off`,
-    );
-  return upload;
+  const file = await service.files.createIncoming();
+  try {
+    const { examples } = await read(service, address, file);
+    const upload = await keep(service, file, entity);
+    if (examples !== null && examples !== upload.examples)
+      throw refuse(
+        address,
+        `its metadata.json says num_trajectories ${examples}, but there are ${upload.examples}; the data may be cut off`,
+      );
+    return upload;
+  } finally {
+    await file.discard();
+  }
 }
 
-function read(service: Context, address: string): Promise<FoundData> {
+function read(service: Context, address: string, file: IncomingFile): Promise<FoundData> {
   const { trainingData, closing } = service;
-  const limits = { bytes: service.bodyLimits.preview };
+  const taker = { limit: service.bodyLimits.preview, take: (bytes: Uint8Array) => file.append(bytes) };
   const url = URL.canParse(address) ? new URL(address) : undefined;
-  if (url?.protocol === 'file:') return readFileUrl(url, trainingData, limits);
+  if (url?.protocol === 'file:') return readFileUrl(url, trainingData, taker);
   if (url?.protocol === 'https:' || url?.protocol === 'http:')
-    return fetchUrl(url, trainingData, limits, closing);
+    return fetchUrl(url, trainingData, taker, closing);
   throw refuse(
     address,
     'must be "upload:sha256-<hex>", as POST /v1/preview/uploads answers it, or a file: or https: URL that the operator has allowed',
   );
 }
 
-function decode(bytes: Buffer, address: string): string {
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-  } catch {
-    throw refuse(address, 'is no UTF-8 text; training data is JSON lines');
-  }
-}
-
 /** What is wrong with a line is said of the field that named the data. */
-async function keep(service: Context, text: string): Promise<UploadRecord> {
+async function keep(service: Context, file: IncomingFile, entity: string | null): Promise<UploadRecord> {
   try {
-    return await keepTrainingData(service, text);
+    return await keepTrainingData(service, file, entity);
   } catch (error) {
     if (!(error instanceof RequestValidationError)) throw error;
     const moved = error.issues.map((issue) => ({

@@ -1,15 +1,16 @@
 import { invalidField } from '../errors.ts';
 
-/** Training data as it was found. */
+/** What is known of training data beside its bytes. */
 export interface FoundData {
-  bytes: Buffer;
   /** How many examples its metadata says there are; null where it does not say. */
   examples: number | null;
 }
 
-export interface Limits {
+export interface DataTaker {
   /** Most bytes that are taken. */
-  bytes: number;
+  limit: number;
+  /** Takes the next bytes. They may be used for others once it has resolved. */
+  take: (bytes: Uint8Array) => Promise<void>;
 }
 
 /** Refuses a `training_data_url`. */

@@ -1,10 +1,12 @@
 import { constants } from 'node:fs';
-import { open, realpath, stat } from 'node:fs/promises';
+import { type FileHandle, lstat, open, realpath, stat } from 'node:fs/promises';
 import { join, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import { messageOf } from '../errors.ts';
-import { type FoundData, type Limits, refuse } from './found-data.ts';
+import { pieceBytes } from '../json/byte-source.ts';
+import { faultCodeOf } from '../machine-fault.ts';
+import { type DataTaker, type FoundData, refuse } from './found-data.ts';
 import type { TrainingDataSources } from './sources.ts';
 
 const dataNames = ['train.jsonl', 'trajectories.jsonl'];
@@ -16,11 +18,14 @@ const metadataSchema = z.looseObject({
   num_trajectories: z.number().int().nullish(),
 });
 
+/** What was asked for, and what may be read. */
+type Place = { url: URL; folders: readonly string[] };
+
 /** Reads the file that a `file:` URL names, or the data file of the folder that it names. */
 export async function readFileUrl(
   url: URL,
   { folders }: TrainingDataSources,
-  limits: Limits,
+  taker: DataTaker,
 ): Promise<FoundData> {
   if (folders.length === 0)
     throw refuse(
@@ -28,8 +33,10 @@ export async function readFileUrl(
       'file: URLs are not allowed here: the operator has allowed no folder (serve --allow-data-folder). Upload the data instead',
     );
   const path = await toRealPath(pathOf(url), url, folders);
-  if (!(await stat(path)).isDirectory())
-    return { bytes: await readRegularFile(path, url, limits.bytes), examples: null };
+  if (!(await stat(path)).isDirectory()) {
+    await readRegularFile(path, { url, folders }, taker);
+    return { examples: null };
+  }
   const inside = async (name: string) => {
     const file = await realpath(join(path, name)).catch(() => undefined);
     return file === undefined ? undefined : toRealPath(file, url, folders);
@@ -42,9 +49,9 @@ export async function readFileUrl(
       `the folder must hold one of ${dataNames.join(' and ')}; it holds ${found.length === 0 ? 'neither' : 'both'}`,
     );
   const metadata = await inside(metadataName);
+  await readRegularFile(file, { url, folders }, taker);
   return {
-    bytes: await readRegularFile(file, url, limits.bytes),
-    examples: metadata === undefined ? null : await countInMetadata(metadata, url),
+    examples: metadata === undefined ? null : await countInMetadata(metadata, { url, folders }),
   };
 }
 
@@ -66,11 +73,30 @@ async function toRealPath(path: string, url: URL, folders: readonly string[]): P
   );
 }
 
+/**
+ * Holds what was opened against the allowed folders once more: a folder on the way to it may have become a link since
+ * its path was looked at. It must be the very file that the path leads to, and that still without a link.
+ */
+async function checkOpened(file: FileHandle, path: string, { url, folders }: Place): Promise<void> {
+  const real = await toRealPath(path, url, folders);
+  const [opened, there] = await Promise.all([file.stat({ bigint: true }), lstat(real, { bigint: true })]);
+  if (real === path && opened.dev === there.dev && opened.ino === there.ino) return;
+  throw refuse(url.href, 'was changed while it was opened');
+}
+
 const isInside = (path: string, folder: string) =>
   path.startsWith(folder.endsWith(sep) ? folder : folder + sep);
 
-async function countInMetadata(path: string, url: URL): Promise<number | null> {
-  const text = (await readRegularFile(path, url, largestMetadata)).toString('utf8');
+async function countInMetadata(path: string, place: Place): Promise<number | null> {
+  const { url } = place;
+  const pieces: Uint8Array[] = [];
+  await readRegularFile(path, place, {
+    limit: largestMetadata,
+    take: async (bytes) => {
+      pieces.push(Uint8Array.from(bytes));
+    },
+  });
+  const text = Buffer.concat(pieces).toString('utf8');
   try {
     return metadataSchema.parse(JSON.parse(text)).num_trajectories ?? null;
   } catch (cause) {
@@ -79,17 +105,29 @@ async function countInMetadata(path: string, url: URL): Promise<number | null> {
   }
 }
 
-async function readRegularFile(path: string, url: URL, limit: number): Promise<Buffer> {
+async function readRegularFile(path: string, place: Place, { limit, take }: DataTaker): Promise<void> {
+  const { url } = place;
   // Links were followed before; a pipe would keep the opening waiting.
   const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
   const file = await open(path, flags).catch((cause: unknown) => {
+    if (faultCodeOf(cause) === 'too_many_files') throw cause;
     throw refuse(url.href, `cannot be read: ${messageOf(cause)}`);
   });
   try {
     const found = await file.stat();
     if (!found.isFile()) throw refuse(url.href, 'names no regular file');
-    if (found.size > limit) throw refuse(url.href, `has ${found.size} bytes; at most ${limit} are taken`);
-    return await file.readFile();
+    await checkOpened(file, path, place);
+    const tooLong = (bytes: number) => refuse(url.href, `has ${bytes} bytes; at most ${limit} are taken`);
+    if (found.size > limit) throw tooLong(found.size);
+    const buffer = Buffer.allocUnsafe(pieceBytes);
+    // It may grow while it is read.
+    for (let length = 0; ; ) {
+      const { bytesRead } = await file.read(buffer, 0, buffer.length, null);
+      if (bytesRead === 0) return;
+      length += bytesRead;
+      if (length > limit) throw tooLong(length);
+      await take(buffer.subarray(0, bytesRead));
+    }
   } finally {
     await file.close();
   }

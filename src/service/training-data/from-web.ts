@@ -1,35 +1,55 @@
+import type { BlockList } from 'node:net';
+import { Agent, fetch, type Response } from 'undici';
 import { messageOf, RequestValidationError } from '../errors.ts';
-import { type FoundData, type Limits, refuse } from './found-data.ts';
+import { faultCodeOf } from '../machine-fault.ts';
+import { guardedLookup } from './addresses.ts';
+import { type DataTaker, type FoundData, refuse } from './found-data.ts';
 import type { TrainingDataSources } from './sources.ts';
 
 const mostRedirects = 5;
 const redirects = new Set([301, 302, 303, 307, 308]);
 
-/** Fetches what an `https:` URL names, as long as it and every redirect stays on the allowed hosts. */
+/**
+ * Fetches what an `https:` URL names, as long as it and every redirect stays on the allowed hosts, and their names
+ * lead where they may. It goes there itself: no proxy of the environment is asked, and nothing of the request that
+ * named the URL goes with it.
+ */
 export async function fetchUrl(
   url: URL,
   sources: TrainingDataSources,
-  limits: Limits,
+  taker: DataTaker,
   closing: AbortSignal,
 ): Promise<FoundData> {
   const deadline = AbortSignal.timeout(sources.timeoutMs);
   const signal = AbortSignal.any([deadline, closing]);
+  const agents: Agent[] = [];
   try {
-    const response = await follow(url, sources, signal);
-    return { bytes: await readAtMost(response, url, limits.bytes), examples: null };
+    const response = await follow(url, sources, { signal, agents });
+    await readAtMost(response, url, taker);
+    return { examples: null };
   } catch (error) {
     if (error instanceof RequestValidationError) throw error;
     if (closing.aborted) throw closing.reason;
+    // What came could not be kept, or there was no handle to fetch it with: the address is not to blame.
+    if (faultCodeOf(error)) throw error;
     const reason = deadline.aborted ? `it took longer than ${sources.timeoutMs} ms` : reasonOf(error);
     throw refuse(url.href, `could not be fetched: ${reason}`);
+  } finally {
+    await Promise.all(agents.map((agent) => agent.destroy()));
   }
 }
 
-async function follow(first: URL, sources: TrainingDataSources, signal: AbortSignal): Promise<Response> {
+async function follow(
+  first: URL,
+  sources: TrainingDataSources,
+  { signal, agents }: { signal: AbortSignal; agents: Agent[] },
+): Promise<Response> {
   let url = first;
   for (let hops = 0; hops <= mostRedirects; hops++) {
-    checkAllowed(url, first, sources);
-    const response = await fetch(url, { redirect: 'manual', signal });
+    const addresses = checkAllowed(url, first, sources);
+    const dispatcher = new Agent({ connect: { lookup: guardedLookup(sources.lookup, addresses) } });
+    agents.push(dispatcher);
+    const response = await fetch(url, { redirect: 'manual', signal, dispatcher });
     if (response.status === 200) return response;
     await response.body?.cancel();
     const location = response.headers.get('location');
@@ -40,28 +60,28 @@ async function follow(first: URL, sources: TrainingDataSources, signal: AbortSig
   throw refuse(first.href, `could not be fetched: it was redirected more than ${mostRedirects} times`);
 }
 
-function checkAllowed(url: URL, first: URL, { origins }: TrainingDataSources): void {
+/** The addresses that the host's name may lead to beside public ones. */
+function checkAllowed(url: URL, first: URL, { origins }: TrainingDataSources): BlockList {
   if (url.username !== '' || url.password !== '')
     throw refuse(first.href, 'must not hold a user name or a password');
-  if (origins.includes(url.origin)) return;
+  const addresses = origins.get(url.origin);
+  if (addresses) return addresses;
   const what = url === first ? `${url.origin} is` : `it redirects to ${url.origin}, which is`;
   const allowed =
-    origins.length === 0
+    origins.size === 0
       ? 'the operator has allowed none (serve --allow-data-host). Upload the data instead'
-      : `allowed are ${origins.join(', ')}`;
+      : `allowed are ${[...origins.keys()].join(', ')}`;
   throw refuse(first.href, `${what} no host that data is fetched from here; ${allowed}`);
 }
 
-async function readAtMost(response: Response, url: URL, limit: number): Promise<Buffer> {
-  const chunks: Uint8Array[] = [];
+async function readAtMost(response: Response, url: URL, { limit, take }: DataTaker): Promise<void> {
   let bytes = 0;
   // Leaving the loop early cancels the download.
   for await (const chunk of response.body ?? []) {
     bytes += chunk.byteLength;
     if (bytes > limit) throw refuse(url.href, `has more than the ${limit} bytes that are taken`);
-    chunks.push(chunk);
+    await take(chunk);
   }
-  return Buffer.concat(chunks);
 }
 
 /** What the network said: `fetch` itself says no more than that it failed. */

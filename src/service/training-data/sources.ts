@@ -1,6 +1,9 @@
+import { lookup } from 'node:dns';
 import { realpath, stat } from 'node:fs/promises';
+import { type BlockList, isIP, type LookupFunction } from 'node:net';
 import { resolve } from 'node:path';
 import { messageOf, ServiceError } from '../errors.ts';
+import { listOf } from './addresses.ts';
 
 /** Where `training_data_url` may point beside uploads. By default nowhere. */
 export interface TrainingDataOptions {
@@ -9,6 +12,10 @@ export interface TrainingDataOptions {
   /**
    * Hosts that `https:` URLs may name, redirects included: `data.example.org`, `data.example.org:8443`. With a scheme
    * before it, `http://10.0.0.7:9000`, a host may be asked without encryption.
+   *
+   * A name leads to addresses of the public internet alone, whatever the DNS says. Another address is allowed by
+   * itself, as the `10.0.0.7` above, or for a name: `data.internal=10.0.0.7`, `data.internal=10.0.0.0/8`; for
+   * several, the host stands several times.
    */
   hosts?: readonly string[];
   /** How long a download may take. Default 300000. */
@@ -18,16 +25,20 @@ export interface TrainingDataOptions {
 /** The same, checked: real paths of folders, origins of hosts. */
 export interface TrainingDataSources {
   folders: readonly string[];
-  origins: readonly string[];
+  /** With each, the addresses that its name may lead to beside those of the public internet. */
+  origins: ReadonlyMap<string, BlockList>;
   timeoutMs: number;
+  /** Finds the addresses of a name. */
+  lookup: LookupFunction;
 }
 
 /** @throws ServiceError `bad_option` for a folder that is not there and for what is no host. */
 export async function resolveSources(options: TrainingDataOptions = {}): Promise<TrainingDataSources> {
   return {
     folders: await Promise.all((options.folders ?? []).map(toFolder)),
-    origins: (options.hosts ?? []).map(toOrigin),
+    origins: toOrigins(options.hosts ?? []),
     timeoutMs: options.timeoutMs ?? 300_000,
+    lookup,
   };
 }
 
@@ -41,13 +52,34 @@ async function toFolder(folder: string): Promise<string> {
   throw badOption(`${folder} is no folder; name the folder that holds the training data`);
 }
 
-function toOrigin(host: string): string {
+function toOrigins(hosts: readonly string[]): Map<string, BlockList> {
+  const addresses = new Map<string, string[]>();
+  for (const text of hosts) {
+    const [host = '', ...allowed] = text.split('=');
+    const url = toUrl(host);
+    if (!url || allowed.length > 1)
+      throw badOption(
+        `${JSON.stringify(text)} is no host to fetch training data from; give a name such as data.example.org, with its port where it is not 443, and with =10.0.0.7 behind it where it leads to an address of your own network`,
+      );
+    if (allowed.length > 0 && isIP(url.hostname.replace(/^\[|\]$/g, '')) > 0)
+      throw badOption(`${JSON.stringify(text)}: ${host} is an address itself; leave out what is behind it`);
+    addresses.set(url.origin, [...(addresses.get(url.origin) ?? []), ...allowed]);
+  }
+  return new Map([...addresses].map(([origin, allowed]) => [origin, toList(origin, allowed)]));
+}
+
+function toUrl(host: string): URL | undefined {
   const text = /^https?:\/\//i.test(host) ? host : `https://${host}`;
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url && url.href === `${url.origin}/`) return url.origin;
-  throw badOption(
-    `${JSON.stringify(host)} is no host to fetch training data from; give a name such as data.example.org, with its port where it is not 443`,
-  );
+  return url && url.href === `${url.origin}/` ? url : undefined;
+}
+
+function toList(origin: string, addresses: readonly string[]): BlockList {
+  try {
+    return listOf(addresses);
+  } catch (cause) {
+    throw badOption(`the host ${origin} of training data: ${messageOf(cause)}`, cause);
+  }
 }
 
 const badOption = (message: string, cause?: unknown) =>

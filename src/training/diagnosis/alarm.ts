@@ -9,6 +9,7 @@ export type AlarmKind =
   | 'clipped'
   | 'stale'
   | 'failures'
+  | 'event_loop_held'
   | 'credit_unused';
 
 /** Something in a run that a person should look at. */

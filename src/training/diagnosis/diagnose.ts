@@ -1,5 +1,6 @@
 import type { Alarm, AlarmKind } from './alarm.ts';
 import { detectCollapse } from './collapse.ts';
+import { detectEventLoopHeld } from './event-loop-held.ts';
 import {
   detectClipped,
   detectCreditUnused,
@@ -25,6 +26,7 @@ const detectors: readonly (readonly [AlarmKind, Detector])[] = [
   ['clipped', detectClipped],
   ['stale', detectStale],
   ['failures', detectFailures],
+  ['event_loop_held', detectEventLoopHeld],
   ['credit_unused', detectCreditUnused],
 ];
 

@@ -48,6 +48,10 @@ export const alarmThresholds = {
     /** Largest staleness in a run without a bound. */
     withoutBound: 4,
   },
+  eventLoopHeld: {
+    /** Milliseconds that the event loop was held at once. */
+    longestMs: 2000,
+  },
   failures: {
     /** Share of the rollouts that failed. */
     share: 0.1,

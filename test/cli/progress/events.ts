@@ -45,6 +45,7 @@ export const stepReport = (
   loss: 0.1,
   tokensPerSecond: 41_234,
   seconds: 0.5,
+  loopDelayMs: 12,
   phases: { rollouts: 0.3, log: 0.05, training: 0.1, checkpoint: 0.05 },
   policy: `local/desk/clerk:step${step + 1}`,
   ...change,

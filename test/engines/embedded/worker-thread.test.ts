@@ -8,6 +8,8 @@ const settings = {
   largestBatch: 1,
   prefixCacheBytes: 0,
   logitsProcessors: {},
+  threadHeapBytes: 64 * 2 ** 20,
+  threadTimeoutMs: 200,
 } as const;
 
 function open() {
@@ -44,6 +46,28 @@ describe('a worker thread', () => {
     await thread.send({ type: 'echo' });
     await told;
     expect(reports).toEqual(['echo']);
+    await thread.close();
+  });
+
+  it('is ended when it is at one thing for too long, and is started again', async () => {
+    const { thread, deaths, reports, told, died } = open();
+    await thread.send({ type: 'hang' });
+    await died;
+    expect(deaths.map(({ code, message }) => [code, message])).toEqual([
+      ['worker_died', expect.stringContaining('one thing for 200 ms')],
+    ]);
+    await thread.check();
+    await thread.send({ type: 'echo' });
+    await told;
+    expect(reports).toEqual(['echo']);
+    await thread.close();
+  });
+
+  it('may be in the native runtime for as long as that takes', async () => {
+    const { thread, deaths, reports, told } = open();
+    await thread.send({ type: 'run' });
+    await told;
+    expect([reports, deaths]).toEqual([['done'], []]);
     await thread.close();
   });
 

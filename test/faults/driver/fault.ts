@@ -29,6 +29,15 @@ export interface FaultPlan {
   at?: FaultPoint;
   /** It happens only while this file exists. */
   while?: string;
+  /** File that holds a `FaultOrder` as JSON: while it exists, it is obeyed in place of `mode`, `at` and `while`. */
+  orders?: string;
+}
+
+/** A fault that a test switches on and off while the program runs. */
+export interface FaultOrder {
+  mode: FaultMode;
+  /** Every step of this name; without it: every step. */
+  name?: string;
 }
 
 /** Environment variable that carries the plan to the program, as JSON. */

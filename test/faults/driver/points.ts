@@ -1,9 +1,9 @@
-import { appendFileSync, existsSync } from 'node:fs';
+import { appendFileSync, existsSync, readFileSync } from 'node:fs';
 import { relative } from 'node:path';
-import { type FaultMode, type FaultPlan, type FaultPoint, planVariable } from './fault.ts';
+import { type FaultMode, type FaultOrder, type FaultPlan, type FaultPoint, planVariable } from './fault.ts';
 
 // Kept before they are patched.
-const [append, exists] = [appendFileSync, existsSync];
+const [append, exists, read] = [appendFileSync, existsSync, readFileSync];
 
 const messages: Partial<Record<FaultMode, string>> = {
   ENOSPC: 'no space left on device',
@@ -47,9 +47,20 @@ function faultAt(name: string): FaultMode | undefined {
   const occurrence = counts.get(name) ?? 0;
   counts.set(name, occurrence + 1);
   if (plan.journal) append(plan.journal, `${JSON.stringify({ name, occurrence } satisfies FaultPoint)}\n`);
+  const order = orderNow();
+  if (order) return order.name === undefined || order.name === name ? order.mode : undefined;
   if (!plan.mode || (plan.at && (plan.at.name !== name || plan.at.occurrence !== occurrence)))
     return undefined;
   return plan.while === undefined || exists(plan.while) ? plan.mode : undefined;
+}
+
+function orderNow(): FaultOrder | undefined {
+  if (plan.orders === undefined) return undefined;
+  try {
+    return JSON.parse(read(plan.orders, 'utf8'));
+  } catch {
+    return undefined;
+  }
 }
 
 function failure(mode: FaultMode, name: string): Error {

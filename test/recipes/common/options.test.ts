@@ -30,6 +30,7 @@ describe('the flags of a recipe', () => {
       groups: 12,
       rolloutsPerGroup: 8,
       baseModel: 'martingale-tiny',
+      stopWithin: 20,
     });
   });
 

@@ -44,7 +44,7 @@ async function metricsOf(name: string): Promise<object[]> {
   return lines
     .trimEnd()
     .split('\n')
-    .map((line) => ({ ...JSON.parse(line), seconds: 0, phases: null, tokensPerSecond: 0 }));
+    .map((line) => ({ ...JSON.parse(line), seconds: 0, phases: null, tokensPerSecond: 0, loopDelayMs: 0 }));
 }
 
 it('a recipe that is killed, service, engine and all, goes on to the same end, more than once', async () => {

@@ -238,6 +238,18 @@ test('that the scenarios are solved is said once, and again only after success h
   expect(fallen.map(({ step }) => step)).toEqual([4, 64]);
 });
 
+test('an event loop that was held for seconds is said, with what to do', () => {
+  const held = reports(8, (step) => ({ loopDelayMs: step === 6 ? 3210 : 40 }));
+  expect(diagnose({ reports: held })).toEqual([
+    {
+      kind: 'event_loop_held',
+      step: 6,
+      message: 'The event loop was held for 3.21 s at once: deadlines, other rollouts and signals waited.',
+      lookAt: expect.stringContaining('workerThreads'),
+    },
+  ]);
+});
+
 test('a run that goes on tells each alarm once, those of a validation after its last step too', () => {
   const all = reports(50, (step) => ({
     ...rising(step),

@@ -32,6 +32,7 @@ export const report = (step: number, change: Partial<StepReport> = {}): StepRepo
   klReference: null,
   tokensPerSecond: 40_000,
   seconds: 0.5,
+  loopDelayMs: 12,
   phases: { rollouts: 0.3, log: 0.05, training: 0.1, checkpoint: 0.05 },
   policy: `local/desk/clerk:step${step}`,
   ...change,

@@ -3,8 +3,8 @@ import { generateText } from 'ai';
 import { z } from 'zod';
 import { createClient, defineEnvironment, type RunEvent, train } from '../../../src/index.ts';
 
-const { baseUrl, apiKey, name, kill, ...settings } = JSON.parse(process.argv[2] ?? '{}');
-const client = createClient({ baseUrl, apiKey });
+const { baseUrl, apiKey, dialect, name, kill, ...settings } = JSON.parse(process.argv[2] ?? '{}');
+const client = createClient({ baseUrl, apiKey, dialect });
 const die = () => process.kill(process.pid, 'SIGKILL');
 
 const environment = defineEnvironment({

@@ -55,7 +55,17 @@ export async function startRuns() {
 
 /** What depends on the clock, or is an id that chance gives. */
 const changing = new Set([
-  ...['seconds', 'phases', 'tokensPerSecond', 'start_time', 'duration_ms', 'milliseconds', 'created', 'id'],
+  ...[
+    'seconds',
+    'loopDelayMs',
+    'phases',
+    'tokensPerSecond',
+    'start_time',
+    'duration_ms',
+    'milliseconds',
+    'created',
+    'id',
+  ],
   ...['system_fingerprint'],
 ]);
 
@@ -72,7 +82,7 @@ const read = async (path: string) =>
     );
 
 /** Metrics and trajectories of a run, without what the clock and chance decide. */
-async function readRecord(folder: string) {
+export async function readRecord(folder: string) {
   const names = (await readdir(join(folder, 'trajectories'))).sort();
   const trajectories: Record<string, unknown> = {};
   for (const name of names) trajectories[name] = await read(join(folder, 'trajectories', name));

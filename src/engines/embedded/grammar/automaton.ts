@@ -25,8 +25,11 @@ export interface AutomatonState {
 
 /** States kept before all are forgotten and made again as needed. */
 const MAXIMUM_STATES = 20_000;
-/** Nodes visited for one set of legal tokens: a second or two. Grammars in use need some hundred. */
-const MAXIMUM_VISITS = 5_000_000;
+/**
+ * Nodes visited for one set of legal tokens: about 0.2 seconds, in which nobody else is sampled for. Grammars in use
+ * need some hundred; 20,000 alternatives with one beginning need half of it.
+ */
+const MAXIMUM_VISITS = 200_000;
 
 /**
  * Runs a byte graph: the subset construction, made state by state as texts lead there, and remembered. All calls of

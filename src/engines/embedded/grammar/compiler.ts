@@ -6,7 +6,7 @@ import { type Branch, Branches, checkBranches } from './branches.ts';
 import { buildByteGraph } from './byte-graph.ts';
 import { BranchedState, type ConstraintState } from './constraint-state.ts';
 import { grammarSource } from './grammar-source.ts';
-import { checkDepth } from './limits.ts';
+import { checkDepth, checkLength } from './limits.ts';
 import { checkReasoning, ReasoningState } from './reasoning-state.ts';
 import { StateMemory } from './state-memory.ts';
 import { FreeTextState, GrammarText } from './text-state.ts';
@@ -82,6 +82,7 @@ export async function createGrammarCompiler(
     async compile(constraint) {
       checkDepth(constraint);
       const key = JSON.stringify(constraint);
+      checkLength(key);
       let cached = cache.get(key);
       if (!cached) {
         cached = compile(constraint);

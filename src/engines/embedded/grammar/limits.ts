@@ -8,6 +8,19 @@ export const MAXIMUM_SOURCE_LENGTH = 200_000;
 export const MAXIMUM_DEPTH = 200;
 /** Arrays and objects in each other, counted through a whole constraint. */
 const MAXIMUM_JSON_DEPTH = 400;
+/** Schemas in each other, those that references lead to among them. */
+export const MAXIMUM_SCHEMA_DEPTH = 1_000;
+/** Characters of a constraint's JSON. */
+const MAXIMUM_CONSTRAINT_LENGTH = 1 << 20;
+
+/** Refuses a constraint, as JSON, that is too long to be compiled in a moment. */
+export function checkLength(json: string): void {
+  if (json.length > MAXIMUM_CONSTRAINT_LENGTH)
+    throw new EngineError(
+      'grammar_too_large',
+      `the constraint has ${json.length} characters of JSON, tools and all, and ${MAXIMUM_CONSTRAINT_LENGTH} is the most: give fewer tools or smaller schemas`,
+    );
+}
 
 /** Refuses data that is nested deeper than a call stack bears. */
 export function checkDepth(data: unknown): void {

@@ -3,7 +3,7 @@ import type { Automaton, AutomatonState } from './automaton.ts';
 import type { TokenTrie } from './token-trie.ts';
 
 /** A text that is forced without end would otherwise be followed for ever. */
-const LONGEST_FORCED_BYTES = 1 << 16;
+const LONGEST_FORCED_BYTES = 1 << 14;
 /** Sets kept to be found again, each of some kilobytes. */
 const MAXIMUM_LEGAL_SETS = 2_000;
 

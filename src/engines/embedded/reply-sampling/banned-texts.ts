@@ -3,6 +3,7 @@ export class BannedTexts {
   /** The texts, one character a byte. */
   readonly #texts: readonly string[];
   readonly #longest: number;
+  readonly #longestToken: number;
   readonly #bytes: readonly string[];
   /** 1 for the tokens that hold a whole text. */
   readonly #whole: Uint8Array;
@@ -12,6 +13,7 @@ export class BannedTexts {
     this.#texts = texts.map((text) => Buffer.from(text).toString('latin1')).filter((text) => text !== '');
     this.#longest = Math.max(0, ...this.#texts.map((text) => text.length));
     this.#bytes = bytes;
+    this.#longestToken = Math.max(0, ...bytes.map((token) => token.length));
     this.#whole = Uint8Array.from(bytes, (token) =>
       this.#texts.some((text) => token.includes(text)) ? 1 : 0,
     );
@@ -20,12 +22,14 @@ export class BannedTexts {
   /** What says of a token whether it may follow the tokens from `start` to `end`. */
   after(tokens: readonly number[], start: number, end: number): (token: number) => boolean {
     const tail = this.#tail(tokens, start, end);
-    const rests: string[] = [];
-    for (const text of this.#texts)
-      for (let begun = Math.min(tail.length, text.length - 1); begun > 0; begun--)
-        if (tail.endsWith(text.slice(0, begun))) rests.push(text.slice(begun));
-    return (token) =>
-      this.#whole[token] === 0 && !rests.some((rest) => (this.#bytes[token] as string).startsWith(rest));
+    const rests = new Set<string>();
+    for (const text of this.#texts) {
+      // What no one token completes is not banned yet.
+      const least = Math.max(1, text.length - this.#longestToken);
+      for (let begun = Math.min(tail.length, text.length - 1); begun >= least; begun--)
+        if (tail.endsWith(text.slice(0, begun))) rests.add(text.slice(begun));
+    }
+    return (token) => this.#whole[token] === 0 && !startsWithOne(this.#bytes[token] as string, rests);
   }
 
   /** The last bytes, as many as an unfinished text can have. */
@@ -35,4 +39,11 @@ export class BannedTexts {
       tail = (this.#bytes[tokens[at] as number] as string) + tail;
     return tail;
   }
+}
+
+function startsWithOne(bytes: string, beginnings: ReadonlySet<string>): boolean {
+  if (beginnings.size === 0) return false;
+  for (let length = 1; length <= bytes.length; length++)
+    if (beginnings.has(bytes.slice(0, length))) return true;
+  return false;
 }

@@ -15,6 +15,9 @@ const largestScores = 4_000_000;
 /** What a request is becoming: a reply, the replies of a search, or the scores of a prompt. */
 export type Answer = Sequence | BeamSearch | PromptScores;
 
+/** What waits for its slots. */
+type Waiting = Omit<Occupant, 'prompt'>;
+
 /** How an answer stands among others: see `GenerateRequest`. */
 export interface Standing {
   priority: number;
@@ -32,7 +35,9 @@ export class Pool {
   readonly #largestBatch: number;
   readonly #slots: Slots;
   readonly #scorer: PromptScorer;
-  readonly #waiting = new WaitingLine<Occupant>();
+  readonly #waiting = new WaitingLine<Waiting>();
+  /** Whether there may be one that has ended among those that wait: looked for only then, as they may be thousands. */
+  #mayBeOver = false;
   readonly #searches = new Set<BeamSearch>();
 
   constructor(
@@ -69,6 +74,12 @@ export class Pool {
     this.#wait(root, search, standing);
   }
 
+  /** Ends an answer that nobody waits for any more. */
+  cancel(answer: Answer): void {
+    answer.cancel();
+    this.#mayBeOver = true;
+  }
+
   /** Scores come in the order of their requests, a part a step, beside all that is sampled. */
   score(scores: PromptScores): void {
     this.#scorer.add(scores);
@@ -98,13 +109,16 @@ export class Pool {
   }
 
   #wait(sequence: Sequence, search: BeamSearch | null, { priority, cacheSalt: salt }: Standing): void {
-    const prompt = `${salt === null ? '' : `salt ${salt}`}:${sequence.tokens.slice(0, sequence.promptLength)}`;
-    this.#waiting.add({ sequence, search, salt, prompt }, { priority, slots: search?.width ?? 1 });
+    const waiting = { sequence, search, salt };
+    if (isOver(waiting)) this.#mayBeOver = true;
+    this.#waiting.add(waiting, { priority, slots: search?.width ?? 1 });
   }
 
   /** Takes out what has ended: cancelled, with nothing left to decide, or done. */
   #dismiss(): Answer[] {
-    const ended = this.#waiting.remove(isOver).map(({ sequence, search }): Answer => search ?? sequence);
+    const over = this.#mayBeOver ? this.#waiting.remove(isOver) : [];
+    this.#mayBeOver = false;
+    const ended = over.map(({ sequence, search }): Answer => search ?? sequence);
     for (const search of this.#searches) {
       if (!search.ended) continue;
       this.#slots.succeed(search, []);
@@ -128,7 +142,7 @@ export class Pool {
    */
   #admit(): { leaders: number; followers: Map<number, Occupant> } {
     const followers = new Map<number, Occupant>();
-    const admitted = this.#waiting.admit(this.#largestBatch - this.#taken());
+    const admitted = this.#waiting.admit(this.#largestBatch - this.#taken()).map(toOccupant);
     if (admitted.length === 0) return { leaders: 0, followers };
     const first = this.#slots.count;
     const known = new Map(this.#slots.occupants.map((occupant) => [occupant.prompt, occupant]));
@@ -192,6 +206,12 @@ export class Pool {
   }
 }
 
-function isOver({ sequence, search }: Occupant): boolean {
+/** The prompt's name is long, and of use only among those that run. */
+function toOccupant({ sequence, search, salt }: Waiting): Occupant {
+  const prompt = `${salt === null ? '' : `salt ${salt}`}:${sequence.tokens.slice(0, sequence.promptLength)}`;
+  return { sequence, search, salt, prompt };
+}
+
+function isOver({ sequence, search }: Waiting): boolean {
   return search ? search.ended : sequence.ended;
 }

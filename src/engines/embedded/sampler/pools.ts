@@ -22,11 +22,18 @@ export class Pools {
   readonly #settings: Pick<WorkerSettings, 'largestBatch' | 'prefixCacheBytes'>;
   /** In order of last use. */
   readonly #entries = new Map<string, Entry>();
+  /** Those to be forgotten that something samples from, or that are being loaded. */
+  readonly #dropped = new Set<string>();
   #closed = false;
 
   constructor(runtime: Runtime, settings: Pick<WorkerSettings, 'largestBatch' | 'prefixCacheBytes'>) {
     this.#runtime = runtime;
     this.#settings = settings;
+  }
+
+  /** How many sets of weights are there, or on their way. */
+  get count(): number {
+    return this.#entries.size;
   }
 
   /** The pools whose weights are there. */
@@ -48,16 +55,26 @@ export class Pools {
       try {
         return use(pool);
       } finally {
+        this.sweep();
         this.#evict();
       }
     }
   }
 
-  /** Forgets weights that nothing samples from any more. */
+  /** Forgets weights as soon as nothing samples from them any more: see `sweep`. */
   drop(weights: Weights): void {
     const key = poolKey(weights);
-    const pool = this.#entries.get(key)?.pool;
-    if (pool?.idle) this.#release(key, pool);
+    if (this.#entries.has(key)) this.#dropped.add(key);
+    this.sweep();
+  }
+
+  /** Lets go of the dropped weights that have fallen idle. To be called when something has ended. */
+  sweep(): void {
+    for (const key of this.#dropped) {
+      const entry = this.#entries.get(key);
+      if (entry?.pool?.idle) this.#release(key, entry.pool);
+      else if (!entry) this.#dropped.delete(key);
+    }
   }
 
   /** Forgets a pool that is of no use any more; its weights are loaded again when they are next asked for. */
@@ -112,6 +129,7 @@ export class Pools {
   /** Nobody waits for the memory, and nobody could do anything about a runtime that keeps it. */
   #release(key: string, pool: Pool): void {
     this.#entries.delete(key);
+    this.#dropped.delete(key);
     pool.close().catch(() => undefined);
   }
 }

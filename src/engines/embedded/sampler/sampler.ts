@@ -74,7 +74,8 @@ export class Sampler {
 
   cancel(id: number): void {
     const answer = this.#byId.get(id);
-    if (answer) answer.cancel();
+    const pool = answer && this.#listeners.get(answer)?.pool;
+    if (pool) pool.cancel(answer);
     else if (this.#preparing.has(id)) this.#preparing.set(id, false);
   }
 
@@ -97,10 +98,11 @@ export class Sampler {
         this.#fail(pool, error, report);
       }
     }
+    this.#pools.sweep();
     return report;
   }
 
-  /** Forgets weights that nothing samples from any more. */
+  /** Forgets weights as soon as nothing samples from them any more. */
   drop(weights: Weights): void {
     this.#pools.drop(weights);
   }

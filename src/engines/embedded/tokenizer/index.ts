@@ -7,6 +7,8 @@ import { BYTE_SYMBOLS, type TokenizerFile, WORD_PATTERN } from './format.ts';
 const FILE = new URL('../assets/tokenizer.json', import.meta.url);
 /** Words seen are few and short; this many of them take about 10 MB. */
 const CACHED_WORDS = 1 << 16;
+/** Of longer ones as many would take gigabytes, and nobody writes them twice. */
+const LONGEST_CACHED_WORD = 64;
 
 let loaded: Tokenizer | undefined;
 
@@ -65,7 +67,7 @@ class ByteLevelTokenizer implements Tokenizer {
     const known = this.#words.get(word);
     if (known) return known;
     const tokens = this.#model.encode(word, { add_special_tokens: false }).ids;
-    this.#words.set(word, tokens);
+    if (word.length <= LONGEST_CACHED_WORD) this.#words.set(word, tokens);
     return tokens;
   }
 }

@@ -4,6 +4,7 @@ import { findBaseModel, loadWeights } from '../base-models.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
 import { backwardGraph } from '../graphs/backward-graph.ts';
 import { forwardGraph } from '../graphs/forward-graph.ts';
+import { inTurns } from '../in-turns.ts';
 import type { Runtime, Session } from '../runtime.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { type OptimizerState, readOptimizer, writeCheckpoint } from '../weights/checkpoint-files.ts';
@@ -87,7 +88,7 @@ export class Trainer {
         'precalculate_logprobs takes the log-probabilities before the first update; this job has more than one',
       );
     const started = performance.now();
-    const sequences = await Promise.all(datums.map((datum) => findDecisions(datum, this.#codec)));
+    const sequences = await inTurns(datums, (datum) => findDecisions(datum, this.#codec));
     const longest = Math.max(0, ...sequences.map(({ tokens }) => tokens.length));
     if (longest > run.architecture.contextLength)
       throw new EngineError(

@@ -1,7 +1,10 @@
 import { parentPort, workerData } from 'node:worker_threads';
+import type { TrainingBatch } from '../../engine.ts';
 import { ConversationCodec } from '../conversation-codec.ts';
+import { inTurns } from '../in-turns.ts';
 import { loadProcessors } from '../logits-processors/index.ts';
 import { NativeGate } from '../native-gate.ts';
+import { beat } from '../pulse.ts';
 import { loadRuntime } from '../runtime.ts';
 import { toFailure } from '../worker-failure.ts';
 import type {
@@ -15,13 +18,16 @@ import { Trainer } from './trainer.ts';
 
 const port = parentPort;
 if (!port) throw new Error('this module runs in a worker thread');
-const { settings, gate } = workerData as WorkerStart;
+const { settings, gate, pulse } = workerData as WorkerStart;
+beat(pulse);
 const codec = await ConversationCodec.create(await loadProcessors(settings.logitsProcessors));
 const runtime = await loadRuntime(settings.runtime, settings.threads, new NativeGate(gate));
 const trainer = new Trainer(runtime, codec);
 /** Calls run one after another, in the order they came. */
 let last: Promise<void> = Promise.resolve();
 let closing = false;
+/** Of the batch whose step has not come. */
+let waiting: TrainingBatch['datums'] = [];
 
 port.on('message', (message: TrainerRequest) => {
   if (message.type === 'cancel') return trainer.cancel();
@@ -40,15 +46,19 @@ port.postMessage({ type: 'ready', runtime: runtime.name } satisfies WorkerReady)
 async function answer(message: TrainerCall): Promise<unknown> {
   switch (message.type) {
     case 'begin':
+      waiting = [];
       return trainer.begin(message.from);
+    case 'datums':
+      for (const datum of message.datums) waiting.push(datum);
+      return null;
     case 'step':
-      return trainer.step(message.batch);
+      return trainer.step({ ...message.batch, datums: [...waiting.splice(0), ...message.batch.datums] });
     case 'save':
       return trainer.save(message.folder);
     case 'abandon':
       return trainer.abandon();
     case 'encode':
-      return Promise.all(message.replies.map((one) => codec.encodeReply(one)));
+      return inTurns(message.replies, (reply) => codec.encodeReply(reply));
   }
 }
 

@@ -41,7 +41,10 @@ export function openWeights(folder: string, architecture: Architecture): Promise
 /** The error of a checkpoint that cannot be read, for whoever asked for its weights. */
 export function unreadableCheckpoint(folder: string | null, cause: unknown): EngineError {
   if (EngineError.isInstance(cause)) return cause;
-  return new EngineError('checkpoint_missing', `the weights in ${folder} cannot be read: ${cause}`);
+  const isMissing =
+    cause instanceof Error && 'code' in cause && (cause.code === 'ENOENT' || cause.code === 'ENOTDIR');
+  const code = isMissing ? 'checkpoint_missing' : 'engine_failed';
+  return new EngineError(code, `the weights in ${folder} cannot be read: ${cause}`, { cause });
 }
 
 export async function readOptimizer(folder: string, architecture: Architecture): Promise<OptimizerState> {
@@ -63,7 +66,7 @@ export async function writeCheckpoint(
   moments.set(optimizer.first);
   moments.set(optimizer.second, weights.length);
   await rm(unfinished, { recursive: true, force: true });
-  await mkdir(unfinished, { recursive: true });
+  await mkdir(unfinished, { recursive: true, mode: 0o700 });
   try {
     await Promise.all([
       writeDurably(join(unfinished, weightsFile), encodeSafetensors(tensorShapes(architecture), weights)),
@@ -82,7 +85,7 @@ export async function writeCheckpoint(
 }
 
 async function writeDurably(path: string, data: Uint8Array): Promise<void> {
-  const file = await open(path, 'w');
+  const file = await open(path, 'w', 0o600);
   try {
     await file.writeFile(data);
     await file.sync();

@@ -27,12 +27,16 @@ export function argumentsSchema(parameters: JsonSchema): JsonSchema | null {
   return hasReference(document) ? { ...narrowed, $defs: { document, objects: narrowing.targets } } : narrowed;
 }
 
+/** References that lead to each other: as many as a call stack bears. */
+const deepestReferences = 1000;
+
 class Narrowing {
   readonly #document: unknown;
   /** By pointer: the reference to use instead, or null. Known before it is found, for references to themselves. */
   readonly #references = new Map<string, unknown>();
   /** Targets of references that admitted more than objects. */
   readonly targets: unknown[] = [];
+  #depth = 0;
 
   constructor(document: unknown) {
     this.#document = { $defs: { document } };
@@ -53,8 +57,12 @@ class Narrowing {
 
   #ofReference(schema: JsonSchema, pointer: string): unknown {
     if (!this.#references.has(pointer)) {
+      // The engine refuses what is as deep as this.
+      if (this.#depth === deepestReferences) return schema;
+      this.#depth++;
       this.#references.set(pointer, null);
       this.#references.set(pointer, this.#narrowTarget(pointer));
+      this.#depth--;
     }
     const reference = this.#references.get(pointer);
     if (typeof reference !== 'string') return null;

@@ -70,7 +70,8 @@ export class Constraints {
     const complaint = await this.#complaint(baseModel, constraint);
     if (complaint !== null) throw await this.#refusal(baseModel, constraint, fields, complaint);
     const { hash, json } = hashConstraint(constraint);
-    await this.#store.putConstraint(hash, json);
+    // A known one is sampled under also where nothing can be written.
+    if ((await this.#store.constraint(hash)) === undefined) await this.#store.putConstraint(hash, json);
     return {
       constraint,
       hash,

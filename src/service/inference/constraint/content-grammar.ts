@@ -2,6 +2,7 @@ import type { ResponseFormat, StructuredOutputs } from '../../../contract/index.
 import type { Grammar, JsonSchema, JsonStyle } from '../../../engines/engine.ts';
 import { isObject } from '../../body.ts';
 import { invalidField, unsupportedField } from '../../errors.ts';
+import { refuseHeavyJson } from '../../json-shape.ts';
 
 export interface ContentFields {
   response_format?: ResponseFormat | undefined;
@@ -92,6 +93,7 @@ function structuredGrammar(outputs: StructuredOutputs, style: JsonStyle): Gramma
 
 function readObject(value: string | JsonSchema, field: string, what: string): JsonSchema {
   if (typeof value !== 'string') return value;
+  refuseHeavyJson(value, { at: ['body', 'structured_outputs', field] });
   try {
     const parsed: unknown = JSON.parse(value);
     if (isObject(parsed)) return parsed;

@@ -4,6 +4,7 @@ import { invalidField, ServiceError } from '../../errors.ts';
 import type { BaseModelTools } from '../base-model-tools.ts';
 import { refuseForeignTokens } from '../sampling/token-ids.ts';
 import { type Turn, toTurn } from './conversation.ts';
+import { charactersIn } from './prompt-size.ts';
 import type { RenderOptions } from './render.ts';
 import { toTemplateValues } from './template/template-values.ts';
 
@@ -40,14 +41,17 @@ export async function toPrompt(
   request: PromptRequest,
   { tools, base }: { tools: BaseModelTools; base: BaseModel },
 ): Promise<Prompt> {
+  const { renderer } = tools;
+  const { contextLength } = base;
+  const given = [request.messages, request.documents, request.chat_template_kwargs];
+  renderer.size.check(charactersIn(given), contextLength);
   const turns = request.messages.map((message, index) => toTurn(message, ['messages', index]));
   turns.forEach(({ tokenIds }, index) => {
     refuseForeignTokens(tokenIds, base.vocabularySize, ['messages', index, 'token_ids']);
   });
-  const options = toRenderOptions(request, turns, tools.format.callToken);
+  const options = { ...toRenderOptions(request, turns, tools.format.callToken), contextLength };
   const values = toTemplateValues(request, tools.format.template);
   const conversation = { turns, tools: request.tools };
-  const { renderer } = tools;
   const rendered = values
     ? await renderer.renderLiterally(conversation, options, values)
     : renderer.render(conversation, options);
@@ -55,7 +59,7 @@ export async function toPrompt(
   const whole = begin === null ? rendered.tokens : [begin, ...rendered.tokens];
   if (whole.length === 0)
     throw new ServiceError(422, 'empty_prompt', 'The chat template writes nothing for these messages.');
-  const tokens = truncate(whole, request, base.contextLength);
+  const tokens = truncate(whole, request, contextLength);
   const own =
     values !== null ||
     begin !== null ||

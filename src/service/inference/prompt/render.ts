@@ -3,6 +3,7 @@ import { LRUCache } from 'lru-cache';
 import type { Tool } from '../../../contract/index.ts';
 import type { ChatFormat, Engine, Tokenizer } from '../../../engines/engine.ts';
 import type { Conversation } from './conversation.ts';
+import { PromptSize } from './prompt-size.ts';
 import {
   refuseForgedRoles,
   refuseForgery,
@@ -28,6 +29,8 @@ export interface RenderOptions {
   continueFinalMessage?: boolean;
   /** What the template is told of the effort to spend on reasoning; absent: nothing. */
   reasoningEffort?: string | undefined;
+  /** Tokens that the model's context holds: texts far longer than that are refused. Absent: none are. */
+  contextLength?: number;
 }
 
 type Turns = Pick<Conversation, 'turns' | 'tools'>;
@@ -38,6 +41,7 @@ const longestCachedText = 4096;
 
 /** Writes the conversations of one base model as token ids. Text between special tokens is encoded in one piece. */
 export class ConversationRenderer {
+  readonly size: PromptSize;
   readonly #template: Template;
   readonly #tokenizer: Tokenizer;
   readonly #format: ChatFormat;
@@ -53,11 +57,12 @@ export class ConversationRenderer {
     this.#format = engine.chatFormat(baseModel);
     this.#template = new Template(this.#format.template);
     this.#tokenizer = engine.tokenizer(baseModel);
+    this.size = new PromptSize(this.#tokenizer);
     this.#runner = runner;
   }
 
   render({ turns, tools }: Turns, options: RenderOptions): RenderedConversation {
-    return this.#assemble(this.#skeleton(turns, tools, options), slotsOf(turns));
+    return this.#assemble(this.#skeleton(turns, tools, options), slotsOf(turns), options);
   }
 
   /**
@@ -84,10 +89,15 @@ export class ConversationRenderer {
       source === undefined
         ? renderTemplate(this.#template, values)
         : prompt.textOf(await this.#runner.render({ source, variables: values }));
-    return this.#assemble(prompt.cut(rendered, { continueFinalMessage }), prompt.slots);
+    return this.#assemble(prompt.cut(rendered, { continueFinalMessage }), prompt.slots, options);
   }
 
-  #assemble(parts: readonly PromptPart[], slots: readonly Slot[]): RenderedConversation {
+  #assemble(
+    parts: readonly PromptPart[],
+    slots: readonly Slot[],
+    { contextLength }: RenderOptions,
+  ): RenderedConversation {
+    if (contextLength !== undefined) this.size.check(charactersOf(parts, slots), contextLength);
     const tokens: number[] = [];
     const splices: { start: number; length: number }[] = [];
     let text = '';
@@ -159,4 +169,12 @@ export class ConversationRenderer {
     if (text.length <= longestCachedText) this.#encoded.set(text, tokens);
     return tokens;
   }
+}
+
+function charactersOf(parts: readonly PromptPart[], slots: readonly Slot[]): number {
+  return parts.reduce((sum, part) => {
+    if (part.type === 'text') return sum + part.text.length;
+    const slot = part.type === 'slot' ? slots[part.index] : undefined;
+    return slot?.type === 'text' ? sum + slot.text.length : sum;
+  }, 0);
 }

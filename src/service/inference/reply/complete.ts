@@ -1,5 +1,7 @@
 import type { ChatCompletion, Choice } from '../../../contract/index.ts';
 import type { Generation } from '../../../engines/engine.ts';
+import { inSlices } from '../../slices.ts';
+import { turn } from '../../turns.ts';
 import { ownPrompt, type PreparedChat, tierOf, toUsage } from '../chat.ts';
 
 /** Samples every choice of a request and answers in one piece. */
@@ -12,14 +14,19 @@ export async function complete(chat: PreparedChat, signal: AbortSignal): Promise
       generateAll(chat, either),
       chat.scorePrompt?.(either),
     ]);
+    // Many replies may come at the same moment.
+    await turn();
     const completionTokens = generations.reduce((sum, { tokens }) => sum + tokens.length, 0);
     const cachedTokens = Math.max(0, ...generations.map((generation) => generation.cachedTokens));
+    const choices: Choice[] = [];
+    for await (const [index, generation] of inSlices(generations))
+      choices.push(toChoice(chat, generation, index));
     return {
       id: chat.id,
       object: 'chat.completion',
       created: chat.created,
       model: chat.model.pinnedName,
-      choices: generations.map((generation, index) => toChoice(chat, generation, index)),
+      choices,
       usage: toUsage(chat, completionTokens, cachedTokens),
       system_fingerprint: chat.fingerprint,
       ...tierOf(chat),

@@ -1,3 +1,4 @@
+import { PrefixMatcher } from './prefix-matcher.ts';
 import type { Piece } from './token-reader.ts';
 
 /**
@@ -5,7 +6,7 @@ import type { Piece } from './token-reader.ts';
  * ended it. The engine finds stop strings; one it did not stop at, as before `min_tokens`, is text like any other.
  */
 export class StopFilter {
-  readonly #stops: readonly string[];
+  readonly #matchers: readonly PrefixMatcher[];
   #withheld: Piece[] = [];
   /** The text among what is withheld. */
   #text = '';
@@ -13,15 +14,17 @@ export class StopFilter {
   #newest = 0;
 
   constructor(stops: readonly string[]) {
-    this.#stops = stops;
+    this.#matchers = stops.map((stop) => new PrefixMatcher(stop));
   }
 
   /** Takes the pieces of a further token; returns those that are certain. */
   push(pieces: readonly Piece[]): Piece[] {
-    if (this.#stops.length === 0) return [...pieces];
+    if (this.#matchers.length === 0) return [...pieces];
     this.#newest = this.#text.length;
     this.#add(pieces);
-    return this.#release(this.#text.length - this.#uncertain());
+    const newest = this.#text.slice(this.#newest);
+    const uncertain = this.#matchers.map((matcher) => uncertainAfter(newest, matcher));
+    return this.#release(this.#text.length - Math.max(...uncertain));
   }
 
   /** Takes the last pieces, which belong to the newest token, and the stop string that ended the reply. */
@@ -34,19 +37,6 @@ export class StopFilter {
 
   #find(stop: string): number {
     return this.#text.indexOf(stop, Math.max(0, this.#newest - stop.length + 1));
-  }
-
-  /** Length of the longest end of the text that may be, or begin, a stop string. */
-  #uncertain(): number {
-    const text = this.#text;
-    let longest = 0;
-    for (const stop of this.#stops) {
-      const position = this.#find(stop);
-      if (position >= 0) longest = Math.max(longest, text.length - position);
-      for (let length = Math.min(stop.length - 1, text.length); length > longest; length--)
-        if (stop.startsWith(text.slice(text.length - length))) longest = length;
-    }
-    return longest;
   }
 
   #add(pieces: readonly Piece[]): void {
@@ -74,4 +64,12 @@ export class StopFilter {
     this.#newest = Math.max(0, this.#newest - length);
     return released;
   }
+}
+
+/** Length of the longest end of all text that, now that `newest` has been read, may be, or begin, the stop string. */
+function uncertainAfter(newest: string, matcher: PrefixMatcher): number {
+  let found = -1;
+  for (let at = 0; at < newest.length; at++)
+    if (matcher.read(newest.charCodeAt(at)) && found < 0) found = matcher.length + newest.length - 1 - at;
+  return found < 0 ? matcher.matched : found;
 }

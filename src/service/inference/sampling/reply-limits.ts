@@ -1,4 +1,4 @@
-import type { ParsedChatCompletionRequest } from '../../../contract/index.ts';
+import { chatLimits, type ParsedChatCompletionRequest } from '../../../contract/index.ts';
 import { invalidField, ServiceError } from '../../errors.ts';
 
 /** Seeds of the choices of a request: the request's, the next one, and so on. */
@@ -25,6 +25,20 @@ export function toMaxTokens(
       `The prompt has ${promptLength} tokens and the model's context holds ${contextLength}, reply included; shorten the messages.`,
     );
   return asked === undefined ? left : Math.min(asked, left);
+}
+
+/** Refuses to report so many alternatives to tokens that the answer would be hundreds of megabytes. */
+export function refuseLongReports(
+  { n = 1, top_logprobs: top = 0 }: Pick<ParsedChatCompletionRequest, 'n' | 'top_logprobs'>,
+  maxTokens: number,
+): void {
+  const reported = n * maxTokens * (1 + top);
+  if (top === 0 || reported <= chatLimits.reported) return;
+  throw invalidField(
+    ['top_logprobs'],
+    `of ${top}, for ${n} choices of up to ${maxTokens} tokens, could report ${reported} log-probabilities, and ${chatLimits.reported} is the most; ask for fewer alternatives, choices or max_completion_tokens`,
+    top,
+  );
 }
 
 /** Texts and tokens that end a reply. */

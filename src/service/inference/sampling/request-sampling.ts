@@ -57,6 +57,11 @@ function checkAllowed(
   { tokenizer, format, constraint }: SamplingSurroundings,
 ): void {
   if (!allowed) return;
+  if (allowed.length > tokenizer.vocabularySize)
+    throw invalidField(
+      ['allowed_token_ids'],
+      `has ${allowed.length} tokens, and the model has ${tokenizer.vocabularySize}; name each once`,
+    );
   refuseForeignTokens(allowed, tokenizer.vocabularySize, ['allowed_token_ids']);
   const reachable = new Set([
     format.endToken,

@@ -96,7 +96,7 @@ describe('a pool', () => {
     await pool.step();
     await pool.step();
     running.cancel();
-    waiting.cancel();
+    pool.cancel(waiting);
     run.mockClear();
     expect(await pool.step()).toEqual(expect.arrayContaining([running, waiting]));
     const computed = (sequence: Sequence) =>

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { WaitingLine } from '../../../../src/engines/embedded/sampler/waiting-line.ts';
+import { overdueMs, WaitingLine } from '../../../../src/engines/embedded/sampler/waiting-line.ts';
 
 const seed = 20261121;
 
@@ -34,5 +34,50 @@ describe('the waiting line', () => {
     for (const item of [1, 2, 3, 4]) line.add(item, { priority: -item, slots: 1 });
     expect(line.remove((item) => item % 2 === 0)).toEqual([4, 2]);
     expect(line.admit(9)).toEqual([3, 1]);
+  });
+
+  it('takes what has waited five minutes before all others, whatever their priority', () => {
+    let now = 0;
+    const line = new WaitingLine<string>(() => now);
+    line.add('patient', { priority: 9, slots: 1 });
+    for (let item = 0; item < 3; item++) line.add(`pushing ${item}`, { priority: -1, slots: 1 });
+    now = overdueMs - 1;
+    expect(line.admit(1)).toEqual(['pushing 0']);
+    now = overdueMs;
+    line.add('late', { priority: -5, slots: 1 });
+    expect(line.admit(2)).toEqual(['patient', 'pushing 1']);
+    expect(line.admit(2)).toEqual(['pushing 2', 'late']);
+    expect(line.empty).toBe(true);
+  });
+
+  it('keeps its order as a plain list would, through every mixture of comings and goings', () => {
+    const action = fc.oneof(
+      fc.record({ type: fc.constant('add' as const), priority: fc.integer({ min: -2, max: 2 }) }),
+      fc.record({ type: fc.constant('admit' as const), free: fc.integer({ min: 0, max: 5 }) }),
+      fc.record({ type: fc.constant('remove' as const), every: fc.integer({ min: 2, max: 5 }) }),
+    );
+    fc.assert(
+      fc.property(fc.array(action, { maxLength: 200 }), (actions) => {
+        const line = new WaitingLine<number>();
+        let plain: { item: number; priority: number }[] = [];
+        for (const [item, one] of actions.entries()) {
+          if (one.type === 'add') {
+            line.add(item, { priority: one.priority, slots: 1 });
+            plain.push({ item, priority: one.priority });
+            plain = plain.toSorted((a, b) => a.priority - b.priority || a.item - b.item);
+          } else if (one.type === 'admit') {
+            expect(line.admit(one.free)).toEqual(plain.splice(0, one.free).map((place) => place.item));
+          } else {
+            const leaves = (candidate: number) => candidate % one.every === 0;
+            expect(line.remove(leaves)).toEqual(
+              plain.filter((place) => leaves(place.item)).map((place) => place.item),
+            );
+            plain = plain.filter((place) => !leaves(place.item));
+          }
+          expect(line.count).toBe(plain.length);
+        }
+      }),
+      { seed },
+    );
   });
 });

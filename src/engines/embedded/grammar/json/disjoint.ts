@@ -7,10 +7,31 @@ interface Marks {
   required: ReadonlyMap<string, Marks>;
 }
 
+/** Schemas of which each is compared with each, where no one thing tells all of them apart. */
+const MAXIMUM_COMPARED = 300;
+
 /** No value fits two of the schemas, as far as their types and constants show. */
 export function areDisjoint(schemas: readonly unknown[]): boolean {
   const marks = schemas.map(marksOf);
-  return marks.every((left, index) => marks.slice(index + 1).every((right) => tellApart(left, right)));
+  if (toldApartByOne(marks)) return true;
+  return (
+    marks.length <= MAXIMUM_COMPARED &&
+    marks.every((left, index) => marks.slice(index + 1).every((right) => tellApart(left, right)))
+  );
+}
+
+/** Whether all are told apart by the same: their constants, or those of one property that all of them require. */
+function toldApartByOne(schemas: readonly (Marks | null | undefined)[]): boolean {
+  const marks = schemas.filter((one) => one !== null && one !== undefined);
+  if (marks.length < schemas.length) return false;
+  const values = marks.flatMap((one) => (one.values ? [one.values] : []));
+  if (values.length === marks.length) {
+    const count = values.reduce((sum, { size }) => sum + size, 0);
+    return new Set(values.flatMap((one) => [...one])).size === count;
+  }
+  return [...(marks[0]?.required.keys() ?? [])].some((name) =>
+    toldApartByOne(marks.map(({ required }) => required.get(name))),
+  );
 }
 
 function tellApart(left: Marks | null, right: Marks | null): boolean {

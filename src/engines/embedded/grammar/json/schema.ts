@@ -1,6 +1,7 @@
 import type { JsonSchema } from '../../../engine.ts';
 import { EngineError } from '../../../engine-error.ts';
 import { choiceOf, type Expression, literal, rule } from '../expression.ts';
+import { MAXIMUM_SCHEMA_DEPTH } from '../limits.ts';
 import { arrayOf } from './array.ts';
 import { areDisjoint } from './disjoint.ts';
 import { isRecord, KEYWORDS_OF_TYPE, SchemaReader } from './keywords.ts';
@@ -8,7 +9,7 @@ import { compactLayout, type JsonLayout } from './layout.ts';
 import { objectWith } from './object.ts';
 import { numberWithin, stringWithin } from './scalar.ts';
 
-/** Each is compared with each. */
+/** Each is laid out, and told apart from the others. */
 const MAXIMUM_ONE_OF = 2_000;
 
 /** Compiles the parts of a schema; what the files of the types need of the whole. */
@@ -32,6 +33,7 @@ export class SchemaCompiler implements SchemaScope {
   readonly #rules: Map<string, Expression>;
   readonly #document: JsonSchema;
   readonly #label: string;
+  #depth = 0;
 
   /** `label` is what messages call the schema; it must differ between schemas whose rules are put together. */
   constructor(schema: JsonSchema, label: string, layout: JsonLayout = compactLayout) {
@@ -57,6 +59,17 @@ export class SchemaCompiler implements SchemaScope {
   }
 
   compile(schema: unknown, place: string): Expression {
+    if (++this.#depth > MAXIMUM_SCHEMA_DEPTH)
+      throw new EngineError(
+        'grammar_too_large',
+        `JSON schema, ${this.#label} ${place.slice(0, 200)}: more than ${MAXIMUM_SCHEMA_DEPTH} schemas in each other, through references too: let them lead to their ends in fewer steps`,
+      );
+    const expression = this.#compile(schema, place);
+    this.#depth--;
+    return expression;
+  }
+
+  #compile(schema: unknown, place: string): Expression {
     if (schema === true) return this.layout.anyValue;
     if (!isRecord(schema))
       throw new EngineError(

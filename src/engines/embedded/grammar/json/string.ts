@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import {
   type CodePointRange,
   charactersOf,
@@ -32,7 +33,10 @@ export const jsonSpelling: Spelling = (ranges) => {
 
 const quoted = (content: Expression): Expression => sequence(literal('"'), content, literal('"'));
 
-export const anyString: Expression = quoted(repeat(jsonSpelling(ANY_CHARACTER), 0, null));
+const anyCharacter = jsonSpelling(ANY_CHARACTER);
+const anyUnit = jsonSpelling(ONE_UNIT);
+
+export const anyString: Expression = quoted(repeat(anyCharacter, 0, null));
 
 /**
  * Strings of a length between two bounds. Where there is an upper one, only characters of one UTF-16 unit occur: of
@@ -40,8 +44,17 @@ export const anyString: Expression = quoted(repeat(jsonSpelling(ANY_CHARACTER), 
  * lengths.
  */
 export function boundedString(minimum: number, maximum: number | null): Expression {
-  const counted = maximum === null ? ANY_CHARACTER : ONE_UNIT;
-  return quoted(repeat(jsonSpelling(counted), minimum, maximum));
+  return quoted(repeat(maximum === null ? anyCharacter : anyUnit, minimum, maximum));
 }
 
-export const patternString = (pattern: string): Expression => quoted(anyMatch(pattern, jsonSpelling));
+/** Patterns come again: formats have one each, and the properties of a schema are alike. */
+const patterns = new LRUCache<string, Expression>({ max: 64 });
+
+export function patternString(pattern: string): Expression {
+  let known = patterns.get(pattern);
+  if (!known) {
+    known = quoted(anyMatch(pattern, jsonSpelling));
+    patterns.set(pattern, known);
+  }
+  return known;
+}

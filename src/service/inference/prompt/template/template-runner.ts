@@ -76,11 +76,13 @@ export class TemplateRunner {
 
 async function ready(child: ChildProcess): Promise<ChildProcess> {
   if ((await nextAnswer(child, startTimeoutMs))?.type !== 'ready')
-    throw new ServiceError(503, 'templates_unavailable', 'The process that renders templates did not start.');
+    throw unavailable('The process that renders templates did not start; ask again.');
   child.unref();
   child.channel?.unref();
   return child;
 }
+
+const unavailable = (message: string) => new ServiceError(503, 'templates_unavailable', message);
 
 const busy = () =>
   new ServiceError(
@@ -99,6 +101,9 @@ async function ask(child: ChildProcess, task: TemplateTask): Promise<TemplateRes
   child.send(task, () => {});
   const result = await nextAnswer(child, templateLimits.timeoutMs + graceMs);
   if (result && result.type !== 'ready') return result;
+  // V8 ends a process whose heap is full by another signal: this was the system, or a person.
+  if (!child.killed && child.signalCode === 'SIGKILL')
+    throw unavailable('The process that renders templates was ended by the system; ask again.');
   return {
     type: 'failed',
     reason: `the template needs more than ${templateLimits.heapMegabytes} MB of memory or one operation of more than ${templateLimits.timeoutMs} ms; make its loops and texts shorter`,

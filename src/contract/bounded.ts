@@ -1,0 +1,80 @@
+import { z } from 'zod';
+import { requestLimits } from './limits.ts';
+
+/** A text of at most so many UTF-16 code units. */
+export const text = (maximum: number = requestLimits.text) =>
+  z.string().max(maximum, {
+    error: ({ input }) => `has ${sizeOf(input)} characters, and ${maximum} is the most; make it shorter`,
+  });
+
+/** A list of at most so many elements. Where it has more, none of them is looked at. */
+export const list = <Item extends z.ZodType>(item: Item, maximum: number = requestLimits.list) =>
+  z.array(item).max(maximum, {
+    error: ({ input }) => `has ${sizeOf(input)} elements, and ${maximum} is the most; send fewer`,
+  });
+
+/** A number that is computed with: neither so large nor so small that weights would leave their range. */
+export const figure = () => z.number().min(-requestLimits.figure).max(requestLimits.figure);
+
+/** Ids of tokens. */
+export const tokenList = (maximum: number = requestLimits.tokens) =>
+  list(z.number().int().min(0).max(requestLimits.largestToken), maximum);
+
+/** Ids of tokens as an answer had them; that each is one of the model's is checked by their reader. */
+export const answeredTokens = (maximum: number = requestLimits.tokens) => list(z.number().int(), maximum);
+
+export interface RecordBounds {
+  /** Default 1024. */
+  entries?: number;
+  /** Of a name. Default 1024. */
+  name?: number;
+}
+
+/** An object with names of the caller's own. Where it has more of them than it may, none is looked at. */
+export const record = <Value extends z.ZodType>(
+  value: Value,
+  { entries = requestLimits.entries, name = requestLimits.name }: RecordBounds = {},
+) =>
+  z
+    .preprocess(
+      (given: Record<string, z.input<Value>>, context) => {
+        if (hasPrototypeName(given)) {
+          const message = '__proto__ cannot be a name here; take another';
+          context.addIssue({ code: 'custom', path: ['__proto__'], input: given, message });
+          return z.NEVER;
+        }
+        const count = countOf(given);
+        if (count <= entries) return given;
+        const message = `has ${count} entries, and ${entries} is the most; send fewer`;
+        context.addIssue({ code: 'too_big', origin: 'object', maximum: entries, input: given, message });
+        return z.NEVER;
+      },
+      z.record(text(name), value),
+    )
+    .meta({ maxProperties: entries });
+
+/** An object that the caller forms freely, of at most so many characters of JSON. */
+export const json = (
+  characters: number = requestLimits.json,
+  { entries = characters, name = characters }: RecordBounds = {},
+) =>
+  record(z.unknown(), { entries, name }).superRefine((value, context) => {
+    const length = JSON.stringify(value).length;
+    if (length > characters)
+      context.addIssue({
+        ...{ code: 'too_big', origin: 'string', maximum: characters, input: value },
+        message: `has ${length} characters of JSON, and ${characters} is the most; make it smaller`,
+      });
+  });
+
+function sizeOf(value: unknown): number {
+  return typeof value === 'string' || Array.isArray(value) ? value.length : 0;
+}
+
+/** A record would leave it out in silence: in most objects it is no name but their prototype. */
+const hasPrototypeName = (value: unknown): boolean =>
+  typeof value === 'object' && value !== null && Object.hasOwn(value, '__proto__');
+
+function countOf(value: unknown): number {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? Object.keys(value).length : 0;
+}

@@ -1,0 +1,125 @@
+import { Pace } from './pace.ts';
+
+/**
+ * One owner may hold this many times what is left free: 16 of 17 parts where nobody else is there, and less the more
+ * others hold, so that whoever comes later finds room (dynamic thresholds: Choudhury and Hahne, 1998).
+ */
+const shareOfFree = 16;
+
+/** An idle time after which the pace is measured anew. */
+const forgottenAfterMs = 3000;
+
+const shortestSeconds = 1;
+const longestSeconds = 60;
+
+/** Places that somebody holds. */
+export interface HeldPlaces {
+  /** Takes as many more; false where there is no room. */
+  add(amount: number): boolean;
+  /** Gives all of them back. What comes after the first time does nothing. */
+  release(): void;
+}
+
+interface Holding {
+  owner: string;
+  amount: number;
+  since: number;
+}
+
+/** A number of places that are shared among owners, and what they are told for whom there is none. */
+export class Places {
+  readonly limit: number;
+  readonly #now: () => number;
+  #pace: Pace;
+  /** When the last place was given back that left none taken. */
+  #idleSince = Number.NEGATIVE_INFINITY;
+  /** In the order in which they came. */
+  readonly #holdings = new Set<Holding>();
+  readonly #held = new Map<string, number>();
+  /** By owner, when those whom he has been sent away with will have had their turn. */
+  readonly #promised = new Map<string, number>();
+  #taken = 0;
+  #refused = 0;
+
+  /** `now`: a clock in milliseconds that never goes back. */
+  constructor(limit: number, now: () => number = () => performance.now()) {
+    this.limit = limit;
+    this.#now = now;
+    this.#pace = new Pace(now());
+  }
+
+  get taken(): number {
+    return this.#taken;
+  }
+
+  /** How many times there was no room. */
+  get refused(): number {
+    return this.#refused;
+  }
+
+  /** Milliseconds since the oldest holder came; 0 where there is none. */
+  get oldestMs(): number {
+    const [oldest] = this.#holdings;
+    return oldest ? this.#now() - oldest.since : 0;
+  }
+
+  /** Null where there is no room. */
+  take(owner: string, amount: number): HeldPlaces | null {
+    const holding: Holding = { owner, amount: 0, since: this.#now() };
+    if (!this.#add(holding, amount)) return null;
+    this.#holdings.add(holding);
+    return {
+      add: (more) => this.#holdings.has(holding) && this.#add(holding, more),
+      release: () => this.#release(holding),
+    };
+  }
+
+  /**
+   * After how many seconds there should be room for somebody who was sent away: whoever is sent away later is told a
+   * later time, as fast as places become free. 1 to 60.
+   */
+  retryAfterSeconds(owner: string, amount: number): number {
+    const now = this.#now();
+    const rate = this.#pace.rate(now);
+    // Where nothing has left yet, what is there may well stay for as long as it has been there.
+    const waitMs = rate > 0 ? amount / rate : this.oldestMs;
+    const last = Math.max(now, this.#promised.get(owner) ?? now);
+    const due = rate > 0 ? last + waitMs : now + waitMs;
+    const promised = Math.min(due, now + longestSeconds * 1000);
+    this.#forgetPast(now);
+    this.#promised.set(owner, promised);
+    return Math.min(longestSeconds, Math.max(shortestSeconds, Math.ceil((promised - now) / 1000)));
+  }
+
+  #add(holding: Holding, amount: number): boolean {
+    const held = this.#held.get(holding.owner) ?? 0;
+    const free = this.limit - this.#taken;
+    if (amount > free || (held > 0 && held + amount > shareOfFree * free)) {
+      this.#refused++;
+      return false;
+    }
+    // What there was nothing to do in says nothing about how fast work is done.
+    if (this.#taken === 0 && this.#now() - this.#idleSince > forgottenAfterMs)
+      this.#pace = new Pace(this.#now());
+    this.#taken += amount;
+    this.#held.set(holding.owner, held + amount);
+    holding.amount += amount;
+    return true;
+  }
+
+  #release(holding: Holding): void {
+    if (!this.#holdings.delete(holding)) return;
+    const { owner, amount } = holding;
+    this.#taken -= amount;
+    this.#pace.left(amount, this.#now());
+    if (this.#taken === 0) this.#idleSince = this.#now();
+    const left = (this.#held.get(owner) ?? 0) - amount;
+    if (left > 0) this.#held.set(owner, left);
+    else this.#held.delete(owner);
+  }
+
+  #forgetPast(now: number): void {
+    if (this.#promised.size < 1000) return;
+    for (const [owner, due] of this.#promised) if (due <= now) this.#promised.delete(owner);
+  }
+}

@@ -1,0 +1,129 @@
+import { createHash } from 'node:crypto';
+import type { Context } from 'hono';
+import { cutOff, tooLarge } from '../body.ts';
+import { MemorySource } from '../json/byte-source.ts';
+import type { DataFiles } from '../store/files.ts';
+import type { IncomingFile } from '../store/incoming-file.ts';
+import type { ReceivedBody } from './received-body.ts';
+
+/** A body up to this long is kept in memory. */
+export const memoryBytes = 1024 ** 2;
+
+/** Pieces of a body are gathered to this many bytes before they are written to its file. */
+const writeBytes = 262_144;
+
+export interface ReceiveOptions {
+  /** Most bytes that are taken. */
+  limit: number;
+  /** Hears of each piece: how many bytes of the body have come so far. What it throws ends the receiving. */
+  onBytes?: (bytes: number) => void;
+}
+
+/** Receives the bodies of requests. */
+export class Bodies {
+  readonly #files: DataFiles;
+
+  constructor(files: DataFiles) {
+    this.#files = files;
+  }
+
+  /**
+   * Receives a body for as long as `work` needs it. A body over the limit is 413, as soon as that is known; one that
+   * breaks off is 400. Nothing is left of either.
+   */
+  async receive<Result>(
+    context: Context,
+    options: ReceiveOptions,
+    work: (body: ReceivedBody) => Promise<Result>,
+  ): Promise<Result> {
+    const declared = Number(context.req.header('content-length') ?? 0);
+    if (declared > options.limit) throw tooLarge(options.limit);
+    const receiving = new Receiving(this.#files);
+    let counted = 0;
+    let failure: { error: unknown } | null = null;
+    try {
+      const hash = createHash('sha256').update(`${context.req.method} ${context.req.path}\n`);
+      for await (const chunk of chunksOf(context)) {
+        counted += chunk.byteLength;
+        if (counted > options.limit) throw tooLarge(options.limit);
+        options.onBytes?.(counted);
+        hash.update(chunk);
+        if (failure) continue;
+        try {
+          await receiving.add(chunk);
+        } catch (error) {
+          // Such as a full disk. It is read on: an answer before its end would be lost with the connection.
+          failure = { error };
+        }
+      }
+      if (failure) throw failure.error;
+      return await work({ ...(await receiving.end()), fingerprint: hash.digest('hex') });
+    } finally {
+      await receiving.discard();
+    }
+  }
+}
+
+/** The body as it comes. Where the connection breaks it is 400. */
+async function* chunksOf(context: Context): AsyncGenerator<Uint8Array> {
+  const cut = (cause: unknown): never => {
+    throw cutOff(cause);
+  };
+  const declared = context.req.header('content-length');
+  if (declared !== undefined && Number(declared) <= memoryBytes) {
+    yield new Uint8Array(await context.req.arrayBuffer().catch(cut));
+    return;
+  }
+  const reader = context.req.raw.body?.getReader();
+  if (!reader) return;
+  try {
+    for (;;) {
+      const next = await reader.read().catch(cut);
+      if (next.done) return;
+      yield next.value;
+    }
+  } finally {
+    // What has not been read is not wanted; of a body that is through this does nothing.
+    await reader.cancel().catch(() => {});
+  }
+}
+
+/** One body on its way: its last pieces in memory, what came before them in a file once they are too many. */
+class Receiving {
+  readonly #files: DataFiles;
+  #chunks: Uint8Array[] = [];
+  #waiting = 0;
+  #file: IncomingFile | null = null;
+
+  constructor(files: DataFiles) {
+    this.#files = files;
+  }
+
+  async add(chunk: Uint8Array): Promise<void> {
+    this.#chunks.push(chunk);
+    this.#waiting += chunk.byteLength;
+    if (this.#waiting > (this.#file ? writeBytes : memoryBytes)) await this.#write();
+  }
+
+  async end(): Promise<Omit<ReceivedBody, 'fingerprint'>> {
+    if (this.#file === null) {
+      const memory = Buffer.concat(this.#chunks);
+      return { bytes: memory.length, source: new MemorySource(memory), memory, file: null };
+    }
+    await this.#write();
+    return { bytes: this.#file.bytes, source: this.#file, memory: null, file: this.#file };
+  }
+
+  async discard(): Promise<void> {
+    this.#chunks = [];
+    await this.#file?.discard();
+  }
+
+  async #write(): Promise<void> {
+    this.#file ??= await this.#files.createIncoming();
+    const content = Buffer.concat(this.#chunks);
+    this.#chunks = [];
+    this.#waiting = 0;
+    await this.#file.append(content);
+  }
+}

@@ -1,0 +1,193 @@
+import { trainingLimits } from '../../contract/index.ts';
+import { invalidField, RequestValidationError } from '../errors.ts';
+import type { ByteSource, Range } from '../json/byte-source.ts';
+import { childrenOf } from '../json/children.ts';
+import { malformed } from '../json/faults.ts';
+import {
+  checkInSlices,
+  containerAt,
+  keyAt,
+  parseInSlices,
+  parsePart,
+  wholeBytes,
+  wholeText,
+} from '../json/parse-in-slices.ts';
+import { runsOf } from '../json/runs.ts';
+import type { Slices } from '../slices.ts';
+import { type GroupPart, groupsField, partsOf, type TrajectoryPart } from './grouped-body.ts';
+import { lineIn, lineOf } from './line-text.ts';
+
+/** Most bytes of one trajectory: it is held in memory as a whole. */
+export const largestTrajectory = 64 * 1024 ** 2;
+
+/** Most bytes of a group, and of a body, beside the list that is read piece by piece. */
+export const largestBeside = 16 * 1024 ** 2;
+
+/** Most members of a group and of a body. */
+const mostMembers = 1000;
+
+/** Stands for groups that have not been read: as long as they are, so that no complaint carries the body back. */
+const someGroups = Array.from({ length: 1000 }, () => null);
+
+export interface GroupedFile {
+  fields: unknown;
+  list: Range | null;
+}
+
+/** Reads the fields of a body that is not in memory, and finds its groups. */
+export async function openGroupedFile(
+  source: ByteSource,
+  known: ReadonlySet<string>,
+  slices: Slices,
+): Promise<GroupedFile> {
+  const whole = await wholeText(source);
+  if (whole.start === whole.end) throw malformed('Unexpected end of JSON input');
+  const opening = await containerAt(source, whole);
+  // Whatever else it is, no object is what is said of it.
+  if (opening !== '{') return { fields: opening === '[' ? [] : '', list: null };
+  const { members, list } = await membersOf(source, whole, {
+    listName: groupsField,
+    at: [],
+    slices,
+    // A field that there is not is refused by its name, whatever its length.
+    passes: (name) => !known.has(name),
+  });
+  const fields = Object.fromEntries(members);
+  if (list === null) return { fields, list };
+  const isEmpty = (await childrenOf(source, list, slices).next()).done === true;
+  return { fields: { ...fields, [groupsField]: isEmpty ? [] : someGroups }, list };
+}
+
+/** The groups of a list, part by part. */
+export async function* groupsInFile(
+  source: ByteSource,
+  list: Range,
+  slices: Slices,
+): AsyncGenerator<TrajectoryPart | GroupPart> {
+  for await (const run of runsOf(source, list, { longest: wholeBytes, slices })) {
+    const bytes = run.end - run.start <= wholeBytes ? await source.read(run) : null;
+    for (const [at, { start, end }] of run.children.entries()) {
+      const group = run.first + at;
+      if (group >= trainingLimits.groups) throw tooMany([groupsField], trainingLimits.groups);
+      if (bytes) {
+        const value = parsePart(bytes.subarray(start - run.start, end - run.start), start);
+        for (const part of partsOf(value, group)) yield part;
+      } else yield* largeGroup(source, { start, end }, group, slices);
+      if (slices.over) await slices.pause();
+    }
+  }
+}
+
+async function* largeGroup(
+  source: ByteSource,
+  range: Range,
+  group: number,
+  slices: Slices,
+): AsyncGenerator<TrajectoryPart | GroupPart> {
+  const line = lineIn(source, range);
+  if ((await containerAt(source, range)) !== '{') {
+    await checkInSlices(source, range, slices);
+    // No group, and too long to be shown.
+    yield { type: 'group', group, value: (await containerAt(source, range)) === '[' ? [] : '', line };
+    return;
+  }
+  const { members, list } = await membersOf(source, range, {
+    listName: 'trajectories',
+    at: [groupsField, group],
+    slices,
+    passes: () => false,
+  });
+  const beside = Object.fromEntries(members);
+  if (list) yield* trajectoriesIn(source, list, group, slices);
+  yield { type: 'group', group, value: list ? { ...beside, trajectories: [] } : beside, line };
+}
+
+async function* trajectoriesIn(
+  source: ByteSource,
+  list: Range,
+  group: number,
+  slices: Slices,
+): AsyncGenerator<TrajectoryPart> {
+  for await (const run of runsOf(source, list, { longest: wholeBytes, slices })) {
+    const read = run.end - run.start <= wholeBytes ? await source.read(run) : null;
+    for (const [at, { start, end }] of run.children.entries()) {
+      const index = run.first + at;
+      if (index >= trainingLimits.trajectories)
+        throw tooMany([groupsField, group, 'trajectories'], trainingLimits.trajectories);
+      const bytes = end - start;
+      if (bytes > largestTrajectory)
+        throw invalidField(
+          [groupsField, group, 'trajectories', index],
+          `has ${bytes} bytes; a trajectory may have at most ${largestTrajectory}`,
+        );
+      const value = read
+        ? parsePart(read.subarray(start - run.start, end - run.start), start)
+        : await parseInSlices(source, { start, end }, { slices });
+      const line = read
+        ? lineOf(read.subarray(start - run.start, end - run.start))
+        : lineIn(source, { start, end });
+      yield { type: 'trajectory', group, index, bytes, value, line };
+      if (slices.over) await slices.pause();
+    }
+  }
+}
+
+/** As of a list in memory, but that how many there are has not been counted. */
+const tooMany = (place: (string | number)[], maximum: number) =>
+  new RequestValidationError([
+    {
+      ...{ loc: ['body', ...place], type: 'too_long', ctx: { max_length: maximum } },
+      msg: `has more than ${maximum} elements, and ${maximum} is the most; send fewer`,
+    },
+  ]);
+
+interface MembersOptions {
+  /** The member that is not read where it is a list. */
+  listName: string;
+  /** Where the object stands, for complaints. */
+  at: (string | number)[];
+  slices: Slices;
+  /** Whether a member of this name is passed over where it is long. */
+  passes: (name: string) => boolean;
+}
+
+/** The members of an object but for one list, of which it is said where it is. */
+async function membersOf(
+  source: ByteSource,
+  range: Range,
+  { listName, at, slices, passes }: MembersOptions,
+): Promise<{ members: Map<string, unknown>; list: Range | null }> {
+  const members = new Map<string, unknown>();
+  let list: Range | null = null;
+  let bytes = 0;
+  let count = 0;
+  const refuse = (name: string[], reason: string) => invalidField([...at, ...name], reason);
+  for await (const child of childrenOf(source, range, slices)) {
+    if (!child.key) continue;
+    if (child.key.end - child.key.start > largestBeside)
+      throw refuse([], 'has a field whose name is too long');
+    const name = await keyAt(source, child.key);
+    if (++count > mostMembers) throw refuse([], `has more than ${mostMembers} fields`);
+    if (name === listName) {
+      // The one before it does not count, but is a part of the text.
+      if (list) await checkInSlices(source, list, slices);
+      list = null;
+      if ((await containerAt(source, child)) === '[') {
+        members.delete(name);
+        list = { start: child.start, end: child.end };
+        continue;
+      }
+    }
+    const length = child.end - child.start;
+    if (passes(name) && length > wholeBytes) {
+      await checkInSlices(source, child, slices);
+      members.set(name, undefined);
+      continue;
+    }
+    bytes += length;
+    if (bytes > largestBeside)
+      throw refuse([name], `is too long: beside ${listName} at most ${largestBeside} bytes are read`);
+    members.set(name, await parseInSlices(source, child, { slices }));
+  }
+  return { members, list };
+}

@@ -1,0 +1,198 @@
+import { requestLimits } from '../../contract/index.ts';
+import { Slices } from '../slices.ts';
+import type { ByteSource, Range } from './byte-source.ts';
+import { malformed, tooDeep } from './faults.ts';
+
+/** A member of an object or an element of a list, by where its bytes are. */
+export interface Child extends Range {
+  /** Where the bytes of a member's name are, quotes included; null for an element. */
+  key: Range | null;
+}
+
+/** A value nested deeper than this is refused; itself it is the first level. */
+export const deepestNesting = requestLimits.depth;
+
+const quote = 0x22;
+const backslash = 0x5c;
+const comma = 0x2c;
+const colon = 0x3a;
+const [openObject, closeObject] = [0x7b, 0x7d];
+const [openList, closeList] = [0x5b, 0x5d];
+
+const isSpace = (byte: number) => byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
+
+/** What comes next between the children: `first` and `value` differ in that a list may end at `first` alone. */
+type Awaited = 'opening' | 'first' | 'value' | 'colon' | 'separator' | 'nothing';
+
+/**
+ * Finds the members of an object, or the elements of a list, without reading what is in them: of a child only the
+ * strings and the nesting are followed. Its own punctuation is checked; where it holds and the text of every child
+ * is JSON, so is the whole. Bytes come in pieces, cut anywhere.
+ */
+export class ChildScanner {
+  readonly #found: Child[] = [];
+  /** Bytes that came before the present piece. */
+  #before: number;
+  #awaited: Awaited = 'opening';
+  #isObject = false;
+  /** Nesting within the child. */
+  #depth = 0;
+  /** Where the child, or the key, began; -1 between them. */
+  #start = -1;
+  #inString = false;
+  #escaped = false;
+  /** The child is a number or a word: it ends where something else begins. */
+  #isBare = false;
+  #key: Range | null = null;
+
+  /** @param start Where the value's bytes begin in their source. */
+  constructor(start: number) {
+    this.#before = start;
+  }
+
+  /** The children that have ended since this was last asked. */
+  take(): Child[] {
+    return this.#found.splice(0);
+  }
+
+  /** Takes the next bytes. Throws what `malformed` and `tooDeep` make. */
+  push(bytes: Uint8Array): void {
+    let at = 0;
+    while (at < bytes.length) {
+      if (this.#inString) at = this.#throughString(bytes, at);
+      else if (this.#depth > 0) at = this.#throughNested(bytes, at);
+      else at = this.#between(bytes, at);
+    }
+    this.#before += bytes.length;
+  }
+
+  /** Throws where the value has not ended. */
+  end(): void {
+    if (this.#awaited !== 'nothing') throw malformed('Unexpected end of JSON input', this.#before);
+  }
+
+  #throughString(bytes: Uint8Array, from: number): number {
+    let at = from;
+    if (this.#escaped) {
+      this.#escaped = false;
+      at++;
+    }
+    for (; at < bytes.length; at++) {
+      const byte = bytes[at];
+      if (byte === backslash) {
+        at++;
+        if (at === bytes.length) this.#escaped = true;
+      } else if (byte === quote) {
+        this.#inString = false;
+        at++;
+        if (this.#depth === 0) this.#finish(at);
+        return at;
+      }
+    }
+    return bytes.length;
+  }
+
+  #throughNested(bytes: Uint8Array, from: number): number {
+    for (let at = from; at < bytes.length; at++) {
+      const byte = bytes[at];
+      if (byte === quote) {
+        this.#inString = true;
+        return at + 1;
+      }
+      if (byte === openObject || byte === openList) {
+        this.#depth++;
+        if (this.#depth >= deepestNesting) throw tooDeep(deepestNesting);
+      } else if (byte === closeObject || byte === closeList) {
+        this.#depth--;
+        if (this.#depth > 0) continue;
+        this.#finish(at + 1);
+        return at + 1;
+      }
+    }
+    return bytes.length;
+  }
+
+  /** One byte that belongs to no string and is not nested. */
+  #between(bytes: Uint8Array, at: number): number {
+    const byte = bytes[at] ?? 0;
+    if (this.#isBare) {
+      if (!isSpace(byte) && byte !== comma && byte !== closeObject && byte !== closeList) return at + 1;
+      this.#isBare = false;
+      this.#finish(at);
+      return at;
+    }
+    if (isSpace(byte)) return at + 1;
+    switch (this.#awaited) {
+      case 'opening':
+        if (byte !== openObject && byte !== openList) break;
+        this.#isObject = byte === openObject;
+        this.#awaited = 'first';
+        return at + 1;
+      case 'colon':
+        if (byte !== colon) break;
+        this.#awaited = 'value';
+        return at + 1;
+      case 'separator':
+        if (byte === comma) this.#awaited = 'value';
+        else if (byte === this.#closer) this.#awaited = 'nothing';
+        else break;
+        return at + 1;
+      case 'first':
+        if (byte === this.#closer) {
+          this.#awaited = 'nothing';
+          return at + 1;
+        }
+        return this.#begin(byte, at);
+      case 'value':
+        return this.#begin(byte, at);
+    }
+    throw malformed(`Unexpected token ${JSON.stringify(String.fromCharCode(byte))}`, this.#before + at);
+  }
+
+  get #closer(): number {
+    return this.#isObject ? closeObject : closeList;
+  }
+
+  #begin(byte: number, at: number): number {
+    const needsKey = this.#isObject && this.#key === null;
+    const mayBegin = needsKey
+      ? byte === quote
+      : byte !== comma && byte !== colon && byte !== closeObject && byte !== closeList;
+    if (!mayBegin)
+      throw malformed(`Unexpected token ${JSON.stringify(String.fromCharCode(byte))}`, this.#before + at);
+    this.#start = this.#before + at;
+    if (byte === quote) this.#inString = true;
+    else if (byte === openObject || byte === openList) this.#depth = 1;
+    else this.#isBare = true;
+    return at + 1;
+  }
+
+  /** The key or the child ends before this byte of the piece. */
+  #finish(at: number): void {
+    const range = { start: this.#start, end: this.#before + at };
+    this.#start = -1;
+    if (this.#isObject && this.#key === null) {
+      this.#key = range;
+      this.#awaited = 'colon';
+      return;
+    }
+    this.#found.push({ ...range, key: this.#key });
+    this.#key = null;
+    this.#awaited = 'separator';
+  }
+}
+
+/** The children of the object or list in a range, as they end, with turns for others. */
+export async function* childrenOf(
+  source: ByteSource,
+  range: Range,
+  slices = new Slices(),
+): AsyncGenerator<Child> {
+  const scanner = new ChildScanner(range.start);
+  for await (const piece of source.pieces(range)) {
+    scanner.push(piece);
+    yield* scanner.take();
+    if (slices.over) await slices.pause();
+  }
+  scanner.end();
+}

@@ -1,0 +1,127 @@
+import { isUtf8 } from 'node:buffer';
+import { Slices } from '../slices.ts';
+import type { ByteSource, Range } from './byte-source.ts';
+import { malformed } from './faults.ts';
+import { runsOf } from './runs.ts';
+
+/** Text of this many bytes is parsed in one piece: a few milliseconds. */
+export const wholeBytes = 262_144;
+
+/** JSON text that is a part of a body, as `JSON.parse` reads it. Throws what `malformed` makes. */
+export function parsePart(bytes: Buffer, at?: number): unknown {
+  if (!isUtf8(bytes)) throw malformed('the text is no UTF-8');
+  try {
+    return JSON.parse(bytes.toString('utf8'));
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw malformed(at === undefined || at === 0 ? reason : `${reason}, in the value at byte ${at}`);
+  }
+}
+
+export interface ParseOptions {
+  slices?: Slices;
+  /** What is no longer than this many bytes is parsed in one piece. */
+  whole?: number;
+}
+
+/**
+ * The value in a range: the same that `JSON.parse` gives for its text, read in pieces between which others have
+ * their turn. A single string or number is a piece whatever its length.
+ */
+export async function parseInSlices(
+  source: ByteSource,
+  range: Range,
+  { slices = new Slices(), whole = wholeBytes }: ParseOptions = {},
+): Promise<unknown> {
+  const opening = await containerAt(source, range);
+  if (range.end - range.start <= whole || opening === null) {
+    const value = parsePart(await source.read(range), range.start);
+    if (slices.over) await slices.pause();
+    return value;
+  }
+  const options = { slices, whole };
+  return opening === '[' ? parseList(source, range, options) : parseObject(source, range, options);
+}
+
+async function parseList(
+  source: ByteSource,
+  range: Range,
+  options: Required<ParseOptions>,
+): Promise<unknown[]> {
+  const list: unknown[] = [];
+  for await (const run of runsOf(source, range, { longest: options.whole, slices: options.slices })) {
+    const [only] = run.children;
+    if (run.children.length === 1 && only) list.push(await parseInSlices(source, only, options));
+    else appendAll(list, await parseRun(source, run, ['[', ']']));
+    if (options.slices.over) await options.slices.pause();
+  }
+  return list;
+}
+
+async function parseObject(
+  source: ByteSource,
+  range: Range,
+  options: Required<ParseOptions>,
+): Promise<Record<string, unknown>> {
+  const entries: [string, unknown][] = [];
+  for await (const run of runsOf(source, range, { longest: options.whole, slices: options.slices })) {
+    const [only] = run.children;
+    if (run.children.length === 1 && only?.key)
+      entries.push([await keyAt(source, only.key), await parseInSlices(source, only, options)]);
+    else appendAll(entries, Object.entries(Object(await parseRun(source, run, ['{', '}']))));
+    if (options.slices.over) await options.slices.pause();
+  }
+  return Object.fromEntries(entries);
+}
+
+async function parseRun(source: ByteSource, run: Range, [open, close]: [string, string]): Promise<unknown> {
+  return parsePart(Buffer.concat([Buffer.from(open), await source.read(run), Buffer.from(close)]), run.start);
+}
+
+/** Refuses a range whose text is no JSON, without keeping what is in it. */
+export async function checkInSlices(source: ByteSource, range: Range, slices: Slices): Promise<void> {
+  const opening = await containerAt(source, range);
+  if (range.end - range.start <= wholeBytes || opening === null) {
+    parsePart(await source.read(range), range.start);
+    return;
+  }
+  const around: [string, string] = opening === '[' ? ['[', ']'] : ['{', '}'];
+  for await (const run of runsOf(source, range, { longest: wholeBytes, slices })) {
+    const [only] = run.children;
+    if (run.children.length === 1 && only) {
+      if (only.key) await keyAt(source, only.key);
+      await checkInSlices(source, only, slices);
+    } else await parseRun(source, run, around);
+    await slices.pause();
+  }
+}
+
+/** Also of more items than a call takes arguments. */
+function appendAll<Item>(list: Item[], items: unknown): void {
+  if (Array.isArray(items)) for (const item of items) list.push(item);
+}
+
+/** The name of a member. */
+export async function keyAt(source: ByteSource, key: Range): Promise<string> {
+  return String(parsePart(await source.read(key), key.start));
+}
+
+/** What a range that begins with a value begins with: an object, a list, or null for anything else. */
+export async function containerAt(source: ByteSource, { start }: Range): Promise<'{' | '[' | null> {
+  const first = (await source.read({ start, end: start + 1 })).toString('latin1');
+  return first === '{' || first === '[' ? first : null;
+}
+
+const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
+
+/** Where the only value of a text stands: behind a byte order mark, where there is one, and white space. */
+export async function wholeText(source: ByteSource): Promise<Range> {
+  const marked = (await source.read({ start: 0, end: byteOrderMark.length })).equals(byteOrderMark);
+  let start = marked ? byteOrderMark.length : 0;
+  for await (const piece of source.pieces({ start, end: source.bytes })) {
+    const spaces = /^[ \t\r\n]*/.exec(piece.toString('latin1'))?.[0].length ?? 0;
+    start += spaces;
+    if (spaces < piece.length) break;
+  }
+  return { start, end: source.bytes };
+}

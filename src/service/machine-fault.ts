@@ -1,0 +1,76 @@
+import { ServiceError } from './errors.ts';
+
+/** What the machine keeps the service from: nothing that a request or a job could do anything about. */
+export type FaultCode =
+  | 'storage_full'
+  | 'storage_read_only'
+  | 'storage_failed'
+  | 'too_many_files'
+  | 'out_of_memory';
+
+/** What the caller is told. */
+const messages: Record<FaultCode, string> = {
+  storage_full:
+    'The disk that the service keeps its data on is full, so this could not be done; ask again once there is room.',
+  storage_read_only:
+    'The service is not allowed to write its data just now (a read-only disk, or permissions), so this could not be done; ask again once it is.',
+  storage_failed:
+    'The disk that the service keeps its data on answers with an error, so this could not be done; ask again.',
+  too_many_files:
+    'The service has as many files and connections open as the system lets it have, so this could not be done; ask again.',
+  out_of_memory: 'The machine has no memory left for this; ask again.',
+};
+
+/** By the codes of the system: errno(3). */
+const systemCodes: Record<string, FaultCode> = {
+  ENOSPC: 'storage_full',
+  EDQUOT: 'storage_full',
+  EROFS: 'storage_read_only',
+  EACCES: 'storage_read_only',
+  EPERM: 'storage_read_only',
+  EIO: 'storage_failed',
+  ESTALE: 'storage_failed',
+  EMFILE: 'too_many_files',
+  ENFILE: 'too_many_files',
+  ENOMEM: 'out_of_memory',
+};
+
+/** By the primary result codes of SQLite: https://www.sqlite.org/rescode.html. */
+const sqliteCodes: Record<number, FaultCode> = {
+  3: 'storage_read_only',
+  5: 'storage_failed',
+  7: 'out_of_memory',
+  8: 'storage_read_only',
+  10: 'storage_failed',
+  13: 'storage_full',
+  14: 'storage_failed',
+};
+
+/** An error and what caused it, from the outside in. */
+export function* causesOf(error: unknown): Generator<object> {
+  const seen = new Set<unknown>();
+  for (let cause = error; typeof cause === 'object' && cause !== null && !seen.has(cause); ) {
+    seen.add(cause);
+    yield cause;
+    cause = 'cause' in cause ? cause.cause : undefined;
+  }
+}
+
+/** Where the machine is at fault (no room, no file handles, no memory): the 503 that says so; else null. */
+export function machineFaultOf(error: unknown): ServiceError | null {
+  const code = faultCodeOf(error);
+  return code ? new ServiceError(503, code, messages[code], { cause: error }) : null;
+}
+
+export function faultCodeOf(error: unknown): FaultCode | undefined {
+  for (const cause of causesOf(error)) {
+    const code = codeOf(cause);
+    if (code) return code;
+  }
+  return undefined;
+}
+
+function codeOf(cause: object): FaultCode | undefined {
+  if ('errcode' in cause && typeof cause.errcode === 'number') return sqliteCodes[cause.errcode & 0xff];
+  return 'code' in cause && typeof cause.code === 'string' ? systemCodes[cause.code] : undefined;
+}

@@ -1,0 +1,40 @@
+import type { ServiceContext } from '../context.ts';
+import { messageOf } from '../errors.ts';
+import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
+
+/**
+ * Removes weights whose records are gone. The request is done by then: files that cannot be removed just now are
+ * removed at the next start, as all that has no record is.
+ */
+export async function removeWeights(
+  service: ServiceContext,
+  model: ModelRecord,
+  checkpoints: readonly CheckpointRecord[],
+): Promise<void> {
+  const { engine, files } = service;
+  for (const { folder } of checkpoints) {
+    if (folder === null) continue;
+    await orKeep(service, folder, async () => {
+      await engine.drop({ baseModel: model.baseModel, folder: files.absolute(folder) });
+      await files.removeCheckpoint(folder);
+    });
+  }
+}
+
+/** The same of all that a model had. */
+export async function removeModelFiles(
+  service: ServiceContext,
+  model: ModelRecord,
+  checkpoints: readonly CheckpointRecord[],
+): Promise<void> {
+  await removeWeights(service, model, checkpoints);
+  await orKeep(service, model.id, () => service.files.removeModel(model.id));
+}
+
+async function orKeep({ log }: ServiceContext, folder: string, remove: () => Promise<void>): Promise<void> {
+  try {
+    await remove();
+  } catch (error) {
+    log({ level: 'warn', event: 'files_kept', folder, error: messageOf(error) });
+  }
+}

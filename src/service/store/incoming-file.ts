@@ -1,0 +1,96 @@
+import { randomUUID } from 'node:crypto';
+import { constants } from 'node:fs';
+import { type FileHandle, open, rename, rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { type ByteSource, pieceBytes, type Range } from '../json/byte-source.ts';
+import { syncFolder } from './durable-files.ts';
+
+/**
+ * Written data is handed to the disk in stretches of this many bytes. Left to the end it would be one long write,
+ * and whoever syncs another file meanwhile, as the database does, would wait for all of it.
+ */
+const syncEvery = 16 * 1024 ** 2;
+
+/** A private file that grows, is read, and then either gets its name or goes. */
+export class IncomingFile implements ByteSource {
+  readonly #file: FileHandle;
+  readonly #path: string;
+  #bytes = 0;
+  #unsynced = 0;
+  #open = true;
+  #kept = false;
+
+  private constructor(file: FileHandle, path: string) {
+    this.#file = file;
+    this.#path = path;
+  }
+
+  static async create(folder: string): Promise<IncomingFile> {
+    const path = join(folder, randomUUID());
+    const flags = constants.O_RDWR | constants.O_CREAT | constants.O_EXCL;
+    return new IncomingFile(await open(path, flags, 0o600), path);
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  async append(content: Uint8Array): Promise<void> {
+    for (let at = 0; at < content.length; ) {
+      const { bytesWritten } = await this.#file.write(content, at, content.length - at, this.#bytes);
+      at += bytesWritten;
+      this.#bytes += bytesWritten;
+    }
+    this.#unsynced += content.length;
+    if (this.#unsynced < syncEvery) return;
+    this.#unsynced = 0;
+    await this.#file.datasync();
+  }
+
+  async read({ start, end }: Range): Promise<Buffer> {
+    const buffer = Buffer.allocUnsafe(Math.max(0, Math.min(end, this.#bytes) - start));
+    const length = await this.#fill(buffer, start);
+    return buffer.subarray(0, length);
+  }
+
+  async *pieces({ start, end }: Range): AsyncGenerator<Buffer> {
+    const buffer = Buffer.allocUnsafe(Math.min(pieceBytes, Math.max(0, end - start)));
+    for (let at = start; at < end; ) {
+      const length = await this.#fill(buffer.subarray(0, Math.min(buffer.length, end - at)), at);
+      if (length === 0) return;
+      yield buffer.subarray(0, length);
+      at += length;
+    }
+  }
+
+  /** Gives it its name, durably. In its place there is nothing, or the same. */
+  async keepAs(path: string): Promise<void> {
+    await this.#file.sync();
+    await this.#close();
+    await rename(this.#path, path);
+    this.#kept = true;
+    await syncFolder(dirname(path));
+  }
+
+  /** Closes it, and removes it unless it was kept. */
+  async discard(): Promise<void> {
+    await this.#close();
+    if (!this.#kept) await rm(this.#path, { force: true });
+  }
+
+  async #close(): Promise<void> {
+    if (!this.#open) return;
+    this.#open = false;
+    await this.#file.close();
+  }
+
+  async #fill(buffer: Buffer, from: number): Promise<number> {
+    let length = 0;
+    while (length < buffer.length) {
+      const { bytesRead } = await this.#file.read(buffer, length, buffer.length - length, from + length);
+      if (bytesRead === 0) break;
+      length += bytesRead;
+    }
+    return length;
+  }
+}

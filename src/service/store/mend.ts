@@ -1,0 +1,23 @@
+import type { DataFiles } from './files.ts';
+import type { Store } from './store.ts';
+
+/**
+ * After a crash: jobs that ran are queued again, and what has no record is removed, since only a record makes a
+ * checkpoint, a model, a payload, an upload or a part of a log. A crash in here leaves the rest to the next start.
+ */
+export async function mend(store: Store, files: DataFiles): Promise<void> {
+  const unfinished = await store.unfinishedJobs();
+  for (const job of unfinished) if (job.status === 'running') await store.requeueJob(job.id);
+  await files.removeIncoming();
+  await files.removeUploadsBut(await store.uploadHashes());
+  await files.removePayloadsBut(unfinished.map((job) => job.id));
+  for (const [modelId, folders] of await files.modelFolders()) {
+    if ((await store.model(modelId)) === undefined) {
+      await files.removeModel(modelId);
+      continue;
+    }
+    const recorded = new Set((await store.allCheckpoints(modelId)).map(({ folder }) => folder));
+    for (const folder of folders) if (!recorded.has(folder)) await files.removeCheckpoint(folder);
+    await files.cutLogs(modelId, await store.logEnds(modelId));
+  }
+}

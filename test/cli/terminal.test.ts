@@ -1,0 +1,54 @@
+import { expect, test } from 'vitest';
+import { describeFailure } from '../../src/cli/fail.ts';
+import { jsonLine } from '../../src/cli/json-line.ts';
+import { createJsonView } from '../../src/cli/progress/json.ts';
+import { createPlainView } from '../../src/cli/progress/plain.ts';
+import { paint } from '../../src/cli/progress/text.ts';
+import { MartingaleError } from '../../src/contract/index.ts';
+
+/** Clears the screen, sets the title, hides text, turns its direction, goes back to the line's beginning. */
+const hostile = [
+  ...['\u001b[2J', '\u001b]0;title\u0007', '\u009b31m', '\u009d0;title\u009c', '\u001bc', '\u0008\u0008'],
+  ...['one\rtwo', '\u202egnp.exe', '\u2066x', '\u007f', 'a\u2028b', '\u0000', '\u001b[8mhidden'],
+].join(' ');
+
+/** What a terminal acts upon, but for the ends of lines. */
+const active = /(?!\n)[\p{Control}\p{Bidi_Control}\u2028]/u;
+
+test('an entry of the log stays one line of JSON, and does nothing to the terminal', () => {
+  const entry = { level: 'info', event: 'request', path: `${hostile}\n{"level":"error"}`, [hostile]: 1 };
+  const line = jsonLine(entry);
+  expect(line.slice(0, -1)).toMatch(/^[\u0020-\u007e]*$/);
+  expect(line.at(-1)).toBe('\n');
+  expect(JSON.parse(line)).toEqual(entry);
+});
+
+test('what a failure says does nothing to the terminal', () => {
+  const error = new MartingaleError('bad', `the service said ${hostile}`);
+  const failures = [
+    error,
+    new Error(hostile),
+    Object.assign(new Error(hostile), { syscall: 'open' }),
+    hostile,
+  ];
+  for (const failure of failures) expect(describeFailure(failure)).not.toMatch(active);
+  expect(describeFailure(new MartingaleError('bad', 'one\ntwo'))).toBe('error: one\ntwo [bad]');
+});
+
+test('names that a run shows do nothing to the terminal, in any view', () => {
+  const written: string[] = [];
+  const output = { write: (text: string) => void written.push(text) };
+  const event = {
+    ...{ type: 'run_started', model: hostile, environment: hostile, runDirectory: hostile },
+    ...{ steps: 1, groupsPerStep: 1, rolloutsPerGroup: 1 },
+  } as const;
+  for (const view of [createPlainView(output), createJsonView(output, output)]) {
+    Reflect.apply(view.listen, view, [event]);
+    view.note(`first\nsecond ${hostile}`);
+  }
+  expect(written.length).toBeGreaterThanOrEqual(4);
+  for (const text of written) expect(text).not.toMatch(active);
+  expect(paint([{ text: hostile }, { text: `a\n${hostile}`, style: 'red' }], false)).not.toMatch(
+    /\p{Control}/u,
+  );
+});

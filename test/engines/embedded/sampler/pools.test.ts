@@ -1,0 +1,132 @@
+import { link, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Pool } from '../../../../src/engines/embedded/sampler/pool.ts';
+import { Pools } from '../../../../src/engines/embedded/sampler/pools.ts';
+import { Sampler } from '../../../../src/engines/embedded/sampler/sampler.ts';
+import type { SamplerCall } from '../../../../src/engines/embedded/worker-messages.ts';
+import type { Weights } from '../../../../src/engines/engine.ts';
+import { plainSampling } from '../../../../src/learning/index.ts';
+import { randomCheckpoint } from '../random-checkpoint.ts';
+import { codec, encode, ordinary, runtime, sequenceOf } from './support.ts';
+
+const settings = { largestBatch: 8, prefixCacheBytes: 2 ** 20 };
+let folder: string;
+let checkpoints: Weights[];
+
+/** As many as there are in the suite; MARTINGALE_LOAD_SECONDS asks for a hundred. */
+const count = process.env.MARTINGALE_LOAD_SECONDS ? 100 : 30;
+
+/** Checkpoints that share one file. */
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'martingale-pools-'));
+  const one = await randomCheckpoint(folder, 'martingale-tiny');
+  const original = one.folder ?? '';
+  checkpoints = await Promise.all(
+    Array.from({ length: count }, async (_, index) => {
+      const copy = join(folder, `copy-${index}`);
+      await mkdir(copy);
+      for (const file of await readdir(original)) await link(join(original, file), join(copy, file));
+      return { ...one, folder: copy };
+    }),
+  );
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+async function runOut(pool: Pool): Promise<void> {
+  while (!pool.idle) await pool.step();
+}
+
+const call = (weights: Weights, maxTokens: number): SamplerCall => ({
+  type: 'generate',
+  stream: false,
+  request: {
+    ...{ weights, prompt: encode('hello'), sampling: { ...plainSampling, ignoreEnd: true }, maxTokens },
+    ...{ stopStrings: [], stopTokens: [], constraint: null, topLogprobs: 0, priority: 0, cacheSalt: null },
+  },
+});
+
+describe('pools', () => {
+  it('keep the weights of many models that are sampled in turn no longer than they need', async () => {
+    const pools = new Pools(runtime, settings);
+    for (const weights of checkpoints) {
+      const sequence = await sequenceOf({ maxTokens: 2 });
+      let opened: Pool | undefined;
+      await pools.open(weights, (pool) => {
+        opened = pool;
+        pool.add(sequence, ordinary);
+      });
+      if (opened) await runOut(opened);
+      expect(sequence.ended).toBe(true);
+      expect(pools.count).toBeLessThanOrEqual(4);
+    }
+    await pools.close();
+  });
+
+  it('let go of weights that were dropped while they were sampled from, once that has ended', async () => {
+    const pools = new Pools(runtime, settings);
+    const [weights] = checkpoints as [Weights];
+    const sequence = await sequenceOf({ maxTokens: 3 });
+    await pools.open(weights, (pool) => pool.add(sequence, ordinary));
+    pools.drop(weights);
+    expect(pools.count).toBe(1);
+    for (const pool of pools.ready) await runOut(pool);
+    expect(sequence.finish().tokens).toHaveLength(3);
+    pools.sweep();
+    expect(pools.count).toBe(0);
+    await pools.close();
+  });
+
+  it('let go of weights that were dropped while they were loaded and are then not wanted', async () => {
+    const pools = new Pools(runtime, settings);
+    const [weights] = checkpoints as [Weights];
+    const opening = pools.open(weights, () => {});
+    pools.drop(weights);
+    await opening;
+    expect(pools.count).toBe(0);
+    await pools.close();
+  });
+});
+
+describe('the sampler', () => {
+  it('gives each model a step in turn, however many requests of another wait', async () => {
+    const sampler = new Sampler(runtime, settings, codec);
+    const [crowded, single] = checkpoints as [Weights, Weights];
+    const [crowd, tokens] = [400, 6];
+    await Promise.all(
+      Array.from({ length: crowd }, (_, id) => sampler.add(id, call({ ...crowded }, tokens))),
+    );
+    await sampler.step();
+    await sampler.add(crowd, call(single, tokens));
+    const finished: number[] = [];
+    for (let step = 0; step < tokens; step++)
+      finished.push(...(await sampler.step()).finished.map(({ id }) => id));
+    expect(finished).toContain(crowd);
+    expect(finished.length).toBeLessThanOrEqual(2 * settings.largestBatch + 1);
+    // The crowd goes on in the order in which it came.
+    while (sampler.busy) finished.push(...(await sampler.step()).finished.map(({ id }) => id));
+    const others = finished.filter((id) => id !== crowd);
+    expect(others).toHaveLength(crowd);
+    for (const [place, id] of others.entries())
+      expect(Math.abs(place - id)).toBeLessThan(settings.largestBatch);
+    await sampler.close();
+  });
+
+  it('lets thousands that wait go at once when they are cancelled', async () => {
+    const sampler = new Sampler(runtime, settings, codec);
+    const [weights] = checkpoints as [Weights];
+    await Promise.all(Array.from({ length: 5000 }, (_, id) => sampler.add(id, call(weights, 6))));
+    await sampler.step();
+    for (let id = 0; id < 4999; id++) sampler.cancel(id);
+    const finished: number[] = [];
+    let steps = 0;
+    while (sampler.busy) {
+      finished.push(...(await sampler.step()).finished.map(({ id }) => id));
+      steps++;
+    }
+    expect(finished).toEqual([4999]);
+    expect(steps).toBeLessThanOrEqual(8);
+    await sampler.close();
+  });
+});

@@ -1,0 +1,148 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { FaultPoint } from './driver/fault.ts';
+import { byTwo, differencesOf, kindsOfRun, type Outcome, outcomeOf } from './harness-outcomes.ts';
+import { type Runs, startRuns } from './harness-runs.ts';
+
+let runs: Runs;
+beforeAll(async () => {
+  runs = await startRuns();
+});
+afterAll(() => runs?.close());
+
+/** Every kind of step that a run writes by. One that is not here has come since: the kills below reach it too. */
+const stepsOfRun = [
+  ...['mkdir .', 'mkdir trajectories', 'mkdir jobs', 'mkdir evaluations/step-N'],
+  ...whole('config.json'),
+  ...whole('state.json'),
+  ...whole('summary.json'),
+  ...whole('jobs/step-N.json'),
+  ...whole('evaluations/step-N/evaluation.json'),
+  ...whole('trajectories/before.jsonl'),
+  ...whole('trajectories/step-N.jsonl'),
+  ...whole('trajectories/after.jsonl'),
+  ...['open events.jsonl', 'appendFile events.jsonl'],
+  ...appended('metrics.jsonl'),
+  ...appended('evaluations/step-N/groups.jsonl'),
+  ...appended('trajectories/step-N.journal.jsonl'),
+  'rm trajectories/step-N.journal.jsonl',
+  ...['sync .', 'sync trajectories', 'sync jobs', 'sync evaluations/step-N'],
+];
+
+function whole(file: string): string[] {
+  return [...['open', 'appendFile', 'sync'].map((step) => `${step} ${file}.partial`), `rename ${file}`];
+}
+
+function appended(file: string): string[] {
+  return ['open', 'appendFile', 'sync'].map((step) => `${step} ${file}`);
+}
+
+/**
+ * Each kind of step once, in chains: a run that is killed at a step of the first kind is killed again as it goes on,
+ * at one of the second, and at one of the third.
+ */
+function chainsOf(points: readonly FaultPoint[], half: number): FaultPoint[][] {
+  const lastPlaces = new Map(points.map(({ name }, place) => [name, place]));
+  const kindsOfStep = [...lastPlaces].sort(([, one], [, other]) => one - other).map(([name]) => name);
+  const own = kindsOfStep.filter((_, index) => index % 2 === half);
+  const length = Math.ceil(own.length / 3);
+  return own.slice(0, length).map((first, index) => {
+    const same = points.filter(({ name }) => name === first);
+    const occurrence = (index * 7) % same.length;
+    const later = [own[length + index], own[2 * length + index]].filter((name) => name !== undefined);
+    // In a process that goes on, the count begins again.
+    return [{ name: first, occurrence }, ...later.map((name) => ({ name, occurrence: 0 }))];
+  });
+}
+
+/** What a run takes only as it goes on: a part of a line that it left is cut off, and killed there too. */
+const cutsOf = [
+  cutOff('trajectories/step-N.journal.jsonl', 'metrics.jsonl'),
+  cutOff('evaluations/step-N/groups.jsonl', 'events.jsonl'),
+];
+
+function cutOff(...files: string[]): FaultPoint[] {
+  return files.flatMap((file) =>
+    [`appendFile ${file}`, `truncate ${file}`].map((name) => ({ name, occurrence: 0 })),
+  );
+}
+
+describe.each(kindsOfRun)('a $mode run', ({ mode, half, settings }) => {
+  let points: FaultPoint[];
+  let undisturbed: Outcome;
+
+  beforeAll(async () => {
+    const name = `${mode}-whole`;
+    const whole = await runs.pointsOf(name, settings);
+    expect(whole.ended.errors).toBe('');
+    points = whole.points;
+    undisturbed = await outcomeOf(runs, name, whole.ended.result);
+  });
+
+  test('takes the durable steps that are listed here', () => {
+    expect([...new Set(points.map(({ name }) => name))].sort()).toEqual([...stepsOfRun].sort());
+    const { books, record } = undisturbed;
+    expect(record.metrics).toHaveLength(settings.steps);
+    expect(books.jobs).toEqual(
+      Array.from({ length: settings.steps }, (_, step) => ['rl', 'succeeded', step + 1]),
+    );
+    expect(books.logs).toEqual([
+      ['train', settings.steps * 2, settings.steps * 6],
+      ['val', (settings.steps + 1) * 2, (settings.steps + 1) * 2],
+    ]);
+  });
+
+  test('that is killed at any of them, and again as it goes on, comes to the same end', async () => {
+    const problems: object[] = [];
+    await byTwo([...chainsOf(points, half), cutsOf[half] ?? []], async (chain, index) => {
+      const name = `${mode}-${index}`;
+      for (const at of chain) {
+        const killed = await runs.run(name, { ...settings, resume: 'auto', plan: { mode: 'kill-half', at } });
+        if (!killed.killed) problems.push({ at, notKilled: killed });
+      }
+      const ended = await runs.run(name, { ...settings, resume: 'auto' });
+      const outcome = ended.errors || (await outcomeOf(runs, name, ended.result));
+      const differences = differencesOf(outcome, undisturbed);
+      if (differences.length > 0) problems.push({ chain, differences });
+    });
+    expect(problems).toEqual([]);
+  }, 300_000);
+});
+
+test('an evaluation that is killed at any step of its folder gives what an undisturbed one gives', async () => {
+  const { points, ended } = await runs.pointsOf('evaluation-whole', { task: 'evaluate' });
+  expect(ended.errors).toBe('');
+  const kindsOfStep = [...new Map(points.map((point) => [point.name, point])).values()];
+  expect(kindsOfStep.map(({ name }) => name)).toEqual([
+    'mkdir .',
+    ...whole('evaluation.json'),
+    ...appended('groups.jsonl').filter((name) => !name.startsWith('appendFile')),
+    'sync .',
+    'appendFile groups.jsonl',
+  ]);
+  const problems: unknown[] = [];
+  await byTwo([0, 1], async (half) => {
+    const name = `evaluation-${half}`;
+    for (const { name: step } of kindsOfStep.filter((_, index) => index % 2 === half)) {
+      const plan = { mode: 'kill-half' as const, at: { name: step, occurrence: 0 } };
+      const killed = await runs.run(name, { task: 'evaluate', plan });
+      if (!killed.killed) problems.push({ step, notKilled: killed });
+    }
+    const again = await runs.run(name, { task: 'evaluate' });
+    const groups = (await runs.lines(name, 'groups.jsonl')).map(({ group }) => group).sort();
+    problems.push(...differencesOf({ ...again, groups }, { ...ended, groups: [0, 1, 2, 3, 4] }));
+  });
+  expect(problems).toEqual([]);
+});
+
+test('a supervised training that is killed is not done twice where the second call has its key', async () => {
+  const undisturbed = await runs.run('supervised-whole', { task: 'supervise' });
+  const books = await runs.books('supervised-whole');
+  expect(books.jobs).toEqual([['sft', 'succeeded', 1]]);
+  for (const killAt of ['uploaded', 'asked', 'followed']) {
+    const name = `supervised-${killAt}`;
+    const killed = await runs.run(name, { task: 'supervise', killAt });
+    expect([killAt, killed.killed, killed.errors]).toEqual([killAt, true, '']);
+    expect([killAt, await runs.run(name, { task: 'supervise' })]).toEqual([killAt, undisturbed]);
+    expect([killAt, await runs.books(name)]).toEqual([killAt, books]);
+  }
+});

@@ -1,0 +1,47 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { Runs } from './harness-runs.ts';
+
+const validation = { scenarios: [{ id: 8 }, { id: 9 }], everySteps: 1 };
+
+/** The runs that are killed; each takes its half of the kinds of step. */
+export const kindsOfRun = [
+  { mode: 'synchronous', half: 0, settings: { steps: 2, keepCheckpoints: 10, validation } },
+  {
+    mode: 'pipelined',
+    half: 1,
+    settings: { steps: 3, maxStaleness: 2, concurrency: 4, keepCheckpoints: 1, validation },
+  },
+] as const;
+
+export type Outcome = Awaited<ReturnType<typeof outcomeOf>>;
+
+/** All that a run comes to: what `train` gives, its folder, and what the service has written down of its model. */
+export async function outcomeOf(runs: Runs, name: string, result: unknown) {
+  const [record, files, books] = [runs.record(name), runs.files(name), runs.books(name)];
+  return { result, record: await record, files: await files, books: await books };
+}
+
+/** Where two outcomes differ: the paths, with both values. */
+export function differencesOf(is: unknown, was: unknown, path = ''): string[] {
+  if (isDeepStrictEqual(is, was)) return [];
+  const parts = [is, was].map((side) => (side instanceof Object ? Object.entries(side) : null));
+  const [before, after] = parts;
+  if (!before || !after)
+    return [`${path}: ${JSON.stringify(is)?.slice(0, 500)}, not ${JSON.stringify(was)?.slice(0, 500)}`];
+  const names = new Set([...before, ...after].map(([name]) => name));
+  return [...names].flatMap((name) =>
+    differencesOf(Reflect.get(Object(is), name), Reflect.get(Object(was), name), `${path}/${name}`),
+  );
+}
+
+/** Does things two at a time. */
+export async function byTwo<Item>(
+  items: readonly Item[],
+  work: (item: Item, index: number) => Promise<void>,
+) {
+  const left = items.entries();
+  const worker = async () => {
+    for (const [index, item] of left) await work(item, index);
+  };
+  await Promise.all([worker(), worker()]);
+}

@@ -1,0 +1,136 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { copyFile, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { DatabaseSync } from 'node:sqlite';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+import { readRecord } from '../training/resume/run-child.ts';
+import { type FaultPlan, type FaultPoint, underFaults } from './driver/fault.ts';
+
+const fileOf = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+const program = {
+  train: fileOf('../training/resume/child.ts'),
+  evaluate: fileOf('harness-child.ts'),
+  supervise: fileOf('harness-child.ts'),
+};
+
+export type Task = keyof typeof program;
+
+export interface Ended {
+  /** The last line that it printed, where that is JSON. */
+  result: unknown;
+  errors: string;
+  killed: boolean;
+}
+
+export type Runs = Awaited<ReturnType<typeof startRuns>>;
+
+/** A service in a process of its own, and runs of the harness in others, each under a plan of faults. */
+export async function startRuns() {
+  const folder = await mkdtemp(join(tmpdir(), 'martingale-harness-kills-'));
+  const dataFolder = join(folder, 'data');
+  const apiKey = 'harness-kills';
+  let service = await startChildService({ dataFolder, apiKey, port: 0 });
+  const baseUrl = service.url;
+
+  /** @param settings Options of `train`, or of the other tasks, over those of their programs. */
+  async function run(
+    name: string,
+    {
+      task = 'train',
+      plan,
+      ...settings
+    }: { task?: Task; plan?: Omit<FaultPlan, 'root'>; [field: string]: unknown },
+  ): Promise<Ended> {
+    const runDirectory = join(folder, name);
+    const faults = underFaults({ root: runDirectory, ...plan });
+    const options = JSON.stringify({ task, baseUrl, apiKey, name, runDirectory, ...settings });
+    const child = spawn(process.execPath, [...faults.execArgv, program[task], options], {
+      // Most of a short run would be the compiling of its modules.
+      env: { ...faults.env, NODE_COMPILE_CACHE: join(folder, 'compiled') },
+    });
+    const ended = once(child, 'exit');
+    const [output, errors, [, signal]] = await Promise.all([text(child.stdout), text(child.stderr), ended]);
+    const last = output.trimEnd().split('\n').at(-1) ?? '';
+    return { result: last.startsWith('{') ? JSON.parse(last) : null, errors, killed: signal === 'SIGKILL' };
+  }
+
+  /** The steps that a run takes, in order. */
+  async function pointsOf(name: string, settings: object): Promise<{ points: FaultPoint[]; ended: Ended }> {
+    const journal = join(folder, `${name}.points`);
+    const ended = await run(name, { ...settings, plan: { journal } });
+    const lines = (await readFile(journal, 'utf8')).trimEnd().split('\n');
+    return { points: lines.map((line) => JSON.parse(line)), ended };
+  }
+
+  return {
+    run,
+    pointsOf,
+    path: (name: string) => join(folder, name),
+    record: (name: string) => readRecord(join(folder, name)),
+    files: async (name: string) => (await readdir(join(folder, name), { recursive: true })).sort(),
+    lines: async (name: string, file: string) =>
+      (await readFile(join(folder, name, file), 'utf8'))
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line)),
+    books: (name: string) => readBooks({ dataFolder, folder, name }),
+    /** Kills the service and starts it again at the same address. */
+    async restartService() {
+      await service.kill();
+      service = await startChildService({ dataFolder, apiKey, port: Number(new URL(baseUrl).port) });
+    },
+    serviceErrors: () => service.errors(),
+    async close() {
+      await service.kill();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+async function startChildService(options: { dataFolder: string; apiKey: string; port: number }) {
+  const child = spawn(process.execPath, [fileOf('harness-service.ts'), JSON.stringify(options)]);
+  const ended = once(child, 'exit');
+  let errors = '';
+  child.stderr.setEncoding('utf8').on('data', (chunk) => {
+    errors += chunk;
+  });
+  for await (const url of createInterface(child.stdout))
+    return {
+      url,
+      errors: () => errors,
+      kill: async () => {
+        child.kill('SIGKILL');
+        await ended;
+      },
+    };
+  throw new Error(`The service ended before it listened: ${errors}`);
+}
+
+/** What the service has written down of a model: nothing may stand there twice. */
+async function readBooks({ dataFolder, folder, name }: { dataFolder: string; folder: string; name: string }) {
+  // The service holds its database; of a copy the last lines may be in the file beside it.
+  const copy = await mkdtemp(join(folder, 'books-'));
+  for (const file of ['martingale.sqlite', 'martingale.sqlite-wal'])
+    await copyFile(join(dataFolder, file), join(copy, file)).catch(() => undefined);
+  const database = new DatabaseSync(join(copy, 'martingale.sqlite'));
+  const rows = (sql: string) => database.prepare(sql).all(name).map(Object.values);
+  const ofModel = 'model_id = (SELECT id FROM models WHERE name = ?)';
+  const books = {
+    jobs: rows(`SELECT kind, status, step FROM jobs WHERE ${ofModel} ORDER BY sequence`),
+    checkpoints: rows(`SELECT step FROM checkpoints WHERE ${ofModel} ORDER BY step`).flat(),
+    logs: rows(
+      `SELECT split, sum(groups), sum(trajectories) FROM logs WHERE ${ofModel} GROUP BY split ORDER BY split`,
+    ),
+    gradientSteps: rows(
+      `SELECT count(*) FROM events WHERE type = 'gradient_step'
+        AND job_id IN (SELECT id FROM jobs WHERE ${ofModel})`,
+    ).flat(),
+  };
+  database.close();
+  await rm(copy, { recursive: true });
+  return books;
+}

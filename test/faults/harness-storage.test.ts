@@ -1,0 +1,64 @@
+import { mkdir, mkdtemp, rename, rm, rmdir } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { EvaluationDirectory, type EvaluationHeader } from '../../src/evaluation/evaluation-directory.ts';
+import { StorageError } from '../../src/index.ts';
+import { RolloutGroup } from '../../src/rollout/index.ts';
+import { RunDirectory } from '../../src/training/run-directory.ts';
+
+let folder: string;
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'martingale-storage-'));
+});
+afterEach(() => rm(folder, { recursive: true, force: true }));
+
+const groupOf = (index: number) =>
+  new RolloutGroup({ index, scenario: { id: index }, rollouts: [], droppedBecause: null });
+
+test('behind a group that could not be kept nothing is written, and a resumed run reads what was kept', async () => {
+  const directory = await RunDirectory.create(join(folder, 'run'));
+  await directory.writeConfig({});
+  const journal = join(folder, 'run', 'trajectories', 'step-0001.journal.jsonl');
+  await directory.keepGroup(0, groupOf(0));
+  // What stands in the place of the file makes the writing fail as a full disk does.
+  await mkdir(journal);
+  await expect(directory.keepGroup(1, groupOf(0))).rejects.toThrow(StorageError);
+  await rmdir(journal);
+  await expect(directory.keepGroup(1, groupOf(1))).rejects.toThrow(
+    /step-0001.journal.jsonl could not be written/,
+  );
+  directory.release();
+  const again = await RunDirectory.resume(join(folder, 'run'));
+  expect([...(await again.keptGroups(0)).keys()]).toEqual([0]);
+  expect((await again.keptGroups(1)).size).toBe(0);
+  await again.keepGroup(1, groupOf(1));
+  expect([...(await again.keptGroups(1)).keys()]).toEqual([1]);
+  again.release();
+});
+
+const header: EvaluationHeader = {
+  ...{ environment: 'coins', policy: 'local/coins/one:step0', seed: 0, rolloutsPerScenario: 1 },
+  ...{ temperature: 0, sampling: {}, groupStrategy: null, scenarios: 2, scenarioKeys: 'two' },
+};
+
+test('nor in the folder of an evaluation', async () => {
+  const path = join(folder, 'evaluation');
+  const directory = await EvaluationDirectory.open(path, header);
+  await directory.append(groupOf(0));
+  const groups = join(path, 'groups.jsonl');
+  await rename(groups, `${groups}.aside`);
+  await mkdir(groups);
+  await expect(directory.append(groupOf(1))).rejects.toThrow(StorageError);
+  await rmdir(groups);
+  await rename(`${groups}.aside`, groups);
+  await expect(directory.append(groupOf(1))).rejects.toThrow(/groups.jsonl could not be written/);
+  expect([...(await EvaluationDirectory.open(path, header)).finished.keys()]).toEqual([0]);
+});
+
+test('a run whose lock cannot be made says so', async () => {
+  await mkdir(join(folder, 'run', 'run.lock'), { recursive: true });
+  await expect(RunDirectory.resume(join(folder, 'run'))).rejects.toThrow(
+    /run.lock could not be written: unable to open/,
+  );
+});

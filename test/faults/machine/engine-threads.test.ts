@@ -1,0 +1,138 @@
+// MARTINGALE_FAULTS_LONG=1 ends the trainer's thread in every way, not in one.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
+import type { Engine } from '../../../src/engines/engine.ts';
+import { type RunningService, startService } from '../../../src/service/index.ts';
+import { frames, type Json } from '../../service/harness.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'martingale-threads-'));
+const arm = () => writeFileSync(join(folder, 'armed'), '');
+const disarm = () => rmSync(join(folder, 'armed'), { force: true });
+
+afterEach(disarm);
+
+let engine: Engine;
+let service: RunningService;
+
+beforeAll(async () => {
+  engine = await createEmbeddedEngine({
+    ...{ threads: 1, threadHeapBytes: 192 * 2 ** 20, threadTimeoutMs: 1000 },
+    logitsProcessors: { 'test.Deadly': new URL('modules/deadly.ts', import.meta.url) },
+  });
+  service = await startService({ engine, dataFolder: join(folder, 'data'), apiKey: 'test-key' });
+});
+
+afterAll(async () => {
+  await service?.close();
+  await engine?.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const request = (method: string, path: string, body?: object, headers: Record<string, string> = {}) =>
+  fetch(`${service.url}${path}`, {
+    method,
+    headers: { authorization: 'Bearer test-key', ...headers },
+    ...(body ? { body: JSON.stringify(body) } : {}),
+  });
+
+const call = async (method: string, path: string, body?: object): Promise<Json> => {
+  const response = await request(method, path, body);
+  return { status: response.status, headers: response.headers, body: await response.json() };
+};
+
+const user = { role: 'user', content: 'hi' };
+const deadly = (way: string, once = false) => ({
+  logits_processors: [{ qualname: 'test.Deadly', kwargs: { folder, way, once } }],
+});
+const chat = (fields: object = {}) =>
+  call('POST', '/v1/chat/completions', {
+    ...{ model: 'martingale-tiny', messages: [user], max_tokens: 8, seed: 1 },
+    ...{ logprobs: true, return_token_ids: true, ...fields },
+  });
+
+const ways = ['throw', 'exit', 'allocate', 'loop'];
+const trainerWays = process.env.MARTINGALE_FAULTS_LONG ? ways : ['exit'];
+
+describe.each(ways)('a sampler thread that ends: %s', (way) => {
+  test('fails what is in flight with a 503, and the next request finds another', async () => {
+    const before = await chat(deadly(way));
+    arm();
+    const [first, second] = await Promise.all([chat(deadly(way)), chat({ seed: 2, max_tokens: 200 })]);
+    disarm();
+    expect(first).toMatchObject({ status: 503, body: { error: { code: 'worker_died' } } });
+    expect(first?.headers.get('retry-after')).toBe('1');
+    // It was in the same thread, unless it came after or was done before.
+    if (second?.status !== 200) expect(second?.body.error.code).toBe('worker_died');
+    const after = await chat(deadly(way));
+    expect(after.body.choices[0].token_ids).toEqual(before.body.choices[0].token_ids);
+    expect((await call('GET', '/v1/system-check')).status).toBe(200);
+  });
+});
+
+test('a stream that is cut by the death of its thread says so in its last chunk', async () => {
+  arm();
+  const answer = await request('POST', '/v1/chat/completions', {
+    ...{ model: 'martingale-tiny', messages: [user], max_tokens: 8, stream: true },
+    ...deadly('exit', true),
+  });
+  const chunks = frames(await answer.text());
+  expect(chunks.at(-1)).toMatchObject({ error: { code: 'worker_died' } });
+});
+
+test('a thread that stands still is known before it is ended', async () => {
+  arm();
+  const hanging = chat(deadly('loop'));
+  let found: Json;
+  do found = await call('GET', '/v1/system-check');
+  while (found.status === 200);
+  expect(found.body.inference_queue).toMatchObject({
+    success: false,
+    error: expect.stringContaining('at one thing'),
+  });
+  // Waiting requests are not lost sight of: they end with it.
+  expect(await Promise.all([hanging, chat()])).toMatchObject([{ status: 503 }, { status: 503 }]);
+  disarm();
+  expect((await chat()).status).toBe(200);
+});
+
+describe.each(trainerWays)('a trainer thread that ends: %s', (way) => {
+  test('gets the job again: once is passed over, three times fail it, and the next job runs', async () => {
+    const model = (
+      await call('POST', '/v1/preview/models', {
+        ...{ project: 'desk', name: `trained-${way}`, base_model: 'martingale-tiny' },
+      })
+    ).body;
+    const choices = async (once: boolean) =>
+      (await chat({ n: 2, max_tokens: 4, ...deadly(way, once) })).body.choices;
+    const submit = async (sampled: Json[]) => {
+      const trajectories = sampled.map((choice, reward) => ({
+        messages_and_choices: [user, choice],
+        reward,
+      }));
+      const job = { model_id: model.id, trajectory_groups: [{ trajectories }] };
+      return (await call('POST', '/v1/preview/training-jobs', job)).body.id;
+    };
+    const follow = async (id: string) => {
+      const accept = { accept: 'text/event-stream' };
+      return frames(
+        await (await request('GET', `/v1/preview/training-jobs/${id}/events`, undefined, accept)).text(),
+      );
+    };
+    const [once, always] = [await choices(true), await choices(false)];
+    arm();
+    const passed = await follow(await submit(once));
+    expect(passed.map(({ type }) => type)).toEqual(['training_started', 'gradient_step', 'training_ended']);
+    arm();
+    const poisoned = await submit(always);
+    const next = await submit(once);
+    const failed = await follow(poisoned);
+    disarm();
+    expect(failed.map(({ type }) => type)).toEqual(['training_started', 'training_failed']);
+    expect(failed[1].data.error_message).toMatch(/broke down in each of 3 runs/);
+    const last = (await follow(next)).at(-1);
+    expect(last).toMatchObject({ type: 'training_ended', data: { step: 2 } });
+  });
+});

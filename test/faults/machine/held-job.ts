@@ -1,0 +1,47 @@
+import { rmSync, writeFileSync } from 'node:fs';
+import { expect } from 'vitest';
+import { type Answer, group, type Json, trajectory } from '../../service/harness.ts';
+import { special, tokensOf } from '../../support/scripted-engine.ts';
+
+type Call = (method: string, path: string, body?: object) => Promise<Answer>;
+
+const sampled = tokensOf('yes', special.end);
+const jobs = '/v1/preview/training-jobs';
+
+/** Asks again until it is so. */
+export async function until(call: Call, path: string, isSo: (answer: Answer) => boolean): Promise<Answer> {
+  for (;;) {
+    const answer = await call('GET', path);
+    if (isSo(answer)) return answer;
+  }
+}
+
+/** A job of a new model that stands in its first gradient step until it is released. */
+export async function heldJob(call: Call, hold: string, name: string) {
+  writeFileSync(hold, '');
+  const model = await call('POST', '/v1/preview/models', {
+    ...{ project: 'held', name, base_model: 'scripted-tiny' },
+  });
+  const groups = [group(trajectory(1, sampled), trajectory(0, sampled))];
+  const { body } = await call('POST', jobs, { model_id: model.body.id, trajectory_groups: groups });
+  await until(call, `${jobs}/${body.id}`, (job) => job.body.status === 'running');
+  return {
+    id: String(body.id),
+    modelId: String(model.body.id),
+    release: () => rmSync(hold, { force: true }),
+    /** Released, it waits for the machine, and says for what. */
+    waits: async (code: string) => {
+      const { body: check } = await until(call, '/v1/system-check', (answer) => {
+        return answer.body.training_queue?.success === false;
+      });
+      expect(check.training_queue.error).toMatch(code);
+    },
+    /** It has ended as any other. */
+    ended: async (follow: (id: string) => Promise<Json[]>) => {
+      const events = await follow(body.id);
+      expect(events.map(({ type }) => type)).toEqual(['training_started', 'gradient_step', 'training_ended']);
+      const job = await call('GET', `${jobs}/${body.id}`);
+      expect(job.body).toMatchObject({ status: 'succeeded', step: 1, error_message: null });
+    },
+  };
+}

@@ -1,0 +1,9 @@
+// Logs each line that it is given, and then says so.
+import { createInterface } from 'node:readline';
+import { logOutput } from '../../../src/cli/log-output.ts';
+
+const write = logOutput();
+for await (const line of createInterface({ input: process.stdin })) {
+  write(`${line}\n`);
+  process.stdout.write('done\n');
+}

@@ -1,0 +1,178 @@
+import { DatabaseSync } from 'node:sqlite';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { EngineError } from '../../../src/engines/engine-error.ts';
+import { type Json, start, temporaryFolder } from '../../service/harness.ts';
+import { groups, rl } from '../../service/jobs/support.ts';
+import { door, ScriptedEngine } from '../../support/scripted-engine.ts';
+import { until } from './held-job.ts';
+
+const noRoom = () =>
+  Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC', syscall: 'write' });
+const died = () => new EngineError('worker_died', 'an engine thread died (out of luck)');
+
+async function startQueue(options: { dataFolder?: string; engine?: ScriptedEngine } = {}) {
+  const service = await start(options);
+  const { call, createModel } = service;
+  const model = await createModel({ return_existing: true });
+  const submit = async (): Promise<string> =>
+    (await call('POST', rl, { model_id: model.id, trajectory_groups: groups })).body.id;
+  const job = async (id: string): Promise<Json> => (await call('GET', `${rl}/${id}`)).body;
+  /** Resolves once the queue says that it waits. */
+  const waiting = async (): Promise<string> => {
+    const check = await until(call, '/v1/system-check', ({ body }) => !body.training_queue.success);
+    expect(check.status).toBe(503);
+    return check.body.training_queue.error;
+  };
+  return { ...service, submit, job, waiting };
+}
+
+const whole = ['training_started', 'gradient_step', 'training_ended'];
+const types = (events: Json[]) => events.map(({ type }) => type);
+
+/** While it is on, no transaction of this process can be committed. */
+function fullDisk() {
+  const exec = DatabaseSync.prototype.exec;
+  let on = false;
+  DatabaseSync.prototype.exec = function (sql) {
+    if (on && sql === 'COMMIT')
+      throw Object.assign(new Error('database or disk is full'), { code: 'ERR_SQLITE_ERROR', errcode: 13 });
+    exec.call(this, sql);
+  };
+  onTestFinished(() => {
+    DatabaseSync.prototype.exec = exec;
+  });
+  return {
+    fill: () => {
+      on = true;
+    },
+    free: () => {
+      on = false;
+    },
+  };
+}
+
+describe('a job that the machine cuts short', () => {
+  test('waits in the queue, is not failed, and tells nothing twice', async () => {
+    const { submit, waiting, job, engine, follow, log } = await startQueue();
+    engine.failTraining = noRoom();
+    const id = await submit();
+    expect(await waiting()).toMatch(/storage_full.*is full/);
+    expect((await job(id)).status).toBe('queued');
+    engine.failTraining = null;
+    expect(types(await follow(id))).toEqual(whole);
+    expect(await job(id)).toMatchObject({ status: 'succeeded', step: 1, error_message: null });
+    const entry = { event: 'training_queue_waits', code: 'storage_full', job: id, pauseMs: 250 };
+    expect(log).toContainEqual(expect.objectContaining({ ...entry, error: noRoom().message }));
+    expect(log).toContainEqual(expect.objectContaining({ event: 'training_queue_goes_on' }));
+  });
+
+  test('goes on at once when the next one comes', async () => {
+    const { submit, waiting, engine, follow, log } = await startQueue();
+    engine.failTraining = noRoom();
+    const first = await submit();
+    const pauses = () => log.filter((entry) => JSON.stringify(entry).includes('training_queue_waits'));
+    while (pauses().length < 3) await waiting();
+    engine.failTraining = null;
+    const second = await submit();
+    expect(types(await follow(first))).toEqual(whole);
+    expect((await follow(second)).at(-1)).toMatchObject({ data: { step: 2 } });
+    expect(pauses()).toMatchObject([{ pauseMs: 250 }, { pauseMs: 500 }, { pauseMs: 1000 }]);
+  });
+
+  test('can be cancelled while it waits', async () => {
+    const { submit, waiting, engine, follow, call } = await startQueue();
+    engine.failTraining = noRoom();
+    const id = await submit();
+    await waiting();
+    expect(await call('POST', `${rl}/${id}/cancel`)).toMatchObject({
+      ...{ status: 200, body: { id, status: 'cancelled' } },
+    });
+    expect((await follow(id)).at(-1)).toMatchObject({ type: 'training_failed' });
+    expect((await call('GET', '/v1/system-check')).status).toBe(200);
+  });
+
+  test('waits through a restart', async () => {
+    const dataFolder = await temporaryFolder();
+    const engine = new ScriptedEngine();
+    engine.failTraining = noRoom();
+    const before = await startQueue({ dataFolder, engine });
+    const id = await before.submit();
+    await before.waiting();
+    await before.service.close();
+    const after = await startQueue({ dataFolder });
+    expect(types(await after.follow(id))).toEqual(whole);
+  });
+
+  test('is trained once where its end cannot be written', async () => {
+    const disk = fullDisk();
+    const { submit, waiting, engine, follow, job } = await startQueue();
+    const held = door();
+    engine.hold = async (place) => {
+      if (place === 'train') await held.wait();
+    };
+    const id = await submit();
+    await held.reached;
+    disk.fill();
+    held.open();
+    await waiting();
+    disk.free();
+    expect(types(await follow(id))).toEqual(whole);
+    expect(await job(id)).toMatchObject({ status: 'succeeded', step: 1 });
+    expect(engine.trainings).toBe(1);
+  });
+
+  test('whose cancellation cannot be written is a 503, and is cancelled when it can be', async () => {
+    const disk = fullDisk();
+    const { submit, engine, follow, call } = await startQueue();
+    const held = door();
+    engine.hold = held.wait;
+    const id = await submit();
+    await held.reached;
+    disk.fill();
+    const refused = await call('POST', `${rl}/${id}/cancel`);
+    expect(refused).toMatchObject({ status: 503, body: { error: { code: 'storage_full' } } });
+    disk.free();
+    const last = (await follow(id)).at(-1);
+    expect(last).toMatchObject({ data: { error_message: 'The job was cancelled while it ran.' } });
+    expect((await call('POST', `${rl}/${id}/cancel`)).status).toBe(200);
+  });
+
+  test('by an engine that has been closed waits, too', async () => {
+    const { submit, waiting, engine, follow } = await startQueue();
+    engine.failTraining = new EngineError('engine_closed', 'the engine has been closed');
+    const id = await submit();
+    expect(await waiting()).toContain('closed');
+    engine.failTraining = null;
+    expect(types(await follow(id))).toEqual(whole);
+  });
+});
+
+describe('an engine that breaks down under a job', () => {
+  test.each([
+    ['its thread dies', died()],
+    ['it has no memory', new EngineError('out_of_memory', 'no memory')],
+    ['it dies while the job is prepared', new Error('line 1: it died', { cause: died() })],
+  ])('is asked again, three times in all: %s', async (_, failure) => {
+    const { submit, engine, follow, job } = await startQueue();
+    engine.failTraining = failure;
+    const poisonous = await submit();
+    const next = await submit();
+    const events = await follow(poisonous);
+    engine.failTraining = null;
+    expect(types(events)).toEqual(['training_started', 'training_failed']);
+    expect((await job(poisonous)).error_message).toBe(
+      `The engine broke down in each of 3 runs of the job: ${failure.message}`,
+    );
+    expect(types(await follow(next))).toEqual(whole);
+  });
+
+  test('and then does not, has the job go on as if nothing had been', async () => {
+    const { submit, engine, follow } = await startQueue();
+    let deaths = 0;
+    engine.hold = async (place) => {
+      if (place === 'train' && deaths++ < 2) throw died();
+    };
+    expect(types(await follow(await submit()))).toEqual(whole);
+    expect(deaths).toBe(3);
+  });
+});

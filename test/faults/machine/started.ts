@@ -1,0 +1,87 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { onTestFinished } from 'vitest';
+import { type Answer, frames, type Json } from '../../service/harness.ts';
+
+const program = fileURLToPath(new URL('storage-service.ts', import.meta.url));
+
+export interface Started {
+  call: (method: string, path: string, body?: object | string, key?: string) => Promise<Answer>;
+  /** Every event of a job, up to its last. */
+  follow: (jobId: string) => Promise<Json[]>;
+  /** Lines of the service's log so far. */
+  log: Json[];
+  url: string;
+  pid: number;
+  stop: () => Promise<void>;
+}
+
+export interface Launch {
+  execArgv?: string[];
+  env?: NodeJS.ProcessEnv;
+  /** What runs Node, such as a shell that sets limits; it gets the command as its last arguments. */
+  under?: [string, ...string[]];
+}
+
+/** A service in a process of its own; where it refuses to start, what it says. */
+export async function startIn(
+  dataFolder: string,
+  { execArgv = [], env = process.env, under }: Launch = {},
+): Promise<Started | { refused: Json }> {
+  const command = [process.execPath, ...execArgv, program, dataFolder];
+  const [first = '', ...rest] = [...(under ?? []), ...command];
+  const child = spawn(first, rest, { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  onTestFinished(() => {
+    child.kill('SIGKILL');
+  });
+  const log: Json[] = [];
+  let errors = '';
+  child.stderr.on('data', (chunk: Buffer) => {
+    const lines = (errors + chunk.toString('utf8')).split('\n');
+    errors = lines.pop() ?? '';
+    for (const line of lines) if (line.startsWith('{')) log.push(JSON.parse(line));
+  });
+  let said = '';
+  for await (const chunk of child.stdout) {
+    said += String(chunk);
+    if (said.includes('\n')) break;
+  }
+  const refused = /^refused (.*)$/m.exec(said)?.[1];
+  if (refused !== undefined) return { refused: JSON.parse(refused) };
+  const url = /^url (\S+)$/m.exec(said)?.[1];
+  if (url === undefined || child.pid === undefined) throw new Error(`it did not start: ${said}${errors}`);
+  const headers = { authorization: 'Bearer test-key' };
+  return {
+    ...{ url, log, pid: child.pid },
+    call: async (method, path, body, key) => {
+      const response = await fetch(`${url}${path}`, {
+        method,
+        headers: { ...headers, ...(key === undefined ? {} : { 'idempotency-key': key }) },
+        ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+      });
+      const text = await response.text();
+      return {
+        ...{ status: response.status, headers: response.headers },
+        body: text === '' ? null : JSON.parse(text),
+      };
+    },
+    follow: async (jobId) => {
+      const path = `${url}/v1/preview/training-jobs/${jobId}/events`;
+      const response = await fetch(path, { headers: { ...headers, accept: 'text/event-stream' } });
+      return frames(await response.text());
+    },
+    stop: async () => {
+      const ended = once(child, 'exit');
+      child.kill('SIGTERM');
+      await ended;
+    },
+  };
+}
+
+/** The same of one that must start. */
+export async function start(dataFolder: string, launch: Launch = {}): Promise<Started> {
+  const started = await startIn(dataFolder, launch);
+  if ('refused' in started) throw new Error(JSON.stringify(started.refused));
+  return started;
+}

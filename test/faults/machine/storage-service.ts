@@ -1,0 +1,37 @@
+// A service over a scripted engine in a process of its own: `storage-service.ts <data folder>`. It trains only while
+// the file that the environment names as MARTINGALE_TEST_HOLD is not there. MARTINGALE_TEST_ENGINE=embedded takes the
+// embedded engine.
+import { existsSync } from 'node:fs';
+import { setTimeout as pause } from 'node:timers/promises';
+import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
+import { startService } from '../../../src/service/index.ts';
+import { ScriptedEngine } from '../../support/scripted-engine.ts';
+
+const [dataFolder = ''] = process.argv.slice(2);
+const hold = process.env.MARTINGALE_TEST_HOLD;
+
+function scripted(): ScriptedEngine {
+  const engine = new ScriptedEngine();
+  engine.hold = async (place) => {
+    while (place === 'train' && hold !== undefined && existsSync(hold)) await pause(5);
+  };
+  return engine;
+}
+
+const isEmbedded = process.env.MARTINGALE_TEST_ENGINE === 'embedded';
+const engine = isEmbedded ? await createEmbeddedEngine({ threads: 1 }) : scripted();
+try {
+  const service = await startService({
+    ...{ engine, dataFolder, apiKey: 'test-key' },
+    log: (entry) => process.stderr.write(`${JSON.stringify(entry)}\n`),
+  });
+  process.stdout.write(`url ${service.url}\n`);
+  process.on('SIGTERM', async () => {
+    await service.close();
+    await engine.close();
+    process.exit();
+  });
+} catch (error) {
+  if (!(error instanceof Error)) throw error;
+  process.stdout.write(`refused ${JSON.stringify({ ...error, message: error.message })}\n`);
+}

@@ -1,0 +1,91 @@
+// Every durable step of the service fails, each in one way; MARTINGALE_FAULTS_LONG=1: each in every way.
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { type FaultMode, type FaultOrder, type FaultPoint, underFaults } from '../driver/fault.ts';
+import { leftovers, strayFiles, useAll } from './scenario.ts';
+import { start } from './started.ts';
+
+const codes: [FaultMode, string][] = [
+  ['ENOSPC', 'storage_full'],
+  ['EROFS', 'storage_read_only'],
+  ['EIO', 'storage_failed'],
+  ['EMFILE', 'too_many_files'],
+  ['EACCES', 'storage_read_only'],
+];
+
+/** SQLite says of both only that it cannot open a file. */
+const expectedCode = (name: string, mode: FaultMode, code: string) =>
+  name.startsWith('commit') && (mode === 'EMFILE' || mode === 'EACCES') ? 'storage_failed' : code;
+
+/** What the scenario itself asks for, to see how the jobs do. */
+const ofSystemCheck = (name: string) => name === 'commit schema' || name.endsWith(' write-check');
+
+/**
+ * Steps that the service can do without: what should have been removed is removed at the next start, and of a request
+ * whose answer was not kept a repeat finds the work done.
+ */
+const tolerated = (name: string) =>
+  /^(rm|unlink|rmdir) /.test(name) || name === 'commit update idempotency_keys';
+
+const isLong = process.env.MARTINGALE_FAULTS_LONG !== undefined;
+const options = { timeout: isLong ? 1_800_000 : 120_000 };
+
+test(
+  'each durable step that fails is a 503 or a job that waits, and all goes on once it works again',
+  options,
+  async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'martingale-storage-'));
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+    const dataFolder = join(folder, 'data');
+    const [journal, orders] = [join(folder, 'journal'), join(folder, 'orders')];
+    const give = (order: FaultOrder) => writeFileSync(orders, JSON.stringify(order));
+    const lift = () => rmSync(orders, { force: true });
+    const service = await start(dataFolder, underFaults({ root: dataFolder, journal, orders }));
+    const stepsSince = (bytes: number): FaultPoint[] =>
+      readFileSync(journal, 'utf8')
+        .slice(bytes)
+        .split('\n')
+        .filter((line) => line !== '')
+        .map((line) => JSON.parse(line));
+    const lengthNow = () => readFileSync(journal, 'utf8').length;
+
+    const before = lengthNow();
+    expect(await useAll(service, 'calm', lift)).toEqual([]);
+    const steps = stepsSince(before).map(({ name }) => name);
+    const names = [...new Set(steps)].filter((name) => !ofSystemCheck(name)).sort();
+    expect(names.length).toBeGreaterThan(20);
+
+    let runs = 0;
+    for (const [index, name] of names.entries()) {
+      const modes = isLong ? codes : codes.slice(index % codes.length).slice(0, 1);
+      for (const [mode, code] of modes) {
+        const begun = lengthNow();
+        const left = leftovers(dataFolder);
+        give({ mode, name });
+        const refusals = await useAll(service, `m${runs++}`, lift);
+        lift();
+        const what = `${mode} at ${name}`;
+        expect(
+          stepsSince(begun).map((step) => step.name),
+          what,
+        ).toContain(name);
+        for (const refusal of refusals) expect(refusal.code, what).toBe(expectedCode(name, mode, code));
+        if (tolerated(name)) continue;
+        expect(refusals, what).toHaveLength(1);
+        expect(leftovers(dataFolder), what).toEqual(left);
+      }
+    }
+    // All of them at once.
+    give({ mode: 'ENOSPC' });
+    expect(await useAll(service, 'all', lift)).toEqual([{ of: 'model', code: 'storage_full' }]);
+    expect((await service.call('GET', '/v1/system-check')).status).toBe(200);
+    expect(service.log.filter(({ event }) => event === 'uncaught')).toEqual([]);
+    await service.stop();
+
+    const again = await start(dataFolder);
+    expect(await strayFiles(again, dataFolder)).toEqual([]);
+    expect((await again.call('GET', '/v1/system-check')).status).toBe(200);
+  },
+);

@@ -1,0 +1,313 @@
+import { type MartingaleError, supervise } from 'martingale';
+import { describe, expect, test } from 'vitest';
+import { door } from '../../support/scripted-engine.ts';
+import {
+  afterwards,
+  cutReply,
+  cutRequest,
+  instead,
+  loseReply,
+  loseReplyEarly,
+  mute,
+  reply,
+  reset,
+  silence,
+} from './faults.ts';
+import { type Fault, pass } from './proxy.ts';
+import { createsJob, faultAt, startTrainingWorld } from './training-world.ts';
+
+const json = { 'content-type': 'application/json' };
+const html = { 'content-type': 'text/html' };
+const quick = { waitMs: 300 };
+const patient = { waitMs: 20_000 };
+
+const caught = (promise: Promise<unknown>): Promise<MartingaleError> =>
+  promise.then(
+    () => Promise.reject(new Error('it did not fail')),
+    (error) => error,
+  );
+
+describe('a training job whose answer is lost', () => {
+  const losses: [string, Fault][] = [
+    ['is cut off when the service has answered', loseReply],
+    ['is cut off while the service is at work', loseReplyEarly],
+    ['breaks off in the answer’s body', cutReply],
+    ['is answered 502 with a page by a proxy', afterwards(reply('502 Bad Gateway', html, '<h1>502</h1>'))],
+    ['is answered 503 by a proxy', afterwards(reply('503 Service Unavailable', html, 'upstream reset'))],
+    ['is answered with half an id', afterwards(reply('200 OK', json, '{"id": "0000'))],
+    ['is answered with nothing', afterwards(reply('200 OK', json, ''))],
+    ['is never answered', mute],
+  ];
+
+  test.each(losses)(
+    '%s: a service without keys is not asked again, its checkpoint is taken',
+    async (_, fault) => {
+      await using world = await startTrainingWorld({ knowsKeys: false, client: { timeoutMs: 1000 } });
+      const asked = faultAt(world.proxy, fault, createsJob, 1);
+      const { reason, finalStep, books, reports } = await world.train({ lostJob: patient });
+      expect([reason, finalStep, reports.length]).toEqual(['finished', 3, 3]);
+      expect(books).toMatchObject({ dispatched: 24, completed: 24 });
+      expect(asked.met()).toBe(3);
+      expect(world.engine.trainings).toBe(3);
+      expect((await world.checkpoints()).at(-1)).toBe(3);
+      expect(await world.jobRecord(1)).toMatchObject({
+        lost: { why: expect.any(String) },
+        outcome: { step: 2 },
+      });
+    },
+  );
+
+  test('is waited for as long as it may run', async () => {
+    await using world = await startTrainingWorld({ knowsKeys: false });
+    const training = door();
+    world.engine.hold = (place) => (place === 'train' ? training.wait() : Promise.resolve());
+    faultAt(world.proxy, loseReply, createsJob);
+    const lookedAt = () =>
+      world.proxy.seen.filter(({ method, path }) => method === 'GET' && path.endsWith('/checkpoints')).length;
+    const run = world.train({ lostJob: patient, steps: 1 });
+    await training.reached;
+    const before = lookedAt();
+    await expect.poll(lookedAt, { timeout: 10_000 }).toBeGreaterThan(before + 1);
+    training.open();
+    expect(await run).toMatchObject({ reason: 'finished', finalStep: 1 });
+    expect(world.engine.trainings).toBe(1);
+  });
+
+  test('is given by a service that knows keys under the same one', async () => {
+    await using world = await startTrainingWorld({ knowsKeys: true });
+    const asked = faultAt(world.proxy, loseReply, createsJob, 1);
+    expect(await world.train()).toMatchObject({ reason: 'finished', finalStep: 3 });
+    expect(asked.met()).toBe(4);
+    expect(world.engine.trainings).toBe(3);
+  });
+});
+
+describe('a training job of which nothing is to be seen', () => {
+  const losses: [string, Fault][] = [
+    ['whose request is cut in the middle', cutRequest],
+    ['whose connection is reset', reset],
+    ['that is swallowed in silence', silence],
+  ];
+
+  test.each(losses)('and %s stops the run with what was seen and what to do', async (_, fault) => {
+    await using world = await startTrainingWorld({ knowsKeys: false, client: { timeoutMs: 1000 } });
+    const asked = faultAt(world.proxy, fault, createsJob, 1);
+    const error = await caught(world.train({ lostJob: quick }));
+    expect(error.code).toBe('training_job_unknown');
+    for (const said of [
+      'The training job of step 1',
+      'POST /v1/preview/training-jobs',
+      'local/network/coin:step1',
+      'no checkpoint after step 1 within 300 ms',
+      "lostJob: { decision: 'ask_again' }",
+      "lostJob: { decision: 'take_as_done' }",
+    ])
+      expect(error.message).toContain(said);
+    expect(await world.jobRecord(1)).toMatchObject({ from: 1, lost: { isTold: true } });
+    // Nobody has decided: it is looked for again, and not asked for.
+    const again = await caught(world.train({ resume: true, lostJob: quick }));
+    expect(again.code).toBe('training_job_unknown');
+    expect(asked.met()).toBe(2);
+    expect(world.engine.trainings).toBe(1);
+
+    // Somebody has: at once.
+    const resumed = await world.train({ resume: true, lostJob: { waitMs: 600_000, decision: 'ask_again' } });
+    expect([resumed.reason, resumed.finalStep, resumed.reports.length]).toEqual(['finished', 3, 3]);
+    expect(world.engine.trainings).toBe(3);
+    expect(asked.met()).toBe(4);
+    expect(resumed.books).toMatchObject({ dispatched: 24, completed: 24 });
+  });
+
+  test('is left alone where that is decided, and the run goes on from the checkpoint that is there', async () => {
+    await using world = await startTrainingWorld({ knowsKeys: false });
+    faultAt(world.proxy, reset, createsJob, 1);
+    await caught(world.train({ lostJob: quick }));
+    const decided = { waitMs: 600_000, decision: 'take_as_done' } as const;
+    const { reason, finalStep, reports } = await world.train({ resume: true, lostJob: decided });
+    expect([reason, finalStep, reports.length]).toEqual(['finished', 2, 3]);
+    expect(world.engine.trainings).toBe(2);
+    expect(await world.jobRecord(1)).toMatchObject({ outcome: { step: 1, gradientSteps: [] } });
+  });
+
+  test('but shows its checkpoint after the run has stopped, is taken by the resumed run whatever was decided', async () => {
+    await using world = await startTrainingWorld({ knowsKeys: false });
+    const training = door();
+    faultAt(world.proxy, loseReply, createsJob, 1);
+    world.engine.hold = (place) =>
+      place === 'train' && world.engine.trainings === 1 ? training.wait() : Promise.resolve();
+    await caught(world.train({ lostJob: quick }));
+    training.open();
+    await expect.poll(() => world.checkpoints()).toContain(2);
+    const resumed = await world.train({ resume: true, lostJob: { decision: 'ask_again' } });
+    expect(resumed).toMatchObject({ reason: 'finished', finalStep: 3 });
+    expect(world.engine.trainings).toBe(3);
+  });
+
+  test.each([
+    ['the service was not reached', 'connection_failed'],
+    ['it was turned away', 'rate_limited'],
+  ])('because %s is asked for by the resumed run at once', async (_, code) => {
+    await using world = await startTrainingWorld({ knowsKeys: false, client: { retries: 1 } });
+    const isReached = code === 'rate_limited';
+    let asked = 0;
+    world.proxy.fault = (request) => {
+      if (!isReached && request.path.endsWith('/log'))
+        return async (exchange) => {
+          await pass(exchange);
+          if (asked === 0) await world.proxy.shut();
+        };
+      if (!createsJob(request)) return pass;
+      asked++;
+      return asked > 2 || !isReached
+        ? pass
+        : instead(reply('429 Too Many Requests', json, '{"detail":"later"}'));
+    };
+    const error = await caught(world.train({ lostJob: { waitMs: 600_000 } }));
+    expect(error.code).toBe(code);
+    expect(await world.jobRecord(0)).toMatchObject({ isRefused: true });
+    asked = 3;
+    if (!isReached) await world.proxy.listen();
+    const resumed = await world.train({ resume: true, lostJob: { waitMs: 600_000 } });
+    expect(resumed).toMatchObject({ reason: 'finished', finalStep: 3 });
+    expect(world.engine.trainings).toBe(3);
+  });
+
+  test('is asked for again without a person where the run was told so', async () => {
+    await using world = await startTrainingWorld({ knowsKeys: false });
+    const asked = faultAt(world.proxy, reset, createsJob, 1);
+    const lostJob = { waitMs: 100, decision: 'ask_again' } as const;
+    expect(await world.train({ lostJob })).toMatchObject({ reason: 'finished', finalStep: 3 });
+    expect([asked.met(), world.engine.trainings]).toEqual([4, 3]);
+  });
+
+  test('is asked for three times at most', async () => {
+    await using world = await startTrainingWorld({ knowsKeys: false });
+    let asked = 0;
+    world.proxy.fault = (request) => {
+      if (!createsJob(request))
+        return async ({ ask, send }) => {
+          for await (const piece of ask()) await send(piece);
+        };
+      asked++;
+      return reset;
+    };
+    const error = await caught(world.train({ lostJob: { waitMs: 0, decision: 'ask_again' } }));
+    expect([error.code, asked]).toEqual(['training_job_unknown', 3]);
+  });
+
+  test('is not taken for one of two that somebody else has made', async () => {
+    await using world = await startTrainingWorld({ knowsKeys: false });
+    const model = await world.open(world.direct);
+    const examples = [
+      {
+        messages: [
+          { role: 'user', content: 'hi' },
+          { role: 'assistant', content: 'yes' },
+        ],
+      },
+    ] as const;
+    const other = () =>
+      supervise({ model, examples: examples.map(({ messages }) => ({ messages: [...messages] })) });
+    const meddling: Fault = async ({ client }) => {
+      await other();
+      await other();
+      client.destroy();
+    };
+    faultAt(world.proxy, meddling, createsJob);
+    const error = await caught(world.train({ lostJob: { ...patient, decision: 'ask_again' } }));
+    expect(error.code).toBe('training_job_unknown');
+    expect(error.message).toContain('it has the checkpoints 2 and 1 after step 0, and a job makes one');
+  });
+});
+
+describe('a job that the service has forgotten while it is followed', () => {
+  const unknown = reply('404 Not Found', json, '{"detail":"There is no training job"}');
+  const followsJob = ({ path }: { path: string }) => path.endsWith('/events');
+
+  test.each([true, false])(
+    'has its checkpoint taken where it made one; keys known: %s',
+    async (knowsKeys) => {
+      await using world = await startTrainingWorld({ knowsKeys });
+      // The job ends before its events are asked for.
+      faultAt(world.proxy, afterwards(unknown), followsJob, 1);
+      expect(await world.train({ lostJob: patient })).toMatchObject({ reason: 'finished', finalStep: 3 });
+      expect(world.engine.trainings).toBe(3);
+    },
+  );
+
+  test('is asked for again under its key where the service has lost it', async () => {
+    await using world = await startTrainingWorld({ knowsKeys: true });
+    const made = reply('200 OK', json, '{"id":"00000000-0000-4000-8000-000000000000"}');
+    const asked = faultAt(world.proxy, instead(made), createsJob, 1);
+    expect(await world.train()).toMatchObject({ reason: 'finished', finalStep: 3 });
+    expect([asked.met(), world.engine.trainings]).toEqual([4, 3]);
+  });
+
+  test('stops the run where the service has no keys and nothing is to be seen', async () => {
+    await using world = await startTrainingWorld({ knowsKeys: false });
+    const made = reply('200 OK', json, '{"id":"00000000-0000-4000-8000-000000000000"}');
+    const asked = faultAt(world.proxy, instead(made), createsJob, 1);
+    const error = await caught(world.train({ lostJob: quick }));
+    expect(error.code).toBe('training_job_unknown');
+    expect(error.message).toContain('404');
+    expect(asked.met()).toBe(2);
+  });
+
+  test('is followed on where the service knows it again', async () => {
+    await using world = await startTrainingWorld({ knowsKeys: true });
+    const training = door();
+    world.engine.hold = (place) => (place === 'train' ? training.wait() : Promise.resolve());
+    let followed = 0;
+    faultAt(world.proxy, instead(unknown), (request) => {
+      if (followsJob(request) && followed++ === 1) training.open();
+      return followsJob(request);
+    });
+    expect(await world.train({ lostJob: patient, steps: 1 })).toMatchObject({
+      reason: 'finished',
+      finalStep: 1,
+    });
+    expect(world.engine.trainings).toBe(1);
+  });
+});
+
+describe('a supervised job on a service without keys', () => {
+  const examples = [
+    {
+      messages: [
+        { role: 'user' as const, content: 'hi' },
+        { role: 'assistant' as const, content: 'yes' },
+      ],
+    },
+  ];
+
+  test('whose answer is lost is not asked for again: its checkpoint is taken', async () => {
+    await using world = await startTrainingWorld({ knowsKeys: false });
+    const model = await world.open();
+    const asked = faultAt(world.proxy, loseReply, createsJob);
+    const trained = await supervise({ model, examples, lostJob: patient });
+    expect([trained.model.step, trained.gradientSteps]).toEqual([1, 0]);
+    expect([asked.met(), world.engine.trainings]).toEqual([1, 1]);
+  });
+
+  test('that cannot be known to be there is an error, and is asked for again where that was said', async () => {
+    await using world = await startTrainingWorld({ knowsKeys: false });
+    const model = await world.open();
+    faultAt(world.proxy, reset, createsJob);
+    const error = await caught(supervise({ model, examples, lostJob: quick }));
+    expect(error.code).toBe('training_job_unknown');
+    expect(error.message).toContain('The supervised training job');
+    const asked = faultAt(world.proxy, reset, createsJob);
+    const trained = await supervise({ model, examples, lostJob: { waitMs: 0, decision: 'ask_again' } });
+    expect([trained.model.step, asked.met(), world.engine.trainings]).toEqual([1, 2, 1]);
+  });
+
+  test('an option that cannot be is refused by name', async () => {
+    await using world = await startTrainingWorld({ knowsKeys: false });
+    const model = await world.open();
+    const waiting = supervise({ model, examples, lostJob: { waitMs: -1 } });
+    await expect(waiting).rejects.toThrow('`lostJob.waitMs` is -1');
+    const other: string = 'guess';
+    const guessing = world.train({ lostJob: { decision: other as 'stop' } });
+    await expect(guessing).rejects.toThrow('`lostJob.decision` is "guess"');
+  });
+});

@@ -1,0 +1,62 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { buffer } from 'node:stream/consumers';
+
+/** What only our own service has. Uploads stay: without them there is no way to supervise. */
+const ours = [
+  /^GET \/v1\/preview\/models$/,
+  /^GET \/v1\/preview\/models\/[^/]+$/,
+  /\/fork$/,
+  /\/download$/,
+  /\/cancel$/,
+  /^GET \/v1\/openapi\.json$/,
+];
+
+/**
+ * Makes of our service one that has nothing but the interface: it hears of no idempotency key, has no event stream,
+ * and says of a job its id alone. Its jobs are so quick that they have ended when their events are asked for.
+ */
+export async function startPlainService(target: string) {
+  const ask = async (request: IncomingMessage, body: Buffer): Promise<Response> => {
+    const { 'idempotency-key': key, host, connection, 'content-length': length, ...rest } = request.headers;
+    void [key, host, connection, length];
+    const { method = 'GET', url = '' } = request;
+    const headers = Object.entries(rest).map(([name, value]): [string, string] => [name, String(value)]);
+    const call = { method, ...(body.length > 0 && { body }) };
+    if (!/\/events(\?|$)/.test(url)) return fetch(`${target}${url}`, { ...call, headers });
+    const others = headers.filter(([name]) => name !== 'accept' && name !== 'last-event-id');
+    const stream = await fetch(`${target}${url.split('?')[0]}`, {
+      headers: [...others, ['accept', 'text/event-stream']],
+    });
+    await stream.text();
+    return fetch(`${target}${url}`, { headers: [...others, ['accept', 'application/json']] });
+  };
+  const answer = async (request: IncomingMessage, response: ServerResponse) => {
+    const { method = 'GET', url = '' } = request;
+    const asked = `${method} ${url.split('?')[0]}`;
+    if (ours.some((pattern) => pattern.test(asked))) {
+      response.writeHead(404, { 'content-type': 'application/json' }).end('{"detail":"Not Found"}');
+      return;
+    }
+    const reply = await ask(request, await buffer(request));
+    let body = Buffer.from(await reply.arrayBuffer());
+    if (reply.ok && /^GET \/v1\/preview\/training-jobs\/[^/]+$/.test(asked))
+      body = Buffer.from(JSON.stringify({ id: JSON.parse(body.toString()).id }));
+    const type = reply.headers.get('content-type') ?? 'application/json';
+    response.writeHead(reply.status, { 'content-type': type }).end(body);
+  };
+  const server = createServer((request, response) => {
+    answer(request, response).catch(() => response.destroy());
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  return {
+    url: `http://127.0.0.1:${port}`,
+    async close() {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}

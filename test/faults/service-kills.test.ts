@@ -1,0 +1,270 @@
+// The long form: MARTINGALE_FAULTS_LONG=<number> runs the script so often, each time with one to three kills drawn at
+// random (MARTINGALE_FAULTS_SEED=<number> draws others), and prints how many there were of each kind.
+import fc from 'fast-check';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { FaultPoint } from './driver/fault.ts';
+import { booksAfter } from './service-kills/books-after.ts';
+import { makeMess } from './service-kills/mess.ts';
+import { byTwo, chosenOf, namesOf } from './service-kills/points.ts';
+import { trainEmbedded } from './service-kills/script.ts';
+import { openWorld, type World } from './service-kills/world.ts';
+
+let world: World;
+let undisturbed: Awaited<ReturnType<typeof booksAfter>>['books'];
+let points: FaultPoint[];
+beforeAll(async () => {
+  world = await openWorld();
+  const life = await booksAfter(world, { name: 'undisturbed', plans: [{}] });
+  undisturbed = life.books;
+  points = await world.service('undisturbed', []).points();
+});
+afterAll(() => world?.close());
+
+test('the service takes the durable steps that are listed here', () => {
+  expect(namesOf(points)).toMatchInlineSnapshot(`
+    [
+      "appendFile models/<id>/logs/train.jsonl.gz",
+      "commit delete checkpoints",
+      "commit delete idempotency_keys, delete models",
+      "commit insert events",
+      "commit insert idempotency_keys",
+      "commit insert jobs",
+      "commit insert logs",
+      "commit insert models, insert checkpoints",
+      "commit insert uploads",
+      "commit schema",
+      "commit update idempotency_keys",
+      "commit update jobs, insert checkpoints, update models, insert events",
+      "commit update jobs, insert events",
+      "copyFile models/<id>/checkpoints/step-N.partial/model",
+      "copyFile models/<id>/checkpoints/step-N.partial/optimizer",
+      "mkdir .",
+      "mkdir incoming",
+      "mkdir jobs",
+      "mkdir models",
+      "mkdir models/<id>/checkpoints",
+      "mkdir models/<id>/checkpoints/step-N.partial",
+      "mkdir models/<id>/checkpoints/step-N.unfinished",
+      "mkdir models/<id>/logs",
+      "mkdir uploads",
+      "open incoming/<id>",
+      "open models/<id>/checkpoints/step-N.partial/model",
+      "open models/<id>/checkpoints/step-N.partial/optimizer",
+      "open models/<id>/checkpoints/step-N.unfinished/model",
+      "open models/<id>/checkpoints/step-N.unfinished/optimizer",
+      "open models/<id>/logs/train.jsonl.gz",
+      "open write-check",
+      "rename jobs/<id>.jsonl.gz",
+      "rename models/<id>/checkpoints/step-N",
+      "rename uploads/<sha>.jsonl",
+      "rm incoming/<id>",
+      "rm jobs/<id>.jsonl.gz",
+      "rm models/<id>",
+      "rm models/<id>/checkpoints/step-N",
+      "rm models/<id>/checkpoints/step-N.partial",
+      "rm models/<id>/checkpoints/step-N.unfinished",
+      "rm write-check",
+      "sync incoming/<id>",
+      "sync jobs",
+      "sync models",
+      "sync models/<id>",
+      "sync models/<id>/checkpoints",
+      "sync models/<id>/checkpoints/step-N.partial",
+      "sync models/<id>/checkpoints/step-N.partial/model",
+      "sync models/<id>/checkpoints/step-N.partial/optimizer",
+      "sync models/<id>/checkpoints/step-N.unfinished",
+      "sync models/<id>/checkpoints/step-N.unfinished/model",
+      "sync models/<id>/checkpoints/step-N.unfinished/optimizer",
+      "sync models/<id>/logs",
+      "sync models/<id>/logs/train.jsonl.gz",
+      "sync uploads",
+      "sync write-check",
+      "write incoming/<id>",
+      "writeFile models/<id>/checkpoints/step-N.unfinished/model",
+      "writeFile models/<id>/checkpoints/step-N.unfinished/optimizer",
+      "writeFile write-check",
+    ]
+  `);
+  expect(undisturbed.records).toMatchInlineSnapshot(`
+    {
+      "checkpoints": 5,
+      "events": 17,
+      "idempotency_keys": 11,
+      "jobs": 5,
+      "lastSteps": [
+        {
+          "last_step": 3,
+          "name": "first",
+        },
+        {
+          "last_step": 1,
+          "name": "fork",
+        },
+      ],
+      "logs": 2,
+      "models": 2,
+      "uploads": 1,
+    }
+  `);
+});
+
+test('killed at any of them, and at times again as it goes on, it comes to the same end', async () => {
+  await byTwo(chosenOf(points), async (at, index) => {
+    const kill = { mode: 'kill-half', at } as const;
+    const again = {
+      mode: 'kill-half',
+      at: { name: 'commit update jobs, insert events', occurrence: 0 },
+    } as const;
+    const plans = index % 8 === 0 ? [kill, again] : [kill];
+    const { kills, books } = await booksAfter(world, { name: `kind ${index}`, plans });
+    // What the next process still has to do may be without that step.
+    expect([at, kills >= 1, books]).toEqual([at, true, undisturbed]);
+  });
+}, 300_000);
+
+test('killed as it mends what a kill has left, it mends all of it at the next start', async () => {
+  const { dataFolder, goOn } = await makeMess(world);
+  const start = { from: dataFolder, script: goOn };
+  const mended = await booksAfter(world, { ...start, name: 'mended', plans: [{}] });
+  const taken = await world.service('mended', []).points();
+  // The job is queued again by the first, and started by the second.
+  const starts = taken.flatMap(({ name }, index) => (name === 'commit update jobs' ? [index] : []));
+  const mending = taken.slice(0, starts[1]);
+  expect(namesOf(mending)).toMatchInlineSnapshot(`
+    [
+      "commit schema",
+      "commit update jobs",
+      "mkdir .",
+      "mkdir incoming",
+      "mkdir jobs",
+      "mkdir models",
+      "mkdir models/<id>/checkpoints",
+      "mkdir uploads",
+      "open write-check",
+      "rm incoming/<id>",
+      "rm jobs/<id>.jsonl.gz",
+      "rm models/<id>",
+      "rm models/<id>/checkpoints/step-N",
+      "rm models/<id>/checkpoints/step-N.partial",
+      "rm models/<id>/checkpoints/step-N.unfinished",
+      "rm models/<id>/logs/val.jsonl.gz",
+      "rm uploads/<sha>.jsonl",
+      "rm uploads/half.jsonl.partial",
+      "rm write-check",
+      "sync write-check",
+      "truncate models/<id>/logs/train.jsonl.gz",
+      "writeFile write-check",
+    ]
+  `);
+  expect(mended.books.files).toMatchInlineSnapshot(`
+    [
+      "incoming",
+      "jobs",
+      "models",
+      "models/<first>",
+      "models/<first>/checkpoints",
+      "models/<first>/checkpoints/step-1",
+      "models/<first>/checkpoints/step-1/model",
+      "models/<first>/checkpoints/step-1/optimizer",
+      "models/<first>/logs",
+      "models/<first>/logs/train.jsonl.gz",
+      "uploads",
+    ]
+  `);
+  expect(mended.books.records).toMatchInlineSnapshot(`
+    {
+      "checkpoints": 2,
+      "events": 3,
+      "idempotency_keys": 3,
+      "jobs": 1,
+      "lastSteps": [
+        {
+          "last_step": 1,
+          "name": "first",
+        },
+      ],
+      "logs": 1,
+      "models": 1,
+      "uploads": 0,
+    }
+  `);
+  expect(mended.books.logs['first train.jsonl.gz']?.trim().split('\n')).toHaveLength(2);
+  // Before it mends it makes sure of its folders, as when it starts for the first time.
+  const steps = mending.filter(({ name }) => /^(commit|rm|truncate) /.test(name));
+  await byTwo(steps, async (at, index) => {
+    const plans = [{ mode: 'kill-half', at }] as const;
+    const { kills, books } = await booksAfter(world, { ...start, name: `mending ${index}`, plans });
+    expect([at, kills, books]).toEqual([at, 1, mended.books]);
+  });
+}, 300_000);
+
+test('killed in the threads of the embedded engine, it comes to the same weights', async () => {
+  const life = { engine: 'embedded', script: trainEmbedded } as const;
+  const { books } = await booksAfter(world, { ...life, name: 'embedded', plans: [{}] });
+  const taken = await world.service('embedded', []).points();
+  expect(namesOf(taken).filter((name) => name.includes('step-N'))).toMatchInlineSnapshot(`
+    [
+      "mkdir models/<id>/checkpoints/step-N.unfinished",
+      "open models/<id>/checkpoints/step-N.unfinished/model.safetensors",
+      "open models/<id>/checkpoints/step-N.unfinished/optimizer.safetensors",
+      "rename models/<id>/checkpoints/step-N",
+      "rm models/<id>/checkpoints/step-N",
+      "rm models/<id>/checkpoints/step-N.unfinished",
+      "sync models/<id>/checkpoints/step-N.unfinished",
+      "sync models/<id>/checkpoints/step-N.unfinished/model.safetensors",
+      "sync models/<id>/checkpoints/step-N.unfinished/optimizer.safetensors",
+      "writeFile models/<id>/checkpoints/step-N.unfinished/model.safetensors",
+      "writeFile models/<id>/checkpoints/step-N.unfinished/optimizer.safetensors",
+    ]
+  `);
+  const folder = 'models/<id>/checkpoints/step-N';
+  const kills: FaultPoint[] = [
+    { name: 'commit insert events', occurrence: 1 },
+    { name: `writeFile ${folder}.unfinished/model.safetensors`, occurrence: 0 },
+    { name: `rename ${folder}`, occurrence: 0 },
+  ];
+  for (const at of kills) {
+    const plans = [{ mode: 'kill-half', at }] as const;
+    const after = await booksAfter(world, { ...life, name: `embedded ${at.name.length}`, plans });
+    expect([at, after.kills, after.books]).toEqual([at, 1, books]);
+  }
+}, 300_000);
+
+const sumOf = (numbers: number[]) => numbers.reduce((sum, number) => sum + number, 0);
+const runs = Number(process.env.MARTINGALE_FAULTS_LONG ?? 0);
+
+test.runIf(runs > 0)(
+  'the long form: killed at random',
+  async () => {
+    const seed = Number(process.env.MARTINGALE_FAULTS_SEED ?? 1);
+    const mode = fc.constantFrom('kill-before' as const, 'kill-half' as const, 'kill-after' as const);
+    const first = fc.record({ mode, at: fc.constantFrom(...points) });
+    // What a process takes up where another died: how often of each kind is not known.
+    const name = fc.constantFrom(...namesOf(points));
+    const further = fc.record({ mode, at: fc.record({ name, occurrence: fc.nat(1) }) });
+    const plans = fc
+      .tuple(first, fc.array(further, { maxLength: 2 }))
+      .map(([kill, rest]) => [kill, ...rest] as const);
+    const none = { 'kill-before': 0, 'kill-half': 0, 'kill-after': 0, again: 0, differs: 0 };
+    const tally = new Map(namesOf(points).map((kind) => [kind, { ...none }]));
+    const failed: unknown[] = [];
+    await byTwo(fc.sample(plans, { numRuns: runs, seed }), async ([kill, ...rest], index) => {
+      const count = tally.get(kill.at.name) ?? none;
+      try {
+        const { kills, books } = await booksAfter(world, { name: `random ${index}`, plans: [kill, ...rest] });
+        count[kill.mode] += Math.min(kills, 1);
+        count.again += Math.max(0, kills - 1);
+        expect(books).toEqual(undisturbed);
+      } catch (error) {
+        count.differs++;
+        failed.push({ kill, rest, error });
+      }
+    });
+    console.table(Object.fromEntries(tally));
+    const counts = [...tally.values()];
+    const all = counts.reduce((sum, { differs, ...kills }) => sum + sumOf(Object.values(kills)), 0);
+    console.log(`${runs} runs with seed ${seed}: ${all} kills, ${failed.length} ended otherwise`);
+    expect(failed).toEqual([]);
+  },
+  2 ** 31 - 1,
+);

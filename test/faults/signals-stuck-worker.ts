@@ -1,0 +1,9 @@
+// Loaded with --import before a program: its threads do not end, whoever asks them to.
+import { Worker } from 'node:worker_threads';
+
+const { postMessage } = Worker.prototype;
+Worker.prototype.postMessage = function (this: Worker, value: unknown, ...rest: []) {
+  const isClosing = value instanceof Object && 'type' in value && value.type === 'close';
+  if (!isClosing) postMessage.call(this, value, ...rest);
+};
+Worker.prototype.terminate = () => new Promise(() => undefined);

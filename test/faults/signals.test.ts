@@ -1,0 +1,187 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startService } from '../../src/service/index.ts';
+import { door } from '../support/scripted-engine.ts';
+import { CoinEngine } from '../training/resume/coin-engine.ts';
+import { readRecord } from '../training/resume/run-child.ts';
+import { type FaultMode, underFaults } from './driver/fault.ts';
+import { openLine } from './signals-line.ts';
+import { type Program, startProgram } from './signals-program.ts';
+
+let folder: string;
+let engine: CoinEngine;
+let service: Awaited<ReturnType<typeof startService>>;
+let line: Awaited<ReturnType<typeof openLine>>;
+let whole: Awaited<ReturnType<typeof readRecord>>;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'martingale-signals-'));
+  engine = new CoinEngine();
+  service = await startService({ engine, dataFolder: join(folder, 'data'), log: () => undefined });
+  line = await openLine(service.url);
+  const ended = await recipe('whole').ended;
+  expect(ended).toMatchObject({ code: 0, stderr: '' });
+  whole = await recordOf('whole');
+});
+afterAll(async () => {
+  await line?.close();
+  await service?.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+interface RecipeSettings {
+  flags?: readonly string[];
+  agent?: string;
+  execArgv?: readonly string[];
+  env?: NodeJS.ProcessEnv;
+}
+
+function recipe(name: string, { flags = [], agent = '', execArgv, env }: RecipeSettings = {}): Program {
+  const to = ['--base-url', line.url, '--api-key', service.apiKey, '--base-model', 'scripted-tiny'];
+  return startProgram({
+    file: 'test/faults/signals-recipe.ts',
+    flags: ['--run-directory', join(folder, name), ...to, ...flags],
+    ...(execArgv && { execArgv }),
+    env: { ...env, SIGNALS_AGENT: agent, NODE_COMPILE_CACHE: join(folder, 'compiled') },
+  });
+}
+
+const recordOf = (name: string) => readRecord(join(folder, name, 'training'));
+
+/** The run goes on to the end that it would have had undisturbed. */
+async function goesOn(name: string): Promise<void> {
+  const ended = await recipe(name, { flags: ['--resume'] }).ended;
+  expect(ended).toMatchObject({ code: 0, stderr: '' });
+  expect(await recordOf(name)).toEqual(whole);
+}
+
+/** Until the next training the service holds, as soon as a first step is done; the run then waits for its job. */
+async function holdTraining() {
+  const held = door();
+  let trainings = 0;
+  engine.hold = async (place) => {
+    if (place === 'train' && trainings++ > 0) await held.wait();
+  };
+  return {
+    reached: held.reached,
+    release: () => {
+      engine.hold = null;
+      held.open();
+    },
+  };
+}
+
+// On Windows a process cannot be sent these by another.
+describe.skipIf(process.platform === 'win32')('a recipe', () => {
+  it.each([
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+  ] as const)('that gets %s stops in good order with status %i, and goes on', async (signal, code) => {
+    const held = await holdTraining();
+    const program = recipe(signal);
+    await held.reached;
+    program.child.kill(signal);
+    const ended = await program.ended;
+    held.release();
+    expect(ended).toMatchObject({ code, stderr: '' });
+    expect(ended.stdout).toContain(
+      'Stopping, within 20 s. Ctrl-C again leaves at once. Either way, --resume goes on.',
+    );
+    expect(ended.stdout).toContain('Stopped after 1 step. Go on with it:\n  coins --seed 1');
+    await goesOn(signal);
+  });
+
+  it('leaves at its limit where the service is silent, and goes on', async () => {
+    const held = await holdTraining();
+    const program = recipe('silent', { flags: ['--stop-within', '1'] });
+    await held.reached;
+    line.silence(true);
+    program.child.kill('SIGTERM');
+    const ended = await program.ended;
+    line.silence(false);
+    held.release();
+    expect(ended.code).toBe(143);
+    expect(ended.stderr).toContain(
+      'Not everything had ended within 1 s. Go on from what is on disk:\n  coins',
+    );
+    await goesOn('silent');
+  });
+
+  it('leaves at once at the second signal, and goes on', async () => {
+    const held = await holdTraining();
+    const program = recipe('twice', { flags: ['--stop-within', '600'] });
+    await held.reached;
+    line.silence(true);
+    let isOver = false;
+    const ending = program.ended.finally(() => {
+      isOver = true;
+    });
+    program.child.kill('SIGINT');
+    await program.said(/Stopping, within 600 s/);
+    // Those of the first half second count as the same one.
+    while (!isOver) {
+      program.child.kill('SIGINT');
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    const ended = await ending;
+    line.silence(false);
+    held.release();
+    expect(ended).toMatchObject({ code: 130, signal: null });
+    expect(ended.stderr).toContain('Left at once. Go on from what is on disk:');
+    await goesOn('twice');
+  });
+
+  it('leaves at its limit where an agent never returns and leaves a timer running', async () => {
+    const program = recipe('never', { agent: 'never returns', flags: ['--stop-within', '1'] });
+    await program.said(/evaluation before/i);
+    program.child.kill('SIGINT');
+    const ended = await program.ended;
+    expect(ended).toMatchObject({ code: 130, signal: null });
+    await goesOn('never');
+  });
+
+  it('is killed at its limit where something holds the event loop', async () => {
+    const held = door();
+    engine.hold = () => held.wait();
+    const program = recipe('holding', { agent: 'holds the loop', flags: ['--stop-within', '1'] });
+    await held.reached;
+    program.child.kill('SIGINT');
+    const ended = await program.ended;
+    engine.hold = null;
+    held.open();
+    expect(ended).toMatchObject({ code: null, signal: 'SIGKILL' });
+    await goesOn('holding');
+  });
+
+  it('stops in good order where nobody reads its output any more, and goes on', async () => {
+    const program = recipe('unread', { flags: ['--json'] });
+    await program.said(/run_started/);
+    program.child.stdout.destroy();
+    const ended = await program.ended;
+    expect(ended.code).toBe(141);
+    expect(ended.stderr).toBe('Nobody reads the output any more. Stopping, within 20 s; --resume goes on.\n');
+    await goesOn('unread');
+  });
+
+  it.each([
+    ['ENOSPC', /no space left on device/],
+    ['EROFS', /read-only file system/],
+  ] as const)('whose disk gives %s says so, and goes on once it does not', async (mode, message) => {
+    const flag = join(folder, `${mode}-flag`);
+    const held = await holdTraining();
+    const faults = underFaults({ root: join(folder, mode), mode: mode satisfies FaultMode, while: flag });
+    const program = recipe(mode, faults);
+    await held.reached;
+    await writeFile(flag, '');
+    held.release();
+    const ended = await program.ended;
+    expect(ended.code).toBe(1);
+    expect(ended.stderr).toMatch(message);
+    expect(ended.stderr).toContain('[storage_failed]');
+    expect(ended.stderr).not.toMatch(/^\s+at /m);
+    await rm(flag);
+    await goesOn(mode);
+  });
+});

@@ -1,0 +1,153 @@
+import { spawn } from 'node:child_process';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+import { gunzipSync } from 'node:zlib';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Fault } from './program.ts';
+
+const program = fileURLToPath(new URL('program.ts', import.meta.url));
+const books = { dispatched: 48, completed: 48, failed: 0, cancelled: 0 };
+const finished = { reason: 'finished', books, reports: 3 };
+
+let root: string;
+beforeAll(async () => {
+  root = await mkdtemp(join(tmpdir(), 'martingale-user-code-'));
+});
+afterAll(() => rm(root, { recursive: true, force: true }));
+
+/** Trains in a process of its own; gives what it said, in order. */
+async function run(fault: Fault, given: { folder?: string; resume?: boolean } = {}) {
+  const { folder = await mkdtemp(join(root, 'run-')), resume = false } = given;
+  const child = spawn(process.execPath, [program, JSON.stringify({ fault, folder, resume })]);
+  const ended = new Promise<number | null>((resolve) => child.on('exit', resolve));
+  const [output, errors, status] = await Promise.all([text(child.stdout), text(child.stderr), ended]);
+  const said: Record<string, unknown>[] = output
+    .trimEnd()
+    .split('\n')
+    .flatMap((line) => (line === '' ? [] : [JSON.parse(line)]));
+  return { folder, said, errors, status, warnings: said.filter(({ name }) => name === 'MartingaleWarning') };
+}
+
+describe.concurrent('code of an environment', () => {
+  test('that leaves nothing behind is told nothing', async () => {
+    const { said, warnings } = await run('none');
+    expect(said).toContainEqual(expect.objectContaining(finished));
+    expect(warnings).toEqual([]);
+  });
+
+  test('that rejects a second time, where nobody waits, fails its rollout by the first and ends nothing else', async () => {
+    const { said, warnings, status } = await run('rejects twice');
+    expect(status).toBe(0);
+    expect(said).toContainEqual(
+      expect.objectContaining({
+        reason: 'finished',
+        books: { dispatched: 48, completed: 36, failed: 12, cancelled: 0 },
+      }),
+    );
+    expect(warnings[0]).toMatchObject({ code: 'promise_left_behind', warning: /the second time/ });
+  });
+
+  test('whose promise is rejected and nobody waits for it is warned about five times, and logged each time', async () => {
+    const { said, warnings, status, folder } = await run('leaves a promise');
+    expect(status).toBe(0);
+    expect(said).toContainEqual(expect.objectContaining(finished));
+    expect(warnings).toHaveLength(5);
+    const lines = await readFile(join(folder, 'run', 'trajectories', 'step-0000.jsonl'), 'utf8');
+    const logged = lines.match(/A promise that nobody waited for was rejected: left behind/g);
+    expect(logged).toHaveLength(4);
+  });
+
+  test.each([
+    'leaves a promise in a reward',
+    'leaves a promise in a group reward',
+    'leaves a promise for the next step',
+  ] as const)('that %s does not end the run', async (fault) => {
+    const { said, warnings, status } = await run(fault);
+    expect(status).toBe(0);
+    expect(said).toContainEqual(expect.objectContaining(finished));
+    expect(warnings[0]).toMatchObject({ code: 'promise_left_behind' });
+  });
+
+  test('whose promises are rejected by the end of its rollout is not warned about', async () => {
+    const { said, warnings, status } = await run('leaves what its end rejects');
+    expect(status).toBe(0);
+    expect(said).toContainEqual(expect.objectContaining(finished));
+    expect(warnings).toEqual([]);
+  });
+
+  test('that holds the event loop is named by an alarm', async () => {
+    const { said } = await run('holds the loop');
+    expect(said).toContainEqual(expect.objectContaining({ alarm: 'event_loop_held' }));
+    expect(said).toContainEqual(expect.objectContaining(finished));
+  });
+
+  test('cannot change what it handed over: what is on disk and logged is what was scored', async () => {
+    const { said, folder } = await run('changes what it handed over');
+    expect(said).toContainEqual(expect.objectContaining(finished));
+    expect(said).toContainEqual({
+      refused: [
+        ...['metrics: TypeError', 'logs: TypeError', 'metadata: TypeError', 'reward: TrajectorySealedError'],
+        ...[
+          'step reward: TrajectorySealedError',
+          'token ids: TypeError',
+          'message: TypeError',
+          'entries: TypeError',
+        ],
+      ],
+    });
+    const onDisk = await readFile(join(folder, 'run', 'trajectories', 'step-0000.jsonl'), 'utf8');
+    const [model = ''] = await readdir(join(folder, 'data', 'models'));
+    const logged = gunzipSync(
+      await readFile(join(folder, 'data', 'models', model, 'logs', 'train.jsonl.gz')),
+    ).toString('utf8');
+    for (const written of [onDisk, logged]) expect(written).not.toMatch(/late|"reward":99/);
+  });
+});
+
+describe.concurrent('what nobody can catch', () => {
+  test.each([
+    ['rejects outside of any rollout', 'of somebody else'],
+    ['throws in a timer', 'nobody catches this'],
+  ] as const)(
+    '%s: the process ends as Node ends it, and the run goes on from its directory',
+    async (fault, message) => {
+      const broken = await run(fault);
+      expect(broken.status).toBe(1);
+      expect(broken.errors).toContain(`Error: ${message}`);
+      const { folder } = broken;
+      // The first may have ended before the run had begun.
+      const hasRun = (await readdir(folder)).includes('run');
+      const { said } = await run('none', { folder, resume: hasRun });
+      expect(said).toContainEqual(expect.objectContaining({ reason: 'finished', reports: 3 }));
+    },
+  );
+});
+
+describe.concurrent('a function of the run', () => {
+  test('that listens asynchronously and rejects is warned about once, and the run goes on', async () => {
+    const { said } = await run('an asynchronous listener that rejects');
+    const warned = said.filter(({ code }) => code === 'martingale_listener_failed');
+    expect(warned).toHaveLength(1);
+    expect(said).toContainEqual(expect.objectContaining(finished));
+  });
+
+  test.each([
+    ['scenarios that never come', { code: 'scenario_timeout', error: expect.stringContaining('step 1') }],
+    ['scenarios that throw', { error: 'the file is broken' }],
+    [
+      'a config that is a promise',
+      { code: 'invalid_run_option', error: expect.stringContaining('`config`') },
+    ],
+    [
+      'a stopWhen that is a promise',
+      { code: 'invalid_run_option', error: expect.stringContaining('`stopWhen`') },
+    ],
+  ] as const)('%s: the run ends with an error that names it', async (fault, error) => {
+    const { said, status } = await run(fault);
+    expect(status).toBe(0);
+    expect(said).toContainEqual(expect.objectContaining(error));
+  });
+});

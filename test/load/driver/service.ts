@@ -1,0 +1,89 @@
+// A service in a process of its own: `service.ts <JSON of ServicePlan>`. Says where it is, and its figures when asked.
+
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { systemCheckSchema } from '../../../src/contract/health.ts';
+import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
+import type { Engine } from '../../../src/engines/engine.ts';
+import { type StartServiceOptions, startService } from '../../../src/service/index.ts';
+import { DelayedEngine } from './delayed-engine.ts';
+import { Meter, type ProcessFigures } from './meter.ts';
+
+export interface ServicePlan {
+  /** `embedded`, or one that answers with `tokens` tokens after `delayMs`, `places` at a time. */
+  engine:
+    | { kind: 'embedded'; largestBatch?: number }
+    | { kind: 'delayed'; delayMs: number; places: number; tokens: number };
+  options?: Partial<StartServiceOptions>;
+}
+
+export interface ServiceFigures extends ProcessFigures {
+  /** Answers since the start by status. */
+  statuses: Record<string, number>;
+  /** Milliseconds that the oldest request that has not been answered has been there. */
+  oldestMs: number;
+  /** Replies in hand, and the most that were. */
+  inHand: number;
+  mostInHand: number;
+}
+
+export type FromService =
+  | { type: 'ready'; url: string; apiKey: string }
+  | { type: 'figures'; figures: ServiceFigures };
+
+const plan: ServicePlan = JSON.parse(process.argv[2] ?? '');
+const dataFolder = await mkdtemp(join(tmpdir(), 'martingale-load-'));
+const engine: Engine =
+  plan.engine.kind === 'embedded'
+    ? await createEmbeddedEngine({ ...plan.engine, threads: 1 })
+    : new DelayedEngine(plan.engine);
+const statuses: Record<string, number> = {};
+let isClosing = false;
+const service = await startService({
+  ...plan.options,
+  engine,
+  dataFolder,
+  log: ({ level, event, status, ...rest }) => {
+    if (event === 'request' && rest.method === 'POST')
+      statuses[String(status)] = (statuses[String(status)] ?? 0) + 1;
+    else if (level !== 'info' && !isClosing) console.error(JSON.stringify({ level, event, ...rest }));
+  },
+});
+let mostInHand = 0;
+const meter = new Meter();
+
+/** What the service says of its load to anybody who asks. */
+async function look(): Promise<{ inHand: number; oldestMs: number }> {
+  const answer = await fetch(`${service.url}/v1/system-check`, {
+    headers: { authorization: `Bearer ${service.apiKey}` },
+  });
+  const { inference_queue: queue } = systemCheckSchema.parse(await answer.json());
+  mostInHand = Math.max(mostInHand, queue.in_hand ?? 0);
+  return { inHand: queue.in_hand ?? 0, oldestMs: queue.oldest_ms ?? 0 };
+}
+
+async function keepLooking(): Promise<void> {
+  while (!isClosing) {
+    await look();
+    await sleep(50);
+  }
+}
+void keepLooking();
+const say = (message: FromService) => process.send?.(message);
+process.on('message', async (message) => {
+  if (message === 'figures') {
+    const { inHand, oldestMs } = await look();
+    return void say({
+      type: 'figures',
+      figures: { ...meter.read(), statuses, oldestMs, inHand, mostInHand },
+    });
+  }
+  isClosing = true;
+  await service.close();
+  await engine.close();
+  await rm(dataFolder, { recursive: true, force: true });
+  process.disconnect();
+});
+say({ type: 'ready', url: service.url, apiKey: service.apiKey });

@@ -1,0 +1,108 @@
+// MARTINGALE_LOAD_BYTES=100000000 npx vitest run test/load/large-bodies.test.ts sends bodies of as many bytes.
+import { readdirSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { type LargeBody, largeJob, largeUpload } from './large-bodies.ts';
+import { ask, type ChildService, send, startChild } from './large-client.ts';
+
+const bytes = Number(process.env.MARTINGALE_LOAD_BYTES ?? 24e6);
+/** By far less than a body takes that is parsed in one piece: of a job no more is held than its tokens, a fifth. */
+const heapMiB = Math.ceil(72 + (0.3 * bytes) / 1e6);
+const jobs = '/v1/preview/training-jobs';
+
+async function running(more = 0): Promise<{ child: ChildService; modelId: string; dataFolder: string }> {
+  const dataFolder = await mkdtemp(join(tmpdir(), 'martingale-large-'));
+  const child = await startChild({ dataFolder, contextLength: 2 ** 17, heapMiB: heapMiB + more });
+  onTestFinished(async () => {
+    await child.stop();
+    await rm(dataFolder, { recursive: true });
+  });
+  const { body } = await ask(child.url, '/v1/preview/models', {
+    project: 'p',
+    name: 'm',
+    base_model: 'scripted-tiny',
+  });
+  return { child, modelId: idOf(body), dataFolder };
+}
+
+function idOf(body: unknown): string {
+  if (typeof body !== 'object' || body === null || !('id' in body)) throw new Error(JSON.stringify(body));
+  return String(body.id);
+}
+
+/** Small requests, one after another, for as long as the work lasts; each is answered. */
+async function beside<Result>({ url }: ChildService, work: Promise<Result>): Promise<Result> {
+  let done = false;
+  const small = (async () => {
+    const messages = [{ role: 'user', content: 'hi' }];
+    while (!done) {
+      expect((await ask(url, '/v1/health')).status).toBe(200);
+      expect((await ask(url, '/v1/chat/completions', { model: 'scripted-tiny', messages })).status).toBe(200);
+    }
+  })();
+  try {
+    return await work;
+  } finally {
+    done = true;
+    await small;
+  }
+}
+
+async function ended(child: ChildService, jobId: string): Promise<unknown> {
+  const response = await fetch(`${child.url}${jobs}/${jobId}/events`, {
+    headers: { authorization: 'Bearer test-key', accept: 'text/event-stream' },
+  });
+  const last = (await response.text()).split('\n').findLast((line) => line.startsWith('data: {'));
+  return JSON.parse(last?.slice('data: '.length) ?? 'null');
+}
+
+const tokensIn = (job: LargeBody, tokens: number) => Math.floor(job.bytes / (tokens * 100)) * tokens;
+
+test.each([
+  { what: 'of many small groups', tokens: 440, trajectoriesOfGroup: 8, more: 0 },
+  {
+    what: 'in a single group',
+    tokens: 440,
+    trajectoriesOfGroup: Math.min(4000, Math.ceil(bytes / 36_000)),
+    more: 0,
+  },
+  { what: 'of long trajectories', tokens: 50_000, trajectoriesOfGroup: 4, more: 32 },
+])(
+  'a large training job $what is taken, kept and trained with little memory',
+  async ({ tokens, trajectoriesOfGroup, more }) => {
+    const { child, modelId, dataFolder } = await running(more);
+    const job = largeJob({ modelId, bytes, tokens, trajectoriesOfGroup });
+    const key = { 'idempotency-key': 'large' };
+    const accepted = await beside(child, send(child.url + jobs, job, key));
+    expect(accepted.status).toBe(200);
+    expect(await beside(child, ended(child, idOf(accepted.body)))).toMatchObject({
+      type: 'training_ended',
+      data: { step: 1 },
+    });
+    expect((await child.figures()).trainedTokens).toBeGreaterThan(tokensIn(job, tokens) / 2);
+    expect(await send(child.url + jobs, job, key)).toEqual(accepted);
+    const other = largeJob({ modelId, bytes, tokens, trajectoriesOfGroup, fields: { more: null } });
+    expect((await send(child.url + jobs, other, key)).status).toBe(409);
+    for (const folder of ['jobs', 'incoming']) expect(readdirSync(join(dataFolder, folder))).toEqual([]);
+  },
+  300_000,
+);
+
+test('large logs and uploads are taken with little memory', async () => {
+  const { child, modelId, dataFolder } = await running();
+  const logged = largeJob({
+    modelId,
+    bytes,
+    tokens: 440,
+    trajectoriesOfGroup: 8,
+    fields: { split: 'train' },
+  });
+  const answer = await beside(child, send(`${child.url}/v1/preview/models/${modelId}/log`, logged));
+  expect(answer).toMatchObject({ status: 200, body: { split: 'train' } });
+  const uploaded = await beside(child, send(`${child.url}/v1/preview/uploads`, largeUpload(bytes, 3000)));
+  expect(uploaded.status).toBe(200);
+  expect(readdirSync(join(dataFolder, 'uploads'))).toHaveLength(1);
+  expect(readdirSync(join(dataFolder, 'incoming'))).toEqual([]);
+}, 300_000);

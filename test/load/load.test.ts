@@ -1,0 +1,109 @@
+// The service and a harness under load, each in a process of its own. The short form takes seconds; with
+// MARTINGALE_LOAD_SECONDS=<s> the load is held for as long, with 16,000 calls of one harness and 2,000 clients beside
+// them, and a line of figures is printed every ten seconds.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import type { CallersFigures, CallersPlan } from './driver/callers.ts';
+import { startCallers, startLoadService } from './driver/processes.ts';
+import { printed } from './driver/table.ts';
+
+const seconds = Number(process.env.MARTINGALE_LOAD_SECONDS ?? 0);
+
+const begin = (plan: CallersPlan) => {
+  const callers = startCallers(plan);
+  onTestFinished(() => callers[Symbol.asyncDispose]());
+  return callers;
+};
+
+function expectAllAnswered(figures: CallersFigures, calls: number): void {
+  expect(figures.failed).toEqual({});
+  expect(figures.answered).toBe(calls);
+}
+
+const plan = { budget: null, replyTokens: 8 } as const;
+
+test('2,000 clients at once, each on a connection of its own, are all answered', async () => {
+  await using service = await startLoadService({
+    engine: { kind: 'delayed', delayMs: 50, places: 500, tokens: 8 },
+  });
+  const { url, apiKey } = service;
+  const calls = 3000;
+  const clients = begin({
+    ...{ ...plan, url, apiKey, calls, model: 'scripted-tiny' },
+    ...{ kind: 'connections', callers: 2000 },
+  });
+  const figures = await clients.done;
+  expectAllAnswered(figures, calls);
+  const own = await service.figures();
+  expect(own.statuses).toEqual({ 200: calls });
+  expect(own.inHand).toBe(0);
+  // Its own computing alone: what others do on the machine at the same time is not counted.
+  expect(own.loop.busyMax).toBeLessThan(500);
+}, 240_000);
+
+test('what is beyond the limits is sent away with 429 and answered in the end, and no more is ever in hand', async () => {
+  await using service = await startLoadService({
+    engine: { kind: 'delayed', delayMs: 100, places: 10, tokens: 8 },
+    options: { limits: { replies: 50 } },
+  });
+  const { url, apiKey } = service;
+  const calls = 500;
+  const harness = begin({
+    ...{ ...plan, url, apiKey, calls, model: 'scripted-tiny', budget: 500 },
+    ...{ kind: 'harness', callers: 500 },
+  });
+  expectAllAnswered(await harness.done, calls);
+  const { statuses, mostInHand, inHand } = await service.figures();
+  expect(Object.keys(statuses).toSorted()).toEqual(['200', '429']);
+  expect(statuses[200]).toBe(calls);
+  expect(mostInHand).toBeLessThanOrEqual(50);
+  expect(inHand).toBe(0);
+}, 240_000);
+
+test('a model with a thousand requests does not keep another waiting, whichever it is', async () => {
+  await using service = await startLoadService({ engine: { kind: 'embedded', largestBatch: 32 } });
+  const { url, apiKey } = service;
+  const crowd = begin({
+    ...{ ...plan, url, apiKey, calls: null, model: 'martingale-tiny', replyTokens: 32 },
+    ...{ kind: 'harness', callers: 1000 },
+  });
+  await expect.poll(async () => (await crowd.figures()).answered, { timeout: 60_000 }).toBeGreaterThan(0);
+  const single = await begin({
+    ...{ ...plan, url, apiKey, calls: 3, model: 'martingale-small' },
+    ...{ kind: 'connections', callers: 1 },
+  }).done;
+  expectAllAnswered(single, 3);
+  // Three replies of the one model, while most of the other model's first calls still wait.
+  expect((await crowd.figures()).answered).toBeLessThan(1000);
+}, 240_000);
+
+describe.runIf(seconds > 0)('held', () => {
+  test(
+    '16,000 calls of one harness and 2,000 clients are served for minutes with memory flat',
+    async () => {
+      await using service = await startLoadService({ engine: { kind: 'embedded' } });
+      const { url, apiKey } = service;
+      const common = { ...plan, url, apiKey, calls: null };
+      const crowds = [
+        begin({ ...common, kind: 'harness', callers: 16_000, model: 'martingale-tiny', budget: 16_000 }),
+        begin({ ...common, kind: 'connections', callers: 2000, model: 'martingale-small' }),
+      ];
+      const table = printed();
+      const ends = performance.now() + seconds * 1000;
+      while (performance.now() < ends) {
+        await sleep(Math.min(10_000, ends - performance.now()));
+        table.add(await service.figures(), await Promise.all(crowds.map((crowd) => crowd.figures())));
+      }
+      const last = table.rows.at(-1);
+      for (const crowd of last?.crowds ?? []) expect(crowd.failed).toEqual({});
+      expect(Object.keys(last?.service.statuses ?? {}).filter((status) => status >= '500')).toEqual([]);
+      // Flat: once every caller has been answered, the largest memory of the last third is no more than a tenth above
+      // that of the third before it.
+      const warm = table.rows.slice(Math.floor(table.rows.length / 3));
+      const half = Math.floor(warm.length / 2);
+      const most = (rows: typeof warm) => Math.max(...rows.map((row) => row.service.rss));
+      if (half > 0) expect(most(warm.slice(half))).toBeLessThan(1.1 * most(warm.slice(0, half)));
+    },
+    seconds * 1000 + 120_000,
+  );
+});

@@ -1,0 +1,30 @@
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { memberSource } from '../../../src/service/json-member.ts';
+
+const text = fc.string({ unit: fc.constantFrom('"', '\\', '[', ']', '{', '}', ':', ',', 's') });
+const name = fc.oneof(fc.constantFrom('seed', 'see', '__proto__'), text);
+
+it('finds what a member of a body is written as, wherever its name stands too', () => {
+  const { value } = fc.letrec((tie) => ({
+    value: fc.oneof(
+      { maxDepth: 4 },
+      fc.oneof(text, fc.integer(), fc.constant(null)),
+      fc.array(tie('value'), { maxLength: 3 }),
+      fc.array(fc.tuple(name, tie('value')), { maxLength: 3 }).map((members) => Object.fromEntries(members)),
+    ),
+  }));
+  fc.assert(
+    fc.property(fc.array(fc.tuple(name, value), { maxLength: 5 }), fc.boolean(), (members, spaced) => {
+      const gap = spaced ? ' \n' : '';
+      const json = `{${members
+        .map(([key, inner]) => `${gap}${JSON.stringify(key)}${gap}:${gap}${JSON.stringify(inner)}${gap}`)
+        .join(',')}}`;
+      const last = members.findLast(([key]) => key === 'seed');
+      expect(memberSource(json, 'seed')).toBe(last && JSON.stringify(last[1]));
+    }),
+    { seed: 20261121, numRuns: 2000 },
+  );
+  expect(memberSource('{"\\u0073eed": 9223372036854775807}', 'seed')).toBe('9223372036854775807');
+  expect(memberSource('[{"seed":1}]', 'seed')).toBe(undefined);
+});

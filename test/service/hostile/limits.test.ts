@@ -1,0 +1,171 @@
+import { request } from 'node:http';
+import { describe, expect, it } from 'vitest';
+import { chatLimits } from '../../../src/contract/index.ts';
+import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
+import { start } from '../harness.ts';
+
+/** Status of a request as its bytes are given. */
+const statusOf = (url: string, { path, headers }: { path: string; headers: Record<string, string> }) =>
+  new Promise<number>((resolve, reject) => {
+    const sent = request(new URL(url), { path, headers }, (response) => {
+      response.resume();
+      response.on('end', () => resolve(response.statusCode ?? 0));
+    });
+    sent.on('error', reject);
+    sent.end();
+  });
+
+describe('what is too large is refused, and the field is named with its size and its limit', () => {
+  it.each<[what: string, fields: object, place: string, says: RegExp]>([
+    [
+      'messages',
+      { messages: Array(8193).fill({ role: 'user', content: '' }) },
+      'body.messages',
+      /8193 elements, and 8192/,
+    ],
+    [
+      'parts of a content',
+      { messages: [{ role: 'user', content: Array(4097).fill({ type: 'text', text: '' }) }] },
+      'body.messages.0.content',
+      /4097 elements, and 4096/,
+    ],
+    [
+      'a call',
+      { messages: [{ role: 'tool', content: '', tool_call_id: 'a'.repeat(1025) }] },
+      'body.messages.0.tool_call_id',
+      /1025 characters, and 1024/,
+    ],
+    [
+      'parameters',
+      {
+        tools: [{ type: 'function', function: { name: 'a', parameters: { title: 'a'.repeat(262_144) } } }],
+      },
+      'body.tools.0.function.parameters',
+      /characters of JSON, and 262144/,
+    ],
+    [
+      'metadata',
+      { metadata: Object.fromEntries(Array.from({ length: 65 }, (_, at) => [at, ''])) },
+      'body.metadata',
+      /65 entries, and 64/,
+    ],
+    [
+      'a grammar',
+      { structured_outputs: { regex: 'a'.repeat(65_537) } },
+      'body.structured_outputs.regex',
+      /65537 characters, and 65536/,
+    ],
+    [
+      'a schema as text',
+      { structured_outputs: { json: `{"not":${'['.repeat(2000)}` } },
+      'body.structured_outputs.json',
+      /more than 1000 deep/,
+    ],
+    [
+      'alternatives',
+      { logprobs: true, top_logprobs: 20, n: 128, max_tokens: 1000 },
+      'body.top_logprobs',
+      /524288 is the most/,
+    ],
+    [
+      'variables',
+      { chat_template_kwargs: Object.fromEntries(Array.from({ length: 257 }, (_, at) => [`a${at}`, 1])) },
+      'body.chat_template_kwargs',
+      /257 entries, and 256/,
+    ],
+  ])('%s', async (_what, fields, place, says) => {
+    const { chat } = await start();
+    const { status, body } = await chat(fields);
+    const [{ loc, msg }] = body.detail;
+    expect([status, loc.join('.')]).toEqual([422, place]);
+    expect(msg).toMatch(says);
+  });
+
+  it('nesting, names and values of the JSON itself', async () => {
+    const { call } = await start();
+    for (const body of [
+      `{"messages":[],"metadata":${'['.repeat(1_000_000)}`,
+      `{"messages":[]${',"a":1'.repeat(300_000)}}`,
+      `{"messages":[${'0,'.repeat(4_300_000)}0]}`,
+    ]) {
+      const answer = await call('POST', '/v1/chat/completions', body);
+      expect(answer.status).toBe(422);
+      expect(answer.body.detail[0].msg).toMatch(/^is JSON (nested|of) more than \d+/);
+    }
+  });
+
+  it('a prompt that no context holds, before anything is made of it', async () => {
+    const { chat } = await start();
+    // To make tokens of so many spaces took a minute and a half.
+    for (const fields of [{}, { truncate_prompt_tokens: 5 }, { chat_template: '{{ messages[0].role }}' }]) {
+      const { status, body } = await chat({
+        ...fields,
+        messages: [{ role: 'user', content: ' '.repeat(12 * 2 ** 20) }],
+      });
+      expect([status, body.error.code]).toEqual([400, 'context_length_exceeded']);
+      expect(body.detail).toMatch(/12582916 characters, and \d+ is the most/);
+    }
+  });
+
+  it('of many faults a hundred are told, and of a long value its beginning', async () => {
+    const { chat } = await start();
+    const unknown = Object.fromEntries(Array.from({ length: 5000 }, (_, at) => [`a${at}`, 'b'.repeat(500)]));
+    const many = await chat(unknown);
+    expect([many.status, many.body.detail.length]).toEqual([422, 100]);
+    const long = await chat({ [`name ${'n'.repeat(1_000_000)}`]: 'v'.repeat(1_000_000), user: 5 });
+    expect(long.status).toBe(422);
+    expect(JSON.stringify(long.body).length).toBeLessThan(10_000);
+    const wrong = await chat({
+      messages: Array(chatLimits.messages).fill({ role: 'user', content: [0, 0, 0] }),
+    });
+    expect([wrong.status, wrong.body.detail.length]).toEqual([422, 1]);
+  });
+
+  it('null stands for absent under a name of no field in every one of thousands of messages', async () => {
+    const { chat } = await start();
+    const { status } = await chat({
+      messages: Array(2000).fill({ role: 'user', content: '', weight: null, other: null }),
+    });
+    expect(status).not.toBe(422);
+  });
+
+  it('headers and addresses beyond 16 KiB', async () => {
+    const { service } = await start();
+    const headers = { authorization: `Bearer ${service.apiKey}` };
+    const asked = (path: string, more = {}) =>
+      statusOf(service.url, { path, headers: { ...headers, ...more } });
+    expect(await asked('/v1/health')).toBe(200);
+    expect(await asked(`/v1/health?${'a'.repeat(20_000)}`)).toBe(431);
+    expect(await asked('/v1/health', { 'x-long': 'a'.repeat(20_000) })).toBe(431);
+    expect(await asked(`/v1/preview/models?${'after=a&'.repeat(1500)}`)).toBe(422);
+  });
+});
+
+describe('a constraint that takes long', () => {
+  it('is compiled beside the service, whose requests go on meanwhile', async () => {
+    const engine = await createEmbeddedEngine({ threads: 1 });
+    try {
+      const [base] = engine.baseModels;
+      if (!base) throw new Error('there is no base model');
+      const heavy = {
+        anyOf: Array.from({ length: 3000 }, (_, at) => ({ type: 'string', pattern: `^a${at}[^b-z]+$` })),
+      };
+      let turns = 0;
+      let checked = false;
+      const check = engine
+        .checkConstraint(base.id, {
+          branches: [{ open: null, repeat: false, grammar: { type: 'json_schema', schema: heavy } }],
+        })
+        .catch(() => {})
+        .finally(() => {
+          checked = true;
+        });
+      for (; !checked; turns++) await new Promise(setImmediate);
+      await check;
+      // Compiled here, it would have taken one turn.
+      expect(turns).toBeGreaterThan(10);
+    } finally {
+      await engine.close();
+    }
+  });
+});

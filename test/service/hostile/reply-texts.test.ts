@@ -1,0 +1,63 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { BannedTexts } from '../../../src/engines/embedded/reply-sampling/banned-texts.ts';
+import { PrefixMatcher } from '../../../src/service/inference/reply/prefix-matcher.ts';
+import { StopFilter } from '../../../src/service/inference/reply/stop-filter.ts';
+
+const letters = fc.string({ unit: fc.constantFrom('a', 'b'), minLength: 1, maxLength: 8 });
+
+describe('texts that a reply is looked through for', () => {
+  it('are followed as one that looks at every beginning would', () => {
+    fc.assert(
+      fc.property(letters, fc.array(letters, { maxLength: 6 }), (text, read) => {
+        const matcher = new PrefixMatcher(text);
+        const all = read.join('');
+        for (let end = 1; end <= all.length; end++) {
+          matcher.read(all.charCodeAt(end - 1));
+          const lengths = Array.from({ length: text.length + 1 }, (_, length) => length);
+          const longest = lengths.findLast((length) => all.slice(0, end).endsWith(text.slice(0, length)));
+          expect(matcher.matched).toBe(longest);
+        }
+      }),
+      { seed: 20261121, numRuns: 2000 },
+    );
+  });
+
+  it('may nearly match, again and again, without a cost for each', () => {
+    // One that tried each beginning of each text after each token took minutes.
+    const near = Array.from({ length: 63 }, (_, at) => `${'a'.repeat(400 + at)}b${'a'.repeat(600 - at)}`);
+    const filter = new StopFilter([...near, `${'a'.repeat(1023)}b`]);
+    for (let token = 0; token < 20_000; token++) filter.push([{ type: 'text', text: 'a' }]);
+    const tokens = Array.from({ length: 512 }, (_, token) => String.fromCharCode(97 + (token % 26)));
+    const banned = new BannedTexts(
+      Array.from({ length: 256 }, (_, at) => `${'a'.repeat(200 + (at % 50))}b`),
+      tokens,
+    );
+    const reply = Array(1000).fill(0);
+    for (let step = 0; step < 500; step++) {
+      const admits = banned.after(reply, 0, reply.length);
+      expect(tokens.filter((_, token) => !admits(token)).every((text) => text === 'b')).toBe(true);
+    }
+  });
+
+  it('are banned where a token, of one letter or of several, would complete one', () => {
+    const tokens = ['a', 'b', 'ab', 'ba', 'aab', 'bbb', 'abab'];
+    fc.assert(
+      fc.property(
+        fc.array(letters, { minLength: 1, maxLength: 3 }),
+        fc.array(fc.nat(tokens.length - 1), { maxLength: 6 }),
+        (texts, reply) => {
+          const said = reply.map((token) => tokens[token]).join('');
+          const admits = new BannedTexts(texts, tokens).after(reply, 0, reply.length);
+          for (const [token, bytes] of tokens.entries()) {
+            const completes = texts.some((text) =>
+              (said + bytes).includes(text, Math.max(0, said.length - text.length + 1)),
+            );
+            expect(admits(token)).toBe(!completes);
+          }
+        },
+      ),
+      { seed: 20261121, numRuns: 1000 },
+    );
+  });
+});

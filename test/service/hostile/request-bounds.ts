@@ -1,0 +1,127 @@
+import { z } from 'zod';
+import { operations } from '../../../src/service/openapi/operations.ts';
+
+/** What of JSON Schema the contract's schemas come out as. */
+export interface Node {
+  $ref?: string;
+  $defs?: Record<string, Node>;
+  type?: string | string[];
+  enum?: unknown[];
+  const?: unknown;
+  not?: unknown;
+  anyOf?: Node[];
+  oneOf?: Node[];
+  properties?: Record<string, Node>;
+  required?: string[];
+  propertyNames?: Node;
+  additionalProperties?: boolean | Node;
+  maxProperties?: number;
+  items?: Node;
+  minItems?: number;
+  maxItems?: number;
+  minLength?: number;
+  maxLength?: number;
+  pattern?: string;
+  format?: string;
+  minimum?: number;
+  maximum?: number;
+  exclusiveMinimum?: number;
+  exclusiveMaximum?: number;
+}
+
+/** Where a value stands: names of fields, 0 for an element of a list, `key` for an entry, `|2` for a branch of a union. */
+export type Way = (string | number)[];
+
+/** A place of a request where a value may stand. */
+export interface Place {
+  /** `post /v1/preview/models` and such. */
+  operation: string;
+  schema: z.ZodType;
+  root: Node;
+  way: Way;
+  node: Node;
+}
+
+/** Name of an entry that a caller chooses: a number, so that it can be the id of a token too. */
+export const entryName = '7';
+
+/** Every place of every request's body and query. */
+export function placesOfRequests(): Place[] {
+  return operations.flatMap((operation) => {
+    const schemas = [operation.body?.schema, operation.query].filter((schema) => schema !== undefined);
+    return schemas.flatMap((schema) => {
+      const root: Node = z.toJSONSchema(schema, { io: 'input' }) as Node;
+      const name = `${operation.method} ${operation.path}`;
+      return [...placesIn(root, root, [])].map(({ node, way }) => ({
+        ...{ operation: name, schema, root, node, way },
+      }));
+    });
+  });
+}
+
+export function resolve(node: Node, root: Node): Node {
+  const name = node.$ref?.split('/').at(-1);
+  return name === undefined ? node : resolve(root.$defs?.[name] ?? {}, root);
+}
+
+function* placesIn(schema: Node, root: Node, way: Way): Generator<{ node: Node; way: Way }> {
+  const node = resolve(schema, root);
+  yield { node, way };
+  for (const [index, branch] of (node.anyOf ?? node.oneOf ?? []).entries())
+    yield* placesIn(branch, root, [...way, `|${index}`]);
+  for (const [name, inner] of Object.entries(node.properties ?? {}))
+    yield* placesIn(inner, root, [...way, name]);
+  if (node.items) yield* placesIn(node.items, root, [...way, 0]);
+  if (typeof node.additionalProperties === 'object')
+    yield* placesIn(node.additionalProperties, root, [...way, entryName]);
+}
+
+/** The least that a schema allows, with a value of one's own at a place. */
+export function instanceWith(schema: Node, root: Node, way: Way, value: unknown): unknown {
+  const node = resolve(schema, root);
+  const [step, ...rest] = way;
+  if (step === undefined) return value;
+  if (typeof step === 'string' && step.startsWith('|')) {
+    const branch = (node.anyOf ?? node.oneOf ?? [])[Number(step.slice(1))];
+    return instanceWith(branch ?? {}, root, rest, value);
+  }
+  if (step === 0) return [instanceWith(node.items ?? {}, root, rest, value)];
+  const inner = node.properties?.[step] ?? node.additionalProperties;
+  const least = leastOf(node, root);
+  return {
+    ...(typeof least === 'object' ? least : {}),
+    [step]: instanceWith(typeof inner === 'object' ? inner : {}, root, rest, value),
+  };
+}
+
+/** The types of values, but for the `null` that stands for absent. */
+export const typesOf = ({ type }: Node): string[] =>
+  (Array.isArray(type) ? type : type === undefined ? [] : [type]).filter((name) => name !== 'null');
+
+/** The least value of a schema. */
+export function leastOf(schema: Node, root: Node): unknown {
+  const node = resolve(schema, root);
+  if (node.const !== undefined) return node.const;
+  if (node.enum) return node.enum[0];
+  const [branch] = node.anyOf ?? node.oneOf ?? [];
+  if (branch) return leastOf(branch, root);
+  switch (typesOf(node)[0]) {
+    case 'string':
+      if (node.format === 'uuid') return '00000000-0000-4000-8000-000000000000';
+      if (node.format === 'date-time') return '2026-01-01T00:00:00Z';
+      return 'a'.repeat(Math.max(1, node.minLength ?? 1));
+    case 'integer':
+    case 'number':
+      return Math.max(node.minimum ?? 0, node.exclusiveMinimum === undefined ? 0 : 1);
+    case 'boolean':
+      return true;
+    case 'array':
+      return Array.from({ length: node.minItems ?? 0 }, () => leastOf(node.items ?? {}, root));
+    case 'object':
+      return Object.fromEntries(
+        (node.required ?? []).map((name) => [name, leastOf(node.properties?.[name] ?? {}, root)]),
+      );
+    default:
+      return node.type === 'null' ? null : {};
+  }
+}

@@ -1,0 +1,129 @@
+/**
+ * Random hostile requests against a service on a socket. `MARTINGALE_HOSTILE_REQUESTS=5000` sends as many,
+ * `MARTINGALE_HOSTILE_SEED=7` others.
+ */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
+import type { Engine } from '../../../src/engines/engine.ts';
+import { type LogEntry, type RunningService, startService } from '../../../src/service/index.ts';
+import { hostileJson, hostileWork } from './hostile-values.ts';
+import { instanceWith, placesOfRequests } from './request-bounds.ts';
+
+const total = Number(process.env.MARTINGALE_HOSTILE_REQUESTS ?? 160);
+const seed = Number(process.env.MARTINGALE_HOSTILE_SEED ?? 1);
+/** One that is not answered by then hangs. */
+const answerTimeoutMs = 120_000;
+const callers = 4;
+/** What the process may grow by, requests of megabytes and their client included. */
+const memoryBytes = 1.5 * 2 ** 30;
+
+let folder: string;
+let engine: Engine;
+let service: RunningService;
+let modelId: string;
+const faults: LogEntry[] = [];
+
+interface Sent {
+  method: string;
+  path: string;
+  body: string;
+}
+
+const post = (path: string, body: string): Sent => ({ method: 'POST', path, body });
+
+async function send({ method, path, body }: Sent): Promise<{ status: number; text: string }> {
+  const response = await fetch(service.url + path, {
+    method,
+    headers: { authorization: `Bearer ${service.apiKey}`, 'content-type': 'application/json' },
+    body,
+    signal: AbortSignal.timeout(answerTimeoutMs),
+  });
+  return { status: response.status, text: await response.text() };
+}
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'martingale-hostile-'));
+  engine = await createEmbeddedEngine({ threads: 1 });
+  service = await startService({
+    engine,
+    dataFolder: folder,
+    log: (entry) => {
+      if (entry.level === 'error') faults.push(entry);
+    },
+  });
+  const model = await send(
+    post('/v1/preview/models', '{"project":"p","name":"m","base_model":"martingale-tiny"}'),
+  );
+  modelId = JSON.parse(model.text).id;
+});
+
+afterAll(async () => {
+  await service.close();
+  await engine.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+const marker = '@hostile@';
+const places = placesOfRequests().filter(({ operation }) => !operation.startsWith('get'));
+
+/** A request with a hostile value in one of its places, or hostile work in a chat. */
+const hostileRequests: fc.Arbitrary<Sent> = fc.oneof(
+  {
+    weight: 3,
+    arbitrary: fc.tuple(fc.constantFrom(...places), hostileJson).map(([place, value]): Sent => {
+      const [method = '', path = ''] = place.operation.split(' ');
+      const body = JSON.stringify(instanceWith(place.root, place.root, place.way, marker)) ?? marker;
+      return {
+        method: method.toUpperCase(),
+        path: path.replace('{model_id}', modelId),
+        body: body.replace(`"${marker}"`, () => value),
+      };
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: hostileWork.map((fields) =>
+      post('/v1/chat/completions', `{"messages":[{"role":"user","content":"a"}],"max_tokens":4,${fields}}`),
+    ),
+  },
+  hostileJson.map((value) => post('/v1/chat/completions', value)),
+);
+
+const shown = ({ method, path, body }: Sent) => `${method} ${path} ${body.slice(0, 300)}`;
+
+describe('hostile requests', () => {
+  it(
+    'are answered, never with a fault of the service, and leave it as it was',
+    async () => {
+      const requests = fc.sample(hostileRequests, { numRuns: total, seed });
+      const before = process.memoryUsage.rss();
+      const complaints: string[] = [];
+      let next = 0;
+      let largest = 0;
+      const call = async () => {
+        for (let sent = requests[next++]; sent && complaints.length < 10; sent = requests[next++]) {
+          try {
+            const { status, text } = await send(sent);
+            if (status >= 500 || text.length > 4_000_000) complaints.push(`${status} ${shown(sent)}`);
+          } catch (error) {
+            complaints.push(`${error} ${shown(sent)}`);
+          }
+          largest = Math.max(largest, process.memoryUsage.rss() - before);
+        }
+      };
+      await Promise.all(Array.from({ length: callers }, call));
+      expect(complaints).toEqual([]);
+      expect(faults).toEqual([]);
+      expect(largest).toBeLessThan(memoryBytes);
+      const { status } = await send(
+        post('/v1/chat/completions', '{"messages":[{"role":"user","content":"a"}],"max_tokens":1}'),
+      );
+      expect(status).toBe(200);
+    },
+    60_000 + total * 1000,
+  );
+});

@@ -1,0 +1,139 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { ByteSource } from '../../../src/service/json/byte-source.ts';
+import { childrenOf, deepestNesting } from '../../../src/service/json/children.ts';
+import { parseInSlices, wholeText } from '../../../src/service/json/parse-in-slices.ts';
+
+const options = { seed: 5, numRuns: 1500 };
+
+/** Bytes that come in pieces of the given lengths, again and again. */
+function cut(content: Buffer, lengths: readonly number[]): ByteSource {
+  return {
+    bytes: content.length,
+    read: async ({ start, end }) => content.subarray(start, end),
+    async *pieces({ start, end }) {
+      for (let at = start, index = 0; at < end; index++) {
+        const length = lengths[index % lengths.length] ?? 1;
+        yield content.subarray(at, Math.min(end, at + length));
+        at += length;
+      }
+    },
+  };
+}
+
+const lengths = fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 4 });
+const whole = fc.integer({ min: 1, max: 60 });
+const space = fc.constantFrom('', ' ', '\n', '\r\n\t', '  ');
+
+/** JSON as others write it: white space anywhere, members that stand twice, escapes, numbers in every form. */
+const text: fc.Arbitrary<string> = fc.letrec<{ value: string; member: string }>((tie) => ({
+  member: fc
+    .tuple(space, fc.constantFrom('"a"', '"\\u0061"', '"__proto__"', '"1"', '"é\\""'), space, tie('value'))
+    .map(([before, key, after, value]) => `${before}${key}${after}:${value}`),
+  value: fc
+    .tuple(
+      space,
+      fc.oneof(
+        { maxDepth: 4 },
+        fc.string({ unit: 'grapheme' }).map((string) => JSON.stringify(string)),
+        fc.constantFrom(
+          'null',
+          'true',
+          'false',
+          '-0',
+          '1e5',
+          '0.25E-3',
+          '"\\\\"',
+          '"\\"]}"',
+          '"\\ud83d"',
+          '[]',
+          '{ }',
+        ),
+        fc.double({ noNaN: true, noDefaultInfinity: true }).map(String),
+        fc.array(tie('value'), { maxLength: 6 }).map((items) => `[${items.join(',')}]`),
+        fc.array(tie('member'), { maxLength: 6 }).map((members) => `{${members.join(',')}}`),
+      ),
+      space,
+    )
+    .map((parts) => parts.join('')),
+})).value;
+
+/** What a reader makes of a text: its value, or nothing where the text is no JSON. */
+const outcome = (read: () => unknown) => {
+  try {
+    return { value: read() };
+  } catch {
+    return null;
+  }
+};
+
+async function inSlices(bytes: Buffer, pieces: readonly number[], whole: number) {
+  const source = cut(bytes, pieces);
+  try {
+    return { value: await parseInSlices(source, await wholeText(source), { whole }) };
+  } catch {
+    return null;
+  }
+}
+
+describe('JSON read in slices', () => {
+  test('is what JSON.parse reads, wherever the bytes are cut', async () => {
+    await fc.assert(
+      fc.asyncProperty(text, lengths, whole, async (json, pieces, size) => {
+        expect(await inSlices(Buffer.from(json), pieces, size)).toStrictEqual({ value: JSON.parse(json) });
+      }),
+      options,
+    );
+  });
+
+  test('text that was damaged is refused exactly where JSON.parse refuses it', async () => {
+    const damage = fc.tuple(
+      fc.nat(),
+      fc.constantFrom('', ',', ':', '"', '\\', '{', '}', '[', ']', '0', '-', 't', '\u0001', 'e'),
+    );
+    await fc.assert(
+      fc.asyncProperty(
+        text,
+        fc.array(damage, { minLength: 1, maxLength: 2 }),
+        lengths,
+        whole,
+        async (json, places, pieces, size) => {
+          let damaged = json;
+          for (const [place, by] of places) {
+            const at = place % (damaged.length + 1);
+            damaged = damaged.slice(0, at) + by + damaged.slice(at + (by === '' ? 1 : 0));
+          }
+          // A pair of surrogates that was cut is no longer text.
+          const sent = Buffer.from(damaged);
+          expect(await inSlices(sent, pieces, size)).toStrictEqual(
+            outcome(() => JSON.parse(sent.toString())),
+          );
+        },
+      ),
+      { ...options, numRuns: 4000 },
+    );
+  });
+
+  test('a byte order mark is passed over; bytes that are no UTF-8 are refused', async () => {
+    const mark = Buffer.from([0xef, 0xbb, 0xbf]);
+    expect(await inSlices(Buffer.concat([mark, Buffer.from(' {"a":[1,2]}')]), [3], 4)).toEqual({
+      value: { a: [1, 2] },
+    });
+    for (const bytes of [
+      [0x22, 0xff, 0x22],
+      [0x5b, 0x22, 0xc3, 0x22, 0x5d],
+    ])
+      expect(await inSlices(Buffer.from(bytes), [1], 1)).toBeNull();
+  });
+
+  test('nesting has a limit', async () => {
+    const nested = (depth: number) => Buffer.from('['.repeat(depth) + ']'.repeat(depth));
+    const count = async (bytes: Buffer) => {
+      let children = 0;
+      for await (const _ of childrenOf(cut(bytes, [100]), { start: 0, end: bytes.length })) children++;
+      return children;
+    };
+    expect(await count(nested(deepestNesting))).toBe(1);
+    await expect(count(nested(deepestNesting + 1))).rejects.toMatchObject({ code: 'too_deep', status: 422 });
+  });
+});

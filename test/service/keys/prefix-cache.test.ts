@@ -1,0 +1,43 @@
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
+import type { Engine } from '../../../src/engines/engine.ts';
+import { KeyStore, startService } from '../../../src/service/index.ts';
+import { type Json, temporaryFolder } from '../harness.ts';
+
+let engine: Engine;
+beforeAll(async () => {
+  engine = await createEmbeddedEngine({ threads: 1 });
+});
+afterAll(() => engine.close());
+
+test('what was computed of a prompt is found again under the same entity and salt alone, also while it is sampled', async () => {
+  const dataFolder = await temporaryFolder();
+  const service = await startService({ engine, dataFolder });
+  onTestFinished(() => service.close());
+  const keys = KeyStore.open(dataFolder);
+  onTestFinished(() => keys.close());
+  const [a, b, all] = ['team-a', 'team-b', null].map((entity) => keys.create('', { entity }).key);
+  /** How many tokens of the prompt were not computed for this request. */
+  const cached = async (key: string | undefined, secret: string, salt?: string): Promise<number> => {
+    const response = await fetch(`${service.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}` },
+      body: JSON.stringify({
+        messages: [
+          { role: 'user', content: `${secret}, a secret of more than sixteen tokens, 1 2 3 4 5 6 7 8 9` },
+        ],
+        max_tokens: 4,
+        ...(salt === undefined ? {} : { cache_salt: salt }),
+      }),
+    });
+    const { usage }: Json = await response.json();
+    return usage.prompt_tokens_details.cached_tokens;
+  };
+
+  const askers = [a, b, all].flatMap((key) => [undefined, 'x', 'y'].map((salt) => ({ key, salt })));
+  for (const { key, salt } of askers) expect(await cached(key, 'one', salt)).toBe(0);
+  for (const { key, salt } of askers) expect(await cached(key, 'one', salt)).toBeGreaterThanOrEqual(16);
+  // All of them at once: replies to one prompt that run side by side share what is computed of it.
+  const together = await Promise.all(askers.map(({ key, salt }) => cached(key, 'two', salt)));
+  expect(together).toEqual(askers.map(() => 0));
+});
