@@ -3,6 +3,7 @@ import { type ModelHandle, openModel, type RunListener, type TrainResult } from 
 import {
   comparisonLines,
   describeFailure,
+  leaveBehind,
   listenForInterrupt,
   printLines,
   showProgress,
@@ -63,7 +64,10 @@ async function open(
   });
 }
 
-/** Reads the flags, starts the service where none is given, lets the recipe learn, and shows what came of it. */
+/**
+ * Reads the flags, starts the service where none is given, lets the recipe learn, and shows what came of it. It is a
+ * program's last act: what an agent has left running does not keep the process.
+ */
 export async function runRecipe(recipe: Recipe, argv: readonly string[] = process.argv): Promise<void> {
   const options = readOptions(argv, recipeProgram(recipe));
   const startedMs = performance.now();
@@ -119,5 +123,6 @@ export async function runRecipe(recipe: Recipe, argv: readonly string[] = proces
   } finally {
     await service?.close();
     interrupt.release();
+    leaveBehind();
   }
 }

@@ -6,4 +6,5 @@ export {
   type InterruptReason,
   listenForInterrupt,
 } from './interrupt.ts';
+export { leaveBehind } from './leave-behind.ts';
 export * from './progress/index.ts';

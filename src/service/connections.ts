@@ -1,5 +1,5 @@
+import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
-import type { ServerType } from '@hono/node-server';
 import type { Context } from 'hono';
 import { accepted } from './turns.ts';
 
@@ -13,7 +13,7 @@ export class Connections {
     this.#limit = limit;
   }
 
-  watch(server: ServerType): void {
+  watch(server: Server): void {
     server.on('connection', (socket: Socket) => {
       accepted();
       this.#open++;

@@ -1,4 +1,7 @@
-import { createAdaptorServer, type ServerType } from '@hono/node-server';
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import { createServer as createProbe } from 'node:net';
+import { getRequestListener } from '@hono/node-server';
 
 /**
  * Connections that wait to be accepted, as far as the system lets there be so many. With Node's 511, of thousands that
@@ -6,48 +9,97 @@ import { createAdaptorServer, type ServerType } from '@hono/node-server';
  */
 const backlog = 16_384;
 
-/** A server that listens. Rejects with the system's errors of listening. */
-export function listen(
-  fetch: (request: Request) => Response | Promise<Response>,
-  { host, port, receiveTimeoutMs }: { host: string; port: number; receiveTimeoutMs: number },
-): Promise<ServerType> {
-  // Node counts the time from a request's first byte to its last; the answer may take as long as it does.
-  const serverOptions = {
-    requestTimeout: receiveTimeoutMs,
-    connectionsCheckingInterval: Math.min(30_000, receiveTimeoutMs),
-  };
-  return new Promise((resolve, reject) => {
-    const server = createAdaptorServer({ fetch, hostname: host, serverOptions });
-    server.once('error', reject);
-    server.listen({ port, host, backlog }, () => {
-      server.off('error', reject);
-      resolve(server);
-    });
-  });
+/**
+ * Sockets that listen on the one port. From each, Node accepts one connection a turn of the event loop: under load,
+ * where a turn takes 20 ms, one socket would take in 50 a second, and cut many of thousands that come at once.
+ */
+const doors = process.platform === 'linux' ? 16 : 1;
+
+export interface ListenOptions {
+  fetch: (request: Request) => Response | Promise<Response>;
+  host: string;
+  port: number;
+  /** How long a client may take to send a request. */
+  receiveTimeoutMs: number;
 }
 
-/** Connections are kept alive between requests: they are closed as they fall idle, and all of them at the deadline. */
-export function stopListening(server: ServerType, timeoutMs: number): Promise<void> {
-  return new Promise((resolve) => {
-    const closeIdle = () => {
-      if ('closeIdleConnections' in server) server.closeIdleConnections();
+/** Servers of the same routes on one address. */
+export class Listening {
+  readonly #servers: readonly Server[];
+  readonly #host: string;
+  readonly #port: number;
+
+  private constructor(servers: readonly Server[], host: string, port: number) {
+    this.#servers = servers;
+    this.#host = host;
+    this.#port = port;
+  }
+
+  /** Rejects with the system's errors of listening. */
+  static async start({ fetch, host, port, receiveTimeoutMs }: ListenOptions): Promise<Listening> {
+    // Node counts the time from a request's first byte to its last; the answer may take as long as it does.
+    const serverOptions = {
+      requestTimeout: receiveTimeoutMs,
+      connectionsCheckingInterval: Math.min(30_000, receiveTimeoutMs),
     };
-    const cut = setTimeout(() => {
-      if ('closeAllConnections' in server) server.closeAllConnections();
-    }, timeoutMs);
+    const listener = getRequestListener(fetch, { hostname: host });
+    const servers = Array.from({ length: doors }, () => createServer(serverOptions, listener));
+    // Sockets that share a port share it with those of other programs of the same user that want to: not by accident.
+    const free = doors === 1 ? port : await findFree(host, port);
+    try {
+      let chosen = free;
+      for (const server of servers) {
+        server.listen({ port: chosen, host, backlog, ...(doors > 1 && { reusePort: true }) });
+        await once(server, 'listening');
+        chosen = portOf(server);
+      }
+      return new Listening(servers, host, chosen);
+    } catch (error) {
+      for (const server of servers) server.close();
+      throw error;
+    }
+  }
+
+  /** The base address that it is reached at. */
+  get url(): string {
+    return `http://${this.#host.includes(':') ? `[${this.#host}]` : this.#host}:${this.#port}`;
+  }
+
+  /** For each of the servers. */
+  watch(look: (server: Server) => void): void {
+    for (const server of this.#servers) look(server);
+  }
+
+  /** Connections are kept alive between requests: they are closed as they fall idle, and all of them at the deadline. */
+  async stop(timeoutMs: number): Promise<void> {
+    const each = (work: (server: Server) => void) => () => this.#servers.forEach(work);
+    const closeIdle = each((server) => server.closeIdleConnections());
+    const cut = setTimeout(
+      each((server) => server.closeAllConnections()),
+      timeoutMs,
+    );
     const sweep = setInterval(closeIdle, 20);
-    server.close(() => {
-      clearTimeout(cut);
-      clearInterval(sweep);
-      resolve();
-    });
+    const closed = this.#servers.map((server) => new Promise<unknown>((resolve) => server.close(resolve)));
     closeIdle();
-  });
+    await Promise.all(closed);
+    clearTimeout(cut);
+    clearInterval(sweep);
+  }
 }
 
-/** The base address that it is reached at. */
-export function addressOf(server: ServerType, host: string): string {
+/** The port, or any where it is 0, if nobody listens on it. Rejects with the system's errors of listening. */
+async function findFree(host: string, port: number): Promise<number> {
+  const probe = createProbe();
+  probe.listen({ port, host });
+  await once(probe, 'listening');
+  const found = portOf(probe);
+  probe.close();
+  await once(probe, 'close');
+  return found;
+}
+
+function portOf(server: { address(): unknown }): number {
   const address = server.address();
-  if (typeof address !== 'object' || address === null) throw new TypeError('the server has no address');
-  return `http://${host.includes(':') ? `[${host}]` : host}:${address.port}`;
+  if (typeof address === 'object' && address !== null && 'port' in address) return Number(address.port);
+  throw new TypeError('the server has no address');
 }

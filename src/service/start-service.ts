@@ -1,4 +1,3 @@
-import type { ServerType } from '@hono/node-server';
 import { namePartPattern } from '../contract/index.ts';
 import type { Engine } from '../engines/engine.ts';
 import { Admission, resolveLimits, type ServiceLimits } from './admission/index.ts';
@@ -7,7 +6,7 @@ import { Connections } from './connections.ts';
 import { type BodyLimits, defaultBodyLimits } from './context.ts';
 import { ServiceError } from './errors.ts';
 import { createKey } from './keys.ts';
-import { addressOf, listen, stopListening } from './listening.ts';
+import { Listening } from './listening.ts';
 import type { ServiceLog } from './log.ts';
 import { openService } from './open-service.ts';
 import { refusedFolder } from './refused-folder.ts';
@@ -117,25 +116,27 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
     keys.close();
     throw await refusedFolder(error, dataFolder);
   });
-  let server: ServerType;
+  let listening: Listening;
   try {
-    server = await listen(createApp(service).fetch, { host, port, receiveTimeoutMs });
+    listening = await Listening.start({ fetch: createApp(service).fetch, host, port, receiveTimeoutMs });
   } catch (error) {
     await service.store.close();
     keys.close();
     throw error;
   }
-  service.connections.watch(server);
+  const { url } = listening;
   service.queue.wake();
-  const url = addressOf(server, host);
   log({ level: 'info', event: 'service_started', url });
 
-  // Such as too many open files when a connection comes: the others go on.
-  server.on('error', (error) => log({ level: 'error', event: 'server_error', error: error.message }));
+  listening.watch((server) => {
+    service.connections.watch(server);
+    // Such as too many open files when a connection comes: the others go on.
+    server.on('error', (error) => log({ level: 'error', event: 'server_error', error: error.message }));
+  });
 
   const close = async () => {
     closing.abort(new ServiceError(503, 'shutting_down', 'The service is shutting down.'));
-    const closed = stopListening(server, closeTimeoutMs);
+    const closed = listening.stop(closeTimeoutMs);
     await service.queue.close();
     await closed;
     await service.store.close();

@@ -14,6 +14,7 @@ const environment = defineEnvironment({
       setInterval(() => undefined, 1000);
       await new Promise(() => undefined);
     }
+    if (agent === 'leaks a timer') setInterval(() => undefined, 1000);
     if (agent === 'holds the loop')
       signal.addEventListener('abort', () => {
         for (;;);

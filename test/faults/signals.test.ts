@@ -142,6 +142,13 @@ describe.skipIf(process.platform === 'win32')('a recipe', () => {
     await goesOn('never');
   });
 
+  it('ends where an agent has left a timer running, and says so', async () => {
+    const ended = await recipe('leak', { agent: 'leaks a timer' }).ended;
+    expect(ended.code).toBe(0);
+    expect(ended.stderr).toBe('Something was left running (Timeout); ended without it.\n');
+    expect(await recordOf('leak')).toEqual(whole);
+  });
+
   it('is killed at its limit where something holds the event loop', async () => {
     const held = door();
     engine.hold = () => held.wait();

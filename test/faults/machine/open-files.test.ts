@@ -10,7 +10,7 @@ import type { Answer } from '../../service/harness.ts';
 import { heldJob, until } from './held-job.ts';
 import { start } from './started.ts';
 
-const limit: [string, ...string[]] = ['sh', '-c', 'ulimit -n 72; exec "$0" "$@"'];
+const limit: [string, ...string[]] = ['sh', '-c', 'ulimit -n 88; exec "$0" "$@"'];
 
 /** Calls over one connection, which is there before the others are. */
 function oneConnection(url: string) {

@@ -1,6 +1,6 @@
 // Trains with an environment that misbehaves as its first argument says (JSON), against a service of its own, and
 // writes what came of it as lines of JSON.
-import { setTimeout as pause } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 import { generateText } from 'ai';
 import { z } from 'zod';
 import {
@@ -41,8 +41,12 @@ process.on('warning', ({ name, message, ...rest }) => say({ warning: message, na
 const service = await startService({ engine: new CoinEngine(), dataFolder: `${folder}/data` });
 const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
 
-const leave = (what: string, afterMs = 0) => {
-  void pause(afterMs).then(() => Promise.reject(new Error(what)));
+/** Resolves when the promise that it leaves behind has been rejected. */
+const leave = async (what: string, afterMs = 0) => {
+  const due = pause(afterMs);
+  void due.then(() => Promise.reject(new Error(what)));
+  await due;
+  await nextTurn();
 };
 let hasHeld = false;
 const hold = (milliseconds: number) => {
@@ -99,15 +103,11 @@ const environment = defineEnvironment({
     const { text } = await generateText({ model: model.languageModel, prompt: `toss ${id}` });
     if (id === 1) {
       if (fault === 'rejects twice') {
-        leave('the second time');
-        await pause(20);
+        await leave('the second time');
         throw new RangeError('the first time');
       }
-      if (fault === 'leaves a promise') {
-        leave('left behind');
-        await pause(20);
-      }
-      if (fault === 'leaves a promise for the next step') leave('late', 50);
+      if (fault === 'leaves a promise') await leave('left behind');
+      if (fault === 'leaves a promise for the next step') void leave('late', 50);
       if (fault === 'leaves what its end rejects')
         void new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
       if (fault === 'throws in a timer')
@@ -122,25 +122,19 @@ const environment = defineEnvironment({
   rewards: {
     success: async ({ outcome, scenario: { id }, trajectory }) => {
       if (fault === 'changes what it handed over') held.push(trajectory);
-      if (fault === 'leaves a promise in a reward' && id === 1) {
-        leave('left by a reward');
-        await pause(20);
-      }
+      if (fault === 'leaves a promise in a reward' && id === 1) await leave('left by a reward');
       return Number(outcome);
     },
   },
   groupRewards: {
     even: async ({ members, scenario: { id } }) => {
-      if (fault === 'leaves a promise in a group reward' && id === 1) {
-        leave('left by a group reward');
-        await pause(20);
-      }
+      if (fault === 'leaves a promise in a group reward' && id === 1) await leave('left by a group reward');
       return members.map(() => 0);
     },
   },
 });
 
-if (fault === 'rejects outside of any rollout') leave('of somebody else', 30);
+if (fault === 'rejects outside of any rollout') void leave('of somebody else', 30);
 
 const never = () => new Promise<never>(() => undefined);
 async function* source() {

@@ -91,7 +91,7 @@ describe('npm start', () => {
     });
     expect(lines.map(({ type }) => type)).toEqual(['phase']);
     expect(errors).toBe(
-      'Stopping. Ctrl-C again leaves at once.\n' +
+      'Stopping, within 20 s. Ctrl-C again leaves at once. Either way, --resume goes on.\n' +
         'Stopped before its first step was done. Go on with it:\n' +
         `  npm start -- --seed 1 --steps 120 --threads 1 --run-directory ${folder} --resume\n`,
     );

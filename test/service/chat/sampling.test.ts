@@ -77,7 +77,7 @@ test('what ends a reply, and what it may cost, reaches the engine', async () => 
   expect(engine.requests.map(({ seed }) => seed)).toEqual([41, 42]);
   expect(engine.requests[0]).toMatchObject({
     ...{ stopStrings: ['x'], stopTokens: [7], maxTokens: 9 },
-    ...{ topLogprobs: 4, priority: -3, cacheSalt: 'salt' },
+    ...{ topLogprobs: 4, priority: -3, cacheSalt: '[null,"salt"]' },
   });
   await chat({ max_completion_tokens: 4, max_tokens: 9, stop: ['a', 'b'] });
   expect(engine.requests[2]).toMatchObject({
