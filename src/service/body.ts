@@ -1,7 +1,7 @@
 import type { Context } from 'hono';
 import type { z } from 'zod';
 import { RequestValidationError, ServiceError, unsupportedField } from './errors.ts';
-import { refuseHeavyJson } from './json-shape.ts';
+import { refuseHeavyJson } from './json/shape.ts';
 import { validate } from './validation.ts';
 
 export type JsonObject = Record<string, unknown>;

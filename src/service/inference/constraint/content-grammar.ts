@@ -2,7 +2,7 @@ import type { ResponseFormat, StructuredOutputs } from '../../../contract/index.
 import type { Grammar, JsonSchema, JsonStyle } from '../../../engines/engine.ts';
 import { isObject } from '../../body.ts';
 import { invalidField, unsupportedField } from '../../errors.ts';
-import { refuseHeavyJson } from '../../json-shape.ts';
+import { refuseHeavyJson } from '../../json/shape.ts';
 
 export interface ContentFields {
   response_format?: ResponseFormat | undefined;

@@ -1,4 +1,4 @@
-import { memberSource } from '../../json-member.ts';
+import { memberSource } from '../../json/member.ts';
 
 /**
  * The seed of a request as its text writes it. Numbers of JavaScript hold whole numbers up to 2^53 alone, so that

@@ -2,12 +2,12 @@
 // random (MARTINGALE_FAULTS_SEED=<number> draws others), and prints how many there were of each kind.
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { FaultPoint } from './driver/fault.ts';
-import { booksAfter } from './service-kills/books-after.ts';
-import { makeMess } from './service-kills/mess.ts';
-import { byTwo, chosenOf, namesOf } from './service-kills/points.ts';
-import { trainEmbedded } from './service-kills/script.ts';
-import { openWorld, type World } from './service-kills/world.ts';
+import type { FaultPoint } from '../driver/fault.ts';
+import { booksAfter } from './books-after.ts';
+import { makeMess } from './mess.ts';
+import { byTwo, chosenOf, namesOf } from './points.ts';
+import { trainEmbedded } from './script.ts';
+import { openWorld, type World } from './world.ts';
 
 let world: World;
 let undisturbed: Awaited<ReturnType<typeof booksAfter>>['books'];

@@ -1,6 +1,6 @@
 // A service with a deterministic engine, in a process of its own: it can be killed. Prints its address.
-import { startService } from '../../src/service/index.ts';
-import { CoinEngine } from '../training/resume/coin-engine.ts';
+import { startService } from '../../../src/service/index.ts';
+import { CoinEngine } from '../../training/resume/coin-engine.ts';
 
 const { dataFolder, apiKey, port } = JSON.parse(process.argv[2] ?? '{}');
 const service = await startService({

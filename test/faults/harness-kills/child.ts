@@ -1,7 +1,7 @@
 // Evaluates, or trains on conversations, as its argument says (JSON); prints what came of it.
 import { generateText } from 'ai';
 import { z } from 'zod';
-import { createClient, defineEnvironment, evaluate, openModel, supervise } from '../../src/index.ts';
+import { createClient, defineEnvironment, evaluate, openModel, supervise } from '../../../src/index.ts';
 
 const { task, baseUrl, apiKey, name, runDirectory, killAt, ...settings } = JSON.parse(
   process.argv[2] ?? '{}',

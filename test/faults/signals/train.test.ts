@@ -4,11 +4,11 @@ import { join } from 'node:path';
 import { generateText } from 'ai';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import { z } from 'zod';
-import { createClient, defineEnvironment, type RunEvent, train } from '../../src/index.ts';
-import { startService } from '../../src/service/index.ts';
-import { door } from '../support/scripted-engine.ts';
-import { CoinEngine } from '../training/resume/coin-engine.ts';
-import { openLine } from './signals-line.ts';
+import { createClient, defineEnvironment, type RunEvent, train } from '../../../src/index.ts';
+import { startService } from '../../../src/service/index.ts';
+import { door } from '../../support/scripted-engine.ts';
+import { CoinEngine } from '../../training/resume/coin-engine.ts';
+import { openLine } from './line.ts';
 
 let folder: string;
 let service: Awaited<ReturnType<typeof startService>>;

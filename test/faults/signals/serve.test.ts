@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { startProgram } from './signals-program.ts';
+import { startProgram } from './program.ts';
 
 const apiKey = 'signals';
 const headers = { authorization: `Bearer ${apiKey}` };
@@ -46,7 +46,7 @@ async function insist({ child, ended }: Awaited<ReturnType<typeof serve>>, signa
   return end;
 }
 
-const stuck = ['--import', fileURLToPath(new URL('signals-stuck-worker.ts', import.meta.url))];
+const stuck = ['--import', fileURLToPath(new URL('stuck-worker.ts', import.meta.url))];
 
 // On Windows a process cannot be sent these by another.
 describe.skipIf(process.platform === 'win32')('martingale serve', () => {

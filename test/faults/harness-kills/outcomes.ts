@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Runs } from './harness-runs.ts';
+import type { Runs } from './runs.ts';
 
 const validation = { scenarios: [{ id: 8 }, { id: 9 }], everySteps: 1 };
 

@@ -2,7 +2,7 @@
 import { generateText } from 'ai';
 import { defineEnvironment, train } from 'martingale';
 import { z } from 'zod';
-import { runRecipe } from '../../recipes/common/recipe.ts';
+import { runRecipe } from '../../../recipes/common/recipe.ts';
 
 const agent = process.env.SIGNALS_AGENT ?? '';
 

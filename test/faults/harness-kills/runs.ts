@@ -7,14 +7,14 @@ import { createInterface } from 'node:readline';
 import { DatabaseSync } from 'node:sqlite';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
-import { readRecord } from '../training/resume/run-child.ts';
-import { type FaultPlan, type FaultPoint, underFaults } from './driver/fault.ts';
+import { readRecord } from '../../training/resume/run-child.ts';
+import { type FaultPlan, type FaultPoint, underFaults } from '../driver/fault.ts';
 
 const fileOf = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const program = {
-  train: fileOf('../training/resume/child.ts'),
-  evaluate: fileOf('harness-child.ts'),
-  supervise: fileOf('harness-child.ts'),
+  train: fileOf('../../training/resume/child.ts'),
+  evaluate: fileOf('child.ts'),
+  supervise: fileOf('child.ts'),
 };
 
 export type Task = keyof typeof program;
@@ -92,7 +92,7 @@ export async function startRuns() {
 }
 
 async function startChildService(options: { dataFolder: string; apiKey: string; port: number }) {
-  const child = spawn(process.execPath, [fileOf('harness-service.ts'), JSON.stringify(options)]);
+  const child = spawn(process.execPath, [fileOf('service.ts'), JSON.stringify(options)]);
   const ended = once(child, 'exit');
   let errors = '';
   child.stderr.setEncoding('utf8').on('data', (chunk) => {

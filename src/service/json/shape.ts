@@ -1,6 +1,6 @@
-import { requestLimits } from '../contract/index.ts';
-import { RequestValidationError } from './errors.ts';
-import { endOfString } from './json-member.ts';
+import { requestLimits } from '../../contract/index.ts';
+import { RequestValidationError } from '../errors.ts';
+import { endOfString } from './member.ts';
 
 /** How JSON text may be built. */
 export type JsonShape = Pick<typeof requestLimits, 'depth' | 'containers' | 'members' | 'values'>;

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { FaultPoint } from './driver/fault.ts';
-import { byTwo, differencesOf, kindsOfRun, type Outcome, outcomeOf } from './harness-outcomes.ts';
-import { type Runs, startRuns } from './harness-runs.ts';
+import type { FaultPoint } from '../driver/fault.ts';
+import { byTwo, differencesOf, kindsOfRun, type Outcome, outcomeOf } from './outcomes.ts';
+import { type Runs, startRuns } from './runs.ts';
 
 let runs: Runs;
 beforeAll(async () => {

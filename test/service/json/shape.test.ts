@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { requestLimits } from '../../../src/contract/index.ts';
 import { RequestValidationError } from '../../../src/service/errors.ts';
-import { refuseHeavyJson } from '../../../src/service/json-shape.ts';
+import { refuseHeavyJson } from '../../../src/service/json/shape.ts';
 
 interface Shape {
   depth: number;

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { memberSource } from '../../../src/service/json-member.ts';
+import { memberSource } from '../../../src/service/json/member.ts';
 
 const text = fc.string({ unit: fc.constantFrom('"', '\\', '[', ']', '{', '}', ':', ',', 's') });
 const name = fc.oneof(fc.constantFrom('seed', 'see', '__proto__'), text);

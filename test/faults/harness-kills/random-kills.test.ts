@@ -1,10 +1,10 @@
 // MARTINGALE_FAULTS_LONG=<number> kills the harness so often, at random, and its service too at times, and prints a
 // table; MARTINGALE_FAULTS_SEED=<number> draws others. Without the first it does nothing.
 import { expect, test } from 'vitest';
-import { deriveSeed, randomSource } from '../../src/index.ts';
-import type { FaultMode, FaultPoint } from './driver/fault.ts';
-import { byTwo, differencesOf, kindsOfRun, type Outcome, outcomeOf } from './harness-outcomes.ts';
-import { startRuns } from './harness-runs.ts';
+import { deriveSeed, randomSource } from '../../../src/index.ts';
+import type { FaultMode, FaultPoint } from '../driver/fault.ts';
+import { byTwo, differencesOf, kindsOfRun, type Outcome, outcomeOf } from './outcomes.ts';
+import { startRuns } from './runs.ts';
 
 const kills = Number(process.env.MARTINGALE_FAULTS_LONG ?? 0);
 const seed = Number(process.env.MARTINGALE_FAULTS_SEED ?? 1);

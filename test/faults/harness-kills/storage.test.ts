@@ -2,10 +2,10 @@ import { mkdir, mkdtemp, rename, rm, rmdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { EvaluationDirectory, type EvaluationHeader } from '../../src/evaluation/evaluation-directory.ts';
-import { StorageError } from '../../src/index.ts';
-import { RolloutGroup } from '../../src/rollout/index.ts';
-import { RunDirectory } from '../../src/training/run-directory.ts';
+import { EvaluationDirectory, type EvaluationHeader } from '../../../src/evaluation/evaluation-directory.ts';
+import { StorageError } from '../../../src/index.ts';
+import { RolloutGroup } from '../../../src/rollout/index.ts';
+import { RunDirectory } from '../../../src/training/run-directory.ts';
 
 let folder: string;
 beforeEach(async () => {

@@ -2,13 +2,13 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { startService } from '../../src/service/index.ts';
-import { door } from '../support/scripted-engine.ts';
-import { CoinEngine } from '../training/resume/coin-engine.ts';
-import { readRecord } from '../training/resume/run-child.ts';
-import { type FaultMode, underFaults } from './driver/fault.ts';
-import { openLine } from './signals-line.ts';
-import { type Program, startProgram } from './signals-program.ts';
+import { startService } from '../../../src/service/index.ts';
+import { door } from '../../support/scripted-engine.ts';
+import { CoinEngine } from '../../training/resume/coin-engine.ts';
+import { readRecord } from '../../training/resume/run-child.ts';
+import { type FaultMode, underFaults } from '../driver/fault.ts';
+import { openLine } from './line.ts';
+import { type Program, startProgram } from './program.ts';
 
 let folder: string;
 let engine: CoinEngine;
@@ -41,7 +41,7 @@ interface RecipeSettings {
 function recipe(name: string, { flags = [], agent = '', execArgv, env }: RecipeSettings = {}): Program {
   const to = ['--base-url', line.url, '--api-key', service.apiKey, '--base-model', 'scripted-tiny'];
   return startProgram({
-    file: 'test/faults/signals-recipe.ts',
+    file: 'test/faults/signals/coins-recipe.ts',
     flags: ['--run-directory', join(folder, name), ...to, ...flags],
     ...(execArgv && { execArgv }),
     env: { ...env, SIGNALS_AGENT: agent, NODE_COMPILE_CACHE: join(folder, 'compiled') },
