@@ -55,6 +55,7 @@ export function listenForInterrupt(options: InterruptOptions): Interrupt {
     status = statuses[reason];
     firstAtMs = performance.now();
     limit = setTimeout(() => cut('limit'), limitMs);
+    // Before the abort: what hears of it may hold the event loop.
     watch = killAfter(limitMs + heldLoopMs);
     controller.abort(new DOMException('Interrupted.', 'AbortError'));
     onFirst(reason);
@@ -89,11 +90,16 @@ function onSignal(name: 'SIGINT' | 'SIGTERM', interrupted: (reason: InterruptRea
 const ignored = () => undefined;
 
 /** Another thread has timers of its own: it ends a process whose event loop never gets to its own. */
-function killAfter(ms: number): Worker {
-  const worker = new Worker(`setTimeout(() => process.kill(process.pid, 'SIGKILL'), ${ms});`, {
-    eval: true,
-    execArgv: [],
-  });
-  worker.on('error', ignored).unref();
-  return worker;
+function killAfter(ms: number): Worker | undefined {
+  try {
+    const worker = new Worker(`setTimeout(() => process.kill(process.pid, 'SIGKILL'), ${ms});`, {
+      eval: true,
+      execArgv: [],
+    });
+    worker.on('error', ignored).unref();
+    return worker;
+  } catch {
+    // Where a program may have no threads, its own timer is all there is.
+    return undefined;
+  }
 }

@@ -24,6 +24,14 @@ export async function cleanUp<Outcome>(
   trajectory: Trajectory,
 ): Promise<void> {
   const failed = (error: unknown) => {
+    // Its trajectory was handed over meanwhile.
+    if (trajectory.isSealed) {
+      process.emitWarning(`The clean-up of a rollout failed, long after its end: ${describeThrown(error)}`, {
+        type: 'MartingaleWarning',
+        code: 'cleanup_failed',
+      });
+      return;
+    }
     trajectory.metrics[cleanupFailedMetric] = 1;
     trajectory.logs.push(`The clean-up failed: ${describeThrown(error)}`);
   };

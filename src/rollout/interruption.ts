@@ -18,6 +18,7 @@ export class Interruption {
   readonly happened: Promise<Interrupted>;
   /** Of the agent: aborted in every case, also when its time limit passes. */
   readonly agent = new AbortController();
+  readonly #calls = new AbortController();
   readonly #whole = new AbortController();
   readonly #run: AbortSignal | undefined;
   readonly #settle: (interrupted: Interrupted) => void;
@@ -34,6 +35,13 @@ export class Interruption {
       this.#interrupt({ status: 'failed', failure: tooLate(timeoutMs) }),
     );
     run?.addEventListener('abort', this.#follow, { once: true });
+    const { signal } = this.agent;
+    signal.addEventListener('abort', () => this.#calls.abort(signal.reason), { once: true });
+  }
+
+  /** Of the agent's model calls. */
+  get calls(): AbortSignal {
+    return this.#calls.signal;
   }
 
   /** Of everything in the rollout: set-up, rewards. */
@@ -41,9 +49,9 @@ export class Interruption {
     return this.#whole.signal;
   }
 
-  /** Ends what the agent left running: what comes now, no reward would have seen. */
-  endAgent(): void {
-    this.#inScope(() => this.agent.abort(rolloutEnded));
+  /** Ends the model calls that the agent did not wait for: what comes of them now, no reward would have seen. */
+  endCalls(): void {
+    this.#inScope(() => this.#calls.abort(rolloutEnded));
   }
 
   /** Ends what anybody left running, and lets go of the timer and of the run's signal. */

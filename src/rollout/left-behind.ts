@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { MartingaleError } from '../contract/index.ts';
 import { describeThrown } from '../environment/index.ts';
 import type { Trajectory } from '../trajectory/index.ts';
+import { letGo } from './foreign-rejection.ts';
 
 /** Whose code runs. */
 export interface CodeOwner {
@@ -13,47 +13,39 @@ export interface CodeOwner {
 
 const owners = new AsyncLocalStorage<CodeOwner>();
 
-/** Rejections go on for a while after the rollout that made their promises. */
-const lingerMs = 10_000;
 const mostWarnings = 5;
-
-let running = 0;
 let warnings = 0;
-let leaving: NodeJS.Timeout | undefined;
+
+/** Other copies of this package in the process know each other's listeners by this, and whom a rejection belongs to. */
+const ownsRejection = Symbol.for('martingale.ownsRejection');
+
+const isOwned = () => owners.getStore() !== undefined;
+const onRejection = Object.assign(
+  (reason: unknown): void => {
+    const owner = owners.getStore();
+    if (owner) tell(owner, reason);
+    else letGo(reason, { listener: onRejection, mark: ownsRejection });
+  },
+  { [ownsRejection]: isOwned },
+);
 
 /**
- * Runs code of an environment. A promise that it leaves behind and that is rejected with nobody waiting for it ends
- * neither the process nor the rollout: it is told as a warning, and in the trajectory's logs. Rejections of others are
- * left to whoever else listens for them, and end the process where nobody does, as they do without this.
+ * Runs code of an environment. A promise that it leaves behind and that is rejected with nobody waiting for it, be it
+ * long after, ends neither the process nor the rollout: it is told as a warning, and in the trajectory's logs.
+ * Rejections of others come to what they come to without this.
  */
-export async function watchLeftBehind<Result>(
-  owner: CodeOwner,
-  work: () => Promise<Result>,
-): Promise<Result> {
-  if (running++ === 0) {
-    clearTimeout(leaving);
-    if (!process.listeners('unhandledRejection').includes(onRejection))
-      process.on('unhandledRejection', onRejection);
-  }
-  try {
-    return await owners.run(owner, work);
-  } finally {
-    if (--running === 0)
-      leaving = setTimeout(() => process.off('unhandledRejection', onRejection), lingerMs).unref();
-  }
-}
-
-function onRejection(reason: unknown): void {
-  const owner = owners.getStore();
-  if (owner) tell(owner, reason);
-  else if (process.listenerCount('unhandledRejection') === 1) throw reason;
+export function watchLeftBehind<Result>(owner: CodeOwner, work: () => Promise<Result>): Promise<Result> {
+  // It stays: what was left behind may be rejected while a job trains, and no rollout runs.
+  if (!process.listeners('unhandledRejection').includes(onRejection))
+    process.on('unhandledRejection', onRejection);
+  return owners.run(owner, work);
 }
 
 function tell({ environment, group, trajectory }: CodeOwner, reason: unknown): void {
   // What the end of the rollout itself has ended.
-  if (trajectory?.signal?.aborted && isEnding(reason, trajectory.signal)) return;
+  if (trajectory?.isClosed && isEnding(reason, trajectory.signal)) return;
   const what = `A promise that nobody waited for was rejected: ${describeThrown(reason)}`;
-  if (trajectory && !trajectory.isClosed) trajectory.logs.push(what);
+  if (trajectory && !trajectory.isSealed) trajectory.logs.push(what);
   if (warnings++ >= mostWarnings) return;
   const where = `environment "${environment}"${group === undefined ? '' : `, group ${group}`}`;
   const more =
@@ -64,7 +56,11 @@ function tell({ environment, group, trajectory }: CodeOwner, reason: unknown): v
   });
 }
 
-function isEnding(reason: unknown, signal: AbortSignal): boolean {
-  if (reason === signal.reason || MartingaleError.isInstance(reason)) return true;
-  return reason instanceof Error && reason.name === 'AbortError';
+/** Codes of what a rollout's end gives to what it ends. */
+const endings = new Set(['rollout_ended', 'trajectory_closed']);
+
+function isEnding(reason: unknown, signal: AbortSignal | undefined): boolean {
+  if (signal?.aborted && reason === signal.reason) return true;
+  if (!(reason instanceof Error)) return false;
+  return reason.name === 'AbortError' || ('code' in reason && endings.has(String(reason.code)));
 }

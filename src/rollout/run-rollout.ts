@@ -79,7 +79,7 @@ async function settleOwned<Schema extends z.ZodType, Outcome>(
     ...(model.step === undefined ? {} : { policy: model.name }),
     seed,
     onUnexpectedCall: options.onUnexpectedCall,
-    signal: interruption.agent.signal,
+    signal: interruption.calls,
     limits: environment.limits,
   });
   owner.trajectory = trajectory;
@@ -126,7 +126,7 @@ async function reward<Schema extends z.ZodType, Outcome>(
   );
   // Rewards score what is trained on: a call that the agent did not wait for is neither.
   trajectory.close();
-  interruption.endAgent();
+  interruption.endCalls();
   if (trajectory.histories.length === 0 && trajectory.baseline === undefined)
     throw new NothingRecordedError(model.name, trajectory.stopReason);
   const score = await runOutsideTrajectory(() =>

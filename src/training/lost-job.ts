@@ -84,7 +84,8 @@ async function isKnown(client: Client, jobId: string, signal: AbortSignal | unde
     await client.trainingJobs.get(jobId, { signal });
     return true;
   } catch (error) {
-    if (error instanceof RequestError && error.status === 404) return false;
+    // 405 and 501: a service that has no such path cannot know it either.
+    if (error instanceof RequestError && [404, 405, 501].includes(error.status ?? 0)) return false;
     throw error;
   }
 }

@@ -131,12 +131,13 @@ export class RunDirectory {
   }
 
   /** Keeps a group of a step that goes on. Durable when it returns. */
-  keepGroup(step: number, group: RolloutGroup): Promise<void> {
+  async keepGroup(step: number, group: RolloutGroup): Promise<void> {
     const path = this.#journalOf(step);
+    const record = toGroupRecord(group);
     // After a failure no more: behind a part of a line, the next one could not be read.
-    this.#journal = this.#journal.then(() => appendLine(path, toGroupRecord(group), { durable: true }));
+    this.#journal = this.#journal.then(() => appendLine(path, record, { durable: true }));
     this.#journal.catch(() => undefined);
-    return this.#journal;
+    await this.#journal;
   }
 
   /** Groups of a step that were kept before the run was interrupted, by their index. */

@@ -179,8 +179,11 @@ async function settle<State extends JobState>(
     waitMs: isDecided ? 0 : waitMs,
   });
   if (sighting.type === 'checkpoint') return end(options, state, []);
-  if (sighting.type === 'job' && jobId !== undefined && asked < mostAsked)
-    return follow(options, { ...state, jobId, lost: undefined }, jobId, asked + 1);
+  if (sighting.type === 'job' && jobId !== undefined && asked < mostAsked) {
+    const known: State = { ...state, jobId, lost: undefined };
+    await keep(known);
+    return follow(options, known, jobId, asked + 1);
+  }
   if (decision === 'take_as_done') return end(options, state, []);
   if (decision === 'ask_again' && sighting.type === 'nothing' && asked < mostAsked) {
     warn(`${name}: no checkpoint has come of it, so it is asked for again.`);

@@ -54,7 +54,7 @@ export async function trainStep<Schema extends z.ZodType, Outcome>(
   const log = clock.lap();
 
   const config = typeof settings.config === 'function' ? settings.config({ step, steps }) : settings.config;
-  if (typeof config === 'object' && 'then' in config)
+  if (typeof config === 'object' && config !== null && 'then' in config)
     throw new RunOptionError('`config` gave a promise. It must answer at once, with the config of the step.');
   // Without an entropy bonus, equal rewards give no gradient at all: the service would refuse, or train on nothing.
   const canTrain = groupsWithSignal > 0 || (groups.length > 0 && (config?.entropy_coefficient ?? 0) > 0);

@@ -72,9 +72,9 @@ export class History {
     this.#last = call;
   }
 
-  /** Keeps it from being changed. Tools may be its user's own objects: they are copied. */
+  /** Keeps it from being changed. Tools may be its user's own objects: they are copied, as they are sent. */
   seal(): void {
-    this.#tools &&= structuredClone(this.#tools);
+    this.#tools &&= JSON.parse(JSON.stringify(this.#tools));
     freezeAll(this.entries);
   }
 

@@ -88,6 +88,11 @@ export class Trajectory {
     for (const part of [this.metrics, this.metadata, this.logs]) Object.freeze(part);
   }
 
+  /** Whether it was handed over, and cannot be changed any more. */
+  get isSealed(): boolean {
+    return this.#isSealed;
+  }
+
   /** Conversations in the order in which their first calls began: the first is the main one. */
   get histories(): readonly History[] {
     return this.#log.histories;

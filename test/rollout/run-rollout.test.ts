@@ -144,7 +144,7 @@ test('the state that `setup` gives is its rollout’s own, from the agent to the
   expect(seen).toContainEqual([2, { id: 2, seed: 7, said: 'four' }]);
 });
 
-test('what the agent left is told to stop before the rewards, and the clean-up comes last', async () => {
+test('the clean-up comes after the rewards, and after the agent has been told to stop', async () => {
   const order: string[] = [];
   const environment = defineEnvironment({
     ...base,
@@ -158,7 +158,7 @@ test('what the agent left is told to stop before the rewards, and the clean-up c
     rewards: { one: () => order.push('reward') },
   });
   await runOnce(environment, noScenario, yes);
-  expect(order).toEqual(['agent stopped', 'reward', 'clean-up, free to act']);
+  expect(order).toEqual(['reward', 'agent stopped', 'clean-up, free to act']);
 });
 
 test('a rollout that never returns is failed by its deadline, and cleaned up', async () => {

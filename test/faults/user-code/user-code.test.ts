@@ -19,9 +19,9 @@ beforeAll(async () => {
 afterAll(() => rm(root, { recursive: true, force: true }));
 
 /** Trains in a process of its own; gives what it said, in order. */
-async function run(fault: Fault, given: { folder?: string; resume?: boolean } = {}) {
-  const { folder = await mkdtemp(join(root, 'run-')), resume = false } = given;
-  const child = spawn(process.execPath, [program, JSON.stringify({ fault, folder, resume })]);
+async function run(fault: Fault, given: { folder?: string; resume?: boolean; execArgv?: string[] } = {}) {
+  const { folder = await mkdtemp(join(root, 'run-')), resume = false, execArgv = [] } = given;
+  const child = spawn(process.execPath, [...execArgv, program, JSON.stringify({ fault, folder, resume })]);
   const ended = new Promise<number | null>((resolve) => child.on('exit', resolve));
   const [output, errors, status] = await Promise.all([text(child.stdout), text(child.stderr), ended]);
   const said: Record<string, unknown>[] = output
@@ -124,6 +124,14 @@ describe.concurrent('what nobody can catch', () => {
       expect(said).toContainEqual(expect.objectContaining({ reason: 'finished', reports: 3 }));
     },
   );
+});
+
+test('a rejection of somebody else comes to what Node was told to do with it', async () => {
+  const { said, status } = await run('rejects outside of any rollout', {
+    execArgv: ['--unhandled-rejections=warn'],
+  });
+  expect(status).toBe(0);
+  expect(said).toContainEqual(expect.objectContaining(finished));
 });
 
 describe.concurrent('a function of the run', () => {
