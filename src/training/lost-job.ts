@@ -75,17 +75,27 @@ async function look({ model, from, jobId, signal }: LookForJobOptions): Promise<
   const steps = await checkpointsAfter(model, from, signal);
   const [step] = steps;
   if (step !== undefined) return steps.length > 1 ? { type: 'several', steps } : { type: 'checkpoint', step };
-  if (jobId === undefined || !(await isKnown(model.client, jobId, signal))) return { type: 'nothing' };
+  if (jobId === undefined || !(await findJob(model.client, jobId, signal))) return { type: 'nothing' };
   return { type: 'job' };
 }
 
-async function isKnown(client: Client, jobId: string, signal: AbortSignal | undefined): Promise<boolean> {
+/** Step of the checkpoint that a job made, where the service says it. */
+export async function stepOf(
+  client: Client,
+  jobId: string | undefined,
+  signal: AbortSignal | undefined,
+): Promise<number | undefined> {
+  const job = jobId === undefined ? undefined : await findJob(client, jobId, signal);
+  return job?.step ?? undefined;
+}
+
+/** What the service says of a job; undefined where it does not know it. */
+export async function findJob(client: Client, jobId: string, signal: AbortSignal | undefined) {
   try {
-    await client.trainingJobs.get(jobId, { signal });
-    return true;
+    return await client.trainingJobs.get(jobId, { signal });
   } catch (error) {
     // 405 and 501: a service that has no such path cannot know it either.
-    if (error instanceof RequestError && [404, 405, 501].includes(error.status ?? 0)) return false;
+    if (error instanceof RequestError && [404, 405, 501].includes(error.status ?? 0)) return undefined;
     throw error;
   }
 }

@@ -11,6 +11,7 @@ import {
   type LostJobOptions,
   lookForJob,
   type Sighting,
+  stepOf,
 } from './lost-job.ts';
 
 /** What came of a job: its gradient steps' metrics, as far as they are known, and the checkpoint after it. */
@@ -38,8 +39,8 @@ export interface RunJobOptions<State extends JobState> {
   model: ModelHandle;
   /** Names the job in errors. */
   name: string;
-  /** What a person does, who has looked, where it is not known what became of the job: a sentence. */
-  goOn: string;
+  /** What a person does, who has looked, where it is not known what became of the job: sentences. */
+  goOn: (mayAskAgain: boolean) => string;
   /** What an interrupted run knew of it. */
   before: State | undefined;
   /** A job that has not been asked for, under that key. */
@@ -149,12 +150,14 @@ function end<State extends JobState>(
   gradientSteps: JobEnd['gradientSteps'],
 ): Promise<Next<State>> {
   return withGrace(signal, stopGraceMs, async (patient) => {
-    const steps = await checkpointsAfter(model, state.from, patient);
+    const own = await stepOf(model.client, state.jobId, patient);
+    const steps =
+      own !== undefined && own <= state.from ? [] : await checkpointsAfter(model, state.from, patient);
     if (steps.length > 1)
       warn(
         `${name}: the model has more than one checkpoint after step ${state.from}. Something else trains it too.`,
       );
-    const outcome = { gradientSteps, step: steps[0] ?? state.from };
+    const outcome = { gradientSteps, step: own ?? steps[0] ?? state.from };
     await keep({ ...state, outcome });
     return { end: outcome };
   });
@@ -195,7 +198,7 @@ async function settle<State extends JobState>(
     why,
     model: model.name,
     seen: said(sighting, state.from, waitMs),
-    goOn,
+    goOn: goOn(sighting.type === 'nothing'),
   });
 }
 

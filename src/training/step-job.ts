@@ -21,10 +21,10 @@ export interface StepJobOptions<Schema extends z.ZodType, Outcome> {
   span: Span;
 }
 
-const goOn =
-  'Look at the model on the service, then go on with `resume`: as it is, where the checkpoint has come meanwhile; with ' +
-  "`lostJob: { decision: 'ask_again' }`, where there is no such job; with `lostJob: { decision: 'take_as_done' }`, to leave " +
-  'the step as it is.';
+const goOn = (mayAskAgain: boolean) =>
+  'Look at the model on the service, then go on with `resume`: as it is, where the checkpoint has come meanwhile; ' +
+  (mayAskAgain ? "with `lostJob: { decision: 'ask_again' }`, where there is no such job; " : '') +
+  "with `lostJob: { decision: 'take_as_done' }`, to go on from the newest checkpoint.";
 
 /**
  * Has the service train on a step, and waits for the checkpoint. What is known of the job is on disk: a run that is

@@ -1,3 +1,4 @@
+import type { Client } from '../client/index.ts';
 import type { SftExample } from '../contract/index.ts';
 import { type ModelHandle, newestStep, requireModelId } from '../model/index.ts';
 import { attribute, spanName, withSpan } from '../telemetry/index.ts';
@@ -5,7 +6,7 @@ import { checkLostJob } from './check-options.ts';
 import { RunOptionError } from './errors.ts';
 import { meanMetrics } from './follow-job.ts';
 import { sturdyListener } from './listener.ts';
-import type { LostJobOptions } from './lost-job.ts';
+import { findJob, knowsKeys, type LostJobOptions } from './lost-job.ts';
 import type { RunListener } from './run-event.ts';
 import { type JobState, runJob } from './run-job.ts';
 
@@ -23,9 +24,10 @@ export interface SuperviseOptions {
   /** Deadline of the job, queue and all, in milliseconds. Default 3,600,000 (1 hour). */
   timeoutMs?: number;
   /**
-   * Names this training, in at most 255 characters: another call with the same key and examples, such as that of a
-   * program that was killed, trains nothing anew and gives what came of the first. On a service that knows no keys
-   * every call trains. Default: every call trains.
+   * Names this training, in at most 250 characters: another call with the same key and examples, such as that of a
+   * program that was killed, trains nothing anew and gives what came of the first. Where that job failed or was
+   * cancelled, the call asks for another, nine times at most. On a service that knows no keys every call trains.
+   * Default: every call trains.
    */
   idempotencyKey?: string;
   /**
@@ -57,6 +59,10 @@ export interface SuperviseResult {
 export async function supervise(options: SuperviseOptions): Promise<SuperviseResult> {
   const { model, batchSize, learningRate, phase = 'supervised', timeoutMs, lostJob, signal } = options;
   checkLostJob(lostJob);
+  if ((options.idempotencyKey?.length ?? 0) > longestKey)
+    throw new RunOptionError(
+      `\`idempotencyKey\` has ${options.idempotencyKey?.length} characters; give one of at most ${longestKey}.`,
+    );
   const onEvent = sturdyListener(options.onEvent);
   const { client } = model;
   const { text, count } = await toLines(options.examples);
@@ -78,8 +84,19 @@ export async function supervise(options: SuperviseOptions): Promise<SuperviseRes
       // A process that ends loses nothing but the waiting: whoever asks again decides it.
       keep: async () => undefined,
       create: async ({ idempotencyKey }, patient) => {
-        const { id } = await client.sftTrainingJobs.create(request, { idempotencyKey, signal: patient });
-        return { jobId: id };
+        const ask = async (key: string) => {
+          const { id } = await client.sftTrainingJobs.create(request, {
+            idempotencyKey: key,
+            signal: patient,
+          });
+          return id;
+        };
+        const isLasting = options.idempotencyKey !== undefined && knowsKeys(client);
+        return {
+          jobId: isLasting
+            ? await askPastFailed(client, idempotencyKey, ask, patient)
+            : await ask(idempotencyKey),
+        };
       },
       onKnown: (jobId) => span.setAttribute(attribute.jobId, jobId),
       onProgress: ({ gradientSteps: done, total, metrics }) =>
@@ -97,9 +114,34 @@ export async function supervise(options: SuperviseOptions): Promise<SuperviseRes
   };
 }
 
-const goOn =
+/** Jobs of one key: the first, and those after it that failed or was cancelled. */
+const mostAttempts = 10;
+/** A header may have 255 characters, and the number of an attempt comes behind. */
+const longestKey = 250;
+
+const goOn = (mayAskAgain: boolean) =>
   'Look at the model on the service: where a checkpoint has come meanwhile, it is trained; where there is no such job, ' +
-  "call again. With `lostJob: { decision: 'ask_again' }` or `'take_as_done'` that is decided beforehand.";
+  `call again. With ${mayAskAgain ? "`lostJob: { decision: 'ask_again' }` or " : ''}` +
+  "`lostJob: { decision: 'take_as_done' }` that is decided beforehand.";
+
+/**
+ * Asks for the job of a key. One that has failed or was cancelled is over for good, and the key gives it for ever: then
+ * for that of the key after it. Gives the last one where all have failed.
+ */
+async function askPastFailed(
+  client: Client,
+  key: string,
+  ask: (key: string) => Promise<string>,
+  signal: AbortSignal,
+): Promise<string> {
+  let jobId = await ask(key);
+  for (let attempt = 2; attempt <= mostAttempts; attempt++) {
+    const job = await findJob(client, jobId, signal);
+    if (job?.status !== 'failed' && job?.status !== 'cancelled') return jobId;
+    jobId = await ask(`${key} #${attempt}`);
+  }
+  return jobId;
+}
 
 async function toLines(examples: SuperviseOptions['examples']): Promise<{ text: string; count: number }> {
   const lines: string[] = [];

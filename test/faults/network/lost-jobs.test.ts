@@ -217,6 +217,9 @@ describe('a training job of which nothing is to be seen', () => {
     const error = await caught(world.train({ lostJob: { ...patient, decision: 'ask_again' } }));
     expect(error.code).toBe('training_job_unknown');
     expect(error.message).toContain('it has the checkpoints 2 and 1 after step 0, and a job makes one');
+    // What would not help is not recommended.
+    expect(error.message).not.toContain('ask_again');
+    expect(error.message).toContain('take_as_done');
   });
 });
 
@@ -268,6 +271,33 @@ describe('a job that the service has forgotten while it is followed', () => {
     });
     expect(world.engine.trainings).toBe(1);
   });
+});
+
+test('a job that was lost, was found again and then failed is asked for anew by the run that goes on', async () => {
+  await using world = await startTrainingWorld({ knowsKeys: true });
+  const training = door();
+  world.engine.hold = (place) => (place === 'train' ? training.wait() : Promise.resolve());
+  const unknown = reply('404 Not Found', json, '{"detail":"There is no training job"}');
+  // Its events are not known as often as it is asked for, and are when it is looked for.
+  faultAt(world.proxy, instead(unknown), ({ path }) => path.endsWith('/events'));
+  let looked = 0;
+  const answer = world.proxy.fault;
+  world.proxy.fault = (request) => {
+    if (request.path.endsWith('/events') && looked++ === 1) {
+      world.engine.failTraining = new Error('the card is broken');
+      training.open();
+    }
+    return answer(request);
+  };
+  const error = await caught(world.train({ lostJob: patient, steps: 1 }));
+  expect(error.code).toBe('training_job_failed');
+  world.engine.failTraining = null;
+  world.proxy.fault = () => pass;
+  expect(await world.train({ lostJob: patient, steps: 1, resume: true })).toMatchObject({
+    reason: 'finished',
+    finalStep: 1,
+  });
+  expect(world.engine.trainings).toBe(1);
 });
 
 describe('a supervised job on a service without keys', () => {

@@ -12,6 +12,7 @@ import {
   train,
 } from '../../../src/index.ts';
 import { startService } from '../../../src/service/index.ts';
+import { door } from '../../support/scripted-engine.ts';
 import { CoinEngine } from '../../training/resume/coin-engine.ts';
 
 export type Fault =
@@ -21,6 +22,7 @@ export type Fault =
   | 'leaves a promise in a reward'
   | 'leaves a promise in a group reward'
   | 'leaves a promise for the next step'
+  | 'leaves a promise for the job'
   | 'leaves what its end rejects'
   | 'rejects outside of any rollout'
   | 'throws in a timer'
@@ -38,7 +40,16 @@ const { fault, folder, resume }: { fault: Fault; folder: string; resume?: boolea
 const say = (line: object) => process.stdout.write(`${JSON.stringify(line)}\n`);
 process.on('warning', ({ name, message, ...rest }) => say({ warning: message, name, ...rest }));
 
-const service = await startService({ engine: new CoinEngine(), dataFolder: `${folder}/data` });
+const engine = new CoinEngine();
+const training = door();
+if (fault === 'leaves a promise for the job')
+  engine.hold = async (place) => {
+    if (place !== 'train') return;
+    void training.wait();
+    // It is rejected in between.
+    await pause(20);
+  };
+const service = await startService({ engine, dataFolder: `${folder}/data` });
 const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
 
 /** Resolves when the promise that it leaves behind has been rejected. */
@@ -108,6 +119,8 @@ const environment = defineEnvironment({
       }
       if (fault === 'leaves a promise') await leave('left behind');
       if (fault === 'leaves a promise for the next step') void leave('late', 50);
+      if (fault === 'leaves a promise for the job')
+        void training.reached.then(() => Promise.reject(new Error('while the job trains')));
       if (fault === 'leaves what its end rejects')
         void new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
       if (fault === 'throws in a timer')

@@ -64,6 +64,7 @@ describe.concurrent('code of an environment', () => {
     'leaves a promise in a reward',
     'leaves a promise in a group reward',
     'leaves a promise for the next step',
+    'leaves a promise for the job',
   ] as const)('that %s does not end the run', async (fault) => {
     const { said, warnings, status } = await run(fault);
     expect(status).toBe(0);

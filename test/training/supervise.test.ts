@@ -1,0 +1,51 @@
+import { openModel, supervise } from 'martingale';
+import { describe, expect, test } from 'vitest';
+import { startTrainingWorld } from '../faults/network/training-world.ts';
+
+const said = (content: string) => [
+  {
+    messages: [
+      { role: 'user' as const, content: 'hi' },
+      { role: 'assistant' as const, content },
+    ],
+  },
+];
+const examples = said('yes');
+
+describe('a supervised training with a key of its own', () => {
+  test('gives the checkpoint that it made, also when the model has been trained on since', async () => {
+    await using world = await startTrainingWorld({ knowsKeys: true });
+    const model = await world.open();
+    const first = await supervise({ model, examples, idempotencyKey: 'first' });
+    await supervise({ model, examples: said('no') });
+    const again = await supervise({ model, examples, idempotencyKey: 'first' });
+    expect([first.model.step, again.model.step]).toEqual([1, 1]);
+    expect(again.metrics).toEqual(first.metrics);
+    expect(world.engine.trainings).toBe(2);
+  });
+
+  test('is asked for anew after its job was cancelled, and then once only', async () => {
+    await using world = await startTrainingWorld({ knowsKeys: true });
+    const model = await world.open();
+    const stop = new AbortController();
+    world.engine.hold = async (place) => {
+      if (place !== 'train') return;
+      stop.abort(new Error('enough'));
+      await new Promise<void>(() => {});
+    };
+    const stopped = supervise({ model, examples, idempotencyKey: 'nightly', signal: stop.signal });
+    await expect(stopped).rejects.toThrow('enough');
+    world.engine.hold = () => Promise.resolve();
+    const trained = await supervise({ model, examples, idempotencyKey: 'nightly' });
+    const again = await supervise({ model, examples, idempotencyKey: 'nightly' });
+    expect([trained.model.step, again.model.step]).toEqual([1, 1]);
+    expect(await world.checkpoints()).toEqual([0, 1]);
+  });
+
+  test('is refused a key that no header has room for', async () => {
+    await using world = await startTrainingWorld({ knowsKeys: true });
+    const model = await openModel({ client: world.client, ...world.settings.model });
+    const asking = supervise({ model, examples, idempotencyKey: 'k'.repeat(251) });
+    await expect(asking).rejects.toThrow('`idempotencyKey` has 251 characters; give one of at most 250.');
+  });
+});
