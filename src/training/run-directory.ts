@@ -6,11 +6,13 @@ import { fromGroupRecord, parseGroupRecord, type RolloutGroup, toGroupRecord } f
 import { ResumeError, RunOptionError } from './errors.ts';
 import type { RunEvent, StepReport } from './run-event.ts';
 import { appendLine, readIfThere, removeFile, takeUpLines, writeWhole } from './run-files.ts';
-import { isRun, jobFile, stepName } from './run-layout.ts';
+import { isRun, jobFile, loggingFile, stepName } from './run-layout.ts';
 import { lockRun, type RunLock } from './run-lock.ts';
 import {
   type JobRecord,
   jobRecordSchema,
+  type LoggingState,
+  loggingSchema,
   type RunState,
   runStateSchema,
   stepReportSchema,
@@ -28,6 +30,7 @@ import {
  *     trajectories/before.jsonl             the groups of a validation, by its name
  *     evaluations/step-0000/                each validation as it goes on, by the number of finished steps
  *     jobs/step-0000.json                   the training job's request, by reference, its id and what came of it
+ *     logged/step-0000.json                 whether a service without idempotency keys has stored the groups
  *     summary.json                          how the run ended, and its parts where it was resumed
  *     run.lock                              held by the process that runs it; left behind, it holds nobody up
  *
@@ -121,6 +124,15 @@ export class RunDirectory {
 
   readJob(step: number): Promise<JobRecord | undefined> {
     return this.#read(jobFile(step), (value) => this.#parse(jobFile(step), jobRecordSchema, value));
+  }
+
+  async writeLogging(name: string, state: LoggingState): Promise<void> {
+    await this.#write(loggingFile(name), { state });
+  }
+
+  async readLogging(name: string): Promise<LoggingState | undefined> {
+    const file = loggingFile(name);
+    return (await this.#read(file, (value) => this.#parse(file, loggingSchema, value)))?.state;
   }
 
   /** Durable when it returns. Gives the file's path relative to the run directory. */

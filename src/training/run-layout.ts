@@ -23,3 +23,4 @@ export function stepName(step: number): string {
 }
 
 export const jobFile = (step: number) => `jobs/${stepName(step)}.json`;
+export const loggingFile = (name: string) => `logged/${name}.json`;

@@ -85,6 +85,11 @@ export const jobRecordSchema = z.object({
 
 export type JobRecord = z.output<typeof jobRecordSchema>;
 
+/** What became of groups that a service without idempotency keys was to log; `asked` where it has not said. */
+export const loggingSchema = z.object({ state: z.enum(['asked', 'stored', 'refused']) });
+
+export type LoggingState = z.output<typeof loggingSchema>['state'];
+
 export const stepReportSchema = z.custom<StepReport>(
   (value) => z.looseObject({ step: z.int(), reward: z.number() }).safeParse(value).success,
 );

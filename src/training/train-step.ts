@@ -50,7 +50,8 @@ export async function trainStep<Schema extends z.ZodType, Outcome>(
     .map((group) => group.toTrajectoryGroup());
   const groupsWithSignal = groups.filter((group) => group.hasSignal).length;
   const idempotencyKey = `${runId}/${stepName(step)}`;
-  await logOnce({ model, split: 'train', groups: all, idempotencyKey, signal });
+  const name = stepName(step);
+  await logOnce({ model, split: 'train', groups: all, idempotencyKey, signal, directory, name });
   const log = clock.lap();
 
   const config = typeof settings.config === 'function' ? settings.config({ step, steps }) : settings.config;

@@ -55,7 +55,15 @@ export async function validate<Schema extends z.ZodType, Outcome>(
   if (!evaluation.reward) throw new NoCompletedRolloutsError(`the validation "${name}"`, evaluation.groups);
   const groups = evaluation.groups.map((group) => group.toTrajectoryGroup());
   const idempotencyKey = `${runId}/val/${finishedSteps}`;
-  await logOnce({ model, split: 'val', groups, idempotencyKey, signal });
+  await logOnce({
+    model,
+    split: 'val',
+    groups,
+    idempotencyKey,
+    signal,
+    directory,
+    name: `validation-${name}`,
+  });
   const score = { reward: evaluation.reward.mean, success: evaluation.success?.mean ?? null };
   emit({
     type: 'evaluated',
