@@ -1,6 +1,7 @@
-import type { Evaluation, TrainResult } from 'martingale';
+import { type Evaluation, MartingaleError, type TrainResult } from 'martingale';
 import {
   type Comparison,
+  describeFailure,
   type Evaluated,
   type InterruptReason,
   type NextCommand,
@@ -23,9 +24,14 @@ const scoreOf = ({ reward, success }: Evaluation<unknown>) => ({
   success: success?.mean ?? null,
 });
 
+const failedOf = ({ books }: Evaluation<unknown>) => books.failed + books.cancelled;
+
 const evaluated = (evaluation: Evaluation<unknown>): Evaluated => ({
   policy: evaluation.policy,
   score: scoreOf(evaluation),
+  scenarios: evaluation.perScenario.length,
+  scored: evaluation.reward?.count ?? 0,
+  failed: failedOf(evaluation),
   examples: evaluation.groups.flatMap((group) => group.trajectories.map((trajectory) => trajectory.toBody())),
 });
 
@@ -65,7 +71,7 @@ export function nextCommands({ recipe, result, options, dataFolder }: Finished):
   const again = (newSeed: number, newSteps: number) =>
     `${recipe.command} --seed ${newSeed} --steps ${newSteps}${same}${there}`;
   const { talkCommand } = recipe;
-  const talk = `${talkCommand} --model ${result.model.name.replace(/:step\d+$/, '')}`;
+  const talk = `${talkCommand} --model ${shellWord(result.model.name.replace(/:step\d+$/, ''))}`;
   const ownKey = 'MARTINGALE_API_KEY=mine ';
   const goOn = [
     { what: 'More steps:', command: again(seed, 2 * steps) },
@@ -79,7 +85,7 @@ export function nextCommands({ recipe, result, options, dataFolder }: Finished):
     ...goOn,
     {
       what: 'Serve the trained model:',
-      command: `${ownKey}npm run martingale -- serve --data ${shortPath(dataFolder)}`,
+      command: `${ownKey}npm run martingale -- serve --data ${shellWord(shortPath(dataFolder))}`,
     },
     ...(talkCommand === undefined
       ? []
@@ -104,6 +110,29 @@ export function stoppedText(asked: Asked & { runDirectory: string }, steps: numb
   const after =
     steps === 0 ? 'before its first step was done' : `after ${steps} step${steps === 1 ? '' : 's'}`;
   return `Stopped ${after}. Go on with it:\n  ${resumeCommand(asked)}`;
+}
+
+/** Refusals of what was asked for, which their own message says how to mend: the same command would be refused again. */
+const refusals = new Set([
+  'base_model_mismatch',
+  'data_folder_in_use',
+  'invalid_run_option',
+  'resume_refused',
+  'run_in_use',
+]);
+
+/**
+ * What a person reads where the run failed: why, and what goes on with it.
+ * @param isResumable Whether the run directory holds something to go on with.
+ */
+export function failedText(
+  asked: Asked & { runDirectory: string },
+  error: unknown,
+  isResumable: boolean,
+): string {
+  const why = describeFailure(error);
+  if (!isResumable || (MartingaleError.isInstance(error) && refusals.has(error.code))) return why;
+  return `${why}\nOnce that is mended, go on with the run:\n  ${resumeCommand(asked)}`;
 }
 
 /** What a person reads when the first interrupt has been heard. */

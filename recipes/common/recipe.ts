@@ -1,17 +1,31 @@
-import { basename } from 'node:path';
-import { type ModelHandle, openModel, type RunListener, type TrainResult } from 'martingale';
+import type { ModelHandle, RunListener, TrainResult } from 'martingale';
 import {
   comparisonLines,
-  describeFailure,
   leaveBehind,
   listenForInterrupt,
+  printableLines,
   printLines,
   showProgress,
   writeJsonLine,
 } from 'martingale/cli';
+import { openModelOfRun, reopenModelOfRun } from './model.ts';
 import { type RecipeOptions, readOptions, recipeProgram } from './options.ts';
-import { comparisonOf, cutText, endedText, stoppedText, stoppingText, summaryOf } from './outcome.ts';
-import { claimRunDirectory, newRunDirectory, takeUpRunDirectory, trainingFolder } from './run-directory.ts';
+import {
+  comparisonOf,
+  cutText,
+  endedText,
+  failedText,
+  stoppedText,
+  stoppingText,
+  summaryOf,
+} from './outcome.ts';
+import {
+  claimRunDirectory,
+  isResumable,
+  newRunDirectory,
+  takeUpRunDirectory,
+  trainingFolder,
+} from './run-directory.ts';
 import { openService, type RecipeService } from './service.ts';
 
 export interface Recipe {
@@ -45,25 +59,6 @@ export interface RecipeRun {
   };
 }
 
-async function open(
-  recipe: Recipe,
-  {
-    options,
-    service,
-    runDirectory,
-  }: { options: RecipeOptions; service: RecipeService; runDirectory: string },
-  signal: AbortSignal,
-): Promise<ModelHandle> {
-  return openModel({
-    client: service.client,
-    project: recipe.name,
-    // On a service of many runs, a name of its own; else training would go on from the last run's model.
-    name: service.dataFolder === null ? basename(runDirectory) : `seed-${options.seed}`,
-    baseModel: options.baseModel,
-    signal,
-  });
-}
-
 /**
  * Reads the flags, starts the service where none is given, lets the recipe learn, and shows what came of it. It is a
  * program's last act: what an agent has left running does not keep the process.
@@ -88,11 +83,17 @@ export async function runRecipe(recipe: Recipe, argv: readonly string[] = proces
   });
   const { signal } = interrupt;
   let service: RecipeService | undefined;
+  let isClaimed = false;
   try {
     const resume = options.resume === true && (await takeUpRunDirectory(runDirectory, { ownService }));
     if (!options.resume) await claimRunDirectory(runDirectory);
+    isClaimed = true;
     service = await openService(options, runDirectory);
-    const model = await open(recipe, { options, service, runDirectory }, signal);
+    const { name } = recipe;
+    const { seed, baseModel } = options;
+    const model = await (resume ? reopenModelOfRun : openModelOfRun)({
+      ...{ name, seed, baseModel, service, runDirectory, signal },
+    });
     const result = await recipe.learn({
       options,
       model,
@@ -113,11 +114,13 @@ export async function runRecipe(recipe: Recipe, argv: readonly string[] = proces
     if (options.json)
       writeJsonLine(process.stdout, summaryOf(finished, (performance.now() - startedMs) / 1000));
     else if (comparison) printLines([[], ...comparisonLines(comparison, process.stdout.columns || 100)]);
-    else process.stdout.write(`${endedText({ recipe, options, runDirectory }, result)}\n`);
+    else process.stdout.write(`${printableLines(endedText({ recipe, options, runDirectory }, result))}\n`);
     if (result.reason === 'stopped') process.exitCode = interrupt.status ?? 1;
   } catch (error) {
     progress.close();
-    const what = signal.aborted ? stoppedText({ recipe, options, runDirectory }, 0) : describeFailure(error);
+    const asked = { recipe, options, runDirectory };
+    const goesOn = isClaimed && (await isResumable(runDirectory, { ownService }));
+    const what = signal.aborted ? stoppedText(asked, 0) : failedText(asked, error, goesOn);
     process.stderr.write(`${what}\n`);
     process.exitCode = interrupt.status ?? 1;
   } finally {

@@ -1,6 +1,7 @@
-import { access, mkdir, readdir, rm } from 'node:fs/promises';
+import { access, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { RunOptionError } from 'martingale';
+import { makeFolder } from 'martingale/cli';
 
 /** A new place for the run of a recipe. */
 export const newRunDirectory = (name: string, seed: number): string =>
@@ -11,7 +12,7 @@ export const newRunDirectory = (name: string, seed: number): string =>
  * @throws RunOptionError where it holds something already, or cannot be made.
  */
 export async function claimRunDirectory(path: string): Promise<void> {
-  const files = await mkdir(path, { recursive: true, mode: 0o700 })
+  const files = await makeFolder(path)
     .then(() => readdir(path))
     .catch((error: unknown) => {
       const reason = error instanceof Error ? error.message : String(error);
@@ -21,7 +22,8 @@ export async function claimRunDirectory(path: string): Promise<void> {
     });
   if (files.length > 0)
     throw new RunOptionError(
-      `The run directory ${path} is not empty. Choose another with --run-directory, or move it away.`,
+      `The run directory ${path} is not empty. Go on with the run in it with --resume, choose another with ` +
+        '--run-directory, or move it away.',
     );
 }
 
@@ -37,6 +39,13 @@ const isThere = (path: string) =>
     () => false,
   );
 
+const hasTraining = (path: string) => isThere(join(trainingFolder(path), 'config.json'));
+
+/** Whether the folder of a run that was claimed holds something that `takeUpRunDirectory` takes up. */
+export async function isResumable(path: string, { ownService }: { ownService: boolean }): Promise<boolean> {
+  return (await hasTraining(path)) || (ownService && (await isThere(serviceFolder(path))));
+}
+
 /**
  * Gets the folder of an interrupted run ready to go on. Says whether its training had begun, and whatever comes before
  * it was done; where it had not, nothing of the run is kept, and it begins again.
@@ -46,7 +55,7 @@ export async function takeUpRunDirectory(
   path: string,
   { ownService }: { ownService: boolean },
 ): Promise<boolean> {
-  if (await isThere(join(trainingFolder(path), 'config.json'))) return true;
+  if (await hasTraining(path)) return true;
   if (!ownService)
     throw new RunOptionError(
       `The run directory ${path} has no training to go on with. Begin another run: leave --resume out, and choose ` +

@@ -2,7 +2,7 @@ import { createInterface } from 'node:readline/promises';
 import { NoObjectGeneratedError } from 'ai';
 import { Command, Option } from 'commander';
 import { ModelHandle } from 'martingale';
-import { describeFailure, serviceUrl } from 'martingale/cli';
+import { describeFailure, printable, serviceUrl } from 'martingale/cli';
 import { createClient } from 'martingale/client';
 import { createDeskAgent, type Desk } from './agent.ts';
 
@@ -12,7 +12,9 @@ interface TalkOptions {
   apiKey: string;
 }
 
-const say = (speaker: string, text: string) => process.stdout.write(`${speaker.padEnd(7)}${text}\n`);
+/** What the model says is one line of its own and does nothing to the terminal. */
+const say = (speaker: string, text: string) =>
+  process.stdout.write(`${speaker.padEnd(7)}${printable(text)}\n`);
 
 /** A desk where every order exists: odd ones are denied, and the code is the order's middle. */
 const anyOrder: Desk = (tool, order) => {

@@ -1,5 +1,4 @@
-import { MartingaleError } from '../contract/index.ts';
-import { printableLines } from './progress/text.ts';
+import { MartingaleError, printableLines } from '../contract/index.ts';
 
 /** The system's own errors, such as a port that is taken: their message says it all. */
 const isSystemError = (error: unknown): error is Error => error instanceof Error && 'syscall' in error;

@@ -1,3 +1,5 @@
+export { printable, printableLines } from '../contract/index.ts';
+export { makeFolder } from '../evaluation/index.ts';
 export { describeFailure } from './fail.ts';
 export { serviceUrl, wholeNumber } from './flags.ts';
 export {

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
 import { namePartPattern } from '../contract/index.ts';
@@ -18,10 +19,9 @@ const longestName = 100;
 /** Opens the keys of a data folder; where it must have some already, one without is told of. */
 async function openKeys(data: string, { isNew }: { isNew: boolean }): Promise<KeyStore | undefined> {
   // Loaded here, so that the other commands start without it.
-  const { KeyStore } = await import('../service/index.ts');
+  const { KeyStore, openKeys: open } = await import('../service/index.ts');
   const folder = resolve(data);
-  if (isNew || KeyStore.isIn(folder)) return KeyStore.open(folder);
-  return undefined;
+  return isNew || KeyStore.isIn(folder) ? open(folder) : undefined;
 }
 
 async function create({ data, name, entity }: CreateOptions): Promise<void> {
@@ -41,11 +41,21 @@ async function create({ data, name, entity }: CreateOptions): Promise<void> {
 
 async function list({ data }: DataOption): Promise<void> {
   const keys = await openKeys(data, { isNew: false });
+  if (!keys) return tellOfNone(resolve(data));
   try {
-    process.stdout.write(keyTable(keys?.list() ?? []));
+    process.stdout.write(keyTable(keys.list()));
   } finally {
-    keys?.close();
+    keys.close();
   }
+}
+
+function tellOfNone(folder: string): void {
+  if (existsSync(folder)) {
+    process.stdout.write(`No keys were ever made in ${folder}. "martingale keys create" makes one.\n`);
+    return;
+  }
+  process.stderr.write(`error: there is no data folder ${folder}; check --data. [data_folder_not_found]\n`);
+  process.exitCode = 1;
 }
 
 async function revoke(id: string, { data }: DataOption): Promise<void> {

@@ -16,6 +16,7 @@ interface ServeOptions {
   allowDataFolder: string[];
   allowDataHost: string[];
   log: 'problems' | 'all';
+  stallTimeout: number;
   stopWithin: number;
 }
 
@@ -58,6 +59,7 @@ async function serve({
   priorityScheduling,
   limit: limits,
   log,
+  stallTimeout,
   stopWithin,
   ...allow
 }: ServeOptions): Promise<void> {
@@ -88,6 +90,7 @@ async function serve({
     const service = await startService({
       ...{ engine, dataFolder, host, port, apiKey, priorityScheduling, limits, log: logFrom(log) },
       closeTimeoutMs: Math.min(5000, limitMs / 2),
+      stallTimeoutMs: stallTimeout * 1000,
       trainingData: { folders: allow.allowDataFolder, hosts: allow.allowDataHost },
     });
     const { url, storedKeys } = service;
@@ -116,6 +119,7 @@ const limitNames = [
   'jobs',
   'jobsOfModel',
   'eventStreams',
+  'dataFetches',
   'connections',
 ] as const satisfies readonly (keyof ServiceLimits)[];
 
@@ -144,6 +148,12 @@ export const serveCommand = (): Command =>
       'a host that https: training data may come from, with =<address> where it is none of the public internet; may be given more than once',
       repeated,
       [],
+    )
+    .option(
+      '--stall-timeout <seconds>',
+      'how long a client may send nothing of a body, or take nothing of an answer',
+      wholeNumber(1, 86_400),
+      60,
     )
     .option(
       '--stop-within <seconds>',

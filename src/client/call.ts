@@ -1,5 +1,6 @@
 import type { ServiceAddress } from './base-url.ts';
 import type { CallFacts } from './errors.ts';
+import type { ClientLimits } from './limits.ts';
 import type { Repeat, RetryNotice } from './retry.ts';
 
 /** Options of the client or of a call that set a deadline. */
@@ -38,9 +39,19 @@ export interface OpenAnswer {
   contentLength: number | null;
   /** `Content-Disposition` as it came. */
   contentDisposition: string | null;
-  /** To be read once. Rejects as the call itself would: cut, timed out, aborted. */
+  limits: ClientLimits;
+  /*
+   * The body, to be read once, in one of these ways. All reject as the call itself would: cut, timed out, aborted;
+   * all but the first have the call's deadline as that of the whole, also where it is `idle`.
+   */
+  /** As it comes, however long it is. */
   body: AsyncIterable<Uint8Array>;
+  /** As it comes. Throws a `ResponseTooLargeError` beyond `limits.answerBytes`. */
+  answer(): AsyncIterable<Uint8Array>;
+  /** The whole of it. Throws a `ResponseTooLargeError` beyond `limits.answerBytes`. */
   text(): Promise<string>;
+  /** The first `limits.errorBytes`, for an error to tell of. */
+  beginning(): Promise<string>;
 }
 
 export interface Answer {

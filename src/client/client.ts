@@ -2,6 +2,7 @@ import type { Health } from '../contract/index.ts';
 import type { Answer } from './call.ts';
 import { type Dialect, projectHeaderOf } from './dialect.ts';
 import { BadResponseError } from './errors.ts';
+import type { ClientLimits } from './limits.ts';
 import { readOptions } from './options.ts';
 import { parseAnswer, parserOf } from './parse.ts';
 import { openApiDocumentSchema, type ReportedSystemCheck, reportedSystemCheckSchema } from './reported.ts';
@@ -31,7 +32,7 @@ export interface ClientOptions {
    * repeated may take longer in all; its `signal` bounds that. Default 600000.
    */
   timeoutMs?: number | undefined;
-  /** The same for reads, whose answers are small. Default: 60000, or `timeoutMs` where that is shorter. */
+  /** The same for reads, whose answers are small, and for one event of a job that has begun to come. Default: 60000, or `timeoutMs` where that is shorter. */
   readTimeoutMs?: number | undefined;
   /** Deadline of making a connection in milliseconds. Default 10000. */
   connectTimeoutMs?: number | undefined;
@@ -39,6 +40,15 @@ export interface ClientOptions {
   retries?: number | undefined;
   /** Longest pause before the first repeat in milliseconds; it doubles with each, up to 30 s. Default 500. */
   backoffMs?: number | undefined;
+  /**
+   * For how long a service that has answered before, and is not reached or answers 502, 503 or 504, is waited for, in
+   * milliseconds: calls that may be repeated are repeated until then, however often, at most 5 s apart. A warning of the
+   * process tells of it. Default: 240 times `backoffMs`, which is 2 minutes where that is not given; 0 where `retries`
+   * is 0.
+   */
+  awayMs?: number | undefined;
+  /** How much is read of what a service sends. */
+  limits?: Partial<ClientLimits> | undefined;
 }
 
 /**
@@ -63,7 +73,7 @@ export class Client {
   /** @throws ClientOptionError */
   constructor(options: ClientOptions) {
     this.#options = { ...options };
-    const { address, inferenceAddress, dialect, timeouts, retry } = readOptions(options);
+    const { address, inferenceAddress, dialect, timeouts, retry, limits } = readOptions(options);
     const { apiKey, project } = options;
     this.#requester = {
       transport: new Transport({
@@ -76,6 +86,7 @@ export class Client {
         },
         retry,
         connectTimeoutMs: timeouts.connectTimeoutMs,
+        limits,
       }),
       dialect,
       timeoutMs: timeouts.timeoutMs,

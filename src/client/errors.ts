@@ -1,4 +1,5 @@
-import { MartingaleError, type ValidationIssue } from '../contract/index.ts';
+import { MartingaleError, printable, printableLines, type ValidationIssue } from '../contract/index.ts';
+import type { ClientLimits } from './limits.ts';
 
 /** What a call was and what came of it, as its error tells. */
 export interface CallFacts {
@@ -13,28 +14,43 @@ export interface CallFacts {
   detail: string;
 }
 
-/** Base of every error of a call to the service. */
+/** Characters of `detail` that the message has. */
+const toldLength = 2000;
+const longestDetail = 2 ** 20;
+
+/**
+ * Base of every error of a call to the service. What the service said has no control characters left, so that the
+ * error can be shown on a terminal.
+ */
 export class RequestError extends MartingaleError {
   readonly method: string;
   readonly path: string;
   readonly status: number | null;
   readonly requestId: string | null;
+  /** What the service said, up to a million characters; the message has the first two thousand of them in one line. */
   readonly detail: string;
 
   constructor(code: string, facts: CallFacts, remedy: string, options?: ErrorOptions) {
     const status = facts.status === null ? '' : `${facts.status}: `;
-    const request = facts.requestId === null ? '' : ` (request id ${facts.requestId})`;
-    super(
-      code,
-      `${facts.method} ${facts.path}: ${status}${facts.detail}${request}. ${remedy}`.trim(),
-      options,
-    );
+    const said = `${facts.method} ${facts.path}: ${status}${sentence(told(facts.detail), facts.requestId)} ${remedy}`;
+    super(code, printable(said).trim(), options);
     this.method = facts.method;
     this.path = facts.path;
     this.status = facts.status;
-    this.requestId = facts.requestId;
-    this.detail = facts.detail;
+    this.requestId = facts.requestId === null ? null : printable(facts.requestId);
+    this.detail = printableLines(facts.detail.slice(0, longestDetail));
   }
+}
+
+const told = (detail: string): string =>
+  detail.length > toldLength
+    ? `${detail.slice(0, toldLength)}… (${detail.length} characters, see detail)`
+    : detail;
+
+/** With one full stop, whether what the service said had one or not. */
+function sentence(detail: string, requestId: string | null): string {
+  if (requestId !== null) return `${detail.replace(/\.$/, '')} (request id ${requestId}).`;
+  return /[.!?]["')]?$/.test(detail) ? detail : `${detail}.`;
 }
 
 function remedyOf(status: number): string {
@@ -55,7 +71,7 @@ export class RequestRefusedError extends RequestError {
 /** 401. Code `authentication_failed`. */
 export class AuthenticationError extends RequestError {
   constructor(facts: CallFacts) {
-    super('authentication_failed', facts, 'Check that apiKey is a key of this service.');
+    super('authentication_failed', facts, 'Check that apiKey is a key of this service, and was not revoked.');
   }
 }
 
@@ -69,7 +85,11 @@ export class PermissionDeniedError extends RequestError {
 /** 404. Code `not_found`. */
 export class NotFoundError extends RequestError {
   constructor(facts: CallFacts) {
-    super('not_found', facts, 'Check the name or id, and that baseUrl is the right service.');
+    super(
+      'not_found',
+      facts,
+      'Check the name or id, that it has not been deleted, and that baseUrl is the right service.',
+    );
   }
 }
 
@@ -98,7 +118,11 @@ export class UnprocessableError extends RequestError {
 
   constructor(facts: CallFacts, issues: readonly ValidationIssue[]) {
     super('unprocessable', facts, 'Correct the named fields of the request.');
-    this.issues = issues;
+    this.issues = issues.map((issue) => ({
+      ...issue,
+      loc: issue.loc.map((place) => (typeof place === 'string' ? printable(place) : place)),
+      msg: printableLines(issue.msg),
+    }));
   }
 }
 
@@ -136,10 +160,16 @@ export class ConnectionError extends RequestError {
       client_closed: 'Make calls before close(), or make another client.',
     };
     const code = reason === 'client_closed' ? reason : 'connection_failed';
-    super(code, facts, remedies[reason], options);
+    super(code, facts, speaksHttp(options?.cause) ? wrongScheme : remedies[reason], options);
     this.connected = reason === 'cut';
   }
 }
+
+const wrongScheme = 'What listens there speaks http, not https: use http:// in baseUrl.';
+
+/** TLS got an answer that is none of its own. */
+const speaksHttp = (cause: unknown): boolean =>
+  cause instanceof Error && 'code' in cause && cause.code === 'ERR_SSL_WRONG_VERSION_NUMBER';
 
 /** The deadline passed. Code `timed_out`. */
 export class TimeoutError extends RequestError {
@@ -156,6 +186,28 @@ export class TimeoutError extends RequestError {
 export class BadResponseError extends RequestError {
   constructor(facts: CallFacts, options?: ErrorOptions) {
     super('bad_response', facts, 'Check that baseUrl names a service of this interface.', options);
+  }
+}
+
+/**
+ * A response that is larger than the client reads, or never ends. The connection was dropped. Code
+ * `response_too_large`.
+ */
+export class ResponseTooLargeError extends RequestError {
+  /** The limit that it went beyond, one of the client's `limits`. */
+  readonly limit: keyof ClientLimits;
+  /** The limit in bytes. */
+  readonly limitBytes: number;
+
+  constructor(facts: Omit<CallFacts, 'detail'>, limit: keyof ClientLimits, limitBytes: number) {
+    const what = limit === 'eventBytes' ? 'one event of the stream' : 'the response';
+    super(
+      'response_too_large',
+      { ...facts, detail: `${what} is larger than ${limitBytes} bytes` },
+      `Raise limits.${limit} of the client if the service may send this much; if not, check what answers at baseUrl.`,
+    );
+    this.limit = limit;
+    this.limitBytes = limitBytes;
   }
 }
 

@@ -1,6 +1,7 @@
 export * from './client.ts';
 export type { Dialect } from './dialect.ts';
 export * from './errors.ts';
+export type { ClientLimits } from './limits.ts';
 export type { PageList } from './page-list.ts';
 export type {
   ComponentCheck,

@@ -2,6 +2,7 @@ import { parseBaseUrl, type ServiceAddress } from './base-url.ts';
 import type { ClientOptions } from './client.ts';
 import type { Dialect } from './dialect.ts';
 import { ClientOptionError } from './errors.ts';
+import { type ClientLimits, readLimits } from './limits.ts';
 import type { RetryPolicy } from './retry.ts';
 
 /** A client's options with their defaults filled in. */
@@ -11,6 +12,7 @@ export interface ReadOptions {
   dialect: Dialect;
   timeouts: { timeoutMs: number; readTimeoutMs: number; connectTimeoutMs: number };
   retry: RetryPolicy;
+  limits: ClientLimits;
 }
 
 const longestReadMs = 60_000;
@@ -41,8 +43,15 @@ export function readOptions(options: ClientOptions): ReadOptions {
       readTimeoutMs: positive(options, 'readTimeoutMs', Math.min(timeoutMs, longestReadMs)),
       connectTimeoutMs: positive(options, 'connectTimeoutMs', 10_000),
     },
-    retry: { retries: atLeastZero(options, 'retries', 5), backoffMs: atLeastZero(options, 'backoffMs', 500) },
+    retry: readRetry(options),
+    limits: readLimits(options.limits),
   };
+}
+
+function readRetry(options: ClientOptions): RetryPolicy {
+  const backoffMs = atLeastZero(options, 'backoffMs', 500);
+  const retries = atLeastZero(options, 'retries', 5);
+  return { retries, backoffMs, awayMs: atLeastZero(options, 'awayMs', retries > 0 ? 240 * backoffMs : 0) };
 }
 
 function positive(
@@ -55,7 +64,11 @@ function positive(
   throw new ClientOptionError(`${name} is ${value}. Give a time in milliseconds above 0.`);
 }
 
-function atLeastZero(options: ClientOptions, name: 'retries' | 'backoffMs', otherwise: number): number {
+function atLeastZero(
+  options: ClientOptions,
+  name: 'retries' | 'backoffMs' | 'awayMs',
+  otherwise: number,
+): number {
   const value = options[name] ?? otherwise;
   if (value >= 0) return value;
   throw new ClientOptionError(`${name} is ${value}. Give a number from 0 up.`);

@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import { printable } from '../contract/index.ts';
 import type { Answer } from './call.ts';
 import { BadResponseError } from './errors.ts';
 import { excerpt } from './status-error.ts';
@@ -26,11 +27,13 @@ export const parserOf =
   (answer: Answer): z.output<Schema> =>
     parseAnswer(schema, answer);
 
-/** The answer's body as JSON. */
-export function parseJson({ facts, text }: Answer): unknown {
+/** The answer's body, or a part of it, as JSON. */
+export function parseJson({ facts, text }: Answer, what = 'not JSON'): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new BadResponseError({ ...facts, detail: `not JSON: ${excerpt(text)}` }, { cause: error });
+    // What V8 says has a piece of the text in it.
+    const cause = new SyntaxError(printable(error instanceof Error ? error.message : String(error)));
+    throw new BadResponseError({ ...facts, detail: `${what}: ${excerpt(text)}` }, { cause });
   }
 }

@@ -16,10 +16,11 @@ import {
 /*
  * How answers are read. A service may know fewer fields than ours, or more. What the interface promises is required;
  * what it leaves open, or what we added, may be missing or `null`, and is then what its schema here says; what the
- * contract does not have is dropped. An id is any text: it only goes back as it came.
+ * contract does not have is dropped. An id is any text of a length that can go back as it came.
  */
 
-const id = z.string().min(1);
+export const longestId = 1024;
+const id = z.string().min(1).max(longestId);
 const nullable = <Schema extends z.ZodType>(schema: Schema) =>
   schema.nullish().transform((value): z.output<Schema> | null => value ?? null);
 const otherwise = <Schema extends z.ZodType>(schema: Schema, value: z.output<Schema>) =>
@@ -130,6 +131,12 @@ export interface ComponentCheck {
   duration: number | null;
   /** `null` where there is none. */
   error: string | null;
+  /** Of `inference_queue`: replies that are waited for. Only where the service says. */
+  in_hand?: number | undefined;
+  /** Of `inference_queue`: milliseconds since the oldest request for these replies came. Only where the service says. */
+  oldest_ms?: number | undefined;
+  /** Of `inference_queue`: requests answered 429 since the service's start, for want of room. Only where it says. */
+  refused?: number | undefined;
 }
 
 /** The parts of a service by their names, which other services may choose otherwise. */
@@ -141,6 +148,9 @@ const componentSchema = z.object({
   success: z.boolean(),
   duration: nullable(z.number()),
   error: nullable(z.string()),
+  in_hand: ours(z.number()),
+  oldest_ms: ours(z.number()),
+  refused: ours(z.number()),
 });
 
 export const reportedSystemCheckSchema = z

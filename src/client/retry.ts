@@ -5,6 +5,7 @@ import {
   RateLimitError,
   RequestError,
   RequestRefusedError,
+  ResponseTooLargeError,
   ServiceError,
   TimeoutError,
 } from './errors.ts';
@@ -24,6 +25,18 @@ export interface RetryPolicy {
   retries: number;
   /** The first pause is at most this long, each further one at most twice the one before. */
   backoffMs: number;
+  /** For how long calls to a service that has answered before, and is away, are repeated all the same. */
+  awayMs: number;
+}
+
+/** What repeats need to know beside the policy, and tell. */
+export interface RetryHooks {
+  signal?: AbortSignal | undefined;
+  onRetry?: ((notice: RetryNotice) => void) | undefined;
+  /** Whether the service has been there before: where it never was, it is not waited for. Default: it was not. */
+  isKnown?: () => boolean;
+  /** Hears of a service that is away and waited for, at each failure of a call but the first. */
+  onAway?: (error: RequestError) => void;
 }
 
 /** A call that failed in passing and is going to be repeated. */
@@ -37,30 +50,45 @@ export interface RetryNotice {
 }
 
 const longestBackoffMs = 30_000;
+/** A service that comes back is found soon. */
+const longestAwayPauseMs = 5_000;
 /** A service that asks for a longer pause than this is taken at its word: the error goes to the caller. */
 const longestRetryAfterMs = 60_000;
 
-/** Runs `attempt` until it succeeds, fails for good, or has been repeated often enough; throws its last error. */
+/**
+ * Runs `attempt` until it succeeds, fails for good, or has been repeated often enough; throws its last error. A service
+ * that was there and is away is waited for.
+ */
 export async function withRetries<Result>(
   policy: RetryPolicy,
   repeat: Repeat,
-  {
-    signal,
-    onRetry,
-  }: { signal?: AbortSignal | undefined; onRetry?: ((notice: RetryNotice) => void) | undefined },
+  { signal, onRetry, isKnown = () => false, onAway }: RetryHooks,
   attempt: () => Promise<Result>,
 ): Promise<Result> {
+  let awaySince: number | null = null;
   for (let failures = 0; ; failures++) {
     try {
       return await attempt();
     } catch (error) {
-      if (failures >= policy.retries || !mayRepeat(error, repeat)) throw error;
-      const delayMs = retryDelayMs(failures, policy.backoffMs, retryAfterOf(error), Math.random());
+      if (!mayRepeat(error, repeat)) throw error;
+      const away = isAway(error) && isKnown() ? error : null;
+      awaySince = away && (awaySince ?? performance.now());
+      const isAwaited = awaySince !== null && performance.now() - awaySince < policy.awayMs;
+      if (failures >= policy.retries && !isAwaited) throw error;
+      if (away && isAwaited && failures > 0) onAway?.(away);
+      const longestMs = away ? longestAwayPauseMs : longestBackoffMs;
+      const delayMs = retryDelayMs(failures, policy.backoffMs, retryAfterOf(error), Math.random(), longestMs);
       const status = error instanceof RequestError ? error.status : null;
       onRetry?.({ status, attempt: failures + 1, delayMs });
       await pause(delayMs, signal);
     }
   }
+}
+
+/** A service that does not answer, or of which a proxy says so: one that starts anew is back soon. */
+function isAway(error: unknown): error is RequestError {
+  if (error instanceof ServiceError) return [502, 503, 504].includes(error.status ?? 0);
+  return error instanceof ConnectionError && error.status === null;
 }
 
 function mayRepeat(error: unknown, repeat: Repeat): boolean {
@@ -85,7 +113,11 @@ export function mayHaveActed(error: unknown): error is RequestError {
   if (error instanceof ServiceError)
     return error.status !== 501 && (error.status !== 503 || error.retryAfterMs === null);
   if (error instanceof ConnectionError) return error.connected || error.code === 'client_closed';
-  return error instanceof TimeoutError || error instanceof BadResponseError;
+  return (
+    error instanceof TimeoutError ||
+    error instanceof BadResponseError ||
+    error instanceof ResponseTooLargeError
+  );
 }
 
 function retryAfterOf(error: unknown): number | null {
@@ -104,8 +136,9 @@ export function retryDelayMs(
   backoffMs: number,
   retryAfterMs: number | null,
   random: number,
+  longestMs = longestBackoffMs,
 ): number {
-  return (retryAfterMs ?? 0) + random * Math.min(longestBackoffMs, backoffMs * 2 ** failures);
+  return (retryAfterMs ?? 0) + random * Math.min(longestMs, backoffMs * 2 ** failures);
 }
 
 /**

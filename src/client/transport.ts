@@ -1,12 +1,14 @@
 import { Readable } from 'node:stream';
 import { context, propagation } from '@opentelemetry/api';
 import type { Dispatcher } from 'undici';
+import { type BodyText, beginningText, wholeText, withinAnswer } from './answer-body.ts';
 import type { ServiceAddress } from './base-url.ts';
 import type { Answer, Call, OpenAnswer, RequestBody } from './call.ts';
 import { ConnectionPools } from './connection-pools.ts';
 import { Deadline } from './deadline.ts';
 import { type CallFacts, ClientOptionError, ConnectionError, RequestError, TimeoutError } from './errors.ts';
-import { type RetryPolicy, withRetries } from './retry.ts';
+import type { ClientLimits } from './limits.ts';
+import { type Repeat, type RetryHooks, type RetryPolicy, withRetries } from './retry.ts';
 import { statusError } from './status-error.ts';
 
 export interface TransportOptions {
@@ -15,6 +17,16 @@ export interface TransportOptions {
   retry: RetryPolicy;
   /** Deadline of making a connection. */
   connectTimeoutMs: number;
+  limits: ClientLimits;
+}
+
+/** How a body is read. */
+interface Reading {
+  call: Call;
+  deadline: Deadline;
+  facts: OpenAnswer['facts'];
+  /** Whether each piece puts the deadline off: it is then one of silence. */
+  restarts: boolean;
 }
 
 const unreached = new Set([
@@ -31,6 +43,9 @@ export class Transport {
   readonly #options: TransportOptions;
   readonly #pools: ConnectionPools;
   #closed = false;
+  /** Whether the service has answered, and itself. */
+  #isKnown = false;
+  #isAwayTold = false;
 
   constructor(options: TransportOptions) {
     this.#options = options;
@@ -43,7 +58,7 @@ export class Transport {
 
   /** What `parse` makes of the whole answer. One that it does not understand is a failure like any other. */
   send<Result>(call: Call, parse: (answer: Answer) => Result): Promise<Result> {
-    return withRetries(this.retry, call.repeat, call, async () => {
+    return this.repeated(call.repeat, call, async () => {
       const open = await this.#attempt(call);
       return parse({ facts: open.facts, text: await open.text() });
     });
@@ -51,11 +66,21 @@ export class Transport {
 
   /** The answer as soon as its head is there, and `check` takes it. What breaks later is not repeated here. */
   open(call: Call, check?: (answer: OpenAnswer) => Promise<void>): Promise<OpenAnswer> {
-    return withRetries(this.retry, call.repeat, call, async () => {
+    return this.repeated(call.repeat, call, async () => {
       const open = await this.#attempt(call);
       await check?.(open);
       return open;
     });
+  }
+
+  /** Repeats work that calls the service, as `repeat` lets it. */
+  repeated<Result>(
+    repeat: Repeat,
+    { signal, onRetry }: Pick<RetryHooks, 'signal' | 'onRetry'>,
+    work: () => Promise<Result>,
+  ): Promise<Result> {
+    const away = { isKnown: () => this.#isKnown, onAway: (error: RequestError) => this.#tellAway(error) };
+    return withRetries(this.#options.retry, repeat, { signal, onRetry, ...away }, work);
   }
 
   /** Ends what is in flight and lets the connections go. */
@@ -96,26 +121,45 @@ export class Transport {
       status: response.statusCode,
       requestId: header(response, 'x-request-id'),
     };
+    if (facts.status < 500) {
+      this.#isKnown = true;
+      this.#isAwayTold = false;
+    }
     // Also for an answer that is never read: its end comes with the deadline's.
     response.body.once('close', release);
-    const body = this.#body(response, call, deadline, facts);
-    const text = () => collect(body);
+    const length = Number(header(response, 'content-length') ?? Number.NaN);
+    const contentLength = Number.isSafeInteger(length) ? length : null;
+    const { limits } = this.#options;
+    const pieces = (restarts: boolean) => this.#pieces(response, { call, deadline, facts, restarts });
+    const readable = (): BodyText => ({ pieces: pieces(false), contentLength, facts, limits });
     if ((facts.status < 200 || facts.status > 299) && !call.accept?.includes(facts.status)) {
-      throw statusError(facts, await text(), {
+      throw statusError(facts, await beginningText(readable()), {
         retryAfter: header(response, 'retry-after'),
         date: header(response, 'date'),
         location: header(response, 'location'),
       });
     }
-    const length = Number(header(response, 'content-length') ?? Number.NaN);
     return {
       facts,
       contentType: header(response, 'content-type') ?? '',
-      contentLength: Number.isSafeInteger(length) ? length : null,
+      contentLength,
       contentDisposition: header(response, 'content-disposition'),
-      body,
-      text,
+      limits,
+      body: pieces(call.idle ?? false),
+      text: () => wholeText(readable()),
+      beginning: () => beginningText(readable()),
+      answer: () => withinAnswer(readable()),
     };
+  }
+
+  #tellAway(error: RequestError): void {
+    if (this.#isAwayTold) return;
+    this.#isAwayTold = true;
+    process.emitWarning(
+      `The service at ${this.#options.address.origin} is away, and is waited for, for ${this.#options.retry.awayMs / 1000} s ` +
+        `(awayMs). ${error.message}`,
+      { code: 'martingale_service_away' },
+    );
   }
 
   #headers(call: Call): Record<string, string> {
@@ -124,30 +168,34 @@ export class Transport {
     return headers;
   }
 
-  async *#body(
-    response: Dispatcher.ResponseData,
-    call: Call,
-    deadline: Deadline,
-    facts: OpenAnswer['facts'],
+  async *#pieces(
+    { body }: Dispatcher.ResponseData,
+    { call, deadline, facts, restarts }: Reading,
   ): AsyncGenerator<Uint8Array> {
     try {
-      for await (const chunk of response.body) {
-        if (call.idle) deadline.restart();
+      for await (const chunk of body) {
+        if (restarts) deadline.restart();
         yield chunk;
       }
     } catch (error) {
-      throw this.#failure(error, call, deadline, facts);
+      throw this.#failure(error, call, deadline, facts, restarts);
     } finally {
       deadline.clear();
     }
   }
 
   /** What a call's caller gets for what broke below: the signal's reason, or an error of ours. */
-  #failure(error: unknown, call: Call, deadline: Deadline, facts: Omit<CallFacts, 'detail'>): unknown {
+  #failure(
+    error: unknown,
+    call: Call,
+    deadline: Deadline,
+    facts: Omit<CallFacts, 'detail'>,
+    isSilence = call.idle,
+  ): unknown {
     if (call.signal?.aborted) return call.signal.reason;
     if (error instanceof RequestError) return error;
     if (deadline.expired) {
-      const what = call.idle ? 'nothing came' : 'there was no whole answer';
+      const what = isSilence ? 'nothing came' : 'there was no whole answer';
       const detail = `${what} for ${call.timeoutMs} ms`;
       return new TimeoutError({ ...facts, detail }, call.timeoutMs, call.timeoutOption);
     }
@@ -176,12 +224,6 @@ function writableBody(body: RequestBody | undefined): string | Uint8Array | Read
 function lengthHeader(body: RequestBody | undefined): Record<string, string> {
   if (typeof body === 'string' || body instanceof Uint8Array || body === undefined) return {};
   return { 'content-length': String(body.reduce((sum, piece) => sum + piece.byteLength, 0)) };
-}
-
-async function collect(body: AsyncIterable<Uint8Array>): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  for await (const chunk of body) chunks.push(chunk);
-  return Buffer.concat(chunks).toString('utf8');
 }
 
 function header(response: Dispatcher.ResponseData, name: string): string | null {

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { requestLimits } from './limits.ts';
+import { numberArray } from './number-list.ts';
 
 /** A text of at most so many UTF-16 code units. */
 export const text = (maximum: number = requestLimits.text) =>
@@ -9,19 +10,27 @@ export const text = (maximum: number = requestLimits.text) =>
 
 /** A list of at most so many elements. Where it has more, none of them is looked at. */
 export const list = <Item extends z.ZodType>(item: Item, maximum: number = requestLimits.list) =>
-  z.array(item).max(maximum, {
-    error: ({ input }) => `has ${sizeOf(input)} elements, and ${maximum} is the most; send fewer`,
-  });
+  z.array(item).max(maximum, tooManyElements(maximum));
+
+const tooManyElements = (maximum: number) => ({
+  error: ({ input }: { input?: unknown }) =>
+    `has ${sizeOf(input)} elements, and ${maximum} is the most; send fewer`,
+});
+
+/** The same of numbers, of which there may be very many. */
+export const numberList = (item: z.ZodNumber, maximum: number) =>
+  numberArray(item, maximum).max(maximum, tooManyElements(maximum));
 
 /** A number that is computed with: neither so large nor so small that weights would leave their range. */
 export const figure = () => z.number().min(-requestLimits.figure).max(requestLimits.figure);
 
 /** Ids of tokens. */
 export const tokenList = (maximum: number = requestLimits.tokens) =>
-  list(z.number().int().min(0).max(requestLimits.largestToken), maximum);
+  numberList(z.number().int().min(0).max(requestLimits.largestToken), maximum);
 
 /** Ids of tokens as an answer had them; that each is one of the model's is checked by their reader. */
-export const answeredTokens = (maximum: number = requestLimits.tokens) => list(z.number().int(), maximum);
+export const answeredTokens = (maximum: number = requestLimits.tokens) =>
+  numberList(z.number().int(), maximum);
 
 export interface RecordBounds {
   /** Default 1024. */

@@ -1,17 +1,19 @@
 import { z } from 'zod';
+import { printableLines } from './printable.ts';
 
 const marker = Symbol.for('martingale.error');
 
 /**
  * Base of every error that martingale throws. `code` is stable and meant for programs; `message` is meant for
- * people and says what happened, with which value, and what to do about it.
+ * people and says what happened, with which value, and what to do about it. What another machine or a model said may
+ * be part of it: it can be shown on a terminal, as control characters are taken out of it.
  */
 export class MartingaleError extends Error {
   readonly [marker] = true;
   readonly code: string;
 
   constructor(code: string, message: string, options?: ErrorOptions) {
-    super(message, options);
+    super(printableLines(message), options);
     this.name = new.target.name;
     this.code = code;
   }

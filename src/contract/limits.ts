@@ -9,6 +9,8 @@ export const requestLimits = {
   containers: 524_288,
   /** Members of all objects in it together. */
   members: 262_144,
+  /** Members of one object in the JSON of any body: names take far longer to read than elements of a list. */
+  membersOfObject: 16_384,
   /** Members and elements together. */
   values: 4_194_304,
   /** A text that a person or a model wrote: the content of a message, the arguments of a call, a description. */
@@ -102,7 +104,7 @@ export const trainingLimits = {
   topLogprobs: 1024,
   split: 64,
   /** Learning rates of an SFT job, one for each batch. */
-  learningRates: 2 ** 20,
+  learningRates: 131_072,
   /** Checkpoints that one request deletes. */
   steps: 10_000,
   url: 4096,

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { figure, list, record, text } from './bounded.ts';
+import { figure, list, numberList, record, text } from './bounded.ts';
 import { trainingLimits } from './limits.ts';
 import { optional } from './optional.ts';
 import { trajectoryGroupSchema } from './trajectories.ts';
@@ -105,7 +105,7 @@ export const sftConfigSchema = z
       'Conversations a gradient step takes. Default "auto": the base model\'s own.',
     ),
     learning_rate: optional(
-      z.union([figure().positive(), list(figure().positive(), trainingLimits.learningRates).min(1)]),
+      z.union([figure().positive(), numberList(figure().positive(), trainingLimits.learningRates).min(1)]),
     ).describe("One value, or one for each batch. Default: the base model's own."),
   })
   .meta({ id: 'SftTrainingConfig' });

@@ -37,6 +37,12 @@ export interface EvaluateOptions<Schema extends z.ZodType, Outcome>
    * checkpoint tomorrow. Default: nothing is kept.
    */
   directory?: string;
+  /**
+   * Whether scenarios that an earlier call left in `directory` with a rollout that did not complete are run again: it
+   * may have been an outage. What has more completed rollouts counts, and stays in the folder. False: they stay as
+   * they are, and a finished evaluation is read back without a call. Default true.
+   */
+  rerunFailed?: boolean;
 }
 
 export interface Evaluation<Scenario = unknown> {
@@ -66,7 +72,14 @@ export interface Evaluation<Scenario = unknown> {
 export async function evaluate<Schema extends z.ZodType, Outcome>(
   options: EvaluateOptions<Schema, Outcome>,
 ): Promise<Evaluation<z.output<Schema>>> {
-  const { rolloutsPerScenario = 1, isSuccess = successOf, key, directory, ...rest } = options;
+  const {
+    rolloutsPerScenario = 1,
+    isSuccess = successOf,
+    key,
+    directory,
+    rerunFailed = true,
+    ...rest
+  } = options;
   const { environment, model, seed = 0, groupStrategy = null } = options;
   const begun = performance.now();
   const ks = checkPassAt(options.passAt ?? [], rolloutsPerScenario);
@@ -90,7 +103,7 @@ export async function evaluate<Schema extends z.ZodType, Outcome>(
   const groups = await gatherGroups(
     { ...rest, model: evaluated, rolloutsPerGroup: rolloutsPerScenario },
     scenarios,
-    kept,
+    { kept, rerunFailed },
   );
   const perScenario = groups.map((group, index) =>
     scoreScenario(group, { key: keys[index] ?? String(index), isSuccess }),

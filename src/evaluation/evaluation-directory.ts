@@ -1,5 +1,5 @@
 import { createReadStream } from 'node:fs';
-import { mkdir, open, readdir, readFile, rename, truncate } from 'node:fs/promises';
+import { open, readdir, readFile, rename, truncate } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { SamplingOverride } from '../model/index.ts';
 import {
@@ -10,6 +10,7 @@ import {
   toGroupRecord,
 } from '../rollout/index.ts';
 import { EvaluationDirectoryError } from './errors.ts';
+import { makeFolder } from './make-folder.ts';
 import { storing } from './storage.ts';
 
 /** What must be the same for an evaluation to go on from what another call of it left. */
@@ -34,7 +35,8 @@ const groupsFile = 'groups.jsonl';
  * An evaluation on disk:
  *
  *     evaluation.json   what is evaluated: an EvaluationHeader
- *     groups.jsonl      a GroupRecord a line, in the order in which the groups ended
+ *     groups.jsonl      a GroupRecord a line, in the order in which the groups ended; of a group that was run again,
+ *                       the later line counts
  */
 export class EvaluationDirectory {
   /** Groups of earlier calls, by their index. */
@@ -50,7 +52,7 @@ export class EvaluationDirectory {
   /** @throws EvaluationDirectoryError where the folder holds something else, saying what differs, and StorageError. */
   static async open(path: string, header: EvaluationHeader): Promise<EvaluationDirectory> {
     const folder = resolve(path);
-    await storing(folder, () => mkdir(folder, { recursive: true, mode: 0o700 }));
+    await storing(folder, () => makeFolder(folder));
     const names = await readdir(folder);
     if (names.includes(headerFile)) await checkHeader(join(folder, headerFile), header);
     else if (names.some((name) => name !== `${headerFile}.partial`)) {

@@ -2,11 +2,24 @@ import type { z } from 'zod';
 import { inProcess, RolloutGroup, type RunGroupsOptions, runGroup, runGroups } from '../rollout/index.ts';
 import type { EvaluationDirectory } from './evaluation-directory.ts';
 
-/** Runs the groups that the folder does not have yet, and keeps each there as it ends. In order of the scenarios. */
+interface Kept {
+  /** Null where nothing is kept. */
+  kept: EvaluationDirectory | null;
+  /** Whether groups of the folder with a rollout that did not complete are run again. */
+  rerunFailed: boolean;
+}
+
+const completedOf = ({ rollouts }: RolloutGroup) =>
+  rollouts.filter(({ status }) => status === 'completed').length;
+
+/**
+ * Runs the groups that the folder does not have yet, or not whole, and keeps each there as it ends. In order of the
+ * scenarios.
+ */
 export async function gatherGroups<Schema extends z.ZodType, Outcome>(
   options: Omit<RunGroupsOptions<Schema, Outcome>, 'scenarios'>,
   scenarios: readonly z.output<Schema>[],
-  kept: EvaluationDirectory | null,
+  { kept, rerunFailed }: Kept,
 ): Promise<RolloutGroup<z.output<Schema>>[]> {
   // Without scenarios it only checks the options.
   await runGroups({ ...options, scenarios: [] });
@@ -17,12 +30,15 @@ export async function gatherGroups<Schema extends z.ZodType, Outcome>(
   const failed = new AbortController();
   const stopping = signal ? AbortSignal.any([signal, failed.signal]) : failed.signal;
   const total = scenarios.length * rolloutsPerGroup;
-  let done = (kept?.finished.size ?? 0) * rolloutsPerGroup;
+  const isAsItStays = (group: RolloutGroup) => !rerunFailed || completedOf(group) >= rolloutsPerGroup;
+  let done = [...(kept?.finished.values() ?? [])].filter(isAsItStays).length * rolloutsPerGroup;
   if (done > 0) onProgress?.({ done, total });
 
   const gather = async (scenario: z.output<Schema>, index: number) => {
     const finished = kept?.finished.get(index);
-    if (finished) return new RolloutGroup<z.output<Schema>>({ index, scenario, rollouts: finished.rollouts });
+    const asFinished = ({ rollouts }: RolloutGroup) =>
+      new RolloutGroup<z.output<Schema>>({ index, scenario, rollouts });
+    if (finished && isAsItStays(finished)) return asFinished(finished);
     const group = await runGroup({
       environment,
       scenario,
@@ -39,6 +55,8 @@ export async function gatherGroups<Schema extends z.ZodType, Outcome>(
       onRollout: (_, { isLast }) => isLast && onProgress?.({ done: ++done, total }),
       signal: stopping,
     });
+    // Whatever failed it the first time may do so again, and worse.
+    if (finished && completedOf(group) <= completedOf(finished)) return asFinished(finished);
     // What did not complete after a stop may be its doing: such a group is run again.
     const wasStopped = signal?.aborted && group.rollouts.some(({ status }) => status !== 'completed');
     if (kept && !wasStopped) await kept.append(group);

@@ -8,6 +8,7 @@ export {
 export { EvaluationDirectoryError, EvaluationOptionError } from './errors.ts';
 export { average, type Estimate, estimate, type Interval } from './estimate.ts';
 export { type EvaluateOptions, type Evaluation, evaluate } from './evaluate.ts';
+export { makeFolder } from './make-folder.ts';
 export type { PassAt } from './pass-at.ts';
 export { type ScenarioScore, type SuccessOf, successOf } from './score-scenario.ts';
 export type { SignFlipTest } from './sign-flip.ts';

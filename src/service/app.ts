@@ -21,6 +21,10 @@ import { trainingJobRoutes } from './routes/training-jobs.ts';
 import { uploadRoutes } from './routes/uploads.ts';
 import { traceRequests } from './telemetry.ts';
 import { turn } from './turns.ts';
+import { ClientLeftError } from './wire/wire.ts';
+
+/** What a request stands in the log with whose client left before the answer; other services write it too. */
+const clientLeftStatus = 499;
 
 const requestIdPattern = /^[\w.-]{1,128}$/;
 
@@ -76,6 +80,8 @@ export function createApp(service: ServiceContext): Hono {
     throw new ServiceError(404, 'no_such_path', 'Not Found');
   });
   app.onError((error, context) => {
+    // For the log: nobody gets it.
+    if (error instanceof ClientLeftError) return new Response(null, { status: clientLeftStatus });
     const chat = context.req.path.startsWith('/v1/chat/');
     const { status, body } = toErrorBody(error, service.log, { chat, requestId: requestIdOf(context) });
     if (status === 401) context.header('www-authenticate', 'Bearer');

@@ -30,7 +30,7 @@ export function requireKey(apiKey: string, keys: KeyStore): MiddlewareHandler {
       throw new ServiceError(
         401,
         'invalid_api_key',
-        'The API key in the Authorization header is not valid here.',
+        'The API key in the Authorization header is not valid here, or no longer.',
       );
     setAccess(context, access);
     await next();

@@ -2,55 +2,35 @@ import type { Context } from 'hono';
 import type { z } from 'zod';
 import { RequestValidationError, ServiceError, unsupportedField } from './errors.ts';
 import { refuseHeavyJson } from './json/shape.ts';
+import { largestIssueCount } from './shown-issue.ts';
 import { validate } from './validation.ts';
+import { wireOf } from './wire/wire.ts';
 
 export type JsonObject = Record<string, unknown>;
 
-/**
- * Reads a body of at most `limit` bytes; a longer one is 413, before it is read where its length is declared.
- * `onBytes` hears how many bytes it has, or has so far, before they are read where that is declared; what it throws
- * ends the reading.
- */
-export async function readText(
-  context: Context,
-  limit: number,
-  onBytes: (total: number) => void = () => {},
-): Promise<string> {
-  try {
-    return await readAtMost(context, limit, onBytes);
-  } catch (cause) {
-    if (cause instanceof ServiceError) throw cause;
-    throw cutOff(cause);
-  }
+/** Counts the bytes of a body. What it throws ends the reading. */
+export interface ByteCount {
+  /** How many will come, where that is declared. */
+  expect(total: number): void;
+  /** How many have come so far. */
+  bytes(total: number): void;
 }
 
-async function readAtMost(
-  context: Context,
-  limit: number,
-  onBytes: (total: number) => void,
-): Promise<string> {
-  const declared = context.req.header('content-length');
-  if (declared !== undefined) {
-    if (Number(declared) > limit) throw tooLarge(limit);
-    onBytes(Number(declared));
-    return await context.req.text();
-  }
-  const stream = context.req.raw.body;
-  if (!stream) return '';
-  const chunks: Uint8Array[] = [];
+/** Reads a body of at most `limit` bytes; a longer one is 413, before it is read where its length is declared. */
+export async function readBytes(context: Context, limit: number, count: ByteCount): Promise<Buffer> {
+  const declared = Number(context.req.header('content-length') ?? 0);
+  if (declared > limit) throw tooLarge(limit);
+  count.expect(declared);
+  const pieces: Uint8Array[] = [];
   let bytes = 0;
-  for await (const chunk of stream) {
-    bytes += chunk.byteLength;
+  for await (const piece of wireOf(context).pieces()) {
+    bytes += piece.byteLength;
     if (bytes > limit) throw tooLarge(limit);
-    onBytes(bytes);
-    chunks.push(chunk);
+    count.bytes(bytes);
+    pieces.push(piece);
   }
-  return Buffer.concat(chunks).toString('utf8');
+  return Buffer.concat(pieces);
 }
-
-/** What a body is refused with that broke off. */
-export const cutOff = (cause: unknown) =>
-  new ServiceError(400, 'body_cut', 'The connection broke before the body was whole.', { cause });
 
 export function tooLarge(limit: number): ServiceError {
   return new ServiceError(
@@ -109,6 +89,7 @@ export function asksForNothing(value: unknown): boolean {
 export function refuseUnknownFields(body: JsonObject, known: ReadonlySet<string>): void {
   const issues = Object.keys(body)
     .filter((name) => !known.has(name) && body[name] !== null)
+    .slice(0, largestIssueCount)
     .map((name) => ({
       loc: ['body', name],
       msg: `Extra inputs are not permitted: ${name} is no field of this request`,

@@ -1,7 +1,6 @@
 import type { Engine } from '../engines/engine.ts';
 import type { Admission } from './admission/index.ts';
 import type { Bodies } from './bodies/bodies.ts';
-import type { Connections } from './connections.ts';
 import type { Idempotency } from './idempotency.ts';
 import type { BaseModelTools } from './inference/base-model-tools.ts';
 import type { Constraints } from './inference/constraint/constraints.ts';
@@ -13,6 +12,7 @@ import type { DataFiles } from './store/files.ts';
 import type { KeyStore } from './store/key-store.ts';
 import type { Store } from './store/store.ts';
 import type { TrainingDataSources } from './training-data/sources.ts';
+import type { Connections } from './wire/connections.ts';
 
 /** Largest bodies, in bytes. */
 export interface BodyLimits {

@@ -1,5 +1,6 @@
 import type { ErrorBody, ValidationIssue } from '../contract/index.ts';
 import { EngineError } from '../engines/engine-error.ts';
+import { engineFaults, internalFaults } from './engine-fault.ts';
 import { type ErrorStatus, messageOf, RequestValidationError, ServiceError } from './errors.ts';
 import type { ServiceLog } from './log.ts';
 import { machineFaultOf } from './machine-fault.ts';
@@ -41,18 +42,6 @@ const errorTypes: Partial<Record<ErrorStatus, string>> = {
   404: 'not_found_error',
   429: 'rate_limit_error',
 };
-
-/** Errors of an engine that are not about what was asked. Their messages speak of the inside of the service. */
-const engineFaults: Record<string, { status: ErrorStatus; message: string }> = {
-  checkpoint_missing: {
-    status: 404,
-    message: 'The checkpoint was deleted while the request was on its way.',
-  },
-  engine_closed: { status: 503, message: 'The service is shutting down.' },
-  worker_died: { status: 503, message: 'The engine stopped in the middle of the request; ask again.' },
-  out_of_memory: { status: 503, message: 'The engine has no memory left for the request; ask again.' },
-};
-const internalFaults = new Set(['bad_checkpoint', 'engine_failed']);
 
 /** What an engine cannot do it says by the name of the option: that is for the caller. */
 function fromEngine(cause: EngineError): ServiceError {

@@ -2,7 +2,7 @@ import type { ValidationIssue } from '../contract/index.ts';
 import { MartingaleError } from '../contract/index.ts';
 import { largestIssueCount, shownIssue } from './shown-issue.ts';
 
-export type ErrorStatus = 400 | 401 | 404 | 405 | 409 | 413 | 422 | 429 | 500 | 503;
+export type ErrorStatus = 400 | 401 | 404 | 405 | 408 | 409 | 413 | 422 | 429 | 500 | 503;
 
 /** An error that the caller is told about: its message goes into the response as it is. */
 export class ServiceError extends MartingaleError {
@@ -18,10 +18,11 @@ export class ServiceError extends MartingaleError {
 export class RequestValidationError extends ServiceError {
   readonly issues: ValidationIssue[];
 
-  constructor(issues: ValidationIssue[]) {
+  constructor(issues: ValidationIssue[], options?: ErrorOptions) {
     const shown = issues.slice(0, largestIssueCount).map(shownIssue);
     const [first] = shown;
-    super(422, 'invalid_request', first ? `${first.loc.join('.')}: ${first.msg}` : 'The request is invalid.');
+    const message = first ? `${first.loc.join('.')}: ${first.msg}` : 'The request is invalid.';
+    super(422, 'invalid_request', message, options);
     this.issues = shown;
   }
 }

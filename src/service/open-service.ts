@@ -6,10 +6,12 @@ import { Constraints } from './inference/constraint/constraints.ts';
 import { ModelResolver } from './inference/resolve-model.ts';
 import { JobEvents } from './jobs/job-events.ts';
 import { JobQueue } from './jobs/job-queue.ts';
+import { packOlderPayloads } from './jobs/older-payloads.ts';
 import { jobPreparation } from './jobs/prepare-job.ts';
 import { checkDisk } from './store/check-disk.ts';
 import { DataFiles } from './store/files.ts';
 import { mend } from './store/mend.ts';
+import { removeUnused } from './store/remove-unused.ts';
 import { openSqliteStore } from './store/sqlite-store.ts';
 
 type Given = Pick<
@@ -30,11 +32,13 @@ type Given = Pick<
 /** Opens the data folder, mends what a crash left in it, and puts the service's parts together. No job runs yet. */
 export async function openService({ dataFolder, ...given }: Given): Promise<ServiceContext> {
   const { engine, log } = given;
-  const files = await DataFiles.open(dataFolder);
+  const files = await DataFiles.open(dataFolder, log);
   await checkDisk(files.absolute('write-check'));
   const store = openSqliteStore(files.databasePath);
   try {
+    await packOlderPayloads({ store, files });
     await mend(store, files);
+    await removeUnused({ store, files });
   } catch (error) {
     await store.close();
     throw error;

@@ -12,13 +12,35 @@ const remedies: Record<FaultCode, string> = {
   out_of_memory: 'Give the process more memory.',
 };
 
+/** Of paths at which no folder can be, by the codes of the system: errno(3). */
+const wrongPlaces: Record<string, string> = {
+  EEXIST: 'A file of that name is there, which is no folder. ',
+  ENOTDIR: 'A part of that path is a file. ',
+  ENOENT: 'No folder can be made there. ',
+  ENAMETOOLONG: '',
+  ELOOP: '',
+};
+
+function wrongPlace(error: unknown, dataFolder: string): ServiceError | null {
+  if (!(error instanceof Error && 'code' in error)) return null;
+  const why = wrongPlaces[String(error.code)];
+  if (why === undefined) return null;
+  return new ServiceError(
+    500,
+    'bad_data_folder',
+    `The service cannot keep its data in ${dataFolder}: ${error.message}. ${why}Choose another data folder.`,
+    { cause: error },
+  );
+}
+
 /** What whoever starts the service is told of a data folder that the machine keeps from being opened. */
 export async function refusedFolder(error: unknown, dataFolder: string): Promise<unknown> {
-  if (error instanceof ServiceError || faultCodeOf(error) === undefined) return error;
+  if (error instanceof ServiceError) return error;
+  if (faultCodeOf(error) === undefined) return wrongPlace(error, dataFolder) ?? error;
   // The database says no more than that it cannot open a file; the disk itself says why.
   const cause: unknown = await checkDisk(join(dataFolder, 'write-check')).then(
     () => error,
-    (reason) => reason,
+    (reason) => (faultCodeOf(reason) === undefined ? error : reason),
   );
   const code = faultCodeOf(cause);
   if (code === undefined) return cause;

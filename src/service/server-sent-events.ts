@@ -1,4 +1,8 @@
 import type { Context } from 'hono';
+import { messageOf } from './errors.ts';
+import type { ServiceLog } from './log.ts';
+import { requestIdOf } from './request-id.ts';
+import { wireOf } from './wire/wire.ts';
 
 const headers = {
   'content-type': 'text/event-stream; charset=utf-8',
@@ -7,18 +11,26 @@ const headers = {
   'x-accel-buffering': 'no',
 };
 
+export interface StreamEnd {
+  log: ServiceLog;
+  /** Called when nothing more will come. */
+  ended: () => void;
+}
+
 /**
  * Answers with a stream of events, made as the client takes them. `frames` is left early, and `signal` aborts, when
- * the client goes away. `ended` is called once, when nothing more will come.
+ * the client goes away, or closes its side of the connection. What `frames` throws goes into the log, and the
+ * connection is cut.
  */
 export function serverSentEvents(
   context: Context,
   frames: (signal: AbortSignal) => AsyncGenerator<string>,
-  ended: () => void = () => {},
+  { log, ended }: StreamEnd,
 ): Response {
   const gone = new AbortController();
   const encoder = new TextEncoder();
-  const left = context.req.raw.signal;
+  const wire = wireOf(context);
+  const left = wire.whileWanted();
   // Of a client that left before the first event, the stream is never asked for one.
   left.addEventListener('abort', ended, { once: true });
   const iterator = frames(AbortSignal.any([gone.signal, left]));
@@ -26,8 +38,14 @@ export function serverSentEvents(
     async pull(controller) {
       const next = await iterator.next().catch((error: unknown) => {
         ended();
-        throw error;
+        // The status has gone out.
+        wire.cut();
+        if (left.aborted) return null;
+        const details = { request: requestIdOf(context), path: context.req.path, error: messageOf(error) };
+        log({ level: 'error', event: 'stream_failed', ...details });
+        return null;
       });
+      if (next === null) return;
       if (!next.done) return controller.enqueue(encoder.encode(next.value));
       ended();
       controller.close();

@@ -2,16 +2,19 @@ import { namePartPattern } from '../contract/index.ts';
 import type { Engine } from '../engines/engine.ts';
 import { Admission, resolveLimits, type ServiceLimits } from './admission/index.ts';
 import { createApp } from './app.ts';
-import { Connections } from './connections.ts';
+import { checkApiKey } from './check-api-key.ts';
+import { keepClean } from './cleaning.ts';
 import { type BodyLimits, defaultBodyLimits } from './context.ts';
 import { ServiceError } from './errors.ts';
 import { createKey } from './keys.ts';
-import { Listening } from './listening.ts';
 import type { ServiceLog } from './log.ts';
+import { openKeys } from './open-keys.ts';
 import { openService } from './open-service.ts';
 import { refusedFolder } from './refused-folder.ts';
 import { KeyStore } from './store/key-store.ts';
 import { resolveSources, type TrainingDataOptions } from './training-data/sources.ts';
+import { Connections } from './wire/connections.ts';
+import { Listening } from './wire/listening.ts';
 
 export interface StartServiceOptions {
   /** What samples and trains. The service does not close it: whoever made it does. */
@@ -32,7 +35,7 @@ export interface StartServiceOptions {
   /**
    * How much the service takes in hand at once; what goes beyond is answered 429, with a `Retry-After` that follows
    * from how fast work ends. Default: 20,000 replies, 1 GiB of bodies, 1000 training jobs (and 1000 of one model),
-   * 1000 event streams, 30,000 connections.
+   * 1000 event streams, 32 fetches of training data, 30,000 connections.
    */
   limits?: Partial<ServiceLimits>;
   /** Entity of models whose creator names none, and whose key is of none. Default "local". */
@@ -46,7 +49,12 @@ export interface StartServiceOptions {
   trainingData?: TrainingDataOptions;
   /** How long a client may take to send one request, body and all. Default 600000; it then gets a 408. */
   receiveTimeoutMs?: number;
-  /** How long `close` lets requests in progress go on. Default 5000. */
+  /**
+   * How long a client may send nothing of a body that is waited for, which then gets a 408, or take nothing of an
+   * answer that waits for it, whose connection is then cut. Default 60000.
+   */
+  stallTimeoutMs?: number;
+  /** How long `close` lets requests in progress go on; those that do not end get a 503. Default 5000. */
   closeTimeoutMs?: number;
   /** Gets the service's log, an entry at a time. Default: nowhere. */
   log?: ServiceLog;
@@ -66,25 +74,30 @@ export interface RunningService {
   close(): Promise<void>;
 }
 
+/** Timers of Node hold no more. */
+const longestMs = 2 ** 31 - 1;
+
 const loopback = new Set(['127.0.0.1', '::1', 'localhost']);
 
 /**
  * Starts the service over an engine.
  *
  * @throws ServiceError `key_required` for an address that others can reach while there is no key,
- * `data_folder_in_use` where another service works on the folder, `storage_full`, `storage_read_only` and
+ * `data_folder_in_use` where another service works on the folder, `bad_data_folder` where it cannot be, `storage_full`, `storage_read_only` and
  * `storage_failed` where nothing can be written to it, `bad_option` for training data folders that are not
- * there, and the system's errors of listening.
+ * there, for numbers that cannot be and for a key that no request could carry, and the system's errors of listening.
  */
 export async function startService(options: StartServiceOptions): Promise<RunningService> {
   const { engine, dataFolder, host = '127.0.0.1', port = 0 } = options;
   const { receiveTimeoutMs = 600_000, closeTimeoutMs = 5000 } = options;
+  const stallTimeoutMs = checkMilliseconds('stallTimeoutMs', options.stallTimeoutMs ?? 60_000);
   const bodyLimits = { ...defaultBodyLimits, ...options.bodyLimits };
   const largestBody = Math.max(bodyLimits.chat, bodyLimits.preview);
   const admission = new Admission(resolveLimits(options.limits, largestBody));
   const trainingData = await resolveSources(options.trainingData);
   const defaultEntity = checkEntity(options.defaultEntity ?? 'local');
-  const reachable = !loopback.has(host) && !options.apiKey;
+  const givenKey = checkApiKey(options.apiKey);
+  const reachable = !loopback.has(host) && !givenKey;
   // A start that is refused leaves nothing behind.
   const keys = reachable && !KeyStore.isIn(dataFolder) ? null : await openKeys(dataFolder);
   const storedKeys = keys?.countValid() ?? 0;
@@ -96,7 +109,7 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
       `The service listens on ${host}, which others can reach, only with an API key: give apiKey (or MARTINGALE_API_KEY), make one with "martingale keys create --data ${dataFolder}", or listen on 127.0.0.1.`,
     );
   }
-  const apiKey = options.apiKey || createKey();
+  const apiKey = givenKey || createKey();
   const log = options.log ?? (() => {});
   const closing = new AbortController();
   const service = await openService({
@@ -118,7 +131,10 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
   });
   let listening: Listening;
   try {
-    listening = await Listening.start({ fetch: createApp(service).fetch, host, port, receiveTimeoutMs });
+    listening = await Listening.start({
+      ...{ fetch: createApp(service).fetch, host, port, receiveTimeoutMs, stallTimeoutMs },
+      ...{ largestBody, log },
+    });
   } catch (error) {
     await service.store.close();
     keys.close();
@@ -126,6 +142,7 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
   }
   const { url } = listening;
   service.queue.wake();
+  keepClean(service);
   log({ level: 'info', event: 'service_started', url });
 
   listening.watch((server) => {
@@ -135,8 +152,9 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
   });
 
   const close = async () => {
-    closing.abort(new ServiceError(503, 'shutting_down', 'The service is shutting down.'));
-    const closed = listening.stop(closeTimeoutMs);
+    const reason = new ServiceError(503, 'shutting_down', 'The service is shutting down.');
+    closing.abort(reason);
+    const closed = listening.stop({ timeoutMs: closeTimeoutMs, reason });
     await service.queue.close();
     await closed;
     await service.store.close();
@@ -155,6 +173,15 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
   };
 }
 
+function checkMilliseconds(name: string, value: number): number {
+  if (Number.isSafeInteger(value) && value >= 1 && value <= longestMs) return value;
+  throw new ServiceError(
+    500,
+    'bad_option',
+    `${name} is ${String(value)}; give whole milliseconds from 1 to ${longestMs}.`,
+  );
+}
+
 function checkEntity(entity: string): string {
   if (namePartPattern.test(entity)) return entity;
   throw new ServiceError(
@@ -162,12 +189,4 @@ function checkEntity(entity: string): string {
     'bad_option',
     `defaultEntity: ${JSON.stringify(entity)} is no name of an entity; it is 1 to 128 letters, digits, dots, underscores or hyphens, and begins with a letter or digit.`,
   );
-}
-
-async function openKeys(dataFolder: string): Promise<KeyStore> {
-  try {
-    return KeyStore.open(dataFolder);
-  } catch (error) {
-    throw await refusedFolder(error, dataFolder);
-  }
 }

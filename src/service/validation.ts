@@ -2,7 +2,7 @@ import type { z } from 'zod';
 import type { ValidationIssue } from '../contract/index.ts';
 import { RequestValidationError } from './errors.ts';
 import { safeParse } from './safe-parse.ts';
-import { largestIssueCount } from './shown-issue.ts';
+import { largestIssueCount, shownInput } from './shown-issue.ts';
 
 export { largestIssueCount };
 
@@ -124,19 +124,20 @@ function describe(
   root: unknown,
   place: (string | number)[],
 ): ValidationIssue {
-  const input = valueAt(root, path);
+  const given = valueAt(root, path);
   const loc = [...place, ...path];
-  if (issue.code === 'invalid_type' && input === undefined)
+  if (issue.code === 'invalid_type' && given === undefined)
     return {
       loc,
       msg: 'Field required',
       type: 'missing',
-      input: valueAt(root, path.slice(0, -1)),
+      input: shownInput(valueAt(root, path.slice(0, -1))),
     };
+  const input = shownInput(given);
   if (issue.code === 'unrecognized_keys')
-    return { loc, msg: 'Extra inputs are not permitted', type: 'extra_forbidden', input: input };
+    return { loc, msg: 'Extra inputs are not permitted', type: 'extra_forbidden', input };
   const { type, ctx } = kind(issue);
-  return { loc, msg: issue.message, type, input: input, ...(ctx ? { ctx } : {}) };
+  return { loc, msg: issue.message, type, input, ...(ctx ? { ctx } : {}) };
 }
 
 function kind(issue: ZodIssue): { type: string; ctx?: Record<string, unknown> } {

@@ -1,3 +1,4 @@
+import { type Client, NotFoundError } from '../client/index.ts';
 import { parseModelName } from '../contract/index.ts';
 import { ResumeError } from './errors.ts';
 
@@ -31,6 +32,25 @@ export function checkResume(
     `The run in ${path} was asked for otherwise: ${differences.join('; ')}. Ask for the same (\`steps\` may grow), or ` +
       'begin another run.',
   );
+}
+
+/** @throws ResumeError where the service no longer has the model that the run trains. */
+export async function checkModelIsThere(
+  { model, modelId }: Config,
+  { client, path, signal }: { client: Client; path: string; signal: AbortSignal | undefined },
+): Promise<void> {
+  if (typeof modelId !== 'string') return;
+  try {
+    await client.models.checkpoints.list(modelId, { limit: 1, signal });
+  } catch (cause) {
+    if (!(cause instanceof NotFoundError)) throw cause;
+    throw new ResumeError(
+      `The run in ${path} trains ${pathOf(model)} (${modelId}), which the service no longer has: it was deleted, or ` +
+        'this is another service, one with another data folder, or a key of another entity. Go on with the service, ' +
+        'data folder and key that the run began with; where the model was deleted, begin another run.',
+      { cause },
+    );
+  }
 }
 
 const shown = (value: unknown) => JSON.stringify(value) ?? 'absent';

@@ -1,11 +1,12 @@
 import { type ModelHandle, requireModelId } from '../model/index.ts';
+import { isJudging } from './diagnosis/judging.ts';
 import type { RunValidation } from './run-event.ts';
 
 /** Which of a run's checkpoints stay on the service. */
 export interface KeepCheckpoints {
   /** So many of the newest, at least 1. */
   newest: number;
-  /** And so many of the best by their validation. Default 0. */
+  /** And so many of the best by their validation, if at most half of its rollouts failed. Default 0. */
   best?: number;
   /** Figure of the validation that says which are best. Default `reward`. */
   metric?: 'reward' | 'success';
@@ -38,13 +39,16 @@ export async function pruneCheckpoints({
   return made.filter((step) => stays.has(step));
 }
 
-/** Checkpoints by their newest validation, the best first; of equal ones the older first. */
+/**
+ * Checkpoints by their newest validation, the best first; of equal ones the older first. Validations in which more
+ * than half of the rollouts failed are left out.
+ */
 export function rankCheckpoints(
   evaluations: readonly RunValidation[],
   metric: 'reward' | 'success' = 'reward',
 ): { step: number; score: number }[] {
   const scores = new Map<number, number>();
-  for (const evaluation of evaluations) {
+  for (const evaluation of evaluations.filter(isJudging)) {
     const score = evaluation[metric];
     if (score !== null) scores.set(evaluation.checkpoint, score);
   }

@@ -1,3 +1,4 @@
+import { isJudging } from './diagnosis/judging.ts';
 import { RunOptionError } from './errors.ts';
 import type { RunValidation, StepReport } from './run-event.ts';
 
@@ -15,7 +16,8 @@ export type StopWhen = (progress: StopProgress) => string | false;
 export interface EarlyStopOptions {
   /**
    * What is watched: mean reward or share of successes of the validations (`validation`, `validation_success`) or of
-   * the steps' rollouts (`reward`, `success`). Larger is better.
+   * the steps' rollouts (`reward`, `success`). Larger is better. A validation in which more than half of the rollouts
+   * failed is left out.
    */
   metric: 'validation' | 'validation_success' | 'reward' | 'success';
   /** Ends the run after so many validations, or steps, in a row without a new best. Default: never for that. */
@@ -58,9 +60,9 @@ export function earlyStop({ metric, patience, minDelta = 0, goal }: EarlyStopOpt
 function valuesOf(metric: EarlyStopOptions['metric'], { reports, evaluations }: StopProgress): number[] {
   switch (metric) {
     case 'validation':
-      return evaluations.map(({ reward }) => reward);
+      return evaluations.filter(isJudging).map(({ reward }) => reward);
     case 'validation_success':
-      return evaluations.flatMap(({ success }) => success ?? []);
+      return evaluations.filter(isJudging).flatMap(({ success }) => success ?? []);
     case 'reward':
       return reports.map(({ reward }) => reward);
     case 'success':

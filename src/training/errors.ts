@@ -36,10 +36,14 @@ export class TrainingJobUnknownError extends MartingaleError {
   }
 }
 
-/** No rollout of a step or a validation completed, so there is nothing to learn or to say. */
+/** No rollout of a step or a validation completed, so there is nothing to learn or to say. A run that goes on runs them anew. */
 export class NoCompletedRolloutsError extends MartingaleError {
   constructor(where: string, groups: readonly RolloutGroup[]) {
-    super('no_completed_rollouts', `No rollout of ${where} completed: ${commonFailures(groups)}.`);
+    super(
+      'no_completed_rollouts',
+      `No rollout of ${where} completed: ${commonFailures(groups)}. Mend the cause, then go on with \`resume\`: these ` +
+        'rollouts run anew.',
+    );
   }
 }
 

@@ -26,6 +26,14 @@ export function checkModelSource(source: ModelSource): void {
 const noService = () =>
   new RunOptionError('A model that is to be opened needs a `client`, or a `baseUrl` and an `apiKey`.');
 
+/** The way to the service of a source. */
+export function clientOf(source: ModelSource): Client {
+  if (source.model instanceof ModelHandle) return source.model.client;
+  const client = 'baseUrl' in source ? createClient(source) : source.client;
+  if (!client) throw noService();
+  return client;
+}
+
 /**
  * The model of a source, pinned to its newest checkpoint.
  * @param resuming Whether a handle may be pinned to an older one: that of the run's beginning.
@@ -33,7 +41,7 @@ const noService = () =>
  */
 export async function resolveModel(
   source: ModelSource,
-  { signal, resuming }: { signal: AbortSignal | undefined; resuming: boolean },
+  { client, signal, resuming }: { client: Client; signal: AbortSignal | undefined; resuming: boolean },
 ): Promise<ModelHandle> {
   if (source.model instanceof ModelHandle) {
     const { model } = source;
@@ -47,7 +55,5 @@ export async function resolveModel(
     }
     return model.at(newest);
   }
-  const client = 'baseUrl' in source ? createClient(source) : source.client;
-  if (!client) throw noService();
   return openModel({ client, ...source.model, signal });
 }

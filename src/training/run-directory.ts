@@ -1,7 +1,7 @@
-import { mkdir, readdir } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
-import { storing } from '../evaluation/index.ts';
+import { makeFolder, storing } from '../evaluation/index.ts';
 import { fromGroupRecord, parseGroupRecord, type RolloutGroup, toGroupRecord } from '../rollout/index.ts';
 import { ResumeError, RunOptionError } from './errors.ts';
 import type { RunEvent, StepReport } from './run-event.ts';
@@ -51,7 +51,7 @@ export class RunDirectory {
   /** @throws RunOptionError where the folder exists and is not empty, RunInUseError where another has just begun. */
   static async create(path: string): Promise<RunDirectory> {
     const absolute = resolve(path);
-    await makeFolder(absolute);
+    await makeOwnFolder(absolute);
     if ((await readdir(absolute)).length > 0) {
       throw new RunOptionError(
         `The run directory ${absolute} is not empty. Choose another, move it away, or go on with the run in it: ` +
@@ -81,8 +81,8 @@ export class RunDirectory {
   static async #open(absolute: string): Promise<RunDirectory> {
     const lock = lockRun(absolute);
     try {
-      await makeFolder(join(absolute, 'trajectories'));
-      await makeFolder(join(absolute, 'jobs'));
+      await makeOwnFolder(join(absolute, 'trajectories'));
+      await makeOwnFolder(join(absolute, 'jobs'));
     } catch (error) {
       lock.release();
       throw error;
@@ -159,6 +159,11 @@ export class RunDirectory {
     return new Map(groups.map((group) => [group.index, group]));
   }
 
+  /** Of what was kept of a step, only these stay. Durable when it returns. */
+  async keepOnly(step: number, groups: Iterable<RolloutGroup>): Promise<void> {
+    await writeWhole(this.#journalOf(step), groupLines(groups));
+  }
+
   /** Of a step that is finished: its groups are in its own file. */
   dropKeptGroups(step: number): Promise<void> {
     return removeFile(this.#journalOf(step));
@@ -232,9 +237,9 @@ export class RunDirectory {
   }
 }
 
-const makeFolder = (path: string) => storing(path, () => mkdir(path, { recursive: true, mode: 0o700 }));
+const makeOwnFolder = (path: string) => storing(path, () => makeFolder(path));
 
 /** One at a time, so that the event loop gets a turn between groups. */
-function* groupLines(groups: readonly RolloutGroup[]): Generator<string> {
+function* groupLines(groups: Iterable<RolloutGroup>): Generator<string> {
   for (const group of groups) yield `${JSON.stringify(toGroupRecord(group))}\n`;
 }

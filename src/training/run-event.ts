@@ -1,4 +1,5 @@
 import type { TrajectoryBody } from '../contract/index.ts';
+import type { Books } from '../rollout/index.ts';
 import type { Alarm } from './diagnosis/alarm.ts';
 
 /** Mean reward and share of successes of an evaluation; `success` is the metric of that name, else null. */
@@ -20,6 +21,8 @@ export interface RunValidation {
   /** Mean reward, and share of successes where the environment has the metric `success`. */
   reward: number;
   success: number | null;
+  /** Share of its rollouts that did not complete: they are in no mean. */
+  failedShare: number;
   usage: { promptTokens: number; sampledTokens: number };
 }
 
@@ -111,6 +114,10 @@ export type RunEvent =
       policy: string;
       score: EvaluationScore;
       scenarios: number;
+      /** Scenarios with a completed rollout, whose means the score is made of. */
+      scored: number;
+      /** Of its rollouts. */
+      books: Books;
       examples: TrajectoryBody[];
     }
   | { type: 'rollouts'; step: number; done: number; total: number }

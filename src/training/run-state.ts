@@ -13,6 +13,7 @@ const evaluationSchema = z.object({
   checkpoint: z.int().nonnegative(),
   reward: z.number(),
   success: z.number().nullable(),
+  failedShare: z.number().default(0),
   usage: usageSchema,
 });
 

@@ -23,7 +23,10 @@ export class RunValidations<Schema extends z.ZodType, Outcome> {
     const validation = this.#validation;
     if (!validation || !before) return;
     const options = { context, validation, name: before.name, finishedSteps: 0 };
-    this.ends.before = await evaluateKept({ ...options, model: model.at(before.checkpoint) });
+    this.ends.before = await evaluateKept(
+      { ...options, model: model.at(before.checkpoint) },
+      { rerunFailed: false },
+    );
   }
 
   /** Null where none is due, or it is known from before a resume. */
@@ -42,7 +45,10 @@ export class RunValidations<Schema extends z.ZodType, Outcome> {
     const validation = this.#validation;
     const isKnown = evaluations.some(({ name, step }) => name === 'after' && step === finishedSteps);
     if (!validation || !isKnown) return this.#run('after', context, standing);
-    this.ends.after = await evaluateKept({ context, validation, model, name: 'after', finishedSteps });
+    this.ends.after = await evaluateKept(
+      { context, validation, model, name: 'after', finishedSteps },
+      { rerunFailed: false },
+    );
     return null;
   }
 

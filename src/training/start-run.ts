@@ -2,9 +2,9 @@ import { randomUUID } from 'node:crypto';
 import type { z } from 'zod';
 import type { JsonValue } from '../environment/index.ts';
 import type { ModelHandle } from '../model/index.ts';
-import { checkResume } from './check-resume.ts';
+import { checkModelIsThere, checkResume } from './check-resume.ts';
 import { ResumeError } from './errors.ts';
-import { resolveModel } from './model-source.ts';
+import { clientOf, resolveModel } from './model-source.ts';
 import { RunDirectory } from './run-directory.ts';
 import type { StepReport } from './run-event.ts';
 import { defaultRunDirectory } from './run-layout.ts';
@@ -33,7 +33,7 @@ export async function openRunDirectory<Schema extends z.ZodType, Outcome>({
 
 /**
  * The model and the state that a run begins with, or goes on with, both noted on disk.
- * @throws ResumeError where the run was asked for otherwise, or its model has been trained by others since.
+ * @throws ResumeError where the run was asked for otherwise, or its model is gone or has been trained by others since.
  */
 export async function startRun<Schema extends z.ZodType, Outcome>(
   options: TrainOptions<Schema, Outcome>,
@@ -42,7 +42,10 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
 ): Promise<StartedRun> {
   const { config, signal } = options;
   const was = options.resume ? await directory.readConfig() : undefined;
-  const model = await resolveModel(options, { signal, resuming: was !== undefined });
+  const client = clientOf(options);
+  // Before the model is opened: where it is gone, that would make another of its name.
+  if (was) await checkModelIsThere(was, { client, path: directory.path, signal });
+  const model = await resolveModel(options, { client, signal, resuming: was !== undefined });
   const is = toConfig(options, model);
   const isSchedule = typeof config === 'function';
   if (was) checkResume(was, is, { path: directory.path, isSchedule });

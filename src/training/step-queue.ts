@@ -2,6 +2,7 @@ import type { z } from 'zod';
 import type { JsonValue } from '../environment/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import type { Books } from '../rollout/index.ts';
+import { groupsThatStay } from './kept-groups.ts';
 import type { RunContext } from './run-context.ts';
 import type { RunDirectory } from './run-directory.ts';
 import { addBooks, booksOf } from './run-ending.ts';
@@ -48,7 +49,7 @@ export class StepQueue<Schema extends z.ZodType, Outcome> {
     return this.#draws.position();
   }
 
-  /** Draws again what was in flight when the run was interrupted, and goes on with the groups that had not ended. */
+  /** Draws again what was in flight when the run was interrupted, and goes on with the groups that had not ended, or in which nothing completed. */
   async takeUp(context: RunContext<Schema, Outcome>, standing: Standing): Promise<void> {
     const { draws, position } = standing.state;
     const drawn = await this.#draws.resume(draws, position, context.signal);
@@ -107,7 +108,10 @@ export class StepQueue<Schema extends z.ZodType, Outcome> {
   ): Promise<void> {
     const sampled = state.policySteps[Math.max(0, step - this.#maxStaleness)];
     if (sampled === undefined) throw new RangeError(`Step ${step} is admitted before its model is made.`);
-    const kept = await context.directory.keptGroups(step);
+    const found = await context.directory.keptGroups(step);
+    const isNext = step === state.finishedSteps;
+    const kept = groupsThatStay(found, { count: scenarios.length, isNext });
+    if (kept.size < found.size) await context.directory.keepOnly(step, kept.values());
     this.#tasks.push(new StepTask(context, { step, model: model.at(sampled), scenarios, kept }));
   }
 }

@@ -82,7 +82,7 @@ export interface TrainSettings<Schema extends z.ZodType, Outcome> {
   prices?: TokenPrices;
   /**
    * Which of the run's checkpoints stay on the service: how many of the newest, at least 1, with how many of the best
-   * by `validation`, or `all`. Those that rollouts still sample from stay as long, and those from before the run
+   * by `validation` (of which at most half of the rollouts failed), or `all`. Those that rollouts still sample from stay as long, and those from before the run
    * always. Default 2.
    */
   keepCheckpoints?: number | 'all' | KeepCheckpoints;
@@ -90,7 +90,8 @@ export interface TrainSettings<Schema extends z.ZodType, Outcome> {
   runDirectory?: string;
   /**
    * Goes on with the run in `runDirectory`, however it ended: with its data, finished groups, the job in flight, its
-   * validations and its books, to the same end as if it had not been interrupted. Options must be the same, but for
+   * validations and its books, to the same end as if it had not been interrupted. Groups of an unfinished step in which
+   * no rollout completed, and scenarios of an unfinished validation with a rollout that failed, run anew. Options must be the same, but for
    * `steps`, which may grow, and for `concurrency`, `executor`, `scenarioTimeoutMs`, `jobTimeoutMs`, `lostJob`, `keepCheckpoints`, `budget` and
    * `stopWhen`. `true`: there must be a run. `auto`: begins one where there is none. Default false.
    */
@@ -118,7 +119,7 @@ export interface TrainResult<Scenario = unknown> {
   finalStep: number;
   /**
    * The checkpoint that did best in validation by the metric of `keepCheckpoints` (default: mean reward), of those
-   * that are still there; null without a validation.
+   * that are still there; null without a validation of which at least half of the rollouts completed.
    */
   best: { model: ModelHandle; step: number; score: number } | null;
   /** One for each step that was finished, those before a resume included. */

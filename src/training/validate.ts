@@ -3,6 +3,7 @@ import { type Evaluation, evaluate } from '../evaluation/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import { deriveSeed } from '../trajectory/index.ts';
 import { usageOf } from './budget.ts';
+import { failedShareOf, failedValidation } from './diagnosis/failed-validation.ts';
 import { NoCompletedRolloutsError } from './errors.ts';
 import { logOnce } from './log-once.ts';
 import type { RunContext } from './run-context.ts';
@@ -39,7 +40,7 @@ function progressTeller(name: string, emit: RunListener) {
 
 /**
  * Evaluates the validation set, writes its trajectories to disk and logs them under the split `val`. What an
- * interrupted run had evaluated is not run again.
+ * interrupted run had evaluated is not run again, but for scenarios with a rollout that failed.
  * @throws NoCompletedRolloutsError, and the signal's reason when the run is stopped meanwhile.
  */
 export async function validate<Schema extends z.ZodType, Outcome>(
@@ -49,12 +50,15 @@ export async function validate<Schema extends z.ZodType, Outcome>(
   const { directory, emit, signal, runId } = context;
   const tell = progressTeller(name, emit);
   tell({ done: 0, total: validation.scenarios.length * (validation.rolloutsPerScenario ?? 1) });
-  const evaluation = await evaluateKept(options, tell);
+  const evaluation = await evaluateKept(options, { rerunFailed: true, onProgress: tell });
   await directory.writeTrajectories(name, evaluation.groups);
   signal.throwIfAborted();
   if (!evaluation.reward) throw new NoCompletedRolloutsError(`the validation "${name}"`, evaluation.groups);
   const groups = evaluation.groups.map((group) => group.toTrajectoryGroup());
-  const idempotencyKey = `${runId}/val/${finishedSteps}`;
+  const { books } = evaluation;
+  const failedShare = failedShareOf(books);
+  // Where rollouts that failed have run anew since it was logged, it is another body.
+  const idempotencyKey = `${runId}/val/${finishedSteps}${failedShare > 0 ? `/${books.completed}` : ''}`;
   await logOnce({
     model,
     split: 'val',
@@ -71,20 +75,30 @@ export async function validate<Schema extends z.ZodType, Outcome>(
     policy: model.name,
     score,
     scenarios: evaluation.perScenario.length,
+    scored: evaluation.reward.count,
+    books,
     examples: evaluation.groups
       .slice(0, exampleCount)
       .flatMap(({ trajectories: [first] }) => (first ? [first.toBody()] : [])),
   });
+  const alarm = failedValidation({ name, finishedSteps, groups: evaluation.groups, books });
+  if (alarm) emit({ type: 'alarm', ...alarm });
   const usage = usageOf(evaluation.groups);
   const checkpoint = model.step ?? 0;
-  const point = { name, step: finishedSteps, policy: model.name, checkpoint, ...score, usage };
+  const point = { name, step: finishedSteps, policy: model.name, checkpoint, ...score, failedShare, usage };
   return { evaluation, point };
+}
+
+interface KeptEvaluation {
+  /** Whether scenarios with a rollout that failed are run again: not once the validation counts. */
+  rerunFailed: boolean;
+  onProgress?: (progress: { done: number; total: number }) => void;
 }
 
 /** The evaluation as the run directory has it; what is missing there is run. */
 export function evaluateKept<Schema extends z.ZodType, Outcome>(
   { context, validation, model, finishedSteps }: ValidateOptions<Schema, Outcome>,
-  onProgress?: (progress: { done: number; total: number }) => void,
+  { rerunFailed, onProgress }: KeptEvaluation,
 ): Promise<Evaluation<z.output<Schema>>> {
   const { settings, executor, directory, signal } = context;
   const { environment, rolloutTimeoutMs, rewardTimeoutMs, groupTimeoutMs, onUnexpectedCall } = settings;
@@ -102,6 +116,7 @@ export function evaluateKept<Schema extends z.ZodType, Outcome>(
     groupTimeoutMs,
     onUnexpectedCall,
     directory: directory.evaluationFolder(finishedSteps),
+    rerunFailed,
     signal,
   });
 }

@@ -1,4 +1,6 @@
 import { execFile } from 'node:child_process';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { keyTable } from '../../src/cli/keys.ts';
@@ -70,6 +72,27 @@ describe('martingale keys', () => {
       status: 1,
       stdout: '',
       stderr: expect.stringContaining('control character'),
+    });
+  });
+
+  test('a data folder that cannot be, or is not there, is told of', async () => {
+    const folder = await temporaryFolder();
+    const file = join(folder, 'file');
+    await writeFile(file, '');
+    for (const data of [file, join(file, 'data')]) {
+      const { status, stderr } = await keys('create', '--data', data);
+      expect(status).toBe(1);
+      expect(stderr).toContain(`cannot keep its data in ${data}`);
+      expect(stderr).toContain('Choose another data folder. [bad_data_folder]');
+    }
+    const missing = join(folder, 'missing');
+    expect(await keys('list', '--data', missing)).toMatchObject({
+      ...{ status: 1, stdout: '' },
+      stderr: `error: there is no data folder ${missing}; check --data. [data_folder_not_found]\n`,
+    });
+    expect(await keys('list', '--data', folder)).toMatchObject({
+      status: 0,
+      stdout: expect.stringContaining(`No keys were ever made in ${folder}`),
     });
   });
 

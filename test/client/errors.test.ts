@@ -1,6 +1,8 @@
+import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { describe, expect, it } from 'vitest';
+import { inspect } from 'node:util';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import {
   AuthenticationError,
   BadResponseError,
@@ -17,7 +19,7 @@ import {
   UnprocessableError,
 } from '../../src/client/index.ts';
 import { MartingaleError } from '../../src/contract/index.ts';
-import { cutInBody, json, serve, silence, uuid } from './server.ts';
+import { type Answerer, cutInBody, eventStream, json, serve, silence, uuid } from './server.ts';
 
 const rejection = (promise: Promise<unknown>): Promise<unknown> =>
   promise.then(
@@ -48,6 +50,19 @@ describe('an error response', () => {
     expect(String(error)).not.toContain('Bearer');
   });
 
+  it('says each sentence with one full stop', async () => {
+    const message = async (detail: string, headers = {}) => {
+      const { connect } = await serve(json({ detail }, 404, headers));
+      return String(await rejection(connect({ retries: 0 }).models.get(uuid(1))));
+    };
+    expect(await message('There is no such model.')).toContain('404: There is no such model. Check');
+    expect(await message('There is no "model."')).toContain('404: There is no "model." Check');
+    expect(await message('no such luck')).toContain('404: no such luck. Check');
+    expect(await message('There is none.', { 'x-request-id': 'r-7' })).toContain(
+      '404: There is none (request id r-7). Check',
+    );
+  });
+
   it('of validation carries each complaint', async () => {
     const detail = [
       { loc: ['body', 'trajectory_groups', 0], msg: 'is empty', type: 'too_small', input: [] },
@@ -76,6 +91,51 @@ describe('an error response', () => {
     expect(error).toBeInstanceOf(ServiceError);
     expect(error).toMatchObject({ status: 502, detail: '<html> <title>Bad gateway</title>' });
     expect(received).toHaveLength(3);
+  });
+
+  it('does nothing to the terminal that it is shown on, whatever the service says', async () => {
+    const hostile = '\u001b[2J\u001b]0;title\u0007\u009b31m\u202egnp.exe\u2028 and\r\nmore';
+    const bodies = [
+      JSON.stringify({ detail: hostile }),
+      hostile,
+      JSON.stringify({ detail: [{ loc: ['body', hostile], msg: hostile, type: 'x', input: 1 }] }),
+      JSON.stringify({ error: { message: hostile } }),
+    ];
+    const answerers = [500, 422, 200].flatMap((status) =>
+      bodies.map(
+        (body): Answerer =>
+          (response) => {
+            response.writeHead(status, { 'x-request-id': '\u009b2Jr-7' }).end(body);
+          },
+      ),
+    );
+    const { connect, received } = await serve(
+      ...answerers,
+      (response) => response.writeHead(302, { location: 'http://\u009b2J/' }).end(),
+      eventStream([`data: ${hostile.replaceAll(/[\r\n]/g, '')}`]),
+    );
+    const client = connect({ retries: 0 });
+    const told: unknown[] = [];
+    for (const _ of answerers) told.push(await rejection(client.models.get(uuid(1))));
+    told.push(await rejection(client.health()));
+    told.push(await rejection(client.trainingJobs.follow(uuid(1)).next()));
+    expect(received).toHaveLength(answerers.length + 2);
+    for (const error of told) {
+      expect(MartingaleError.isInstance(error)).toBe(true);
+      const shown = inspect(error, { depth: 8 }).replaceAll('\n', '');
+      expect(shown).not.toMatch(/[\p{Control}\p{Bidi_Control}\u2028]/u);
+      expect(String(error)).not.toContain('\n');
+    }
+    expect(told[0]).toMatchObject({ detail: ' gnp.exe  and \nmore', requestId: 'r-7' });
+  });
+
+  it('has the beginning of a long reason in its message, and the whole of it in `detail`', async () => {
+    const detail = `no ${'room '.repeat(10_000)}left`;
+    const { client } = await serve(json({ detail }, 400));
+    const error = await rejection(client.models.get(uuid(1)));
+    expect(error).toMatchObject({ detail });
+    expect(String(error)).toContain(`${detail.slice(0, 2000)}… (50007 characters, see detail). Repeating`);
+    expect(String(error).length).toBeLessThan(2300);
   });
 
   it('tells how long to wait, and is not waited for beyond a minute', async () => {
@@ -142,7 +202,7 @@ describe('a broken connection', () => {
 
   it('that broke in the middle of a body says so', async () => {
     const { connect, received } = await serve(cutInBody);
-    const error = await rejection(connect({ retries: 1 }).models.get(uuid(1)));
+    const error = await rejection(connect({ retries: 1, awayMs: 0 }).models.get(uuid(1)));
     expect(error).toBeInstanceOf(ConnectionError);
     expect(error).toMatchObject({ code: 'connection_failed', connected: true, status: 200 });
     expect(received).toHaveLength(2);
@@ -236,6 +296,10 @@ describe('createClient', () => {
     [{ project: 'the team/project' }, /project is "the team\/project"/],
     [{ timeoutMs: 0 }, /timeoutMs is 0/],
     [{ readTimeoutMs: Number.NaN }, /readTimeoutMs is NaN/],
+    [{ limits: { answerBytes: 0 } }, /limits\.answerBytes is 0\. Give a whole number of bytes from 1/],
+    [{ limits: { eventBytes: 2 ** 40 } }, /limits\.eventBytes is 1099511627776\./],
+    [{ limits: { errorBytes: 1.5 } }, /limits\.errorBytes is 1\.5\./],
+    [{ limits: JSON.parse('{"bytes": 1}') }, /limits has "bytes"\. Give one of answerBytes, eventBytes/],
     [{ connectTimeoutMs: -1 }, /connectTimeoutMs is -1/],
     [{ retries: -1 }, /retries is -1/],
     [{ backoffMs: Number.NaN }, /backoffMs is NaN/],
@@ -244,4 +308,14 @@ describe('createClient', () => {
     expect(() => createClient(given)).toThrow(message);
     expect(() => createClient(given)).toThrow(expect.objectContaining({ code: 'invalid_client_option' }));
   });
+});
+
+it('https to a service that speaks http says which scheme to use', async () => {
+  const server = createServer().listen(0, '127.0.0.1');
+  onTestFinished(() => void server.close());
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const client = createClient({ baseUrl: `https://127.0.0.1:${port}`, apiKey: 'key', retries: 0 });
+  onTestFinished(() => client.close());
+  expect(String(await rejection(client.models.get(uuid(1))))).toContain('use http:// in baseUrl');
 });

@@ -260,8 +260,9 @@ describe('the service itself', () => {
 
   it('reports a failed check as an answer', async () => {
     const works = { success: true, duration: 1, error: null };
+    const waits = { ...works, in_hand: 3, oldest_ms: 20, refused: 7 };
     const broken = { success: false, duration: 9, error: 'disk full' };
-    const report = { api: works, database: broken, training_queue: works, inference_queue: works };
+    const report = { api: works, database: broken, training_queue: works, inference_queue: waits };
     const { client, received } = await serve(json(report, 503));
     expect(await client.systemCheck()).toEqual(report);
     expect(received).toHaveLength(1);

@@ -126,6 +126,13 @@ describe('following a job', () => {
     expect(events).toEqual([started, ended]);
   });
 
+  it('refuses an id that could not go back as it came', async () => {
+    const id = 'a'.repeat(5000);
+    const { events, error } = await follow([eventStream([sent({ ...step(1), id })])], {}, 0);
+    expect(events).toEqual([]);
+    expect(error).toMatchObject({ code: 'bad_response' });
+  });
+
   it('refuses an event that is not what the contract says', async () => {
     const { error } = await follow([eventStream([sent({ ...step(1), ...{ data: { loss: 'x' } } })])]);
     expect(error).toMatchObject({ code: 'bad_response' });

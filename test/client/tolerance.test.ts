@@ -78,7 +78,11 @@ describe('the client reads what other services answer:', () => {
 
   it('a system check of parts of their own', async () => {
     const { client } = await serve(
-      json({ status: 'up', api: { success: true }, redis: { success: false, duration: 0.2, error: 'gone' } }),
+      json({
+        status: 'up',
+        api: { success: true, in_hand: 'few' },
+        redis: { success: false, duration: 0.2, error: 'gone' },
+      }),
       json({ status: 'up' }),
     );
     expect(await client.systemCheck()).toEqual({

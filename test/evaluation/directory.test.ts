@@ -5,8 +5,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
-import { createClient, ModelHandle } from 'martingale';
+import { generateText } from 'ai';
+import { createClient, defineEnvironment, ModelHandle } from 'martingale';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { z } from 'zod';
 import { type FakePolicy, startFakeService } from '../model/fake-service.ts';
 import { digitOf, evaluateGuessing, guessingScenarios } from './guessing.ts';
 
@@ -65,7 +67,7 @@ test('an evaluation that is killed goes on in another process, and counts every 
   expect(kept.slice(0, before.length)).toEqual(before);
   expect([...kept].sort((a, b) => a - b)).toEqual(guessingScenarios.map(({ id }) => id));
   const askedAgain = service.requests.slice(askedBefore);
-  expect(askedAgain).toHaveLength((24 - before.length) * 3 * 2);
+  expect(askedAgain).toHaveLength((24 - before.length + (before.includes(5) ? 1 : 0)) * 3 * 2);
 
   await using fresh = await startFakeService({ policy: digits });
   const { groups: _, seconds: __, ...whole } = await evaluateGuessing(fresh.baseUrl);
@@ -81,6 +83,7 @@ test('a finished evaluation is read back whole, without a call', async () => {
   const asked = service.requests.length;
   const again = await evaluateGuessing(service.baseUrl, {
     directory,
+    rerunFailed: false,
     onProgress: (told) => progress.push(told),
   });
   expect(service.requests).toHaveLength(asked);
@@ -93,6 +96,7 @@ test('a finished evaluation is read back whole, without a call', async () => {
   // Scored anew, with another idea of success.
   const scored = await evaluateGuessing(service.baseUrl, {
     directory,
+    rerunFailed: false,
     isSuccess: ({ reward }) => (reward ?? 0) >= 0.9,
   });
   expect(scored.success?.mean).toBeLessThan(first.success?.mean ?? 0);
@@ -117,6 +121,44 @@ test('a stopped evaluation keeps what ended, and runs what it stopped again', as
   expect([...(await keptGroups(directory))].sort((a, b) => a - b)).toEqual(
     guessingScenarios.map(({ id }) => id),
   );
+});
+
+test('scenarios with a rollout that failed are run again, and what has completed more of them counts', async () => {
+  const directory = join(folder, 'outage');
+  await using service = await startFakeService({ policy: digits });
+  let away: readonly number[] = [];
+  let ran: number[] = [];
+  const environment = defineEnvironment({
+    name: 'guessing',
+    scenario: z.object({ id: z.number() }),
+    rollout: async ({ scenario: { id }, model }) => {
+      const place = ran.filter((other) => other === id).length;
+      ran.push(id);
+      if (away.includes(id) && !(id === 2 && place === 0)) throw new Error('database is away');
+      return Number((await generateText({ model: model.languageModel, prompt: `guess ${id}` })).text);
+    },
+    rewards: { digit: ({ outcome }) => outcome },
+  });
+  const call = async (down: readonly number[], rerunFailed?: boolean) => {
+    [away, ran] = [down, []];
+    const { books, reward } = await evaluateGuessing(service.baseUrl, {
+      environment,
+      directory,
+      rerunFailed,
+    });
+    return { completed: books.completed, count: reward?.count, ran: [...new Set(ran)].sort((a, b) => a - b) };
+  };
+  const all = guessingScenarios.map(({ id }) => id);
+  // Of scenario 2 one rollout completes.
+  expect(await call([2, 3, 5])).toEqual({ completed: 64, count: 22, ran: all });
+  const lines = (await keptGroups(directory)).length;
+  expect(await call([], false)).toEqual({ completed: 64, count: 22, ran: [] });
+  // All that ran again fails now, but for 5: what there was stays.
+  const worse = await call([2, 3]);
+  expect(worse).toEqual({ completed: 67, count: 23, ran: [2, 3, 5] });
+  expect((await keptGroups(directory)).slice(lines)).toEqual([5]);
+  expect(await call([])).toEqual({ completed: 72, count: 24, ran: [2, 3] });
+  expect(await call([])).toEqual({ completed: 72, count: 24, ran: [] });
 });
 
 test('a folder of another evaluation, or of something else, is refused by what differs', async () => {

@@ -188,6 +188,48 @@ describe('training jobs', () => {
   });
 });
 
+describe('training jobs of many', () => {
+  const jobs = '/v1/preview/training-jobs';
+  const jobOf = (model: { id: string }) => ({
+    model_id: model.id,
+    trajectory_groups: [group(trajectory(1, [65, 258]), trajectory(0, [66, 258]))],
+  });
+
+  test('keys find room where one has taken all it may', async () => {
+    const { service, dataFolder, call, createModel, gate } = await busy({ limits: { jobs: 17 } });
+    const keys = KeyStore.open(dataFolder);
+    const { key } = keys.create('another');
+    keys.close();
+    const model = await createModel();
+    for (let index = 0; index < 16; index++)
+      expect((await call('POST', jobs, jobOf(model))).status).toBe(200);
+    const refused = await call('POST', jobs, jobOf(await createModel({ name: 'other' })));
+    expect(refused.status).toBe(429);
+    expect(refused.body.detail).toContain('16 training jobs of this key have not ended');
+    const other = await fetch(`${service.url}${jobs}`, {
+      ...{ method: 'POST', headers: { authorization: `Bearer ${key}` } },
+      body: JSON.stringify(jobOf(model)),
+    });
+    expect(other.status).toBe(200);
+    gate.open();
+  });
+
+  test('callers at once are not more than the limit', async () => {
+    const { call, createModel, gate } = await busy({ limits: { jobs: 5 } });
+    const model = await createModel();
+    const asked = await Promise.all(Array.from({ length: 30 }, () => call('POST', jobs, jobOf(model))));
+    const accepted = asked.filter(({ status }) => status === 200);
+    expect(accepted).toHaveLength(5);
+    expect(asked.filter(({ status }) => status === 429)).toHaveLength(25);
+    // Those that were refused for what they asked have left their room, too.
+    await call('POST', `${jobs}/${accepted[0]?.body.id}/cancel`);
+    const unknownToken = { trajectory_groups: [group(trajectory(1, [9999]), trajectory(0, [66]))] };
+    expect((await call('POST', jobs, { ...jobOf(model), ...unknownToken })).status).toBe(422);
+    expect((await call('POST', jobs, jobOf(model))).status).toBe(200);
+    gate.open();
+  });
+});
+
 describe('streams of events', () => {
   test('are refused beyond the limit, and there is room again when one ends', async () => {
     const { call, raw, createModel, gate } = await busy({ limits: { eventStreams: 1 } });

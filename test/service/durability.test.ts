@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -124,9 +125,9 @@ describe('durability', () => {
     // What a kill can leave behind: a half-written checkpoint, the files of a model and of a job without a record.
     const orphan = join(dataFolder, 'models', model.id, 'checkpoints', 'step-1.partial');
     mkdirSync(orphan, { recursive: true });
-    mkdirSync(join(dataFolder, 'models', 'no-model'));
-    writeFileSync(join(dataFolder, 'jobs', 'no-job.json.gz.partial'), '');
-    writeFileSync(join(dataFolder, 'uploads', 'half.jsonl.partial'), '');
+    mkdirSync(join(dataFolder, 'models', randomUUID()));
+    writeFileSync(join(dataFolder, 'jobs', `${randomUUID()}.jsonl.gz`), '');
+    writeFileSync(join(dataFolder, 'uploads', `${'0'.repeat(64)}.jsonl`), '');
 
     const after = await start({ dataFolder });
     const events = await after.follow(job.id);

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { KeyStore, startService } from '../../src/service/index.ts';
 import { createStoredKey, hashKey } from '../../src/service/keys.ts';
 import { ScriptedEngine } from '../support/scripted-engine.ts';
@@ -53,6 +53,18 @@ describe('API keys', () => {
     );
     expect(new Set(refusals.map((refusal) => JSON.stringify(refusal))).size).toBe(1);
     expect(refusals[0]?.status).toBe(401);
+  });
+
+  test('the list has them as they were made, whatever the clock said', async () => {
+    vi.useFakeTimers({ toFake: ['Date'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const dataFolder = await temporaryFolder();
+    const made: string[] = [];
+    for (const year of [2030, 2026, 2026, 2001, 2040]) {
+      vi.setSystemTime(new Date(year, 1));
+      made.push(openKeys(dataFolder).create(String(year)).id);
+    }
+    expect(openKeys(dataFolder).list()).toMatchObject(made.map((id) => ({ id })));
   });
 
   test('the id of one key does not go with the secret of another', async () => {
@@ -112,12 +124,14 @@ describe('API keys', () => {
         "INSERT INTO keys (id, name, hash, created_at) VALUES (?, 'old', ?, '2026-01-05T09:00:00.000Z')",
       )
       .run(id, hashKey(key));
+    database.exec("INSERT INTO keys VALUES ('older', '', x'00', '2025-01-05T09:00:00.000Z', NULL, NULL)");
     database.close();
     const keys = openKeys(dataFolder);
-    expect(openKeys(dataFolder).list()).toMatchObject([{ id, name: 'old', entity: null }]);
+    expect(openKeys(dataFolder).list()).toMatchObject([{ id: 'older' }, { id, name: 'old', entity: null }]);
     expect(keys.check(key)).toEqual({ id, entity: null });
     const limited = keys.create('new', { entity: 'team-a' });
     expect(keys.check(limited.key)).toEqual({ id: limited.id, entity: 'team-a' });
+    expect(keys.list()).toMatchObject([{ id: 'older' }, { id }, { id: limited.id }]);
     expect(() => keys.create('wrong', { entity: 'team/a' })).toThrow(/no name of an entity/);
   });
 

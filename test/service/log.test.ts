@@ -1,10 +1,10 @@
 import { readdirSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
+import { readFile, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
-import { start } from './harness.ts';
+import { start, temporaryFolder } from './harness.ts';
 import { groups, unknown } from './jobs/support.ts';
 
 describe('log', () => {
@@ -36,5 +36,27 @@ describe('log', () => {
     ).toEqual(['kept', 'kept', 'kept']);
     expect((await call('POST', path, { ...body, model_id: unknown })).status).toBe(422);
     expect((await call('POST', path, { ...body, split: '' })).status).toBe(422);
+  });
+
+  test('no two splits have files whose names differ by case alone, and one that has is renamed', async () => {
+    const dataFolder = await temporaryFolder();
+    const before = await start({ dataFolder });
+    const model = await before.createModel();
+    const path = `/v1/preview/models/${model.id}/log`;
+    const splits = ['Train', 'train', 'TRAIN', 'É', 'é', 'e%4a', 'eJ', 'x'.repeat(64), 'X'.repeat(64)];
+    for (const split of splits)
+      expect((await before.call('POST', path, { split, trajectory_groups: groups })).status).toBe(200);
+    const logs = join(dataFolder, 'models', model.id, 'logs');
+    const names = readdirSync(logs);
+    expect(new Set(names.map((name) => name.toLowerCase())).size).toBe(splits.length);
+    await before.service.close();
+
+    const lines = async (name: string) =>
+      (await promisify(gunzip)(await readFile(join(logs, name)))).toString('utf8').trim().split('\n').length;
+    await rename(join(logs, '%54rain.jsonl.gz'), join(logs, 'Train.jsonl.gz'));
+    const after = await start({ dataFolder });
+    expect(readdirSync(logs).sort()).toEqual(names.sort());
+    await after.call('POST', path, { split: 'Train', trajectory_groups: groups });
+    expect(await lines('%54rain.jsonl.gz')).toBe(2 * (await lines('train.jsonl.gz')));
   });
 });

@@ -4,12 +4,12 @@ import addFormats from 'ajv-formats';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { Admission } from '../../src/service/admission/admission.ts';
 import { defaultLimits } from '../../src/service/admission/limits.ts';
-import { Connections } from '../../src/service/connections.ts';
 import { defaultBodyLimits } from '../../src/service/context.ts';
 import { createApp, KeyStore } from '../../src/service/index.ts';
 import { openService } from '../../src/service/open-service.ts';
 import { openApiDocument } from '../../src/service/openapi/document.ts';
 import { resolveSources } from '../../src/service/training-data/sources.ts';
+import { Connections } from '../../src/service/wire/connections.ts';
 import { ScriptedEngine } from '../support/scripted-engine.ts';
 import { type Json, start, temporaryFolder } from './harness.ts';
 

@@ -45,6 +45,7 @@ test('a name that is looked up while a checkpoint comes does not keep its old me
     step: null,
     uploadSha256: null,
     traceparent: null,
+    owner: 'key',
   };
   await store.insertJob({ ...job, ...nothing, resolvedConfig: {} });
   await store.finishJob(

@@ -31,8 +31,8 @@ test('of several long works one has its slice in a turn', async () => {
   const run = async (name: string) => {
     const slices = new Slices();
     for (let piece = 0; piece < 3; piece++) {
+      if (slices.over) await slices.pause();
       work();
-      await slices.pause();
       order.push(name);
     }
     done++;
@@ -55,4 +55,43 @@ test('of several long works one has its slice in a turn', async () => {
       .sort()
       .join(''),
   ).toBe('aaabbbccc');
+});
+
+test('works that come at the same moment share a turn, however many they are', async () => {
+  const inTurn: number[] = [0];
+  let done = 0;
+  const run = async () => {
+    const slices = new Slices();
+    if (slices.over) await slices.pause();
+    work();
+    inTurn.push((inTurn.pop() ?? 0) + 1);
+    done++;
+  };
+  const watch = (async () => {
+    for (; done < 16; inTurn.push(0)) await nextTurn();
+  })();
+  await Promise.all([...Array.from({ length: 16 }, run), watch]);
+  // Each takes longer than there is room in a turn; the first may meet one that has just begun.
+  expect(Math.max(...inTurn)).toBeLessThanOrEqual(2);
+});
+
+test('a crowd of short pieces goes on in few turns, and in order', async () => {
+  let turns = 0;
+  const done: number[] = [];
+  const run = async (index: number) => {
+    const slices = new Slices();
+    if (slices.over) await slices.pause();
+    // As deep as a request is.
+    for (let step = 0; step < 20; step++) await null;
+    done.push(index);
+  };
+  const slices = new Slices();
+  if (!slices.over) work();
+  const crowd = Promise.all(Array.from({ length: 1000 }, (_, index) => run(index)));
+  const watch = (async () => {
+    for (; done.length < 1000; turns++) await nextTurn();
+  })();
+  await Promise.all([crowd, watch]);
+  expect(done).toEqual([...done.keys()]);
+  expect(turns).toBeLessThan(500);
 });

@@ -23,6 +23,7 @@ const job = (id: string): JobRecord => ({
     step: null,
     uploadSha256: null,
     traceparent: null,
+    owner: 'key',
   },
 });
 const event = () => ({ id: randomUUID(), type: 'training_failed', data: { error_message: 'why' } }) as const;
@@ -95,8 +96,8 @@ test('a job that is cancelled while the queue takes it up does not run', async (
     prepare: async () => ({ steps: 0, batches: (async function* () {})() }),
   });
   const held = door();
-  const read = store.unfinishedJobs.bind(store);
-  store.unfinishedJobs = async () => {
+  const read = store.firstJobs.bind(store);
+  store.firstJobs = async () => {
     const jobs = await read();
     await held.wait();
     return jobs;
@@ -111,6 +112,47 @@ test('a job that is cancelled while the queue takes it up does not run', async (
   expect(engine.trainings).toBe(0);
 });
 
+test('a job that the engine does not leave is told to run still, and is cancelled once it does', async () => {
+  const { store, files } = await openStore();
+  await store.insertJob(job('a'));
+  const engine = new ScriptedEngine();
+  const held = door();
+  engine.train = () => {
+    const left = held.wait();
+    return left.then(() => Promise.reject(new Error('left')));
+  };
+  const queue = new JobQueue({
+    ...{ engine, store, files, events: new JobEvents(store), onCheckpoint: () => {}, log: () => {} },
+    ...{ cancelTimeoutMs: 1, prepare: async () => ({ steps: 0, batches: (async function* () {})() }) },
+  });
+  queue.wake();
+  await held.reached;
+  const refused = { status: 503, code: 'job_still_runs' };
+  await expect(queue.cancel('a')).rejects.toMatchObject(refused);
+  held.open();
+  await expect.poll(async () => (await store.job('a'))?.status, { interval: 2 }).toBe('cancelled');
+  await queue.close();
+});
+
+test('jobs of a store that knew no owners and no lost runs go on', async () => {
+  const path = join(await temporaryFolder(), 'store.sqlite');
+  const old = new DatabaseSync(path);
+  old.exec(`${migrations.slice(0, 4).join(';')}; PRAGMA user_version = 4;
+    INSERT INTO models (id, entity, project, name, base_model, created_at, last_step)
+    VALUES ('old', 'local', 'desk', 'agent', 'scripted-tiny', '${createdAt}', 3);
+    INSERT INTO jobs (id, model_id, kind, status, created_at, started_at, resolved_config)
+    VALUES ('ran', 'old', 'rl', 'running', '${createdAt}', '${createdAt}', '{}'),
+      ('waited', 'old', 'rl', 'queued', '${createdAt}', NULL, '{}');`);
+  old.close();
+  const store = openSqliteStore(path);
+  onTestFinished(() => store.close());
+  await store.requeueLostJobs();
+  expect(await store.job('ran')).toMatchObject({ status: 'queued', startedAt: null, owner: '' });
+  expect(await store.firstJobs()).toEqual([{ id: 'ran', modelId: 'old', sequence: 1, lostRuns: 0 }]);
+  const counted = await store.countUnfinishedJobs({ modelId: 'old', owner: 'key' });
+  expect(counted).toEqual({ all: 2, ofModel: 2, ofOwner: 0 });
+});
+
 test('a queue that is closed while it takes up a job leaves the job to the next', async () => {
   const { store, files } = await openStore();
   await store.insertJob(job('a'));
@@ -120,8 +162,8 @@ test('a queue that is closed while it takes up a job leaves the job to the next'
     prepare: async () => ({ steps: 0, batches: (async function* () {})() }),
   });
   const held = door();
-  const read = store.unfinishedJobs.bind(store);
-  store.unfinishedJobs = async () => {
+  const read = store.firstJobs.bind(store);
+  store.firstJobs = async () => {
     const jobs = await read();
     await held.wait();
     return jobs;

@@ -1,5 +1,6 @@
+import { printable } from '../../contract/index.ts';
 import type { Alarm } from '../../training/index.ts';
-import { type Line, printable, type Style, wrap } from './text.ts';
+import { type Line, type Style, wrap } from './text.ts';
 
 /** Alarms that a live view shows at a time. */
 const shownAlarms = 3;

@@ -1,7 +1,7 @@
 import type { TrajectoryBody } from '../../contract/index.ts';
 import type { EvaluationScore } from '../../training/index.ts';
 import { conversationLines, openingOf } from './conversation.ts';
-import { decimal, orDash, percent, shortPath } from './format.ts';
+import { count, decimal, orDash, percent, shortPath } from './format.ts';
 import { type Cell, sideBySide, table } from './table.ts';
 import { clip, type Line } from './text.ts';
 
@@ -9,6 +9,11 @@ import { clip, type Line } from './text.ts';
 export interface Evaluated {
   policy: string;
   score: EvaluationScore;
+  scenarios: number;
+  /** Scenarios with a completed rollout, whose means the score is made of. */
+  scored: number;
+  /** Rollouts that did not complete. */
+  failed: number;
   examples: TrajectoryBody[];
 }
 
@@ -55,6 +60,12 @@ function difference(before: number | null, after: number | null, format: (value:
   };
 }
 
+const scoredOf = ({ scored, scenarios }: Evaluated): string =>
+  scored === scenarios ? count(scenarios) : `${count(scored)} of ${count(scenarios)}`;
+
+const plainRow = (name: string, before: Evaluated, after: Evaluated, text: (side: Evaluated) => string) =>
+  [name, text(before), text(after)].map((cell): Cell => ({ text: cell }));
+
 function scoreTable({ before, after }: Comparison, columns: number): Line[] {
   const row = (name: string, from: number | null, to: number | null, format: (value: number) => string) => [
     { text: name },
@@ -62,9 +73,13 @@ function scoreTable({ before, after }: Comparison, columns: number): Line[] {
     { text: orDash(to, format), style: 'bold' as const },
     difference(from, to, format),
   ];
-  const rows = [row('reward', before.score.reward, after.score.reward, decimal)];
+  const rows: Cell[][] = [row('reward', before.score.reward, after.score.reward, decimal)];
   if (before.score.success !== null || after.score.success !== null)
     rows.push(row('success', before.score.success, after.score.success, percent));
+  if (before.failed + after.failed > 0) {
+    rows.push(plainRow('scenarios', before, after, scoredOf));
+    rows.push(plainRow('rollouts failed', before, after, ({ failed }) => count(failed)));
+  }
   return table(
     [
       { title: 'validation, greedy' },

@@ -1,6 +1,6 @@
-import type { Message, TrajectoryBody } from '../../contract/index.ts';
+import { type Message, printable, type TrajectoryBody } from '../../contract/index.ts';
 import { decimal } from './format.ts';
-import { displayWidth, type Line, pad, printable, type Style, wrap } from './text.ts';
+import { displayWidth, type Line, pad, type Style, wrap } from './text.ts';
 
 type Entry = TrajectoryBody['messages_and_choices'][number];
 type Content = NonNullable<Extract<Message, { role: 'assistant' }>['content']>;

@@ -1,6 +1,6 @@
+import { printableLines } from '../../contract/index.ts';
 import type { RunEvent } from '../../training/index.ts';
 import { jsonLine } from '../json-line.ts';
-import { printableLines } from './text.ts';
 import type { Output, ProgressView } from './view.ts';
 
 /** Writes one JSON object and its line end. */

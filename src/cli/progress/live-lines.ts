@@ -1,4 +1,5 @@
 import { alarmLines } from './alarm-lines.ts';
+import { coverageText } from './coverage.ts';
 import { count, counted, decimal, duration, endText, leadingMetric, percent, shortPath } from './format.ts';
 import {
   isEvaluation,
@@ -65,7 +66,7 @@ function phaseLine(phase: PhaseProgress, { columns, nowMs }: Canvas): Line {
 
 function milestoneLine(milestone: Milestone, canvas: Canvas): Line {
   if (isPhase(milestone)) return phaseLine(milestone, canvas);
-  const { name, score, scenarios } = milestone;
+  const { name, score } = milestone;
   const success = score.success === null ? '' : ` · success ${percent(score.success)}`;
   return spread(
     [
@@ -73,7 +74,7 @@ function milestoneLine(milestone: Milestone, canvas: Canvas): Line {
       { text: pad(name, nameWidth) },
       { text: `reward ${decimal(score.reward)}${success}` },
     ],
-    [{ text: counted(scenarios, 'scenario'), style: 'dim' }],
+    [{ text: coverageText(milestone), style: milestone.scored < milestone.scenarios ? 'yellow' : 'dim' }],
     canvas.columns,
   );
 }

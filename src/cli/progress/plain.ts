@@ -1,5 +1,7 @@
+import { printable, printableLines } from '../../contract/index.ts';
 import type { RunEvent, StepReport } from '../../training/index.ts';
 import { alarmTitle } from './alarm-lines.ts';
+import { coverageText } from './coverage.ts';
 import {
   count,
   counted,
@@ -20,7 +22,6 @@ import {
   type RunProgress,
   timeLeftMs,
 } from './run-progress.ts';
-import { printable, printableLines } from './text.ts';
 import type { Output, ProgressView } from './view.ts';
 
 /** Every step of a short run; the first, every tenth and the last of a longer one. */
@@ -79,7 +80,7 @@ export function plainLines(before: RunProgress, after: RunProgress, event: RunEv
       const share = success === null ? '' : ` · success ${percent(success)}`;
       return [
         ...finished,
-        `${event.name}: reward ${decimal(reward)}${share} on ${counted(event.scenarios, 'scenario')} (${event.policy})`,
+        `${event.name}: reward ${decimal(reward)}${share} on ${coverageText(event)} (${event.policy})`,
       ];
     }
     case 'step': {

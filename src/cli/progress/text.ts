@@ -1,4 +1,5 @@
-import { stripVTControlCharacters, styleText } from 'node:util';
+import { styleText } from 'node:util';
+import { printable } from '../../contract/index.ts';
 
 export type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan' | 'magenta';
 
@@ -46,19 +47,6 @@ export function displayWidth(text: string): number {
 
 export function lineWidth(line: Line): number {
   return line.reduce((width, segment) => width + displayWidth(segment.text), 0);
-}
-
-/** What a model or a user wrote, without control characters that would move the cursor. */
-export function printable(text: string): string {
-  return stripVTControlCharacters(text).replace(/[\p{Control}\p{Bidi_Control}\u2028\u2029]+/gu, ' ');
-}
-
-/** The same for a text of several lines, which stay. */
-export function printableLines(text: string): string {
-  return text
-    .split('\n')
-    .map((line) => printable(line.replace(/\t/g, '  ')))
-    .join('\n');
 }
 
 /** Cuts a text to a width; the last cell becomes an ellipsis. */

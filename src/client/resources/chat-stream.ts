@@ -10,13 +10,11 @@ import { isChunk, isObject } from './envelope.ts';
  * The chunks of a streamed completion.
  *
  * @throws ServiceError where the service reports a failure in the middle, ConnectionError where the stream ends
- * without `[DONE]`: what came until then is not a whole completion.
+ * without `[DONE]`: what came until then is not a whole completion; ResponseTooLargeError where it does not end.
  */
-export async function* readChunks({
-  facts,
-  body,
-}: OpenAnswer): AsyncGenerator<ChatCompletionChunk, undefined> {
-  for await (const { data } of readEventStream(body)) {
+export async function* readChunks(answer: OpenAnswer): AsyncGenerator<ChatCompletionChunk, undefined> {
+  const { facts } = answer;
+  for await (const { data } of readEventStream(answer, answer.answer())) {
     if (data === '[DONE]') return;
     const value = parseJson({ facts, text: data });
     if (isChunk(value)) yield value;

@@ -61,7 +61,7 @@ export class ChatCompletions {
       headers: { accept: 'text/event-stream' },
     });
     if (answer.contentType.startsWith('text/event-stream')) return readChunks(answer);
-    const detail = `not an event stream: ${excerpt(await answer.text())}`;
+    const detail = `not an event stream: ${excerpt(await answer.beginning())}`;
     throw new BadResponseError({ ...answer.facts, detail });
   }
 

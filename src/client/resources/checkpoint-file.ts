@@ -3,7 +3,7 @@ import { open, rename, rm } from 'node:fs/promises';
 import type { Call, OpenAnswer } from '../call.ts';
 import { BadResponseError, ConnectionError } from '../errors.ts';
 import { type CallOptions, path, type Requester } from '../requester.ts';
-import { type Repeat, withRetries } from '../retry.ts';
+import type { Repeat } from '../retry.ts';
 import { excerpt } from '../status-error.ts';
 
 /** A checkpoint on its way. */
@@ -46,16 +46,16 @@ export function saveCheckpoint(
   options: CallOptions,
 ): Promise<{ file: string; bytes: number }> {
   const opened = () => openCheckpoint(requester, modelId, step, options, 'never');
-  return withRetries(requester.transport.retry, 'harmless', options, async () => ({
+  return requester.transport.repeated('harmless', options, async () => ({
     file,
     bytes: await writeWhole(file, opened),
   }));
 }
 
 /** Weights are neither text nor nothing: such an answer is a proxy's page, or an error that calls itself a success. */
-async function isFile({ facts, contentType, contentLength, text }: OpenAnswer): Promise<void> {
+async function isFile({ facts, contentType, contentLength, beginning }: OpenAnswer): Promise<void> {
   if (contentLength !== 0 && !/^(text\/|application\/json)/.test(contentType)) return;
-  throw new BadResponseError({ ...facts, detail: `not a file: ${excerpt(await text())}` });
+  throw new BadResponseError({ ...facts, detail: `not a file: ${excerpt(await beginning())}` });
 }
 
 /** A connection may end cleanly and early where its length is not said on it. */

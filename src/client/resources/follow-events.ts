@@ -2,6 +2,7 @@ import { performance } from 'node:perf_hooks';
 import type { OpenAnswer } from '../call.ts';
 import { BadResponseError, ConnectionError, TimeoutError } from '../errors.ts';
 import { type FetchedPage, fetchedBy, nextCursor } from '../page-list.ts';
+import { RecentIds } from '../recent-ids.ts';
 import type { ReportedTrainingEvent } from '../reported.ts';
 import { path, type Requester, read } from '../requester.ts';
 import { pause, retryDelayMs } from '../retry.ts';
@@ -26,8 +27,11 @@ interface Following {
   /** Where to go on from. */
   cursor: string | undefined;
   /** Events already yielded: a service may send the last ones again after a cut. */
-  seen: Set<string>;
+  seen: RecentIds;
 }
+
+/** Events that are known again when a service sends them once more. */
+const rememberedEvents = 50_000;
 
 /** A connection that held for this long was no failure. */
 const steadyMs = 5_000;
@@ -39,7 +43,13 @@ export async function* followEvents(
   options: FollowOptions,
 ): AsyncGenerator<ReportedTrainingEvent, undefined> {
   const target = path`/preview/training-jobs/${jobId}/events`;
-  const following: Following = { requester, path: target, options, cursor: options.after, seen: new Set() };
+  const following: Following = {
+    requester,
+    path: target,
+    options,
+    cursor: options.after,
+    seen: new RecentIds(rememberedEvents),
+  };
   const { retries, backoffMs } = requester.transport.retry;
   let cuts = 0;
   for (;;) {
@@ -88,11 +98,11 @@ function openEvents({ requester, path: target, options, cursor }: Following): Pr
 }
 
 /** The events of one connection. Throws a `ConnectionError` where it ends before the job has. */
-async function* streamed(
-  following: Following,
-  { facts, body }: OpenAnswer,
-): AsyncGenerator<ReportedTrainingEvent> {
-  for await (const message of readEventStream(body)) {
+async function* streamed(following: Following, answer: OpenAnswer): AsyncGenerator<ReportedTrainingEvent> {
+  const { facts, body } = answer;
+  const timeoutMs = following.requester.readTimeoutMs;
+  const deadline = { timeoutMs, timeoutOption: 'readTimeoutMs' } as const;
+  for await (const message of readEventStream(answer, body, deadline)) {
     yield* unseen(following, parseEventMessage(message.data, facts));
   }
   throw new ConnectionError({ ...facts, detail: 'the event stream ended before the job did' }, 'cut');
@@ -104,7 +114,7 @@ async function* polled(following: Following, first: OpenAnswer): AsyncGenerator<
   const parse = fetchedBy(parseEventPage);
   let fetched: FetchedPage<ReportedTrainingEvent> = parse({
     facts: first.facts,
-    text: await wholeText(first, requester.readTimeoutMs),
+    text: await first.text(),
   });
   for (;;) {
     const { page } = fetched;
@@ -120,24 +130,9 @@ async function* polled(following: Following, first: OpenAnswer): AsyncGenerator<
   }
 }
 
-/** The text of an answer that was opened to be a stream, whose deadline is one of silence alone. */
-async function wholeText({ facts, body }: OpenAnswer, timeoutMs: number): Promise<string> {
-  const begun = performance.now();
-  const chunks: Uint8Array[] = [];
-  for await (const chunk of body) {
-    chunks.push(chunk);
-    if (performance.now() - begun <= timeoutMs) continue;
-    const detail = `there was no whole answer for ${timeoutMs} ms`;
-    throw new TimeoutError({ ...facts, detail }, timeoutMs, 'readTimeoutMs');
-  }
-  return Buffer.concat(chunks).toString('utf8');
-}
-
 function* unseen(following: Following, events: ReportedTrainingEvent[]): Generator<ReportedTrainingEvent> {
   for (const event of events) {
     following.cursor = event.id;
-    if (following.seen.has(event.id)) continue;
-    following.seen.add(event.id);
-    yield event;
+    if (following.seen.add(event.id)) yield event;
   }
 }

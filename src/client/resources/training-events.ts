@@ -1,11 +1,15 @@
 import { z } from 'zod';
 import type { Page } from '../../contract/index.ts';
 import type { Answer } from '../call.ts';
-import { BadResponseError } from '../errors.ts';
-import { parseAnswer, parseValue } from '../parse.ts';
-import { type ReportedTrainingEvent, reportedEventSchema, reportedPageSchema } from '../reported.ts';
+import { parseAnswer, parseJson, parseValue } from '../parse.ts';
+import {
+  longestId,
+  type ReportedTrainingEvent,
+  reportedEventSchema,
+  reportedPageSchema,
+} from '../reported.ts';
 
-const anyEventSchema = z.looseObject({ id: z.string(), type: z.string() });
+const anyEventSchema = z.looseObject({ id: z.string().max(longestId), type: z.string() });
 const anyEventPageSchema = reportedPageSchema(anyEventSchema);
 const knownTypes = new Set(['training_started', 'gradient_step', 'training_ended', 'training_failed']);
 
@@ -17,15 +21,7 @@ export function parseEventPage(answer: Answer): Page<ReportedTrainingEvent> {
 
 /** The event that a message of the stream carries whole in its `data`, in an array that is empty for an unknown one. */
 export function parseEventMessage(data: string, facts: Answer['facts']): ReportedTrainingEvent[] {
-  let value: unknown;
-  try {
-    value = JSON.parse(data);
-  } catch (error) {
-    throw new BadResponseError(
-      { ...facts, detail: `an event is not JSON: ${data.slice(0, 200)}` },
-      { cause: error },
-    );
-  }
+  const value = parseJson({ facts, text: data }, 'an event is not JSON');
   return known(parseValue(anyEventSchema, value, facts), facts);
 }
 

@@ -8,6 +8,9 @@ import { toolSchema } from './tools.ts';
 /** 2^63 as JSON numbers write it: the interface's own bound. */
 const largest = 9223372036854776000;
 
+/** A document for the chat template. */
+export const documentSchema = json();
+
 /** Fields of a chat request that say what the reply is sampled after. */
 export const promptFields = {
   messages: list(messageSchema, chatLimits.messages).min(1),
@@ -15,7 +18,7 @@ export const promptFields = {
     'A base model, a model (entity/project/name: its newest checkpoint) or a checkpoint (with :stepN). Absent: the first base model. An unknown name is 404.',
   ),
   tools: optional(list(toolSchema, chatLimits.tools)),
-  documents: optional(list(json(), chatLimits.documents)).describe(
+  documents: optional(list(documentSchema, chatLimits.documents)).describe(
     'Documents for the chat template; each is best an object with title and text. No effect where the template shows none.',
   ),
   chat_template: optional(text(chatLimits.template)).describe(

@@ -1,6 +1,7 @@
 import type { ChatFormat, Constraint, Reply, SamplingParameters, Tokenizer } from '../engine.ts';
 import {
   type CompiledConstraint,
+  type ConstraintPlan,
   createGrammarCompiler,
   encodeReply,
   type GrammarCompiler,
@@ -57,6 +58,15 @@ export class ConversationCodec {
 
   compile(constraint: Constraint): Promise<CompiledConstraint> {
     return this.#compiler.compile(constraint);
+  }
+
+  /** What `assemble` makes the same of as `compile` would, in no time, also in another thread. */
+  plan(constraint: Constraint): Promise<ConstraintPlan> {
+    return this.#compiler.plan(constraint);
+  }
+
+  assemble(plan: ConstraintPlan): CompiledConstraint {
+    return this.#compiler.assemble(plan);
   }
 
   async encodeReply(reply: Reply): Promise<number[]> {

@@ -1,5 +1,6 @@
 import { availableParallelism, totalmem } from 'node:os';
 import type {
+  Asker,
   BeamSearchRequest,
   ChatFormat,
   Constraint,
@@ -19,6 +20,7 @@ import { EngineError } from '../engine-error.ts';
 import { embeddedBaseModels, findBaseModel } from './base-models.ts';
 import { ConstraintChecker } from './constraint-checker/checker.ts';
 import { ConversationCodec } from './conversation-codec.ts';
+import type { ConstraintPlan } from './grammar/index.ts';
 import { loadProcessors, processorModules } from './logits-processors/index.ts';
 import type { RuntimeChoice } from './runtime.ts';
 import { SamplerClient } from './sampler-client.ts';
@@ -37,7 +39,10 @@ export interface EmbeddedEngineOptions {
   samplerThreads?: number;
   /** Replies sampled side by side from one set of weights; more wait. A beam search counts its width. Default 256. */
   largestBatch?: number;
-  /** Memory for keys and values of ended sequences, for each set of weights. Default 128 MiB. */
+  /**
+   * Memory for keys and values of ended sequences, of all sets of weights together: those used longest ago go first.
+   * In bytes; 0 keeps none. Default 256 MiB.
+   */
   prefixCacheBytes?: number;
   /**
    * Logits processors that requests may ask for by these names: for each the URL of a module, or the path of its
@@ -73,7 +78,7 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
     threads = Math.min(4, availableParallelism()),
     samplerThreads = 1,
     largestBatch = 256,
-    prefixCacheBytes = 128 * 2 ** 20,
+    prefixCacheBytes = 256 * 2 ** 20,
     logitsProcessors = {},
     threadHeapBytes = defaultHeapBytes(),
     threadTimeoutMs = 60_000,
@@ -82,6 +87,11 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
   for (const [name, value] of Object.entries(wholeNumbers))
     if (!Number.isInteger(value) || value < 1)
       throw new EngineError('bad_option', `${name} must be a whole number of at least 1, not ${value}`);
+  if (!Number.isSafeInteger(prefixCacheBytes) || prefixCacheBytes < 0)
+    throw new EngineError(
+      'bad_option',
+      `prefixCacheBytes must be a whole number, 0 or more, not ${prefixCacheBytes}`,
+    );
   const modules = processorModules(logitsProcessors);
   const processors = await loadProcessors(modules);
   const settings = {
@@ -158,13 +168,15 @@ class EmbeddedEngine implements Engine {
     return this.#codec.format;
   }
 
-  async checkConstraint(baseModel: string, constraint: Constraint): Promise<void> {
+  async checkConstraint(baseModel: string, constraint: Constraint, asker?: Asker): Promise<void> {
     findBaseModel(baseModel);
-    await this.#checker.check(constraint);
+    await this.#checker.plan(constraint, asker);
   }
 
   async generate(request: GenerateRequest, onDelta?: (delta: GenerationDelta) => void): Promise<Generation> {
-    return this.#sampler.generate({ ...request, maxTokens: replyRoom(request) }, onDelta);
+    const maxTokens = replyRoom(request);
+    const { constraint, ...rest } = request;
+    return this.#sampler.generate({ ...rest, maxTokens, plan: await this.#plan(constraint, rest) }, onDelta);
   }
 
   async beamSearch(request: BeamSearchRequest): Promise<Generation[]> {
@@ -173,7 +185,14 @@ class EmbeddedEngine implements Engine {
       throw new EngineError('bad_width', `width must be a whole number of at least 1, not ${width}`);
     if (!Number.isFinite(lengthPenalty))
       throw new EngineError('bad_length_penalty', `lengthPenalty must be a number, not ${lengthPenalty}`);
-    return this.#sampler.search({ ...request, maxTokens: replyRoom(request) });
+    const maxTokens = replyRoom(request);
+    const { constraint, ...rest } = request;
+    return this.#sampler.search({ ...rest, maxTokens, plan: await this.#plan(constraint, rest) });
+  }
+
+  /** The thread that samples compiles nothing: others would wait for it. */
+  async #plan(constraint: Constraint | null, asker: Asker): Promise<ConstraintPlan | null> {
+    return constraint && this.#checker.plan(constraint, asker);
   }
 
   async scorePrompt(request: ScorePromptRequest): Promise<(ScoredToken | null)[]> {

@@ -9,7 +9,13 @@ import type {
 } from '../engine.ts';
 import { Outstanding } from './outstanding.ts';
 import { fromFailure } from './worker-failure.ts';
-import type { SamplerCall, SamplerReport, SamplerRequest, WorkerSettings } from './worker-messages.ts';
+import type {
+  Planned,
+  SamplerCall,
+  SamplerReport,
+  SamplerRequest,
+  WorkerSettings,
+} from './worker-messages.ts';
 import { workerModule } from './worker-module.ts';
 import { WorkerThread } from './worker-thread.ts';
 
@@ -32,7 +38,7 @@ export class SamplerClient {
   }
 
   async generate(
-    { signal, ...request }: GenerateRequest,
+    { signal, ...request }: Planned<GenerateRequest> & Pick<GenerateRequest, 'signal'>,
     onDelta?: (delta: GenerationDelta) => void,
   ): Promise<Generation> {
     const id = this.#ids++;
@@ -45,7 +51,10 @@ export class SamplerClient {
     }
   }
 
-  search({ signal, ...request }: BeamSearchRequest): Promise<Generation[]> {
+  search({
+    signal,
+    ...request
+  }: Planned<BeamSearchRequest> & Pick<BeamSearchRequest, 'signal'>): Promise<Generation[]> {
     return this.#call(this.#ids++, { type: 'search', request }, this.#searches, signal);
   }
 

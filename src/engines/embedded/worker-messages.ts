@@ -9,6 +9,7 @@ import type {
   TrainingBatch,
   Weights,
 } from '../engine.ts';
+import type { ConstraintPlan } from './grammar/index.ts';
 import type { ProcessorModules } from './logits-processors/index.ts';
 import type { PulseStart } from './pulse.ts';
 import type { RuntimeChoice } from './runtime.ts';
@@ -49,9 +50,15 @@ export interface WorkerFailure {
   systemCode?: string;
 }
 
+/** A request as the sampler gets it: its constraint compiled. */
+export type Planned<Request extends GenerateRequest | BeamSearchRequest> = Omit<
+  Request,
+  'signal' | 'constraint'
+> & { plan: ConstraintPlan | null };
+
 export type SamplerCall =
-  | { type: 'generate'; request: Omit<GenerateRequest, 'signal'>; stream: boolean }
-  | { type: 'search'; request: Omit<BeamSearchRequest, 'signal'> }
+  | { type: 'generate'; request: Planned<GenerateRequest>; stream: boolean }
+  | { type: 'search'; request: Planned<BeamSearchRequest> }
   | { type: 'score'; request: Omit<ScorePromptRequest, 'signal'> };
 
 /** The last message to a thread: it ends the step it is in, lets go of what it holds, and exits. */

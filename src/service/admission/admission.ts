@@ -2,12 +2,20 @@ import { ServiceError } from '../errors.ts';
 import type { Store } from '../store/store.ts';
 import { BusyError } from './busy-error.ts';
 import type { ServiceLimits } from './limits.ts';
-import { type HeldPlaces, Places } from './places.ts';
+import { type HeldPlaces, mayTake, Places, shareOfFree } from './places.ts';
+
+/** A body that comes. */
+export interface AdmittedBody {
+  /** Says how many bytes will come: whether there is room for them now. None is held yet. @throws BusyError */
+  expect(total: number): void;
+  /** Says how many have come, for which room is held. @throws BusyError */
+  bytes(total: number): void;
+  /** It is not needed any more. */
+  release(): void;
+}
 
 /** A chat request in hand. */
-export interface AdmittedChat {
-  /** Says how many bytes of its body have come, or will. @throws BusyError */
-  bytes(total: number): void;
+export interface AdmittedChat extends AdmittedBody {
   /** Says how many replies it is for. @throws BusyError */
   replies(count: number): void;
   /** It has been answered. */
@@ -25,12 +33,24 @@ export interface LoadFigures {
   refused: number;
 }
 
+/** A training job that is asked for. */
+export interface ComingJob {
+  modelId: string;
+  /** Whom its place counts for. */
+  owner: string;
+}
+
+type JobCounts = Pick<Store, 'countUnfinishedJobs' | 'countJobsEnded'>;
+
 /** Decides whether there is room for what comes, before it takes any, and says when there will be. */
 export class Admission {
   readonly limits: ServiceLimits;
   readonly #replies: Places;
   readonly #bytes: Places;
   readonly #streams: Places;
+  readonly #fetches: Places;
+  /** Jobs that are being read, and not stored yet. */
+  readonly #coming = new Set<ComingJob>();
   #otherwiseRefused = 0;
 
   constructor(limits: ServiceLimits) {
@@ -38,6 +58,7 @@ export class Admission {
     this.#replies = new Places(limits.replies);
     this.#bytes = new Places(limits.bodyBytes);
     this.#streams = new Places(limits.eventStreams);
+    this.#fetches = new Places(limits.dataFetches);
   }
 
   get figures(): LoadFigures {
@@ -46,7 +67,10 @@ export class Admission {
       oldestMs: this.#replies.oldestMs,
       bodyBytes: this.#bytes.taken,
       eventStreams: this.#streams.taken,
-      refused: this.#otherwiseRefused + this.#replies.refused + this.#bytes.refused + this.#streams.refused,
+      refused: [this.#replies, this.#bytes, this.#streams, this.#fetches].reduce(
+        (sum, { refused }) => sum + refused,
+        this.#otherwiseRefused,
+      ),
     };
   }
 
@@ -56,7 +80,7 @@ export class Admission {
     if (!place) throw this.#noReplies(owner, 1);
     const body = this.body(owner);
     return {
-      bytes: body.bytes,
+      ...body,
       replies: (count) => {
         if (count > this.limits.replies) throw neverRoom(count, this.limits.replies);
         if (count > 1 && !place.add(count - 1)) throw this.#noReplies(owner, count);
@@ -69,10 +93,13 @@ export class Admission {
   }
 
   /** Takes a body in hand. */
-  body(owner: string): { bytes: (total: number) => void; release: () => void } {
+  body(owner: string): AdmittedBody {
     let held: HeldPlaces | null = null;
     let counted = 0;
     return {
+      expect: (total) => {
+        if (!this.#bytes.hasRoom(owner, total)) throw this.#noBytes(owner, total);
+      },
       bytes: (total) => {
         const more = total - counted;
         if (more <= 0) return;
@@ -99,20 +126,40 @@ export class Admission {
     );
   }
 
-  /** Whether one more job of a model may wait. @throws BusyError */
-  async job(store: Pick<Store, 'countUnfinishedJobs' | 'countJobsEnded'>, modelId: string): Promise<void> {
-    const { all, ofModel } = await store.countUnfinishedJobs(modelId);
-    const { jobs, jobsOfModel } = this.limits;
-    if (all < jobs && ofModel < jobsOfModel) return;
+  /** Takes in hand the fetching of training data. @throws BusyError */
+  dataFetch(owner: string): HeldPlaces {
+    const place = this.#fetches.take(owner, 1);
+    if (place) return place;
+    throw new BusyError(
+      'too_many_data_fetches',
+      `As much training data is being fetched as this service fetches at once (${this.limits.dataFetches}, limits.dataFetches; one key holds at most 16 times what is free); ask for fewer jobs at a time, or upload the data.`,
+      this.#fetches.retryAfterSeconds(owner, 1),
+    );
+  }
+
+  /** Keeps a place for one more job until it is stored, or is not to be. @throws BusyError */
+  async job(store: JobCounts, coming: ComingJob): Promise<{ release: () => void }> {
+    const others = [...this.#coming];
+    const kept = { ...coming };
+    this.#coming.add(kept);
+    const release = () => void this.#coming.delete(kept);
+    // Asked for at once: what is stored from here on still stands among the others.
+    const stored = await store.countUnfinishedJobs(coming).catch((error: unknown) => {
+      release();
+      throw error;
+    });
+    const complaint = this.#noJob({
+      all: stored.all + others.length,
+      ofModel: stored.ofModel + others.filter(({ modelId }) => modelId === coming.modelId).length,
+      ofOwner: stored.ofOwner + others.filter(({ owner }) => owner === coming.owner).length,
+    });
+    if (complaint === null) return { release };
+    release();
     this.#otherwiseRefused++;
-    const which =
-      all >= jobs
-        ? `${all} training jobs have not ended, and this service takes ${jobs} (limits.jobs)`
-        : `${ofModel} training jobs of this model have not ended, and this service takes ${jobsOfModel} (limits.jobsOfModel)`;
     const endedInMinute = await store.countJobsEnded(new Date(Date.now() - 60_000).toISOString());
     throw new BusyError(
       'too_many_jobs',
-      `${which}; wait for one to end, or cancel one.`,
+      `${complaint}; wait for one to end, or cancel one.`,
       Math.ceil(60 / Math.max(1, endedInMinute)),
     );
   }
@@ -125,6 +172,16 @@ export class Admission {
       `As many connections are open as this service keeps (${this.limits.connections}, limits.connections); close those that are idle.`,
       this.#replies.retryAfterSeconds('', 1),
     );
+  }
+
+  #noJob({ all, ofModel, ofOwner }: { all: number; ofModel: number; ofOwner: number }): string | null {
+    const { jobs, jobsOfModel } = this.limits;
+    if (all >= jobs)
+      return `${all} training jobs have not ended, and this service takes ${jobs} (limits.jobs)`;
+    if (ofModel >= jobsOfModel)
+      return `${ofModel} training jobs of this model have not ended, and this service takes ${jobsOfModel} (limits.jobsOfModel)`;
+    if (mayTake(1, { held: ofOwner, free: jobs - all })) return null;
+    return `${ofOwner} training jobs of this key have not ended, and one key has at most ${shareOfFree} times as many as are free of the ${jobs} of this service (limits.jobs)`;
   }
 
   #noReplies(owner: string, count: number): BusyError {

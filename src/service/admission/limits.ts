@@ -11,10 +11,12 @@ export interface ServiceLimits {
   bodyBytes: number;
   /** Training jobs that have not ended. Default 1000. */
   jobs: number;
-  /** Training jobs of one model that have not ended. Default 1000. */
+  /** Training jobs of one model that have not ended. Default 256. */
   jobsOfModel: number;
   /** Streams of training events. Default 1000. */
   eventStreams: number;
+  /** Training data that is fetched from a `file:` or `https:` URL. Default 32. */
+  dataFetches: number;
   /** Connections. Requests on those beyond are refused, and the connection closed. Default 30,000. */
   connections: number;
 }
@@ -23,8 +25,9 @@ export const defaultLimits: ServiceLimits = {
   replies: 20_000,
   bodyBytes: 1024 ** 3,
   jobs: 1000,
-  jobsOfModel: 1000,
+  jobsOfModel: 256,
   eventStreams: 1000,
+  dataFetches: 32,
   connections: 30_000,
 };
 

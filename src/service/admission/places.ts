@@ -4,7 +4,12 @@ import { Pace } from './pace.ts';
  * One owner may hold this many times what is left free: 16 of 17 parts where nobody else is there, and less the more
  * others hold, so that whoever comes later finds room (dynamic thresholds: Choudhury and Hahne, 1998).
  */
-const shareOfFree = 16;
+export const shareOfFree = 16;
+
+/** Whether an owner who holds so much may take more of what is free. One who holds nothing may take all of it. */
+export function mayTake(amount: number, { held, free }: { held: number; free: number }): boolean {
+  return amount <= free && (held === 0 || held + amount <= shareOfFree * free);
+}
 
 /** An idle time after which the pace is measured anew. */
 const forgottenAfterMs = 3000;
@@ -63,6 +68,14 @@ export class Places {
     return oldest ? this.#now() - oldest.since : 0;
   }
 
+  /** Whether there is room. Where there is not it counts as a refusal. */
+  hasRoom(owner: string, amount: number): boolean {
+    const held = this.#held.get(owner) ?? 0;
+    if (mayTake(amount, { held, free: this.limit - this.#taken })) return true;
+    this.#refused++;
+    return false;
+  }
+
   /** Null where there is no room. */
   take(owner: string, amount: number): HeldPlaces | null {
     const holding: Holding = { owner, amount: 0, since: this.#now() };
@@ -92,12 +105,8 @@ export class Places {
   }
 
   #add(holding: Holding, amount: number): boolean {
+    if (!this.hasRoom(holding.owner, amount)) return false;
     const held = this.#held.get(holding.owner) ?? 0;
-    const free = this.limit - this.#taken;
-    if (amount > free || (held > 0 && held + amount > shareOfFree * free)) {
-      this.#refused++;
-      return false;
-    }
     // What there was nothing to do in says nothing about how fast work is done.
     if (this.#taken === 0 && this.#now() - this.#idleSince > forgottenAfterMs)
       this.#pace = new Pace(this.#now());

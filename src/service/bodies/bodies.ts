@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto';
 import type { Context } from 'hono';
-import { cutOff, tooLarge } from '../body.ts';
+import { tooLarge } from '../body.ts';
 import { MemorySource } from '../json/byte-source.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
+import { wireOf } from '../wire/wire.ts';
 import type { ReceivedBody } from './received-body.ts';
 
 /** A body up to this long is kept in memory. */
@@ -43,7 +44,7 @@ export class Bodies {
     let failure: { error: unknown } | null = null;
     try {
       const hash = createHash('sha256').update(`${context.req.method} ${context.req.path}\n`);
-      for await (const chunk of chunksOf(context)) {
+      for await (const chunk of wireOf(context).pieces()) {
         counted += chunk.byteLength;
         if (counted > options.limit) throw tooLarge(options.limit);
         options.onBytes?.(counted);
@@ -52,7 +53,7 @@ export class Bodies {
         try {
           await receiving.add(chunk);
         } catch (error) {
-          // Such as a full disk. It is read on: an answer before its end would be lost with the connection.
+          // Such as a full disk. It is read on: an answer before its end is lost to a client that sends slowly.
           failure = { error };
         }
       }
@@ -61,30 +62,6 @@ export class Bodies {
     } finally {
       await receiving.discard();
     }
-  }
-}
-
-/** The body as it comes. Where the connection breaks it is 400. */
-async function* chunksOf(context: Context): AsyncGenerator<Uint8Array> {
-  const cut = (cause: unknown): never => {
-    throw cutOff(cause);
-  };
-  const declared = context.req.header('content-length');
-  if (declared !== undefined && Number(declared) <= memoryBytes) {
-    yield new Uint8Array(await context.req.arrayBuffer().catch(cut));
-    return;
-  }
-  const reader = context.req.raw.body?.getReader();
-  if (!reader) return;
-  try {
-    for (;;) {
-      const next = await reader.read().catch(cut);
-      if (next.done) return;
-      yield next.value;
-    }
-  } finally {
-    // What has not been read is not wanted; of a body that is through this does nothing.
-    await reader.cancel().catch(() => {});
   }
 }
 

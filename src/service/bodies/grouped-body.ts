@@ -1,9 +1,11 @@
 import { trainingLimits } from '../../contract/index.ts';
-import { isObject, type JsonObject, parseJson } from '../body.ts';
+import { isObject, type JsonObject } from '../body.ts';
 import { malformed } from '../json/faults.ts';
+import { wholeBytes } from '../json/parse-in-slices.ts';
 import { Slices } from '../slices.ts';
 import { groupsInFile, openGroupedFile } from './grouped-file.ts';
-import { type ReceivedBody, textOf } from './received-body.ts';
+import { readJson } from './json-body.ts';
+import { type BodyBytes, contentOf } from './received-body.ts';
 
 /** The name of the list. */
 export const groupsField = 'trajectory_groups';
@@ -18,7 +20,7 @@ interface Part {
   line: LineText;
 }
 
-/** Length of its text, in bytes; null where it stood in a body that is small as a whole. */
+/** Length of its text, in bytes; null where it stood in a body or a group that is read as a whole. */
 export type TrajectoryPart = Part & { type: 'trajectory'; index: number; bytes: number | null };
 
 /** What a group is beside its trajectories, which stand in it as an empty list; or what stands there and is no group. */
@@ -27,7 +29,7 @@ export type GroupPart = Part & { type: 'group' };
 /** A body whose `trajectory_groups` are read one trajectory at a time. */
 export interface GroupedBody {
   /**
-   * The body. The groups are in it only where it is small; else a list stands in their place that says no more than
+   * The body. The groups are in it only where it is read as a whole; else a list stands in their place that says no more than
    * whether there are any.
    */
   fields: unknown;
@@ -39,12 +41,15 @@ export interface GroupedBody {
  * Reads a body with a list of groups. Throws what is wrong with its text, as far as it has been read: a list that is
  * in a file is read by `groups`, which then throws. A member that stands twice counts as it stands last.
  */
-export async function readGroupedBody(body: ReceivedBody, known: ReadonlySet<string>): Promise<GroupedBody> {
-  if (body.memory) {
-    const fields = parseJson(await textOf(body));
-    return { fields, groups: () => groupsInMemory(isObject(fields) ? fields[groupsField] : undefined) };
-  }
+export async function readGroupedBody(body: BodyBytes, known: ReadonlySet<string>): Promise<GroupedBody> {
   const slices = new Slices();
+  if (body.bytes <= wholeBytes) {
+    const fields = await readJson(await contentOf(body), slices);
+    return {
+      fields,
+      groups: () => groupsInMemory(isObject(fields) ? fields[groupsField] : undefined, slices),
+    };
+  }
   const { fields, list } = await openGroupedFile(body.source, known, slices);
   return {
     fields,
@@ -55,12 +60,11 @@ export async function readGroupedBody(body: ReceivedBody, known: ReadonlySet<str
   };
 }
 
-async function* groupsInMemory(list: unknown): AsyncGenerator<TrajectoryPart | GroupPart> {
-  const slices = new Slices();
+async function* groupsInMemory(list: unknown, slices: Slices): AsyncGenerator<TrajectoryPart | GroupPart> {
   for (const [group, value] of (Array.isArray(list) ? list : []).entries()) {
     for (const part of partsOf(value, group)) {
-      yield part;
       if (slices.over) await slices.pause();
+      yield part;
     }
   }
 }

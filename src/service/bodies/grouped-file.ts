@@ -8,10 +8,10 @@ import {
   containerAt,
   keyAt,
   parseInSlices,
-  parsePart,
   wholeBytes,
   wholeText,
 } from '../json/parse-in-slices.ts';
+import { parsePart } from '../json/parse-part.ts';
 import { runsOf } from '../json/runs.ts';
 import type { Slices } from '../slices.ts';
 import { type GroupPart, groupsField, partsOf, type TrajectoryPart } from './grouped-body.ts';
@@ -34,7 +34,7 @@ export interface GroupedFile {
   list: Range | null;
 }
 
-/** Reads the fields of a body that is not in memory, and finds its groups. */
+/** Reads the fields of a body that is not read as a whole, and finds its groups. */
 export async function openGroupedFile(
   source: ByteSource,
   known: ReadonlySet<string>,
@@ -64,16 +64,16 @@ export async function* groupsInFile(
   list: Range,
   slices: Slices,
 ): AsyncGenerator<TrajectoryPart | GroupPart> {
-  for await (const run of runsOf(source, list, { longest: wholeBytes, slices })) {
+  for await (const run of runsOf(source, list, { longest: wholeBytes, slices, keepsAll: true })) {
     const bytes = run.end - run.start <= wholeBytes ? await source.read(run) : null;
     for (const [at, { start, end }] of run.children.entries()) {
+      if (slices.over) await slices.pause();
       const group = run.first + at;
       if (group >= trainingLimits.groups) throw tooMany([groupsField], trainingLimits.groups);
       if (bytes) {
         const value = parsePart(bytes.subarray(start - run.start, end - run.start), start);
         for (const part of partsOf(value, group)) yield part;
       } else yield* largeGroup(source, { start, end }, group, slices);
-      if (slices.over) await slices.pause();
     }
   }
 }
@@ -108,9 +108,10 @@ async function* trajectoriesIn(
   group: number,
   slices: Slices,
 ): AsyncGenerator<TrajectoryPart> {
-  for await (const run of runsOf(source, list, { longest: wholeBytes, slices })) {
+  for await (const run of runsOf(source, list, { longest: wholeBytes, slices, keepsAll: true })) {
     const read = run.end - run.start <= wholeBytes ? await source.read(run) : null;
     for (const [at, { start, end }] of run.children.entries()) {
+      if (slices.over) await slices.pause();
       const index = run.first + at;
       if (index >= trainingLimits.trajectories)
         throw tooMany([groupsField, group, 'trajectories'], trainingLimits.trajectories);
@@ -127,7 +128,6 @@ async function* trajectoriesIn(
         ? lineOf(read.subarray(start - run.start, end - run.start))
         : lineIn(source, { start, end });
       yield { type: 'trajectory', group, index, bytes, value, line };
-      if (slices.over) await slices.pause();
     }
   }
 }

@@ -1,6 +1,4 @@
-import { isUtf8 } from 'node:buffer';
 import type { ByteSource } from '../json/byte-source.ts';
-import { malformed } from '../json/faults.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
 
 /** The whole body of a request: in memory where it is small, else in a file that goes with the request. */
@@ -15,9 +13,9 @@ export interface ReceivedBody {
   fingerprint: string;
 }
 
-/** Its text, without a byte order mark. Throws what is no UTF-8. */
-export async function textOf({ source, bytes }: ReceivedBody): Promise<string> {
-  const content = await source.read({ start: 0, end: bytes });
-  if (!isUtf8(content)) throw malformed('the text is no UTF-8');
-  return new TextDecoder().decode(content);
-}
+/** What of a body its reader needs. */
+export type BodyBytes = Pick<ReceivedBody, 'bytes' | 'source'>;
+
+/** All bytes of a body whose length is bounded to what may be in memory. */
+export const contentOf = ({ source, bytes }: BodyBytes): Promise<Buffer> =>
+  source.read({ start: 0, end: bytes });

@@ -62,20 +62,23 @@ export interface ChatOrigin {
   access: Access;
   /** The request's seed as its text wrote it; see `exactSeed`. */
   seed: number | bigint | undefined;
+  /** Aborted when nobody waits for the answer any more. */
+  signal?: AbortSignal;
 }
 
 export async function prepareChat(
   { engine, models, constraints, tools: toolsOf, priorityScheduling }: ChatDependencies,
   request: ParsedChatCompletionRequest,
-  { access, seed: requestSeed }: ChatOrigin,
+  { access, seed: requestSeed, signal: asking }: ChatOrigin,
 ): Promise<PreparedChat> {
   checkCombinations(request, { priorityScheduling });
   const model = await models.resolve(request.model, access);
   const { base, weights } = model;
   const tools = toolsOf(base.id);
-  const constraint = await constraints.check(base, request);
+  const asker = { owner: access.owner, signal: asking };
+  const constraint = await constraints.check(base, request, asker);
   refuseForeignTokens(request.stop_token_ids, base.vocabularySize, ['stop_token_ids']);
-  const prompt = await toPrompt(request, { tools, base });
+  const prompt = await toPrompt(request, { tools, base, asker });
   const maxTokens = toMaxTokens(request, prompt.tokens.length, base.contextLength);
   refuseLongReports(request, maxTokens);
   const { tokenizer, format } = tools;
@@ -87,6 +90,8 @@ export async function prepareChat(
   seedOfChoice(requestSeed, 0);
   const choices = request.n ?? 1;
   const echo = request.echo ? echoOf(request.messages) : '';
+  // All has been checked: what was refused leaves nothing on the disk.
+  await constraints.keep(constraint, access.entity ?? model.entity);
   const common = {
     weights,
     prompt: prompt.tokens,
@@ -98,6 +103,7 @@ export async function prepareChat(
     topLogprobs: request.top_logprobs ?? 0,
     priority: request.priority ?? 0,
     cacheSalt: cacheSaltOf(access, request.cache_salt ?? null),
+    owner: access.owner,
   };
   const reading: ReplyOptions = {
     endToken: format.endToken,

@@ -2,14 +2,15 @@ import type { Choice, ParsedTrajectory } from '../../contract/index.ts';
 import type { BaseModel, Engine } from '../../engines/engine.ts';
 import { largestReward } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
-import type { Constraints } from '../inference/constraint/constraints.ts';
+import type { KnownConstraints } from '../inference/constraint/constraints.ts';
 import { choiceToTurn, type Location } from '../inference/prompt/conversation.ts';
 import { rangeOf, refuseForeignTokens } from '../inference/sampling/token-ids.ts';
 import { findConstraint, historiesOf } from './trajectory-sequences.ts';
 
 export interface ChoiceSurroundings {
   engine: Pick<Engine, 'logitsProcessors'>;
-  constraints: Constraints;
+  /** Those that the key that asks may know of. */
+  constraints: KnownConstraints;
   base: BaseModel;
 }
 

@@ -61,7 +61,7 @@ export class JobEvents {
       const news = this.#next(jobId, signal, idleMs);
       try {
         // The model, and its jobs with it, may have been deleted.
-        if ((await this.#store.job(jobId)) === undefined) return;
+        if (!(await this.#store.hasJob(jobId))) return;
         const { items } = await this.#store.events(jobId, { after: cursor, limit: 100, order: 'asc' });
         if (items.length > 0) yield items;
         const last = items.at(-1);

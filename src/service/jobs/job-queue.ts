@@ -1,40 +1,44 @@
 import { messageOf, ServiceError } from '../errors.ts';
 import type { ServiceLog } from '../log.ts';
-import type { JobOutcome, JobRecord } from '../store/store.ts';
+import type { JobOutcome, JobRecord, WaitingJob } from '../store/store.ts';
 import { traceJob } from '../telemetry.ts';
-import { jobFaultOf, mostEngineDeaths, queueFaultOf } from './job-fault.ts';
+import { jobFaultOf, lostRunsMessage, mostEngineDeaths, mostLostRuns, queueFaultOf } from './job-fault.ts';
+import { JobOrder, type NextJob } from './job-order.ts';
 import { Recovery } from './recovery.ts';
 import { type TrainJobDependencies, trainJob } from './train-job.ts';
 
 export interface JobQueueOptions extends Omit<TrainJobDependencies, 'onBegin'> {
   /** Called when a model has a new checkpoint. */
   onCheckpoint: (modelId: string) => void;
+  /** How long a cancellation waits for the engine to leave what it is at. Default 30,000. */
+  cancelTimeoutMs?: number;
   log: ServiceLog;
 }
 
-/** The job that the queue is at: it runs, or waits for the machine to let it. */
-interface CurrentJob {
-  id: string;
+/** The job that runs. */
+interface CurrentJob extends WaitingJob {
   /** Why it is to stop; null while it is to go on. */
   asked: 'cancelled' | 'shutdown' | null;
   /** Of the run in progress. */
   controller: AbortController;
-  /** How often the engine broke down under it. */
-  engineDeaths: number;
-  ended: Promise<void>;
+  /** It has ended, or does not run any more. */
+  left: Promise<void>;
 }
 
 /**
- * Runs training jobs one at a time, oldest first: an engine trains one model at a time, and the jobs of a model
- * build on each other. A job that a shutdown or a crash cut short is queued again and runs anew from its payload.
+ * Runs training jobs one at a time, since an engine trains one model at a time: the models take turns, and the jobs of
+ * a model, which build on each other, run in their order. A job that a shutdown or a crash cut short is queued again
+ * and runs anew from its payload.
  *
  * So does one that the machine cuts short, such as a full disk: after a pause, each twice as long as the one before up
- * to 30 s, for as long as it takes, or when the next job comes. An engine that breaks down under a job gets
- * three tries at it. A job that has been trained is not trained again because its end could not be written.
+ * to 30 s, for as long as it takes, or when the next job comes; meanwhile the other models go on. An engine that
+ * breaks down under a job gets three tries at it. A job whose runs end the whole process is let go after eight that
+ * got no further. A job that has been trained is not trained again because its end could not be written.
  */
 export class JobQueue {
   readonly #options: JobQueueOptions;
   readonly #recovery: Recovery;
+  #order: JobOrder | null = null;
   #current: CurrentJob | null = null;
   #closed = false;
   #pump: Promise<void> = Promise.resolve();
@@ -50,6 +54,7 @@ export class JobQueue {
   /** Looks for queued jobs. Returns at once. */
   wake(): void {
     this.#woken = true;
+    this.#order?.tryNow();
     this.#recovery.tryNow();
     if (this.#pumping || this.#closed) return;
     this.#pumping = true;
@@ -60,12 +65,13 @@ export class JobQueue {
   async check(): Promise<void> {
     if (this.#closed) throw new ServiceError(503, 'shutting_down', 'The training queue is shutting down.');
     if (this.#recovery.fault) throw this.#recovery.fault;
-    await this.#options.store.unfinishedJobs();
+    await this.#options.store.newestJob();
   }
 
   /**
    * Ends a queued or running job as cancelled; resolves once it has ended. Does nothing to one that had. Rejects where
-   * the machine keeps it from being written; a job that ran is then cancelled as soon as it can be.
+   * the machine keeps it from being written, or the engine does not leave the job in time; a job that ran is then
+   * cancelled as soon as it can be.
    */
   async cancel(jobId: string): Promise<void> {
     const job = await this.#options.store.job(jobId);
@@ -73,12 +79,16 @@ export class JobQueue {
     const current = this.#current;
     if (current?.id === jobId) {
       this.#stop(current, 'cancelled');
-      const ended = this.#recovery.unlessFault(current.ended);
+      const left = this.#recovery.unlessFault(current.left, this.#stillRuns(jobId));
       this.#recovery.tryNow();
-      return ended;
+      await left;
+      // It may have been set aside just before.
+      return this.cancel(jobId);
     }
     if (!job || job.endedAt !== null) return;
     await this.#finish(job, { status: 'cancelled', errorMessage: 'The job was cancelled before it began.' });
+    // The queue may have waited for it.
+    this.#recovery.tryNow();
   }
 
   /** Stops; the running job goes back into the queue. */
@@ -89,22 +99,27 @@ export class JobQueue {
     await this.#pump;
   }
 
+  #stillRuns(jobId: string): { timeoutMs: number; late: ServiceError } {
+    const { cancelTimeoutMs: timeoutMs = 30_000 } = this.#options;
+    const message = `The job ${jobId} ends as cancelled as soon as the engine leaves the step it is in, which has taken more than ${timeoutMs} ms; ask again.`;
+    return { timeoutMs, late: new ServiceError(503, 'job_still_runs', message) };
+  }
+
   #stop(current: CurrentJob, reason: 'cancelled' | 'shutdown'): void {
     current.asked ??= reason;
     current.controller.abort(current.asked);
   }
 
   async #runAll(): Promise<void> {
+    const { store } = this.#options;
     while (this.#woken && !this.#closed) {
       this.#woken = false;
       try {
-        const [job] = await this.#options.store.unfinishedJobs();
+        this.#order ??= new JobOrder({ newestAtStart: await store.newestJob() });
+        const first = await store.firstJobs();
         // Closed meanwhile, when there was no running job to abort yet.
-        if (job && !this.#closed) {
-          await this.#run(job);
-          this.#woken = true;
-        }
-        this.#recovery.over();
+        if (this.#closed) break;
+        await this.#goOn(this.#order, this.#order.next(first));
       } catch (error) {
         this.#woken = true;
         await this.#recovery.pause(queueFaultOf(error), null);
@@ -113,47 +128,58 @@ export class JobQueue {
     this.#pumping = false;
   }
 
-  async #run(job: JobRecord): Promise<void> {
-    const { promise: ended, resolve } = Promise.withResolvers<void>();
-    const current: CurrentJob = {
-      ...{ id: job.id, asked: null, engineDeaths: 0, ended },
-      controller: new AbortController(),
-    };
+  async #goOn(order: JobOrder, next: NextJob): Promise<void> {
+    if (next.type === 'nothing') return this.#recovery.over();
+    this.#woken = true;
+    if (next.type === 'wait') return this.#recovery.wait(next.fault, next.pauseMs);
+    const { promise: left, resolve } = Promise.withResolvers<void>();
+    const current: CurrentJob = { ...next.job, asked: null, controller: new AbortController(), left };
     this.#current = current;
     try {
-      await this.#bringToEnd(job, current);
+      await this.#bringToEnd(current, order);
     } finally {
       this.#current = null;
       resolve();
     }
   }
 
-  async #bringToEnd(job: JobRecord, current: CurrentJob): Promise<void> {
+  /** Resolves once the job has ended, is set aside, or the queue is closed. */
+  async #bringToEnd(current: CurrentJob, order: JobOrder): Promise<void> {
     const { store } = this.#options;
     let outcome: JobOutcome | null = null;
     do {
       try {
+        const job = await store.job(current.id);
         // Cancelled since the queue was read.
-        if ((await store.job(job.id))?.endedAt !== null) return;
-        outcome ??= await this.#outcomeOf(job, current);
+        if (job?.endedAt !== null) return;
+        outcome ??= await this.#outcomeOf(job, current, order);
         await this.#finish(job, outcome);
+        this.#recovery.over();
         return;
       } catch (error) {
         // Where even this cannot be written, the job is known as running until it can, or until the next start.
-        await store.requeueJob(job.id).catch(() => undefined);
+        await store.requeueJob(current.id).catch(() => undefined);
         if (this.#closed) return;
         const found = jobFaultOf(error);
-        await this.#recovery.pause(found.type === 'job' ? queueFaultOf(error) : found.fault, job.id);
+        const fault = found.type === 'job' ? queueFaultOf(error) : found.fault;
+        if (outcome === null && current.asked === null) {
+          const pauseMs = order.setAside(current, fault, { engineDied: found.type === 'engine' });
+          this.#recovery.tell(fault, { job: current.id, pauseMs });
+          return;
+        }
+        await this.#recovery.pause(fault, current.id);
       }
     } while (!this.#closed);
   }
 
   /** Trains the job. Rejects where it is to be tried again. */
-  async #outcomeOf(job: JobRecord, current: CurrentJob): Promise<JobOutcome> {
+  async #outcomeOf(job: JobRecord, current: CurrentJob, order: JobOrder): Promise<JobOutcome> {
     if (current.asked === 'cancelled') return cancelled;
+    if (current.lostRuns >= mostLostRuns) return { status: 'failed', errorMessage: lostRunsMessage };
     current.controller = new AbortController();
     const onBegin = () => this.#recovery.works();
     try {
+      await this.#options.store.beginRun(job.id);
       const checkpoint = await traceJob(job, () =>
         trainJob({ ...this.#options, onBegin }, job, current.controller),
       );
@@ -164,7 +190,7 @@ export class JobQueue {
       if (asked === 'shutdown') throw error;
       const { type } = jobFaultOf(error);
       if (type === 'job') return { status: 'failed', errorMessage: messageOf(error) };
-      if (type === 'engine' && ++current.engineDeaths >= mostEngineDeaths)
+      if (type === 'engine' && order.engineDeaths(current) + 1 >= mostEngineDeaths)
         return {
           status: 'failed',
           errorMessage: `The engine broke down in each of ${mostEngineDeaths} runs of the job: ${messageOf(error)}`,

@@ -29,13 +29,22 @@ export function jobPreparation({ engine, store, files, constraints, tools }: Pre
         signal,
       );
     const reference = (step: number | null) => findReference({ store, files }, model, step);
-    return prepareRlJob(
-      files.readPayload(job.id),
-      job.resolvedConfig,
-      { ...dependencies, reference },
-      signal,
-    );
+    return prepareRlJob(payloadOf(files, job.id), job.resolvedConfig, { ...dependencies, reference }, signal);
   };
+}
+
+async function* payloadOf(files: DataFiles, jobId: string): AsyncGenerator<Buffer> {
+  try {
+    yield* files.readPayload(jobId);
+  } catch (cause) {
+    if (!(cause instanceof Error && 'code' in cause && cause.code === 'ENOENT')) throw cause;
+    throw new ServiceError(
+      422,
+      'payload_missing',
+      `The trajectories of this job are not in the data folder any more (jobs/${jobId}.jsonl.gz); send the job again.`,
+      { cause },
+    );
+  }
 }
 
 /** The weights of a model's step, which was there when the job was accepted; of null, its base model's. */

@@ -16,7 +16,7 @@ import { inSchemaOrder, type Place, type ReadOptions, readList } from './read-li
 type ParsedHistory = z.output<typeof historySchema>;
 
 export interface ReadTrajectoryOptions {
-  /** Length of its text in bytes; null where the whole body is small. */
+  /** Length of its text in bytes; null where the text around it is read as a whole. */
   bytes: number | null;
   slices: Slices;
 }
@@ -30,13 +30,16 @@ export async function readTrajectory(
   place: Place,
   { bytes, slices }: ReadTrajectoryOptions,
 ): Promise<ReadItem<ParsedTrajectory>> {
+  if (slices.over) await slices.pause();
   if (bytes === null || bytes <= wholeBytes || !isObject(value))
     return readItem(trajectorySchema, value, place);
   const own = await readMessages(value, { place, slices });
+  if (slices.over) await slices.pause();
   const histories = await readList(own.beside, {
     ...{ name: 'additional_histories', most: trainingLimits.histories, place, slices },
     read: readHistory,
   });
+  if (slices.over) await slices.pause();
   const head = readItem(trajectorySchema, histories.beside, place);
   const issues = [...own.issues, ...histories.issues, ...('issues' in head ? head.issues : [])];
   if (issues.length > 0 || 'issues' in head)

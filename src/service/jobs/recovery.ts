@@ -2,10 +2,10 @@ import type { ServiceError } from '../errors.ts';
 import type { ServiceLog } from '../log.ts';
 
 /** The first pause; each further one is twice as long, up to the longest. */
-const firstPauseMs = 250;
-const longestPauseMs = 30_000;
+export const firstPauseMs = 250;
+export const longestPauseMs = 30_000;
 
-/** The pauses of a queue whose work fails for no fault of its own, until it works again. */
+/** What a queue says, and how it waits, while work fails for no fault of its own, until it works again. */
 export class Recovery {
   readonly #log: ServiceLog;
   readonly #told = new Set<(fault: ServiceError) => void>();
@@ -23,20 +23,32 @@ export class Recovery {
     return this.#fault;
   }
 
-  /** Waits, longer each time, or until it is to be tried now. `job`: what waits; null for the queue itself. */
-  async pause(fault: ServiceError, job: string | null): Promise<void> {
-    if (this.#closed) return;
-    const pauseMs = Math.min(longestPauseMs, firstPauseMs * 2 ** this.#pauses++);
+  /** Says that something waits: a job, or with null the queue itself. */
+  tell(fault: ServiceError, { job, pauseMs }: { job: string | null; pauseMs: number }): void {
     this.#fault = fault;
     const { code, message } = fault;
     const error = fault.cause instanceof Error ? fault.cause.message : message;
     this.#log({ level: 'error', event: 'training_queue_waits', code, error, job, pauseMs });
-    for (const tell of this.#told) tell(fault);
+    for (const told of this.#told) told(fault);
+  }
+
+  /** Waits for so long, or until it is to be tried now, and is known to wait for the fault to pass. */
+  async wait(fault: ServiceError, pauseMs: number): Promise<void> {
+    if (this.#closed) return;
+    this.#fault = fault;
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#wake = resolve;
     const timer = setTimeout(resolve, pauseMs);
     await promise;
     clearTimeout(timer);
+  }
+
+  /** Says so and waits, longer each time. */
+  async pause(fault: ServiceError, job: string | null): Promise<void> {
+    if (this.#closed) return;
+    const pauseMs = Math.min(longestPauseMs, firstPauseMs * 2 ** this.#pauses++);
+    this.tell(fault, { job, pauseMs });
+    await this.wait(fault, pauseMs);
   }
 
   /** Ends the pause, if there is one. */
@@ -62,15 +74,20 @@ export class Recovery {
     this.#wake();
   }
 
-  /** Resolves with `work`; rejects with the next fault where one comes first. */
-  async unlessFault<Result>(work: Promise<Result>): Promise<Result> {
-    const fault = Promise.withResolvers<never>();
-    const tell = (error: ServiceError) => fault.reject(error);
-    this.#told.add(tell);
+  /** Resolves with `work`; rejects with the next fault where one comes first, and with `late` where it takes longer. */
+  async unlessFault(
+    work: Promise<void>,
+    { timeoutMs, late }: { timeoutMs: number; late: ServiceError },
+  ): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const timer = setTimeout(() => reject(late), timeoutMs);
+    this.#told.add(reject);
+    work.then(resolve, reject);
     try {
-      return await Promise.race([work, fault.promise]);
+      await promise;
     } finally {
-      this.#told.delete(tell);
+      clearTimeout(timer);
+      this.#told.delete(reject);
     }
   }
 }

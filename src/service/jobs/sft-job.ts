@@ -2,11 +2,13 @@ import { z } from 'zod';
 import { type ParsedSftExample, sftExampleSchema } from '../../contract/index.ts';
 import type { BaseModel, Constraint, Engine, Reply } from '../../engines/engine.ts';
 import type { Datum } from '../../learning/index.ts';
+import { readJson } from '../bodies/json-body.ts';
 import { parseJson } from '../body.ts';
 import { messageOf, RequestValidationError, ServiceError } from '../errors.ts';
 import type { BaseModelTools } from '../inference/base-model-tools.ts';
 import type { Constraints } from '../inference/constraint/constraints.ts';
 import { charactersIn } from '../inference/prompt/prompt-size.ts';
+import { wholeBytes } from '../json/parse-in-slices.ts';
 import { Slices } from '../slices.ts';
 import { validate } from '../validation.ts';
 import { exampleConversation, toReply } from './example-conversation.ts';
@@ -35,10 +37,16 @@ interface NumberedLine {
   number: number;
 }
 
-/** Reads one line of training data; what is wrong with it is said with its number. */
-export function readExample({ line, number }: NumberedLine): ParsedSftExample {
+/** Reads one line of training data, a long one in pieces; what is wrong with it is said with its number. */
+export async function readExample(
+  { line, number }: NumberedLine,
+  slices = new Slices(),
+): Promise<ParsedSftExample> {
   try {
-    return validate(sftExampleSchema, parseJson(line), 'body');
+    if (slices.over) await slices.pause();
+    const value = line.length <= wholeBytes ? parseJson(line) : await readJson(Buffer.from(line), slices);
+    if (slices.over) await slices.pause();
+    return validate(sftExampleSchema, value, 'body');
   } catch (error) {
     if (!(error instanceof RequestValidationError)) throw error;
     throw new RequestValidationError(
@@ -97,7 +105,7 @@ async function toBatch(
   for (const line of lines) {
     if (slices.over) await slices.pause();
     const conversation = await atLine(line, async () => {
-      const example = readExample(line);
+      const example = await readExample(line, slices);
       tools.renderer.size.check(charactersIn(example.messages), base.contextLength);
       return exampleConversation(example, line, { base, constraints });
     });

@@ -3,16 +3,17 @@ import type { BaseModel, Constraint } from '../../engines/engine.ts';
 import type { SampledSequence } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
 import type { BaseModelTools } from '../inference/base-model-tools.ts';
-import type { Constraints } from '../inference/constraint/constraints.ts';
+import type { KnownConstraints } from '../inference/constraint/constraints.ts';
 import { choiceToTurn, type Location, toTurn } from '../inference/prompt/conversation.ts';
 import { promptHash } from '../inference/prompt/prompt-hash.ts';
 import { fromSampling } from '../inference/sampling/sampling.ts';
+import { Slices } from '../slices.ts';
 import { type Sampled, type TrainingConversation, toSequence } from './sequences.ts';
 
 type History = Pick<ParsedTrajectory, 'messages_and_choices' | 'tools'>;
 
 export interface TrajectoryDependencies {
-  constraints: Constraints;
+  constraints: KnownConstraints;
   tools: BaseModelTools;
   base: BaseModel;
 }
@@ -54,7 +55,9 @@ async function historySequences(
 ): Promise<SampledSequence<Constraint>[]> {
   const conversation: TrainingConversation = { turns: [], tools: history.tools, location, sampled: [] };
   const own: SampledSequence<Constraint>[] = [];
+  const slices = new Slices();
   for (const [index, item] of history.messages_and_choices.entries()) {
+    if (slices.over) await slices.pause();
     const at = [...location, 'messages_and_choices', index];
     if (!('message' in item)) {
       conversation.turns.push(toTurn(item, at));
@@ -110,7 +113,7 @@ async function toSampled(
   choice: Choice,
   reply: readonly number[],
   at: Location,
-  constraints: Constraints,
+  constraints: KnownConstraints,
 ): Promise<Sampled> {
   const content = choice.logprobs?.content;
   return {
@@ -125,7 +128,7 @@ async function toSampled(
 export async function findConstraint(
   choice: Choice,
   at: Location,
-  constraints: Constraints,
+  constraints: KnownConstraints,
 ): Promise<Constraint | null> {
   const hash = choice.sampling?.constraint;
   if (hash === undefined || hash === null) return null;

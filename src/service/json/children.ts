@@ -1,7 +1,7 @@
 import { requestLimits } from '../../contract/index.ts';
 import { Slices } from '../slices.ts';
 import type { ByteSource, Range } from './byte-source.ts';
-import { malformed, tooDeep } from './faults.ts';
+import { malformed, tooDeep, tooManyMembers } from './faults.ts';
 
 /** A member of an object or an element of a list, by where its bytes are. */
 export interface Child extends Range {
@@ -19,7 +19,16 @@ const colon = 0x3a;
 const [openObject, closeObject] = [0x7b, 0x7d];
 const [openList, closeList] = [0x5b, 0x5d];
 
+const endsBare = (byte: number) =>
+  byte === comma || byte === closeObject || byte === closeList || isSpace(byte);
+
 const isSpace = (byte: number) => byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
+
+/** An object with more members is refused, the value itself and what is in its children alike. */
+export const mostMembers = requestLimits.membersOfObject;
+
+/** Hears of each child as it ends: where it is, and where its name is. */
+export type TellChild = (start: number, end: number, key: Range | null) => void;
 
 /** What comes next between the children: `first` and `value` differ in that a list may end at `first` alone. */
 type Awaited = 'opening' | 'first' | 'value' | 'colon' | 'separator' | 'nothing';
@@ -30,13 +39,15 @@ type Awaited = 'opening' | 'first' | 'value' | 'colon' | 'separator' | 'nothing'
  * is JSON, so is the whole. Bytes come in pieces, cut anywhere.
  */
 export class ChildScanner {
-  readonly #found: Child[] = [];
+  readonly #tell: TellChild;
   /** Bytes that came before the present piece. */
   #before: number;
   #awaited: Awaited = 'opening';
   #isObject = false;
   /** Nesting within the child. */
   #depth = 0;
+  /** Members so far of each object, or zero for a list, that is open within the child; before them the value's own. */
+  readonly #members = [0];
   /** Where the child, or the key, began; -1 between them. */
   #start = -1;
   #inString = false;
@@ -46,13 +57,9 @@ export class ChildScanner {
   #key: Range | null = null;
 
   /** @param start Where the value's bytes begin in their source. */
-  constructor(start: number) {
+  constructor(start: number, tell: TellChild) {
     this.#before = start;
-  }
-
-  /** The children that have ended since this was last asked. */
-  take(): Child[] {
-    return this.#found.splice(0);
+    this.#tell = tell;
   }
 
   /** Takes the next bytes. Throws what `malformed` and `tooDeep` make. */
@@ -100,26 +107,40 @@ export class ChildScanner {
         return at + 1;
       }
       if (byte === openObject || byte === openList) {
-        this.#depth++;
-        if (this.#depth >= deepestNesting) throw tooDeep(deepestNesting);
+        this.#descend();
       } else if (byte === closeObject || byte === closeList) {
         this.#depth--;
+        this.#members.pop();
         if (this.#depth > 0) continue;
         this.#finish(at + 1);
         return at + 1;
-      }
+      } else if (byte === colon) this.#countMember();
     }
     return bytes.length;
+  }
+
+  #descend(): void {
+    this.#depth++;
+    this.#members.push(0);
+    if (this.#depth >= deepestNesting) throw tooDeep(deepestNesting);
+  }
+
+  #countMember(): void {
+    const members = (this.#members.pop() ?? 0) + 1;
+    if (members > mostMembers) throw tooManyMembers(mostMembers);
+    this.#members.push(members);
   }
 
   /** One byte that belongs to no string and is not nested. */
   #between(bytes: Uint8Array, at: number): number {
     const byte = bytes[at] ?? 0;
     if (this.#isBare) {
-      if (!isSpace(byte) && byte !== comma && byte !== closeObject && byte !== closeList) return at + 1;
+      let end = at;
+      while (end < bytes.length && !endsBare(bytes[end] ?? 0)) end++;
+      if (end === bytes.length) return end;
       this.#isBare = false;
-      this.#finish(at);
-      return at;
+      this.#finish(end);
+      return end;
     }
     if (isSpace(byte)) return at + 1;
     switch (this.#awaited) {
@@ -130,6 +151,7 @@ export class ChildScanner {
         return at + 1;
       case 'colon':
         if (byte !== colon) break;
+        this.#countMember();
         this.#awaited = 'value';
         return at + 1;
       case 'separator':
@@ -162,21 +184,22 @@ export class ChildScanner {
       throw malformed(`Unexpected token ${JSON.stringify(String.fromCharCode(byte))}`, this.#before + at);
     this.#start = this.#before + at;
     if (byte === quote) this.#inString = true;
-    else if (byte === openObject || byte === openList) this.#depth = 1;
+    else if (byte === openObject || byte === openList) this.#descend();
     else this.#isBare = true;
     return at + 1;
   }
 
   /** The key or the child ends before this byte of the piece. */
   #finish(at: number): void {
-    const range = { start: this.#start, end: this.#before + at };
+    const start = this.#start;
+    const end = this.#before + at;
     this.#start = -1;
     if (this.#isObject && this.#key === null) {
-      this.#key = range;
+      this.#key = { start, end };
       this.#awaited = 'colon';
       return;
     }
-    this.#found.push({ ...range, key: this.#key });
+    this.#tell(start, end, this.#key);
     this.#key = null;
     this.#awaited = 'separator';
   }
@@ -188,11 +211,12 @@ export async function* childrenOf(
   range: Range,
   slices = new Slices(),
 ): AsyncGenerator<Child> {
-  const scanner = new ChildScanner(range.start);
+  const found: Child[] = [];
+  const scanner = new ChildScanner(range.start, (start, end, key) => found.push({ start, end, key }));
   for await (const piece of source.pieces(range)) {
-    scanner.push(piece);
-    yield* scanner.take();
     if (slices.over) await slices.pause();
+    scanner.push(piece);
+    for (const child of found.splice(0)) yield child;
   }
   scanner.end();
 }

@@ -10,3 +10,13 @@ export function malformed(reason: string, at?: number): RequestValidationError {
 
 export const tooDeep = (limit: number) =>
   new ServiceError(422, 'too_deep', `The body is nested too deeply: at most ${limit} levels are read.`);
+
+export const tooManyMembers = (limit: number) =>
+  new RequestValidationError([
+    {
+      loc: ['body'],
+      msg: `is JSON of more than ${limit} members of one object, and that is the most; send a smaller value`,
+      type: 'too_long',
+      ctx: { max_length: limit },
+    },
+  ]);

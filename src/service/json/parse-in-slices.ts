@@ -1,22 +1,11 @@
-import { isUtf8 } from 'node:buffer';
 import { Slices } from '../slices.ts';
 import type { ByteSource, Range } from './byte-source.ts';
-import { malformed } from './faults.ts';
+import { parsePart } from './parse-part.ts';
 import { runsOf } from './runs.ts';
+import { parseString } from './strings.ts';
 
-/** Text of this many bytes is parsed in one piece: a few milliseconds. */
-export const wholeBytes = 262_144;
-
-/** JSON text that is a part of a body, as `JSON.parse` reads it. Throws what `malformed` makes. */
-export function parsePart(bytes: Buffer, at?: number): unknown {
-  if (!isUtf8(bytes)) throw malformed('the text is no UTF-8');
-  try {
-    return JSON.parse(bytes.toString('utf8'));
-  } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw malformed(at === undefined || at === 0 ? reason : `${reason}, in the value at byte ${at}`);
-  }
-}
+/** Text of this many bytes is parsed in one piece, and read with its schema in another: a few milliseconds. */
+export const wholeBytes = 131_072;
 
 export interface ParseOptions {
   slices?: Slices;
@@ -26,21 +15,26 @@ export interface ParseOptions {
 
 /**
  * The value in a range: the same that `JSON.parse` gives for its text, read in pieces between which others have
- * their turn. A single string or number is a piece whatever its length.
+ * their turn.
  */
 export async function parseInSlices(
   source: ByteSource,
   range: Range,
   { slices = new Slices(), whole = wholeBytes }: ParseOptions = {},
 ): Promise<unknown> {
-  const opening = await containerAt(source, range);
-  if (range.end - range.start <= whole || opening === null) {
-    const value = parsePart(await source.read(range), range.start);
-    if (slices.over) await slices.pause();
-    return value;
-  }
   const options = { slices, whole };
-  return opening === '[' ? parseList(source, range, options) : parseObject(source, range, options);
+  if (range.end - range.start > whole)
+    switch (await openingOf(source, range)) {
+      case '[':
+        return parseList(source, range, options);
+      case '{':
+        return parseObject(source, range, options);
+      case '"':
+        // Else there is white space behind it.
+        if (await endsWithQuote(source, range)) return parseString(source, range, options);
+    }
+  if (slices.over) await slices.pause();
+  return parsePart(await source.read(range), range.start);
 }
 
 async function parseList(
@@ -50,10 +44,10 @@ async function parseList(
 ): Promise<unknown[]> {
   const list: unknown[] = [];
   for await (const run of runsOf(source, range, { longest: options.whole, slices: options.slices })) {
-    const [only] = run.children;
-    if (run.children.length === 1 && only) list.push(await parseInSlices(source, only, options));
-    else appendAll(list, await parseRun(source, run, ['[', ']']));
     if (options.slices.over) await options.slices.pause();
+    const [only] = run.children;
+    if (run.count === 1 && only) list.push(await parseInSlices(source, only, options));
+    else appendAll(list, await parseRun(source, run, ['[', ']']));
   }
   return list;
 }
@@ -65,12 +59,13 @@ async function parseObject(
 ): Promise<Record<string, unknown>> {
   const entries: [string, unknown][] = [];
   for await (const run of runsOf(source, range, { longest: options.whole, slices: options.slices })) {
+    if (options.slices.over) await options.slices.pause();
     const [only] = run.children;
-    if (run.children.length === 1 && only?.key)
+    if (run.count === 1 && only?.key)
       entries.push([await keyAt(source, only.key), await parseInSlices(source, only, options)]);
     else appendAll(entries, Object.entries(Object(await parseRun(source, run, ['{', '}']))));
-    if (options.slices.over) await options.slices.pause();
   }
+  if (options.slices.over) await options.slices.pause();
   return Object.fromEntries(entries);
 }
 
@@ -80,19 +75,19 @@ async function parseRun(source: ByteSource, run: Range, [open, close]: [string, 
 
 /** Refuses a range whose text is no JSON, without keeping what is in it. */
 export async function checkInSlices(source: ByteSource, range: Range, slices: Slices): Promise<void> {
-  const opening = await containerAt(source, range);
-  if (range.end - range.start <= wholeBytes || opening === null) {
-    parsePart(await source.read(range), range.start);
+  const opening = range.end - range.start > wholeBytes ? await openingOf(source, range) : null;
+  if (opening !== '[' && opening !== '{') {
+    await parseInSlices(source, range, { slices });
     return;
   }
   const around: [string, string] = opening === '[' ? ['[', ']'] : ['{', '}'];
   for await (const run of runsOf(source, range, { longest: wholeBytes, slices })) {
+    if (slices.over) await slices.pause();
     const [only] = run.children;
-    if (run.children.length === 1 && only) {
+    if (run.count === 1 && only) {
       if (only.key) await keyAt(source, only.key);
       await checkInSlices(source, only, slices);
     } else await parseRun(source, run, around);
-    await slices.pause();
   }
 }
 
@@ -107,9 +102,16 @@ export async function keyAt(source: ByteSource, key: Range): Promise<string> {
 }
 
 /** What a range that begins with a value begins with: an object, a list, or null for anything else. */
-export async function containerAt(source: ByteSource, { start }: Range): Promise<'{' | '[' | null> {
-  const first = (await source.read({ start, end: start + 1 })).toString('latin1');
+export async function containerAt(source: ByteSource, range: Range): Promise<'{' | '[' | null> {
+  const first = await openingOf(source, range);
   return first === '{' || first === '[' ? first : null;
+}
+
+const endsWithQuote = async (source: ByteSource, { end }: Range) =>
+  (await source.read({ start: end - 1, end })).toString('latin1') === '"';
+
+async function openingOf(source: ByteSource, { start }: Range): Promise<string> {
+  return (await source.read({ start, end: start + 1 })).toString('latin1');
 }
 
 const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);

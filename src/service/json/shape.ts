@@ -1,9 +1,11 @@
 import { requestLimits } from '../../contract/index.ts';
 import { RequestValidationError } from '../errors.ts';
-import { endOfString } from './member.ts';
 
 /** How JSON text may be built. */
-export type JsonShape = Pick<typeof requestLimits, 'depth' | 'containers' | 'members' | 'values'>;
+export type JsonShape = Pick<
+  typeof requestLimits,
+  'depth' | 'containers' | 'members' | 'membersOfObject' | 'values'
+>;
 
 export interface JsonShapeOptions {
   /** Default: those of a body. */
@@ -13,53 +15,112 @@ export interface JsonShapeOptions {
 }
 
 const quote = 0x22;
+const backslash = 0x5c;
+const comma = 0x2c;
+const colon = 0x3a;
+const [openObject, closeObject] = [0x7b, 0x7d];
+const [openList, closeList] = [0x5b, 0x5d];
 
 /**
  * Refuses JSON text that is nested too deeply, or made of too many values, before it is parsed: a parser takes seconds
  * for a million names, and what reads a value goes down into it call by call. Text that is no JSON may pass: the
- * parser says what is wrong with it.
+ * parser says what is wrong with it. Bytes come in pieces, cut anywhere.
  */
-export function refuseHeavyJson(
-  text: string,
-  { limits = requestLimits, at = ['body'] }: JsonShapeOptions = {},
-): void {
-  const { depth: deepest, containers: mostContainers, members: mostMembers, values: mostValues } = limits;
-  let depth = 0;
-  let containers = 0;
-  let members = 0;
-  let commas = 0;
-  for (let index = 0; index < text.length; index++) {
-    switch (text.charCodeAt(index)) {
-      case quote:
-        index = endOfString(text, index);
-        break;
-      case 0x5b:
-      case 0x7b:
-        if (++depth > deepest) throw refusal(at, 'too_deep', `nested more than ${deepest} deep`, deepest);
-        if (++containers > mostContainers)
-          throw refusal(at, 'too_long', `of more than ${mostContainers} arrays and objects`, mostContainers);
-        break;
-      case 0x5d:
-      case 0x7d:
-        depth--;
-        break;
-      case 0x3a:
-        if (++members > mostMembers)
-          throw refusal(at, 'too_long', `of more than ${mostMembers} members of objects`, mostMembers);
-        break;
-      case 0x2c:
-        if (++commas >= mostValues)
-          throw refusal(at, 'too_long', `of more than ${mostValues} values`, mostValues);
+export class JsonShapeCheck {
+  readonly #limits: Readonly<Record<keyof JsonShape, number>>;
+  readonly #at: string[];
+  /** Members so far of each object, or zero for a list, that is open. */
+  #open: number[] = [];
+  #containers = 0;
+  #members = 0;
+  #commas = 0;
+  #inString = false;
+  #escaped = false;
+
+  constructor({ limits = requestLimits, at = ['body'] }: JsonShapeOptions = {}) {
+    this.#limits = limits;
+    this.#at = at;
+  }
+
+  /** Takes the next bytes. Throws where they are too much. */
+  push(bytes: Buffer): void {
+    for (let index = 0; index < bytes.length; index++) {
+      if (this.#inString) index = this.#throughString(bytes, index);
+      else this.#count(bytes[index]);
     }
+  }
+
+  /** Where the last byte is that belongs to the string. */
+  #throughString(bytes: Buffer, from: number): number {
+    let index = this.#escaped ? from + 1 : from;
+    this.#escaped = false;
+    for (;;) {
+      const found = bytes.indexOf(quote, index);
+      const end = found === -1 ? bytes.length : found;
+      let before = end;
+      while (before > index && bytes[before - 1] === backslash) before--;
+      const isEscaped = (end - before) % 2 === 1;
+      if (found === -1) {
+        this.#escaped = isEscaped;
+        return end;
+      }
+      if (!isEscaped) {
+        this.#inString = false;
+        return end;
+      }
+      index = end + 1;
+    }
+  }
+
+  #count(byte: number | undefined): void {
+    const { depth, containers, members, membersOfObject, values } = this.#limits;
+    switch (byte) {
+      case quote:
+        this.#inString = true;
+        break;
+      case openList:
+      case openObject:
+        if (this.#open.push(0) > depth)
+          throw this.#refusal('too_deep', `nested more than ${depth} deep`, depth);
+        if (++this.#containers > containers)
+          throw this.#refusal('too_long', `of more than ${containers} arrays and objects`, containers);
+        break;
+      case closeList:
+      case closeObject:
+        this.#open.pop();
+        break;
+      case colon: {
+        const own = (this.#open.pop() ?? 0) + 1;
+        this.#open.push(own);
+        if (own > membersOfObject)
+          throw this.#refusal(
+            'too_long',
+            `of more than ${membersOfObject} members of one object`,
+            membersOfObject,
+          );
+        if (++this.#members > members)
+          throw this.#refusal('too_long', `of more than ${members} members of objects`, members);
+        break;
+      }
+      case comma:
+        if (++this.#commas >= values)
+          throw this.#refusal('too_long', `of more than ${values} values`, values);
+    }
+  }
+
+  #refusal(type: 'too_deep' | 'too_long', what: string, limit: number): RequestValidationError {
+    return new RequestValidationError([
+      {
+        loc: this.#at,
+        msg: `is JSON ${what}, and that is the most; send a smaller value`,
+        type,
+        ctx: { [type === 'too_deep' ? 'max_depth' : 'max_length']: limit },
+      },
+    ]);
   }
 }
 
-const refusal = (loc: string[], type: 'too_deep' | 'too_long', what: string, limit: number) =>
-  new RequestValidationError([
-    {
-      loc,
-      msg: `is JSON ${what}, and that is the most; send a smaller value`,
-      type,
-      ctx: { [type === 'too_deep' ? 'max_depth' : 'max_length']: limit },
-    },
-  ]);
+/** The same of a text that is there as a whole. */
+export function refuseHeavyJson(text: string, options?: JsonShapeOptions): void {
+  new JsonShapeCheck(options).push(Buffer.from(text));
+}

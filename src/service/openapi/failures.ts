@@ -23,7 +23,7 @@ const failures: Record<number, Failure> = {
   },
   401: {
     description: 'No key, a wrong one, or one that was revoked.',
-    ...{ detail: 'The API key in the Authorization header is not valid here.' },
+    ...{ detail: 'The API key in the Authorization header is not valid here, or no longer.' },
     ...{ type: 'authentication_error', code: 'invalid_api_key', headers: ['WWW-Authenticate'] },
   },
   404: {

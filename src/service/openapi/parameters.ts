@@ -23,7 +23,7 @@ export const sharedParameters: Record<string, object> = {
   ProjectAlias: header('OpenAI-Project', `Another name of Compat-Project. ${project}`, 'shop/desk'),
   IdempotencyKey: header(
     'Idempotency-Key',
-    '1 to 255 characters. A repeat with the same key and body gets the first answer, also after a restart; with another body it is 409. Keys live as long as the model.',
+    '1 to 255 characters. A repeat with the same key and body gets the first answer, also after a restart; with another body it is 409. Keys live as long as the model, those of uploads 30 days.',
     'job-42',
   ),
   LastEventId: header(

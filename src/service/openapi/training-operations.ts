@@ -10,7 +10,7 @@ export const trainingOperations: readonly Operation[] = [
     ...{ method: 'post', path: '/v1/preview/uploads', summary: 'Upload training data', tag: 'training' },
     ...keyed,
     description:
-      'Added by us. JSON lines, a conversation each: what deployed clients write to train.jsonl or trajectories.jsonl. Every line is checked before anything is kept. The same data is kept once.',
+      'Added by us. JSON lines, a conversation each: what deployed clients write to train.jsonl or trajectories.jsonl. Every line is checked before anything is kept. The same data is kept once: while a job that has not ended needs it, and for 30 days after its last use.',
     body: {
       ...{ schema: contract.sftExampleSchema, example: examples.sftExample, type: 'application/jsonl' },
     },
@@ -30,7 +30,7 @@ export const trainingOperations: readonly Operation[] = [
     ...{ method: 'post', path: '/v1/preview/training-jobs', summary: 'Create Rl Training Job' },
     ...{ tag: 'training', ...keyed },
     description:
-      "Trains a model by reinforcement learning on groups of trajectories; the job makes the model's next checkpoint. Jobs run one at a time, in the order they came. A vendor's name `kimi_k2_tau` is taken for `vendor_k2_tau`.",
+      "Trains a model by reinforcement learning on groups of trajectories; the job makes the model's next checkpoint. Jobs run one at a time: the models take turns, and a model's jobs run in the order they came. A vendor's name `kimi_k2_tau` is taken for `vendor_k2_tau`.",
     body: { schema: contract.createTrainingJobRequestSchema, example: examples.createRlJob },
     answer: { schema: contract.createJobResponseSchema, example: examples.createdJob },
     errors: [400, 404, 409, 413],

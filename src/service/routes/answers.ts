@@ -2,7 +2,7 @@ import type { Context } from 'hono';
 import type { Page } from '../../contract/index.ts';
 import { accessOf } from '../access.ts';
 import { ownerOf } from '../authentication.ts';
-import { type ReceivedBody, textOf } from '../bodies/received-body.ts';
+import { contentOf, type ReceivedBody } from '../bodies/received-body.ts';
 import type { ServiceContext } from '../context.ts';
 import type { Answer } from '../idempotency.ts';
 import type { StoredPage } from '../store/store.ts';
@@ -14,13 +14,13 @@ export const textBytes = 4 * 1024 ** 2;
 export function answerOnce(
   service: ServiceContext,
   context: Context,
-  work: (body: string, resourceId: string) => Promise<Answer>,
+  work: (content: Buffer, resourceId: string) => Promise<Answer>,
 ): Promise<Response> {
   const limit = Math.min(textBytes, service.bodyLimits.preview);
   return answerBodyOnce(
     service,
     context,
-    async (body, resourceId) => work(await textOf(body), resourceId),
+    async (body, resourceId) => work(await contentOf(body), resourceId),
     limit,
   );
 }
@@ -35,7 +35,7 @@ export async function answerBodyOnce(
   const held = service.admission.body(ownerOf(context));
   try {
     const declared = Number(context.req.header('content-length') ?? 0);
-    if (declared <= limit) held.bytes(declared);
+    if (declared <= limit) held.expect(declared);
     return await service.bodies.receive(context, { limit, onBytes: held.bytes }, async (body) => {
       const request = {
         key: context.req.header('idempotency-key'),

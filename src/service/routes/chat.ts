@@ -1,10 +1,9 @@
 import { context as activeContext } from '@opentelemetry/api';
 import type { Context, Hono } from 'hono';
-import { chatCompletionRequestSchema, chatFieldAliases } from '../../contract/index.ts';
 import { accessOf } from '../access.ts';
 import type { AdmittedChat } from '../admission/index.ts';
 import { ownerOf } from '../authentication.ts';
-import { isObject, parseJson, readText, renameAliases, validateBody } from '../body.ts';
+import { readBytes } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { toErrorBody } from '../error-response.ts';
 import { type PreparedChat, prepareChat } from '../inference/chat.ts';
@@ -12,20 +11,24 @@ import { complete } from '../inference/reply/complete.ts';
 import { completionJson } from '../inference/reply/completion-json.ts';
 import { stream } from '../inference/reply/stream.ts';
 import { exactSeed } from '../inference/sampling/exact-seed.ts';
+import { MemorySource } from '../json/byte-source.ts';
 import { requestIdOf } from '../request-id.ts';
 import { dataFrame, serverSentEvents } from '../server-sent-events.ts';
 import { traceInference, traceStreamed } from '../telemetry.ts';
+import { wireOf } from '../wire/wire.ts';
+import { readChatRequest } from './chat-request.ts';
 
 export function chatRoutes(app: Hono, service: ServiceContext): void {
   const handle = async (context: Context): Promise<Response> => {
     const place = service.admission.chat(ownerOf(context));
     let isStreamed = false;
     try {
-      const chat = await read(service, context, place);
+      const wanted = wireOf(context).whileWanted();
+      const chat = await read(service, context, { place, wanted });
       isStreamed = chat.request.stream ?? false;
       if (isStreamed) return streamed(service, context, chat, place.release);
       const { pinnedName } = chat.model;
-      const completion = await traceInference(pinnedName, () => complete(chat, context.req.raw.signal));
+      const completion = await traceInference(pinnedName, () => complete(chat, wanted));
       return context.body(await completionJson(completion), 200, { 'content-type': 'application/json' });
     } finally {
       if (!isStreamed) place.release();
@@ -35,15 +38,18 @@ export function chatRoutes(app: Hono, service: ServiceContext): void {
   app.post('/v1/chat/completions/', handle);
 }
 
-async function read(service: ServiceContext, context: Context, place: AdmittedChat): Promise<PreparedChat> {
-  const text = await readText(context, service.bodyLimits.chat, place.bytes);
-  const body = parseJson(text);
-  const renamed = isObject(body) ? renameAliases(body, chatFieldAliases) : body;
-  const request = validateBody(chatCompletionRequestSchema, renamed);
+async function read(
+  service: ServiceContext,
+  context: Context,
+  { place, wanted }: { place: AdmittedChat; wanted: AbortSignal },
+): Promise<PreparedChat> {
+  const content = await readBytes(context, service.bodyLimits.chat, place);
+  const request = await readChatRequest(content);
   place.replies(request.n ?? 1);
   const chat = await prepareChat(service, request, {
     access: accessOf(context),
-    seed: exactSeed(text, request.seed),
+    seed: await exactSeed(new MemorySource(content), request.seed),
+    signal: wanted,
   });
   logRequest(service, chat);
   return chat;
@@ -69,7 +75,7 @@ function streamed(
       yield dataFrame(toErrorBody(error, service.log, { chat: true, requestId }).body);
     }
   };
-  return serverSentEvents(context, frames, ended);
+  return serverSentEvents(context, frames, { log: service.log, ended });
 }
 
 function logRequest({ log }: ServiceContext, { id, request, model, choices }: PreparedChat): void {

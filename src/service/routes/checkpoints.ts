@@ -6,7 +6,9 @@ import {
   orderedPageQuerySchema,
 } from '../../contract/index.ts';
 import { accessOf } from '../access.ts';
-import { parseJson, readText, validateBody } from '../body.ts';
+import { ownerOf } from '../authentication.ts';
+import { readJson } from '../bodies/json-body.ts';
+import { readBytes, validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { notFound, ServiceError } from '../errors.ts';
 import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
@@ -27,7 +29,10 @@ export function checkpointRoutes(app: Hono, service: ServiceContext): void {
 
   app.delete(path, async (context) => {
     const model = await findModel(service, accessOf(context), context.req.param('model_id'));
-    const body = parseJson(await readText(context, Math.min(textBytes, bodyLimits.preview)));
+    const held = service.admission.body(ownerOf(context));
+    const body = await readBytes(context, Math.min(textBytes, bodyLimits.preview), held)
+      .then((content) => readJson(content))
+      .finally(held.release);
     const { steps } = validateBody(deleteCheckpointsRequestSchema, body);
     return context.json(await deleteCheckpoints(service, model, [...new Set(steps)]));
   });

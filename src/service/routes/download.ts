@@ -1,10 +1,12 @@
-import type { Hono } from 'hono';
+import type { Context, Hono } from 'hono';
 import { z } from 'zod';
 import { wholeNumberText } from '../../contract/index.ts';
 import { accessOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
 import { messageOf } from '../errors.ts';
+import { requestIdOf } from '../request-id.ts';
 import { validate } from '../validation.ts';
+import { wireOf } from '../wire/wire.ts';
 import { findCheckpoint } from './checkpoints.ts';
 import { findModel } from './models.ts';
 
@@ -23,7 +25,7 @@ export function downloadRoutes(app: Hono, service: ServiceContext): void {
     });
     // Names have been held against a pattern that leaves nothing to quote.
     const fileName = `${model.name}-step${step}${extension}`;
-    return context.body(toStream(chunks, service), 200, {
+    return context.body(toStream(chunks, service, context), 200, {
       'content-type': 'application/octet-stream',
       'content-length': String(bytes),
       'content-disposition': `attachment; filename="${fileName}"`,
@@ -36,7 +38,11 @@ export function downloadRoutes(app: Hono, service: ServiceContext): void {
 function toStream(
   chunks: AsyncIterable<Uint8Array>,
   { closing, log }: ServiceContext,
+  context: Context,
 ): ReadableStream<Uint8Array> {
+  const wire = wireOf(context);
+  // Cuts the connection where the client closes its side of it.
+  wire.whileWanted();
   const iterator = chunks[Symbol.asyncIterator]();
   return new ReadableStream<Uint8Array>(
     {
@@ -48,8 +54,9 @@ function toStream(
           else controller.enqueue(next.value);
         } catch (error) {
           // The status has gone out: only a cut connection tells the client.
-          log({ level: 'error', event: 'download_failed', error: messageOf(error) });
-          controller.error(error);
+          wire.cut();
+          const details = { request: requestIdOf(context), error: messageOf(error) };
+          log({ level: 'error', event: 'download_failed', ...details });
           await iterator.return?.();
         }
       },

@@ -13,7 +13,7 @@ import { findJob } from './training-jobs.ts';
 const idleMs = 15_000;
 
 export function eventRoutes(app: Hono, service: ServiceContext): void {
-  const { store, events, closing } = service;
+  const { store, events, closing, log } = service;
 
   app.get('/v1/preview/training-jobs/:job_id/events', async (context) => {
     const job = await findJob(service, accessOf(context), context.req.param('job_id'));
@@ -31,7 +31,7 @@ export function eventRoutes(app: Hono, service: ServiceContext): void {
         for await (const happened of events.follow(job.id, after, { signal, idleMs }))
           yield happened.length === 0 ? ': nothing yet\n\n' : happened.map(toFrame).join('');
       },
-      place.release,
+      { log, ended: place.release },
     );
   });
 }

@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto';
 import type { Hono } from 'hono';
 import { forkModelRequestSchema, formatModelName } from '../../contract/index.ts';
 import { type Access, accessOf } from '../access.ts';
-import { parseJson, validateBody } from '../body.ts';
+import { isBlank, readJson } from '../bodies/json-body.ts';
+import { validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
 import { answerOnce } from './answers.ts';
@@ -11,12 +12,16 @@ import { entityToMake, existingModel, findModel, madeUpName, modelExists, toMode
 
 export function forkRoutes(app: Hono, service: ServiceContext): void {
   app.post('/v1/preview/models/:model_id/fork', (context) =>
-    answerOnce(service, context, async (text, id) => {
+    answerOnce(service, context, async (content, id) => {
       // Made by an earlier try under this Idempotency-Key; the other model may be gone since.
       const made = await service.store.model(id);
       const model =
         made ??
-        (await fork(service, accessOf(context), { sourceId: context.req.param('model_id'), text, id }));
+        (await fork(service, accessOf(context), {
+          sourceId: context.req.param('model_id'),
+          body: isBlank(content) ? {} : await readJson(content),
+          id,
+        }));
       return { status: 200, body: toModel(model), modelId: model.id };
     }),
   );
@@ -26,10 +31,10 @@ export function forkRoutes(app: Hono, service: ServiceContext): void {
 async function fork(
   service: ServiceContext,
   access: Access,
-  { sourceId, text, id }: { sourceId: string; text: string; id: string },
+  { sourceId, body, id }: { sourceId: string; body: unknown; id: string },
 ): Promise<ModelRecord> {
   const { store, files } = service;
-  const request = validateBody(forkModelRequestSchema, text.trim() === '' ? {} : parseJson(text));
+  const request = validateBody(forkModelRequestSchema, body);
   const source = await findModel(service, access, sourceId);
   const checkpoint = await findCheckpoint(service, source, request.step);
   const createdAt = new Date().toISOString();
@@ -56,9 +61,13 @@ async function fork(
   if (await store.modelNamed(model.entity, model.project, model.name)) return taken();
   const folder = await copyWeights(service, checkpoint, id);
   const { metrics } = checkpoint;
-  if (
-    await store.insertModel(model, { id: randomUUID(), modelId: id, step: 0, folder, metrics, createdAt })
-  ) {
+  const first = { id: randomUUID(), modelId: id, step: 0, folder, metrics, createdAt };
+  const isStored = await store.insertModel(model, first).catch(async (error: unknown) => {
+    // What cannot be looked up or removed either goes at the next start.
+    if (!(await store.model(id).catch(() => model))) await files.removeModel(id).catch(() => {});
+    throw error;
+  });
+  if (isStored) {
     service.models.forget();
     return model;
   }

@@ -20,8 +20,6 @@ const requestSchema = logRequestSchema.extend({ [groupsField]: list(z.unknown(),
 const fields = new Set(Object.keys(requestSchema.shape));
 
 export function logRoutes(app: Hono, service: ServiceContext): void {
-  const writing = new Map<string, Promise<unknown>>();
-
   app.post('/v1/preview/models/:model_id/log', (context) =>
     answerBodyOnce(service, context, async (received, id) => {
       const model = await findModel(service, accessOf(context), context.req.param('model_id'));
@@ -33,14 +31,12 @@ export function logRoutes(app: Hono, service: ServiceContext): void {
         throw invalidField(['split'], `must have at most ${longestSplit} characters`, request.split);
       const { file, groups, trajectories } = await compress(service.files, body);
       const record = { id, modelId: model.id, split: request.split, groups, trajectories };
-      // One at a time: each record begins where the one before it ends.
-      const before = writing.get(model.id) ?? Promise.resolve();
-      const written = before.catch(() => {}).then(() => write(service, record, file));
-      writing.set(model.id, written);
-      await written.finally(async () => {
-        if (writing.get(model.id) === written) writing.delete(model.id);
+      try {
+        // Each record begins where the one before it ends, and none comes while the model's files go.
+        await service.files.alone(model.id, () => write(service, record, file));
+      } finally {
         await file.discard();
-      });
+      }
       return {
         status: 200,
         body: { split: request.split, num_groups: groups, num_trajectories: trajectories },
@@ -77,11 +73,12 @@ async function write(
   record: Omit<LogRecord, 'offset' | 'bytes' | 'createdAt'>,
   member: IncomingFile,
 ): Promise<void> {
+  const gone = () => notFound('model', record.modelId);
+  if (!(await store.model(record.modelId))) throw gone();
   if (await store.logRecord(record.id)) return;
   const offset = await store.logEnd(record.modelId, record.split);
   const bytes = await files.appendLog(record.modelId, record.split, offset, member);
   if (await store.insertLog({ ...record, offset, bytes, createdAt: new Date().toISOString() })) return;
-  // The model was deleted meanwhile, and writing made its folder anew.
-  await files.removeModel(record.modelId);
-  throw notFound('model', record.modelId);
+  // The model was deleted meanwhile. Its files go once this has ended.
+  throw gone();
 }

@@ -7,20 +7,21 @@ import {
   orderedPageQuerySchema,
 } from '../../contract/index.ts';
 import { type Access, accessOf } from '../access.ts';
-import { parseJson, validateBody } from '../body.ts';
+import { readJson } from '../bodies/json-body.ts';
+import { validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, notFound, ServiceError } from '../errors.ts';
 import type { ModelRecord } from '../store/store.ts';
 import { validate } from '../validation.ts';
 import { answerOnce, toPage } from './answers.ts';
-import { removeModelFiles } from './remove-files.ts';
+import { removeModelRest } from './remove-files.ts';
 
 export function modelRoutes(app: Hono, service: ServiceContext): void {
   const { store } = service;
 
   app.post('/v1/preview/models', (context) =>
-    answerOnce(service, context, async (body, id) => {
-      const model = await createModel(service, accessOf(context), parseJson(body), id);
+    answerOnce(service, context, async (content, id) => {
+      const model = await createModel(service, accessOf(context), await readJson(content), id);
       return { status: 200, body: toModel(model), modelId: model.id };
     }),
   );
@@ -38,7 +39,7 @@ export function modelRoutes(app: Hono, service: ServiceContext): void {
     const model = await findModel(service, accessOf(context), context.req.param('model_id'));
     const checkpoints = await deleteWithJobs(service, model);
     service.models.forget();
-    await removeModelFiles(service, model, checkpoints);
+    await removeModelRest(service, model, checkpoints);
     return context.json({ model_id: model.id, deleted_checkpoints: checkpoints.length, deleted_run: false });
   });
 }

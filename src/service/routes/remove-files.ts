@@ -3,8 +3,8 @@ import { messageOf } from '../errors.ts';
 import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
 
 /**
- * Removes weights whose records are gone. The request is done by then: files that cannot be removed just now are
- * removed at the next start, as all that has no record is.
+ * Removes weights whose records are gone. The request is done by then: what cannot be removed just now is removed at
+ * the next start, as all that has no record is.
  */
 export async function removeWeights(
   service: ServiceContext,
@@ -21,14 +21,16 @@ export async function removeWeights(
   }
 }
 
-/** The same of all that a model had. */
-export async function removeModelFiles(
+/** The same of all that a deleted model had, records and files. */
+export async function removeModelRest(
   service: ServiceContext,
   model: ModelRecord,
   checkpoints: readonly CheckpointRecord[],
 ): Promise<void> {
   await removeWeights(service, model, checkpoints);
-  await orKeep(service, model.id, () => service.files.removeModel(model.id));
+  const { files, store } = service;
+  await orKeep(service, model.id, () => files.alone(model.id, () => files.removeModel(model.id)));
+  await orKeep(service, model.id, () => store.clearDeletedModels());
 }
 
 async function orKeep({ log }: ServiceContext, folder: string, remove: () => Promise<void>): Promise<void> {

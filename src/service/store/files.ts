@@ -1,14 +1,16 @@
-import { hash } from 'node:crypto';
-import { createReadStream, existsSync } from 'node:fs';
-import { mkdir, open, readdir, rename, rm, stat, truncate } from 'node:fs/promises';
+import { createReadStream } from 'node:fs';
+import { mkdir, rename, rm } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import { pipeline } from 'node:stream/promises';
-import { createGunzip, createGzip } from 'node:zlib';
 import { pieceBytes } from '../json/byte-source.ts';
+import type { ServiceLog } from '../log.ts';
 import { byteLines } from './byte-lines.ts';
+import { compressInto, readCompressed } from './compressed.ts';
 import { copyFolder, syncFolder } from './durable-files.ts';
+import { InTurn } from './in-turn.ts';
 import { IncomingFile } from './incoming-file.ts';
-import { privateFile, privateFolder } from './private-file.ts';
+import { appendToLog, cutLogs, type LogEnds } from './log-files.ts';
+import { entriesOf, own } from './own-entries.ts';
+import { privateFolder } from './private-file.ts';
 
 /**
  * The files of the data folder:
@@ -16,19 +18,23 @@ import { privateFile, privateFolder } from './private-file.ts';
  * logged trajectory groups (a gzip member for each request, so `zcat` reads it), `jobs/<id>.jsonl.gz` payloads of
  * jobs that have not ended, `uploads/<sha256>.jsonl` training data, `incoming/` what requests are bringing. Whatever
  * is acknowledged has been fsynced. All of it is for this user alone; a data folder that was there keeps its mode.
+ * What others put there, such as a file manager or a backup, stays, and is told in the log at the start.
  */
 export class DataFiles {
   readonly #root: string;
+  readonly #log: ServiceLog;
+  readonly #inTurn = new InTurn();
 
-  private constructor(root: string) {
+  private constructor(root: string, log: ServiceLog) {
     this.#root = root;
+    this.#log = log;
   }
 
-  static async open(dataFolder: string): Promise<DataFiles> {
+  static async open(dataFolder: string, log: ServiceLog = () => {}): Promise<DataFiles> {
     const root = resolve(dataFolder);
     for (const folder of ['models', 'jobs', 'uploads', 'incoming'])
       await mkdir(join(root, folder), { recursive: true, mode: privateFolder });
-    return new DataFiles(root);
+    return new DataFiles(root, log);
   }
 
   get databasePath(): string {
@@ -42,6 +48,14 @@ export class DataFiles {
 
   absolute(path: string): string {
     return join(this.#root, path);
+  }
+
+  /**
+   * Works on the files of a model or an upload while nobody else does who asks for it in this way. Its name is the id
+   * or the hash.
+   */
+  alone<Result>(name: string, work: () => Promise<Result>): Promise<Result> {
+    return this.#inTurn.do(name, work);
   }
 
   /** Removes a checkpoint folder, whole or half-written, and makes sure that its parents are there, durably. */
@@ -79,9 +93,9 @@ export class DataFiles {
   /** Ids of the models that have a folder, each with the checkpoint folders found in it. */
   async modelFolders(): Promise<Map<string, string[]>> {
     const found = new Map<string, string[]>();
-    for (const modelId of await readdir(this.absolute('models'))) {
+    for (const modelId of await this.#own('models', own.models)) {
       const folder = join('models', modelId, 'checkpoints');
-      const steps = existsSync(this.absolute(folder)) ? await readdir(this.absolute(folder)) : [];
+      const steps = await this.#own(folder, own.checkpoints);
       found.set(
         modelId,
         steps.map((step) => join(folder, step)),
@@ -97,17 +111,15 @@ export class DataFiles {
 
   /** Removes what a crash left of requests. */
   async removeIncoming(): Promise<void> {
-    const folder = join(this.#root, 'incoming');
-    for (const name of await readdir(folder)) await rm(join(folder, name), { force: true });
+    for (const name of await this.#own('incoming', own.incoming))
+      await rm(join(this.#root, 'incoming', name), { force: true });
   }
 
   /** The same bytes, as a gzip member, in a file of their own. Nothing is left where they break off. */
   async compress(content: AsyncIterable<Uint8Array>): Promise<IncomingFile> {
     const file = await this.createIncoming();
     try {
-      await pipeline(gathered(content), createGzip({ level: 1 }), async (packed: AsyncIterable<Buffer>) => {
-        for await (const piece of packed) await file.append(piece);
-      });
+      await compressInto(file, content);
       return file;
     } catch (error) {
       await file.discard();
@@ -121,29 +133,18 @@ export class DataFiles {
   }
 
   /** What was compressed. */
-  async *readPayload(jobId: string): AsyncGenerator<Buffer> {
-    const packed = createReadStream(this.#payloadPath(jobId));
-    const plain = createGunzip();
-    const unpacked = pipeline(packed, plain);
-    // It is awaited below; where the reader leaves early nobody does.
-    unpacked.catch(() => {});
-    try {
-      yield* plain;
-      await unpacked;
-    } finally {
-      packed.destroy();
-      plain.destroy();
-    }
+  readPayload(jobId: string): AsyncGenerator<Buffer> {
+    return readCompressed(this.#payloadPath(jobId));
   }
 
   async removePayload(jobId: string): Promise<void> {
     await rm(this.#payloadPath(jobId), { force: true });
   }
 
-  /** Removes what is in the folder of payloads beside those of the given jobs. */
+  /** Removes the payloads beside those of the given jobs. */
   async removePayloadsBut(jobIds: Iterable<string>): Promise<void> {
     const needed = new Set([...jobIds].map((jobId) => this.#payloadPath(jobId)));
-    for (const name of await readdir(join(this.#root, 'jobs'))) {
+    for (const name of await this.#own('jobs', own.jobs)) {
       const path = join(this.#root, 'jobs', name);
       if (!needed.has(path)) await rm(path, { force: true });
     }
@@ -154,10 +155,14 @@ export class DataFiles {
     await content.keepAs(this.#uploadPath(sha256));
   }
 
-  /** Removes what is in the folder of uploads beside the given ones. */
+  async removeUpload(sha256: string): Promise<void> {
+    await rm(this.#uploadPath(sha256), { force: true });
+  }
+
+  /** Removes the uploads beside the given ones. */
   async removeUploadsBut(sha256s: Iterable<string>): Promise<void> {
     const recorded = new Set([...sha256s].map((sha256) => this.#uploadPath(sha256)));
-    for (const name of await readdir(join(this.#root, 'uploads'))) {
+    for (const name of await this.#own('uploads', own.uploads)) {
       const path = join(this.#root, 'uploads', name);
       if (!recorded.has(path)) await rm(path, { force: true });
     }
@@ -177,38 +182,25 @@ export class DataFiles {
   }
 
   /** Puts a gzip member behind the first `end` bytes of a split's log; returns how many bytes that took. */
-  async appendLog(modelId: string, split: string, end: number, member: IncomingFile): Promise<number> {
-    const path = this.#logPath(modelId, split);
-    const folder = dirname(path);
-    await mkdir(folder, { recursive: true, mode: privateFolder });
-    const file = await open(path, 'a', privateFile);
-    try {
-      // What a crash left behind the last acknowledged record would make the rest of the file unreadable.
-      if ((await file.stat()).size > end) await file.truncate(end);
-      for await (const piece of member.pieces({ start: 0, end: member.bytes })) await file.appendFile(piece);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-    await syncFolder(folder);
-    return member.bytes;
+  appendLog(modelId: string, split: string, end: number, member: IncomingFile): Promise<number> {
+    return appendToLog(this.#logFolder(modelId), { split, end }, member);
   }
 
   /** Cuts off what stands behind the ends of a model's logs, by split, and removes those that have none. */
-  async cutLogs(modelId: string, ends: ReadonlyMap<string, number>): Promise<void> {
-    const endOf = new Map([...ends].map(([split, end]) => [this.#logPath(modelId, split), end]));
-    const folder = dirname(this.#logPath(modelId, ''));
-    if (!existsSync(folder)) return;
-    for (const name of await readdir(folder)) {
-      const path = join(folder, name);
-      const end = endOf.get(path);
-      if (end === undefined) await rm(path, { force: true });
-      else if ((await stat(path)).size > end) await truncate(path, end);
-    }
+  async cutLogs(modelId: string, ends: LogEnds): Promise<void> {
+    await cutLogs(this.#logFolder(modelId), await this.#own(join('models', modelId, 'logs'), own.logs), ends);
   }
 
-  #logPath(modelId: string, split: string): string {
-    return this.absolute(join('models', modelId, 'logs', `${splitFileName(split)}.jsonl.gz`));
+  /** Names of what is the service's own in a folder. The rest is left alone, and told of. */
+  async #own(folder: string, kind: (typeof own)[keyof typeof own]): Promise<string[]> {
+    const entries = await entriesOf(this.absolute(folder), kind);
+    for (const name of entries.foreign)
+      this.#log({ level: 'warn', event: 'foreign_file', path: join(folder, name) });
+    return entries.own;
+  }
+
+  #logFolder(modelId: string): string {
+    return this.absolute(join('models', modelId, 'logs'));
   }
 
   #payloadPath(jobId: string): string {
@@ -218,30 +210,4 @@ export class DataFiles {
   #uploadPath(sha256: string): string {
     return join(this.#root, 'uploads', `${sha256}.jsonl`);
   }
-}
-
-/** Longest name of a split's file that is the split's own; file systems take 255 bytes. */
-const longestFileName = 200;
-
-/** A file name for a split, of its own; one that would be too long is the hash of it. */
-function splitFileName(split: string): string {
-  const name = encodeURIComponent(split);
-  return name.length <= longestFileName ? name : `sha256-${hash('sha256', split)}`;
-}
-
-const gatheredBytes = 65_536;
-
-/** The same bytes in pieces that are not too small, and that stay what they are when the next is taken. */
-async function* gathered(content: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer> {
-  let pieces: Buffer[] = [];
-  let length = 0;
-  for await (const piece of content) {
-    pieces.push(Buffer.from(piece));
-    length += piece.length;
-    if (length < gatheredBytes) continue;
-    yield Buffer.concat(pieces);
-    pieces = [];
-    length = 0;
-  }
-  if (length > 0) yield Buffer.concat(pieces);
 }

@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto';
-import { existsSync, mkdirSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { DatabaseSync, type SQLOutputValue, type StatementSync } from 'node:sqlite';
 import { namePartPattern } from '../../contract/index.ts';
 import { ServiceError } from '../errors.ts';
 import { createStoredKey, hashKey, idOfKey, matchesKey } from '../keys.ts';
-import { createPrivately, privateFolder } from './private-file.ts';
+import { makeFolder } from './make-folder.ts';
+import { createPrivately } from './private-file.ts';
 
 /** A key as it is listed: never the key itself. Times are ISO 8601. */
 export interface KeyRecord {
@@ -36,6 +37,13 @@ const migrations: readonly string[] = [
   ) STRICT, WITHOUT ROWID;
   `,
   'ALTER TABLE keys ADD COLUMN entity TEXT',
+  // The order in which they were made: clocks may jump.
+  `
+  ALTER TABLE keys ADD COLUMN number INTEGER;
+  UPDATE keys SET number = (
+    SELECT count(*) FROM keys AS other WHERE (other.created_at, other.id) <= (keys.created_at, keys.id)
+  );
+  `,
 ];
 
 /**
@@ -58,7 +66,7 @@ export class KeyStore {
 
   /** Opens the keys of a data folder; the folder and the file are made where they are not there. */
   static open(dataFolder: string): KeyStore {
-    mkdirSync(dataFolder, { recursive: true, mode: privateFolder });
+    makeFolder(resolve(dataFolder));
     const path = pathIn(dataFolder);
     createPrivately(path);
     return new KeyStore(path);
@@ -84,14 +92,17 @@ export class KeyStore {
       );
     const { id, key } = createStoredKey();
     this.#database
-      .prepare('INSERT INTO keys (id, name, hash, created_at, entity) VALUES (?, ?, ?, ?, ?)')
+      .prepare(
+        `INSERT INTO keys (id, name, hash, created_at, entity, number)
+           VALUES (?, ?, ?, ?, ?, (SELECT coalesce(max(number), 0) + 1 FROM keys))`,
+      )
       .run(id, name, hashKey(key), new Date().toISOString(), entity);
     return { id, key };
   }
 
   /** Every key there ever was, oldest first. */
   list(): KeyRecord[] {
-    return this.#database.prepare('SELECT * FROM keys ORDER BY created_at, id').all().map(toRecord);
+    return this.#database.prepare('SELECT * FROM keys ORDER BY number, created_at, id').all().map(toRecord);
   }
 
   /** Ends a key for good. Returns its record as it was before; undefined where there is no such key. */

@@ -2,15 +2,16 @@ import type { DataFiles } from './files.ts';
 import type { Store } from './store.ts';
 
 /**
- * After a crash: jobs that ran are queued again, and what has no record is removed, since only a record makes a
- * checkpoint, a model, a payload, an upload or a part of a log. A crash in here leaves the rest to the next start.
+ * After a crash: jobs that ran are queued again, deletions are completed, and what has no record is removed, since
+ * only a record makes a checkpoint, a model, a payload, an upload or a part of a log. A crash in here leaves the rest
+ * to the next start.
  */
 export async function mend(store: Store, files: DataFiles): Promise<void> {
-  const unfinished = await store.unfinishedJobs();
-  for (const job of unfinished) if (job.status === 'running') await store.requeueJob(job.id);
+  await store.clearDeletedModels();
+  await store.requeueLostJobs();
   await files.removeIncoming();
   await files.removeUploadsBut(await store.uploadHashes());
-  await files.removePayloadsBut(unfinished.map((job) => job.id));
+  await files.removePayloadsBut(await store.unfinishedJobIds());
   for (const [modelId, folders] of await files.modelFolders()) {
     if ((await store.model(modelId)) === undefined) {
       await files.removeModel(modelId);

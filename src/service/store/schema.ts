@@ -90,4 +90,47 @@ export const migrations: readonly string[] = [
     PRIMARY KEY (entity, sha256)
   ) STRICT, WITHOUT ROWID;
   `,
+  `
+  ALTER TABLE jobs ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+  DROP INDEX unfinished_jobs;
+  -- Holds all that the queue asks of jobs that wait, whose configs may be long.
+  CREATE INDEX unfinished_jobs ON jobs (model_id, sequence, status, id, owner)
+    WHERE status IN ('queued', 'running');
+  CREATE INDEX ended_jobs ON jobs (ended_at) WHERE ended_at IS NOT NULL;
+  -- Of jobs that run, and of those whose runs were cut short with the process.
+  CREATE TABLE job_runs (
+    job_id TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,
+    is_open INTEGER NOT NULL,
+    lost INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  `,
+  `
+  -- Models whose own row is gone, and of whose other rows some may be left.
+  CREATE TABLE deleted_models (id TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+  -- When it was last used, in milliseconds since 1970. What was there before is used now.
+  ALTER TABLE uploads ADD COLUMN used_at INTEGER NOT NULL DEFAULT 0;
+  UPDATE uploads SET used_at = unixepoch() * 1000;
+  CREATE INDEX uploads_by_use ON uploads (used_at);
+  CREATE INDEX uploads_in_use ON jobs (upload_sha256) WHERE status IN ('queued', 'running');
+  -- When it was reserved.
+  ALTER TABLE idempotency_keys ADD COLUMN reserved_at INTEGER NOT NULL DEFAULT 0;
+  UPDATE idempotency_keys SET reserved_at = unixepoch() * 1000;
+  CREATE INDEX idempotency_keys_without_model ON idempotency_keys (reserved_at) WHERE model_id IS NULL;
+  `,
+  `
+  -- What replies of an entity were sampled under; '' for keys of none. The older table, constraints, holds what was
+  -- kept before an entity had its own: nobody knows whose it is, so that all find it.
+  CREATE TABLE entity_constraints (
+    entity TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    -- In milliseconds since 1970, to a day.
+    used_at INTEGER NOT NULL,
+    -- What it counts for.
+    room INTEGER NOT NULL,
+    json TEXT NOT NULL,
+    PRIMARY KEY (entity, hash)
+  ) STRICT;
+  CREATE INDEX constraints_by_hash ON entity_constraints (hash);
+  CREATE INDEX constraints_by_use ON entity_constraints (entity, used_at, room);
+  `,
 ];

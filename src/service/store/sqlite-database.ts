@@ -60,6 +60,17 @@ export class SqliteDatabase {
     }
   }
 
+  /** A transaction in which a row may go while others still refer to it: they stay. */
+  transactionKeepingReferences<Result>(work: () => Result): Result {
+    // Within a transaction the pragma would do nothing.
+    this.#database.exec('PRAGMA foreign_keys = OFF');
+    try {
+      return this.transaction(work);
+    } finally {
+      this.#database.exec('PRAGMA foreign_keys = ON');
+    }
+  }
+
   /** Writes what is there already. Throws where nothing can be written. */
   checkWrite(): void {
     this.transaction(() => this.#database.exec(`PRAGMA user_version = ${migrations.length}`));

@@ -1,9 +1,9 @@
-import type { TrainingEvent } from '../../contract/index.ts';
+import { jobStatusSchema, type TrainingEvent } from '../../contract/index.ts';
 import type { SqliteDatabase } from './sqlite-database.ts';
 import { readPage } from './sqlite-page.ts';
-import { integer, toEvent, toJob } from './sqlite-rows.ts';
+import { integer, text, toEvent, toJob, toWaitingJob } from './sqlite-rows.ts';
 import { hasModel, insertCheckpoint, readOne, unfinished } from './sqlite-statements.ts';
-import type { JobOutcome, JobRecord, JobStore, PageRequest, StoredPage } from './store.ts';
+import type { JobOutcome, JobRecord, JobStore, PageRequest, StoredPage, WaitingJob } from './store.ts';
 
 /** Training jobs and their events. */
 export function sqliteJobs(database: SqliteDatabase): JobStore {
@@ -12,12 +12,13 @@ export function sqliteJobs(database: SqliteDatabase): JobStore {
       return database.transaction(() => {
         if (!hasModel(database, job.modelId)) return false;
         database.run(
-          `INSERT INTO jobs (id, model_id, kind, status, created_at, resolved_config, upload_sha256, traceparent)
-           VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+          `INSERT INTO jobs (id, model_id, kind, status, created_at, resolved_config, upload_sha256, traceparent, owner)
+           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
           ...[job.id, job.modelId, job.kind, job.status, job.createdAt],
           JSON.stringify(job.resolvedConfig),
           job.uploadSha256,
           job.traceparent,
+          job.owner,
         );
         return true;
       });
@@ -27,22 +28,44 @@ export function sqliteJobs(database: SqliteDatabase): JobStore {
       return readOne(database, toJob, 'SELECT * FROM jobs WHERE id = ?', id);
     },
 
-    async unfinishedJobs(): Promise<JobRecord[]> {
-      return database.all(`SELECT * FROM jobs WHERE ${unfinished} ORDER BY sequence`).map(toJob);
+    async hasJob(id: string): Promise<boolean> {
+      return database.one('SELECT 1 FROM jobs WHERE id = ?', id) !== undefined;
     },
 
-    async unfinishedJobsOf(modelId: string): Promise<JobRecord[]> {
+    async firstJobs(): Promise<WaitingJob[]> {
       return database
-        .all(`SELECT * FROM jobs WHERE model_id = ? AND ${unfinished} ORDER BY sequence`, modelId)
-        .map(toJob);
+        .all(
+          `SELECT first.*, coalesce(lost, 0) AS lost FROM
+             (SELECT min(sequence) AS sequence, id, model_id FROM jobs WHERE ${unfinished} GROUP BY model_id) first
+           LEFT JOIN job_runs ON job_id = id ORDER BY sequence`,
+        )
+        .map(toWaitingJob);
     },
 
-    async countUnfinishedJobs(modelId: string): Promise<{ all: number; ofModel: number }> {
+    async newestJob(): Promise<number> {
+      const row = database.one('SELECT coalesce(max(sequence), 0) AS sequence FROM jobs');
+      return row ? integer(row, 'sequence') : 0;
+    },
+
+    async unfinishedJobIds(): Promise<string[]> {
+      return database.all(`SELECT id FROM jobs WHERE ${unfinished}`).map((row) => text(row, 'id'));
+    },
+
+    async unfinishedJobsOf(modelId: string) {
+      return database
+        .all(`SELECT id, status FROM jobs WHERE model_id = ? AND ${unfinished} ORDER BY sequence`, modelId)
+        .map((row) => ({ id: text(row, 'id'), status: jobStatusSchema.parse(text(row, 'status')) }));
+    },
+
+    async countUnfinishedJobs({ modelId, owner }: { modelId: string; owner: string }) {
       const row = database.one(
-        `SELECT count(*) AS count, coalesce(sum(model_id = ?), 0) AS of_model FROM jobs WHERE ${unfinished}`,
+        `SELECT count(*) AS count, coalesce(sum(model_id = ?), 0) AS of_model, coalesce(sum(owner = ?), 0) AS of_owner
+         FROM jobs WHERE ${unfinished}`,
         modelId,
+        owner,
       );
-      return row ? { all: integer(row, 'count'), ofModel: integer(row, 'of_model') } : { all: 0, ofModel: 0 };
+      const count = (column: string) => (row ? integer(row, column) : 0);
+      return { all: count('count'), ofModel: count('of_model'), ofOwner: count('of_owner') };
     },
 
     async countJobsEnded(since: string): Promise<number> {
@@ -57,11 +80,31 @@ export function sqliteJobs(database: SqliteDatabase): JobStore {
       });
     },
 
-    async requeueJob(id: string): Promise<void> {
+    async beginRun(id: string): Promise<void> {
       database.run(
-        "UPDATE jobs SET status = 'queued', started_at = NULL WHERE id = ? AND status = 'running'",
+        `INSERT INTO job_runs (job_id, is_open, lost) VALUES (?, 1, 0)
+         ON CONFLICT (job_id) DO UPDATE SET is_open = 1`,
         id,
       );
+    },
+
+    async requeueJob(id: string): Promise<void> {
+      database.transaction(() => {
+        database.run('UPDATE job_runs SET is_open = 0 WHERE job_id = ?', id);
+        database.run(
+          "UPDATE jobs SET status = 'queued', started_at = NULL WHERE id = ? AND status = 'running'",
+          id,
+        );
+      });
+    },
+
+    async requeueLostJobs(): Promise<void> {
+      database.transaction(() => {
+        database.run('UPDATE job_runs SET is_open = 0, lost = lost + 1 WHERE is_open = 1');
+        database.run(
+          `UPDATE jobs SET status = 'queued', started_at = NULL WHERE ${unfinished} AND status = 'running'`,
+        );
+      });
     },
 
     async finishJob(
@@ -86,12 +129,16 @@ export function sqliteJobs(database: SqliteDatabase): JobStore {
           );
         }
         insertEvent(database, id, event);
+        forgetRuns(database, id);
         return true;
       });
     },
 
     async appendEvent(jobId: string, event: TrainingEvent): Promise<void> {
-      insertEvent(database, jobId, event);
+      database.transaction(() => {
+        insertEvent(database, jobId, event);
+        if (event.type === 'gradient_step') forgetRuns(database, jobId);
+      });
     },
 
     async events(jobId: string, page: PageRequest): Promise<StoredPage<TrainingEvent>> {
@@ -112,6 +159,10 @@ export function sqliteJobs(database: SqliteDatabase): JobStore {
       return row ? integer(row, 'count') : 0;
     },
   };
+}
+
+function forgetRuns(database: SqliteDatabase, jobId: string): void {
+  database.run('DELETE FROM job_runs WHERE job_id = ?', jobId);
 }
 
 function insertEvent(database: SqliteDatabase, jobId: string, event: TrainingEvent): void {

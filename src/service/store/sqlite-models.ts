@@ -1,7 +1,8 @@
 import type { SqliteDatabase } from './sqlite-database.ts';
+import { clearDeletedModel, clearDeletedModels, deleteModel } from './sqlite-deleted-models.ts';
 import { readPage } from './sqlite-page.ts';
-import { toCheckpoint, toModel } from './sqlite-rows.ts';
-import { checkpointsOf, insertCheckpoint, readOne, unfinished } from './sqlite-statements.ts';
+import { integer, toCheckpoint, toModel } from './sqlite-rows.ts';
+import { checkpointsOf, insertCheckpoint, readOne } from './sqlite-statements.ts';
 import type { CheckpointRecord, ModelRecord, ModelStore, PageRequest, StoredPage } from './store.ts';
 
 /** Models and their checkpoints. */
@@ -9,6 +10,7 @@ export function sqliteModels(database: SqliteDatabase): ModelStore {
   return {
     async insertModel(model: ModelRecord, checkpoint: CheckpointRecord): Promise<boolean> {
       return database.transaction(() => {
+        clearDeletedModel(database, model.id);
         const inserted = database.run(
           `INSERT INTO models
              (id, entity, project, name, base_model, created_at, last_step, forked_from_model, forked_from_step)
@@ -41,14 +43,26 @@ export function sqliteModels(database: SqliteDatabase): ModelStore {
       return readPage(database, toModel, { table: 'models', order: 'sequence', owner }, page);
     },
 
+    async *everyModel(entity: string | null): AsyncGenerator<ModelRecord[]> {
+      const owned = entity === null ? '' : 'AND entity = ?';
+      for (let after = 0; ; ) {
+        const rows = database.all(
+          `SELECT * FROM models WHERE sequence > ? ${owned} ORDER BY sequence LIMIT 100`,
+          ...[after, ...(entity === null ? [] : [entity])],
+        );
+        const last = rows.at(-1);
+        if (!last) return;
+        after = integer(last, 'sequence');
+        yield rows.map(toModel);
+      }
+    },
+
     async deleteModel(id: string): Promise<CheckpointRecord[] | null> {
-      return database.transaction(() => {
-        if (database.one(`SELECT id FROM jobs WHERE model_id = ? AND ${unfinished}`, id)) return null;
-        const checkpoints = checkpointsOf(database, id);
-        database.run('DELETE FROM idempotency_keys WHERE model_id = ?', id);
-        database.run('DELETE FROM models WHERE id = ?', id);
-        return checkpoints;
-      });
+      return deleteModel(database, id);
+    },
+
+    async clearDeletedModels(): Promise<void> {
+      await clearDeletedModels(database);
     },
 
     async checkpoints(modelId: string, page: PageRequest): Promise<StoredPage<CheckpointRecord>> {

@@ -2,7 +2,14 @@ import type { SQLOutputValue } from 'node:sqlite';
 import { z } from 'zod';
 import type { TrainingEvent } from '../../contract/index.ts';
 import { jobKindSchema, jobStatusSchema, trainingEventSchema } from '../../contract/index.ts';
-import type { CheckpointRecord, IdempotencyRecord, JobRecord, LogRecord, ModelRecord } from './store.ts';
+import type {
+  CheckpointRecord,
+  IdempotencyRecord,
+  JobRecord,
+  LogRecord,
+  ModelRecord,
+  WaitingJob,
+} from './store.ts';
 
 export type Row = Record<string, SQLOutputValue>;
 
@@ -21,7 +28,7 @@ export function integer(row: Row, column: string): number {
   return value;
 }
 
-const textOrNull = (row: Row, column: string) => (row[column] === null ? null : text(row, column));
+export const textOrNull = (row: Row, column: string) => (row[column] === null ? null : text(row, column));
 const integerOrNull = (row: Row, column: string) => (row[column] === null ? null : integer(row, column));
 
 export const toModel = (row: Row): ModelRecord => ({
@@ -60,6 +67,14 @@ export const toJob = (row: Row): JobRecord => ({
   step: integerOrNull(row, 'step'),
   uploadSha256: textOrNull(row, 'upload_sha256'),
   traceparent: textOrNull(row, 'traceparent'),
+  owner: text(row, 'owner'),
+});
+
+export const toWaitingJob = (row: Row): WaitingJob => ({
+  id: text(row, 'id'),
+  modelId: text(row, 'model_id'),
+  sequence: integer(row, 'sequence'),
+  lostRuns: integer(row, 'lost'),
 });
 
 export const toEvent = (row: Row): TrainingEvent =>

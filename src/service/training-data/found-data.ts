@@ -9,6 +9,10 @@ export interface FoundData {
 export interface DataTaker {
   /** Most bytes that are taken. */
   limit: number;
+  /** Hears how many bytes are going to come, where that is known, before the first does. What it throws is thrown. */
+  expect?: (bytes: number) => void;
+  /** The same of examples, where metadata says so. */
+  expectExamples?: (examples: number) => void;
   /** Takes the next bytes. They may be used for others once it has resolved. */
   take: (bytes: Uint8Array) => Promise<void>;
 }

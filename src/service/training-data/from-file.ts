@@ -49,10 +49,10 @@ export async function readFileUrl(
       `the folder must hold one of ${dataNames.join(' and ')}; it holds ${found.length === 0 ? 'neither' : 'both'}`,
     );
   const metadata = await inside(metadataName);
+  const examples = metadata === undefined ? null : await countInMetadata(metadata, { url, folders });
+  if (examples !== null) taker.expectExamples?.(examples);
   await readRegularFile(file, { url, folders }, taker);
-  return {
-    examples: metadata === undefined ? null : await countInMetadata(metadata, { url, folders }),
-  };
+  return { examples };
 }
 
 function pathOf(url: URL): string {
@@ -105,7 +105,8 @@ async function countInMetadata(path: string, place: Place): Promise<number | nul
   }
 }
 
-async function readRegularFile(path: string, place: Place, { limit, take }: DataTaker): Promise<void> {
+async function readRegularFile(path: string, place: Place, taker: DataTaker): Promise<void> {
+  const { limit, take } = taker;
   const { url } = place;
   // Links were followed before; a pipe would keep the opening waiting.
   const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
@@ -119,6 +120,7 @@ async function readRegularFile(path: string, place: Place, { limit, take }: Data
     await checkOpened(file, path, place);
     const tooLong = (bytes: number) => refuse(url.href, `has ${bytes} bytes; at most ${limit} are taken`);
     if (found.size > limit) throw tooLong(found.size);
+    taker.expect?.(found.size);
     const buffer = Buffer.allocUnsafe(pieceBytes);
     // It may grow while it is read.
     for (let length = 0; ; ) {

@@ -1,6 +1,6 @@
 import type { BlockList } from 'node:net';
 import { Agent, fetch, type Response } from 'undici';
-import { messageOf, RequestValidationError } from '../errors.ts';
+import { messageOf, ServiceError } from '../errors.ts';
 import { faultCodeOf } from '../machine-fault.ts';
 import { guardedLookup } from './addresses.ts';
 import { type DataTaker, type FoundData, refuse } from './found-data.ts';
@@ -28,7 +28,7 @@ export async function fetchUrl(
     await readAtMost(response, url, taker);
     return { examples: null };
   } catch (error) {
-    if (error instanceof RequestValidationError) throw error;
+    if (error instanceof ServiceError) throw error;
     if (closing.aborted) throw closing.reason;
     // What came could not be kept, or there was no handle to fetch it with: the address is not to blame.
     if (faultCodeOf(error)) throw error;
@@ -74,7 +74,9 @@ function checkAllowed(url: URL, first: URL, { origins }: TrainingDataSources): B
   throw refuse(first.href, `${what} no host that data is fetched from here; ${allowed}`);
 }
 
-async function readAtMost(response: Response, url: URL, { limit, take }: DataTaker): Promise<void> {
+async function readAtMost(response: Response, url: URL, { limit, expect, take }: DataTaker): Promise<void> {
+  const declared = Number(response.headers.get('content-length') ?? 0);
+  if (declared <= limit) expect?.(declared);
   let bytes = 0;
   // Leaving the loop early cancels the download.
   for await (const chunk of response.body ?? []) {

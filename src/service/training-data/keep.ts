@@ -11,23 +11,56 @@ import type { Store, UploadRecord } from '../store/store.ts';
 /** Most bytes of a line of training data. */
 export const longestLine = 4 * 1024 ** 2;
 
+type Context = { store: Store; files: DataFiles };
+
+/** Training data of which every line has been checked. */
+export interface CheckedData {
+  upload: UploadRecord;
+  /** Whether it has been kept before. */
+  isKept: boolean;
+}
+
 /**
- * Keeps training data by its content, once every line of it has been checked: a job must not find a broken one after
- * an hour. Data that the entity has already is not kept twice; what only others have is checked and kept as if nobody
- * had, so that nothing tells that they do. Whoever gives the file discards it in the end.
+ * Checks training data: a job must not find a broken line after an hour. What the entity has already was checked when
+ * it came; what only others have is checked as if nobody had, so that nothing tells that they do.
  */
-export async function keepTrainingData(
-  { store, files }: { store: Store; files: DataFiles },
+export async function checkTrainingData(
+  { store }: Pick<Context, 'store'>,
   file: IncomingFile,
   entity: string | null,
-): Promise<UploadRecord> {
+): Promise<CheckedData> {
   const sha256 = await hashOf(file);
-  const kept = await store.upload(sha256, entity);
-  if (kept) return kept;
-  const upload = { sha256, bytes: file.bytes, examples: await countExamples(file) };
-  await files.keepUpload(sha256, file);
-  await store.putUpload(upload, entity);
+  const upload = await store.useUpload(sha256, entity);
+  if (upload) return { upload, isKept: true };
+  return { upload: { sha256, bytes: file.bytes, examples: await countExamples(file) }, isKept: false };
+}
+
+/** Keeps checked data by its content, once. Whoever gives the file discards it in the end. */
+export async function keepTrainingData(
+  service: Context,
+  file: IncomingFile,
+  { data: { upload, isKept }, entity }: { data: CheckedData; entity: string | null },
+): Promise<UploadRecord> {
+  if (!isKept) await service.files.alone(upload.sha256, () => keep(service, file, { upload, entity }));
   return upload;
+}
+
+/** The file, then its record. Where the record cannot be stored the file does not stay. */
+async function keep(
+  { store, files }: Context,
+  file: IncomingFile,
+  { upload, entity }: { upload: UploadRecord; entity: string | null },
+): Promise<void> {
+  const { sha256 } = upload;
+  try {
+    await files.keepUpload(sha256, file);
+    await store.putUpload(upload, entity);
+  } catch (error) {
+    // What cannot be looked up or removed either goes at the next start.
+    const isKept = await store.hasUpload(sha256).catch(() => true);
+    if (!isKept) await files.removeUpload(sha256).catch(() => {});
+    throw error;
+  }
 }
 
 const piecesOf = (file: IncomingFile) => file.pieces({ start: 0, end: file.bytes });
@@ -46,9 +79,8 @@ async function countExamples(file: IncomingFile): Promise<number> {
   for await (const { bytes, number } of byteLines(piecesOf(file), { longest: longestLine, tooLong })) {
     if (!isUtf8(bytes)) throw wrongLine(number, 'is no UTF-8 text; training data is JSON lines');
     const line = bytes.toString('utf8');
-    if (slices.over) await slices.pause();
     if (line.trim() === '') continue;
-    readExample({ line, number });
+    await readExample({ line, number }, slices);
     examples++;
   }
   if (examples === 0)

@@ -1,5 +1,6 @@
 import { average } from '../../evaluation/index.ts';
 import type { StepReport } from '../run-event.ts';
+import { isJudging } from './judging.ts';
 import { alarmThresholds } from './thresholds.ts';
 
 /** A validation of the run: its mean reward, and how many steps had been taken. */
@@ -7,6 +8,8 @@ export interface EvaluationPoint {
   /** 0 before the first step. */
   step: number;
   reward: number;
+  /** Share of its rollouts that did not complete. Default 0. Where more than half did not, it is left out. */
+  failedShare?: number;
 }
 
 /** What a run gives to be diagnosed. */
@@ -33,7 +36,9 @@ export class RunSoFar {
     this.#reports = reports;
     this.#count = count;
     this.newest = newest;
-    this.evaluations = evaluations.filter(({ step }) => step <= newest.step + 1);
+    this.evaluations = evaluations.filter(
+      (evaluation) => evaluation.step <= newest.step + 1 && isJudging(evaluation),
+    );
     this.stalenessBound = stalenessBound;
   }
 

@@ -53,7 +53,9 @@ export const alarmThresholds = {
     longestMs: 2000,
   },
   failures: {
-    /** Share of the rollouts that failed. */
+    /** Share of the rollouts that failed, over the last steps or in one validation. */
     share: 0.1,
+    /** Most that may have failed in a validation by which checkpoints are judged. */
+    judgingShare: 0.5,
   },
 } as const;

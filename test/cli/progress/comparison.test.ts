@@ -7,9 +7,21 @@ const wrong = conversation('cancel order 4821', { answer: 'error not found', rep
 const right = conversation('cancel order 4821', { tool: 'cancel', answer: 'status ok code 42' });
 const other = conversation('track 1111', { reward: 0.5 });
 
+const all = { scenarios: 256, scored: 256, failed: 0 };
+
 const comparison = {
-  before: { policy: 'a/b/c:step1', score: { reward: 0.331, success: 0.19 }, examples: [other, wrong] },
-  after: { policy: 'a/b/c:step9', score: { reward: 0.994, success: 0.992 }, examples: [right, other] },
+  before: {
+    policy: 'a/b/c:step1',
+    score: { reward: 0.331, success: 0.19 },
+    ...all,
+    examples: [other, wrong],
+  },
+  after: {
+    policy: 'a/b/c:step9',
+    score: { reward: 0.994, success: 0.992 },
+    ...all,
+    examples: [right, other],
+  },
   runDirectory: 'runs/desk-1',
   next: [{ what: 'Another seed:', command: 'npm start -- --seed 2 --steps 250' }],
 };
@@ -41,6 +53,13 @@ describe('comparison', () => {
     ]);
   });
 
+  it('says what the scores are of where rollouts failed', () => {
+    const before = { ...comparison.before, scored: 110, failed: 146 };
+    const lines = comparisonLines({ ...comparison, before }, 87).map(plainText);
+    expect(lines[4]).toMatch(/^scenarios +110 of 256 +256 *$/);
+    expect(lines[5]).toMatch(/^rollouts failed +146 +0 *$/);
+  });
+
   it('gives differences that agree with the figures beside them', () => {
     const score = { reward: 0.4521, success: 0.1523 };
     const all = { reward: 1, success: 1 };
@@ -61,7 +80,7 @@ describe('comparison', () => {
   });
 
   it('is silent about success where the environment has none', () => {
-    const without = { policy: 'a/b/c', score: { reward: 0.5, success: null }, examples: [] };
+    const without = { policy: 'a/b/c', score: { reward: 0.5, success: null }, ...all, examples: [] };
     const text = comparisonLines({ ...comparison, before: without, after: without }, 80)
       .map(plainText)
       .join('\n');

@@ -7,7 +7,6 @@ import {
   lineWidth,
   paint,
   plainText,
-  printable,
   truncate,
   wrap,
 } from '../../../src/cli/progress/text.ts';
@@ -43,10 +42,6 @@ describe('text on a terminal', () => {
       run,
     );
     expect(wrap('do not send order 4821', 11)).toEqual(['do not send', 'order 4821']);
-  });
-
-  it('shows what a model wrote without letting it move the cursor', () => {
-    expect(printable('a\u001b[2Jb\nc\rd')).toBe('ab c d');
   });
 
   it('has colours only where they are wanted', () => {

@@ -11,7 +11,8 @@ afterAll(() => runs?.close());
 
 /** Every kind of step that a run writes by. One that is not here has come since: the kills below reach it too. */
 const stepsOfRun = [
-  ...['mkdir .', 'mkdir trajectories', 'mkdir jobs', 'mkdir evaluations/step-N'],
+  ...['mkdir .', 'mkdir trajectories', 'mkdir jobs'],
+  ...['mkdir evaluations', 'mkdir evaluations/step-N'],
   ...whole('config.json'),
   ...whole('state.json'),
   ...whole('summary.json'),

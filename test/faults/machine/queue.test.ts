@@ -1,6 +1,7 @@
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { EngineError } from '../../../src/engines/engine-error.ts';
+import { ServiceError } from '../../../src/service/errors.ts';
 import { type Json, start, temporaryFolder } from '../../service/harness.ts';
 import { groups, rl } from '../../service/jobs/support.ts';
 import { door, ScriptedEngine } from '../../support/scripted-engine.ts';
@@ -13,9 +14,10 @@ const died = () => new EngineError('worker_died', 'an engine thread died (out of
 async function startQueue(options: { dataFolder?: string; engine?: ScriptedEngine } = {}) {
   const service = await start(options);
   const { call, createModel } = service;
-  const model = await createModel({ return_existing: true });
-  const submit = async (): Promise<string> =>
-    (await call('POST', rl, { model_id: model.id, trajectory_groups: groups })).body.id;
+  const submit = async (name = 'agent'): Promise<string> => {
+    const model = await createModel({ name, return_existing: true });
+    return (await call('POST', rl, { model_id: model.id, trajectory_groups: groups })).body.id;
+  };
   const job = async (id: string): Promise<Json> => (await call('GET', `${rl}/${id}`)).body;
   /** Resolves once the queue says that it waits. */
   const waiting = async (): Promise<string> => {
@@ -79,6 +81,31 @@ describe('a job that the machine cuts short', () => {
     expect(pauses()).toMatchObject([{ pauseMs: 250 }, { pauseMs: 500 }, { pauseMs: 1000 }]);
   });
 
+  test('lets the jobs of other models go on, and comes back in between', async () => {
+    const { createModel, submit, engine, follow, job, log } = await startQueue();
+    const { id: broken } = await createModel({ name: 'broken' });
+    const train = engine.train.bind(engine);
+    let tries = 0;
+    engine.train = async (request) => {
+      if (!request.folder.includes(broken)) return train(request);
+      tries++;
+      throw Object.assign(new Error('EIO: i/o error, read'), { code: 'EIO' });
+    };
+    const stuck = [await submit('broken'), await submit('broken')];
+    for (const name of ['other', 'third', 'other', 'third'])
+      expect(types(await follow(await submit(name)))).toEqual(whole);
+    await expect.poll(() => tries, { interval: 5, timeout: 10_000 }).toBeGreaterThanOrEqual(3);
+    expect((await Promise.all(stuck.map(job))).map(({ status }) => status)).toEqual(['queued', 'queued']);
+    const waits = { event: 'training_queue_waits', code: 'storage_failed', job: stuck[0] };
+    expect(log).toContainEqual(expect.objectContaining(waits));
+    engine.train = train;
+    await submit('other');
+    for (const [index, id] of stuck.entries()) {
+      expect(types(await follow(id))).toEqual(whole);
+      expect(await job(id)).toMatchObject({ status: 'succeeded', step: index + 1 });
+    }
+  });
+
   test('can be cancelled while it waits', async () => {
     const { submit, waiting, engine, follow, call } = await startQueue();
     engine.failTraining = noRoom();
@@ -106,14 +133,12 @@ describe('a job that the machine cuts short', () => {
   test('is trained once where its end cannot be written', async () => {
     const disk = fullDisk();
     const { submit, waiting, engine, follow, job } = await startQueue();
-    const held = door();
-    engine.hold = async (place) => {
-      if (place === 'train') await held.wait();
+    const train = engine.train.bind(engine);
+    engine.train = async (request) => {
+      await train(request);
+      disk.fill();
     };
     const id = await submit();
-    await held.reached;
-    disk.fill();
-    held.open();
     await waiting();
     disk.free();
     expect(types(await follow(id))).toEqual(whole);
@@ -137,11 +162,21 @@ describe('a job that the machine cuts short', () => {
     expect((await call('POST', `${rl}/${id}/cancel`)).status).toBe(200);
   });
 
-  test('by an engine that has been closed waits, too', async () => {
+  test.each([
+    ['has been closed', new EngineError('engine_closed', 'the engine has been closed')],
+    [
+      'has much to check',
+      new Error('line 1: full', { cause: new EngineError('constraints_busy', 'too many wait') }),
+    ],
+    [
+      'is not to be had',
+      new Error('line 1: later', { cause: new ServiceError(503, 'templates_busy', 'no') }),
+    ],
+  ])('by an engine that %s waits, too', async (_, failure) => {
     const { submit, waiting, engine, follow } = await startQueue();
-    engine.failTraining = new EngineError('engine_closed', 'the engine has been closed');
+    engine.failTraining = failure;
     const id = await submit();
-    expect(await waiting()).toContain('closed');
+    expect(await waiting()).toContain(failure.message);
     engine.failTraining = null;
     expect(types(await follow(id))).toEqual(whole);
   });

@@ -1,17 +1,21 @@
 import { appendFile, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { Caller } from './caller.ts';
 import { callsOf, type Told } from './script.ts';
 import type { Faults, World } from './world.ts';
 
 const checkpointNotListed: Faults = {
   mode: 'kill-before',
-  at: { name: 'commit update jobs, insert checkpoints, update models, insert events', occurrence: 0 },
+  at: {
+    name: 'commit update jobs, insert checkpoints, update models, insert events, delete job_runs',
+    occurrence: 0,
+  },
 };
 
 /**
  * A data folder with all that kills can leave behind at once: a running job, weights without a record, and the
- * beginnings of everything.
+ * beginnings and the rests of everything.
  */
 export async function makeMess(world: World) {
   const service = world.service('mess', [checkpointNotListed]);
@@ -33,13 +37,19 @@ export async function makeMess(world: World) {
     [join('jobs', `${stranger}.jsonl.gz`), 'of a job that was not accepted'],
     [join('incoming', stranger), 'half a body'],
     [join('uploads', `${'0'.repeat(64)}.jsonl`), 'not acknowledged'],
-    [join('uploads', 'half.jsonl.partial'), 'half'],
     [join('models', model, 'logs', 'val.jsonl.gz'), 'half a record'],
     ['write-check', 'half'],
   ] as const) {
     await mkdir(join(dataFolder, file, '..'), { recursive: true });
     await writeFile(join(dataFolder, file), content);
   }
+  const database = new DatabaseSync(join(dataFolder, 'martingale.sqlite'), {
+    enableForeignKeyConstraints: false,
+  });
+  database.exec(`
+    INSERT INTO deleted_models VALUES ('${stranger}');
+    INSERT INTO logs VALUES ('of a model that was deleted', '${stranger}', 'train', 0, 1, 1, 1, 'then');`);
+  database.close();
   await appendFile(join(dataFolder, 'models', model, 'logs', 'train.jsonl.gz'), Buffer.from([31, 139, 8, 0]));
 
   /** Goes on where the service died. */

@@ -92,7 +92,9 @@ export async function callEverything(caller: Caller): Promise<Told> {
   await rl('rl of the gone', gone, ['gone']);
   await follow('rl of the gone');
   await log('log of the gone', gone, 'train');
-  await rl('cancelled by the deletion', gone, ['never'], endlessRate);
+  // Under way, so that the steps of every life are the same.
+  const underWay = await rl('cancelled by the deletion', gone, ['never'], endlessRate);
+  await caller.follow(underWay, ({ type }) => type === 'gradient_step');
   await remove(caller, `${models}/${gone}`);
 
   await removeSteps(caller, first, [1]);

@@ -66,7 +66,9 @@ async function look(): Promise<{ inHand: number; oldestMs: number }> {
 
 async function keepLooking(): Promise<void> {
   while (!isClosing) {
-    await look();
+    await look().catch((error: unknown) => {
+      if (!isClosing) throw error;
+    });
     await sleep(50);
   }
 }

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -20,11 +21,14 @@ describe('the run directory of a recipe', () => {
   it('is refused with a remedy where it is used, or cannot be made', async () => {
     await writeFile(join(folder, 'config.json'), '{}');
     await expect(claimRunDirectory(folder)).rejects.toThrow(
-      /is not empty. Choose another with --run-directory/,
+      /is not empty. Go on with the run in it with --resume, choose another with --run-directory/,
     );
     await expect(claimRunDirectory(join(folder, 'config.json', 'run'))).rejects.toThrow(
       /cannot be made: ENOTDIR.*Choose another with --run-directory/,
     );
+    // Where Node's own recursive mkdir would never return.
+    if (existsSync('/proc/self'))
+      await expect(claimRunDirectory('/proc/nope/run')).rejects.toThrow(/cannot be made: ENOENT/);
   });
 
   it('is gone on with where its training had begun', async () => {

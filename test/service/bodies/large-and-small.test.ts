@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { copyFileSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { request } from 'node:http';
 import { join } from 'node:path';
@@ -302,10 +303,11 @@ describe('a large body on its way', () => {
     await expect.poll(() => readdirSync(incoming)).toHaveLength(1);
     const [name = ''] = readdirSync(incoming);
     expect(statSync(join(incoming, name)).mode & 0o777).toBe(0o600);
-    copyFileSync(join(incoming, name), join(incoming, 'left'));
+    const left = randomUUID();
+    copyFileSync(join(incoming, name), join(incoming, left));
     posting.destroy();
     await first.service.close();
-    await expect.poll(() => readdirSync(incoming)).toEqual(['left']);
+    await expect.poll(() => readdirSync(incoming)).toEqual([left]);
     await start({ dataFolder });
     expect(readdirSync(incoming)).toEqual([]);
   });

@@ -118,7 +118,9 @@ describe('what is too large is refused, and the field is named with its size and
     const wrong = await chat({
       messages: Array(chatLimits.messages).fill({ role: 'user', content: [0, 0, 0] }),
     });
-    expect([wrong.status, wrong.body.detail.length]).toEqual([422, 1]);
+    expect([wrong.status, wrong.body.detail.length]).toEqual([422, 100]);
+    const one = await chat({ messages: [{ role: 'user', content: Array(4096).fill({ type: 'text' }) }] });
+    expect([one.status, one.body.detail.length]).toEqual([422, 1]);
   });
 
   it('null stands for absent under a name of no field in every one of thousands of messages', async () => {

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { ByteSource } from '../../../src/service/json/byte-source.ts';
-import { childrenOf, deepestNesting } from '../../../src/service/json/children.ts';
+import { childrenOf, deepestNesting, mostMembers } from '../../../src/service/json/children.ts';
 import { parseInSlices, wholeText } from '../../../src/service/json/parse-in-slices.ts';
 
 const options = { seed: 5, numRuns: 1500 };
@@ -114,6 +114,19 @@ describe('JSON read in slices', () => {
     );
   });
 
+  test('a long string is cut through no escape and no character', async () => {
+    const unit = fc.constantFrom('\\\\', '\\"', '\\u00e9', '\\ud83d\\ude00', '\\n', 'é', '😀', 'a');
+    await fc.assert(
+      fc.asyncProperty(fc.string({ unit, minLength: 4, maxLength: 60 }), whole, async (inside, size) => {
+        for (const json of [`"${inside}"`, `["${inside}"]`, `{"a":"${inside}"}`, `"${inside}" `])
+          expect(await inSlices(Buffer.from(json), [7], size)).toStrictEqual({ value: JSON.parse(json) });
+        for (const json of [`"${inside}`, `"${inside}\\"`, `"${inside}\n${inside}"`, `"${inside}"${inside}"`])
+          expect(await inSlices(Buffer.from(json), [7], size)).toBeNull();
+      }),
+      options,
+    );
+  });
+
   test('a byte order mark is passed over; bytes that are no UTF-8 are refused', async () => {
     const mark = Buffer.from([0xef, 0xbb, 0xbf]);
     expect(await inSlices(Buffer.concat([mark, Buffer.from(' {"a":[1,2]}')]), [3], 4)).toEqual({
@@ -124,6 +137,20 @@ describe('JSON read in slices', () => {
       [0x5b, 0x22, 0xc3, 0x22, 0x5d],
     ])
       expect(await inSlices(Buffer.from(bytes), [1], 1)).toBeNull();
+  });
+
+  test('members of one object have a limit, at any depth', async () => {
+    const object = (count: number) => `{${'"a":1,'.repeat(count - 1)}"a":1}`;
+    const count = async (json: string) => {
+      const bytes = Buffer.from(json);
+      let children = 0;
+      for await (const _ of childrenOf(cut(bytes, [1000]), { start: 0, end: bytes.length })) children++;
+      return children;
+    };
+    expect(await count(object(mostMembers))).toBe(mostMembers);
+    expect(await count(`[${object(mostMembers)},{"a":${object(mostMembers)}}]`)).toBe(2);
+    for (const json of [object(mostMembers + 1), `[1,{"b":${object(mostMembers + 1)}}]`])
+      await expect(count(json)).rejects.toMatchObject({ status: 422, issues: [{ type: 'too_long' }] });
   });
 
   test('nesting has a limit', async () => {

@@ -2,25 +2,29 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { requestLimits } from '../../../src/contract/index.ts';
 import { RequestValidationError } from '../../../src/service/errors.ts';
-import { refuseHeavyJson } from '../../../src/service/json/shape.ts';
+import { JsonShapeCheck, refuseHeavyJson } from '../../../src/service/json/shape.ts';
 
 interface Shape {
   depth: number;
   containers: number;
   members: number;
+  membersOfObject: number;
 }
 
 function shapeOf(value: unknown): Shape {
-  if (typeof value !== 'object' || value === null) return { depth: 0, containers: 0, members: 0 };
+  if (typeof value !== 'object' || value === null)
+    return { depth: 0, containers: 0, members: 0, membersOfObject: 0 };
   const inner = Object.values(value).map(shapeOf);
+  const own = Array.isArray(value) ? 0 : inner.length;
   return {
     depth: 1 + Math.max(0, ...inner.map(({ depth }) => depth)),
     containers: inner.reduce((sum, { containers }) => sum + containers, 1),
-    members: inner.reduce((sum, { members }) => sum + members, Array.isArray(value) ? 0 : inner.length),
+    members: inner.reduce((sum, { members }) => sum + members, own),
+    membersOfObject: Math.max(own, ...inner.map(({ membersOfObject }) => membersOfObject)),
   };
 }
 
-const unlimited = { depth: 1e9, containers: 1e9, members: 1e9, values: 1e9 };
+const unlimited = { depth: 1e9, containers: 1e9, members: 1e9, membersOfObject: 1e9, values: 1e9 };
 
 const refuses = (text: string, limits: Partial<typeof unlimited>) => {
   try {
@@ -46,29 +50,50 @@ describe('the shape of JSON', () => {
     fc.assert(
       fc.property(value, fc.integer({ min: 0, max: 6 }), fc.boolean(), (given, limit, spaced) => {
         const json = JSON.stringify(given, null, spaced ? 2 : 0);
-        const { depth, containers, members } = shapeOf(given);
+        const { depth, containers, members, membersOfObject } = shapeOf(given);
         expect(refuses(json, { depth: limit })).toBe(depth > limit);
         expect(refuses(json, { containers: limit })).toBe(containers > limit);
         expect(refuses(json, { members: limit })).toBe(members > limit);
+        expect(refuses(json, { membersOfObject: limit })).toBe(membersOfObject > limit);
       }),
       { seed: 20261121, numRuns: 2000 },
     );
   });
 
   it('may be what the limit says, and not one more, in arrays and in objects', () => {
-    const { depth, containers, members, values } = requestLimits;
+    const { depth, containers, members, membersOfObject, values } = requestLimits;
+    const object = (count: number) => `{${'"a":1,'.repeat(count - 1)}"a":1}`;
+    const objects = `${object(membersOfObject)},`.repeat(members / membersOfObject);
     const nested = (open: string, inside: string, close: string, times: number) =>
       open.repeat(times) + inside + close.repeat(times);
     for (const [fits, exceeds] of [
       [nested('[', '', ']', depth), nested('[', '', ']', depth + 1)],
       [nested('{"a":', '1', '}', depth), nested('{"a":', '1', '}', depth + 1)],
       [`[${'[],'.repeat(containers - 2)}[]]`, `[${'[],'.repeat(containers - 1)}[]]`],
-      [`{${'"a":1,'.repeat(members - 1)}"a":1}`, `{${'"a":1,'.repeat(members)}"a":1}`],
+      [object(membersOfObject), object(membersOfObject + 1)],
+      [`[${objects}0]`, `[${objects}{"a":1}]`],
       [`[${'1,'.repeat(values - 1)}1]`, `[${'1,'.repeat(values)}1]`],
     ] as const) {
       expect(refuses(fits, requestLimits)).toBe(false);
       expect(refuses(exceeds, requestLimits)).toBe(true);
     }
+  });
+
+  it('is the same wherever the text is cut', () => {
+    const texts = ['{"a\\"{":[1,{"b":"\\\\"}],"c":{"d":1,"e":2,"f":3}}', '[[["]\\"]"]],[[[[]]]]]'];
+    const limits = { depth: 3, containers: 4, members: 6, membersOfObject: 3, values: 5 };
+    for (const text of texts)
+      for (const [name, limit] of Object.entries(limits))
+        for (const most of [limit - 1, limit, limit + 1])
+          for (let length = 1; length < 5; length++) {
+            const check = new JsonShapeCheck({ limits: { ...unlimited, [name]: most } });
+            const cut = () => {
+              const bytes = Buffer.from(text);
+              for (let at = 0; at < bytes.length; at += length) check.push(bytes.subarray(at, at + length));
+            };
+            if (refuses(text, { [name]: most })) expect(cut).toThrow(RequestValidationError);
+            else cut();
+          }
   });
 
   it.each([

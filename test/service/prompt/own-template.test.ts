@@ -143,6 +143,25 @@ describe('a template that asks for too much', () => {
     expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'fulfilled', 'rejected']);
     expect(outcomes[2]).toMatchObject({ reason: { status: 503, code: 'templates_busy' } });
   });
+
+  test('waits for one template of each other owner, and no longer for one whose client has left', async () => {
+    const runner = new TemplateRunner({ longestQueue: 6 });
+    const order: string[] = [];
+    const ask = (owner: string, source: string, signal?: AbortSignal) =>
+      runner.render({ source, variables: {} }, { owner, signal }).then((result) => {
+        order.push(source);
+        return result;
+      });
+    const leave = new AbortController();
+    const begun = ask('a', 'a1');
+    const leaving = ['a2', 'a3', 'a4'].map((source) => ask('a', source, leave.signal));
+    await expect(ask('a', 'a5')).rejects.toMatchObject({ status: 503, message: /of this key/ });
+    const others = [ask('b', 'b1'), ask('b', 'b2')];
+    leave.abort(new Error('left'));
+    for (const one of leaving) await expect(one).rejects.toThrow('left');
+    await Promise.all([begun, ask('a', 'a6'), ask('c', 'c1'), ...others]);
+    expect(order).toEqual(['a1', 'b1', 'a6', 'c1', 'b2']);
+  });
 });
 
 describe("variables of the model's own template", () => {

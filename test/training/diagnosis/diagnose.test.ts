@@ -48,6 +48,13 @@ describe('stays silent', () => {
       'on a validation that wavers',
       { reports: reports(50, rising), evaluations: evaluations(0.5, 0.48, 0.52, 0.5, 0.49) },
     ],
+    [
+      'on validations that fall where more than half of their rollouts failed',
+      {
+        reports: reports(50, rising),
+        evaluations: evaluations(0.3, 0.5, 0.4, 0.35).map((point) => ({ ...point, failedShare: 0.6 })),
+      },
+    ],
     ['on text that repeats as it always did', { reports: reports(30, () => ({ repeatedShare: 0.4 })) }],
     [
       'on a difference of sampler and trainer that staleness explains',

@@ -3,15 +3,23 @@ import { generateText } from 'ai';
 import { z } from 'zod';
 import { createClient, defineEnvironment, type RunEvent, train } from '../../../src/index.ts';
 
-const { baseUrl, apiKey, dialect, name, kill, ...settings } = JSON.parse(process.argv[2] ?? '{}');
+const { baseUrl, apiKey, dialect, name, kill, outage, ...settings } = JSON.parse(process.argv[2] ?? '{}');
 const client = createClient({ baseUrl, apiKey, dialect });
 const die = () => process.kill(process.pid, 'SIGKILL');
+
+let steps = 0;
+/** After so many steps of this process the rollouts fail: all, or those of the scenarios that are named. */
+const isAway = (id: number) =>
+  outage !== undefined && steps >= outage.afterSteps && (outage.of === undefined || outage.of.includes(id));
 
 const environment = defineEnvironment({
   name: 'coin toss',
   scenario: z.object({ id: z.number() }),
-  rollout: async ({ scenario: { id }, model }) =>
-    (await generateText({ model: model.languageModel, prompt: `toss ${id}` })).text,
+  rollout: async ({ scenario: { id }, model }) => {
+    const { text } = await generateText({ model: model.languageModel, prompt: `toss ${id}` });
+    if (isAway(id)) throw new Error('database is away');
+    return text;
+  },
   rewards: { success: ({ outcome }) => Number(outcome) },
 });
 
@@ -36,6 +44,7 @@ killAt(client.models.checkpoints, 'delete');
 let events = 0;
 const onEvent = (event: RunEvent) => {
   process.stdout.write(`${event.type}\n`);
+  if (event.type === 'step') steps++;
   if (kill?.event === events++) die();
 };
 const { reason, finalStep, books } = await train({

@@ -118,6 +118,20 @@ test('a run whose model has been trained by others since is not gone on with', a
   expect(await readFile(join(runs.path('shared'), 'summary.json'), 'utf8')).toBe(summary);
 });
 
+test('a run whose model the service no longer has says so, and leaves no new one behind', async () => {
+  await runs.run('lost', { steps: 1 });
+  const { modelId } = JSON.parse(await readFile(join(runs.path('lost'), 'config.json'), 'utf8'));
+  await runs.models.delete(modelId);
+  for (const resume of [true, 'auto']) {
+    const { errors } = await runs.run('lost', { steps: 2, resume });
+    expect(errors).toContain(`local/resume/lost (${modelId}), which the service no longer has`);
+    expect(errors).toContain('deleted');
+    expect(errors).toContain('data folder');
+    expect(errors).not.toContain('asked for otherwise');
+  }
+  expect((await runs.models.list({ limit: 100 })).data.filter(({ name }) => name === 'lost')).toEqual([]);
+});
+
 test('a run that has finished goes on with more steps, as one that was asked for them at once', async () => {
   await runs.run('grown', { steps: 2 });
   const { result } = await runs.run('grown', { steps: 4, resume: true });

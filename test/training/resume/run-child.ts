@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
+import { createClient } from '../../../src/client/index.ts';
 import { startService } from '../../../src/service/index.ts';
 import { CoinEngine } from './coin-engine.ts';
 
@@ -21,6 +22,7 @@ export async function startRuns() {
   const engine = new CoinEngine();
   const service = await startService({ engine, dataFolder: join(folder, 'data'), log: () => undefined });
   const { url: baseUrl, apiKey } = service;
+  const client = createClient({ baseUrl, apiKey });
 
   /** Trains in a process of its own. */
   async function run(name: string, settings: object = {}) {
@@ -42,11 +44,13 @@ export async function startRuns() {
 
   return {
     engine,
+    models: client.models,
     run,
     record: (name: string) => readRecord(join(folder, name)),
     tear: (name: string) => tearLastLines(join(folder, name)),
     path: (name: string) => join(folder, name),
     async close() {
+      await client.close();
       await service.close();
       await rm(folder, { recursive: true, force: true });
     },

@@ -1,45 +1,88 @@
 import { Worker } from 'node:worker_threads';
-import PQueue from 'p-queue';
-import type { Constraint } from '../../engine.ts';
+import { LRUCache } from 'lru-cache';
+import type { Asker, Constraint } from '../../engine.ts';
 import { EngineError } from '../../engine-error.ts';
+import { FairLine, type NoTurn } from '../../fair-line.ts';
+import { SharedWork } from '../../shared-work.ts';
+import { type ConstraintPlan, planSize } from '../grammar/index.ts';
 import { fromFailure } from '../worker-failure.ts';
 import { workerModule } from '../worker-module.ts';
 import { engineClosed } from '../worker-thread.ts';
+import { type Answer, nextMessage } from './next-message.ts';
 import type { CheckReport } from './worker.ts';
 
 export interface CheckerOptions {
-  /** How long one constraint may take to compile. Default 1000. */
+  /** How long the thread may compute for one constraint, whatever else the machine does. Default 1000. */
   timeoutMs?: number;
   /** Heap that the thread may use, in megabytes. Default 1024. */
   heapMegabytes?: number;
+  /** How many constraints may wait, of one owner as many as are left. Default 1024. */
+  longestLine?: number;
+  /** How long a constraint may wait for others. Default 30,000. */
+  patienceMs?: number;
 }
 
 interface Running {
   worker: Worker;
-  ready: Promise<CheckReport | undefined>;
+  ready: Promise<Answer<CheckReport>>;
 }
 
 const startTimeoutMs = 30_000;
+/** How much longer than its own time a constraint may take on a busy machine. */
+const busyMachine = 8;
+/** Nodes of all plans that are kept: some fifty megabytes. */
+const keptNodes = 4_000_000;
 
 /**
- * Tells whether constraints can be sampled under, one after the other, in a thread that is started when first needed
- * and again after it was ended. One that takes too long, or more memory than there is for it, is refused.
+ * Compiles constraints, one after the other and owners in turn, in a thread that is started when first needed and
+ * again after it was ended: that is how they are checked, and nobody samples slower for it. One that takes too long,
+ * or more memory than there is for it, is refused.
  */
 export class ConstraintChecker {
-  readonly #queue = new PQueue({ concurrency: 1 });
+  readonly #line: FairLine;
   readonly #timeoutMs: number;
   readonly #heapMegabytes: number;
+  readonly #compiling = new SharedWork<Constraint, ConstraintPlan>();
+  /** Of constraints that have been compiled, which are not changed any more: the names of their plans. */
+  readonly #names = new WeakMap<Constraint, string>();
+  readonly #plans = new LRUCache<string, ConstraintPlan>({
+    maxSize: keptNodes,
+    sizeCalculation: (plan) => planSize(plan) + 1,
+  });
   #running: Running | undefined;
   #closed = false;
 
-  constructor({ timeoutMs = 1000, heapMegabytes = 1024 }: CheckerOptions = {}) {
+  constructor({
+    timeoutMs = 1000,
+    heapMegabytes = 1024,
+    longestLine = 1024,
+    patienceMs = 30_000,
+  }: CheckerOptions = {}) {
     this.#timeoutMs = timeoutMs;
     this.#heapMegabytes = heapMegabytes;
+    this.#line = new FairLine({
+      limit: longestLine,
+      patienceMs,
+      refusal: busy,
+    });
   }
 
-  /** Rejects with an `EngineError` that says what is wrong with a constraint. */
-  check(constraint: Constraint): Promise<void> {
-    return this.#queue.add(() => this.#check(constraint));
+  /**
+   * What the threads of the engine assemble a constraint from. Rejects with an `EngineError` that says what is wrong
+   * with it, `constraints_busy` where too many wait, or with the signal's reason.
+   */
+  async plan(constraint: Constraint, { owner, signal }: Asker = {}): Promise<ConstraintPlan> {
+    if (this.#closed) throw engineClosed();
+    const name = this.#names.get(constraint);
+    const known = name === undefined ? undefined : this.#plans.get(name);
+    if (known) return known;
+    const begin = async (left: AbortSignal) => {
+      const plan = await this.#line.run(() => this.#compile(constraint), { owner, signal: left });
+      this.#names.set(constraint, plan.name);
+      this.#plans.set(plan.name, plan);
+      return plan;
+    };
+    return this.#compiling.join(constraint, begin, signal);
   }
 
   async close(): Promise<void> {
@@ -48,29 +91,40 @@ export class ConstraintChecker {
     await worker?.terminate();
   }
 
-  async #check(constraint: Constraint): Promise<void> {
+  async #compile(constraint: Constraint): Promise<ConstraintPlan> {
     if (this.#closed) throw engineClosed();
     this.#running ??= this.#start();
     const { worker, ready } = this.#running;
-    if ((await ready) !== 'ready') throw this.#closed ? engineClosed() : notStarted();
+    if ((await ready).type !== 'message') throw this.#closed ? engineClosed() : notStarted();
     worker.ref();
     try {
-      const answer = nextReport(worker, this.#timeoutMs);
+      const answer = nextMessage<CheckReport>(worker, {
+        timeoutMs: this.#timeoutMs,
+        longestMs: busyMachine * this.#timeoutMs,
+      });
       worker.postMessage(constraint);
-      const failure = await answer;
-      if (failure === null) return;
-      if (typeof failure === 'object') throw fromFailure(failure);
-      throw this.#closed ? engineClosed() : this.#tooComplex();
+      return this.#planOf(await answer);
     } finally {
       worker.unref();
     }
+  }
+
+  #planOf(answer: Answer<CheckReport>): ConstraintPlan {
+    if (answer.type === 'message') {
+      const { message } = answer;
+      if (message.type === 'plan') return message.plan;
+      if (message.type === 'refused') throw fromFailure(message.failure);
+    }
+    if (this.#closed) throw engineClosed();
+    throw answer.type === 'starved' ? machineBusy() : this.#tooComplex();
   }
 
   #start(): Running {
     const worker = new Worker(workerModule('./constraint-checker/worker'), {
       resourceLimits: { maxOldGenerationSizeMb: this.#heapMegabytes },
     });
-    const running = { worker, ready: nextReport(worker, startTimeoutMs) };
+    const times = { timeoutMs: startTimeoutMs, longestMs: startTimeoutMs };
+    const running = { worker, ready: nextMessage<CheckReport>(worker, times) };
     // What it throws, or that its heap is full, shows in its end.
     worker.on('error', () => {});
     worker.once('exit', () => {
@@ -90,19 +144,13 @@ export class ConstraintChecker {
 const notStarted = () =>
   new EngineError('worker_died', 'the thread that compiles constraints did not start; ask again');
 
-/** What the thread says next; undefined where it ended first, or was ended for taking too long. */
-function nextReport(worker: Worker, timeoutMs: number): Promise<CheckReport | undefined> {
-  return new Promise((resolve) => {
-    const finish = (report?: CheckReport) => {
-      clearTimeout(timer);
-      worker.off('message', finish);
-      worker.off('exit', onEnd);
-      resolve(report);
-    };
-    const onEnd = () => finish();
-    // It resolves once the thread is gone, so that the next constraint finds another.
-    const timer = setTimeout(() => void worker.terminate(), timeoutMs);
-    worker.on('message', finish);
-    worker.once('exit', onEnd);
-  });
-}
+const machineBusy = () =>
+  new EngineError('constraints_busy', 'the machine is too busy to compile the constraint; ask again');
+
+const busy = (why: NoTurn) =>
+  new EngineError(
+    'constraints_busy',
+    why === 'share_full'
+      ? 'too many constraints of this owner wait to be compiled; give fewer new ones at a time'
+      : 'too many constraints wait to be compiled; ask again',
+  );

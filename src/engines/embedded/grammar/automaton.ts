@@ -1,6 +1,7 @@
 import { EngineError } from '../../engine-error.ts';
 import type { ByteGraph } from './byte-graph.ts';
 import { Calls, END_OF_TEXT, type OpenCall, placeKey, type Returns } from './calls.ts';
+import { nodeAt, nodeCount, nodeKind } from './packed-nodes.ts';
 import { StateMemory } from './state-memory.ts';
 
 interface Position {
@@ -26,10 +27,12 @@ export interface AutomatonState {
 /** States kept before all are forgotten and made again as needed. */
 const MAXIMUM_STATES = 20_000;
 /**
- * Nodes visited for one set of legal tokens: about 0.2 seconds, in which nobody else is sampled for. Grammars in use
- * need some hundred; 20,000 alternatives with one beginning need half of it.
+ * Nodes visited for one set of legal tokens: about 0.2 seconds. Grammars in use need some hundred; 20,000 alternatives
+ * with one beginning need half of it.
  */
 const MAXIMUM_VISITS = 200_000;
+/** Nodes visited for one state: some 20 milliseconds, in which nobody else is sampled for. */
+const MAXIMUM_VISITS_OF_STATE = 50_000;
 
 /**
  * Runs a byte graph: the subset construction, made state by state as texts lead there, and remembered. All calls of
@@ -44,6 +47,7 @@ export class Automaton {
   #states = new Map<string, State>();
   #afterEntries = new Map<string, State>();
   #visits = 0;
+  #limit = MAXIMUM_VISITS;
   #start: State | null = null;
 
   constructor(graph: ByteGraph, memory = new StateMemory(), maximumStates = MAXIMUM_STATES) {
@@ -54,7 +58,7 @@ export class Automaton {
 
   /** Nodes of its graph. */
   get size(): number {
-    return this.#graph.nodes.length;
+    return nodeCount(this.#graph.nodes);
   }
 
   get start(): AutomatonState {
@@ -62,9 +66,20 @@ export class Automaton {
     return this.#start;
   }
 
-  /** Begins a task of its own: what may be visited is counted from here. */
-  renewEffort(): void {
-    this.#visits = 0;
+  /** Nodes visited for the task in hand. */
+  get effort(): number {
+    return this.#visits;
+  }
+
+  /** Begins a task that may visit so many nodes, or goes on with one for which `spent` have been visited. */
+  renewEffort({ spent = 0, limit = MAXIMUM_VISITS }: { spent?: number; limit?: number } = {}): void {
+    this.#visits = spent;
+    this.#limit = limit;
+  }
+
+  /** Counts something that is kept with the states, of as much memory as so many positions. */
+  hold(positions: number): void {
+    this.#memory.hold(this, positions);
   }
 
   stateAfter(entries: readonly { node: number; returns: Returns }[]): State {
@@ -85,9 +100,10 @@ export class Automaton {
     return state;
   }
 
-  /** Lets go of all states but those in use; they are made again as needed. */
+  /** Lets go of all states but those in use, and of what those lead to; they are made again as needed. */
   forget(): void {
     this.#memory.release(this);
+    for (const state of this.#states.values()) state.forget();
     this.#states = new Map();
     this.#afterEntries = new Map();
     this.#start = null;
@@ -102,6 +118,7 @@ export class Automaton {
     const seen = new Set<number>();
     const pending: { node: number; returns: Returns | OpenCall }[] = [];
     let complete = false;
+    const before = this.#visits;
     const reach = (node: number, returns: Returns | OpenCall) => {
       const key = placeKey(node, returns);
       if (seen.has(key)) return;
@@ -110,21 +127,22 @@ export class Automaton {
     };
     for (const { node, returns } of entries) reach(node, returns);
     for (let entry = pending.pop(); entry; entry = pending.pop()) {
-      this.#countVisit();
-      const { node: index, returns } = entry;
-      const node = nodes[index]!;
-      if (node.kind === 'bytes') found.push(entry);
-      else if (node.kind === 'split') for (const target of node.targets) reach(target, returns);
-      else if (node.kind === 'call') {
-        let call = opened.get(node.rule);
+      this.#countVisit(before);
+      const { node, returns } = entry;
+      const { kind, a, b } = nodeAt(nodes, node);
+      if (kind === nodeKind.bytes) found.push(entry);
+      else if (kind === nodeKind.split) for (let at = a; at < b; at++) reach(nodes.targets[at]!, returns);
+      else if (kind === nodeKind.call) {
+        const [rule, next] = [a, b];
+        let call = opened.get(rule);
         if (!call) {
           call = this.#calls.open();
-          opened.set(node.rule, call);
-          reach(node.rule, call);
+          opened.set(rule, call);
+          reach(rule, call);
         }
-        if (node.next === exit) call.tails.push(returns);
-        else call.places.push({ node: node.next, returns });
-        if (call.returned) reach(node.next, returns);
+        if (next === exit) call.tails.push(returns);
+        else call.places.push({ node: next, returns });
+        if (call.returned) reach(next, returns);
       } else {
         for (const place of returns.places) reach(place.node, place.returns);
         if (returns.open) {
@@ -133,23 +151,28 @@ export class Automaton {
         } else if (returns.end) complete = true;
       }
     }
-    const positions = found.map(({ node: index, returns }): Position => {
-      const node = nodes[index]!;
-      if (node.kind !== 'bytes') throw new Error('only bytes are left to read');
-      const { first, last, next } = node;
-      return { node: index, first, last, next, returns: this.#calls.close(returns) };
+    const positions = found.map(({ node, returns }): Position => {
+      const { a: range, b: next } = nodeAt(nodes, node);
+      return { node, first: range >> 8, last: range & 0xff, next, returns: this.#calls.close(returns) };
     });
     return { positions, complete };
   }
 
-  #countVisit(): void {
-    if (++this.#visits > MAXIMUM_VISITS)
-      throw new EngineError(
-        'grammar_too_complex',
-        `the grammar needs more than ${MAXIMUM_VISITS} steps to tell what may come next: ` +
-          'make its alternatives differ earlier, and nest fewer repetitions of what may be empty',
-      );
+  /** `before`: how many there were before those of the state in hand. */
+  #countVisit(before: number): void {
+    this.#visits++;
+    if (this.#visits > this.#limit) throw tooComplex(this.#limit, 'what may come next');
+    if (this.#visits - before > MAXIMUM_VISITS_OF_STATE)
+      throw tooComplex(MAXIMUM_VISITS_OF_STATE, 'what may follow one character');
   }
+}
+
+function tooComplex(steps: number, what: string): EngineError {
+  return new EngineError(
+    'grammar_too_complex',
+    `the grammar needs more than ${steps} steps to tell ${what}: ` +
+      'make its alternatives differ earlier, and nest fewer repetitions of what may be empty',
+  );
 }
 
 function keyOf(places: readonly { node: number; returns: Returns }[]): string {
@@ -165,7 +188,7 @@ class State implements AutomatonState {
   readonly #positions: readonly Position[];
   /** Where the bytes fall into classes that lead to the same state: the first byte of each class but the first. */
   #borders: Uint16Array | undefined;
-  readonly #next: (State | null)[] = [];
+  #next: (State | null)[] = [];
 
   constructor(automaton: Automaton, positions: readonly Position[], complete: boolean) {
     this.#automaton = automaton;
@@ -193,6 +216,11 @@ class State implements AutomatonState {
 
   get final(): boolean {
     return this.#positions.length === 0;
+  }
+
+  /** Lets go of the states that it leads to: whatever holds this one does not hold all that came of it. */
+  forget(): void {
+    this.#next = [];
   }
 
   #follow(byte: number): State | null {

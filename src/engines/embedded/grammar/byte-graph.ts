@@ -1,5 +1,6 @@
 import { EngineError } from '../../engine-error.ts';
 import type { Expression, GrammarSource } from './expression.ts';
+import { type PackedNodes, packNodes } from './packed-nodes.ts';
 import { utf8Sequences } from './utf8-ranges.ts';
 
 /** A node of the graph that a grammar becomes. Nodes are named by their index. */
@@ -11,7 +12,7 @@ export type ByteNode =
 
 /** A pushdown automaton over bytes: the text is in the language if it leads from `start` back to `exit`. */
 export interface ByteGraph {
-  nodes: readonly ByteNode[];
+  nodes: PackedNodes;
   start: number;
   /** The one `return` node: the end of a rule, and with no rule open the end of the text. */
   exit: number;
@@ -27,7 +28,7 @@ export function buildByteGraph(source: GrammarSource): ByteGraph {
   const builder = new GraphBuilder(source.rules);
   const start = builder.build(source.start, builder.exit);
   builder.buildRules();
-  return { start, nodes: builder.nodes, exit: builder.exit };
+  return { start, nodes: packNodes(builder.nodes), exit: builder.exit };
 }
 
 class GraphBuilder {

@@ -1,11 +1,14 @@
+import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { ChatFormat, Constraint, Grammar, Tokenizer } from '../../engine.ts';
 import { EngineError } from '../../engine-error.ts';
 import { Automaton } from './automaton.ts';
 import { type Branch, Branches, checkBranches } from './branches.ts';
-import { buildByteGraph } from './byte-graph.ts';
+import { type ByteGraph, buildByteGraph } from './byte-graph.ts';
+import { type ConstraintPlan, planSize } from './constraint-plan.ts';
 import { BranchedState, type ConstraintState } from './constraint-state.ts';
 import { grammarSource } from './grammar-source.ts';
+import { LegalSets } from './legal-sets.ts';
 import { checkDepth, checkLength } from './limits.ts';
 import { checkReasoning, ReasoningState } from './reasoning-state.ts';
 import { StateMemory } from './state-memory.ts';
@@ -18,6 +21,10 @@ export interface GrammarCompiler {
    * ones used last are kept, with all that was computed of them.
    */
   compile(constraint: Constraint): Promise<CompiledConstraint>;
+  /** The part of `compile` that takes long, and finds what is wrong. */
+  plan(constraint: Constraint): Promise<ConstraintPlan>;
+  /** The part of `compile` that takes no time. */
+  assemble(plan: ConstraintPlan): CompiledConstraint;
 }
 
 export interface CompiledConstraint {
@@ -25,8 +32,7 @@ export interface CompiledConstraint {
   start(): ConstraintState;
 }
 
-interface CachedConstraint {
-  compiled: CompiledConstraint;
+interface Assembled extends CompiledConstraint {
   automata: Automaton[];
 }
 
@@ -41,64 +47,92 @@ export async function createGrammarCompiler(
   format: ChatFormat,
 ): Promise<GrammarCompiler> {
   const trie = new TokenTrie(tokenizer);
+  const vocabulary = { trie, sets: new LegalSets(), bytesOf: (token: number) => tokenizer.bytes(token) };
   const special = new Set(tokenizer.special.values());
   const memory = new StateMemory();
-  const cache = new LRUCache<string, CachedConstraint>({
+  /** By the constraint's JSON. */
+  const plans = new LRUCache<string, ConstraintPlan>({
     max: CACHED_CONSTRAINTS,
     maxSize: CACHED_NODES,
-    sizeCalculation: ({ automata }, key) =>
-      automata.reduce((sum, { size }) => sum + size, Math.ceil((key.length + 1) / CHARACTERS_OF_A_NODE)),
+    sizeCalculation: (plan, key) => planSize(plan) + Math.ceil((key.length + 1) / CHARACTERS_OF_A_NODE),
+  });
+  /** By the plan's name. */
+  const ready = new LRUCache<string, Assembled>({
+    max: CACHED_CONSTRAINTS,
+    maxSize: CACHED_NODES,
+    sizeCalculation: ({ automata }) => automata.reduce((sum, { size }) => sum + size, 1),
     dispose: ({ automata }) => {
       for (const automaton of automata) automaton.forget();
     },
   });
 
-  const compile = (constraint: Constraint): CachedConstraint => {
-    checkBranches(constraint, special, format.endToken);
+  const build = ({ branches: planned, reasoning }: ConstraintPlan): Assembled => {
     const automata: Automaton[] = [];
-    const branches = constraint.branches.map(({ open, repeat, grammar }): Branch => {
-      if (grammar.type === 'text') {
+    const branches = planned.map(({ open, repeat, graph }): Branch => {
+      if (!graph) {
         const state = new FreeTextState(trie);
         return { open, repeat, freeText: true, start: () => state };
       }
-      const automaton = compileGrammar(grammar, memory);
+      const automaton = new Automaton(graph, memory);
       automata.push(automaton);
-      const text = new GrammarText(automaton, trie, (token) => tokenizer.bytes(token));
+      const text = new GrammarText(automaton, vocabulary);
       return { open, repeat, freeText: false, start: () => text.start };
     });
     const table = new Branches(branches, format.endToken);
     const merge = mergeMemo();
     const answer = () => new BranchedState(table, merge);
-    if (!constraint.reasoning) return { compiled: { start: answer }, automata };
-    checkReasoning(constraint.reasoning, special, format.endToken);
-    const reasoning = {
-      ...constraint.reasoning,
-      legal: Int32Array.from([...trie.textTokens, constraint.reasoning.close]).sort(),
-    };
-    return { compiled: { start: () => new ReasoningState(reasoning, answer()) }, automata };
+    if (!reasoning) return { start: answer, automata };
+    const legal = Int32Array.from([...trie.textTokens, reasoning.close]).sort();
+    return { start: () => new ReasoningState({ ...reasoning, legal }, answer()), automata };
+  };
+
+  const assemble = (plan: ConstraintPlan): Assembled => {
+    const known = ready.get(plan.name);
+    if (known) return known;
+    const assembled = build(plan);
+    ready.set(plan.name, assembled);
+    return assembled;
+  };
+
+  const lay = (constraint: Constraint, name: string): ConstraintPlan => {
+    checkBranches(constraint, special, format.endToken);
+    const { reasoning } = constraint;
+    if (reasoning) checkReasoning(reasoning, special, format.endToken);
+    const branches = constraint.branches.map(({ open, repeat, grammar }) => ({
+      open,
+      repeat,
+      graph: grammar.type === 'text' ? null : graphOf(grammar, memory),
+    }));
+    return { name, reasoning, branches };
+  };
+
+  const plan = (constraint: Constraint): ConstraintPlan => {
+    checkDepth(constraint);
+    const key = JSON.stringify(constraint);
+    checkLength(key);
+    let known = plans.get(key);
+    if (!known) {
+      known = lay(constraint, createHash('sha256').update(key).digest('base64'));
+      plans.set(key, known);
+    }
+    return known;
   };
 
   return {
-    async compile(constraint) {
-      checkDepth(constraint);
-      const key = JSON.stringify(constraint);
-      checkLength(key);
-      let cached = cache.get(key);
-      if (!cached) {
-        cached = compile(constraint);
-        cache.set(key, cached);
-      }
-      return cached.compiled;
-    },
+    plan: async (constraint) => plan(constraint),
+    compile: async (constraint) => assemble(plan(constraint)),
+    assemble,
   };
 }
 
-function compileGrammar(grammar: Exclude<Grammar, { type: 'text' }>, memory: StateMemory): Automaton {
-  const automaton = new Automaton(buildByteGraph(grammarSource(grammar)), memory);
+function graphOf(grammar: Exclude<Grammar, { type: 'text' }>, memory: StateMemory): ByteGraph {
+  const graph = buildByteGraph(grammarSource(grammar));
+  const automaton = new Automaton(graph, memory);
   const { start } = automaton;
+  automaton.forget();
   if (start.final && !start.complete)
     throw new EngineError('grammar_empty', `no text fits the ${grammar.type} grammar`);
-  return automaton;
+  return graph;
 }
 
 /** Legal text and special tokens together, ascending; each pair of lists is merged once. */

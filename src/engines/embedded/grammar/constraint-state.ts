@@ -1,6 +1,7 @@
 import { EngineError } from '../../engine-error.ts';
 import type { Branch, Branches } from './branches.ts';
 import type { TextState } from './text-state.ts';
+import type { IsOver } from './token-trie.ts';
 
 /** Where a reply stands in its constraint. Everything is a function of the constraint and the tokens so far. */
 export interface ConstraintState {
@@ -8,6 +9,11 @@ export interface ConstraintState {
   takeForced(): number[];
   /** Legal token ids, ascending, at a decision: after `takeForced()`, and not when ended. Not to be changed. */
   legal(): Int32Array;
+  /**
+   * Works on what `legal()` will say until it is over; true once that costs nothing any more. At a decision, as
+   * `legal()`. Throws an `EngineError` where the grammar is too complex.
+   */
+  prepare(isOver: IsOver): boolean;
   /** Takes a legal token. Throws an `EngineError` for any other. */
   accept(token: number): void;
   /** The end token was taken. */
@@ -69,6 +75,10 @@ export class BranchedState implements ConstraintState {
     return special.length === 0 ? text : this.#merge(text, special);
   }
 
+  prepare(isOver: IsOver): boolean {
+    return this.#text?.prepare(isOver) ?? true;
+  }
+
   accept(token: number): void {
     const special = this.#decision();
     if (special.includes(token)) this.#takeSpecial(token);
@@ -111,7 +121,7 @@ export class BranchedState implements ConstraintState {
   }
 
   #isForced(special: Int32Array): boolean {
-    return special.length === 1 && (this.#text?.legal.length ?? 0) === 0;
+    return special.length === 1 && this.#text?.hasLegal !== true;
   }
 
   /** Special tokens that may come here. */

@@ -5,5 +5,7 @@
  * that is not enforced.
  */
 export { type CompiledConstraint, createGrammarCompiler, type GrammarCompiler } from './compiler.ts';
+export { type ConstraintPlan, planSize } from './constraint-plan.ts';
 export type { ConstraintState } from './constraint-state.ts';
 export { encodeReply } from './encode-reply.ts';
+export type { IsOver } from './token-trie.ts';

@@ -1,6 +1,7 @@
 import type { Constraint } from '../../engine.ts';
 import { EngineError } from '../../engine-error.ts';
 import type { ConstraintState } from './constraint-state.ts';
+import type { IsOver } from './token-trie.ts';
 
 export interface Reasoning extends NonNullable<Constraint['reasoning']> {
   /** Legal while there is room for more text: every text token and `close`, ascending. */
@@ -47,6 +48,10 @@ export class ReasoningState implements ConstraintState {
     if (this.#place === 'behind') return this.#rest.legal();
     this.#checkDecision();
     return this.#reasoning.legal;
+  }
+
+  prepare(isOver: IsOver): boolean {
+    return this.#place !== 'behind' || this.#rest.prepare(isOver);
   }
 
   accept(token: number): void {

@@ -1,12 +1,14 @@
 import { EngineError } from '../../engine-error.ts';
 import type { Automaton, AutomatonState } from './automaton.ts';
-import type { TokenTrie } from './token-trie.ts';
+import type { LegalSets } from './legal-sets.ts';
+import type { IsOver, LegalTokensWalk, TokenTrie } from './token-trie.ts';
 
 /** A text that is forced without end would otherwise be followed for ever. */
 const LONGEST_FORCED_BYTES = 1 << 14;
-/** Sets kept to be found again, each of some kilobytes. */
-const MAXIMUM_LEGAL_SETS = 2_000;
-
+/** Nodes visited for it: some 20 milliseconds, in which nobody else is sampled for. */
+const MAXIMUM_FORCED_VISITS = 50_000;
+/** Legal tokens that take as much memory as a position of a state. */
+const TOKENS_OF_A_POSITION = 16;
 interface Forced {
   tokens: readonly number[];
   after: TextState;
@@ -17,6 +19,10 @@ export interface TextState {
   /** The text may end here. */
   readonly complete: boolean;
   readonly legal: Int32Array;
+  /** Whether there is a legal token at all. */
+  readonly hasLegal: boolean;
+  /** Works on what `legal` will say until it is over; true once that costs nothing any more. */
+  prepare(isOver: IsOver): boolean;
   /** What must come next, and the state behind it; null where there is a choice. */
   readonly forced: Forced | null;
   /** The state after a legal token. */
@@ -27,15 +33,33 @@ export interface TextState {
 export class FreeTextState implements TextState {
   readonly complete = true;
   readonly forced = null;
+  readonly hasLegal = true;
   readonly legal: Int32Array;
 
   constructor(trie: TokenTrie) {
     this.legal = trie.textTokens;
   }
 
+  prepare(): boolean {
+    return true;
+  }
+
   after(): TextState {
     return this;
   }
+}
+
+/** The tokens of a model as grammars see them. */
+export interface Vocabulary {
+  trie: TokenTrie;
+  sets: LegalSets;
+  bytesOf: (token: number) => Uint8Array;
+}
+
+/** The way to a set of legal tokens, and what it has cost so far. */
+interface LegalWork {
+  walk: LegalTokensWalk;
+  effort: number;
 }
 
 /** The token view of an automaton's states. It is computed once a state and goes with it. */
@@ -44,13 +68,13 @@ export class GrammarText {
   readonly #trie: TokenTrie;
   readonly #bytesOf: (token: number) => Uint8Array;
   readonly #views = new WeakMap<AutomatonState, TextState>();
-  /** Few sets serve many states: the positions in a string of bounded length, for one. */
-  readonly #legalSets = new Map<string, Int32Array>();
+  readonly #sets: LegalSets;
 
-  constructor(automaton: Automaton, trie: TokenTrie, bytesOf: (token: number) => Uint8Array) {
+  constructor(automaton: Automaton, { trie, sets, bytesOf }: Vocabulary) {
     this.#automaton = automaton;
     this.#trie = trie;
     this.#bytesOf = bytesOf;
+    this.#sets = sets;
   }
 
   get start(): TextState {
@@ -66,19 +90,36 @@ export class GrammarText {
     return view;
   }
 
-  legal(state: AutomatonState): Int32Array {
-    this.#automaton.renewEffort();
-    const tokens = this.#trie.legalTokens(state);
-    const key = String.fromCharCode(...tokens);
-    const known = this.#legalSets.get(key);
-    if (known) return known;
-    if (this.#legalSets.size >= MAXIMUM_LEGAL_SETS) this.#legalSets.clear();
-    this.#legalSets.set(key, tokens);
-    return tokens;
+  beginLegal(state: AutomatonState): LegalWork {
+    return { walk: this.#trie.legalTokens(state), effort: 0 };
   }
 
-  forced(state: AutomatonState): Forced | null {
+  /** Goes on with it until it is over; null where it is not through. */
+  goOnLegal(work: LegalWork, isOver: IsOver): Int32Array | null {
+    this.#automaton.renewEffort({ spent: work.effort });
+    try {
+      const tokens = work.walk.goOn(isOver);
+      return tokens && this.#keep(tokens);
+    } finally {
+      work.effort = this.#automaton.effort;
+    }
+  }
+
+  hasLegal(state: AutomatonState): boolean {
     this.#automaton.renewEffort();
+    return this.#trie.hasLegalToken(state);
+  }
+
+  /** Few sets serve many states: the positions in a string of bounded length, for one. */
+  #keep(tokens: Int32Array): Int32Array {
+    const known = this.#sets.find(tokens);
+    if (known === tokens) this.#automaton.hold(Math.ceil(tokens.length / TOKENS_OF_A_POSITION));
+    return known;
+  }
+
+  /** The bytes that must come next. */
+  forcedBytes(state: AutomatonState): number[] {
+    this.#automaton.renewEffort({ limit: MAXIMUM_FORCED_VISITS });
     const bytes: number[] = [];
     let reached = state;
     for (let byte = reached.onlyByte; byte !== null; byte = reached.onlyByte) {
@@ -91,26 +132,39 @@ export class GrammarText {
       bytes.push(byte);
       reached = next;
     }
-    if (bytes.length === 0) return null;
-    return { tokens: this.#trie.encodeBytes(bytes), after: this.at(reached) };
+    return bytes;
+  }
+
+  encode(bytes: readonly number[]): number[] {
+    return this.#trie.encodeBytes(bytes);
   }
 
   after(state: AutomatonState, token: number): TextState {
+    const reached = this.follow(state, this.#bytesOf(token));
+    if (!reached) throw new EngineError('illegal_token', `the grammar does not admit token ${token} here`);
+    return reached;
+  }
+
+  /** The state after some bytes; null where they leave the grammar. */
+  follow(state: AutomatonState, bytes: Iterable<number>): TextState | null {
     this.#automaton.renewEffort();
     let reached: AutomatonState | null = state;
-    for (const byte of this.#bytesOf(token)) reached = reached?.step(byte) ?? null;
-    if (!reached) throw new EngineError('illegal_token', `the grammar does not admit token ${token} here`);
-    return this.at(reached);
+    for (const byte of bytes) reached = reached?.step(byte) ?? null;
+    return reached && this.at(reached);
   }
 }
+
+const never = () => false;
 
 class GrammarTextState implements TextState {
   readonly complete: boolean;
   readonly #text: GrammarText;
   readonly #state: AutomatonState;
-  readonly #after = new Map<number, TextState>();
+  #work: LegalWork | undefined;
   #legal: Int32Array | undefined;
-  #forced: Forced | null | undefined;
+  #hasLegal: boolean | undefined;
+  #forcedBytes: number[] | undefined;
+  #forcedTokens: number[] | undefined;
 
   constructor(text: GrammarText, state: AutomatonState) {
     this.#text = text;
@@ -119,21 +173,39 @@ class GrammarTextState implements TextState {
   }
 
   get legal(): Int32Array {
-    this.#legal ??= this.#text.legal(this.#state);
-    return this.#legal;
+    const legal = this.#legal ?? this.#goOn(never);
+    if (!legal) throw new Error('the way through all tokens ended early');
+    return legal;
   }
 
+  get hasLegal(): boolean {
+    this.#hasLegal ??= this.#text.hasLegal(this.#state);
+    return this.#hasLegal;
+  }
+
+  prepare(isOver: IsOver): boolean {
+    return (this.#legal ?? this.#goOn(isOver)) !== null;
+  }
+
+  #goOn(isOver: IsOver): Int32Array | null {
+    this.#work ??= this.#text.beginLegal(this.#state);
+    const legal = this.#text.goOnLegal(this.#work, isOver);
+    if (!legal) return null;
+    this.#legal = legal;
+    this.#work = undefined;
+    return legal;
+  }
+
+  /** What is remembered holds no other state: only those that the automaton remembers are there for long. */
   get forced(): Forced | null {
-    if (this.#forced === undefined) this.#forced = this.#text.forced(this.#state);
-    return this.#forced;
+    this.#forcedBytes ??= this.#text.forcedBytes(this.#state);
+    if (this.#forcedBytes.length === 0) return null;
+    this.#forcedTokens ??= this.#text.encode(this.#forcedBytes);
+    const after = this.#text.follow(this.#state, this.#forcedBytes);
+    return after && { tokens: this.#forcedTokens, after };
   }
 
   after(token: number): TextState {
-    let next = this.#after.get(token);
-    if (!next) {
-      next = this.#text.after(this.#state, token);
-      this.#after.set(token, next);
-    }
-    return next;
+    return this.#text.after(this.#state, token);
   }
 }

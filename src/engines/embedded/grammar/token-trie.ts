@@ -1,6 +1,9 @@
 import type { Tokenizer } from '../../engine.ts';
 import type { AutomatonState } from './automaton.ts';
 
+/** Says whether it is time to leave the rest for later. */
+export type IsOver = () => boolean;
+
 interface TrieNode {
   token: number | null;
   children: Map<number, TrieNode>;
@@ -31,17 +34,14 @@ export class TokenTrie {
    * The tokens that a state admits, ascending, without those that are the beginning of a longer one whose
    * remaining bytes must follow anyway: both would lead to the same text, and the longer is how it is spelled.
    */
-  legalTokens(state: AutomatonState): Int32Array {
-    const tokens: number[] = [];
-    const visit = (node: TrieNode, reached: AutomatonState) => {
-      if (node.token !== null && !isSpelledLonger(node, reached)) tokens.push(node.token);
-      for (const [byte, child] of node.children) {
-        const next = reached.step(byte);
-        if (next) visit(child, next);
-      }
-    };
-    visit(this.#root, state);
-    return Int32Array.from(tokens).sort();
+  legalTokens(state: AutomatonState): LegalTokensWalk {
+    return new LegalTokensWalk(this.#root, state);
+  }
+
+  /** Whether there is any such token: every byte is one. */
+  hasLegalToken(state: AutomatonState): boolean {
+    for (const byte of this.#root.children.keys()) if (state.step(byte)) return true;
+    return false;
   }
 
   /** Tokens of bytes that may begin and end inside a character. */
@@ -75,6 +75,36 @@ export class TokenTrie {
       node = child;
     }
     node.token = token;
+  }
+}
+
+/** The way through all tokens, which may be gone in pieces: a heavy grammar is not to keep others waiting. */
+export class LegalTokensWalk {
+  /** Ways that are not gone yet: to a node, by its byte, from the state before it. */
+  readonly #ways: { node: TrieNode; byte: number; from: AutomatonState }[] = [];
+  readonly #tokens: number[] = [];
+
+  constructor(root: TrieNode, state: AutomatonState) {
+    this.#open(root, state);
+  }
+
+  /** Goes on until it is over; returns all legal tokens, ascending, once it is through. */
+  goOn(isOver: IsOver): Int32Array | null {
+    while (this.#ways.length > 0) {
+      if (isOver()) return null;
+      const way = this.#ways.pop()!;
+      const reached = way.from.step(way.byte);
+      if (reached) {
+        const { node } = way;
+        if (node.token !== null && !isSpelledLonger(node, reached)) this.#tokens.push(node.token);
+        this.#open(node, reached);
+      }
+    }
+    return Int32Array.from(this.#tokens).sort();
+  }
+
+  #open({ children }: TrieNode, from: AutomatonState): void {
+    for (const [byte, node] of children) this.#ways.push({ node, byte, from });
   }
 }
 

@@ -2,7 +2,8 @@ import { EngineError } from '../../engine-error.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import type { BeamSearch } from './beam-search.ts';
 import type { Decoder } from './decoder.ts';
-import { PrefixCache } from './prefix-cache.ts';
+import { Deliberation } from './deliberation.ts';
+import { PrefixCache, type PrefixMemory } from './prefix-cache.ts';
 import { PromptScorer } from './prompt-scorer.ts';
 import type { PromptScores } from './prompt-scores.ts';
 import type { Sequence } from './sequence.ts';
@@ -11,6 +12,9 @@ import { WaitingLine } from './waiting-line.ts';
 
 /** Largest attention score tensor of one run, in elements: bounds memory for long prompts. */
 const largestScores = 4_000_000;
+
+/** How long constraints are worked on in a step at the least, in milliseconds: see `Deliberation`. */
+const shortestDeliberationMs = 10;
 
 /** What a request is becoming: a reply, the replies of a search, or the scores of a prompt. */
 export type Answer = Sequence | BeamSearch | PromptScores;
@@ -22,6 +26,7 @@ type Waiting = Omit<Occupant, 'prompt'>;
 export interface Standing {
   priority: number;
   cacheSalt: string | null;
+  owner?: string;
 }
 
 /**
@@ -33,26 +38,26 @@ export class Pool {
   readonly #decoder: Decoder;
   readonly #architecture: Architecture;
   readonly #largestBatch: number;
+  readonly #prefixes: PrefixCache;
   readonly #slots: Slots;
   readonly #scorer: PromptScorer;
   readonly #waiting = new WaitingLine<Waiting>();
   /** Whether there may be one that has ended among those that wait: looked for only then, as they may be thousands. */
   #mayBeOver = false;
   readonly #searches = new Set<BeamSearch>();
+  readonly #deliberation = new Deliberation();
 
   constructor(
     decoder: Decoder,
     architecture: Architecture,
-    { largestBatch, prefixCacheBytes }: { largestBatch: number; prefixCacheBytes: number },
+    { largestBatch, prefixes }: { largestBatch: number; prefixes: PrefixMemory },
   ) {
     this.#decoder = decoder;
     this.#architecture = architecture;
     this.#largestBatch = largestBatch;
     const { cache } = decoder;
-    this.#slots = new Slots(
-      cache,
-      new PrefixCache({ blockSize: cache.blockSize, limitBytes: prefixCacheBytes }),
-    );
+    this.#prefixes = new PrefixCache({ blockSize: cache.blockSize, memory: prefixes });
+    this.#slots = new Slots(cache, this.#prefixes);
     this.#scorer = new PromptScorer(decoder.twin(), architecture.vocabularySize);
   }
 
@@ -85,8 +90,12 @@ export class Pool {
     this.#scorer.add(scores);
   }
 
-  /** One step of everything in slots, and the prompts of what is new. Returns the answers that moved. */
-  async step(): Promise<Answer[]> {
+  /**
+   * One step of everything in slots but what a heavy constraint holds, and the prompts of what is new. Returns the
+   * answers that moved. `pools`: how many take steps in turn, this one among them. Default 1.
+   */
+  async step(pools = 1): Promise<Answer[]> {
+    const began = performance.now();
     const moved = new Set(this.#dismiss());
     const running = this.#slots.count;
     const { leaders, followers } = this.#admit();
@@ -96,22 +105,32 @@ export class Pool {
       for (const [slot, leader] of followers) this.#slots.follow(slot, leader);
       await this.#advance(running + leaders, followers.size);
     }
+    this.#deliberation.goOn(Math.max(shortestDeliberationMs / pools, performance.now() - began));
     for (const { sequence, search } of this.#slots.occupants) moved.add(search ?? sequence);
-    for (const search of this.#searches) if (!search.ended) this.#branch(search);
+    for (const search of this.#searches)
+      if (!search.ended && !this.#deliberation.holds(search)) this.#branch(search);
     for (const answer of this.#dismiss()) moved.add(answer);
-    if (this.#slots.count === 0) this.#decoder.cache.clear();
+    if (this.#slots.count === 0) {
+      this.#decoder.cache.clear();
+      this.#deliberation.clear();
+    }
     if (!this.#scorer.idle) for (const scores of await this.#scorer.step()) moved.add(scores);
     return [...moved];
   }
 
   async close(): Promise<void> {
+    this.#prefixes.clear();
     await this.#decoder.close();
   }
 
-  #wait(sequence: Sequence, search: BeamSearch | null, { priority, cacheSalt: salt }: Standing): void {
-    const waiting = { sequence, search, salt };
+  #wait(
+    sequence: Sequence,
+    search: BeamSearch | null,
+    { priority, cacheSalt: salt, owner = '' }: Standing,
+  ): void {
+    const waiting = { sequence, search, salt, owner };
     if (isOver(waiting)) this.#mayBeOver = true;
-    this.#waiting.add(waiting, { priority, slots: search?.width ?? 1 });
+    this.#waiting.add(waiting, { priority, slots: search?.width ?? 1, owner });
   }
 
   /** Takes out what has ended: cancelled, with nothing left to decide, or done. */
@@ -186,15 +205,26 @@ export class Pool {
       });
       if (chunks.every(({ start, end }) => start === end)) return;
       const logits = await this.#decoder.run(first, chunks);
-      occupants.forEach(({ sequence, search }, row) => {
+      occupants.forEach((occupant, row) => {
+        const { sequence } = occupant;
         const { start, end } = chunks[row] as { start: number; end: number };
         sequence.computed = end;
         if (start === end || end !== targets[row]) return;
-        const offset = row * this.#architecture.vocabularySize;
-        if (search) search.weigh(sequence, logits, offset);
-        else sequence.sample(logits, offset);
+        this.#choose(occupant, logits, row * this.#architecture.vocabularySize);
       });
     }
+  }
+
+  /** Chooses the next token, or leaves that for later where it is not known yet what its constraint allows. */
+  #choose({ sequence, search, owner }: Occupant, logits: Float32Array, offset: number): void {
+    if (!sequence.prepare(always))
+      this.#deliberation.add(owner, {
+        sequence,
+        search,
+        logits: logits.slice(offset, offset + this.#architecture.vocabularySize),
+      });
+    else if (search) search.weigh(sequence, logits, offset);
+    else sequence.sample(logits, offset);
   }
 
   /** Lets the beams of a search go on; what led to a reply is kept for later sequences. */
@@ -207,10 +237,12 @@ export class Pool {
 }
 
 /** The prompt's name is long, and of use only among those that run. */
-function toOccupant({ sequence, search, salt }: Waiting): Occupant {
+function toOccupant({ sequence, search, salt, owner }: Waiting): Occupant {
   const prompt = `${salt === null ? '' : `salt ${salt}`}:${sequence.tokens.slice(0, sequence.promptLength)}`;
-  return { sequence, search, salt, prompt };
+  return { sequence, search, salt, owner, prompt };
 }
+
+const always = () => true;
 
 function isOver({ sequence, search }: Waiting): boolean {
   return search ? search.ended : sequence.ended;

@@ -6,6 +6,7 @@ import { unreadableCheckpoint } from '../weights/checkpoint-files.ts';
 import type { WorkerSettings } from '../worker-messages.ts';
 import { Decoder } from './decoder.ts';
 import { Pool } from './pool.ts';
+import { PrefixMemory } from './prefix-cache.ts';
 
 /** Weights kept ready to sample from, beside those in use. */
 const idlePoolsKept = 3;
@@ -19,16 +20,19 @@ interface Entry {
 /** A pool for each set of weights that is in use or was not long ago. */
 export class Pools {
   readonly #runtime: Runtime;
-  readonly #settings: Pick<WorkerSettings, 'largestBatch' | 'prefixCacheBytes'>;
+  readonly #settings: { largestBatch: number; prefixes: PrefixMemory };
   /** In order of last use. */
   readonly #entries = new Map<string, Entry>();
   /** Those to be forgotten that something samples from, or that are being loaded. */
   readonly #dropped = new Set<string>();
   #closed = false;
 
-  constructor(runtime: Runtime, settings: Pick<WorkerSettings, 'largestBatch' | 'prefixCacheBytes'>) {
+  constructor(
+    runtime: Runtime,
+    { largestBatch, prefixCacheBytes }: Pick<WorkerSettings, 'largestBatch' | 'prefixCacheBytes'>,
+  ) {
     this.#runtime = runtime;
-    this.#settings = settings;
+    this.#settings = { largestBatch, prefixes: new PrefixMemory(prefixCacheBytes) };
   }
 
   /** How many sets of weights are there, or on their way. */

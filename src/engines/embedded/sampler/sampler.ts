@@ -33,7 +33,7 @@ export class Sampler {
   #deltasDue = false;
   /** When all streams were last told. */
   #deltasTold = 0;
-  /** Requests whose weights or grammar are not there yet; false once cancelled. */
+  /** Requests whose weights are not there yet; false once cancelled. */
   readonly #preparing = new Map<number, boolean>();
 
   constructor(
@@ -49,13 +49,12 @@ export class Sampler {
     return this.#pools.ready.some((pool) => !pool.idle);
   }
 
-  /** Queues a request; it joins the next step once its weights and its grammar are there. */
+  /** Queues a request; it joins the next step once its weights are there. */
   async add(id: number, call: SamplerCall): Promise<void> {
     this.#preparing.set(id, true);
     try {
       const wanted = () => this.#preparing.get(id) === true;
-      const prepared = await this.#prepare(call);
-      if (!wanted()) return;
+      const prepared = this.#prepare(call);
       await this.#pools.open(call.request.weights, (pool) => {
         if (!wanted()) return;
         const answer = prepared(pool);
@@ -90,10 +89,10 @@ export class Sampler {
     const now = performance.now();
     this.#deltasDue = now - this.#deltasTold >= deltaIntervalMs;
     if (this.#deltasDue) this.#deltasTold = now;
-    for (const pool of this.#pools.ready) {
-      if (pool.idle) continue;
+    const busy = this.#pools.ready.filter((pool) => !pool.idle);
+    for (const pool of busy) {
       try {
-        for (const answer of await pool.step()) this.#tellOrFail(answer, report);
+        for (const answer of await pool.step(busy.length)) this.#tellOrFail(answer, report);
       } catch (error) {
         this.#fail(pool, error, report);
       }
@@ -113,7 +112,7 @@ export class Sampler {
   }
 
   /** Makes what puts a request into its pool. */
-  async #prepare(call: SamplerCall): Promise<(pool: Pool) => Answer> {
+  #prepare(call: SamplerCall): (pool: Pool) => Answer {
     if (call.type === 'score')
       return (pool) => {
         const scores = new PromptScores(call.request);
@@ -122,7 +121,7 @@ export class Sampler {
       };
     const { request } = call;
     const random = new Random(call.type === 'generate' ? seedOf(call.request) : 0);
-    const compiled = request.constraint && (await this.#codec.compile(request.constraint));
+    const compiled = request.plan && this.#codec.assemble(request.plan);
     return (pool) => {
       const constraint = compiled ? compiled.start() : null;
       const sequence = new Sequence(request, { codec: this.#codec, constraint, random });

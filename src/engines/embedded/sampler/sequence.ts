@@ -1,7 +1,7 @@
 import type { Generation, GenerationDelta, SamplingParameters, TokenLogprob } from '../../engine.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
 import { type Distribution, likeliest, pick } from '../distribution.ts';
-import type { ConstraintState } from '../grammar/index.ts';
+import type { ConstraintState, IsOver } from '../grammar/index.ts';
 import type { Random } from '../random.ts';
 import type { ReplySampling } from '../reply-sampling/index.ts';
 import { notNumbers } from './not-numbers.ts';
@@ -105,6 +105,20 @@ export class Sequence {
       this.take(token, distribution.logprobs[index] as number, this.alternatives(distribution));
     } catch (error) {
       this.fail(error);
+    }
+  }
+
+  /**
+   * Works on which tokens its constraint allows next until it is over; true once `next` need not any more. A grammar
+   * that proves too complex ends this sequence alone.
+   */
+  prepare(isOver: IsOver): boolean {
+    if (this.ended) return true;
+    try {
+      return this.#sources.constraint?.prepare(isOver) ?? true;
+    } catch (error) {
+      this.fail(error);
+      return true;
     }
   }
 

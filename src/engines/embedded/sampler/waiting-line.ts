@@ -1,22 +1,29 @@
+import { OwnerRounds } from './owner-rounds.ts';
+
 interface Place<Item> {
   item: Item;
   priority: number;
   slots: number;
+  owner: string;
+  /** Of its owner, among those of its priority. */
+  round: number;
   /** How many came before it. */
   order: number;
   since: number;
   isGone: boolean;
 }
 
-/** Whatever has waited so long goes before all others: no priority keeps a request waiting for ever. */
+/** Whatever has waited so long goes before all priorities: none keeps a request waiting for ever. */
 export const overdueMs = 300_000;
 
 /**
- * What waits for slots: the lowest priority value first, among equals the one that came first. What stands first is
- * waited for until there are slots enough for it, so that what needs many is not overtaken for ever.
+ * What waits for slots: the lowest priority value first, among equals the owners in turns, each with the one that came
+ * first. What stands first is waited for until there are slots enough for it, so that what needs many is not overtaken
+ * for ever.
  */
 export class WaitingLine<Item> {
   readonly #now: () => number;
+  readonly #rounds = new OwnerRounds();
   /** A binary heap: no place stands before the one at half its index. */
   #heap: Place<Item>[] = [];
   /** In the order in which they came; those that are gone are skipped. */
@@ -24,6 +31,8 @@ export class WaitingLine<Item> {
   /** Where the arrivals begin that may still be there. */
   #first = 0;
   #added = 0;
+  /** Whose place was taken last, where it was an overdue one. */
+  #servedLate: string | null = null;
 
   /** `now`: a clock in milliseconds that never goes back. */
   constructor(now: () => number = () => performance.now()) {
@@ -38,8 +47,18 @@ export class WaitingLine<Item> {
     return this.#heap.length;
   }
 
-  add(item: Item, { priority, slots }: { priority: number; slots: number }): void {
-    const place = { item, priority, slots, order: this.#added++, since: this.#now(), isGone: false };
+  /** `owner`: who takes turns with others. Default: one without a name. */
+  add(
+    item: Item,
+    { priority, slots, owner = '' }: { priority: number; slots: number; owner?: string },
+  ): void {
+    const round = this.#rounds.enter(owner, { priority, slots });
+    const place: Place<Item> = {
+      ...{ item, priority, slots, owner, round },
+      order: this.#added++,
+      since: this.#now(),
+      isGone: false,
+    };
     this.#arrivals.push(place);
     this.#heap.push(place);
     this.#rise(this.#heap.length - 1);
@@ -62,7 +81,10 @@ export class WaitingLine<Item> {
     const [leaving, staying]: [Place<Item>[], Place<Item>[]] = [[], []];
     for (const place of this.#heap) (leaves(place.item) ? leaving : staying).push(place);
     if (leaving.length === 0) return [];
-    for (const place of leaving) place.isGone = true;
+    for (const place of leaving) {
+      place.isGone = true;
+      this.#rounds.leave(place.owner, { priority: place.priority, round: null });
+    }
     // What is in order is a heap.
     this.#heap = staying.sort(byStanding);
     return leaving.sort(byStanding).map(({ item }) => item);
@@ -75,12 +97,23 @@ export class WaitingLine<Item> {
       this.#first = 0;
     }
     const oldest = this.#arrivals[this.#first];
-    return oldest && this.#now() - oldest.since >= overdueMs ? oldest : this.#heap[0];
+    const first = this.#heap[0];
+    if (!oldest || !this.#isOverdue(oldest)) return first;
+    // Somebody's crowd that has waited long takes turns with others all the same.
+    return first && first.owner !== oldest.owner && this.#servedLate === oldest.owner ? first : oldest;
+  }
+
+  #isOverdue({ since }: Place<Item>): boolean {
+    return this.#now() - since >= overdueMs;
   }
 
   #take(place: Place<Item>): void {
+    this.#servedLate = this.#isOverdue(place) ? place.owner : null;
     place.isGone = true;
-    const at = place === this.#heap[0] ? 0 : this.#heap.indexOf(place);
+    const isFirst = place === this.#heap[0];
+    const { owner, priority } = place;
+    this.#rounds.leave(owner, { priority, round: isFirst ? place.round : null });
+    const at = isFirst ? 0 : this.#heap.indexOf(place);
     const last = this.#heap.pop();
     if (!last || last === place) return;
     this.#heap[at] = last;
@@ -116,6 +149,6 @@ export class WaitingLine<Item> {
 }
 
 const byStanding = (a: Place<unknown>, b: Place<unknown>): number =>
-  a.priority - b.priority || a.order - b.order;
+  a.priority - b.priority || a.round - b.round || a.order - b.order;
 
 const isBefore = (a: Place<unknown>, b: Place<unknown>): boolean => byStanding(a, b) < 0;

@@ -1,6 +1,9 @@
 import type { JsonSchema } from '../../../engines/engine.ts';
 import { isObject } from '../../body.ts';
+import type { Location } from '../prompt/conversation.ts';
 import { resolveReference } from './local-reference.ts';
+import { hasReference } from './schema-notes.ts';
+import { SchemaRoom } from './schema-room.ts';
 
 /** Keywords that say something about objects, and those that are about values of another type alone. */
 const objectKeywords = [
@@ -12,17 +15,28 @@ const otherKeywords = new Set([
   ...['items', 'prefixItems', 'additionalItems', 'minItems', 'maxItems', 'uniqueItems'],
 ]);
 
+export interface ArgumentsOptions {
+  /** Room that the tools of one request have together. Default: room of its own. */
+  room?: SchemaRoom;
+  /** Where the parameters stand in the request, for errors. */
+  location?: Location;
+}
+
 /**
  * The objects among the values that the parameters of a tool admit, since the arguments of a call are an object: a
  * schema silent on types admits any, and branches of other types fall away. A schema that admits nothing but objects
- * is returned as it is. Null: no object is admitted.
+ * is returned as it is. Null: no object is admitted. Throws a 422 where the room does not suffice.
  */
-export function argumentsSchema(parameters: JsonSchema): JsonSchema | null {
+export function argumentsSchema(
+  parameters: JsonSchema,
+  { room = new SchemaRoom(), location = ['parameters'] }: ArgumentsOptions = {},
+): JsonSchema | null {
   const document = rebased(parameters);
-  const narrowing = new Narrowing(document);
+  const narrowing = new Narrowing(document, room, location);
   const narrowed = narrowing.objectsOf(document);
   if (narrowed === document) return parameters;
   if (!isObject(narrowed)) return null;
+  room.takeCharactersOf(narrowed, location);
   // What references lead to must stay what it was, the root included, where a property has its type.
   return hasReference(document) ? { ...narrowed, $defs: { document, objects: narrowing.targets } } : narrowed;
 }
@@ -30,55 +44,88 @@ export function argumentsSchema(parameters: JsonSchema): JsonSchema | null {
 /** References that lead to each other: as many as a call stack bears. */
 const deepestReferences = 1000;
 
+/** What a reference leads to is an object already, so that nothing changes. */
+const same = Symbol('same');
+
 class Narrowing {
   readonly #document: unknown;
-  /** By pointer: the reference to use instead, or null. Known before it is found, for references to themselves. */
-  readonly #references = new Map<string, unknown>();
+  readonly #room: SchemaRoom;
+  readonly #location: Location;
+  /** What pointers lead to, by their text. */
+  readonly #resolved = new Map<string, unknown>();
+  /**
+   * What stands for a target of references, however they are spelled: `same`, the reference to use instead, or null.
+   * Known before it is found, for references to themselves.
+   */
+  readonly #narrowed = new Map<unknown, typeof same | string | null>();
+  readonly #made = new Map<JsonSchema, unknown>();
   /** Targets of references that admitted more than objects. */
   readonly targets: unknown[] = [];
   #depth = 0;
 
-  constructor(document: unknown) {
+  constructor(document: unknown, room: SchemaRoom, location: Location) {
     this.#document = { $defs: { document } };
+    this.#room = room;
+    this.#location = location;
   }
 
   /** The same schema where all of its values are objects; null where none is. */
   objectsOf(schema: unknown): unknown {
     if (schema === true) return { type: 'object' };
     if (!isObject(schema)) return null;
+    this.#take(1 + Object.keys(schema).length);
     if (typeof schema.$ref === 'string') return this.#ofReference(schema, schema.$ref);
-    if (schema.enum !== undefined || schema.const !== undefined) return ofConstants(schema);
+    if (Array.isArray(schema.enum)) this.#take(schema.enum.length);
+    if (schema.enum !== undefined || schema.const !== undefined) return this.#once(schema, ofConstants);
     for (const keyword of ['anyOf', 'oneOf', 'allOf']) {
       const branches = schema[keyword];
       if (Array.isArray(branches) && branches.length > 0) return this.#ofBranches(schema, keyword, branches);
     }
-    return ofTypes(schema);
+    return this.#once(schema, ofTypes);
+  }
+
+  /** What depends on nothing but the schema is made once. */
+  #once(schema: JsonSchema, make: (schema: JsonSchema) => unknown): unknown {
+    if (!this.#made.has(schema)) this.#made.set(schema, make(schema));
+    return this.#made.get(schema);
+  }
+
+  #take(steps: number): void {
+    this.#room.takeSteps(steps, this.#location);
   }
 
   #ofReference(schema: JsonSchema, pointer: string): unknown {
-    if (!this.#references.has(pointer)) {
+    const target = this.#resolve(pointer);
+    // The engine says which reference leads nowhere.
+    if (target === undefined) return schema;
+    if (!this.#narrowed.has(target)) {
       // The engine refuses what is as deep as this.
       if (this.#depth === deepestReferences) return schema;
       this.#depth++;
-      this.#references.set(pointer, null);
-      this.#references.set(pointer, this.#narrowTarget(pointer));
+      this.#narrowed.set(target, null);
+      this.#narrowed.set(target, this.#narrowTarget(target));
       this.#depth--;
     }
-    const reference = this.#references.get(pointer);
-    if (typeof reference !== 'string') return null;
-    return reference === pointer ? schema : { ...schema, $ref: reference };
+    const reference = this.#narrowed.get(target) ?? null;
+    if (reference === null) return null;
+    return reference === same ? schema : { ...schema, $ref: reference };
   }
 
-  #narrowTarget(pointer: string): string | null {
-    const target = resolveReference(pointer, this.#document);
-    // The engine says which reference leads nowhere.
-    if (target === undefined) return pointer;
+  #resolve(pointer: string): unknown {
+    if (!this.#resolved.has(pointer)) this.#resolved.set(pointer, resolveReference(pointer, this.#document));
+    return this.#resolved.get(pointer);
+  }
+
+  #narrowTarget(target: unknown): typeof same | string | null {
     const narrowed = this.objectsOf(target);
-    if (narrowed === target) return pointer;
-    return narrowed === null ? null : `#/$defs/objects/${this.targets.push(narrowed) - 1}`;
+    if (narrowed === target) return same;
+    if (narrowed === null) return null;
+    this.#room.takeCharactersOf(narrowed, this.#location);
+    return `#/$defs/objects/${this.targets.push(narrowed) - 1}`;
   }
 
   #ofBranches(schema: JsonSchema, keyword: string, branches: unknown[]): unknown {
+    this.#take(branches.length);
     const objects = branches.map((branch) => this.objectsOf(branch));
     if (objects.every((branch, index) => branch === branches[index])) return schema;
     const kept = objects.filter((branch) => branch !== null);
@@ -126,10 +173,4 @@ function rebased(schema: unknown): unknown {
         : [key, rebased(value)],
     ),
   );
-}
-
-function hasReference(schema: unknown): boolean {
-  if (Array.isArray(schema)) return schema.some(hasReference);
-  if (!isObject(schema)) return false;
-  return typeof schema.$ref === 'string' || Object.values(schema).some(hasReference);
 }

@@ -11,6 +11,8 @@ import { isObject } from '../../body.ts';
 import { invalidField, unsupportedField } from '../../errors.ts';
 import { argumentsSchema } from './arguments-schema.ts';
 import { contentGrammar } from './content-grammar.ts';
+import { withoutNotes } from './schema-notes.ts';
+import { SchemaRoom } from './schema-room.ts';
 
 /** The fields of a request (or of a line of training data) that say what a reply may be. */
 export interface ConstraintFields {
@@ -44,6 +46,7 @@ export function toConstraint(
   const branches: Constraint['branches'] = [];
   const mustCall = choice === 'required' || typeof choice === 'object';
   if (!mustCall) branches.push({ open: null, grammar: content ?? { type: 'text' }, repeat: false });
+  const room = new SchemaRoom();
   if (choice !== 'none' && (mustCall || tools.length > 0))
     branches.push({
       open: format.callToken,
@@ -51,7 +54,7 @@ export function toConstraint(
         type: 'named_json',
         alternatives: callable(tools, choice).map((tool) => ({
           name: tool.function.name,
-          schema: toArguments(tool, tools.indexOf(tool)),
+          schema: toArguments(tool, tools.indexOf(tool), room),
         })),
       },
       // A function that is named is called once.
@@ -104,12 +107,13 @@ function callable(tools: Tool[], choice: ToolChoice): Tool[] {
   return named;
 }
 
-function toArguments({ function: { parameters } }: Tool, index: number): JsonSchema {
+function toArguments({ function: { parameters } }: Tool, index: number, room: SchemaRoom): JsonSchema {
   if (parameters == null) return emptySchema;
-  const schema = argumentsSchema(parameters);
+  const location = ['tools', index, 'function', 'parameters'];
+  const schema = argumentsSchema(withoutNotes(parameters), { room, location });
   if (schema) return schema;
   throw invalidField(
-    ['tools', index, 'function', 'parameters'],
+    location,
     'admits no object, and the arguments of a call are one; send a schema of objects, such as {"type":"object","properties":{}}',
     parameters,
   );

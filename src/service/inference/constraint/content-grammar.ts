@@ -3,6 +3,7 @@ import type { Grammar, JsonSchema, JsonStyle } from '../../../engines/engine.ts'
 import { isObject } from '../../body.ts';
 import { invalidField, unsupportedField } from '../../errors.ts';
 import { refuseHeavyJson } from '../../json/shape.ts';
+import { withoutNotes } from './schema-notes.ts';
 
 export interface ContentFields {
   response_format?: ResponseFormat | undefined;
@@ -72,14 +73,17 @@ function responseGrammar(format: ResponseFormat | undefined, style: JsonStyle): 
   if (!format || format.type === 'text') return null;
   if (format.type === 'json_object') return { type: 'json_object', ...style };
   const { schema } = format.json_schema;
-  return schema ? { type: 'json_schema', schema, ...style } : { type: 'json_object', ...style };
+  if (!schema) return { type: 'json_object', ...style };
+  return { type: 'json_schema', schema: withoutNotes(schema), ...style };
 }
 
 function structuredGrammar(outputs: StructuredOutputs, style: JsonStyle): Grammar | null {
   const grammars: Grammar[] = [];
   const { json, regex, choice, grammar, structural_tag: tag } = outputs;
-  if (json != null)
-    grammars.push({ type: 'json_schema', schema: readObject(json, 'json', 'a JSON schema'), ...style });
+  if (json != null) {
+    const schema = withoutNotes(readObject(json, 'json', 'a JSON schema'));
+    grammars.push({ type: 'json_schema', schema, ...style });
+  }
   if (regex != null) grammars.push({ type: 'regex', pattern: regex });
   if (choice != null) grammars.push({ type: 'choice', choices: choice });
   if (grammar != null) grammars.push({ type: 'ebnf', grammar });

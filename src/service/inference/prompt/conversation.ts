@@ -1,5 +1,6 @@
 import type { Choice, ParsedMessage, Tool } from '../../../contract/index.ts';
 import { invalidField, unsupportedField } from '../../errors.ts';
+import { compactingCalls } from './compact-arguments.ts';
 
 /** A message as a chat template sees it. */
 export interface TurnToolCall {
@@ -109,11 +110,12 @@ function callsOf(
   { tool_calls: calls = [], function_call: single }: AssistantMessage,
   location: Location,
 ): TurnToolCall[] {
+  const compact = compactingCalls();
   if (!single)
     return calls.map(({ id, function: called }) => ({
       id,
       name: called.name,
-      arguments: compactJson(called.arguments),
+      arguments: compact(called.arguments),
     }));
   if (calls.length > 0)
     throw invalidField(
@@ -121,7 +123,7 @@ function callsOf(
       'is the earlier form of tool_calls, which this message has too; give one of them',
       single,
     );
-  return [{ id: '', name: single.name, arguments: compactJson(single.arguments) }];
+  return [{ id: '', name: single.name, arguments: compact(single.arguments) }];
 }
 
 /** A choice that came back: its sampled ids stand in the conversation as they are. */
@@ -145,13 +147,4 @@ function textOf(content: string | ContentPart[] | undefined): string {
   if (content === undefined) return '';
   if (typeof content === 'string') return content;
   return content.map((part) => ('text' in part ? part.text : part.refusal)).join('');
-}
-
-/** Arguments as models write them, without spaces; text that is no JSON stays as it is. */
-export function compactJson(text: string): string {
-  try {
-    return JSON.stringify(JSON.parse(text));
-  } catch {
-    return text;
-  }
 }

@@ -1,5 +1,6 @@
 import type { Tokenizer } from '../../../engines/engine.ts';
 import { ServiceError } from '../../errors.ts';
+import type { Turn } from './conversation.ts';
 
 /** Texts may be so many times longer than the context can hold, since a template or a request may cut them. */
 const roomToCut = 4;
@@ -21,6 +22,18 @@ export class PromptSize {
       400,
       'context_length_exceeded',
       `The prompt has ${characters} characters, and ${most} is the most that is read for a context of ${contextLength} tokens, reply included; shorten the messages.`,
+    );
+  }
+
+  /** The same for messages and calls, of each of which a template writes a token and more. */
+  checkTurns(turns: readonly Pick<Turn, 'toolCalls'>[], contextLength: number): void {
+    const most = roomToCut * contextLength;
+    const count = turns.reduce((sum, { toolCalls }) => sum + toolCalls.length, turns.length);
+    if (count <= most) return;
+    throw new ServiceError(
+      400,
+      'context_length_exceeded',
+      `The prompt has ${count} messages and tool calls, and ${most} is the most that is read for a context of ${contextLength} tokens, reply included; send fewer messages.`,
     );
   }
 

@@ -1,6 +1,7 @@
 import type { ParsedChatCompletionRequest } from '../../../contract/index.ts';
-import type { BaseModel } from '../../../engines/engine.ts';
+import type { Asker, BaseModel } from '../../../engines/engine.ts';
 import { invalidField, ServiceError } from '../../errors.ts';
+import { Slices } from '../../slices.ts';
 import type { BaseModelTools } from '../base-model-tools.ts';
 import { refuseForeignTokens } from '../sampling/token-ids.ts';
 import { type Turn, toTurn } from './conversation.ts';
@@ -39,13 +40,14 @@ type PromptRequest = Pick<
  */
 export async function toPrompt(
   request: PromptRequest,
-  { tools, base }: { tools: BaseModelTools; base: BaseModel },
+  { tools, base, asker }: { tools: BaseModelTools; base: BaseModel; asker?: Asker },
 ): Promise<Prompt> {
   const { renderer } = tools;
   const { contextLength } = base;
   const given = [request.messages, request.documents, request.chat_template_kwargs];
-  renderer.size.check(charactersIn(given), contextLength);
-  const turns = request.messages.map((message, index) => toTurn(message, ['messages', index]));
+  const characters = charactersIn(given);
+  renderer.size.check(characters, contextLength);
+  const turns = await toTurns(request, { inSlices: characters > longText });
   turns.forEach(({ tokenIds }, index) => {
     refuseForeignTokens(tokenIds, base.vocabularySize, ['messages', index, 'token_ids']);
   });
@@ -53,7 +55,7 @@ export async function toPrompt(
   const values = toTemplateValues(request, tools.format.template);
   const conversation = { turns, tools: request.tools };
   const rendered = values
-    ? await renderer.renderLiterally(conversation, options, values)
+    ? await renderer.renderLiterally(conversation, options, values, asker)
     : renderer.render(conversation, options);
   const begin = request.add_special_tokens ? tools.format.beginToken : null;
   const whole = begin === null ? rendered.tokens : [begin, ...rendered.tokens];
@@ -68,6 +70,22 @@ export async function toPrompt(
     options.reasoningEffort !== undefined;
   const retokenized = turns.some(({ role, tokenIds }) => role === 'assistant' && !tokenIds);
   return { tokens, own, retokenized };
+}
+
+/** Characters of messages whose calls take some milliseconds to read. */
+const longText = 65_536;
+
+async function toTurns(
+  { messages }: Pick<PromptRequest, 'messages'>,
+  { inSlices }: { inSlices: boolean },
+): Promise<Turn[]> {
+  const slices = inSlices ? new Slices() : null;
+  const turns: Turn[] = [];
+  for (const [index, message] of messages.entries()) {
+    if (slices?.over) await slices.pause();
+    turns.push(toTurn(message, ['messages', index]));
+  }
+  return turns;
 }
 
 function toRenderOptions(request: PromptRequest, turns: readonly Turn[], callToken: number): RenderOptions {

@@ -1,7 +1,8 @@
+import { hash as hashOf } from 'node:crypto';
 import { Template } from '@huggingface/jinja';
 import { LRUCache } from 'lru-cache';
-import type { Tool } from '../../../contract/index.ts';
-import type { ChatFormat, Engine, Tokenizer } from '../../../engines/engine.ts';
+import type { Asker, ChatFormat, Engine, Tokenizer } from '../../../engines/engine.ts';
+import { refuseLongTools } from '../constraint/schema-room.ts';
 import type { Conversation } from './conversation.ts';
 import { PromptSize } from './prompt-size.ts';
 import {
@@ -33,10 +34,12 @@ export interface RenderOptions {
   contextLength?: number;
 }
 
-type Turns = Pick<Conversation, 'turns' | 'tools'>;
+/** `location` is that of the conversation in its request, for errors; absent: the conversation is the request. */
+type Turns = Pick<Conversation, 'turns' | 'tools'> & { location?: Conversation['location'] };
 
 const cachedCharacters = 2 ** 22;
-const cachedShapes = 1024;
+/** What a part of a cached skeleton takes beside its text. */
+const charactersOfPart = 64;
 const longestCachedText = 4096;
 
 /** Writes the conversations of one base model as token ids. Text between special tokens is encoded in one piece. */
@@ -51,7 +54,11 @@ export class ConversationRenderer {
     maxSize: cachedCharacters,
     sizeCalculation: (_, text) => text.length,
   });
-  readonly #skeletons = new LRUCache<string, PromptPart[]>({ max: cachedShapes });
+  /** By a hash of their shape, which has the tools in it. */
+  readonly #skeletons = new LRUCache<string, PromptPart[]>({
+    maxSize: cachedCharacters,
+    sizeCalculation: (parts) => charactersOf(parts, []) + (parts.length + 1) * charactersOfPart,
+  });
 
   constructor(engine: Pick<Engine, 'tokenizer' | 'chatFormat'>, baseModel: string, runner: TemplateRunner) {
     this.#format = engine.chatFormat(baseModel);
@@ -61,8 +68,10 @@ export class ConversationRenderer {
     this.#runner = runner;
   }
 
-  render({ turns, tools }: Turns, options: RenderOptions): RenderedConversation {
-    return this.#assemble(this.#skeleton(turns, tools, options), slotsOf(turns), options);
+  /** Throws a 422 or 400 where the conversation cannot be written, or is longer than anybody reads. */
+  render(conversation: Turns, options: RenderOptions): RenderedConversation {
+    this.#checkCount(conversation, options);
+    return this.#assemble(this.#skeleton(conversation, options), slotsOf(conversation.turns), options);
   }
 
   /**
@@ -70,14 +79,18 @@ export class ConversationRenderer {
    * given, for a template of the caller's.
    */
   async renderLiterally(
-    { turns, tools }: Turns,
+    conversation: Turns,
     options: RenderOptions,
     { source, documents, variables }: TemplateValues,
+    asker?: Asker,
   ): Promise<RenderedConversation> {
+    const { turns, tools } = conversation;
+    this.#checkCount(conversation, options);
+    refuseLongTools(tools, [...(conversation.location ?? []), 'tools']);
     const { special } = this.#tokenizer;
     refuseForgedRoles(turns, special);
     // What the model's own template would not write is refused here as on the other way.
-    if (source === undefined) this.#skeleton(turns, tools, options);
+    if (source === undefined) this.#skeleton(conversation, options);
     const prompt = new LiteralPrompt({ turns, tools }, { source, documents, variables }, special);
     const { continueFinalMessage = false, addGenerationPrompt } = options;
     const values = {
@@ -88,8 +101,12 @@ export class ConversationRenderer {
     const rendered =
       source === undefined
         ? renderTemplate(this.#template, values)
-        : prompt.textOf(await this.#runner.render({ source, variables: values }));
+        : prompt.textOf(await this.#runner.render({ source, variables: values }, asker));
     return this.#assemble(prompt.cut(rendered, { continueFinalMessage }), prompt.slots, options);
+  }
+
+  #checkCount({ turns }: Turns, { contextLength }: RenderOptions): void {
+    if (contextLength !== undefined) this.size.checkTurns(turns, contextLength);
   }
 
   #assemble(
@@ -130,11 +147,8 @@ export class ConversationRenderer {
     return { tokens, splices };
   }
 
-  #skeleton(
-    turns: Conversation['turns'],
-    tools: readonly Tool[] | undefined,
-    options: RenderOptions,
-  ): PromptPart[] {
+  #skeleton({ turns, tools, location = [] }: Turns, options: RenderOptions): PromptPart[] {
+    refuseLongTools(tools, [...location, 'tools']);
     const given = tools && tools.length > 0 ? tools : undefined;
     const toolsJson = given ? JSON.stringify(given) : '';
     const skeleton: SkeletonOptions = {
@@ -142,12 +156,14 @@ export class ConversationRenderer {
       continueFinalMessage: options.continueFinalMessage ?? false,
       variables: this.#variables(options),
     };
-    const shape = shapeOf(turns, toolsJson, skeleton);
+    const shape = hashOf('sha256', shapeOf(turns, toolsJson, skeleton), 'base64');
     const known = this.#skeletons.get(shape);
     if (known) return known;
     refuseForgery(toolsJson, this.#tokenizer.special);
     refuseForgedRoles(turns, this.#tokenizer.special);
     const parts = skeletonOf(this.#template, this.#tokenizer.special, turns, given, skeleton);
+    // What is refused for its length takes no other's place.
+    if (options.contextLength !== undefined) this.size.check(charactersOf(parts, []), options.contextLength);
     this.#skeletons.set(shape, parts);
     return parts;
   }

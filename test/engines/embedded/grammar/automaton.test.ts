@@ -3,6 +3,7 @@ import { Automaton } from '../../../../src/engines/embedded/grammar/automaton.ts
 import { buildByteGraph } from '../../../../src/engines/embedded/grammar/byte-graph.ts';
 import type { CodePointRange } from '../../../../src/engines/embedded/grammar/expression.ts';
 import { grammarSource } from '../../../../src/engines/embedded/grammar/grammar-source.ts';
+import { packNodes } from '../../../../src/engines/embedded/grammar/packed-nodes.ts';
 import { StateMemory } from '../../../../src/engines/embedded/grammar/state-memory.ts';
 import { utf8Sequences } from '../../../../src/engines/embedded/grammar/utf8-ranges.ts';
 
@@ -33,12 +34,12 @@ describe('the automaton', () => {
 
   it('refuses a rule that begins with itself instead of following it for ever', () => {
     const sums = new Automaton({
-      nodes: [
+      nodes: packNodes([
         { kind: 'return' },
         { kind: 'bytes', first: 0x61, last: 0x61, next: 0 },
         { kind: 'call', rule: 3, next: 1 },
         { kind: 'split', targets: [2, 1] },
-      ],
+      ]),
       start: 3,
       exit: 0,
     });
@@ -51,6 +52,45 @@ describe('the automaton', () => {
       expect(accepts(automaton, '{"a":[1,{"b":null}],"c":"d\\n\u20ac"}')).toBe(true);
       expect(accepts(automaton, '{"a":[1,{"b":null}],"c":"d}')).toBe(false);
     }
+  });
+});
+
+describe('the memory of states', () => {
+  it('is taken from the grammar that holds the most: what others hold stays', () => {
+    const memory = new StateMemory();
+    const forgotten: string[] = [];
+    const holderOf = (name: string) => {
+      const holder = {
+        forget: () => {
+          forgotten.push(name);
+          memory.release(holder);
+        },
+      };
+      return holder;
+    };
+    const [light, heavy, other] = [holderOf('light'), holderOf('heavy'), holderOf('other')];
+    memory.hold(light, 100);
+    for (let state = 0; state < 200; state++) {
+      memory.hold(heavy, 5000);
+      memory.hold(other, 500);
+    }
+    expect(new Set(forgotten)).toEqual(new Set(['heavy']));
+  });
+
+  it('is let go also where a reply stands: a state does not hold all that came of it', () => {
+    const automaton = new Automaton(graph);
+    const { start } = automaton;
+    const before = start.step(0x7b);
+    automaton.forget();
+    expect(start.step(0x7b)).not.toBe(before);
+    expect(start.step(0x7b)?.complete).toBe(before?.complete);
+  });
+
+  it('refuses a grammar in which one character leads to too many places', () => {
+    const pattern = `(${'(a?){0,9000}'.repeat(3)})`;
+    expect(() => new Automaton(buildByteGraph(grammarSource({ type: 'regex', pattern }))).start).toThrow(
+      expect.objectContaining({ code: 'grammar_too_complex' }),
+    );
   });
 });
 

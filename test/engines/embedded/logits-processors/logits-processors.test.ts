@@ -78,7 +78,9 @@ describe('logits processors', () => {
       expect.stringMatching(/not extensible/),
       'its factory returned object, not a function',
     ]);
-    expect(await healthy).toEqual(await bench.engine.generate(bench.request('hello', 4)));
+    // Which of several with the same prompt computes it depends on which of them is first.
+    const { cachedTokens: _, ...reply } = await healthy;
+    expect(await bench.engine.generate(bench.request('hello', 4))).toMatchObject(reply);
   });
 
   it('refuse arguments they cannot take, and names that nobody registered', async () => {

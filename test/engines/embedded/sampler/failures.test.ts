@@ -20,7 +20,7 @@ const request = {
   maxTokens: 5,
   stopStrings: [],
   stopTokens: [],
-  constraint: null,
+  plan: null,
   topLogprobs: 0,
   priority: 0,
   cacheSalt: null,
@@ -151,8 +151,8 @@ describe('what fails in the sampler', () => {
       request: { ...request, sampling: { ...plainSampling, temperature: 0 } },
       stream: true,
     };
-    const constraint = textOf({ type: 'regex', pattern: '[a-z]{2,8}' });
-    const held: SamplerCall = { type: 'generate', request: { ...request, constraint }, stream: true };
+    const plan = await codec.plan(textOf({ type: 'regex', pattern: '[a-z]{2,8}' }));
+    const held: SamplerCall = { type: 'generate', request: { ...request, plan }, stream: true };
     await watched.addAll([generate, greedy, held, search, score]);
     await watched.drain();
     expect([...watched.ends.keys()].sort()).toEqual([0, 1, 2, 3, 4]);
@@ -226,11 +226,11 @@ describe('what fails in the sampler', () => {
 describe('the memory of the sampler', () => {
   it('holds nothing of two hundred requests that have ended, in whichever way', async () => {
     const watched = new Watched();
-    const constraint = textOf({ type: 'regex', pattern: '[a-z]{2,8}' });
+    const plan = await codec.plan(textOf({ type: 'regex', pattern: '[a-z]{2,8}' }));
     const kinds = (index: number): SamplerCall[] => [
-      { type: 'generate', request: { ...request, seed: index, constraint }, stream: index % 2 === 0 },
+      { type: 'generate', request: { ...request, seed: index, plan }, stream: index % 2 === 0 },
       { type: 'generate', request: { ...request, cacheSalt: `${index}`, topLogprobs: 3 }, stream: true },
-      { type: 'search', request: { ...request, constraint, width: (index % 4) + 1, lengthPenalty: 1 } },
+      { type: 'search', request: { ...request, plan, width: (index % 4) + 1, lengthPenalty: 1 } },
       { type: 'score', request: { weights, prompt, top: index % 3 } },
       { type: 'search', request: { ...request, width: 5, lengthPenalty: 1 } },
     ];

@@ -43,7 +43,7 @@ const call = (weights: Weights, maxTokens: number): SamplerCall => ({
   stream: false,
   request: {
     ...{ weights, prompt: encode('hello'), sampling: { ...plainSampling, ignoreEnd: true }, maxTokens },
-    ...{ stopStrings: [], stopTokens: [], constraint: null, topLogprobs: 0, priority: 0, cacheSalt: null },
+    ...{ stopStrings: [], stopTokens: [], plan: null, topLogprobs: 0, priority: 0, cacheSalt: null },
   },
 });
 

@@ -1,10 +1,15 @@
 import { describe, expect, it } from 'vitest';
-import { blockLength, PrefixCache } from '../../../../src/engines/embedded/sampler/prefix-cache.ts';
+import {
+  blockLength,
+  PrefixCache,
+  PrefixMemory,
+} from '../../../../src/engines/embedded/sampler/prefix-cache.ts';
 
 const sequence = (length: number, first = 0) => Array.from({ length }, (_, at) => first + at);
 
 describe('the prefix cache', () => {
-  const cacheOf = (blocks: number) => new PrefixCache({ blockSize: 4, limitBytes: blocks * 16 });
+  const cacheOf = (blocks: number) =>
+    new PrefixCache({ blockSize: 4, memory: new PrefixMemory(blocks * 16) });
   /** Adds a sequence; returns where the blocks that had to be copied begin. */
   const add = (cache: PrefixCache, tokens: number[], mark = 1, salt: string | null = null) => {
     const copied: number[] = [];
@@ -52,6 +57,25 @@ describe('the prefix cache', () => {
     for (const [mark, salt] of salts.entries()) expect(add(cache, sequence(16), mark, salt)).toEqual([0]);
     for (const [mark, salt] of salts.entries()) expect(cache.find(sequence(16), salt)[0]?.[0]).toBe(mark);
     expect(cache.find(sequence(16), 'c')).toHaveLength(0);
+  });
+
+  it('shares its memory with those of other weights: what was used longest ago goes first, and nothing is found there', () => {
+    const memory = new PrefixMemory(3 * 64);
+    const [one, other] = [4, 16].map((blockSize) => new PrefixCache({ blockSize, memory })) as [
+      PrefixCache,
+      PrefixCache,
+    ];
+    add(one, sequence(32), 1);
+    expect(other.find(sequence(32), null)).toEqual([]);
+    for (const first of [0, 100]) add(other, sequence(16, first), 2);
+    // Two blocks of 64 bytes and two of 16.
+    expect(one.find(sequence(32), null).map(([mark]) => mark)).toEqual([1, 1]);
+    add(other, sequence(16, 200), 2);
+    expect(other.find(sequence(16), null)).toEqual([]);
+    expect(one.find(sequence(32), null)).toHaveLength(2);
+    other.clear();
+    expect(other.find(sequence(16, 200), null)).toEqual([]);
+    expect(one.find(sequence(32), null)).toHaveLength(2);
   });
 
   it('keeps nothing without room', () => {

@@ -14,7 +14,7 @@ const request = {
   maxTokens: 4,
   stopStrings: [],
   stopTokens: [],
-  constraint: null,
+  plan: null,
   topLogprobs: 0,
   priority: 0,
   cacheSalt: null,

@@ -4,6 +4,7 @@ import { Random } from '../../../../src/engines/embedded/random.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
 import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
 import { type Answer, Pool } from '../../../../src/engines/embedded/sampler/pool.ts';
+import { PrefixMemory } from '../../../../src/engines/embedded/sampler/prefix-cache.ts';
 import { Sequence, type SequenceOptions } from '../../../../src/engines/embedded/sampler/sequence.ts';
 import { parameterCount } from '../../../../src/engines/embedded/weights/architecture.ts';
 import type { Constraint, Grammar } from '../../../../src/engines/engine.ts';
@@ -55,7 +56,10 @@ export async function sequenceOf(
 export async function openPool({ largestBatch = 64, prefixCacheBytes = 2 ** 22 } = {}) {
   const decoder = await Decoder.create(runtime, architecture, weights);
   const run = vi.spyOn(decoder, 'run');
-  const pool = new Pool(decoder, architecture, { largestBatch, prefixCacheBytes });
+  const pool = new Pool(decoder, architecture, {
+    largestBatch,
+    prefixes: new PrefixMemory(prefixCacheBytes),
+  });
   return { decoder, pool, run };
 }
 

@@ -21,6 +21,49 @@ describe('the waiting line', () => {
     );
   });
 
+  it('lets owners take turns within a priority, each with its oldest', () => {
+    const line = new WaitingLine<string>();
+    const add = (item: string, priority = 0) => line.add(item, { priority, slots: 1, owner: item.charAt(0) });
+    for (const item of ['a1', 'a2', 'a3', 'a4']) add(item);
+    add('b1');
+    expect(line.admit(3)).toEqual(['a1', 'b1', 'a2']);
+    add('c1');
+    add('a0', -1);
+    add('b2');
+    // Who has waited for nobody yet does not come after all that others still have.
+    expect(line.admit(9)).toEqual(['a0', 'c1', 'b2', 'a3', 'a4']);
+    add('a5');
+    add('b3');
+    expect(line.admit(9)).toEqual(['a5', 'b3']);
+  });
+
+  it('counts slots, so that what needs many does not get more of them', () => {
+    const line = new WaitingLine<string>();
+    for (const item of ['a1', 'a2']) line.add(item, { priority: 0, slots: 4, owner: 'a' });
+    for (let at = 1; at <= 6; at++) line.add(`b${at}`, { priority: 0, slots: 1, owner: 'b' });
+    expect(line.admit(20)).toEqual(['a1', 'b1', 'b2', 'b3', 'b4', 'a2', 'b5', 'b6']);
+  });
+
+  it('gives owners that always have something waiting as much, whatever comes and goes', () => {
+    const ask = fc.record({ owner: fc.constantFrom('a', 'b', 'c'), leaves: fc.boolean() });
+    fc.assert(
+      fc.property(fc.array(ask, { maxLength: 100 }), fc.integer({ min: 1, max: 4 }), (asks, free) => {
+        const line = new WaitingLine<string>();
+        // Two that never run dry, beside whatever else comes.
+        for (let at = 0; at < 500; at++)
+          for (const owner of ['x', 'y']) line.add(owner, { priority: 0, slots: 1, owner });
+        const served = { x: 0, y: 0 };
+        for (const { owner, leaves } of asks) {
+          line.add(owner, { priority: 0, slots: 1, owner });
+          if (leaves) line.remove((item) => item === owner);
+          for (const item of line.admit(free)) if (item === 'x' || item === 'y') served[item]++;
+          expect(Math.abs(served.x - served.y)).toBeLessThanOrEqual(1);
+        }
+      }),
+      { seed },
+    );
+  });
+
   it('lets nothing overtake what needs more slots than are free', () => {
     const line = new WaitingLine<string>();
     line.add('wide', { priority: 0, slots: 4 });
@@ -48,6 +91,15 @@ describe('the waiting line', () => {
     expect(line.admit(2)).toEqual(['patient', 'pushing 1']);
     expect(line.admit(2)).toEqual(['pushing 2', 'late']);
     expect(line.empty).toBe(true);
+  });
+
+  it('lets others have turns also beside a crowd that has waited five minutes', () => {
+    let now = 0;
+    const line = new WaitingLine<string>(() => now);
+    for (const item of ['a1', 'a2', 'a3', 'a4']) line.add(item, { priority: 0, slots: 1, owner: 'a' });
+    now = overdueMs;
+    for (const item of ['b1', 'b2']) line.add(item, { priority: 0, slots: 1, owner: 'b' });
+    expect(line.admit(9)).toEqual(['a1', 'b1', 'a2', 'b2', 'a3', 'a4']);
   });
 
   it('keeps its order as a plain list would, through every mixture of comings and goings', () => {

@@ -1,5 +1,5 @@
 import { type ChildProcess, fork } from 'node:child_process';
-import PQueue from 'p-queue';
+import { type Asker, FairLine, type NoTurn } from '../../../../engines/fair-line.ts';
 import { ServiceError } from '../../../errors.ts';
 import {
   type TemplateAnswer,
@@ -17,28 +17,29 @@ const idleMs = 60_000;
 const patienceMs = 30_000;
 
 /**
- * Runs the templates of requests one after the other in a process of their own, which is started when first needed
- * and again after it was ended. It does not keep this process alive.
+ * Runs the templates of requests one after the other, owners in turn, in a process of their own, which is started
+ * when first needed and again after it was ended. It does not keep this process alive.
  */
 export class TemplateRunner {
-  readonly #queue = new PQueue({ concurrency: 1 });
-  readonly #longestQueue: number;
+  readonly #line: FairLine;
   #process: Promise<ChildProcess> | undefined;
   #idle: NodeJS.Timeout | undefined;
 
-  /** `longestQueue`: how many templates may wait for their turn. Default 1024. */
+  /** `longestQueue`: how many templates may wait for their turn, of one owner as many as are left. Default 1024. */
   constructor({ longestQueue = 1024 }: { longestQueue?: number } = {}) {
-    this.#longestQueue = longestQueue;
+    this.#line = new FairLine({
+      limit: longestQueue,
+      patienceMs,
+      refusal: busy,
+    });
   }
 
-  /** Takes at most the time that `templateLimits` names, besides waiting for others; where that is too long, a 503. */
-  async render(task: TemplateTask): Promise<TemplateResult> {
-    if (this.#queue.size >= this.#longestQueue) throw busy();
-    const asked = performance.now();
-    return this.#queue.add(() => {
-      if (performance.now() - asked > patienceMs) throw busy();
-      return this.#run(task);
-    });
+  /**
+   * Takes at most the time that `templateLimits` names, besides waiting for others; where that is too long, a 503.
+   * Rejects with the signal's reason when that is aborted while it waits.
+   */
+  render(task: TemplateTask, asker?: Asker): Promise<TemplateResult> {
+    return this.#line.run(() => this.#run(task), asker);
   }
 
   async #run(task: TemplateTask): Promise<TemplateResult> {
@@ -84,11 +85,13 @@ async function ready(child: ChildProcess): Promise<ChildProcess> {
 
 const unavailable = (message: string) => new ServiceError(503, 'templates_unavailable', message);
 
-const busy = () =>
+const busy = (why: NoTurn) =>
   new ServiceError(
     503,
     'templates_busy',
-    'Too many requests with a chat_template of their own are waiting; ask again.',
+    why === 'share_full'
+      ? 'Too many requests of this key with a chat_template of their own are waiting; send fewer at a time.'
+      : 'Too many requests with a chat_template of their own are waiting; ask again.',
   );
 
 const moduleUrl = new URL(

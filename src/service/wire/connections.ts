@@ -1,12 +1,13 @@
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Context } from 'hono';
-import { accepted } from './turns.ts';
+import { accepted } from '../turns.ts';
+import { wireOf } from './wire.ts';
 
 /** Counts a server's connections, and knows those that came when there were enough. */
 export class Connections {
   readonly #limit: number;
-  readonly #beyond = new WeakSet<object>();
+  readonly #beyond = new WeakSet<Socket>();
   #open = 0;
 
   constructor(limit: number) {
@@ -16,6 +17,8 @@ export class Connections {
   watch(server: Server): void {
     server.on('connection', (socket: Socket) => {
       accepted();
+      // Whoever sends many requests at once has as many waiting for its end.
+      socket.setMaxListeners(0);
       this.#open++;
       if (this.#open > this.#limit) this.#beyond.add(socket);
       socket.once('close', () => this.#open--);
@@ -23,8 +26,7 @@ export class Connections {
   }
 
   /** Whether a request came on a connection too many. */
-  isBeyond({ env }: Context): boolean {
-    const socket: unknown = env?.incoming?.socket;
-    return typeof socket === 'object' && socket !== null && this.#beyond.has(socket);
+  isBeyond(context: Context): boolean {
+    return this.#beyond.has(wireOf(context).socket);
   }
 }

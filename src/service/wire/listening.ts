@@ -1,7 +1,8 @@
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { createServer as createProbe } from 'node:net';
-import { getRequestListener } from '@hono/node-server';
+import type { ServiceError } from '../errors.ts';
+import { Answering, type AnsweringOptions } from './answering.ts';
 
 /**
  * Connections that wait to be accepted, as far as the system lets there be so many. With Node's 511, of thousands that
@@ -15,8 +16,7 @@ const backlog = 16_384;
  */
 const doors = process.platform === 'linux' ? 16 : 1;
 
-export interface ListenOptions {
-  fetch: (request: Request) => Response | Promise<Response>;
+export interface ListenOptions extends AnsweringOptions {
   host: string;
   port: number;
   /** How long a client may take to send a request. */
@@ -28,22 +28,31 @@ export class Listening {
   readonly #servers: readonly Server[];
   readonly #host: string;
   readonly #port: number;
+  readonly #answering: Answering;
 
-  private constructor(servers: readonly Server[], host: string, port: number) {
+  private constructor(
+    servers: readonly Server[],
+    { host, port, answering }: { host: string; port: number; answering: Answering },
+  ) {
     this.#servers = servers;
     this.#host = host;
     this.#port = port;
+    this.#answering = answering;
   }
 
   /** Rejects with the system's errors of listening. */
-  static async start({ fetch, host, port, receiveTimeoutMs }: ListenOptions): Promise<Listening> {
+  static async start({ host, port, receiveTimeoutMs, ...options }: ListenOptions): Promise<Listening> {
     // Node counts the time from a request's first byte to its last; the answer may take as long as it does.
     const serverOptions = {
       requestTimeout: receiveTimeoutMs,
       connectionsCheckingInterval: Math.min(30_000, receiveTimeoutMs),
     };
-    const listener = getRequestListener(fetch, { hostname: host });
-    const servers = Array.from({ length: doors }, () => createServer(serverOptions, listener));
+    const answering = new Answering(options);
+    const listener = answering.listener(host);
+    const servers = Array.from({ length: doors }, () =>
+      // Of a client that closes its side once it has sent everything, and waits, Node would drop the answer.
+      Object.assign(createServer(serverOptions, listener), { httpAllowHalfOpen: true }),
+    );
     // Sockets that share a port share it with those of other programs of the same user that want to: not by accident.
     const free = doors === 1 ? port : await findFree(host, port);
     try {
@@ -53,8 +62,9 @@ export class Listening {
         await once(server, 'listening');
         chosen = portOf(server);
       }
-      return new Listening(servers, host, chosen);
+      return new Listening(servers, { host, port: chosen, answering });
     } catch (error) {
+      answering.closed();
       for (const server of servers) server.close();
       throw error;
     }
@@ -70,20 +80,25 @@ export class Listening {
     for (const server of this.#servers) look(server);
   }
 
-  /** Connections are kept alive between requests: they are closed as they fall idle, and all of them at the deadline. */
-  async stop(timeoutMs: number): Promise<void> {
+  /**
+   * Connections are kept alive between requests: they are closed as they fall idle. Shortly before the deadline what is
+   * in progress is answered with the reason, and at the deadline all connections are closed.
+   */
+  async stop({ timeoutMs, reason }: { timeoutMs: number; reason: ServiceError }): Promise<void> {
     const each = (work: (server: Server) => void) => () => this.#servers.forEach(work);
     const closeIdle = each((server) => server.closeIdleConnections());
     const cut = setTimeout(
       each((server) => server.closeAllConnections()),
       timeoutMs,
     );
+    this.#answering.close({ withinMs: timeoutMs, reason });
     const sweep = setInterval(closeIdle, 20);
     const closed = this.#servers.map((server) => new Promise<unknown>((resolve) => server.close(resolve)));
     closeIdle();
     await Promise.all(closed);
     clearTimeout(cut);
     clearInterval(sweep);
+    this.#answering.closed();
   }
 }
 

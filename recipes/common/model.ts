@@ -1,0 +1,70 @@
+import { readFile } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import { ModelHandle, openModel } from 'martingale';
+import { type Client, NotFoundError } from 'martingale/client';
+import { z } from 'zod';
+import { trainingFolder } from './run-directory.ts';
+import type { RecipeService } from './service.ts';
+
+interface ModelOfRun {
+  /** The recipe's, which is also that of the project on the service. */
+  name: string;
+  seed: number;
+  baseModel: string;
+  service: RecipeService;
+  runDirectory: string;
+  signal: AbortSignal;
+}
+
+/** The model of a new run: made from the base model, unless the service of `--base-url` knew it. */
+export async function openModelOfRun({
+  name,
+  seed,
+  baseModel,
+  service,
+  runDirectory,
+  signal,
+}: ModelOfRun): Promise<ModelHandle> {
+  return openModel({
+    client: service.client,
+    project: name,
+    // On a service of many runs, a name of its own; else training would go on from the last run's model.
+    name: service.dataFolder === null ? basename(runDirectory) : `seed-${seed}`,
+    baseModel,
+    signal,
+  });
+}
+
+/**
+ * The model of a run that goes on. Where the service no longer has it, none is made: `train` refuses the handle of the
+ * one that is gone, and says why.
+ */
+export async function reopenModelOfRun(run: ModelOfRun): Promise<ModelHandle> {
+  const { client } = run.service;
+  const noted = await readNoted(run.runDirectory);
+  if (noted && (await isGone(client, noted.modelId, run.signal)))
+    return new ModelHandle({ client, id: noted.modelId, name: noted.model });
+  return openModelOfRun(run);
+}
+
+const notedSchema = z.object({ model: z.string(), modelId: z.string() });
+
+/** The model as the run's record has it; undefined where that cannot be read, which `train` tells of. */
+async function readNoted(runDirectory: string): Promise<z.infer<typeof notedSchema> | undefined> {
+  const text = await readFile(join(trainingFolder(runDirectory), 'config.json'), 'utf8');
+  try {
+    return notedSchema.safeParse(JSON.parse(text)).data;
+  } catch {
+    return undefined;
+  }
+}
+
+async function isGone(client: Client, modelId: string, signal: AbortSignal): Promise<boolean> {
+  try {
+    await client.models.checkpoints.list(modelId, { limit: 1, signal });
+    return false;
+  } catch (error) {
+    if (error instanceof NotFoundError) return true;
+    throw error;
+  }
+}

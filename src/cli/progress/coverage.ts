@@ -1,0 +1,12 @@
+import type { RunEvent } from '../../training/index.ts';
+import { count, counted } from './format.ts';
+
+type Coverage = Pick<Extract<RunEvent, { type: 'evaluated' }>, 'scenarios' | 'scored' | 'books'>;
+
+/** What a score is of: `256 scenarios`, or `110 of 256 scenarios (146 rollouts failed)`. */
+export function coverageText({ scenarios, scored, books }: Coverage): string {
+  const failed = books.failed + books.cancelled;
+  if (failed === 0) return counted(scenarios, 'scenario');
+  const of = scored === scenarios ? '' : `${count(scored)} of `;
+  return `${of}${counted(scenarios, 'scenario')} (${counted(failed, 'rollout')} failed)`;
+}

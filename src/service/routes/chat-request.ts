@@ -1,0 +1,84 @@
+import { z } from 'zod';
+import {
+  chatCompletionRequestSchema,
+  chatFieldAliases,
+  chatLimits,
+  documentSchema,
+  list,
+  messageSchema,
+  optional,
+  type ParsedChatCompletionRequest,
+  toolSchema,
+  type ValidationIssue,
+} from '../../contract/index.ts';
+import { readJson } from '../bodies/json-body.ts';
+import { isObject, refuseUnknownFields, renameAliases, validateBody } from '../body.ts';
+import { RequestValidationError } from '../errors.ts';
+import { inSchemaOrder } from '../jobs/read-list.ts';
+import { wholeBytes } from '../json/parse-in-slices.ts';
+import { Slices } from '../slices.ts';
+import { largestIssueCount, readItem } from '../validation.ts';
+
+type ReadList = 'messages' | 'tools' | 'documents';
+
+const fields = new Set(Object.keys(chatCompletionRequestSchema.shape));
+
+/** The request but for what stands in its longer lists, which are read one by one. */
+const besideSchema = chatCompletionRequestSchema.extend({
+  messages: list(z.unknown(), chatLimits.messages).min(1),
+  tools: optional(list(z.unknown(), chatLimits.tools)),
+  documents: optional(list(z.unknown(), chatLimits.documents)),
+});
+
+/**
+ * A chat request as its body says it. A long one is read in pieces, between which others have their turn; what is said
+ * of it is the same.
+ */
+export async function readChatRequest(content: Buffer): Promise<ParsedChatCompletionRequest> {
+  const slices = new Slices();
+  const given = await readJson(content, slices);
+  const body = isObject(given) ? renameAliases(given, chatFieldAliases) : given;
+  if (slices.over) await slices.pause();
+  if (content.length <= wholeBytes || !isObject(body)) return validateBody(chatCompletionRequestSchema, body);
+  refuseUnknownFields(body, fields);
+  const beside = readItem(besideSchema, body, ['body']);
+  const issues = 'issues' in beside ? [...beside.issues] : [];
+  const read = async <Item extends z.ZodType>(name: ReadList, item: Item): Promise<z.output<Item>[]> => {
+    const items = await readItems(listIn(body, name), { name, item, slices });
+    issues.push(...items.issues);
+    return items.values;
+  };
+  const messages = await read('messages', messageSchema);
+  const tools = await read('tools', toolSchema);
+  const documents = await read('documents', documentSchema);
+  if (issues.length > 0 || 'issues' in beside)
+    throw new RequestValidationError(inSchemaOrder(chatCompletionRequestSchema, issues, ['body']));
+  return {
+    ...beside.value,
+    messages,
+    tools: beside.value.tools && tools,
+    documents: beside.value.documents && documents,
+  };
+}
+
+/** One that is too long is refused as a whole. */
+function listIn(body: object, name: ReadList): unknown[] {
+  const given: unknown = Reflect.get(body, name);
+  return Array.isArray(given) && given.length <= chatLimits[name] ? given : [];
+}
+
+async function readItems<Item extends z.ZodType>(
+  items: unknown[],
+  { name, item, slices }: { name: string; item: Item; slices: Slices },
+): Promise<{ values: z.output<Item>[]; issues: ValidationIssue[] }> {
+  const values: z.output<Item>[] = [];
+  const issues: ValidationIssue[] = [];
+  for (const [index, given] of items.entries()) {
+    if (slices.over) await slices.pause();
+    const result = readItem(item, given, ['body', name, index]);
+    if ('value' in result) values.push(result.value);
+    else issues.push(...result.issues);
+    if (issues.length >= largestIssueCount) break;
+  }
+  return { values, issues };
+}

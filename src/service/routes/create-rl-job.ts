@@ -1,0 +1,92 @@
+import { z } from 'zod';
+import {
+  configFieldAliases,
+  createTrainingJobRequestSchema,
+  list,
+  type ParsedRlConfig,
+  refusedConfigFields,
+  trainingLimits,
+} from '../../contract/index.ts';
+import { type ResolvedRlConfig, resolveRlConfig } from '../../learning/index.ts';
+import { groupsField, readGroupedBody } from '../bodies/grouped-body.ts';
+import type { ReceivedBody } from '../bodies/received-body.ts';
+import { asksForNothing, isObject, renameAliases, validateBody } from '../body.ts';
+import type { ServiceContext } from '../context.ts';
+import { invalidField, unsupportedField } from '../errors.ts';
+import { packGroups } from '../jobs/pack-groups.ts';
+import { baseModelOf } from '../jobs/prepare-job.ts';
+import type { JobRecord, ModelRecord } from '../store/store.ts';
+import { findModel } from './models.ts';
+import { acceptJob, type JobOrigin, newJob, takeRoom } from './new-job.ts';
+
+/** The request but for what is in its groups, which are read one by one. */
+const rlRequestSchema = createTrainingJobRequestSchema.extend({
+  [groupsField]: list(z.unknown(), trainingLimits.groups).min(1),
+});
+const rlFields = new Set(Object.keys(rlRequestSchema.shape));
+
+/** Makes a job of reinforcement learning. */
+export async function createRlJob(
+  service: ServiceContext,
+  received: ReceivedBody,
+  origin: JobOrigin,
+): Promise<JobRecord> {
+  const { files, constraints, engine } = service;
+  const body = await readGroupedBody(received, rlFields);
+  const request = validateBody(rlRequestSchema, readRlBody(body.fields));
+  // What is wrong with the groups is said before that there is no such model.
+  const model = await findModel(service, origin.access, request.model_id).catch((error: unknown) => ({
+    error,
+  }));
+  const base = 'error' in model ? null : baseModelOf(engine, model.baseModel);
+  const room = 'error' in model ? null : await takeRoom(service, model, origin);
+  try {
+    const known = constraints.knownTo(origin.access.entity);
+    const surroundings = base && { engine, constraints: known, base };
+    const packed = await packGroups(body, { files, surroundings });
+    try {
+      if ('error' in model) throw model.error;
+      if (packed.complaint !== null) throw packed.complaint;
+      const config = await resolveConfig(service, model, request.experimental_config);
+      const job = {
+        ...newJob(origin, model),
+        kind: 'rl',
+        resolvedConfig: config,
+        uploadSha256: null,
+      } as const;
+      return await acceptJob(service, job, packed.file);
+    } finally {
+      await packed.file.discard();
+    }
+  } finally {
+    room?.release();
+  }
+}
+
+async function resolveConfig(
+  { engine, store }: ServiceContext,
+  model: ModelRecord,
+  given: ParsedRlConfig | undefined,
+): Promise<ResolvedRlConfig> {
+  const base = baseModelOf(engine, model.baseModel);
+  const { config } = resolveRlConfig(given, { learningRate: base.defaults.rlLearningRate });
+  const reference = config.kl_penalty_reference_step;
+  if (reference !== null && (await store.checkpoint(model.id, reference)) === undefined)
+    throw invalidField(
+      ['experimental_config', 'kl_penalty_reference_step'],
+      `the model has no checkpoint of step ${reference}; GET /v1/preview/models/${model.id}/checkpoints lists those it has`,
+      reference,
+    );
+  return config;
+}
+
+function readRlBody(body: unknown): unknown {
+  if (!isObject(body) || !isObject(body.experimental_config)) return body;
+  const place = ['experimental_config'];
+  const config = { ...renameAliases(body.experimental_config, configFieldAliases, place) };
+  for (const name of refusedConfigFields) {
+    if (!asksForNothing(config[name])) throw unsupportedField(['experimental_config', name], config[name]);
+    delete config[name];
+  }
+  return { ...body, experimental_config: config };
+}

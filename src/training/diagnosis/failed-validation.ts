@@ -1,0 +1,43 @@
+import type { Books, RolloutGroup } from '../../rollout/index.ts';
+import type { Alarm } from './alarm.ts';
+import { isJudging } from './judging.ts';
+import { percent } from './run-so-far.ts';
+import { alarmThresholds } from './thresholds.ts';
+
+interface ValidationFigures {
+  name: string;
+  /** Steps that are finished. */
+  finishedSteps: number;
+  groups: readonly RolloutGroup[];
+  books: Books;
+}
+
+/** Share of the rollouts that did not complete; 0 of none. */
+export const failedShareOf = ({ dispatched, completed }: Books): number =>
+  dispatched > 0 ? (dispatched - completed) / dispatched : 0;
+
+/** Too many rollouts of a validation ended without a reward; null where few did. */
+export function failedValidation({ name, finishedSteps, groups, books }: ValidationFigures): Alarm | null {
+  const share = failedShareOf(books);
+  if (share <= alarmThresholds.failures.share) return null;
+  const counts = new Map<string, number>();
+  for (const rollout of groups.flatMap(({ rollouts }) => rollouts)) {
+    if (rollout.status === 'completed') continue;
+    counts.set(rollout.failure.code, (counts.get(rollout.failure.code) ?? 0) + 1);
+  }
+  const [code, count] = [...counts].sort(([, a], [, b]) => b - a)[0] ?? ['unknown', 0];
+  const scored = groups.filter(({ trajectories }) => trajectories.length > 0).length;
+  return {
+    kind: 'failures',
+    step: Math.max(0, finishedSteps - 1),
+    message:
+      `${percent(share)} of the rollouts of the validation "${name}" failed, most often with ${code} (${count}): ` +
+      `${scored} of ${groups.length} scenarios have a score.`,
+    lookAt:
+      `The \`failures\` in trajectories/${name}.jsonl of the run directory. The scenarios that are left are no fair ` +
+      'sample: do not compare it with validations of all. ' +
+      (isJudging({ failedShare: share })
+        ? '`keepCheckpoints` and `earlyStop` take it as it is.'
+        : '`keepCheckpoints` and `earlyStop` leave it out.'),
+  };
+}

@@ -1,0 +1,113 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { expect, onTestFinished, test } from 'vitest';
+import { createClient, type RequestError } from '../../src/client/index.ts';
+import { uuid } from './server.ts';
+
+/** A service that can go away and come back to its place. */
+async function restartable() {
+  let port = 0;
+  const begin = async () => {
+    const server = createServer((_, response) => {
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.end(JSON.stringify({ id: uuid(1) }));
+    }).listen(port, '127.0.0.1');
+    await once(server, 'listening');
+    const address = server.address();
+    if (typeof address === 'object' && address !== null) port = address.port;
+    return server;
+  };
+  let server = await begin();
+  const leave = async () => {
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  };
+  onTestFinished(leave);
+  return {
+    url: `http://127.0.0.1:${port}`,
+    leave,
+    comeBack: async () => {
+      server = await begin();
+    },
+  };
+}
+
+const warnings = () => {
+  const heard: string[] = [];
+  const hear = (warning: Error) => {
+    if ('code' in warning && warning.code === 'martingale_service_away') heard.push(warning.message);
+  };
+  process.on('warning', hear);
+  onTestFinished(() => void process.off('warning', hear));
+  return heard;
+};
+
+test('a service that goes away is waited for beyond the retries, and told of once', async () => {
+  const heard = warnings();
+  const service = await restartable();
+  const client = createClient({
+    baseUrl: service.url,
+    apiKey: 'key',
+    retries: 1,
+    backoffMs: 4,
+    awayMs: 60_000,
+  });
+  onTestFinished(() => client.close());
+  await client.trainingJobs.get('a');
+  await service.leave();
+  let failures = 0;
+  const onRetry = () => {
+    if (++failures === 8) void service.comeBack();
+  };
+  const both = await Promise.all(['b', 'c'].map((id) => client.trainingJobs.get(id, { onRetry })));
+  expect(both).toHaveLength(2);
+  expect(failures).toBeGreaterThanOrEqual(8);
+  expect(heard).toHaveLength(1);
+  expect(heard[0]).toContain(`The service at ${service.url} is away, and is waited for, for 60 s (awayMs).`);
+});
+
+test('it is given up when the time for it is over', async () => {
+  const service = await restartable();
+  const client = createClient({ baseUrl: service.url, apiKey: 'key', retries: 1, backoffMs: 1, awayMs: 100 });
+  onTestFinished(() => client.close());
+  await client.trainingJobs.get('a');
+  await service.leave();
+  const began = performance.now();
+  await expect(client.trainingJobs.get('b')).rejects.toMatchObject({ code: 'connection_failed' });
+  expect(performance.now() - began).toBeGreaterThanOrEqual(100);
+  await service.comeBack();
+});
+
+test('one that never was there is given up after the retries', async () => {
+  const service = await restartable();
+  await service.leave();
+  const client = createClient({
+    baseUrl: service.url,
+    apiKey: 'key',
+    retries: 2,
+    backoffMs: 1,
+    awayMs: 60_000,
+  });
+  onTestFinished(() => client.close());
+  let failures = 0;
+  const onRetry = () => void failures++;
+  const failed: RequestError = await client.trainingJobs.get('b', { onRetry }).then(
+    () => Promise.reject(new Error('there is nobody')),
+    (error) => error,
+  );
+  expect([failures, failed.code]).toEqual([2, 'connection_failed']);
+  await service.comeBack();
+});
+
+test('where nothing is to be repeated, nobody is waited for', async () => {
+  const service = await restartable();
+  const client = createClient({ baseUrl: service.url, apiKey: 'key', retries: 0 });
+  onTestFinished(() => client.close());
+  await client.trainingJobs.get('a');
+  await service.leave();
+  const onRetry = () => expect.fail('it was repeated');
+  await expect(client.trainingJobs.get('b', { onRetry })).rejects.toMatchObject({
+    code: 'connection_failed',
+  });
+  await service.comeBack();
+});

@@ -1,0 +1,167 @@
+import { once } from 'node:events';
+import type { ServerResponse } from 'node:http';
+import { describe, expect, it } from 'vitest';
+import type { Client, ClientOptions, FollowOptions } from '../../src/client/index.ts';
+import { ResponseTooLargeError, ServiceError, TimeoutError } from '../../src/client/index.ts';
+import { type Answerer, serve, uuid } from './server.ts';
+
+const piece = Buffer.alloc(65_536, 'a');
+/** What lies in the buffers of a connection, and is sent without being read. */
+const onTheWay = 32 * 2 ** 20;
+const limitBytes = 2 ** 20;
+
+interface Sent {
+  bytes: number;
+  /** The client has let the connection go. */
+  ended: Promise<void>;
+}
+
+/** Sends `text` and then `more`, as fast as it is taken, until the client has had enough. */
+function endlessly(
+  status: number,
+  headers: Record<string, string>,
+  text = '',
+  more: string | Buffer = piece,
+): { answer: Answerer; sent: Sent } {
+  const gone = Promise.withResolvers<void>();
+  const sent: Sent = { bytes: 0, ended: gone.promise };
+  const flood = async (response: ServerResponse) => {
+    response.on('close', () => gone.resolve());
+    response.writeHead(status, headers).write(text);
+    while (!response.destroyed && sent.bytes < 2 * onTheWay) {
+      sent.bytes += more.length;
+      if (!response.write(more))
+        await Promise.race([once(response, 'drain').catch(() => undefined), gone.promise]);
+    }
+    response.end();
+  };
+  return { answer: (response) => void flood(response), sent };
+}
+
+async function failure(
+  answer: Answerer,
+  run: (client: Client) => Promise<unknown>,
+  options: Partial<ClientOptions>,
+) {
+  const { connect, received } = await serve(answer);
+  const error: unknown = await run(connect(options)).catch((reason: unknown) => reason);
+  return { error, requests: received.length };
+}
+
+const getModel = (client: Client) => client.models.get(uuid(1));
+const follow =
+  (options: FollowOptions = {}) =>
+  async (client: Client) => {
+    for await (const _event of client.trainingJobs.follow(uuid(1), options));
+  };
+const chat = async (client: Client) => {
+  for await (const _chunk of await client.chat.completions.create({ messages: [], stream: true }));
+};
+
+const json = { 'content-type': 'application/json' };
+const events = { 'content-type': 'text/event-stream' };
+const chunk = `data: ${JSON.stringify({ model: 'm', choices: [], filler: 'a'.repeat(1000) })}\n\n`;
+
+describe('of what has no end', () => {
+  it.each([
+    ['an answer', 'answerBytes', getModel, json, '{"id": "', piece],
+    [
+      'an answer that says how long it is',
+      'answerBytes',
+      getModel,
+      { ...json, 'content-length': '2000000000' },
+      '{',
+      piece,
+    ],
+    ['an answer where events should be', 'answerBytes', follow(), json, '', piece],
+    ['a line of an event stream', 'eventBytes', follow(), events, 'data: ', piece],
+    ['an event of many lines', 'eventBytes', follow(), events, '', 'data: a\n'.repeat(5000)],
+    ['an id', 'eventBytes', follow(), events, 'id: ', piece],
+    ['a comment', 'eventBytes', follow(), events, ': ', piece],
+    ['a chunk of a completion', 'eventBytes', chat, events, 'data: ', piece],
+    ['a streamed completion', 'answerBytes', chat, events, '', chunk.repeat(50)],
+  ] as const)(
+    '%s is read up to a limit, which the error names',
+    async (_, limit, run, headers, text, more) => {
+      const { answer, sent } = endlessly(200, headers, text, more);
+      const { error, requests } = await failure(answer, run, { limits: { [limit]: limitBytes } });
+      expect(error).toBeInstanceOf(ResponseTooLargeError);
+      expect(error).toMatchObject({ code: 'response_too_large', status: 200, limit, limitBytes });
+      expect(String(error)).toContain(`larger than ${limitBytes} bytes. Raise limits.${limit} of the client`);
+      await sent.ended;
+      expect(sent.bytes).toBeLessThan(onTheWay);
+      expect(requests).toBe(1);
+    },
+  );
+
+  it.each([
+    ['an error', 500, json, ServiceError, getModel],
+    ['an error of a stream', 500, events, ServiceError, follow()],
+    [
+      'a page in place of a file',
+      200,
+      { 'content-type': 'text/html' },
+      undefined,
+      (client: Client) => client.models.checkpoints.download(uuid(1), 1),
+    ],
+    ['a page in place of a completion', 200, { 'content-type': 'text/html' }, undefined, chat],
+  ] as const)('%s tells its beginning, and is not read on', async (_, status, headers, type, run) => {
+    const { answer, sent } = endlessly(status, headers, '<h1>Bad gateway</h1>');
+    const { error } = await failure(answer, run, { retries: 0 });
+    if (type) expect(error).toBeInstanceOf(type);
+    else expect(error).toMatchObject({ code: 'bad_response' });
+    expect(String(error)).toContain('<h1>Bad gateway</h1>aaa');
+    await sent.ended;
+    expect(sent.bytes).toBeLessThan(onTheWay);
+  });
+});
+
+describe('what comes a little at a time, for ever,', () => {
+  /** Sends `text`, and then `more` again and again. */
+  const dripping =
+    (status: number, headers: Record<string, string>, text: string, more: string): Answerer =>
+    (response) => {
+      response.writeHead(status, headers).write(text);
+      const timer = setInterval(() => response.write(more), 2);
+      response.on('close', () => clearInterval(timer));
+    };
+
+  it('ends at the deadline of an event, silence or not', async () => {
+    const answer = dripping(200, events, 'data: {"id": "', 'a');
+    const { error } = await failure(answer, follow(), { retries: 0, readTimeoutMs: 60 });
+    expect(error).toBeInstanceOf(TimeoutError);
+    expect(String(error)).toContain('an event had begun and was not whole after 60 ms');
+    expect(String(error)).toContain('Raise readTimeoutMs');
+  });
+
+  it.each([
+    ['an error', 500, json],
+    ['a page where events should be', 200, json],
+  ])('ends at the deadline of silence, as %s', async (_, status, headers) => {
+    const answer = dripping(status, headers, '{"detail": "', 'a');
+    const { error } = await failure(answer, follow({ idleTimeoutMs: 100 }), { retries: 0 });
+    expect(error).toBeInstanceOf(TimeoutError);
+    // On a busy machine the head of the answer may not be there in time.
+    const cameToo = error instanceof TimeoutError && error.status !== null;
+    const what = cameToo ? 'there was no whole answer' : 'nothing came';
+    expect(String(error)).toContain(`${what} for 100 ms. Raise idleTimeoutMs`);
+  });
+
+  it('is a sign of life where it is comments', async () => {
+    const ended = { id: uuid(2), type: 'training_ended', data: {} };
+    let left = 30;
+    const { error } = await failure(
+      (response) => {
+        response.writeHead(200, events);
+        const timer = setInterval(() => {
+          if (left-- > 0) response.write(': waiting\n\n');
+          else response.write(`data: ${JSON.stringify(ended)}\n\n`);
+        }, 2);
+        response.on('close', () => clearInterval(timer));
+      },
+      follow(),
+      { retries: 0, readTimeoutMs: 20 },
+    );
+    expect(error).toBeUndefined();
+  });
+});

@@ -1,0 +1,114 @@
+import fc from 'fast-check';
+import { afterEach, describe, expect, test, vi } from 'vitest';
+import { FairLine, type NoTurn } from '../../src/engines/fair-line.ts';
+
+const lineOf = ({ limit = 100 } = {}) =>
+  new FairLine({ limit, patienceMs: 1000, refusal: (why: NoTurn) => new Error(why) });
+
+/** A line that something holds until it is let go, and what is done in it, in order. */
+function held(options: Parameters<typeof lineOf>[0] = {}) {
+  const line = lineOf(options);
+  const done: string[] = [];
+  const gate = Promise.withResolvers<void>();
+  const holder = line.run(() => gate.promise);
+  const ask = (name: string, owner: string, signal?: AbortSignal) =>
+    line.run(
+      async () => {
+        done.push(name);
+      },
+      { owner, signal },
+    );
+  return { line, done, ask, letGo: gate.resolve, holder };
+}
+
+afterEach(() => vi.useRealTimers());
+
+describe('a fair line', () => {
+  test('keeps one with a single task waiting for one task of each other owner, however many those have', async () => {
+    const { done, ask, letGo } = held();
+    const all = ['a1', 'a2', 'a3', 'a4'].map((name) => ask(name, 'a'));
+    all.push(ask('b1', 'b'), ask('c1', 'c'), ask('c2', 'c'));
+    letGo();
+    await Promise.all(all);
+    expect(done).toEqual(['a1', 'b1', 'c1', 'a2', 'c2', 'a3', 'a4']);
+  });
+
+  test('does one at a time, each once, those of an owner in order, and no owner twice while another waits', async () => {
+    const owners = fc.array(fc.integer({ min: 0, max: 3 }), { minLength: 1, maxLength: 40 });
+    await fc.assert(
+      fc.asyncProperty(owners, async (asked) => {
+        const { done, ask, letGo } = held();
+        const all = asked.map((owner, at) => ask(`${owner}:${at}`, String(owner)));
+        letGo();
+        await Promise.all(all);
+        const left = new Map<number, number[]>();
+        for (const [at, owner] of asked.entries()) left.set(owner, [...(left.get(owner) ?? []), at]);
+        let turns: number[] = [...left.keys()];
+        for (const name of done) {
+          const [owner = -1, at] = name.split(':').map(Number);
+          expect(owner).toBe(turns[0]);
+          expect(at).toBe(left.get(owner)?.shift());
+          turns = turns.slice(1);
+          if (left.get(owner)?.length) turns.push(owner);
+        }
+        expect(turns).toEqual([]);
+      }),
+      { seed: 20261121, numRuns: 50 },
+    );
+  });
+
+  test('goes on after a task that fails', async () => {
+    const { line, done, ask, letGo } = held();
+    const failing = line.run(() => Promise.reject(new Error('broken')), { owner: 'a' });
+    const refused = expect(failing).rejects.toThrow('broken');
+    const other = ask('b1', 'b');
+    letGo();
+    await Promise.all([refused, other]);
+    expect(done).toEqual(['b1']);
+  });
+
+  test('has a bound, and leaves room for who comes later: one owner has as many places as are free', async () => {
+    const { line, ask, letGo } = held({ limit: 5 });
+    const taken = [1, 2, 3].map((at) => ask(`a${at}`, 'a'));
+    await expect(ask('a4', 'a')).rejects.toThrow('share_full');
+    taken.push(ask('b1', 'b'));
+    await expect(ask('b2', 'b')).rejects.toThrow('share_full');
+    taken.push(ask('c1', 'c'));
+    await expect(ask('d1', 'd')).rejects.toThrow('line_full');
+    expect(line.waiting).toBe(5);
+    letGo();
+    await Promise.all(taken);
+    expect(line.waiting).toBe(0);
+  });
+
+  test('gives the place of one that left free at once, and never does its task', async () => {
+    const { line, done, ask, letGo } = held({ limit: 5 });
+    const left = new AbortController();
+    const leaving = ['a1', 'a2'].map((name) => ask(name, 'a', left.signal));
+    const staying = ask('a3', 'a');
+    await expect(ask('a4', 'a')).rejects.toThrow('share_full');
+    left.abort(new Error('left'));
+    for (const one of leaving) await expect(one).rejects.toThrow('left');
+    expect(line.waiting).toBe(1);
+    await expect(ask('a4', 'a', left.signal)).rejects.toThrow('left');
+    const further = ask('a5', 'a');
+    letGo();
+    await Promise.all([staying, further]);
+    expect(done).toEqual(['a3', 'a5']);
+  });
+
+  test('sends away who has waited too long, and goes on with the others', async () => {
+    vi.useFakeTimers();
+    const { line, done, ask, letGo } = held();
+    const early = ask('a1', 'a');
+    const refused = expect(early).rejects.toThrow('waited_long');
+    await vi.advanceTimersByTimeAsync(999);
+    const late = ask('a2', 'a');
+    await vi.advanceTimersByTimeAsync(1);
+    await refused;
+    expect(line.waiting).toBe(1);
+    letGo();
+    await late;
+    expect(done).toEqual(['a2']);
+  });
+});

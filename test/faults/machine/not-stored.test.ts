@@ -1,0 +1,83 @@
+// What comes before a record that cannot be stored does not stay behind, and a record is told of only when the names on
+// the way to its file are on the disk.
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { group, trajectory } from '../../service/harness.ts';
+import { special, tokensOf } from '../../support/scripted-engine.ts';
+import { type FaultOrder, type FaultPoint, underFaults } from '../driver/fault.ts';
+import { start } from './started.ts';
+
+const sampled = tokensOf('yes', special.end);
+const groups = [group(trajectory(1, sampled), trajectory(0, sampled))];
+const line = (reply: number) =>
+  JSON.stringify({
+    messages: [
+      { role: 'user', content: 'hi' },
+      { role: 'assistant', content: `${reply}` },
+    ],
+  });
+
+async function startUnderFaults() {
+  const folder = mkdtempSync(join(tmpdir(), 'martingale-not-stored-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const dataFolder = join(folder, 'data');
+  const [journal, orders] = [join(folder, 'journal'), join(folder, 'orders')];
+  const service = await start(dataFolder, underFaults({ root: dataFolder, journal, orders }));
+  const { body: model } = await service.call('POST', '/v1/preview/models', {
+    ...{ project: 'desk', name: 'agent', base_model: 'scripted-tiny' },
+  });
+  return {
+    ...service,
+    model,
+    path: `/v1/preview/models/${model.id}`,
+    give: (order: FaultOrder) => writeFileSync(orders, JSON.stringify(order)),
+    lift: () => rmSync(orders, { force: true }),
+    names: (...place: string[]) => readdirSync(join(dataFolder, ...place)).sort(),
+    steps: (): string[] =>
+      readFileSync(journal, 'utf8')
+        .trimEnd()
+        .split('\n')
+        .map((step) => (JSON.parse(step) satisfies FaultPoint).name),
+  };
+}
+
+test('nothing stays of a job, an upload or a fork whose record the disk has no room for', async () => {
+  const { call, follow, model, path, give, lift, names } = await startUnderFaults();
+  const train = () =>
+    call('POST', '/v1/preview/training-jobs', { model_id: model.id, trajectory_groups: groups });
+  expect((await follow((await train()).body.id)).at(-1)?.type).toBe('training_ended');
+  const upload = (reply: number) => call('POST', '/v1/preview/uploads', line(reply));
+  expect((await upload(0)).status).toBe(200);
+  const before = { uploads: names('uploads'), models: names('models') };
+  for (const [name, request] of [
+    ['commit insert jobs', train],
+    ['sync jobs', train],
+    ['commit insert uploads', upload],
+    ['sync uploads', upload],
+    ['commit insert models, insert checkpoints', () => call('POST', `${path}/fork`, { name: 'fork' })],
+  ] as const) {
+    give({ mode: 'ENOSPC', name });
+    for (const reply of [1, 2]) expect((await request(reply)).status, name).toBe(503);
+    const after = { uploads: names('uploads'), models: names('models') };
+    expect([name, names('jobs'), names('incoming'), after]).toEqual([name, [], [], before]);
+  }
+  lift();
+  expect((await follow((await train()).body.id)).at(-1)?.data.step).toBe(2);
+  expect((await upload(1)).status).toBe(200);
+  expect((await call('POST', `${path}/fork`, { name: 'fork' })).status).toBe(200);
+});
+
+test('the first log of a model is told of once its file and the folders on the way to it are on the disk', async () => {
+  const { call, path, steps } = await startUnderFaults();
+  const log = () => call('POST', `${path}/log`, { split: 'train', trajectory_groups: groups });
+  const before = steps().length;
+  expect((await log()).status).toBe(200);
+  const taken = steps().slice(before);
+  const synced = taken.slice(0, taken.indexOf('commit insert logs')).filter((step) => /^sync m/.test(step));
+  expect(synced).toEqual([
+    'sync models/<id>/logs/train.jsonl.gz',
+    ...['sync models/<id>/logs', 'sync models/<id>', 'sync models'],
+  ]);
+});

@@ -1,0 +1,22 @@
+// A recipe of two steps, on a service whose engine tosses coins.
+import { generateText } from 'ai';
+import { defineEnvironment, train } from 'martingale';
+import { z } from 'zod';
+import { runRecipe } from '../../../recipes/common/recipe.ts';
+
+const environment = defineEnvironment({
+  name: 'coin toss',
+  scenario: z.object({ id: z.number() }),
+  rollout: async ({ scenario: { id }, model }) =>
+    (await generateText({ model: model.languageModel, prompt: `toss ${id}` })).text,
+  rewards: { success: ({ outcome }) => Number(outcome) },
+});
+
+await runRecipe({
+  name: 'coin',
+  command: 'coin-recipe',
+  description: 'Tosses coins.',
+  defaults: { steps: 2, groups: 2, rolloutsPerGroup: 3 },
+  learn: ({ model, settings }) =>
+    train({ environment, scenarios: [0, 1, 2, 3, 4].map((id) => ({ id })), model, ...settings }),
+});

@@ -1,0 +1,60 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { basename, join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+import { expect, it } from 'vitest';
+import { start, temporaryFolder } from '../../service/harness.ts';
+import { CoinEngine } from '../../training/resume/coin-engine.ts';
+
+const root = fileURLToPath(new URL('../../../', import.meta.url));
+const next = /\n {2}coin-recipe (.+)\n$/;
+
+/** A recipe in a process of its own. */
+async function run(flags: readonly string[]) {
+  const child = spawn(
+    process.execPath,
+    ['--import', 'tsx', 'test/recipes/common/coin-recipe.ts', '--json', ...flags],
+    {
+      ...{ cwd: root, env: { ...process.env, MARTINGALE_API_KEY: 'test-key' } },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    },
+  );
+  const closed = once(child, 'close');
+  const [output, errors] = await Promise.all([text(child.stdout), text(child.stderr)]);
+  const [code] = await closed;
+  return { code, output, errors };
+}
+
+it('a recipe that fails prints the command that goes on, and only where there is something to go on with', async () => {
+  const engine = new CoinEngine();
+  const { call, service } = await start({ engine });
+  const runDirectory = join(await temporaryFolder(), 'coin');
+  const flags = ['--base-model', 'scripted-tiny', '--base-url', service.url, '--run-directory', runDirectory];
+
+  const unknown = await run([...flags, '--api-key', 'another']);
+  expect(unknown).toMatchObject({ code: 1, errors: expect.stringContaining('[authentication_failed]') });
+  expect(unknown.errors).not.toMatch(next);
+
+  engine.failTraining = new Error('out of memory');
+  const failed = await run(flags);
+  engine.failTraining = null;
+  expect(failed).toMatchObject({ code: 1, errors: expect.stringContaining('[training_job_failed]') });
+  const command = next.exec(failed.errors)?.[1]?.split(' ') ?? [];
+  expect(command).toContain('--resume');
+
+  const otherwise = await run([...command, '--groups', '3']);
+  expect(otherwise).toMatchObject({ code: 1, errors: expect.stringContaining('[resume_refused]') });
+  expect(otherwise.errors).not.toMatch(next);
+
+  expect(await run(command)).toMatchObject({ code: 0, errors: '' });
+
+  const models = async () => (await call('GET', '/v1/preview/models')).body.data;
+  const [{ id, name }] = await models();
+  expect(name).toBe(basename(runDirectory));
+  await call('DELETE', `/v1/preview/models/${id}`);
+  const gone = await run([...command, '--steps', '3']);
+  expect(gone).toMatchObject({ code: 1, errors: expect.stringContaining('which the service no longer has') });
+  expect(gone.errors).not.toMatch(next);
+  expect(await models()).toEqual([]);
+}, 120_000);

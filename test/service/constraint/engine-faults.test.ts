@@ -1,0 +1,64 @@
+import { describe, expect, test } from 'vitest';
+import { EngineError } from '../../../src/engines/engine-error.ts';
+import { ScriptedEngine } from '../../support/scripted-engine.ts';
+import { start } from '../harness.ts';
+import { line, sft } from '../jobs/support.ts';
+
+/** Complains once, with what is given, of the first constraint that it is asked about. */
+class ComplainingEngine extends ScriptedEngine {
+  complaint: Error | null = null;
+  checks = 0;
+
+  override async checkConstraint(): Promise<void> {
+    this.checks++;
+    const { complaint } = this;
+    this.complaint = null;
+    if (complaint) throw complaint;
+  }
+}
+
+const response_format = { type: 'json_object' };
+
+describe('what happens to the engine while it looks at a constraint', () => {
+  test.each(['worker_died', 'engine_closed', 'out_of_memory', 'constraints_busy'])(
+    'is no fault of the request: %s is a 503, and the same request succeeds later',
+    async (code) => {
+      const engine = new ComplainingEngine();
+      engine.complaint = new EngineError(code, 'the thread is gone');
+      const { chat } = await start({ engine });
+      const { status, body } = await chat({ response_format });
+      expect([status, body.error.code, engine.checks]).toEqual([503, code, 1]);
+      expect((await chat({ response_format })).status).toBe(200);
+    },
+  );
+
+  test('is told to nobody where it speaks of the inside of the engine', async () => {
+    const engine = new ComplainingEngine();
+    engine.complaint = new EngineError('engine_failed', '/secret/path is broken');
+    const { chat } = await start({ engine });
+    const { status, body } = await chat({ response_format });
+    expect([status, JSON.stringify(body)]).toEqual([500, expect.not.stringContaining('secret')]);
+  });
+
+  test.each(['worker_died', 'constraints_busy'])('fails no job: after %s it runs again', async (code) => {
+    const engine = new ComplainingEngine();
+    engine.complaint = new EngineError(code, 'the thread is gone');
+    const { call, createModel, follow } = await start({ engine });
+    const model = await createModel();
+    const upload = await call('POST', '/v1/preview/uploads', line('{}', { response_format }));
+    const fields = { model_id: model.id, training_data_url: upload.body.url };
+    const job = await call('POST', sft, fields);
+    expect((await follow(job.body.id)).at(-1)).toMatchObject({ type: 'training_ended' });
+    expect(engine.checks).toBe(2);
+  });
+});
+
+test('what is wrong with a constraint is said of its field, after two checks at the most', async () => {
+  const engine = new ComplainingEngine();
+  engine.complaint = new EngineError('grammar_too_complex', 'it takes too long');
+  const { chat } = await start({ engine });
+  const tools = [{ type: 'function', function: { name: 'go' } }];
+  const { status, body } = await chat({ response_format, tools });
+  expect([status, body.detail[0].loc, engine.checks]).toEqual([422, ['body', 'tools'], 2]);
+  expect(body.detail[0]).toMatchObject({ msg: 'it takes too long', type: 'unsupported_constraint' });
+});

@@ -1,0 +1,186 @@
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { KeyStore } from '../../../src/service/index.ts';
+import { sqliteConstraints } from '../../../src/service/store/sqlite-constraints.ts';
+import { SqliteDatabase } from '../../../src/service/store/sqlite-database.ts';
+import { baseModel } from '../../support/scripted-engine.ts';
+import { choice, group, type Json, start, temporaryFolder } from '../harness.ts';
+import { rl } from '../jobs/support.ts';
+
+/** Every test has its own, so that none finds another's. */
+const schemaOf = (name: string) => ({ type: 'object', properties: { [name]: { type: 'string' } } });
+const formatOf = (name: string) => ({
+  type: 'json_schema',
+  json_schema: { name: 'n', schema: schemaOf(name) },
+});
+const messages = [{ role: 'user', content: 'hi' }];
+const namedChat = (fields: object) => ({ messages, ...fields });
+
+/** Two trajectories of a job whose choices say that they were sampled under this constraint. */
+const groupsUnder = (constraint: string | null) => {
+  const sampling = { temperature: 1, top_p: 1, top_k: 0, min_p: 0, constraint };
+  const of = (reward: number) => ({
+    messages_and_choices: [...messages, choice([65, 66], { sampling })],
+    reward,
+  });
+  return [group(of(1), of(0))];
+};
+
+/** The hashes in the store, by entity. */
+async function storedIn(folder: string): Promise<[entity: string, hash: string][]> {
+  const database = new DatabaseSync(join(folder, 'martingale.sqlite'), { readOnly: true });
+  try {
+    return database
+      .prepare('SELECT entity, hash FROM entity_constraints ORDER BY entity')
+      .all()
+      .map(({ entity, hash }) => [String(entity), String(hash)]);
+  } finally {
+    database.close();
+  }
+}
+
+async function withKeys() {
+  const running = await start();
+  const keys = KeyStore.open(running.dataFolder);
+  onTestFinished(() => keys.close());
+  const as = (entity: string | null) => {
+    const headers = { authorization: `Bearer ${keys.create('', { entity }).key}` };
+    return (path: string, body: object): Promise<Json> => running.call('POST', path, body, headers);
+  };
+  return { ...running, as };
+}
+
+describe('constraints that replies were sampled under', () => {
+  test('are kept when a reply is about to be sampled, and not for a request that is refused', async () => {
+    const { chat, service, dataFolder } = await start();
+    const response_format = formatOf('a');
+    const refused = [
+      { messages: [{ role: 'user', content: 'x'.repeat(9000) }] },
+      { messages: [{ role: 'critic', content: 'x' }] },
+      { messages: Array(200).fill(messages[0]) },
+      { stop_token_ids: [1e6] },
+    ];
+    for (const fields of refused)
+      expect((await chat({ response_format, ...fields })).status).toBeGreaterThanOrEqual(400);
+    const { body } = await chat({ response_format });
+    await chat({ response_format });
+    await service.close();
+    expect(await storedIn(dataFolder)).toEqual([['', body.choices[0].sampling.constraint]]);
+  });
+
+  test('are known to the entity that sampled under them, and to keys of none', async () => {
+    const { as } = await withKeys();
+    const [a, b, all] = [as('team-a'), as('team-b'), as(null)];
+    const answer = await a('/v1/chat/completions', namedChat({ response_format: formatOf('secret') }));
+    const { constraint } = answer.body.choices[0].sampling;
+    const jobOf = async (ask: typeof a, hash: string | null, name: string) => {
+      const model = await ask('/v1/preview/models', { project: 'p', name, base_model: baseModel.id });
+      return ask(rl, { model_id: model.body.id, trajectory_groups: groupsUnder(hash) });
+    };
+    const nowhere = `sha256-${'0'.repeat(64)}`;
+    const others = await jobOf(b, constraint, 'b');
+    const unknown = await jobOf(b, nowhere, 'b2');
+    expect(others.status).toBe(422);
+    expect(JSON.stringify(others.body).replaceAll(constraint, nowhere)).toBe(JSON.stringify(unknown.body));
+    expect((await jobOf(a, constraint, 'a')).status).toBe(200);
+    expect((await jobOf(all, constraint, 'all')).status).toBe(200);
+    // What it samples under itself it knows, whoever else does.
+    await b('/v1/chat/completions', namedChat({ response_format: formatOf('secret') }));
+    expect((await jobOf(b, constraint, 'b3')).status).toBe(200);
+  });
+
+  test('of a model are its entity’s, whoever asks it', async () => {
+    const { as } = await withKeys();
+    const [a, all] = [as('team-a'), as(null)];
+    const model = await a('/v1/preview/models', { project: 'p', name: 'a', base_model: baseModel.id });
+    const fields = { model: 'team-a/p/a', response_format: formatOf('m') };
+    const { body } = await all('/v1/chat/completions', namedChat(fields));
+    const groups = groupsUnder(body.choices[0].sampling.constraint);
+    const job = await a(rl, { model_id: model.body.id, trajectory_groups: groups });
+    expect(job.status).toBe(200);
+  });
+
+  test('of a data folder of before entities had their own are known to all', async () => {
+    const first = await start();
+    const { body } = await first.chat({ response_format: formatOf('old') });
+    const { constraint } = body.choices[0].sampling;
+    await first.service.close();
+    const database = new DatabaseSync(join(first.dataFolder, 'martingale.sqlite'));
+    database.exec(`INSERT INTO constraints SELECT hash, json FROM entity_constraints;
+      DELETE FROM entity_constraints`);
+    database.close();
+    const { call, createModel, follow } = await start({ dataFolder: first.dataFolder });
+    const model = await createModel();
+    const job = await call('POST', rl, {
+      model_id: model.id,
+      trajectory_groups: groupsUnder(constraint),
+    });
+    expect((await follow(job.body.id)).at(-1)).toMatchObject({ type: 'training_ended' });
+  });
+});
+
+describe('room for the constraints of an entity', () => {
+  async function table(room: { characters: number; least: number }) {
+    const database = new SqliteDatabase(join(await temporaryFolder(), 'test.sqlite'));
+    onTestFinished(() => database.close());
+    const table = sqliteConstraints(database, room);
+    const keep = (hash: string, usedAt: number, { entity = 'a', length = 10 } = {}) =>
+      table.keepConstraint({ hash, json: 'x'.repeat(length), usedAt }, entity);
+    const kept = async (entity: string | null, ...hashes: string[]) => {
+      const found = await Promise.all(hashes.map((hash) => table.constraint(hash, entity)));
+      return hashes.filter((_, index) => found[index] !== undefined);
+    };
+    return { ...table, keep, kept };
+  }
+
+  test('is taken back from those that were used longest ago, and never from another entity', async () => {
+    const { keep, kept } = await table({ characters: 30, least: 1 });
+    await keep('old', 1, { entity: 'b' });
+    await keep('one', 1);
+    await keep('two', 2);
+    await keep('three', 3);
+    await keep('one', 4);
+    await keep('four', 5);
+    expect(await kept('a', 'one', 'two', 'three', 'four')).toEqual(['one', 'three', 'four']);
+    await keep('long', 6, { length: 25 });
+    expect(await kept('a', 'one', 'two', 'three', 'four', 'long')).toEqual(['long']);
+    expect(await kept('b', 'old', 'long')).toEqual(['old']);
+    expect(await kept(null, 'old', 'long')).toEqual(['old', 'long']);
+  });
+
+  test('is given to the one that is needed, also when the clock was set back', async () => {
+    const { keep, kept } = await table({ characters: 20, least: 1 });
+    await keep('one', 100);
+    await keep('two', 100);
+    await keep('three', 5);
+    expect(await kept('a', 'three')).toEqual(['three']);
+  });
+
+  test('holds a limited number of short ones', async () => {
+    const { keep, kept } = await table({ characters: 100, least: 50 });
+    for (const [index, hash] of ['one', 'two', 'three'].entries()) await keep(hash, index, { length: 1 });
+    expect(await kept('a', 'one', 'two', 'three')).toEqual(['two', 'three']);
+  });
+});
+
+test('that a constraint is still in use is noted once a day, and nothing is written otherwise', async () => {
+  const { chat, service, dataFolder } = await start();
+  const usedAt = () => {
+    const database = new DatabaseSync(join(dataFolder, 'martingale.sqlite'), { readOnly: true });
+    const row = database.prepare('SELECT used_at FROM entity_constraints').get();
+    database.close();
+    return Number(row?.used_at);
+  };
+  vi.useFakeTimers({ toFake: ['Date'] });
+  onTestFinished(() => {
+    vi.useRealTimers();
+  });
+  const [day, first] = [86_400_000, 1_900_000_000_000];
+  for (const at of [first, first + day - 1, first + day + 5, first + day + 6]) {
+    vi.setSystemTime(at);
+    expect((await chat({ response_format: formatOf('d') })).status).toBe(200);
+  }
+  await service.close();
+  expect(usedAt()).toBe(first + day + 5);
+});

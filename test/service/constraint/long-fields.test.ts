@@ -1,0 +1,86 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { describe, expect, test } from 'vitest';
+import { Constraints } from '../../../src/service/inference/constraint/constraints.ts';
+import { ConversationRenderer } from '../../../src/service/inference/prompt/render.ts';
+import { TemplateRunner } from '../../../src/service/inference/prompt/template/template-runner.ts';
+import { openSqliteStore } from '../../../src/service/store/sqlite-store.ts';
+import { baseModel, ScriptedEngine } from '../../support/scripted-engine.ts';
+import { start, temporaryFolder } from '../harness.ts';
+
+setFlagsFromString('--expose-gc');
+const collect: () => void = runInNewContext('gc');
+
+/** Megabytes in use that were not before. */
+async function grownBy(work: () => Promise<void>): Promise<number> {
+  collect();
+  const before = process.memoryUsage().heapUsed;
+  await work();
+  collect();
+  return (process.memoryUsage().heapUsed - before) / 2 ** 20;
+}
+
+const toolsOf = (name: string, length: number) => [
+  {
+    type: 'function' as const,
+    function: { name, description: `${name} ${'d'.repeat(length)}`, parameters: { type: 'object' } },
+  },
+];
+
+describe('fields that say what a reply may be', () => {
+  test.each<[string, object, string]>([
+    [
+      'tools',
+      { tools: Array.from({ length: 20 }, (_, index) => toolsOf(`t${index}`, 60_000)).flat() },
+      'body.tools',
+    ],
+    [
+      'alternatives',
+      {
+        structured_outputs: {
+          choice: Array.from({ length: 20 }, (_, index) => `${index}${'c'.repeat(60_000)}`),
+        },
+      },
+      'body.structured_outputs.choice',
+    ],
+  ])('of more than a million characters are refused by name: %s', async (_what, fields, place) => {
+    const { chat, engine } = await start();
+    const { status, body } = await chat(fields);
+    expect([status, body.detail[0].loc.join('.')]).toEqual([422, place]);
+    expect(body.detail[0].msg).toMatch(/more than 1048576 characters of JSON/);
+    expect(engine.requests).toEqual([]);
+  });
+
+  test('take no memory once they were looked at, however many differ', async () => {
+    const store = openSqliteStore(`${await temporaryFolder()}/store.sqlite`);
+    const engine = new ScriptedEngine();
+    const constraints = new Constraints(engine, store);
+    const grown = await grownBy(async () => {
+      for (let index = 0; index < 120; index++)
+        await constraints.check(baseModel, { tools: toolsOf(`t${index}`, 900_000) });
+    });
+    // The store knows nothing of what was only looked at.
+    const { hash } = await constraints.check(baseModel, { tools: toolsOf('t0', 900_000) });
+    expect(await store.constraint(hash ?? '', null)).toBeUndefined();
+    await store.close();
+    expect(grown).toBeLessThan(40);
+  });
+
+  test('take little memory where they are part of prompts', async () => {
+    class SilentEngine extends ScriptedEngine {
+      override chatFormat() {
+        return {
+          ...super.chatFormat(),
+          template: '{% for message in messages %}{{ message.content }}{% endfor %}',
+        };
+      }
+    }
+    const renderer = new ConversationRenderer(new SilentEngine(), baseModel.id, new TemplateRunner());
+    const turns = [{ role: 'user', content: 'hi', toolCalls: [] }];
+    const grown = await grownBy(async () => {
+      for (let index = 0; index < 120; index++)
+        renderer.render({ turns, tools: toolsOf(`t${index}`, 900_000) }, { addGenerationPrompt: true });
+    });
+    expect(grown).toBeLessThan(40);
+  });
+});

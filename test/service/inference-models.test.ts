@@ -1,0 +1,63 @@
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { expect, test } from 'vitest';
+import { baseModel } from '../support/scripted-engine.ts';
+import { type Json, temporaryFolder } from './harness.ts';
+import { open } from './opened.ts';
+
+/** A data folder with many models. */
+async function withModels(count: number): Promise<string> {
+  const dataFolder = await temporaryFolder();
+  await (await open({ dataFolder })).close();
+  const database = new DatabaseSync(join(dataFolder, 'martingale.sqlite'));
+  database.exec(`
+    WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ${count})
+    INSERT INTO models (id, entity, project, name, base_model, created_at, last_step)
+    SELECT 'id-' || i, iif(i % 10 = 0, 'tens', 'local'), 'p', 'm' || i, '${baseModel.id}', '2026-01-02T03:04:05.000Z', 0
+    FROM n;`);
+  database.close();
+  return dataFolder;
+}
+
+test('the list of models to sample from has all of them in their order, though some go meanwhile', async () => {
+  const { service, call } = await open({ dataFolder: await withModels(250) });
+  const { store } = service;
+  const every = store.everyModel.bind(store);
+  store.everyModel = async function* (entity) {
+    for await (const models of every(entity)) {
+      yield models;
+      // The last that was read, and the first that will be.
+      if (models.at(-1)?.id === 'id-99') for (const id of ['id-99', 'id-100']) await store.deleteModel(id);
+    }
+  };
+  const { body } = await call('GET', '/v1/models');
+  expect(body.object).toBe('list');
+  const names = body.data.slice(1).map(({ id }: Json) => Number(id.split('/m')[1]));
+  expect(names).toEqual(Array.from({ length: 250 }, (_, index) => index).filter((index) => index !== 100));
+  expect(body.data[1]).toEqual({
+    ...{ id: 'tens/p/m0', object: 'model', owned_by: 'tens', root: baseModel.id },
+    created: Date.parse('2026-01-02T03:04:05Z') / 1000,
+  });
+  const own: string[] = [];
+  for await (const models of every('tens')) own.push(...models.map(({ name }) => name));
+  expect(own).toEqual(Array.from({ length: 25 }, (_, index) => `m${index * 10}`).filter((n) => n !== 'm100'));
+});
+
+test('a list of many models lets others have their turn while it is made', async () => {
+  const { service, call } = await open({ dataFolder: await withModels(20_000) });
+  const { store } = service;
+  let turns = 0;
+  let counting: NodeJS.Immediate | undefined;
+  const turn = () => {
+    turns++;
+    counting = setImmediate(turn);
+  };
+  const every = store.everyModel.bind(store);
+  store.everyModel = async function* (entity) {
+    counting = setImmediate(turn);
+    yield* every(entity);
+    if (counting) clearImmediate(counting);
+  };
+  expect((await call('GET', '/v1/models')).body.data).toHaveLength(20_001);
+  expect(turns).toBeGreaterThan(2);
+});

@@ -1,0 +1,38 @@
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test, vi } from 'vitest';
+import { door } from '../support/scripted-engine.ts';
+import { groups } from './jobs/support.ts';
+import { open } from './opened.ts';
+
+test('a log that is being written while its model is deleted is a 404, and nothing of it stays', async () => {
+  const { service, call, createModel, dataFolder, log } = await open();
+  const model = await createModel();
+  const path = `/v1/preview/models/${model.id}`;
+  const write = (split: string) => call('POST', `${path}/log`, { split, trajectory_groups: groups });
+  expect((await write('train')).status).toBe(200);
+
+  const held = door();
+  const compress = service.files.compress.bind(service.files);
+  service.files.compress = async (content) => {
+    const file = await compress(content);
+    const pieces = file.pieces.bind(file);
+    // The file of the split is open by then.
+    file.pieces = async function* (range) {
+      await held.wait();
+      yield* pieces(range);
+    };
+    return file;
+  };
+  const writing = write('val');
+  await held.reached;
+  const behind = write('test');
+  const deletion = call('DELETE', path);
+  await vi.waitFor(async () => expect((await call('GET', path)).status).toBe(404));
+  held.open();
+  expect((await deletion).status).toBe(200);
+  expect([(await writing).status, (await behind).status]).toEqual([404, 404]);
+  expect(existsSync(join(dataFolder, 'models', model.id))).toBe(false);
+  expect(readdirSync(join(dataFolder, 'incoming'))).toEqual([]);
+  expect(log.filter(({ level }) => level !== 'info')).toEqual([]);
+});

@@ -1,0 +1,75 @@
+import { onTestFinished } from 'vitest';
+import { Admission, resolveLimits, type ServiceLimits } from '../../src/service/admission/index.ts';
+import { createApp } from '../../src/service/app.ts';
+import { ServiceError } from '../../src/service/errors.ts';
+import type { LogEntry } from '../../src/service/log.ts';
+import { openService } from '../../src/service/open-service.ts';
+import { KeyStore } from '../../src/service/store/key-store.ts';
+import { resolveSources, type TrainingDataOptions } from '../../src/service/training-data/sources.ts';
+import { Connections } from '../../src/service/wire/connections.ts';
+import { Listening } from '../../src/service/wire/listening.ts';
+import { baseModel, ScriptedEngine } from '../support/scripted-engine.ts';
+import { type Answer, type Json, temporaryFolder } from './harness.ts';
+
+interface OpenedOptions {
+  dataFolder?: string;
+  limits?: Partial<ServiceLimits>;
+  trainingData?: TrainingDataOptions;
+}
+
+const largestBody = 100_000;
+
+/** A service whose parts a test may hold or break. No job runs before its queue is woken. */
+export async function open({ dataFolder, limits, trainingData }: OpenedOptions = {}) {
+  const folder = dataFolder ?? (await temporaryFolder());
+  const closing = new AbortController();
+  const log: LogEntry[] = [];
+  const keys = KeyStore.open(folder);
+  const admission = new Admission(resolveLimits({ bodyBytes: largestBody, ...limits }, largestBody));
+  const service = await openService({
+    ...{ engine: new ScriptedEngine(), dataFolder: folder, apiKey: 'test-key', keys, admission },
+    trainingData: await resolveSources(trainingData),
+    bodyLimits: { chat: largestBody, preview: largestBody },
+    connections: new Connections(admission.limits.connections),
+    ...{ defaultEntity: 'local', priorityScheduling: false, closing: closing.signal },
+    log: (entry) => void log.push(entry),
+  });
+  const { fetch: answer } = createApp(service);
+  const listening = await Listening.start({
+    ...{ fetch: answer, host: '127.0.0.1', port: 0, receiveTimeoutMs: 60_000, stallTimeoutMs: 60_000 },
+    ...{ largestBody, log: service.log },
+  });
+  const close = async () => {
+    const reason = new ServiceError(503, 'shutting_down', 'The test is over.');
+    closing.abort(reason);
+    const stopped = listening.stop({ timeoutMs: 100, reason });
+    await service.queue.close();
+    await stopped;
+    await service.store.close();
+    keys.close();
+  };
+  onTestFinished(close);
+  const call = async (method: string, path: string, body?: unknown, key?: string): Promise<Answer> => {
+    const response = await fetch(`${listening.url}${path}`, {
+      method,
+      headers: {
+        ...{ authorization: 'Bearer test-key', 'content-type': 'application/json' },
+        ...(key === undefined ? {} : { 'idempotency-key': key }),
+      },
+      ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    return {
+      status: response.status,
+      headers: response.headers,
+      body: text === '' ? null : JSON.parse(text),
+    };
+  };
+  const createModel = async (name = 'agent'): Promise<Json> => {
+    const fields = { project: 'desk', name, base_model: baseModel.id };
+    const { status, body } = await call('POST', '/v1/preview/models', fields);
+    if (status !== 200) throw new Error(JSON.stringify([body, log]));
+    return body;
+  };
+  return { service, dataFolder: folder, log, call, createModel, close };
+}

@@ -1,0 +1,74 @@
+import fc from 'fast-check';
+import { expect, test, vi } from 'vitest';
+import { messageSchema } from '../../../src/contract/index.ts';
+import { toTurn } from '../../../src/service/inference/prompt/conversation.ts';
+import { ConversationRenderer } from '../../../src/service/inference/prompt/render.ts';
+import { TemplateRunner } from '../../../src/service/inference/prompt/template/template-runner.ts';
+import { baseModel, ScriptedEngine } from '../../support/scripted-engine.ts';
+
+/** The arguments of an assistant's calls as they stand in a prompt. */
+const writtenOf = (fields: object) =>
+  toTurn(messageSchema.parse({ role: 'assistant', ...fields }), []).toolCalls.map((call) => call.arguments);
+
+const written = (...given: string[]) =>
+  writtenOf({
+    tool_calls: given.map((text, index) => ({
+      id: `c${index}`,
+      type: 'function',
+      function: { name: 'go', arguments: text },
+    })),
+  });
+
+/** A million members and more. */
+const heavy = `{ ${Array.from({ length: 1_200_000 }, (_, index) => `"${index.toString(36)}": 1`).join(', ')} }`;
+
+test('arguments of many megabytes are not parsed: they stand in a prompt as they came', () => {
+  const parse = vi.spyOn(JSON, 'parse');
+  try {
+    expect(written(heavy)).toEqual([heavy]);
+    expect(writtenOf({ function_call: { name: 'go', arguments: heavy } })).toEqual([heavy]);
+    expect(parse).not.toHaveBeenCalled();
+  } finally {
+    parse.mockRestore();
+  }
+});
+
+test('nor are those of many calls of one message: what is parsed has 65,536 characters at the most', () => {
+  const text = `{ "a": "${'x'.repeat(1000)}" }`;
+  const compact = text.replaceAll(' ', '');
+  const fit = Math.floor(65_536 / text.length);
+  const [first, last] = [Array(fit).fill(compact), Array(200 - fit).fill(text)];
+  expect(written(...Array(200).fill(text))).toEqual([...first, ...last]);
+  // Another message has room of its own.
+  expect(written(text)).toEqual([compact]);
+});
+
+test('nor is what is nested more deeply than a body may be', () => {
+  const nested = (depth: number) => `${'[ '.repeat(depth)}${']'.repeat(depth)}`;
+  expect(written(nested(1000), nested(1001))).toEqual([nested(1000).replaceAll(' ', ''), nested(1001)]);
+});
+
+test('all others stand there as models write them', () => {
+  fc.assert(
+    fc.property(fc.jsonValue(), fc.constantFrom(0, 1, 4), (value, spaces) => {
+      const text = JSON.stringify(value, null, spaces);
+      expect(written(text, `no JSON ${text}`)).toEqual([JSON.stringify(JSON.parse(text)), `no JSON ${text}`]);
+    }),
+    { seed: 7, numRuns: 200 },
+  );
+});
+
+test('a conversation of more messages and calls than tokens have room is refused before a template sees it', () => {
+  const renderer = new ConversationRenderer(new ScriptedEngine(), baseModel.id, new TemplateRunner());
+  const { contextLength } = baseModel;
+  const conversationOf = (count: number) => {
+    const call = { id: 'c', name: 'f', arguments: '{}' };
+    const turn = { role: 'assistant', content: '', toolCalls: Array(31).fill(call) };
+    return { turns: Array(count).fill(turn), tools: undefined };
+  };
+  const options = { addGenerationPrompt: false, contextLength };
+  expect(renderer.render(conversationOf(10), options).tokens.length).toBeGreaterThan(310);
+  expect(() => renderer.render(conversationOf(65), options)).toThrow(
+    /^The prompt has 2080 messages and tool calls, and 2048 is the most/,
+  );
+});

@@ -1,0 +1,123 @@
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
+import type { Asker, Constraint } from '../../../src/engines/engine.ts';
+import { EngineError } from '../../../src/engines/engine-error.ts';
+import { KeyStore, startService } from '../../../src/service/index.ts';
+import { ScriptedEngine } from '../../support/scripted-engine.ts';
+import { start, temporaryFolder } from '../harness.ts';
+
+const messages = [{ role: 'user', content: 'hi' }];
+const bearer = (key: string) => ({ authorization: `Bearer ${key}` });
+
+/** Constraints are checked when they are let through, or given up when nobody waits any more. */
+class CheckingEngine extends ScriptedEngine {
+  readonly asked: Asker[] = [];
+  letThrough: (() => void) | null = null;
+
+  override checkConstraint(_model: string, _constraint: Constraint, asker: Asker = {}): Promise<void> {
+    this.asked.push(asker);
+    return new Promise((resolve, reject) => {
+      this.letThrough = resolve;
+      asker.signal?.addEventListener('abort', () => reject(asker.signal?.reason));
+    });
+  }
+}
+
+describe('what waits for a constraint to be checked', () => {
+  const wish = (regex: string) => ({ messages, structured_outputs: { regex } });
+
+  test('counts for its key, and gives its place back when its client leaves', async () => {
+    const engine = new CheckingEngine();
+    const { service, call, dataFolder } = await start({ engine });
+    const keys = KeyStore.open(dataFolder);
+    onTestFinished(() => keys.close());
+    const { id, key } = keys.create('one');
+    const inHand = async () => (await call('GET', '/v1/system-check')).body.inference_queue.in_hand;
+    const leave = new AbortController();
+    const leaving = [1, 2, 3].map((at) =>
+      fetch(`${service.url}/v1/chat/completions`, {
+        method: 'POST',
+        headers: { ...bearer(key), 'content-type': 'application/json' },
+        body: JSON.stringify(wish(`a${at}`)),
+        signal: leave.signal,
+      }),
+    );
+    await vi.waitFor(() => expect(engine.asked).toHaveLength(3));
+    expect(engine.asked.map(({ owner }) => owner)).toEqual([id, id, id]);
+    expect(await inHand()).toBe(3);
+    leave.abort();
+    for (const one of leaving) await expect(one).rejects.toThrow();
+    await vi.waitFor(async () => expect(await inHand()).toBe(0));
+    expect(engine.asked.every(({ signal }) => signal?.aborted)).toBe(true);
+  });
+
+  test('is checked once for all who ask for the same, and goes on when the first of them leaves', async () => {
+    const engine = new CheckingEngine();
+    const { service, call, chat } = await start({ engine });
+    const leave = new AbortController();
+    const first = fetch(`${service.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { ...bearer('test-key'), 'content-type': 'application/json' },
+      body: JSON.stringify(wish('same')),
+      signal: leave.signal,
+    });
+    await vi.waitFor(() => expect(engine.asked).toHaveLength(1));
+    const second = chat(wish('same'));
+    const inHand = async () => (await call('GET', '/v1/system-check')).body.inference_queue.in_hand;
+    await vi.waitFor(async () => expect(await inHand()).toBe(2));
+    leave.abort();
+    await expect(first).rejects.toThrow();
+    await vi.waitFor(async () => expect(await inHand()).toBe(1));
+    engine.letThrough?.();
+    expect((await second).status).toBe(200);
+    expect(engine.asked).toHaveLength(1);
+  });
+
+  test('is asked to come again where too many wait', async () => {
+    const engine = new ScriptedEngine();
+    engine.checkConstraint = async () => {
+      throw new EngineError('constraints_busy', 'too many constraints wait to be compiled; ask again');
+    };
+    const { chat } = await start({ engine });
+    const { status, headers, body } = await chat(wish('a'));
+    expect([status, body.error.code, headers.get('retry-after')]).toEqual([503, 'constraints_busy', '1']);
+  });
+});
+
+test('a reply counts for the key that asks for it, so that keys take turns within a model', async () => {
+  const { call, engine, dataFolder } = await start();
+  const keys = KeyStore.open(dataFolder);
+  onTestFinished(() => keys.close());
+  const { id, key } = keys.create('one');
+  await call('POST', '/v1/chat/completions', { messages }, bearer(key));
+  await call('POST', '/v1/chat/completions', { messages });
+  expect(engine.requests.map(({ owner }) => owner)).toEqual([id, 'own key']);
+});
+
+test('one token does not wait for the crowd of another key', async () => {
+  const engine = await createEmbeddedEngine({ threads: 1, largestBatch: 2 });
+  const dataFolder = await temporaryFolder();
+  const service = await startService({ engine, dataFolder, apiKey: 'test-key', log: () => {} });
+  const keys = KeyStore.open(dataFolder);
+  onTestFinished(async () => {
+    keys.close();
+    await service.close();
+    await engine.close();
+  });
+  const [crowded, lone] = [keys.create('crowd'), keys.create('lone')];
+  const ended: string[] = [];
+  const ask = async (name: string, key: string, max_tokens: number) => {
+    const response = await fetch(`${service.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { ...bearer(key), 'content-type': 'application/json' },
+      body: JSON.stringify({ messages, max_tokens, ignore_eos: true }),
+    });
+    await response.text();
+    ended.push(name);
+  };
+  const crowd = Array.from({ length: 24 }, () => ask('crowd', crowded.key, 40));
+  await vi.waitFor(() => expect(ended).toContain('crowd'));
+  await Promise.all([ask('lone', lone.key, 1), ...crowd]);
+  // Those that have slots go on to their end; of those that wait it is the next.
+  expect(ended.indexOf('lone')).toBeLessThan(20);
+}, 30_000);

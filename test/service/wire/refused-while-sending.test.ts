@@ -1,0 +1,140 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { Lingering, type LingeringOptions } from '../../../src/service/wire/lingering.ts';
+import { door, ScriptedEngine } from '../../support/scripted-engine.ts';
+import { start } from '../harness.ts';
+import { RawClient, requestText } from './raw-client.ts';
+
+const mebibyte = 1024 ** 2;
+const piece = Buffer.alloc(mebibyte, ' ');
+const path = '/v1/preview/uploads';
+
+describe('a client that sends everything before it reads', () => {
+  test.each<[status: number, key: string, announced: number]>([
+    [401, 'wrong', 24],
+    [413, 'test-key', 65],
+    [429, 'test-key', 24],
+  ])('gets the %d that was there before its body', async (status, key, announced) => {
+    const limits = { bodyBytes: 64 * mebibyte };
+    const bodyLimits = { chat: 64 * mebibyte, preview: 64 * mebibyte };
+    const engine = new ScriptedEngine();
+    const held = door();
+    engine.hold = held.wait;
+    onTestFinished(held.open);
+    const { service, log, raw } = await start({ engine, limits, bodyLimits });
+    if (status === 429) {
+      const body = `{"messages":[{"role":"user","content":"hi"}]${' '.repeat(48 * mebibyte)}}`;
+      raw('POST', '/v1/chat/completions', body).catch(() => {});
+      await held.reached;
+    }
+    const client = new RawClient(service.url);
+    await client.write(requestText({ path, key, body: announced * mebibyte }));
+    await expect.poll(() => log).toContainEqual(expect.objectContaining({ event: 'request', path, status }));
+    for (let sent = 0; sent < announced; sent++) await client.write(piece);
+    client.read();
+    await client.ended;
+    expect(client.status).toBe(status);
+    expect(client.header('connection')).toBe('close');
+    expect(client.header('retry-after')).toEqual(status === 429 ? expect.stringMatching(/^\d+$/) : null);
+    client.socket.end();
+    expect(await client.closed).toBe(null);
+  });
+
+  test('gets it too where it sends in chunks, of which some were read', async () => {
+    const { service } = await start({ bodyLimits: { chat: mebibyte, preview: 4 * mebibyte } });
+    const client = new RawClient(service.url);
+    await client.write(requestText({ path, headers: { 'transfer-encoding': 'chunked' } }));
+    for (let sent = 0; sent < 12; sent++) {
+      await client.write('100000\r\n');
+      await client.write(piece);
+      await client.write('\r\n');
+    }
+    await client.write('0\r\n\r\n');
+    await client.read().ended;
+    expect(client.status).toBe(413);
+  });
+
+  test('keeps its connection where the rest is short', async () => {
+    const { service, log } = await start();
+    const client = new RawClient(service.url).read();
+    await client.write(requestText({ path, key: 'wrong', body: 2000 }));
+    await expect.poll(() => client.status).toBe(401);
+    await client.write('a'.repeat(2000));
+    client.socket.end(requestText({ method: 'GET', path: '/v1/models' }));
+    await client.closed;
+    expect(client.received).toContain('HTTP/1.1 200');
+    expect(log.filter((entry) => JSON.stringify(entry).includes('"request"'))).toHaveLength(2);
+  });
+
+  test('does not hold up the end of the service', async () => {
+    const { service } = await start({ closeTimeoutMs: 60_000 });
+    const client = new RawClient(service.url).read();
+    await client.write(requestText({ path, key: 'wrong', body: 24 * mebibyte }));
+    await expect.poll(() => client.status).toBe(401);
+    await service.close();
+    client.socket.end();
+    await client.closed;
+  });
+});
+
+describe('what is thrown away is bounded', () => {
+  /** A server that refuses each request at once, and how many bytes of the first were sent until it hung up. */
+  async function refusing(options: LingeringOptions) {
+    const lingering = new Lingering(options);
+    const server = createServer((incoming, outgoing) => {
+      lingering.begin(incoming);
+      outgoing.writeHead(401, { connection: 'close' }).end();
+    });
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    onTestFinished(() => void server.close());
+    const address = server.address();
+    if (address === null || typeof address === 'string') throw new TypeError('the server has no port');
+    return `http://127.0.0.1:${address.port}`;
+  }
+
+  const unbounded = { limitMs: 600_000, bytes: 2 ** 40, connections: 10 };
+  const endless = requestText({ path, body: 2 ** 40 });
+
+  test('in bytes', async () => {
+    const client = new RawClient(await refusing({ ...unbounded, bytes: 8 * mebibyte }));
+    await client.write(endless);
+    for (let sent = 0; sent < 1000 && !client.socket.destroyed; sent++) await client.write(piece);
+    expect(client.socket.destroyed).toBe(true);
+  });
+
+  test('in time', async () => {
+    const client = new RawClient(await refusing({ ...unbounded, limitMs: 50 })).read();
+    await client.write(endless);
+    await client.ended;
+    expect(client.status).toBe(401);
+    const sending = setInterval(() => client.socket.write('more'), 10);
+    onTestFinished(() => clearInterval(sending));
+    await client.closed;
+  });
+
+  test('in connections', async () => {
+    const url = await refusing({ ...unbounded, connections: 1 });
+    const first = new RawClient(url).read();
+    await first.write(endless);
+    await first.ended;
+    const second = new RawClient(url).read();
+    await second.write(endless);
+    const sending = setInterval(() => second.socket.write('more'), 10);
+    onTestFinished(() => clearInterval(sending));
+    await second.closed;
+    await first.write(piece);
+    expect(first.socket.destroyed).toBe(false);
+    // Its place goes to the next when it goes.
+    first.socket.destroy();
+    await expect
+      .poll(async () => {
+        const third = new RawClient(url).read();
+        await third.write(endless);
+        await third.ended;
+        await third.write(piece);
+        return third.socket.destroyed;
+      })
+      .toBe(false);
+  });
+});

@@ -1,0 +1,171 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { Socket } from 'node:net';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import type { GenerateRequest, GenerationDelta } from '../../../src/engines/engine.ts';
+import { StalledReaders } from '../../../src/service/wire/stalled-readers.ts';
+import { ScriptedEngine } from '../../support/scripted-engine.ts';
+import { start } from '../harness.ts';
+import { RawClient, requestText } from './raw-client.ts';
+
+const mebibyte = 1024 ** 2;
+const path = '/v1/preview/uploads';
+const cut = expect.objectContaining({ event: 'answer_not_taken' });
+
+/** An engine with more to say than the system takes before somebody reads it. */
+class TalkativeEngine extends ScriptedEngine {
+  left = Promise.withResolvers<void>();
+
+  override async generate(request: GenerateRequest, onDelta?: (delta: GenerationDelta) => void) {
+    const tokens = Array(400).fill(65);
+    const logprobs = tokens.map(() => -1);
+    const topLogprobs = tokens.map(() => Array.from({ length: 20 }, (_, token) => ({ token, logprob: -2 })));
+    onDelta?.({ tokens, logprobs, topLogprobs });
+    const end = { finishReason: 'length', stop: null, cachedTokens: 0 } as const;
+    return { ...(await super.generate(request)), tokens, logprobs, topLogprobs, ...end };
+  }
+
+  override async exportWeights() {
+    const { left } = this;
+    const chunks = (async function* () {
+      try {
+        for (let chunk = 0; chunk < 64; chunk++) yield new Uint8Array(mebibyte);
+      } finally {
+        left.resolve();
+      }
+    })();
+    return { extension: '.safetensors', bytes: 64 * mebibyte, chunks };
+  }
+}
+
+describe('a client that does not take its answer is cut off', () => {
+  const long = { max_tokens: 400, n: 60, logprobs: true, top_logprobs: 20, ignore_eos: true };
+
+  test.each([true, false])('of a chat (streamed: %s), whose place is free again', async (stream) => {
+    const engine = new TalkativeEngine();
+    const { service, log, call } = await start({ engine, stallTimeoutMs: 200 });
+    const client = new RawClient(service.url);
+    const body = JSON.stringify({ messages: [{ role: 'user', content: 'hi' }], ...long, stream });
+    await client.write(requestText({ path: '/v1/chat/completions', body }));
+    await expect.poll(() => log, { timeout: 20_000 }).toContainEqual(cut);
+    await expect
+      .poll(async () => (await call('GET', '/v1/system-check')).body.inference_queue.in_hand)
+      .toBe(0);
+    client.read();
+    await client.closed;
+    expect(client.received).not.toContain('[DONE]');
+    expect(log).not.toContainEqual(expect.objectContaining({ level: 'error' }));
+  });
+
+  test('of a download, which is left', async () => {
+    const engine = new TalkativeEngine();
+    const { service, log, createModel } = await start({ engine, stallTimeoutMs: 200 });
+    const { id } = await createModel();
+    const client = new RawClient(service.url);
+    const file = `/v1/preview/models/${id}/checkpoints/0/download`;
+    await client.write(requestText({ method: 'GET', path: file }));
+    await engine.left.promise;
+    expect(log).toContainEqual(cut);
+  });
+
+  test('also where it goes on to send', async () => {
+    const engine = new TalkativeEngine();
+    const { service, log, createModel } = await start({ engine, stallTimeoutMs: 200 });
+    const { id } = await createModel();
+    const client = new RawClient(service.url);
+    const file = `/v1/preview/models/${id}/checkpoints/0/download`;
+    const ask = requestText({ method: 'GET', path: file });
+    await client.write(ask);
+    const sending = setInterval(() => client.socket.write(ask), 20);
+    onTestFinished(() => clearInterval(sending));
+    await engine.left.promise;
+    expect(log).toContainEqual(cut);
+  });
+
+  test('but not one that takes it slowly, or an answer that is long in the making', async () => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const cuts: unknown[] = [];
+    const readers = new StalledReaders({ limitMs: 60_000, onCut: (answer) => cuts.push(answer) });
+    onTestFinished(() => readers.end());
+    const made = Promise.withResolvers<void>();
+    const sockets: Socket[] = [];
+    // A write that is not through until all of it is: it shows by nothing but its queue that it gets on.
+    const server = createServer(async (incoming, outgoing) => {
+      readers.watch(outgoing);
+      sockets.push(incoming.socket);
+      await made.promise;
+      outgoing.end(Buffer.alloc(256 * mebibyte));
+    });
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    onTestFinished(() => void server.close());
+    const address = server.address();
+    if (address === null || typeof address === 'string') throw new TypeError('the server has no port');
+    const client = new RawClient(`http://127.0.0.1:${address.port}`);
+    await client.write(requestText({ method: 'GET', path }));
+    await expect.poll(() => sockets).toHaveLength(1);
+    vi.advanceTimersByTime(600_000);
+    expect(cuts).toEqual([]);
+    made.resolve();
+    await expect.poll(() => sockets[0]?.writableLength).toBeGreaterThan(mebibyte);
+    for (let minute = 0; minute < 5; minute++) {
+      vi.advanceTimersByTime(59_000);
+      let taken = 0;
+      const count = (piece: Uint8Array) => {
+        taken += piece.byteLength;
+        if (taken > 16 * mebibyte) client.socket.pause();
+      };
+      client.socket.on('data', count);
+      client.read();
+      await expect.poll(() => taken).toBeGreaterThan(16 * mebibyte);
+      client.socket.off('data', count);
+    }
+    expect(cuts).toEqual([]);
+    vi.advanceTimersByTime(80_000);
+    expect(cuts).toHaveLength(1);
+    expect(sockets[0]?.destroyed).toBe(true);
+  });
+});
+
+describe('a client that stops in the middle of its body', () => {
+  test.each([
+    ['/v1/chat/completions', 100],
+    [path, 32 * mebibyte],
+  ])('is told so with a 408: %s', async (where, announced) => {
+    const { service, log, call } = await start({ stallTimeoutMs: 50 });
+    const client = new RawClient(service.url).read();
+    await client.write(`${requestText({ path: where, body: announced })}{"messages":[`);
+    await client.ended;
+    expect([client.status, client.header('connection')]).toEqual([408, 'close']);
+    expect(client.received).toContain('stallTimeoutMs');
+    expect(log).toContainEqual(expect.objectContaining({ event: 'request', path: where, status: 408 }));
+    expect((await call('GET', '/v1/system-check')).body.inference_queue.in_hand).toBe(0);
+  });
+
+  test.each([0, 1.5, Number.NaN, 2 ** 31])('within a time that can be: not %d', async (stallTimeoutMs) => {
+    const says = `stallTimeoutMs is ${stallTimeoutMs}; give whole milliseconds`;
+    await expect(start({ stallTimeoutMs })).rejects.toThrow(says);
+  });
+
+  test('holds room for what it has sent, not for what it has announced', async () => {
+    const bodyBytes = 8 * mebibyte;
+    const bodyLimits = { chat: mebibyte, preview: bodyBytes };
+    const { service, log, raw } = await start({ limits: { bodyBytes }, bodyLimits });
+    const stalled: RawClient[] = [];
+    for (let count = 0; count < 4; count++) {
+      const client = new RawClient(service.url).read();
+      await client.write(`${requestText({ path, body: 7 * mebibyte })}{`);
+      stalled.push(client);
+    }
+    const content = 'a'.repeat(mebibyte);
+    const messages = [
+      { role: 'user', content },
+      { role: 'assistant', content: 'b' },
+    ];
+    const body = `${JSON.stringify({ messages })}\n`.repeat(5);
+    expect((await raw('POST', path, body)).status).toBe(200);
+    for (const client of stalled) client.socket.destroy();
+    const brokenOff = () => log.filter((entry) => JSON.stringify(entry).includes('"status":400'));
+    await expect.poll(brokenOff).toHaveLength(4);
+  });
+});
