@@ -5,7 +5,7 @@ import type { FromService, ServiceFigures, ServicePlan } from './service.ts';
 
 function start(program: string, plan: object): ChildProcess {
   return fork(new URL(program, import.meta.url), [JSON.stringify(plan)], {
-    execArgv: ['--no-warnings'],
+    execArgv: ['--no-warnings', '--expose-gc'],
   });
 }
 
@@ -44,6 +44,12 @@ export async function startLoadService(plan: ServicePlan) {
       const answer = hear<FromService, 'figures'>(child, 'figures');
       child.send('figures');
       return (await answer).figures;
+    },
+    /** Bytes of the heap that are in use, after a collection: it holds the process for a moment. */
+    liveHeap: async (): Promise<number> => {
+      const answer = hear<FromService, 'live'>(child, 'live');
+      child.send('live');
+      return (await answer).heap;
     },
     [Symbol.asyncDispose]: () => stop(child),
   };

@@ -31,7 +31,8 @@ export interface ServiceFigures extends ProcessFigures {
 
 export type FromService =
   | { type: 'ready'; url: string; apiKey: string }
-  | { type: 'figures'; figures: ServiceFigures };
+  | { type: 'figures'; figures: ServiceFigures }
+  | { type: 'live'; heap: number };
 
 const plan: ServicePlan = JSON.parse(process.argv[2] ?? '');
 const dataFolder = await mkdtemp(join(tmpdir(), 'martingale-load-'));
@@ -75,6 +76,10 @@ async function keepLooking(): Promise<void> {
 void keepLooking();
 const say = (message: FromService) => process.send?.(message);
 process.on('message', async (message) => {
+  if (message === 'live') {
+    globalThis.gc?.();
+    return void say({ type: 'live', heap: process.memoryUsage().heapUsed });
+  }
   if (message === 'figures') {
     const { inHand, oldestMs } = await look();
     return void say({
