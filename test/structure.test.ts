@@ -34,7 +34,7 @@ const apart: readonly (readonly [string, string])[] = [
 
 async function importsOf(file: string): Promise<string[]> {
   const text = await readFile(join(source, file), 'utf8');
-  return [...text.matchAll(/(?:from|import) '(\.[^']+)'/g)].map(([, path = '']) =>
+  return [...text.matchAll(/(?:from |import |import\()'(\.[^']+)'/g)].map(([, path = '']) =>
     relative(source, resolve(source, dirname(file), path)),
   );
 }

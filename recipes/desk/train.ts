@@ -1,5 +1,5 @@
 import { supervise, train } from 'martingale';
-import { type Recipe, runRecipe } from '../common/recipe.ts';
+import { type Recipe, runRecipe } from 'martingale/cli';
 import { deskDemonstrations } from './demonstrations.ts';
 import { desk } from './environment.ts';
 import { deskScenarios } from './scenarios.ts';

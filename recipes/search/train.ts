@@ -1,5 +1,5 @@
 import { train } from 'martingale';
-import { runRecipe } from '../common/recipe.ts';
+import { runRecipe } from 'martingale/cli';
 import { doors, search, searchScenarios } from './environment.ts';
 
 await runRecipe({

@@ -1,5 +1,5 @@
 import { supervise, train } from 'martingale';
-import { runRecipe } from '../common/recipe.ts';
+import { runRecipe } from 'martingale/cli';
 import { sortDemonstrations } from './demonstrations.ts';
 import { sort } from './environment.ts';
 import { sortScenarios } from './scenarios.ts';

@@ -1,5 +1,5 @@
 import { train } from 'martingale';
-import { runRecipe } from '../common/recipe.ts';
+import { runRecipe } from 'martingale/cli';
 import { tone } from './environment.ts';
 import { toneScenarios } from './scenarios.ts';
 

@@ -10,3 +10,5 @@ export {
 } from './interrupt.ts';
 export { leaveBehind } from './leave-behind.ts';
 export * from './progress/index.ts';
+export type { RecipeOptions } from './recipe/options.ts';
+export { type Recipe, type RecipeRun, runRecipe } from './recipe/recipe.ts';

@@ -1,8 +1,8 @@
 // A small recipe on the service of --base-url, whose agent misbehaves as SIGNALS_AGENT says.
 import { generateText } from 'ai';
 import { defineEnvironment, train } from 'martingale';
+import { runRecipe } from 'martingale/cli';
 import { z } from 'zod';
-import { runRecipe } from '../../../recipes/common/recipe.ts';
 
 const agent = process.env.SIGNALS_AGENT ?? '';
 

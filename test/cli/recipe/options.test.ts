@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { readOptions, recipeProgram } from '../../../recipes/common/options.ts';
+import { readOptions, recipeProgram } from '../../../src/cli/recipe/options.ts';
 import { recipe } from './recipe.ts';
 
 const parse = (...flags: string[]) => readOptions(['node', 'train.ts', ...flags], recipeProgram(recipe));

@@ -1,5 +1,5 @@
 import { Command, Option } from 'commander';
-import { serviceUrl, wholeNumber } from 'martingale/cli';
+import { serviceUrl, wholeNumber } from '../flags.ts';
 import type { Recipe } from './recipe.ts';
 
 export interface RecipeOptions {

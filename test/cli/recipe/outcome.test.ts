@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { readOptions, recipeProgram } from '../../../recipes/common/options.ts';
-import { endedText, nextCommands, stoppedText } from '../../../recipes/common/outcome.ts';
+import { readOptions, recipeProgram } from '../../../src/cli/recipe/options.ts';
+import { endedText, nextCommands, stoppedText } from '../../../src/cli/recipe/outcome.ts';
 import { createClient } from '../../../src/client/index.ts';
 import { ModelHandle, type TrainResult } from '../../../src/index.ts';
 import { recipe } from './recipe.ts';

@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { ModelHandle, openModel } from 'martingale';
-import { type Client, NotFoundError } from 'martingale/client';
 import { z } from 'zod';
+import { type Client, NotFoundError } from '../../client/index.ts';
+import { ModelHandle, openModel } from '../../model/index.ts';
 import { trainingFolder } from './run-directory.ts';
 import type { RecipeService } from './service.ts';
 

@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { claimRunDirectory, takeUpRunDirectory } from '../../../recipes/common/run-directory.ts';
+import { claimRunDirectory, takeUpRunDirectory } from '../../../src/cli/recipe/run-directory.ts';
 
 describe('the run directory of a recipe', () => {
   let folder: string;

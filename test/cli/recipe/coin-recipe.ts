@@ -1,8 +1,8 @@
 // A recipe of two steps, on a service whose engine tosses coins.
 import { generateText } from 'ai';
 import { defineEnvironment, train } from 'martingale';
+import { runRecipe } from 'martingale/cli';
 import { z } from 'zod';
-import { runRecipe } from '../../../recipes/common/recipe.ts';
 
 const environment = defineEnvironment({
   name: 'coin toss',

@@ -14,7 +14,7 @@ const next = /\n {2}coin-recipe (.+)\n$/;
 async function run(flags: readonly string[]) {
   const child = spawn(
     process.execPath,
-    ['--import', 'tsx', 'test/recipes/common/coin-recipe.ts', '--json', ...flags],
+    ['--import', 'tsx', 'test/cli/recipe/coin-recipe.ts', '--json', ...flags],
     {
       ...{ cwd: root, env: { ...process.env, MARTINGALE_API_KEY: 'test-key' } },
       stdio: ['ignore', 'pipe', 'pipe'],

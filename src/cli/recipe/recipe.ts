@@ -1,13 +1,9 @@
-import type { ModelHandle, RunListener, TrainResult } from 'martingale';
-import {
-  comparisonLines,
-  leaveBehind,
-  listenForInterrupt,
-  printableLines,
-  printLines,
-  showProgress,
-  writeJsonLine,
-} from 'martingale/cli';
+import { printableLines } from '../../contract/index.ts';
+import type { ModelHandle } from '../../model/index.ts';
+import type { RunListener, TrainResult } from '../../training/index.ts';
+import { listenForInterrupt } from '../interrupt.ts';
+import { leaveBehind } from '../leave-behind.ts';
+import { comparisonLines, printLines, showProgress, writeJsonLine } from '../progress/index.ts';
 import { openModelOfRun, reopenModelOfRun } from './model.ts';
 import { type RecipeOptions, readOptions, recipeProgram } from './options.ts';
 import {

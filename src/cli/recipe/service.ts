@@ -1,6 +1,4 @@
-import { type Client, createClient } from 'martingale/client';
-import { createEmbeddedEngine } from 'martingale/embedded';
-import { startService } from 'martingale/service';
+import { type Client, createClient } from '../../client/index.ts';
 import type { RecipeOptions } from './options.ts';
 import { serviceFolder } from './run-directory.ts';
 
@@ -18,6 +16,11 @@ export async function openService(options: RecipeOptions, runDirectory: string):
     const client = createClient({ baseUrl, apiKey });
     return { client, dataFolder: null, close: () => client.close() };
   }
+  // Loaded here: whoever trains elsewhere needs neither, nor the engine's runtime installed.
+  const [{ createEmbeddedEngine }, { startService }] = await Promise.all([
+    import('../../engines/embedded/index.ts'),
+    import('../../service/index.ts'),
+  ]);
   const dataFolder = serviceFolder(runDirectory);
   const engine = await createEmbeddedEngine({ threads });
   try {
