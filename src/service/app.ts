@@ -6,7 +6,7 @@ import type { ServiceContext } from './context.ts';
 import { toErrorBody } from './error-response.ts';
 import { ServiceError } from './errors.ts';
 import { openApiDocument } from './openapi/document.ts';
-import { checkForm, projectOf } from './request-form.ts';
+import { checkForm, givenProject } from './request-form.ts';
 import { requestIdHeader, requestIdOf } from './request-id.ts';
 import { chatRoutes } from './routes/chat.ts';
 import { checkpointRoutes } from './routes/checkpoints.ts';
@@ -48,9 +48,16 @@ export function createApp(service: ServiceContext): Hono {
     context.res.headers.set(requestIdHeader, id);
     // Nobody will read what was begun for it, such as a stream of events.
     if (context.req.method === 'HEAD') await context.res.body?.cancel();
+    const { project, ignored } = givenProject(context.req.raw.headers);
     service.log({
-      ...{ level: 'info', event: 'request', request: id, project: projectOf(context.req.raw.headers) },
-      ...{ method: context.req.method, path: context.req.path, status: context.res.status },
+      level: 'info',
+      event: 'request',
+      request: id,
+      project,
+      ...(ignored === null ? {} : { ignoredProject: ignored }),
+      method: context.req.method,
+      path: context.req.path,
+      status: context.res.status,
       // Until the answer began: a stream goes on behind it.
       durationMs: performance.now() - began,
     });
@@ -61,7 +68,7 @@ export function createApp(service: ServiceContext): Hono {
     throw service.admission.tooManyConnections();
   });
   app.use(requireKey(service.apiKey, service.keys));
-  app.use(checkForm());
+  app.use(checkForm(service));
 
   healthRoutes(app, service);
   inferenceModelRoutes(app, service);

@@ -1,15 +1,24 @@
 import type { MiddlewareHandler } from 'hono';
 import { projectHeader, projectHeaderAlias, type ValidationIssue } from '../contract/index.ts';
 import { RequestValidationError, ServiceError } from './errors.ts';
+import type { ServiceLog } from './log.ts';
 import { findOperation, methodsOf } from './openapi/known-paths.ts';
 
-const projectPattern = /^[^/\s]{1,128}\/[^/\s]{1,128}$/;
+export const projectPattern = /^[^/\s]{1,128}\/[^/\s]{1,128}$/;
+
+/** Characters of an ignored project that the log shows. */
+const longestShownProject = 256;
+
+/** Ignored projects that the log warns of; clients choose them, and the log is not theirs to fill. */
+const mostIgnoredProjects = 100;
 
 /**
  * Holds what comes before the body against the interface: the method, the query's names, the project header. What
- * the interface does not have is refused by name, so that a misspelt option does not turn into a silent default.
+ * the interface does not have is refused by name, so that a misspelt option does not turn into a silent default. A
+ * project of another form is ignored: OpenAI clients send the one that their environment names with every request.
  */
-export function checkForm(): MiddlewareHandler {
+export function checkForm({ log }: { log: ServiceLog }): MiddlewareHandler {
+  const ignoredProjects = new IgnoredProjects(log);
   return async (context, next) => {
     const { method, path } = context.req;
     const operation = findOperation(method, path);
@@ -20,6 +29,8 @@ export function checkForm(): MiddlewareHandler {
         ...projectIssues(context.req.raw.headers),
       ];
       if (issues.length > 0) throw new RequestValidationError(issues);
+      const { ignored } = givenProject(context.req.raw.headers);
+      if (ignored !== null) ignoredProjects.note(ignored);
       return next();
     }
     const methods = methodsOf(path);
@@ -53,30 +64,60 @@ function queryIssues(query: Record<string, string[]>, known: readonly string[]):
   });
 }
 
-/** Whom the request counts for, as `team/project`; null where it does not say, or not in this form. */
-export function projectOf(headers: Headers): string | null {
-  const project = headers.get(projectHeader) ?? headers.get(projectHeaderAlias);
-  return project !== null && projectPattern.test(project) ? project : null;
+/** What the project headers of a request say. */
+export interface GivenProject {
+  /** Whom the request counts for, as `<team>/<project>`; null where no header says so. */
+  project: string | null;
+  /** The value of a header of another form, such as the `proj_...` of the OpenAI clients: it counts for nothing. */
+  ignored: string | null;
 }
 
-function projectIssues(headers: Headers): ValidationIssue[] {
-  const given = [projectHeader, projectHeaderAlias].flatMap((name) => {
+export function givenProject(headers: Headers): GivenProject {
+  const values = projectHeaders(headers).map(({ value }) => value);
+  const ignored = values.find((value) => !projectPattern.test(value));
+  return {
+    project: values.find((value) => projectPattern.test(value)) ?? null,
+    ignored: ignored?.slice(0, longestShownProject) ?? null,
+  };
+}
+
+const projectHeaders = (headers: Headers) =>
+  [projectHeader, projectHeaderAlias].flatMap((name) => {
     const value = headers.get(name);
-    return value === null ? [] : [{ name, value }];
+    return value === null || value === '' ? [] : [{ name, value }];
   });
-  const [first, second] = given;
-  if (first && second && first.value !== second.value)
-    return [
-      {
-        ...{ loc: ['header', second.name], type: 'value_error', input: second.value },
-        msg: `${second.name} is another name of ${first.name}, which says ${JSON.stringify(first.value)}; send one of them`,
-      },
-    ];
-  return given
-    .filter(({ value }) => !projectPattern.test(value))
-    .map(({ name, value }) => ({
-      ...{ loc: ['header', name], type: 'string_pattern_mismatch', input: value },
-      msg: `${name} must have the form <team>/<project>; leave it out if there is none`,
-      ctx: { pattern: projectPattern.source },
-    }));
+
+function projectIssues(headers: Headers): ValidationIssue[] {
+  const [first, second] = projectHeaders(headers).filter(({ value }) => projectPattern.test(value));
+  if (!first || !second || first.value === second.value) return [];
+  return [
+    {
+      loc: ['header', second.name],
+      type: 'value_error',
+      input: second.value,
+      msg: `${second.name} is another name of ${first.name}, which says ${JSON.stringify(first.value)}; send one of them`,
+    },
+  ];
+}
+
+/** Warns of each project that is ignored once, so that an operator who expects it in the log learns why it is not. */
+class IgnoredProjects {
+  readonly #log: ServiceLog;
+  readonly #known = new Set<string>();
+
+  constructor(log: ServiceLog) {
+    this.#log = log;
+  }
+
+  note(project: string): void {
+    if (this.#known.has(project) || this.#known.size >= mostIgnoredProjects) return;
+    this.#known.add(project);
+    this.#log({
+      level: 'warn',
+      event: 'project_ignored',
+      project,
+      reason:
+        'A project header has the form <team>/<project>; requests with this one are served without a project.',
+    });
+  }
 }

@@ -237,16 +237,35 @@ describe('the table of endpoints', () => {
     });
   });
 
-  test('each refuses a project that is not written as team/project', async () => {
-    const { call, rows } = await trainedOnce();
-    for (const { method, path, body } of rows)
-      for (const project of ['desk', 'a/b/c', '/desk', 'a b/c']) {
-        const { status, body: refusal } = await call(method, path, body, { 'compat-project': project });
-        expect({ path, project, status }).toEqual({ path, project, status: 422 });
-        expect(refusal.detail).toMatchObject([
-          { loc: ['header', 'Compat-Project'], input: project, ctx: {} },
-        ]);
-      }
+  test('each takes a project that is not written as team/project for none, and the log says so', async () => {
+    const { call, rows, log } = await trainedOnce();
+    const others = ['proj_abc', 'a/b/c', '/desk', 'a b/c'];
+    for (const [index, { method, path, body, answer }] of rows.entries()) {
+      const ignored = others[index % others.length] ?? '';
+      const header = index % 2 === 0 ? 'openai-project' : 'compat-project';
+      const { status, body: given, headers } = await call(method, path, body, { [header]: ignored });
+      expect({ path, status, given }).toMatchObject({ path, status: 200, given: answer });
+      expect(log).toContainEqual(
+        expect.objectContaining({
+          ...{ event: 'request', path, project: null, ignoredProject: ignored },
+          request: headers.get('x-request-id'),
+        }),
+      );
+    }
+    // Once each: the log does not repeat it with every request.
+    const warnings = log.filter((entry: Json) => entry.event === 'project_ignored');
+    expect(warnings).toEqual(
+      others.map((project) => expect.objectContaining({ level: 'warn', event: 'project_ignored', project })),
+    );
+  });
+
+  test('a project beside one of another form counts, and two that contradict each other are refused', async () => {
+    const { call, log } = await start();
+    const mixed = { 'compat-project': 'shop/desk', 'openai-project': 'proj_abc' };
+    expect((await call('GET', '/v1/models', undefined, mixed)).status).toBe(200);
+    expect(log).toContainEqual(
+      expect.objectContaining({ event: 'request', project: 'shop/desk', ignoredProject: 'proj_abc' }),
+    );
     const both = { 'compat-project': 'a/b', 'openai-project': 'a/c' };
     expect((await call('GET', '/v1/models', undefined, both)).status).toBe(422);
     expect((await call('GET', '/v1/models', undefined, { ...both, 'openai-project': 'a/b' })).status).toBe(

@@ -10,7 +10,7 @@ const inPath = (name: string, schema: object, description: string, example: unkn
 });
 const uuid = { type: 'string', format: 'uuid' };
 const project =
-  "Whom the request counts for, as <team>/<project>; it stands in the service's log of the request. Another form is a 422.";
+  "Whom the request counts for, as <team>/<project>; it stands in the service's log of the request. Another form, such as the proj_... of OpenAI clients, is ignored; the log says so. Two different projects are a 422.";
 
 /** The parameters that operations share, by the name under which the document keeps them. */
 export const sharedParameters: Record<string, object> = {
