@@ -10,6 +10,7 @@ const floors = [
   'cli',
   'training',
   'evaluation',
+  'progress',
   'rollout',
   'environment',
   'model',
@@ -27,9 +28,16 @@ const doors = ['index.ts', 'testing/index.ts'];
 
 /** The harness and the service meet on the wire alone. */
 const apart: readonly (readonly [string, string])[] = [
-  ...['client', 'trajectory', 'model', 'environment', 'rollout', 'evaluation', 'training'].flatMap(
-    (floor) => [[floor, 'service'] as const, [floor, 'engines'] as const],
-  ),
+  ...[
+    'client',
+    'trajectory',
+    'model',
+    'environment',
+    'rollout',
+    'progress',
+    'evaluation',
+    'training',
+  ].flatMap((floor) => [[floor, 'service'] as const, [floor, 'engines'] as const]),
 ];
 
 async function importsOf(file: string): Promise<string[]> {

@@ -1,5 +1,17 @@
 export { printable, printableLines } from '../contract/index.ts';
 export { makeFolder } from '../evaluation/index.ts';
+export {
+  type Comparison,
+  comparisonLines,
+  type Evaluated,
+  type NextCommand,
+  type ProgressOptions,
+  type ProgressView,
+  printLines,
+  shortPath,
+  showProgress,
+  writeJsonLine,
+} from '../progress/index.ts';
 export { describeFailure } from './fail.ts';
 export { serviceUrl, wholeNumber } from './flags.ts';
 export {
@@ -9,6 +21,5 @@ export {
   listenForInterrupt,
 } from './interrupt.ts';
 export { leaveBehind } from './leave-behind.ts';
-export * from './progress/index.ts';
 export type { RecipeOptions } from './recipe/options.ts';
 export { type Recipe, type RecipeRun, runRecipe } from './recipe/recipe.ts';

@@ -1,9 +1,9 @@
 import { resolve } from 'node:path';
 import { Command, Option } from 'commander';
+import { jsonLine } from '../contract/index.ts';
 import type { LogEntry, ServiceLimits } from '../service/index.ts';
 import { dataFlag, namedNumbers, repeated, wholeNumber } from './flags.ts';
 import { listenForInterrupt } from './interrupt.ts';
-import { jsonLine } from './json-line.ts';
 import { logOutput } from './log-output.ts';
 
 interface ServeOptions {

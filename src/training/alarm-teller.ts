@@ -1,5 +1,5 @@
+import type { RunListener } from '../progress/index.ts';
 import { diagnose, newAlarms, type RunFigures } from './diagnosis/index.ts';
-import type { RunListener } from './run-event.ts';
 
 /** Tells of each alarm once, when it is called after a step or a validation; what the run began with is known. */
 export function alarmTeller(

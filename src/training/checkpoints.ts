@@ -1,6 +1,6 @@
 import { type ModelHandle, requireModelId } from '../model/index.ts';
+import type { RunValidation } from '../progress/index.ts';
 import { isJudging } from './diagnosis/judging.ts';
-import type { RunValidation } from './run-event.ts';
 
 /** Which of a run's checkpoints stay on the service. */
 export interface KeepCheckpoints {

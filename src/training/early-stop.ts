@@ -1,6 +1,6 @@
+import type { RunValidation, StepReport } from '../progress/index.ts';
 import { isJudging } from './diagnosis/judging.ts';
 import { RunOptionError } from './errors.ts';
-import type { RunValidation, StepReport } from './run-event.ts';
 
 /** What a run has reached, as `stopWhen` is given it after each step. */
 export interface StopProgress {

@@ -1,8 +1,6 @@
 export type { RunBudget, TokenPrices, TokenUsage } from './budget.ts';
 export { type KeepCheckpoints, type PruneCheckpointsOptions, pruneCheckpoints } from './checkpoints.ts';
 export {
-  type Alarm,
-  type AlarmKind,
   alarmThresholds,
   diagnose,
   type EvaluationPoint,
@@ -48,14 +46,6 @@ export {
   rescore,
 } from './replay/index.ts';
 export { RunDirectory } from './run-directory.ts';
-export type {
-  EvaluationScore,
-  RunEndReason,
-  RunEvent,
-  RunListener,
-  RunValidation,
-  StepReport,
-} from './run-event.ts';
 export type { JobRecord, RunPart, RunState } from './run-state.ts';
 export { constant, cosine, linear, type RunProgress, type Schedule, warmup } from './schedules.ts';
 export {

@@ -1,4 +1,4 @@
-import type { RunListener } from './run-event.ts';
+import type { RunListener } from '../progress/index.ts';
 
 /**
  * A listener that cannot end the run that it watches: the first thing that it throws is warned about

@@ -1,8 +1,8 @@
 import type { z } from 'zod';
+import type { RunListener } from '../progress/index.ts';
 import type { RolloutExecutor } from '../rollout/index.ts';
 import type { LoopDelay } from './loop-delay.ts';
 import type { RunDirectory } from './run-directory.ts';
-import type { RunListener } from './run-event.ts';
 import type { TrainSettings } from './train-options.ts';
 
 /** What the parts of a run share. */

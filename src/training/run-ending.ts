@@ -1,8 +1,8 @@
 import type { ModelHandle } from '../model/index.ts';
+import type { RunEndReason, RunValidation, StepReport } from '../progress/index.ts';
 import type { Books } from '../rollout/index.ts';
 import { costOf, sumUsage, type TokenPrices } from './budget.ts';
 import { rankCheckpoints } from './checkpoints.ts';
-import type { RunEndReason, RunValidation, StepReport } from './run-event.ts';
 import type { RunState } from './run-state.ts';
 import type { TrainResult, TrainSettings } from './train-options.ts';
 

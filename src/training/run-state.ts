@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { RlConfig } from '../contract/index.ts';
 import type { JsonValue } from '../environment/index.ts';
-import type { StepReport } from './run-event.ts';
+import type { StepReport } from '../progress/index.ts';
 
 const positionSchema = z.custom<JsonValue>((value) => z.json().safeParse(value).success);
 const usageSchema = z.object({ promptTokens: z.number(), sampledTokens: z.number() });

@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import type { ModelHandle } from '../model/index.ts';
+import type { RunValidation } from '../progress/index.ts';
 import type { RunContext } from './run-context.ts';
-import type { RunValidation } from './run-event.ts';
 import type { RunState } from './run-state.ts';
 import type { TrainResult, ValidationOptions } from './train-options.ts';
 import { evaluateKept, validate } from './validate.ts';

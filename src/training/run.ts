@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import { MartingaleError } from '../contract/index.ts';
 import type { ModelHandle } from '../model/index.ts';
+import type { RunListener, RunValidation, StepReport } from '../progress/index.ts';
 import { inProcess, type RolloutExecutor } from '../rollout/index.ts';
 import { alarmTeller } from './alarm-teller.ts';
 import { usedUp } from './budget.ts';
@@ -12,7 +13,6 @@ import { LoopDelay } from './loop-delay.ts';
 import type { RunContext } from './run-context.ts';
 import type { RunDirectory } from './run-directory.ts';
 import { addBooks, booksOf, type RunEnd, resultOf, usageOfRun } from './run-ending.ts';
-import type { RunListener, RunValidation, StepReport } from './run-event.ts';
 import { toSummary } from './run-record.ts';
 import type { RunState } from './run-state.ts';
 import { RunValidations } from './run-validations.ts';

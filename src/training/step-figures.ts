@@ -1,8 +1,8 @@
 import { average } from '../evaluation/index.ts';
+import type { StepReport } from '../progress/index.ts';
 import type { RolloutGroup } from '../rollout/index.ts';
 import type { Trajectory } from '../trajectory/index.ts';
 import { countRepeats } from './diagnosis/index.ts';
-import type { StepReport } from './run-event.ts';
 
 type Figures = Pick<
   StepReport,

@@ -1,8 +1,8 @@
 import { average, successOf } from '../evaluation/index.ts';
+import type { StepReport } from '../progress/index.ts';
 import type { GroupsResult } from '../rollout/index.ts';
 import { costOf, type TokenPrices, usageOf } from './budget.ts';
 import { type JobOutcome, meanMetrics } from './follow-job.ts';
-import type { StepReport } from './run-event.ts';
 import { creditsCalls, rolloutFigures } from './step-figures.ts';
 
 export interface StepReportOptions {

@@ -1,13 +1,13 @@
 import type { Client } from '../client/index.ts';
 import type { SftExample } from '../contract/index.ts';
 import { type ModelHandle, newestStep, requireModelId } from '../model/index.ts';
+import type { RunListener } from '../progress/index.ts';
 import { attribute, spanName, withSpan } from '../telemetry/index.ts';
 import { checkLostJob } from './check-options.ts';
 import { RunOptionError } from './errors.ts';
 import { meanMetrics } from './follow-job.ts';
 import { sturdyListener } from './listener.ts';
 import { findJob, knowsKeys, type LostJobOptions } from './lost-job.ts';
-import type { RunListener } from './run-event.ts';
 import { type JobState, runJob } from './run-job.ts';
 
 export interface SuperviseOptions {

@@ -3,13 +3,13 @@ import type { RlConfig } from '../contract/index.ts';
 import type { Environment, ScenarioSource } from '../environment/index.ts';
 import type { Evaluation } from '../evaluation/index.ts';
 import type { ModelHandle } from '../model/index.ts';
+import type { RunEndReason, RunListener, RunValidation, StepReport } from '../progress/index.ts';
 import type { Books, GroupStrategy, RolloutExecutor } from '../rollout/index.ts';
 import type { RunBudget, TokenPrices } from './budget.ts';
 import type { KeepCheckpoints } from './checkpoints.ts';
 import type { StopWhen } from './early-stop.ts';
 import type { LostJobOptions } from './lost-job.ts';
 import type { ModelSource } from './model-source.ts';
-import type { RunEndReason, RunListener, RunValidation, StepReport } from './run-event.ts';
 import type { RunProgress } from './schedules.ts';
 
 export interface ValidationOptions<Schema extends z.ZodType> {

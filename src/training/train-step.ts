@@ -1,12 +1,12 @@
 import type { Span } from '@opentelemetry/api';
 import type { z } from 'zod';
 import type { ModelHandle } from '../model/index.ts';
+import type { RunListener, StepReport } from '../progress/index.ts';
 import type { GroupsResult } from '../rollout/index.ts';
 import { attribute, recordStep, spanName, withSpan } from '../telemetry/index.ts';
 import { NoCompletedRolloutsError, RunOptionError } from './errors.ts';
 import { logOnce } from './log-once.ts';
 import type { RunContext } from './run-context.ts';
-import type { RunListener, StepReport } from './run-event.ts';
 import { stepName } from './run-layout.ts';
 import { runStepJob } from './step-job.ts';
 import { toStepReport } from './step-report.ts';

@@ -1,13 +1,13 @@
 import type { z } from 'zod';
 import { type Evaluation, evaluate } from '../evaluation/index.ts';
 import type { ModelHandle } from '../model/index.ts';
+import type { RunListener, RunValidation } from '../progress/index.ts';
 import { deriveSeed } from '../trajectory/index.ts';
 import { usageOf } from './budget.ts';
 import { failedShareOf, failedValidation } from './diagnosis/failed-validation.ts';
 import { NoCompletedRolloutsError } from './errors.ts';
 import { logOnce } from './log-once.ts';
 import type { RunContext } from './run-context.ts';
-import type { RunListener, RunValidation } from './run-event.ts';
 import type { ValidationOptions } from './train-options.ts';
 
 /** About how many `phase` events an evaluation gives: a view needs no more, and the run directory keeps them all. */

@@ -1,10 +1,9 @@
 import { expect, test } from 'vitest';
 import { describeFailure } from '../../src/cli/fail.ts';
-import { jsonLine } from '../../src/cli/json-line.ts';
-import { createJsonView } from '../../src/cli/progress/json.ts';
-import { createPlainView } from '../../src/cli/progress/plain.ts';
-import { paint } from '../../src/cli/progress/text.ts';
-import { MartingaleError } from '../../src/contract/index.ts';
+import { jsonLine, MartingaleError } from '../../src/contract/index.ts';
+import { createJsonView } from '../../src/progress/json.ts';
+import { createPlainView } from '../../src/progress/plain.ts';
+import { paint } from '../../src/progress/text.ts';
 
 /** Clears the screen, sets the title, hides text, turns its direction, goes back to the line's beginning. */
 const hostile = [

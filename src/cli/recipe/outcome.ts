@@ -1,9 +1,9 @@
 import { MartingaleError } from '../../contract/index.ts';
 import type { Evaluation } from '../../evaluation/index.ts';
+import { type Comparison, type Evaluated, type NextCommand, shortPath } from '../../progress/index.ts';
 import type { TrainResult } from '../../training/index.ts';
 import { describeFailure } from '../fail.ts';
 import type { InterruptReason } from '../interrupt.ts';
-import { type Comparison, type Evaluated, type NextCommand, shortPath } from '../progress/index.ts';
 import { type RecipeOptions, usualBaseModel } from './options.ts';
 import type { Recipe } from './recipe.ts';
 

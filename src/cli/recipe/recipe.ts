@@ -1,9 +1,15 @@
 import { printableLines } from '../../contract/index.ts';
 import type { ModelHandle } from '../../model/index.ts';
-import type { RunListener, TrainResult } from '../../training/index.ts';
+import {
+  comparisonLines,
+  printLines,
+  type RunListener,
+  showProgress,
+  writeJsonLine,
+} from '../../progress/index.ts';
+import type { TrainResult } from '../../training/index.ts';
 import { listenForInterrupt } from '../interrupt.ts';
 import { leaveBehind } from '../leave-behind.ts';
-import { comparisonLines, printLines, showProgress, writeJsonLine } from '../progress/index.ts';
 import { openModelOfRun, reopenModelOfRun } from './model.ts';
 import { type RecipeOptions, readOptions, recipeProgram } from './options.ts';
 import {

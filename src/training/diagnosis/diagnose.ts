@@ -1,4 +1,4 @@
-import type { Alarm, AlarmKind } from './alarm.ts';
+import type { Alarm, AlarmKind } from '../../progress/index.ts';
 import { detectCollapse } from './collapse.ts';
 import { detectEventLoopHeld } from './event-loop-held.ts';
 import {

@@ -1,5 +1,5 @@
+import type { Alarm } from '../../progress/index.ts';
 import type { Books, RolloutGroup } from '../../rollout/index.ts';
-import type { Alarm } from './alarm.ts';
 import { isJudging } from './judging.ts';
 import { percent } from './run-so-far.ts';
 import { alarmThresholds } from './thresholds.ts';

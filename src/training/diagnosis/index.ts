@@ -1,4 +1,3 @@
-export type { Alarm, AlarmKind } from './alarm.ts';
 export { diagnose, newAlarms } from './diagnose.ts';
 export { countRepeats, repeatedShare } from './repeated-share.ts';
 export type { EvaluationPoint, RunFigures } from './run-so-far.ts';

@@ -1,5 +1,5 @@
 import { average } from '../../evaluation/index.ts';
-import type { StepReport } from '../run-event.ts';
+import type { StepReport } from '../../progress/index.ts';
 import { isJudging } from './judging.ts';
 import { alarmThresholds } from './thresholds.ts';
 

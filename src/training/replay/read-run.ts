@@ -1,7 +1,7 @@
 import { access, readdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
+import type { RunEvent, StepReport } from '../../progress/index.ts';
 import { type GroupRecord, requireGroupRecord } from '../../rollout/index.ts';
-import type { RunEvent, StepReport } from '../run-event.ts';
 import { stepName } from '../run-layout.ts';
 import { RunRecordError } from './errors.ts';
 import { isMissing, readJsonLines } from './json-lines.ts';

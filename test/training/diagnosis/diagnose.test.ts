@@ -1,12 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import {
-  type Alarm,
-  type AlarmKind,
-  diagnose,
-  newAlarms,
-  type RunFigures,
-} from '../../../src/training/diagnosis/index.ts';
-import type { StepReport } from '../../../src/training/run-event.ts';
+import type { Alarm, AlarmKind, StepReport } from '../../../src/progress/index.ts';
+import { diagnose, newAlarms, type RunFigures } from '../../../src/training/diagnosis/index.ts';
 import { deskRun, reports } from './reports.ts';
 
 const from =

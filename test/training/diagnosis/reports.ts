@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
-import type { StepReport } from '../../../src/training/run-event.ts';
+import type { StepReport } from '../../../src/progress/index.ts';
 
 /** A report of a step in which nothing is wrong, but for what is changed. */
 export const report = (step: number, change: Partial<StepReport> = {}): StepReport => ({

@@ -1,5 +1,5 @@
-import type { RunEvent } from '../../training/index.ts';
 import { liveLines } from './live-lines.ts';
+import type { RunEvent } from './run-event.ts';
 import { advance, newRun } from './run-progress.ts';
 import { clip, type Line, lineWidth, paint, showsColors } from './text.ts';
 import type { ProgressView, Terminal } from './view.ts';

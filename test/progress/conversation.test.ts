@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { conversationLines } from '../../../src/cli/progress/conversation.ts';
-import { plainText } from '../../../src/cli/progress/text.ts';
+import { conversationLines } from '../../src/progress/conversation.ts';
+import { plainText } from '../../src/progress/text.ts';
 
 it('shows what an agent thought before what it said', () => {
   const lines = conversationLines(

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { createLiveView } from '../../../src/cli/progress/live.ts';
-import type { ProgressView } from '../../../src/cli/progress/view.ts';
+import { createLiveView } from '../../src/progress/live.ts';
+import type { ProgressView } from '../../src/progress/view.ts';
 import { phase, runStarted, stepReport } from './events.ts';
 import { Screen } from './screen.ts';
 

@@ -4,9 +4,18 @@ import { createPlainView } from './plain.ts';
 import { type Line, paint, showsColors } from './text.ts';
 import type { ProgressView } from './view.ts';
 
+export type { Alarm, AlarmKind } from './alarm.ts';
 export { type Comparison, comparisonLines, type Evaluated, type NextCommand } from './comparison.ts';
 export { shortPath } from './format.ts';
 export { writeJsonLine } from './json.ts';
+export type {
+  EvaluationScore,
+  RunEndReason,
+  RunEvent,
+  RunListener,
+  RunValidation,
+  StepReport,
+} from './run-event.ts';
 export type { ProgressView } from './view.ts';
 
 export interface ProgressOptions {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { comparisonLines, mostInstructivePair } from '../../../src/cli/progress/comparison.ts';
-import { plainText } from '../../../src/cli/progress/text.ts';
+import { comparisonLines, mostInstructivePair } from '../../src/progress/comparison.ts';
+import { plainText } from '../../src/progress/text.ts';
 import { conversation } from './events.ts';
 
 const wrong = conversation('cancel order 4821', { answer: 'error not found', reply: 'sorry', reward: 0.25 });

@@ -1,5 +1,5 @@
-import { printable } from '../../contract/index.ts';
-import type { Alarm } from '../../training/index.ts';
+import { printable } from '../contract/index.ts';
+import type { Alarm } from './alarm.ts';
 import { type Line, type Style, wrap } from './text.ts';
 
 /** Alarms that a live view shows at a time. */

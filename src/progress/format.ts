@@ -1,5 +1,5 @@
 import { isAbsolute, relative } from 'node:path';
-import type { RunEvent } from '../../training/index.ts';
+import type { RunEvent } from './run-event.ts';
 
 const grouped = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
 

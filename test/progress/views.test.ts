@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { createJsonView } from '../../../src/cli/progress/json.ts';
-import { createPlainView } from '../../../src/cli/progress/plain.ts';
-import type { RunEvent } from '../../../src/training/run-event.ts';
+import type { RunEvent } from '../../src/progress/index.ts';
+import { createJsonView } from '../../src/progress/json.ts';
+import { createPlainView } from '../../src/progress/plain.ts';
 import { alarm, evaluated, phase, runStarted, stepReport } from './events.ts';
 
 function collect() {

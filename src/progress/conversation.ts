@@ -1,4 +1,4 @@
-import { type Message, printable, type TrajectoryBody } from '../../contract/index.ts';
+import { type Message, printable, type TrajectoryBody } from '../contract/index.ts';
 import { decimal } from './format.ts';
 import { displayWidth, type Line, pad, type Style, wrap } from './text.ts';
 

@@ -1,5 +1,5 @@
-import type { RunEvent } from '../../training/index.ts';
 import { count, counted } from './format.ts';
+import type { RunEvent } from './run-event.ts';
 
 type Coverage = Pick<Extract<RunEvent, { type: 'evaluated' }>, 'scenarios' | 'scored' | 'books'>;
 

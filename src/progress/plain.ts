@@ -1,5 +1,4 @@
-import { printable, printableLines } from '../../contract/index.ts';
-import type { RunEvent, StepReport } from '../../training/index.ts';
+import { printable, printableLines } from '../contract/index.ts';
 import { alarmTitle } from './alarm-lines.ts';
 import { coverageText } from './coverage.ts';
 import {
@@ -13,6 +12,7 @@ import {
   percent,
   shortPath,
 } from './format.ts';
+import type { RunEvent, StepReport } from './run-event.ts';
 import {
   advance,
   isEvaluation,

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { liveLines } from '../../../src/cli/progress/live-lines.ts';
-import { advance, newRun, timeLeftMs } from '../../../src/cli/progress/run-progress.ts';
-import { bar, sparkline } from '../../../src/cli/progress/sparkline.ts';
-import { displayWidth, plainText } from '../../../src/cli/progress/text.ts';
-import type { RunEvent } from '../../../src/training/run-event.ts';
+import type { RunEvent } from '../../src/progress/index.ts';
+import { liveLines } from '../../src/progress/live-lines.ts';
+import { advance, newRun, timeLeftMs } from '../../src/progress/run-progress.ts';
+import { bar, sparkline } from '../../src/progress/sparkline.ts';
+import { displayWidth, plainText } from '../../src/progress/text.ts';
 import { alarm, evaluated, phase, runStarted, stepReport } from './events.ts';
 
 const fold = (...events: RunEvent[]) =>

@@ -1,4 +1,4 @@
-import type { RunListener } from '../../training/index.ts';
+import type { RunListener } from './run-event.ts';
 
 /** Shows a run as it goes. */
 export interface ProgressView {

@@ -1,6 +1,6 @@
 import type { TrajectoryBody } from '../contract/index.ts';
 import type { Books } from '../rollout/index.ts';
-import type { Alarm } from './diagnosis/alarm.ts';
+import type { Alarm } from './alarm.ts';
 
 /** Mean reward and share of successes of an evaluation; `success` is the metric of that name, else null. */
 export interface EvaluationScore {

@@ -1,5 +1,5 @@
 import { styleText } from 'node:util';
-import { printable } from '../../contract/index.ts';
+import { printable } from '../contract/index.ts';
 
 export type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan' | 'magenta';
 

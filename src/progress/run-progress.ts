@@ -1,4 +1,5 @@
-import type { Alarm, RunEvent, StepReport } from '../../training/index.ts';
+import type { Alarm } from './alarm.ts';
+import type { RunEvent, StepReport } from './run-event.ts';
 
 type Event<Type extends RunEvent['type']> = Extract<RunEvent, { type: Type }>;
 

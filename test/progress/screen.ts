@@ -1,5 +1,5 @@
 import { EventEmitter } from 'node:events';
-import type { Terminal } from '../../../src/cli/progress/view.ts';
+import type { Terminal } from '../../src/progress/view.ts';
 
 /** A terminal of a few rows that understands what the live view writes. */
 export class Screen extends EventEmitter implements Terminal {

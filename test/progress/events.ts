@@ -1,6 +1,6 @@
-import type { TrajectoryBody } from '../../../src/contract/index.ts';
-import type { Alarm } from '../../../src/training/diagnosis/index.ts';
-import type { RunEvent } from '../../../src/training/run-event.ts';
+import type { TrajectoryBody } from '../../src/contract/index.ts';
+
+import type { Alarm, RunEvent } from '../../src/progress/index.ts';
 
 export const runStarted = (steps: number): Extract<RunEvent, { type: 'run_started' }> => ({
   type: 'run_started',

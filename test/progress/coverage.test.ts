@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { coverageText } from '../../../src/cli/progress/coverage.ts';
-import { plainLines } from '../../../src/cli/progress/plain.ts';
-import { newRun } from '../../../src/cli/progress/run-progress.ts';
+import { coverageText } from '../../src/progress/coverage.ts';
+import { plainLines } from '../../src/progress/plain.ts';
+import { newRun } from '../../src/progress/run-progress.ts';
 import { evaluated } from './events.ts';
 
 const books = { dispatched: 256, completed: 110, failed: 140, cancelled: 6 };

@@ -1,15 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { table } from '../../../src/cli/progress/table.ts';
-import {
-  clip,
-  displayWidth,
-  lineWidth,
-  paint,
-  plainText,
-  truncate,
-  wrap,
-} from '../../../src/cli/progress/text.ts';
+import { table } from '../../src/progress/table.ts';
+import { clip, displayWidth, lineWidth, paint, plainText, truncate, wrap } from '../../src/progress/text.ts';
 
 const anyText = fc.string({ unit: 'grapheme', maxLength: 60 });
 const run = { seed: 7, numRuns: 300 };

@@ -1,7 +1,7 @@
-import type { TrajectoryBody } from '../../contract/index.ts';
-import type { EvaluationScore } from '../../training/index.ts';
+import type { TrajectoryBody } from '../contract/index.ts';
 import { conversationLines, openingOf } from './conversation.ts';
 import { count, decimal, orDash, percent, shortPath } from './format.ts';
+import type { EvaluationScore } from './run-event.ts';
 import { type Cell, sideBySide, table } from './table.ts';
 import { clip, type Line } from './text.ts';
 

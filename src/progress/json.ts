@@ -1,6 +1,5 @@
-import { printableLines } from '../../contract/index.ts';
-import type { RunEvent } from '../../training/index.ts';
-import { jsonLine } from '../json-line.ts';
+import { jsonLine, printableLines } from '../contract/index.ts';
+import type { RunEvent } from './run-event.ts';
 import type { Output, ProgressView } from './view.ts';
 
 /** Writes one JSON object and its line end. */
