@@ -61,10 +61,24 @@ function remedyOf(status: number): string {
   return 'Repeating the same call will not help.';
 }
 
-/** 400, a redirect, and every status that has no class of its own. Code `request_refused`. */
+/** 400, a redirect, and every status or reason that has no class of its own. Code `request_refused`. */
 export class RequestRefusedError extends RequestError {
   constructor(facts: CallFacts) {
     super('request_refused', facts, remedyOf(facts.status ?? 0));
+  }
+}
+
+/**
+ * 400 or 422 for a prompt that is longer than the model's context. Code `context_length_exceeded`. The body has that
+ * code, or a 400 says so in words such as "maximum context length".
+ */
+export class ContextLengthError extends RequestError {
+  constructor(facts: CallFacts) {
+    super(
+      'context_length_exceeded',
+      facts,
+      'Send fewer or shorter messages, or use a model with a longer context.',
+    );
   }
 }
 

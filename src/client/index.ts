@@ -20,3 +20,4 @@ export type { SftTrainingJobs } from './resources/sft-training-jobs.ts';
 export type { TrainingJobs } from './resources/training-jobs.ts';
 export type { Uploads } from './resources/uploads.ts';
 export { mayHaveActed, type RetryNotice } from './retry.ts';
+export { isContextLengthError } from './status-error.ts';

@@ -4,6 +4,7 @@ import {
   AuthenticationError,
   type CallFacts,
   ConflictError,
+  ContextLengthError,
   NotFoundError,
   PayloadTooLargeError,
   PermissionDeniedError,
@@ -17,7 +18,7 @@ import { parseRetryAfter } from './retry.ts';
 
 const errorBodySchema = z.object({
   detail: z.union([z.string(), z.array(validationIssueSchema)]).optional(),
-  error: z.union([z.string(), z.object({ message: z.string() })]).optional(),
+  error: z.union([z.string(), z.object({ message: z.string(), code: z.unknown() })]).optional(),
   message: z.string().optional(),
 });
 
@@ -41,6 +42,7 @@ export function statusError(
   const { detail, issues } = readErrorBody(body);
   const retryAfterMs = parseRetryAfter(retryAfter, date);
   const full = { ...facts, detail };
+  if (isContextLengthError(facts.status, body)) return new ContextLengthError(full);
   switch (facts.status) {
     case 401:
       return new AuthenticationError(full);
@@ -61,8 +63,26 @@ export function statusError(
   }
 }
 
+/** Words of vLLM, SGLang and hosted services for a prompt that is longer than the context. */
+const tooLongWords =
+  /maximum context length|(?:longer than|exceeds) the model's context length|context window/i;
+
+/** Whether a response of that status and body says that the prompt is longer than the model's context. */
+export function isContextLengthError(status: number, body: string): boolean {
+  if (status !== 400 && status !== 422) return false;
+  const { code, detail } = readErrorBody(body);
+  return code === 'context_length_exceeded' || (status === 400 && tooLongWords.test(detail));
+}
+
+interface ErrorBody {
+  detail: string;
+  issues: ValidationIssue[];
+  /** `error.code` of chat completions, where the body has it. */
+  code?: unknown;
+}
+
 /** What the body of an error says, in one line; whole as `issues` where it is a validation error. */
-export function readErrorBody(body: string): { detail: string; issues: ValidationIssue[] } {
+export function readErrorBody(body: string): ErrorBody {
   const parsed = errorBodySchema.safeParse(parseJson(body));
   if (!parsed.success) return { detail: excerpt(body), issues: [] };
   const { detail, error, message } = parsed.data;
@@ -70,8 +90,8 @@ export function readErrorBody(body: string): { detail: string; issues: Validatio
     const lines = detail.map((issue) => `${issue.loc.join('.')}: ${issue.msg}`);
     return { detail: lines.join('; '), issues: detail };
   }
-  const said = typeof error === 'string' ? error : error?.message;
-  return { detail: detail ?? said ?? message ?? excerpt(body), issues: [] };
+  const { message: said, code } = typeof error === 'object' ? error : { message: error };
+  return { detail: detail ?? said ?? message ?? excerpt(body), issues: [], code };
 }
 
 /** The beginning of a body that is not understood, on one line, as an error message can show it. */

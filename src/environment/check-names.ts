@@ -20,7 +20,11 @@ const shared: Record<keyof Shared, true> = {
   groupRewards: true,
   credit: true,
 };
-const ofRollout: Record<OfRollout, true> = { rollout: true, atLimit: true };
+const ofRollout: Record<OfRollout, true> = {
+  rollout: true,
+  atLimit: true,
+  onError: true,
+};
 const ofPieces: Record<OfPieces, true> = {
   prompt: true,
   system: true,
@@ -31,6 +35,7 @@ const ofPieces: Record<OfPieces, true> = {
   settings: true,
   observe: true,
   stop: true,
+  onError: true,
 };
 
 /**

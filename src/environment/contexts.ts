@@ -35,7 +35,13 @@ export interface RolloutContext<Scenario, State = undefined> {
   seed: number;
 }
 
-/** A rollout whose agent was refused a call, or interrupted, because a limit is used up. */
+/** A rollout whose agent was refused a call, or interrupted, because a limit is used up, or threw where the context is full. */
 export interface LimitContext<Scenario, State = undefined> extends RolloutContext<Scenario, State> {
   reason: LimitReason;
+}
+
+/** A rollout whose agent threw, for a reason that may be the policy's own doing. */
+export interface ErrorContext<Scenario, State = undefined> extends RolloutContext<Scenario, State> {
+  /** What the agent threw. */
+  error: unknown;
 }

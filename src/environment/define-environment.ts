@@ -68,7 +68,7 @@ export function defineEnvironment<Schema extends z.ZodType, Outcome, State, Pars
     : build(options, (context, state) => loopAgent(options, context, state));
 }
 
-type Agent<Outcome> = Pick<OpenEnvironment<Outcome>, 'rollout' | 'atLimit'>;
+type Agent<Outcome> = Pick<OpenEnvironment<Outcome>, 'rollout' | 'atLimit' | 'onError'>;
 
 function build<Schema extends z.ZodType, Outcome, State>(
   options: SharedOptions<Schema, Outcome, State>,

@@ -1,6 +1,6 @@
 import type { z } from 'zod';
 import type { RolloutModel } from '../model/index.ts';
-import type { LimitReason, RolloutLimits, Trajectory } from '../trajectory/index.ts';
+import type { RolloutLimits, Trajectory, UsedUpLimit } from '../trajectory/index.ts';
 import type { SetupContext } from './contexts.ts';
 import type { GroupMember } from './rewards/reward.ts';
 
@@ -27,7 +27,11 @@ export interface OpenEnvironment<Outcome> {
   /** Runs the agent once, to its end. */
   rollout(context: AgentContext): Promise<Outcome>;
   /** What came of a rollout that a limit ended; undefined where that is a failure. */
-  readonly atLimit: ((context: AgentContext & { reason: LimitReason }) => Promise<Outcome>) | undefined;
+  readonly atLimit: ((context: AgentContext & { reason: UsedUpLimit }) => Promise<Outcome>) | undefined;
+  /** What came of an agent that threw; undefined, or without this, it is a failure. */
+  readonly onError:
+    | ((context: AgentContext & AgentError) => Promise<{ outcome: Outcome } | undefined>)
+    | undefined;
   /** The rollout's reward. @throws RewardError. */
   score(outcome: Outcome, context: ScoreContext): Promise<number>;
   /** Cleans up. */
@@ -38,6 +42,14 @@ export interface AgentContext {
   model: RolloutModel;
   trajectory: Trajectory;
   signal: AbortSignal;
+}
+
+export interface AgentError {
+  error: unknown;
+  /** What the rollout's stop reason is if this has an outcome. */
+  stopReason: string;
+  /** Whether the conversation has met the end of the model's context. */
+  isAtContextEnd: boolean;
 }
 
 export interface ScoreContext {

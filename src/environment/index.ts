@@ -1,5 +1,6 @@
 export type {
   CleanupContext,
+  ErrorContext,
   LimitContext,
   RolloutContext,
   SetupContext,
@@ -7,7 +8,7 @@ export type {
 export { type Credit, type CreditContext, CreditError } from './credit.ts';
 export { startTimer, withDeadline } from './deadline.ts';
 export { defineEnvironment } from './define-environment.ts';
-export { describeThrown } from './describe-thrown.ts';
+export { codeOfThrown, describeThrown } from './describe-thrown.ts';
 export type { Environment, GroupSettlement, OpenEnvironment } from './environment.ts';
 export {
   type GradingJudge,
@@ -32,6 +33,7 @@ export type {
   TurnContext,
 } from './loop/pieces.ts';
 export { checkMetrics, MetricError } from './metric-error.ts';
+export { OnErrorError } from './on-error.ts';
 export type {
   EnvironmentOptions,
   LoopEnvironmentOptions,

@@ -1,6 +1,6 @@
 import type { z } from 'zod';
 import type { RolloutLimits } from '../trajectory/index.ts';
-import type { CleanupContext, LimitContext, RolloutContext, SetupContext } from './contexts.ts';
+import type { CleanupContext, ErrorContext, LimitContext, RolloutContext, SetupContext } from './contexts.ts';
 import type { Credit } from './credit.ts';
 import type { LoopOutcome } from './loop/outcome.ts';
 import type { LoopPieces } from './loop/pieces.ts';
@@ -49,13 +49,28 @@ export interface RolloutEnvironmentOptions<Schema extends z.ZodType, Outcome, St
   rollout: (context: RolloutContext<z.output<Schema>, State>) => Outcome | PromiseLike<Outcome>;
   /**
    * What came of a rollout that a limit ended, in place of what `rollout` returned or threw; it is scored. It is
-   * called at once, also where `rollout` has not returned. Default: a rollout that throws after a limit, or that the
+   * called at once, also where `rollout` has not returned. It is also called where `rollout` throws at the end of the
+   * model's context (`context_limit`): the service refused a prompt as too long, or cut the last reply there. Default: a rollout that throws after a limit, or that the
    * time limit interrupts, is failed with the limit's code (`turn_limit`, `token_limit`, `tool_call_limit`,
    * `time_limit`); one that returns is scored.
    */
   atLimit?: (
     context: LimitContext<z.output<Schema>, State>,
   ) => NoInfer<Outcome> | PromiseLike<NoInfer<Outcome>>;
+  /**
+   * What came of a rollout whose agent threw, where that may be the policy's own doing: an output that cannot be read,
+   * a tool call that is none, a tool's or the agent's own exception, a conversation that outgrew the model's context
+   * (where there is no `atLimit`). What it returns is scored, and trained on; undefined, or the same error thrown again,
+   * leaves the rollout failed; another error fails it with `on_error_failed`.
+   *
+   * It is not asked where a model call of the rollout got no answer (the service is away, 429, 5xx, a deadline, an
+   * abort), where a call cannot be trained on, where one of `limits` is used up, for other errors of martingale (a judge's,
+   * say) and of model providers, after the rollout's deadline or the end of the run, and for set-up, rewards, credit and
+   * clean-up. Default: what the agent throws fails its rollout.
+   */
+  onError?: (
+    context: ErrorContext<z.output<Schema>, State>,
+  ) => NoInfer<Outcome> | undefined | PromiseLike<NoInfer<Outcome> | undefined>;
   prompt?: LoopPieces<z.output<Schema>, State, never>['prompt'] & OtherForm;
 }
 
@@ -71,6 +86,14 @@ interface OtherForm {
 export interface LoopEnvironmentOptions<Schema extends z.ZodType, Parsed, State>
   extends SharedOptions<Schema, LoopOutcome<Parsed>, State>,
     LoopPieces<z.output<Schema>, State, Parsed> {
+  /**
+   * What came of a rollout in which a piece or, with `onToolError: 'fail'`, a tool threw, or whose conversation outgrew
+   * the model's context. `outcome` is what has been said so far: return it to have it scored. When this is asked, and
+   * what it may answer, is that of the other form's `onError`.
+   */
+  onError?: (
+    context: ErrorContext<z.output<Schema>, State> & { outcome: LoopOutcome<NoInfer<Parsed>> },
+  ) => LoopOutcome<NoInfer<Parsed>> | undefined | PromiseLike<LoopOutcome<NoInfer<Parsed>> | undefined>;
   rollout?: never;
 }
 

@@ -7,10 +7,14 @@ export const stepRewardMetric = 'step_reward';
 /** 1 where the clean-up failed or did not end. */
 export const cleanupFailedMetric = 'cleanup_failed';
 
+/** 1 where `onError` made an outcome of an error, 0 where it did not, in environments that have it. */
+export const scoredErrorMetric = 'scored_errors';
+
 /** Names of metrics that rewards cannot have. */
 export const ownMetrics: ReadonlySet<string> = new Set([
   toolErrorMetric,
   stepRewardMetric,
   cleanupFailedMetric,
+  scoredErrorMetric,
   'unexpected_calls',
 ]);

@@ -1,13 +1,15 @@
-import type {
-  LanguageModelV4,
-  LanguageModelV4CallOptions,
-  LanguageModelV4Content,
-  LanguageModelV4FinishReason,
-  LanguageModelV4GenerateResult,
-  LanguageModelV4StreamPart,
-  LanguageModelV4StreamResult,
-  LanguageModelV4Usage,
+import {
+  APICallError,
+  type LanguageModelV4,
+  type LanguageModelV4CallOptions,
+  type LanguageModelV4Content,
+  type LanguageModelV4FinishReason,
+  type LanguageModelV4GenerateResult,
+  type LanguageModelV4StreamPart,
+  type LanguageModelV4StreamResult,
+  type LanguageModelV4Usage,
 } from '@ai-sdk/provider';
+import { isContextLengthError } from '../client/index.ts';
 import type { Tool } from '../contract/index.ts';
 import {
   countModelCall,
@@ -111,6 +113,7 @@ export class BaselineLanguageModel implements LanguageModelV4 {
         promptTokens,
         sampledTokens,
       });
+      trajectory.noteCallEnd('answered', index);
     };
     return { options, record };
   }
@@ -122,6 +125,7 @@ export class BaselineLanguageModel implements LanguageModelV4 {
       [genAi.providerName]: model.provider,
       [genAi.requestModel]: model.modelId,
     };
+    const trajectory = currentTrajectory();
     return withSpan(spanName.modelCall(name), attributes, async () => {
       const place = await budget?.acquire(options.abortSignal);
       const begun = performance.now();
@@ -136,6 +140,7 @@ export class BaselineLanguageModel implements LanguageModelV4 {
       } catch (error) {
         if (isRateLimited(error)) status = 'rate_limited';
         failure = errorKind(error);
+        trajectory?.noteCallEnd(isTooLong(error) ? 'refused_by_context' : 'unanswered');
         throw error;
       } finally {
         const durationMs = performance.now() - begun;
@@ -177,6 +182,11 @@ function toolsOf({ tools }: LanguageModelV4CallOptions): Tool[] | undefined {
     return [{ type: 'function', function: { name, description, parameters: { ...inputSchema } } }];
   });
   return known.length > 0 ? known : undefined;
+}
+
+function isTooLong(error: unknown): boolean {
+  if (!APICallError.isInstance(error)) return false;
+  return isContextLengthError(error.statusCode ?? 0, error.responseBody ?? '');
 }
 
 function isRateLimited(error: unknown): boolean {

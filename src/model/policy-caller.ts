@@ -1,5 +1,5 @@
 import type { Span } from '@opentelemetry/api';
-import { type CallOptions, RequestError } from '../client/index.ts';
+import { type CallOptions, ContextLengthError, RequestError } from '../client/index.ts';
 import type {
   ChatCompletion,
   ChatCompletionChunk,
@@ -50,6 +50,8 @@ export interface BegunCall {
   tools: Tool[] | undefined;
   signal: AbortSignal | undefined;
   trajectory: Trajectory | undefined;
+  /** The trajectory of the async scope, also where the call is not recorded. */
+  scope: Trajectory | undefined;
   index: number;
   /** Names the call within its trajectory; undefined where it is not recorded. */
   callId: string | undefined;
@@ -90,6 +92,7 @@ export class PolicyCaller {
     return {
       tools,
       trajectory,
+      scope,
       index: begun?.index ?? 0,
       callId: begun?.callId,
       signal: eitherSignal(signal, scope?.signal),
@@ -112,7 +115,7 @@ export class PolicyCaller {
       spanName.modelCall(this.name),
       requestAttributes(call.body, call.trajectory?.id),
       (span) =>
-        this.#inBudget(call, async (options) => {
+        this.#noting(call, async (options) => {
           const completion = await this.#options.completions.create(call.body, options);
           const [choice] = completion.choices;
           if (!choice) throw new IncompleteCompletionError(completion.model, 'without a choice');
@@ -127,7 +130,7 @@ export class PolicyCaller {
   async stream(call: BegunCall): Promise<StreamedReply> {
     const opened = Promise.withResolvers<StreamedReply>();
     withSpan(spanName.modelCall(this.name), requestAttributes(call.body, call.trajectory?.id), (span) =>
-      this.#inBudget(call, async (options) => {
+      this.#noting(call, async (options) => {
         const body = { ...call.body, stream: true, stream_options: { include_usage: true } } as const;
         const chunks = await this.#options.completions.create(body, options);
         const reply = new StreamedChoice();
@@ -138,6 +141,18 @@ export class PolicyCaller {
       }),
     ).catch(opened.reject);
     return opened.promise;
+  }
+
+  /** Has the trajectory know of a call that came to nothing. */
+  async #noting<Result>(call: BegunCall, work: (options: CallOptions) => Promise<Result>): Promise<Result> {
+    try {
+      return await this.#inBudget(call, work);
+    } catch (error) {
+      if (call.trajectory && error instanceof ContextLengthError)
+        call.trajectory.noteCallEnd('refused_by_context', call.index);
+      else call.scope?.noteCallEnd('unanswered');
+      throw error;
+    }
   }
 
   async #inBudget<Result>(call: BegunCall, work: (options: CallOptions) => Promise<Result>): Promise<Result> {
@@ -204,6 +219,16 @@ function record(call: BegunCall, choice: Choice, promptTokenIds: number[], model
   const { index, tools } = call;
   const { messages } = call.body;
   call.trajectory.record(call.callId, { index, messages, tools, choice, promptTokenIds, model });
+  call.trajectory.noteCallEnd(isCutByContext(call.body, choice) ? 'cut_by_context' : 'answered', index);
+}
+
+/** A reply that was cut before it had the tokens that were asked for: the context has no room for more. */
+function isCutByContext(
+  { max_completion_tokens, max_tokens }: ChatCompletionRequest,
+  { finish_reason, token_ids }: Choice,
+): boolean {
+  const asked = max_completion_tokens ?? max_tokens ?? Number.POSITIVE_INFINITY;
+  return finish_reason === 'length' && (token_ids?.length ?? 0) < asked;
 }
 
 function least(a: number | null | undefined, b: number | undefined): number | undefined {

@@ -1,3 +1,4 @@
+export type { CallEnd } from './call-ends.ts';
 export {
   NotTrainableError,
   TrajectoryClosedError,
@@ -6,7 +7,13 @@ export {
   type UnexpectedCallReason,
 } from './errors.ts';
 export { History } from './history.ts';
-export { LimitReachedError, type LimitReason, type RolloutLimits, type RolloutUsage } from './limits.ts';
+export {
+  LimitReachedError,
+  type LimitReason,
+  type RolloutLimits,
+  type RolloutUsage,
+  type UsedUpLimit,
+} from './limits.ts';
 export type { RecordedCall, TrajectoryCall } from './recorded-call.ts';
 export { sampledMessage } from './sampled-message.ts';
 export { currentTrajectory, runInTrajectory, runOutsideTrajectory } from './scope.ts';

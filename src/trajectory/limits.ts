@@ -15,15 +15,21 @@ export interface RolloutLimits {
   milliseconds?: number;
 }
 
-/** The limit that ended a rollout, as `stop_reason` has it in the trajectory's metadata. */
-export type LimitReason = 'turn_limit' | 'token_limit' | 'tool_call_limit' | 'time_limit';
+/** One of the environment's `limits`, used up. */
+export type UsedUpLimit = 'turn_limit' | 'token_limit' | 'tool_call_limit' | 'time_limit';
+
+/**
+ * The limit that ended a rollout, as `stop_reason` has it in the trajectory's metadata. `context_limit`: the rollout
+ * threw where the model's context is full.
+ */
+export type LimitReason = UsedUpLimit | 'context_limit';
 
 /** The rollout has used up one of its limits: this model call is not made. */
 export class LimitReachedError extends MartingaleError {
-  readonly reason: LimitReason;
+  readonly reason: UsedUpLimit;
   readonly limit: number;
 
-  constructor(reason: LimitReason, limit: number) {
+  constructor(reason: UsedUpLimit, limit: number) {
     super(
       reason,
       `The rollout has reached its limit of ${limit} ${units[reason]}. Raise the environment's \`limits\`, or give ` +
@@ -34,7 +40,7 @@ export class LimitReachedError extends MartingaleError {
   }
 }
 
-const units: Record<LimitReason, string> = {
+const units: Record<UsedUpLimit, string> = {
   turn_limit: 'model calls',
   token_limit: 'sampled tokens',
   tool_call_limit: 'tool calls',

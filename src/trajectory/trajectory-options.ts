@@ -34,6 +34,8 @@ export interface RestoredTrajectory {
   calls: readonly RestoredCall[];
   turns: number;
   milliseconds: number;
+  /** Indexes of the calls whose prompts were longer than the context. */
+  refusedCalls: readonly number[];
   violation: UnexpectedCallError | undefined;
   baseline: string | undefined;
 }

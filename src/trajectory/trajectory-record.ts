@@ -42,6 +42,8 @@ export interface TrajectoryRecord extends UnrewardedTrajectory {
     stop_reason: string | null;
     /** Where the trajectory's own metadata has a `stop_reason` beside that one. */
     metadata?: Trajectory['metadata'];
+    /** Indexes of the calls whose prompts were longer than the model's context; absent where there is none. */
+    refused_calls?: readonly number[];
     /** The baseline whose replies stand in the conversations, as messages. */
     baseline?: string;
     violation?: { reason: UnexpectedCallError['reason']; message: string };
@@ -50,7 +52,18 @@ export interface TrajectoryRecord extends UnrewardedTrajectory {
 
 /** What is written of a trajectory; it shares the trajectory's objects, so write it before they change. */
 export function toTrajectoryRecord(trajectory: Trajectory): TrajectoryRecord {
-  const { id, policy = null, seed, usage, stopReason, metadata, violation, baseline, reward } = trajectory;
+  const {
+    id,
+    policy = null,
+    seed,
+    usage,
+    stopReason,
+    metadata,
+    violation,
+    baseline,
+    reward,
+    callEnds,
+  } = trajectory;
   return {
     ...trajectory.toRecord(),
     ...(reward === null ? {} : { reward }),
@@ -63,6 +76,7 @@ export function toTrajectoryRecord(trajectory: Trajectory): TrajectoryRecord {
       calls: callRecords(trajectory),
       stop_reason: stopReason,
       ...(stopReason !== null && 'stop_reason' in metadata ? { metadata } : {}),
+      ...(callEnds.refused.length > 0 ? { refused_calls: [...callEnds.refused] } : {}),
       ...(baseline === undefined ? {} : { baseline }),
       ...(violation ? { violation: { reason: violation.reason, message: violation.message } } : {}),
     },
@@ -89,6 +103,7 @@ export function fromTrajectoryRecord(record: TrajectoryRecord): Trajectory {
       calls,
       turns,
       milliseconds,
+      refusedCalls: record.record.refused_calls ?? [],
       violation: violation && new UnexpectedCallError(violation.reason, violation.message),
       baseline: record.record.baseline,
     },

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { type Choice, parseModelName, type TrajectoryBody } from '../contract/index.ts';
+import { type CallEnd, CallEnds } from './call-ends.ts';
 import { CallLog } from './call-log.ts';
 import {
   NotTrainableError,
@@ -36,6 +37,7 @@ export class Trajectory {
   readonly #onUnexpectedCall: 'error' | 'warn';
   readonly #limits: RolloutLimits;
   readonly #log = new CallLog();
+  #callEnds = new CallEnds();
   readonly #startedMs = performance.now();
   /** How long it took, once it is closed. */
   #tookMs: number | undefined;
@@ -58,6 +60,7 @@ export class Trajectory {
   static restore(options: TrajectoryOptions, restored: RestoredTrajectory): Trajectory {
     const trajectory = new Trajectory(options);
     trajectory.#log.restore(restored.histories, restored.calls);
+    trajectory.#callEnds = new CallEnds(restored.refusedCalls);
     trajectory.#begun = restored.turns;
     trajectory.#tookMs = restored.milliseconds;
     trajectory.#violation = restored.violation;
@@ -187,6 +190,16 @@ export class Trajectory {
     }
     const index = this.#begun++;
     return { index, callId: this.#callId(index), seed: deriveSeed(this.seed, index) };
+  }
+
+  /** Notes how a model call of the rollout ended; `index` where it is recorded. Nothing counts after the rollout's end. */
+  noteCallEnd(end: CallEnd, index?: number): void {
+    if (!this.isClosed) this.#callEnds.note(end, index);
+  }
+
+  /** How its model calls ended, those that are not recorded too. */
+  get callEnds(): CallEnds {
+    return this.#callEnds;
   }
 
   /** The recorded call of that id, where it is one of this trajectory's. */

@@ -8,6 +8,7 @@ import {
   BadResponseError,
   ConflictError,
   ConnectionError,
+  ContextLengthError,
   createClient,
   NotFoundError,
   PayloadTooLargeError,
@@ -48,6 +49,21 @@ describe('an error response', () => {
     expect(String(error)).toContain(`GET /v1/preview/models/${uuid(1)}: ${status}: no such luck`);
     expect(String(error)).toContain('r-7');
     expect(String(error)).not.toContain('Bearer');
+  });
+
+  it.each([
+    [400, { error: { message: 'too much', type: 'x', param: null, code: 'context_length_exceeded' } }],
+    [422, { detail: 'too much', error: { message: 'too much', code: 'context_length_exceeded' } }],
+    [400, { message: "This model's maximum context length is 8 tokens. However, you asked for 9." }],
+    [
+      400,
+      { error: { message: "The input (9 tokens) is longer than the model's context length (8 tokens)." } },
+    ],
+  ])('of status %d for a prompt that is too long, %o, is told from other refusals', async (status, body) => {
+    const { connect } = await serve(json(body, status));
+    const error = await rejection(connect({ retries: 0 }).chat.completions.create({ messages: [] }));
+    expect(error).toBeInstanceOf(ContextLengthError);
+    expect(error).toMatchObject({ code: 'context_length_exceeded', status });
   });
 
   it('says each sentence with one full stop', async () => {

@@ -31,6 +31,11 @@ test('the types of scenario, state and outcome are inferred where a function run
       expectTypeOf(state).toEqualTypeOf<{ board: number[] }>();
       return { steps: [reason] };
     },
+    onError: async ({ error, state }) => {
+      expectTypeOf(error).toEqualTypeOf<unknown>();
+      expectTypeOf(state).toEqualTypeOf<{ board: number[] }>();
+      return error instanceof TypeError ? { steps: ['b'] } : undefined;
+    },
     cleanup: ({ state }) => expectTypeOf(state).toEqualTypeOf<{ board: number[] }>(),
     rewards: {
       right: ({ outcome, state }) => {
@@ -69,6 +74,10 @@ test('the types of scenario, state and output are inferred where the loop is wri
       return state.size > turn ? null : 'go on';
     },
     stop: ({ state }) => (state.has('exit') ? 'out' : false),
+    onError: ({ error, outcome, state }) => {
+      expectTypeOf(outcome).toEqualTypeOf<LoopOutcome<{ move: 'left' | 'right' }>>();
+      return error instanceof TypeError && state.size > 0 ? outcome : undefined;
+    },
     rewards: {
       moved: ({ outcome, state }) => {
         expectTypeOf(outcome).toEqualTypeOf<LoopOutcome<{ move: 'left' | 'right' }>>();

@@ -17,6 +17,10 @@ export interface Reply {
   toolCalls?: { name: string; arguments: string }[];
   /** Model name in place of the asked one. */
   model?: string;
+  /** Default: `tool_calls` with tool calls, else `stop`. */
+  finishReason?: Choice['finish_reason'];
+  /** In place of a reply: this status, with this as the body. */
+  refusal?: { status: number; body: object };
   /** Leave the ids out, as services that do not know `return_token_ids` do. */
   withoutTokenIds?: boolean;
 }
@@ -78,6 +82,7 @@ export async function startFakeService(options: FakeServiceOptions) {
     requests.push(request);
     const call = calls++;
     const reply = await options.policy(request);
+    if (reply.refusal) return json(response, reply.refusal.body, reply.refusal.status);
     const toolCalls = (reply.toolCalls ?? []).map(
       (made, index): ToolCall => ({ id: `call_${call}_${index}`, type: 'function', function: made }),
     );
@@ -86,7 +91,7 @@ export async function startFakeService(options: FakeServiceOptions) {
     const choice: Choice = {
       index: 0,
       message: { role: 'assistant', content, ...(toolCalls.length > 0 ? { tool_calls: toolCalls } : {}) },
-      finish_reason: toolCalls.length > 0 ? 'tool_calls' : 'stop',
+      finish_reason: reply.finishReason ?? (toolCalls.length > 0 ? 'tool_calls' : 'stop'),
       logprobs: { content: ids.map((id) => ({ token: String(id), logprob: -0.5, top_logprobs: [] })) },
       ...(reply.withoutTokenIds ? {} : { token_ids: ids }),
       sampling: { temperature: request.temperature ?? 1, top_p: 1, top_k: -1, min_p: 0, constraint: null },

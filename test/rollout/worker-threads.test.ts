@@ -22,7 +22,17 @@ function threads(options: Partial<Parameters<typeof workerThreads>[0]> = {}) {
   return executor;
 }
 
-type Does = 'say' | 'throw' | 'exit' | 'spin' | 'hoard' | 'hang' | 'stray' | 'returnFunction' | 'burn';
+type Does =
+  | 'say'
+  | 'throw'
+  | 'exit'
+  | 'spin'
+  | 'hoard'
+  | 'hang'
+  | 'stray'
+  | 'returnFunction'
+  | 'burn'
+  | 'misplay';
 const scenarios = (...does: Does[]) => does.map((what, id) => ({ does: what, id }));
 
 test('rollouts run in several threads and come back with their trajectories and outcomes', async () => {
@@ -128,6 +138,24 @@ test('a thread that dies takes its other rollouts along; retries run in another'
   expect(books).toEqual({ dispatched: 6, completed: 0, failed: 6, cancelled: 0 });
   expect(groups[0]?.rollouts[0]).toMatchObject({ attempt: 0, failure: { code: 'worker_died' } });
   expect(groups[0]?.droppedBecause).toMatchObject({ code: 'too_few_completed' });
+});
+
+test('`onError` makes outcomes in threads too', async () => {
+  const { model } = await open();
+  const { groups } = await runGroups({
+    environment: threaded,
+    scenarios: scenarios('misplay', 'throw'),
+    rolloutsPerGroup: 1,
+    model,
+    executor: threads(),
+  });
+  const [misplayed, thrown] = groups.flatMap((group) => group.rollouts);
+  expect(misplayed).toMatchObject({ status: 'completed', reward: 0, outcome: { text: 'no such move' } });
+  expect(misplayed?.trajectory).toMatchObject({
+    stopReason: 'error:SyntaxError',
+    metrics: { scored_errors: 1 },
+  });
+  expect(thrown).toMatchObject({ status: 'failed', failure: { code: 'RangeError' } });
 });
 
 test('a cancelled run cancels rollouts in threads, also those that never let go', async () => {

@@ -1,4 +1,5 @@
 import { type Context, Hono } from 'hono';
+import { currentTrajectory } from '../../trajectory/index.ts';
 import { answerChat } from './chat/answer-chat.ts';
 import type { EndpointSession } from './endpoint-session.ts';
 import { errorResponse } from './error-response.ts';
@@ -19,7 +20,12 @@ const largestBody = 64 * 2 ** 20;
 /** The routes that OpenAI-compatible clients call, under `/v1`. */
 export function createEndpointApp({ find, isOwn }: EndpointAppOptions): Hono<Env> {
   const app = new Hono<Env>();
-  app.onError((error) => errorResponse(error));
+  app.onError((error, context) => {
+    // The caller notes what becomes of calls that were made; this one was not.
+    const session: EndpointSession | undefined = context.var.session;
+    if (error instanceof EndpointError) session?.run(() => currentTrajectory()?.noteCallEnd('unanswered'));
+    return errorResponse(error);
+  });
   app.notFound((context) =>
     errorResponse(
       new EndpointError(

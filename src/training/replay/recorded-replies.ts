@@ -1,4 +1,9 @@
-import type { CallOptions, StreamedChatRequest, WholeChatRequest } from '../../client/index.ts';
+import {
+  type CallOptions,
+  ContextLengthError,
+  type StreamedChatRequest,
+  type WholeChatRequest,
+} from '../../client/index.ts';
 import type { ChatCompletion, ChatCompletionChunk, Choice, Message } from '../../contract/index.ts';
 import { type CompletionSource, canonicalJson, differences, toChunks } from '../../model/index.ts';
 import { deriveSeed, type RecordedCall, type Trajectory } from '../../trajectory/index.ts';
@@ -11,11 +16,14 @@ import { ReplayMismatchError } from './errors.ts';
 export class RecordedReplies implements CompletionSource {
   readonly #trajectory: Trajectory;
   readonly #left: RecordedCall[];
+  /** Calls whose prompts were too long, by their seeds. */
+  readonly #refused: Set<number>;
   #mismatch: ReplayMismatchError | undefined;
 
   constructor(trajectory: Trajectory) {
     this.#trajectory = trajectory;
     this.#left = [...trajectory.recordedCalls];
+    this.#refused = new Set(trajectory.callEnds.refused.map((index) => deriveSeed(trajectory.seed, index)));
   }
 
   /** The first call that was asked for and is not in the record, also where the agent swallowed the error. */
@@ -46,6 +54,12 @@ export class RecordedReplies implements CompletionSource {
     const asked = wordsOf(messages);
     const alike = this.#left.filter((call) => wordsOf(call.messages) === asked);
     const call = alike.find(({ index }) => deriveSeed(this.#trajectory.seed, index) === seed) ?? alike[0];
+    // An agent that gives seeds of its own is known by having no reply on record.
+    const refused = [...this.#refused].find((known) => known === seed || !call);
+    if (refused !== undefined) {
+      this.#refused.delete(refused);
+      throw tooLong();
+    }
     if (!call) throw this.#refuse(messages);
     this.#left.splice(this.#left.indexOf(call), 1);
     return call;
@@ -103,6 +117,17 @@ export class RecordedReplies implements CompletionSource {
     }
     return ids;
   }
+}
+
+/** The refusal of a prompt that was longer than the model's context. */
+function tooLong(): ContextLengthError {
+  return new ContextLengthError({
+    method: 'POST',
+    path: '/v1/chat/completions',
+    status: 400,
+    requestId: null,
+    detail: "On record, the prompt was longer than the model's context",
+  });
 }
 
 async function* readOut(

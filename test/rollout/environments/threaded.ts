@@ -7,7 +7,7 @@ import { defineEnvironment } from '../../../src/index.ts';
 export const threadedScenario = z.object({
   does: z.enum([
     ...(['say', 'throw', 'exit', 'spin', 'hoard', 'hang', 'stray'] as const),
-    ...(['returnFunction', 'burn'] as const),
+    ...(['returnFunction', 'burn', 'misplay'] as const),
   ]),
   id: z.number(),
 });
@@ -31,6 +31,7 @@ export default defineEnvironment({
     trajectory.metadata.thread = threadId;
     trajectory.logs.push(`said ${text}`);
     if (does === 'throw') throw new RangeError('out of cheese');
+    if (does === 'misplay') throw new SyntaxError('no such move');
     if (does === 'exit') process.exit(3);
     if (does === 'spin') for (;;);
     if (does === 'hoard') for (let at = 0.5; ; at++) hoard = { held: [at, at, at, at], more: hoard };
@@ -44,6 +45,8 @@ export default defineEnvironment({
     if (does === 'burn') for (const until = performance.now() + 20; performance.now() < until; );
     return { text, at: new Date(0), extra: does === 'returnFunction' ? () => text : null };
   },
+  onError: ({ error }) =>
+    error instanceof SyntaxError ? { text: error.message, at: new Date(0), extra: null } : undefined,
   rewards: { right: ({ outcome, scenario: { id } }) => Number(outcome.text.startsWith(`re: ${id}/`)) },
 });
 

@@ -1,6 +1,7 @@
 import { appendFile, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { generateText } from 'ai';
 import {
   defineEnvironment,
   deriveSeed,
@@ -74,6 +75,40 @@ describe('a step that is replayed from its record', () => {
     expect(replayed.refused).toEqual([]);
     expect(shown(replayed.groups)).toEqual(shown(groups));
     expect(service.requests).toHaveLength(asked);
+  });
+
+  test('gives the same outcomes of errors, those of a conversation that was too long too', async () => {
+    const tooLong = { error: { message: 'too long', code: 'context_length_exceeded' } };
+    await using narrow = await startFakeService({
+      policy: ({ messages, seed = 0 }) =>
+        messages.length > 1 ? { refusal: { status: 400, body: tooLong } } : { text: `${Number(seed) % 3}` },
+    });
+    const errors = defineEnvironment({
+      name: 'shelf',
+      scenario,
+      rollout: async ({ model, scenario: { word } }) => {
+        const first = { role: 'user' as const, content: word };
+        const { text } = await generateText({ model: model.languageModel, messages: [first] });
+        if (text === '0') throw new RangeError('0 is none');
+        const { languageModel } = model;
+        if (text === '1') await generateText({ model: languageModel, messages: [first, first] });
+        return text;
+      },
+      atLimit: ({ reason }) => reason,
+      onError: ({ error }) => String(error),
+      rewards: { length: ({ outcome }) => outcome.length },
+    });
+    const runDirectory = newRun();
+    const groups = await storeRun(runDirectory, narrow, errors);
+    const reasons = groups.flatMap(({ trajectories }) => trajectories.map(({ stopReason }) => stopReason));
+    expect(new Set(reasons)).toEqual(new Set(['context_limit', 'error:RangeError', null]));
+    const replayed = await replayStep({ runDirectory, step: 0, environment: errors });
+    expect(replayed.differences).toEqual([]);
+    expect(shown(replayed.groups)).toEqual(shown(groups));
+    const rescored = await rescore({ runDirectory, step: 0, environment: errors });
+    expect(rescored.table.map(({ before, from }) => [before, from])).toEqual(
+      rescored.table.map(({ after }) => [after, 'outcome']),
+    );
   });
 
   test('says where an environment is not deterministic', async () => {

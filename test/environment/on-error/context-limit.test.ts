@@ -1,0 +1,204 @@
+import { generateText, tool } from 'ai';
+import { defineEnvironment, type RolloutContext } from 'martingale';
+import { OpenAI } from 'openai';
+import { expect, test, vi } from 'vitest';
+import { z } from 'zod';
+import type { FakePolicy } from '../../model/fake-service.ts';
+import { noScenario, runOnce } from '../run-once.ts';
+
+const base = { name: 'x', scenario: z.object({}) };
+const rewards = { short: ({ outcome }: { outcome: string }) => (outcome === 'too long' ? -1 : 1) };
+
+/** Its context holds one message. */
+const small: FakePolicy = ({ messages }) =>
+  messages.length === 1
+    ? { text: 'yes' }
+    : {
+        refusal: {
+          status: 400,
+          body: {
+            detail: 'The prompt is too long.',
+            error: { message: 'x', code: 'context_length_exceeded' },
+          },
+        },
+      };
+const grow = async ({ model, signal }: RolloutContext<object>) => {
+  const first = { role: 'user' as const, content: 'a' };
+  await generateText({ model: model.languageModel, messages: [first], abortSignal: signal });
+  await generateText({ model: model.languageModel, messages: [first, first], abortSignal: signal });
+  return 'fits';
+};
+
+test('without `onError` and `atLimit` a conversation that outgrows the context fails its rollout', async () => {
+  const environment = defineEnvironment({ ...base, rollout: grow, rewards });
+  expect(await runOnce(environment, noScenario, small)).toMatchObject({
+    status: 'failed',
+    failure: { code: 'context_length_exceeded' },
+  });
+});
+
+test('`atLimit` is asked for a conversation that outgrows the context, and comes before `onError`', async () => {
+  const onError = vi.fn(() => 'unreadable');
+  const environment = defineEnvironment({
+    ...base,
+    rollout: grow,
+    atLimit: ({ reason }) => (reason === 'context_limit' ? 'too long' : reason),
+    onError,
+    rewards,
+  });
+  const rollout = await runOnce(environment, noScenario, small);
+  expect(rollout).toMatchObject({ status: 'completed', reward: -1, outcome: 'too long' });
+  expect(rollout.trajectory.stopReason).toBe('context_limit');
+  expect(onError).not.toHaveBeenCalled();
+});
+
+test('`onError` is asked where there is no `atLimit`', async () => {
+  const environment = defineEnvironment({ ...base, rollout: grow, onError: () => 'too long', rewards });
+  const rollout = await runOnce(environment, noScenario, small);
+  expect(rollout).toMatchObject({ status: 'completed', reward: -1 });
+  expect(rollout.trajectory.stopReason).toBe('context_limit');
+  expect(rollout.trajectory.metrics.scored_errors).toBe(1);
+});
+
+test('an agent that shortens its conversation and goes on has not met a limit', async () => {
+  const atLimit = vi.fn(() => 'too long');
+  const environment = defineEnvironment({
+    ...base,
+    rollout: async (context) => {
+      await grow(context).catch(() => undefined);
+      const { text } = await generateText({ model: context.model.languageModel, prompt: 'in short' });
+      return text;
+    },
+    atLimit,
+    rewards,
+  });
+  expect(await runOnce(environment, noScenario, small)).toMatchObject({
+    status: 'completed',
+    outcome: 'yes',
+  });
+  expect(atLimit).not.toHaveBeenCalled();
+});
+
+test('an agent that threw after a reply cut at the context’s end met the limit; one cut by its own, an error', async () => {
+  const reasons: (string | null)[] = [];
+  for (const maxOutputTokens of [undefined, 4]) {
+    const environment = defineEnvironment({
+      ...base,
+      rollout: async ({ model }): Promise<string> => {
+        const settings = maxOutputTokens === undefined ? {} : { maxOutputTokens };
+        const { text } = await generateText({ model: model.languageModel, prompt: 'a', ...settings });
+        throw new SyntaxError(`${text} ends too soon`);
+      },
+      atLimit: ({ reason }) => reason,
+      onError: () => 'error',
+      rewards,
+    });
+    const policy: FakePolicy = () => ({ text: 'yes', finishReason: 'length' });
+    const rollout = await runOnce(environment, noScenario, policy);
+    expect(rollout.status).toBe('completed');
+    reasons.push(rollout.trajectory.stopReason);
+  }
+  expect(reasons).toEqual(['context_limit', 'error:SyntaxError']);
+});
+
+test('an agent behind the endpoint is told by the code that its client knows, and meets the same limit', async () => {
+  const codes: unknown[] = [];
+  const environment = defineEnvironment({
+    ...base,
+    rollout: async ({ model, signal }) => {
+      const { baseUrl, apiKey } = await model.endpoint();
+      const openai = new OpenAI({ baseURL: baseUrl, apiKey, maxRetries: 0 });
+      const first = { role: 'user' as const, content: 'a' };
+      await openai.chat.completions.create({ model: 'x', messages: [first] }, { signal });
+      try {
+        await openai.chat.completions.create({ model: 'x', messages: [first, first] }, { signal });
+      } catch (error) {
+        codes.push(error instanceof OpenAI.APIError && error.code);
+        throw new Error('my agent failed');
+      }
+      return 'fits';
+    },
+    atLimit: () => 'too long',
+    rewards,
+  });
+  const rollout = await runOnce(environment, noScenario, small);
+  expect(rollout).toMatchObject({ status: 'completed', reward: -1 });
+  expect(rollout.trajectory.stopReason).toBe('context_limit');
+  expect(codes).toEqual(['context_length_exceeded']);
+});
+
+test('a request that the endpoint refuses is the agent’s, not the policy’s', async () => {
+  const onError = vi.fn(() => 'too long');
+  const environment = defineEnvironment({
+    ...base,
+    rollout: async ({ model }): Promise<string> => {
+      const { baseUrl, apiKey } = await model.endpoint();
+      await generateText({ model: model.languageModel, prompt: 'a' });
+      const response = await fetch(`${baseUrl}/chat/completions`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${apiKey}` },
+        body: '{',
+      });
+      throw new Error(`status ${response.status}`);
+    },
+    onError,
+    rewards,
+  });
+  expect(await runOnce(environment, noScenario, small)).toMatchObject({
+    status: 'failed',
+    failure: { message: 'status 400' },
+  });
+  expect(onError).not.toHaveBeenCalled();
+});
+
+const pieces = {
+  ...base,
+  prompt: () => 'a',
+  observe: () => 'and then?',
+};
+const turns = { turns: ({ outcome }: { outcome: { turns: number } }) => outcome.turns };
+
+test('in a conversation of pieces `onError` has what has been said so far', async () => {
+  const failed = await runOnce(defineEnvironment({ ...pieces, rewards: turns }), noScenario, small);
+  expect(failed).toMatchObject({ status: 'failed', failure: { code: 'context_length_exceeded' } });
+  const environment = defineEnvironment({ ...pieces, onError: ({ outcome }) => outcome, rewards: turns });
+  const rollout = await runOnce(environment, noScenario, small);
+  expect(rollout).toMatchObject({
+    status: 'completed',
+    reward: 1,
+    outcome: { text: 'yes', turns: 1, stopReason: 'context_limit' },
+  });
+  expect(rollout.trajectory.stopReason).toBe('context_limit');
+});
+
+test('what a piece or a tool throws is put to it, and what a piece gives wrongly is not', async () => {
+  const run = (own: object, policy: FakePolicy) =>
+    runOnce(
+      defineEnvironment({ ...pieces, ...own, onError: ({ outcome }) => outcome, rewards: turns }),
+      noScenario,
+      policy,
+    );
+  const yes: FakePolicy = () => ({ text: 'yes' });
+  const observe = () => {
+    throw new RangeError('no such move');
+  };
+  expect(await run({ observe }, yes)).toMatchObject({
+    status: 'completed',
+    outcome: { stopReason: 'error:RangeError', turns: 1 },
+  });
+  const look = tool({
+    inputSchema: z.object({}),
+    execute: (): string => {
+      throw new Error('dark');
+    },
+  });
+  const call: FakePolicy = () => ({ toolCalls: [{ name: 'look', arguments: '{}' }] });
+  expect(await run({ tools: { look }, onToolError: 'fail' }, call)).toMatchObject({
+    status: 'completed',
+    outcome: { stopReason: 'error:tool_failed' },
+  });
+  expect(await run({ observe: () => 3 }, yes)).toMatchObject({
+    status: 'failed',
+    failure: { code: 'invalid_piece' },
+  });
+});
