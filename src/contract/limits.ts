@@ -76,6 +76,9 @@ export const chatLimits = {
   templateVariableName: 256,
   requestId: 256,
   user: 1024,
+  /** Of `prompt_cache_key` and `safety_identifier`. */
+  hint: 1024,
+  modalities: 16,
   cacheSalt: 1024,
   metadata: 64,
   metadataName: 256,

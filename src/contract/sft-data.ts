@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { list } from './bounded.ts';
+import { reasoningEffortSchema } from './chat/answer-fields.ts';
 import { messageSchema, type ParsedMessage } from './chat/messages.ts';
 import { responseFormatSchema, structuredOutputsSchema } from './chat/structured-outputs.ts';
 import { type Tool, type ToolChoice, toolChoiceSchema, toolSchema } from './chat/tools.ts';
@@ -11,7 +12,7 @@ import { optional } from './optional.ts';
  * message trains, its `reasoning` included. Added by us: `response_format`, `structured_outputs`, `tool_choice`,
  * `parallel_tool_calls` and `reasoning_effort` say, as they do in a chat request, which constraint the replies are
  * sampled under, and the loss is then taken under that same constraint. Under a `reasoning_effort` every assistant
- * message trains with its reasoning, which is empty where it has none.
+ * message trains with its reasoning, which is empty where it has none; under `none` no message has any.
  */
 export const sftExampleSchema = z
   .strictObject({
@@ -19,8 +20,8 @@ export const sftExampleSchema = z
     tools: optional(list(toolSchema, chatLimits.tools)),
     tool_choice: optional(toolChoiceSchema),
     parallel_tool_calls: optional(z.boolean()),
-    reasoning_effort: optional(z.enum(['low', 'medium', 'high'])).describe(
-      'Default: "high" where a message has reasoning, else none.',
+    reasoning_effort: optional(reasoningEffortSchema).describe(
+      'Default: "high" where a message has reasoning, else "none". "none" is refused where a message has reasoning.',
     ),
     response_format: optional(responseFormatSchema),
     structured_outputs: optional(structuredOutputsSchema),
@@ -35,8 +36,25 @@ export const sftExampleSchema = z
       if (message !== null)
         context.addIssue({ code: 'custom', path: ['messages', ...path], message, input: name });
     }
+    if (example.reasoning_effort !== 'none') return;
+    for (const [index, message] of example.messages.entries())
+      if (hasReasoning(message))
+        context.addIssue({
+          code: 'custom',
+          path: ['messages', index],
+          message:
+            'has reasoning where reasoning_effort is "none", under which none is sampled: leave reasoning_effort out, or the reasoning',
+        });
   })
   .meta({ id: 'SftExample' });
+
+function hasReasoning(message: ParsedMessage): boolean {
+  const given = [
+    'reasoning' in message && message.reasoning,
+    'reasoning_content' in message && message.reasoning_content,
+  ];
+  return given.some(Boolean);
+}
 
 /** The calls of a conversation's messages, with where they stand in them. */
 function callsIn(messages: ParsedMessage[]): { path: (string | number)[]; name: string }[] {
@@ -60,9 +78,12 @@ function complaintAbout(
 ): string | null {
   if (choice === 'none')
     return `calls ${JSON.stringify(name)} where tool_choice is "none", under which nothing is called: leave tool_choice out, or the call`;
-  const named = typeof choice === 'object' ? choice.function.name : name;
-  if (named !== name)
-    return `calls ${JSON.stringify(name)} where tool_choice names ${JSON.stringify(named)}: leave tool_choice out, or the call`;
+  if (typeof choice === 'object') {
+    const allowed = choice.type === 'function' ? [choice] : choice.allowed_tools.tools;
+    const callable = allowed.map((tool) => tool.function.name);
+    if (!callable.includes(name))
+      return `calls ${JSON.stringify(name)} where tool_choice names ${callable.map((one) => JSON.stringify(one)).join(', ')}: leave tool_choice out, or the call`;
+  }
   const names = tools.map((tool) => tool.function.name);
   if (names.includes(name)) return null;
   const known = names.length > 0 ? `has ${names.join(', ')} alone` : 'is empty or absent';

@@ -51,7 +51,8 @@ export function toChatRequest(options: LanguageModelV4CallOptions, override: Sam
     reasoning_effort: toReasoningEffort(options.reasoning),
     response_format: toResponseFormat(options.responseFormat),
     ...(override.minP === undefined ? {} : { min_p: override.minP }),
-    ...(tools?.length ? { tools, tool_choice: toToolChoice(options.toolChoice) } : {}),
+    ...(tools?.length ? { tools } : {}),
+    ...toolChoiceOf(options),
   };
   return { settings, tools: tools?.length ? tools : undefined, warnings };
 }
@@ -61,6 +62,21 @@ function toTool({ name, description, inputSchema, strict }: LanguageModelV4Funct
     type: 'function',
     function: { name, description, parameters: { ...inputSchema }, strict },
   };
+}
+
+/** That of the provider options, which alone can name several tools, or the AI SDK's own; not both. */
+function toolChoiceOf({
+  tools,
+  toolChoice,
+  providerOptions,
+}: LanguageModelV4CallOptions): Pick<ChatRequest['settings'], 'tool_choice'> {
+  if (extraFields(providerOptions).tool_choice == null)
+    return tools?.length ? { tool_choice: toToolChoice(toolChoice) } : {};
+  if (toolChoice === undefined || toolChoice.type === 'auto') return {};
+  throw new UnsupportedByModelError(
+    `"tool_choice" in providerOptions.martingale beside the toolChoice "${toolChoice.type}"`,
+    'Give one of them.',
+  );
 }
 
 /** `auto` is left out: it is what absent means with tools, also to services that know no other value. */
@@ -88,9 +104,9 @@ function toReasoningEffort(
 ): ChatCompletionRequest['reasoning_effort'] {
   // Absent means that the reply begins without reasoning.
   if (effort === undefined || effort === 'provider-default' || effort === 'none') return undefined;
-  if (effort === 'low' || effort === 'medium' || effort === 'high') return effort;
+  if (effort === 'minimal' || effort === 'low' || effort === 'medium' || effort === 'high') return effort;
   throw new UnsupportedByModelError(
     `the reasoning effort "${effort}"`,
-    'Use "low", "medium", "high" or "none".',
+    'Use "minimal", "low", "medium", "high" or "none".',
   );
 }

@@ -23,7 +23,7 @@ const untrainable: Fields = ['use_beam_search', 'length_penalty'];
 const ownSettings: Fields = [
   ...(['temperature', 'top_p', 'top_k', 'max_tokens', 'max_completion_tokens', 'stop', 'seed'] as const),
   ...(['presence_penalty', 'frequency_penalty', 'reasoning_effort', 'response_format'] as const),
-  ...(['tools', 'tool_choice'] as const),
+  ...(['tools', 'tool_choice', 'function_call'] as const),
 ];
 
 const remedies: [Fields, string][] = [
@@ -40,7 +40,8 @@ const known: ReadonlySet<string> = new Set(Object.keys(chatCompletionRequestSche
 
 /**
  * Fields of a chat request that the AI SDK has no setting for, from `providerOptions.martingale` under the
- * interface's own names, such as `{ repetition_penalty: 1.1, structured_outputs: { regex: '[a-z]+' } }`.
+ * interface's own names, such as `{ repetition_penalty: 1.1, structured_outputs: { regex: '[a-z]+' } }`. A
+ * `tool_choice` is one where it is of type `allowed_tools`.
  * @throws UnsupportedByModelError for a field that the AI SDK or the model itself sets, for beam search, and for what
  * is no field of a chat request.
  */
@@ -49,11 +50,17 @@ export function extraFields(
 ): Record<string, unknown> {
   const extra = providerOptions?.[providerName] ?? {};
   for (const name of Object.keys(extra)) {
+    if (name === 'tool_choice' && isAllowedTools(extra[name])) continue;
     const refusal = remedies.find(([fields]) => fields.some((field) => field === name));
     if (refusal) throw refuse(name, refusal[1]);
     if (!known.has(name)) throw refuse(name, 'A chat request has no field of that name.');
   }
   return extra;
+}
+
+/** A tool choice that the AI SDK has no setting for: it names several tools. */
+function isAllowedTools(choice: unknown): boolean {
+  return typeof choice === 'object' && choice !== null && 'type' in choice && choice.type === 'allowed_tools';
 }
 
 function refuse(name: string, remedy: string): UnsupportedByModelError {

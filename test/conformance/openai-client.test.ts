@@ -1,6 +1,10 @@
 import OpenAI from 'openai';
 import { zodFunction, zodResponseFormat } from 'openai/helpers/zod';
-import type { ChatCompletionMessageParam, ChatCompletionTool } from 'openai/resources/chat/completions';
+import type {
+  ChatCompletionCreateParamsNonStreaming,
+  ChatCompletionMessageParam,
+  ChatCompletionTool,
+} from 'openai/resources/chat/completions';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { apiKey, baseModel, service } from './support.ts';
@@ -190,6 +194,53 @@ describe('the openai client', () => {
       expect(totals).toEqual([...totals].sort((a, b) => a - b));
     });
 
+    it('under fields of today’s clients', async () => {
+      const request = {
+        ...asked,
+        ...{ prompt_cache_key: 'desk', safety_identifier: 'a1b2' },
+        ...{ modalities: ['text' as const], function_call: 'none' as const },
+        ...{ reasoning_effort: 'none' as const, tools, ...shaped('[a-z]{8}') },
+      };
+      const { choices } = await client.chat.completions.create(request);
+      expect(choices[0]?.message).toMatchObject({ content: expect.stringMatching(/^[a-z]{8}$/) });
+      expect(choices[0]?.message).not.toHaveProperty('reasoning');
+      expect(choices[0]?.message).not.toHaveProperty('tool_calls');
+    });
+
+    it('refusals of what the models do not do, by name', async () => {
+      const refused = [
+        [{ verbosity: 'low' as const }, 'verbosity'],
+        [{ modalities: ['audio' as const] }, 'modalities.0'],
+        [{ function_call: 'auto' as const }, 'function_call'],
+        [{ functions: [{ name: 'track' }] }, 'functions'],
+        [{ reasoning_effort: 'xhigh' as const }, 'reasoning_effort'],
+      ] as const;
+      for (const [fields, param] of refused) {
+        const call = client.chat.completions.create({
+          ...asked,
+          ...JSON.parse(JSON.stringify(fields)),
+          stream: false,
+        });
+        await expect(call).rejects.toMatchObject({ status: 422, param });
+      }
+    });
+
+    it.each([
+      ['minimal', 16],
+      ['low', 32],
+    ] as const)(
+      'reasoning of %s effort, which ends after %i of 512 tokens',
+      async (reasoning_effort, most) => {
+        const endOfReasoning = 505;
+        const { choices } = await client.chat.completions.create({
+          ...{ ...asked, reasoning_effort, logprobs: true, ...shaped('(done|sorry)') },
+          logit_bias: { [endOfReasoning]: -100 },
+        });
+        const tokens = choices[0]?.logprobs?.content?.map(({ token }) => token) ?? [];
+        expect(tokens.indexOf('<|answer|>') - tokens.indexOf('<|think|>') - 1).toBe(most);
+      },
+    );
+
     it('reasoning before the reply, whole and in a stream', async () => {
       const request = {
         model: baseModel,
@@ -228,6 +279,19 @@ describe('the openai client', () => {
       expect(call.function.name).toMatch(name);
       orderSchema.parse(JSON.parse(call.function.arguments));
       expect(choices[0]?.finish_reason).toBe('tool_calls');
+    });
+
+    it.each(['auto', 'required'] as const)('those that are allowed alone (%s)', async (mode) => {
+      const request = {
+        ...{ ...asked, tools, n: 16, max_completion_tokens: 40 },
+        tool_choice: { type: 'allowed_tools' as const, allowed_tools: { mode, tools: [{ ...named }] } },
+      } satisfies ChatCompletionCreateParamsNonStreaming;
+      const { choices } = await client.chat.completions.create(request);
+      const called = choices.map(({ message }) =>
+        (message.tool_calls ?? []).map((call) => (call.type === 'function' ? call.function.name : call.type)),
+      );
+      expect(new Set(called.flat())).toEqual(new Set(['refund']));
+      if (mode === 'required') expect(called).not.toContainEqual([]);
     });
 
     it('a named one, and no more than one', async () => {

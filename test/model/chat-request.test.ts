@@ -41,6 +41,14 @@ test.each<[string, Partial<LanguageModelV4CallOptions>]>([
   ['browser.open', { tools: [{ type: 'provider', id: 'browser.open', name: 'open', args: {} }] }],
   ['xhigh', { reasoning: 'xhigh' }],
   ['return_token_ids', { providerOptions: { martingale: { return_token_ids: false } } }],
+  ['tool_choice', { providerOptions: { martingale: { tool_choice: 'required' } } }],
+  [
+    'beside the toolChoice "required"',
+    {
+      ...{ tools: [weather], toolChoice: { type: 'required' } },
+      providerOptions: { martingale: { tool_choice: { type: 'allowed_tools' } } },
+    },
+  ],
   ['temperature', { providerOptions: { martingale: { temperature: 0.5 } } }],
   ['tools', { providerOptions: { martingale: { tools: [] } } }],
 ])('refuses %s by name', (name, options) => {

@@ -25,6 +25,7 @@ const begun: ModelMessage = { role: 'assistant', content: 'it is ' };
 const look = {
   look: tool({ inputSchema: jsonSchema({ type: 'object', properties: { at: { enum: ['it', 'him'] } } }) }),
 };
+const lookAndOther = { ...look, other: look.look };
 const letters = { structured_outputs: { regex: '[a-z]{8}' } };
 const ab = [97, 98];
 const end = 496;
@@ -132,7 +133,10 @@ const fields: Record<string, Row> = {
     fields: { service_tier: 'auto' },
     shows: (_, { service_tier }) => expect(service_tier).toBe('default'),
   },
+  modalities: { fields: { modalities: ['text'] } },
   user: { fields: { user: 'someone' } },
+  safety_identifier: { fields: { safety_identifier: 'a1b2' } },
+  prompt_cache_key: { fields: { prompt_cache_key: 'desk' } },
   metadata: { fields: { metadata: { of: 'a test' } } },
   store: { fields: { store: false } },
   priority: { fields: { priority: -1 } },
@@ -164,6 +168,10 @@ const settings: Record<string, Row> = {
     fields: { structured_outputs: { choice: ['yes', 'no'] } },
     shows: (choice) => expect(textOf(choice)).toMatch(/^(yes|no)$/),
   },
+  'reasoning of the least effort': {
+    settings: { reasoning: 'minimal', maxOutputTokens: 50 },
+    shows: ({ message }) => expect(message.reasoning).toMatch(/./),
+  },
   'no reasoning': {
     settings: { reasoning: 'none' },
     shows: ({ message }) => expect(message).not.toHaveProperty('reasoning'),
@@ -172,6 +180,16 @@ const settings: Record<string, Row> = {
   'a required tool': {
     settings: { tools: look, toolChoice: 'required', maxOutputTokens: 40 },
     shows: ({ message }) => expect(message.tool_calls?.[0]?.function.name).toBe('look'),
+  },
+  'one of the allowed tools': {
+    settings: { tools: lookAndOther, maxOutputTokens: 40 },
+    fields: {
+      tool_choice: {
+        type: 'allowed_tools',
+        allowed_tools: { mode: 'required', tools: [{ type: 'function', function: { name: 'other' } }] },
+      },
+    },
+    shows: ({ message }) => expect(message.tool_calls?.[0]?.function.name).toBe('other'),
   },
   'a tool after reasoning': {
     settings: {
@@ -196,6 +214,7 @@ const refused = [
   ...['use_beam_search', 'length_penalty'],
   ...['temperature', 'top_p', 'top_k', 'max_tokens', 'max_completion_tokens', 'stop', 'seed'],
   ...['presence_penalty', 'frequency_penalty', 'reasoning_effort', 'response_format', 'tools', 'tool_choice'],
+  'function_call',
 ];
 
 describe('a call through the AI SDK', () => {

@@ -1,9 +1,12 @@
 import { z } from 'zod';
-import { json, record, text } from '../bounded.ts';
+import { json, list, record, text } from '../bounded.ts';
 import { chatLimits } from '../limits.ts';
 import { optional } from '../optional.ts';
 import { responseFormatSchema, structuredOutputsSchema } from './structured-outputs.ts';
 import { toolChoiceSchema } from './tools.ts';
+
+/** How much a reply is to think first. */
+export const reasoningEffortSchema = z.enum(['none', 'minimal', 'low', 'medium', 'high']);
 
 const integer = z.number().int();
 
@@ -12,10 +15,19 @@ const constraintFields = {
   response_format: optional(responseFormatSchema),
   structured_outputs: optional(structuredOutputsSchema),
   tool_choice: optional(toolChoiceSchema),
+  function_call: optional(
+    z.literal(
+      'none',
+      'takes "none" alone: it is the older form of tool_choice, so send tools and tool_choice',
+    ),
+  ).describe('Deprecated: the older form of tool_choice. "none" means what tool_choice "none" does.'),
   parallel_tool_calls: optional(z.boolean()).describe('Default true. False: at most one call a reply.'),
-  reasoning_effort: optional(z.enum(['low', 'medium', 'high'])).describe(
-    "The reply begins with reasoning of at most 1/16, 1/8 or 1/4 of the context's tokens, and the chat template is given the word. Absent: no reasoning. Refused for models that know none.",
+  reasoning_effort: optional(reasoningEffortSchema).describe(
+    "minimal, low, medium and high: the reply begins with reasoning of at most 1/32, 1/16, 1/8 or 1/4 of the context's tokens, and the chat template is given the word. none, which is also what absent means: no reasoning. Efforts other than none are refused for models that know no reasoning.",
   ),
+  modalities: optional(
+    list(z.literal('text', 'must be "text": the models write text alone'), chatLimits.modalities),
+  ).describe('Replies are text, so that nothing else can be asked for.'),
 };
 
 /** Fields of a chat request that say how a reply is shown. */
@@ -71,6 +83,12 @@ const handlingFields = {
     "The id of the completion is this after chatcmpl-. Default: a random UUID. It stands in the service's log.",
   ),
   user: optional(text(chatLimits.user)).describe("Who asks, for the service's log."),
+  safety_identifier: optional(text(chatLimits.hint)).describe(
+    "Who asks, under a name that tells nothing of them, for the service's log. Nothing is blocked by it.",
+  ),
+  prompt_cache_key: optional(text(chatLimits.hint)).describe(
+    "Stands in the service's log. Computed prefixes are found by their tokens, whatever this says: cache_salt is what keeps them apart.",
+  ),
   metadata: optional(
     record(text(chatLimits.metadataLength), {
       entries: chatLimits.metadata,

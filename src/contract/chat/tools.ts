@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { json, text } from '../bounded.ts';
+import { json, list, text } from '../bounded.ts';
 import { chatLimits, requestLimits } from '../limits.ts';
 import { optional } from '../optional.ts';
 
@@ -19,19 +19,34 @@ export const toolSchema = z
   })
   .meta({ id: 'Tool' });
 
+export const namedToolChoiceSchema = z
+  .strictObject({
+    type: z.literal('function'),
+    function: z.strictObject({ name: text(requestLimits.name) }),
+  })
+  .meta({ id: 'NamedToolChoice' });
+
+export const allowedToolsChoiceSchema = z
+  .strictObject({
+    type: z.literal('allowed_tools'),
+    allowed_tools: z.strictObject({
+      mode: z
+        .enum(['auto', 'required'])
+        .describe('auto: the reply may call them. required: it calls at least one.'),
+      tools: list(namedToolChoiceSchema, chatLimits.tools)
+        .min(1)
+        .describe('The tools that may be called, each by its name.'),
+    }),
+  })
+  .meta({ id: 'AllowedToolsChoice' });
+
 /** `none` never calls a tool; `auto` is also what absent means when tools are given. */
 export const toolChoiceSchema = z
-  .union([
-    z.enum(['none', 'auto', 'required']),
-    z.strictObject({
-      type: z.literal('function'),
-      function: z.strictObject({ name: text(requestLimits.name) }),
-    }),
-  ])
+  .union([z.enum(['none', 'auto', 'required']), namedToolChoiceSchema, allowedToolsChoiceSchema])
   .meta({
     id: 'ToolChoice',
     description:
-      'none never calls a tool. auto, which is also what absent means when tools are given, may. required calls at least one; a function that is named is called exactly once, and nothing else is written.',
+      'none never calls a tool. auto, which is also what absent means when tools are given, may. required calls at least one; a function that is named is called exactly once, and nothing else is written. allowed_tools: as its mode says, of the tools it names alone; the prompt still shows all.',
   });
 
 export const toolCallSchema = z

@@ -18,6 +18,12 @@ export function checkCombinations(
       'must be 0: this service does not schedule by priority; its operator can turn that on',
       request.priority,
     );
+  if (request.function_call && request.tool_choice !== undefined && request.tool_choice !== 'none')
+    throw invalidField(
+      ['function_call'],
+      `"${request.function_call}" is the older form of tool_choice, which asks for something else; send tool_choice alone`,
+      request.function_call,
+    );
   for (const name of ['mm_processor_kwargs', 'kv_transfer_params'] as const) {
     const value = request[name];
     if (value && Object.keys(value).length > 0) throw unsupportedField([name], value);

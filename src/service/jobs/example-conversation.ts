@@ -37,7 +37,7 @@ export async function exampleConversation(
     sampled: turns.map(({ role }) =>
       role === 'assistant' ? { logprobs: [], sampling: plainSampling, constraint } : null,
     ),
-    reasoningEffort,
+    reasoningEffort: reasoningEffort === 'none' ? undefined : reasoningEffort,
   };
 }
 

@@ -8,12 +8,13 @@ import {
   messageSchema,
   optional,
   type ParsedChatCompletionRequest,
+  refusedChatFields,
   toolSchema,
   type ValidationIssue,
 } from '../../contract/index.ts';
 import { readJson } from '../bodies/json-body.ts';
-import { isObject, refuseUnknownFields, renameAliases, validateBody } from '../body.ts';
-import { RequestValidationError } from '../errors.ts';
+import { isObject, type JsonObject, refuseUnknownFields, renameAliases, validateBody } from '../body.ts';
+import { RequestValidationError, unsupportedField } from '../errors.ts';
 import { inSchemaOrder } from '../jobs/read-list.ts';
 import { wholeBytes } from '../json/parse-in-slices.ts';
 import { Slices } from '../slices.ts';
@@ -39,6 +40,7 @@ export async function readChatRequest(content: Buffer): Promise<ParsedChatComple
   const given = await readJson(content, slices);
   const body = isObject(given) ? renameAliases(given, chatFieldAliases) : given;
   if (slices.over) await slices.pause();
+  if (isObject(body)) refuseForeignFields(body);
   if (content.length <= wholeBytes || !isObject(body)) return validateBody(chatCompletionRequestSchema, body);
   refuseUnknownFields(body, fields);
   const beside = readItem(besideSchema, body, ['body']);
@@ -59,6 +61,15 @@ export async function readChatRequest(content: Buffer): Promise<ParsedChatComple
     tools: beside.value.tools && tools,
     documents: beside.value.documents && documents,
   };
+}
+
+/** Refuses what other services take and this one does not have, with what to do instead. */
+function refuseForeignFields(body: JsonObject): void {
+  for (const [name, remedy] of Object.entries(refusedChatFields)) {
+    const value = body[name];
+    if (value !== null && value !== undefined)
+      throw unsupportedField([name], value, `${name} is not supported by this service. ${remedy}`);
+  }
 }
 
 /** One that is too long is refused as a whole. */

@@ -79,12 +79,14 @@ function streamed(
 }
 
 function logRequest({ log }: ServiceContext, { id, request, model, choices }: PreparedChat): void {
-  const { user, metadata } = request;
+  const { user, safety_identifier, prompt_cache_key, metadata } = request;
   log({
     level: 'info',
     event: 'chat_requested',
     ...{ id, model: model.pinnedName, choices },
     ...(user === undefined ? {} : { user }),
+    ...(safety_identifier === undefined ? {} : { safety_identifier }),
+    ...(prompt_cache_key === undefined ? {} : { prompt_cache_key }),
     ...(metadata === undefined ? {} : { metadata: JSON.stringify(metadata) }),
   });
 }

@@ -231,8 +231,15 @@ function settleTools(settled: Body, drop: (...names: string[]) => void): void {
   const tools = Array.isArray(settled.tools) ? settled.tools : [];
   const choice = settled.tool_choice;
   if (tools.length === 0 && choice !== 'none' && choice !== 'auto') drop('tool_choice');
-  if (typeof choice === 'object' && choice !== null && tools.length > 0)
-    settled.tool_choice = { type: 'function', function: { name: tools[0].function.name } };
+  if (typeof choice === 'object' && choice !== null && tools.length > 0) {
+    const named = { type: 'function', function: { name: tools[0].function.name } };
+    const { allowed_tools: allowed } = choice as Body;
+    settled.tool_choice = allowed
+      ? { type: 'allowed_tools', allowed_tools: { mode: (allowed as Body).mode, tools: [named] } }
+      : named;
+  }
+  if (settled.tool_choice !== undefined && settled.tool_choice !== null && settled.tool_choice !== 'none')
+    drop('function_call');
 }
 
 function settlePrompt(settled: Body, drop: (...names: string[]) => void): void {

@@ -77,6 +77,26 @@ test('a streamed chat agent is recorded as one history of what was sampled', asy
   expectExact(trajectory, desk.service.requests);
 });
 
+test('tools that are allowed alone, and how much is to be thought, reach the service in both protocols', async () => {
+  await using desk = await openDesk(twoTurns);
+  const { client } = await openClient(desk.model);
+  const called = { type: 'function', function: { name: 'order' } };
+  await client.chat.completions.create({
+    ...{ model: 'any', messages: [{ role: 'user', content: 'a' }], tools: [chatTool] },
+    tool_choice: { type: 'allowed_tools', allowed_tools: { mode: 'required', tools: [called] } },
+    reasoning_effort: 'minimal',
+  });
+  await client.responses.create({
+    ...{ model: 'any', input: 'a', tools: [responseTool], reasoning: { effort: 'minimal' } },
+    tool_choice: { type: 'allowed_tools', mode: 'required', tools: [{ type: 'function', name: 'order' }] },
+  });
+  const asked = {
+    tool_choice: { type: 'allowed_tools', allowed_tools: { mode: 'required', tools: [called] } },
+    reasoning_effort: 'minimal',
+  };
+  expect(desk.service.requests).toMatchObject([asked, asked]);
+});
+
 test.each([false, true])(
   'an agent on responses that sends items back is one history (streamed: %s)',
   async (stream) => {

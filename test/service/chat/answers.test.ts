@@ -148,10 +148,12 @@ test('without an id of its own a request gets a new one each time', async () => 
 
 test('who asks stands in the log, under the id of the request', async () => {
   const { chat, log } = await start();
-  await chat({ request_id: 'r7', user: 'ann', metadata: { run: 'x' }, store: false, n: 2 });
+  const hints = { safety_identifier: 'a1b2', prompt_cache_key: 'desk' };
+  await chat({ request_id: 'r7', user: 'ann', ...hints, metadata: { run: 'x' }, store: false, n: 2 });
   expect(log).toContainEqual({
     level: 'info',
     event: 'chat_requested',
+    ...hints,
     ...{ id: 'chatcmpl-r7', model: 'scripted-tiny', choices: 2, user: 'ann', metadata: '{"run":"x"}' },
   });
 });

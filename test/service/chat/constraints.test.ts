@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import type { Constraint } from '../../../src/engines/engine.ts';
 import { special, tokensOf } from '../../support/scripted-engine.ts';
 import { start } from '../harness.ts';
 
@@ -59,6 +60,7 @@ test.each([
   ['a named function', { tool_choice: { type: 'function', function: { name: 'track' } } }, 1, 1],
   ['none', { tool_choice: 'none' }, 1, 0],
   ['auto', { tool_choice: 'auto', parallel_tool_calls: false }, 2, 2],
+  ['function_call none', { function_call: 'none' }, 1, 0],
 ])('tool_choice %s says which branches there are', async (_name, fields, branches, alternatives) => {
   const { chat, engine } = await start();
   expect((await chat({ tools, ...fields })).status).toBe(200);
@@ -67,6 +69,41 @@ test.each([
   const call = constraint?.branches.find(({ open }) => open === special.call);
   expect(call?.grammar.type === 'named_json' ? call.grammar.alternatives.length : 0).toBe(alternatives);
   if (call) expect(call.repeat).toBe(_name === 'required');
+});
+
+describe('tool_choice allowed_tools', () => {
+  const allowed = (mode: string, ...names: string[]) => ({
+    tool_choice: {
+      type: 'allowed_tools',
+      allowed_tools: { mode, tools: names.map((name) => ({ type: 'function', function: { name } })) },
+    },
+  });
+  const callable = (constraint: Constraint | null | undefined) => {
+    const call = constraint?.branches.find(({ open }) => open === special.call);
+    return call?.grammar.type === 'named_json' ? call.grammar.alternatives.map(({ name }) => name) : [];
+  };
+
+  test.each([
+    ['auto', ['track'], 2],
+    ['required', ['track'], 1],
+    ['required', ['track', 'refund', 'track'], 1],
+  ])('%s of %j leaves those alone to call, while the prompt shows all', async (mode, names, branches) => {
+    const { chat, engine } = await start();
+    expect((await chat({ tools, ...allowed(mode, ...names) })).status).toBe(200);
+    expect((await chat({ tools })).status).toBe(200);
+    const [limited, free] = engine.requests;
+    expect(limited?.constraint?.branches).toHaveLength(branches);
+    expect(callable(limited?.constraint).sort()).toEqual([...new Set(names)].sort());
+    expect(limited?.constraint?.branches.at(-1)?.repeat).toBe(true);
+    expect(limited?.prompt).toEqual(free?.prompt);
+  });
+
+  test('required of one tool is another constraint than that tool by its name, which is called once', async () => {
+    const { chat, engine } = await start();
+    await chat({ tools, ...allowed('required', 'track') });
+    await chat({ tools, tool_choice: { type: 'function', function: { name: 'track' } } });
+    expect(engine.requests.map(({ constraint }) => constraint?.branches[0]?.repeat)).toEqual([true, false]);
+  });
 });
 
 test.each([
@@ -135,6 +172,7 @@ describe('reasoning', () => {
   const thought = tokensOf(special.think, 'so', special.answer, 'hello', special.end);
 
   test.each([
+    ['minimal', 16],
     ['low', 32],
     ['medium', 64],
     ['high', 128],
@@ -168,11 +206,21 @@ describe('reasoning', () => {
     expect(body.usage.completion_tokens).toBe(thought.length);
   });
 
-  test('is not asked of anybody without an effort', async () => {
+  test.each([[{}], [{ reasoning_effort: 'none' }]])('is not asked of anybody with %j', async (fields) => {
     const { chat, engine } = await start();
-    const { body } = await chat({ include_reasoning: true });
+    const { body } = await chat({ include_reasoning: true, ...fields });
     expect(engine.requests[0]?.constraint).toBeNull();
     expect(body.choices[0].message).not.toHaveProperty('reasoning');
+    expect(body.choices[0].sampling).not.toHaveProperty('own_prompt');
+  });
+
+  test('none beside another effort in chat_template_kwargs is a contradiction', async () => {
+    const { chat } = await start();
+    const { body } = await chat({
+      reasoning_effort: 'none',
+      chat_template_kwargs: { reasoning_effort: 'high' },
+    });
+    expect(body.error.param).toBe('chat_template_kwargs.reasoning_effort');
   });
 
   test('stands beside a grammar and tools', async () => {

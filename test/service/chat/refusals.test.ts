@@ -7,6 +7,10 @@ const tools = [
   { type: 'function', function: { name: 'track' } },
 ];
 const named = (name: string) => ({ type: 'function', function: { name } });
+const allowed = (mode: string, ...names: string[]) => ({
+  type: 'allowed_tools',
+  allowed_tools: { mode, tools: names.map(named) },
+});
 const biases = Object.fromEntries(Array.from({ length: 1025 }, (_, token) => [token, 1]));
 
 test.each<[string, [object, string][]]>([
@@ -42,6 +46,12 @@ test.each<[string, [object, string][]]>([
       [{ cache_salt: '' }, 'cache_salt'],
       [{ request_id: '' }, 'request_id'],
       [{ store: true }, 'store'],
+      [{ prompt_cache_key: 'x'.repeat(1025) }, 'prompt_cache_key'],
+      [{ safety_identifier: 'x'.repeat(1025) }, 'safety_identifier'],
+      [{ modalities: ['audio'] }, 'modalities.0'],
+      [{ modalities: ['text', 'audio'] }, 'modalities.1'],
+      [{ modalities: Array.from({ length: 17 }, () => 'text') }, 'modalities'],
+      [{ reasoning_effort: 'xhigh' }, 'reasoning_effort'],
       [{ service_tier: 'flex' }, 'service_tier'],
     ],
   ],
@@ -97,6 +107,14 @@ test.each<[string, [object, string][]]>([
     [
       [{ tool_choice: 'required' }, 'tool_choice'],
       [{ tools, tool_choice: named('nope') }, 'tool_choice.function.name'],
+      [{ tool_choice: allowed('auto', 'track') }, 'tool_choice'],
+      [
+        { tools, tool_choice: allowed('auto', 'track', 'nope') },
+        'tool_choice.allowed_tools.tools.1.function.name',
+      ],
+      [{ tools, tool_choice: allowed('required') }, 'tool_choice.allowed_tools.tools'],
+      [{ tools, tool_choice: allowed('never', 'track') }, 'tool_choice.allowed_tools.mode'],
+      [{ tools, function_call: 'none', tool_choice: 'auto' }, 'function_call'],
       [
         { response_format: { type: 'json_object' }, structured_outputs: { regex: 'a' } },
         'structured_outputs',
@@ -138,6 +156,25 @@ test.each<[string, [object, string][]]>([
   expect(engine.requests).toHaveLength(0);
 });
 
+test.each<[string, unknown, string]>([
+  ['functions', [{ name: 'refund' }], 'tools'],
+  ['function_call', 'auto', 'tool_choice'],
+  ['function_call', { name: 'refund' }, 'tool_choice'],
+  ['verbosity', 'low', 'leave it out'],
+  ['verbosity', 'medium', 'leave it out'],
+  ['audio', { voice: 'alloy', format: 'mp3' }, 'text'],
+  ['modalities', ['audio'], 'text'],
+])('%s %j is refused by name, with what to do instead', async (name, value, remedy) => {
+  const { chat } = await start();
+  const long = { messages: [{ role: 'user', content: 'x'.repeat(200_000) }] };
+  for (const fields of [{ [name]: value }, { ...long, [name]: value }]) {
+    const { status, body } = await chat(fields);
+    expect(status).toBe(422);
+    expect(body.detail[0].loc.slice(0, 2)).toEqual(['body', name]);
+    expect(body.detail[0].msg).toContain(remedy);
+  }
+});
+
 test('a processor that is not there is refused with those that are', async () => {
   const { chat } = await start();
   const { body } = await chat({ logits_processors: ['mine'] });
@@ -157,7 +194,9 @@ test('a model that knows no reasoning cannot be asked for any', async () => {
   const { chat, engine } = await start();
   const format = engine.chatFormat();
   Object.assign(engine, { chatFormat: () => ({ ...format, reasoning: null }) });
-  expect((await chat({ reasoning_effort: 'low' })).body.error.param).toBe('reasoning_effort');
+  for (const reasoning_effort of ['minimal', 'low'])
+    expect((await chat({ reasoning_effort })).body.error.param).toBe('reasoning_effort');
+  expect((await chat({ reasoning_effort: 'none' })).status).toBe(200);
 });
 
 test('values that ask for nothing are taken', async () => {
@@ -167,6 +206,7 @@ test('values that ask for nothing are taken', async () => {
     ...{ add_generation_prompt: true, skip_special_tokens: true, logit_bias: {}, bad_words: [], stop: [] },
     ...{ logits_processors: [], engine_xargs: {}, mm_processor_kwargs: {}, kv_transfer_params: {} },
     ...{ min_tokens: 0, top_logprobs: 0, length_penalty: 1, stop_token_ids: [] },
+    ...{ reasoning_effort: 'none', modalities: ['text'], function_call: 'none', functions: null },
     ...{ chat_template: null, stream: false, store: false, metadata: { a: 'b' }, unknown: null },
   });
   expect(status).toBe(200);

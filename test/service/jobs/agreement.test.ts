@@ -7,6 +7,8 @@ const tool = {
   type: 'function',
   function: { name: 'look', parameters: { type: 'object', properties: { at: { enum: ['it', 'him'] } } } },
 };
+const other = { type: 'function', function: { ...tool.function, name: 'other' } };
+const called = (name: string) => ({ type: 'function', function: { name } });
 
 /** Fields of a chat request that change which distribution its choices are sampled from. */
 const requests: object[] = [
@@ -25,6 +27,17 @@ const requests: object[] = [
   { structured_outputs: { regex: '[a-z]{3,9}' } },
   { tools: [tool] },
   { tools: [tool], tool_choice: 'required', parallel_tool_calls: false },
+  {
+    ...{ tools: [tool, other], max_tokens: 40 },
+    tool_choice: { type: 'allowed_tools', allowed_tools: { mode: 'auto', tools: [called('other')] } },
+  },
+  {
+    ...{ tools: [tool, other], max_tokens: 40 },
+    tool_choice: { type: 'allowed_tools', allowed_tools: { mode: 'required', tools: [called('look')] } },
+  },
+  { tools: [tool], function_call: 'none' },
+  { reasoning_effort: 'none' },
+  { reasoning_effort: 'minimal', max_tokens: 40 },
   { reasoning_effort: 'low', max_tokens: 40 },
   { reasoning_effort: 'low', structured_outputs: { choice: ['yes', 'no'] }, temperature: 0.8 },
   { documents: [{ title: 'a', text: 'something' }] },

@@ -142,6 +142,15 @@ describe('a line whose calls could never have been sampled is refused when it is
       ['tool_calls', '1'],
       /tool_choice names "send"/,
     ],
+    [
+      'of a tool that is not allowed',
+      calling('b', {
+        tools: [...tools, { type: 'function', function: { name: 'b' } }],
+        tool_choice: { type: 'allowed_tools', allowed_tools: { mode: 'auto', tools: [named] } },
+      }),
+      ['tool_calls', '1'],
+      /tool_choice names "send"/,
+    ],
   ])('%s', async (_name, broken, path, reason) => {
     const { call } = await start();
     const { status, body } = await call('POST', '/v1/preview/uploads', `${line('a')}\n${broken}`);

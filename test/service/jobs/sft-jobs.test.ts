@@ -110,12 +110,14 @@ describe('SFT jobs', () => {
       thought(),
       thought({ reasoning_effort: 'low' }),
       line('c', { reasoning_effort: 'medium' }),
+      line('e', { reasoning_effort: 'minimal' }),
+      line('d', { reasoning_effort: 'none' }),
     ];
     const upload = await call('POST', '/v1/preview/uploads', [...lines, line('d')].join('\n'));
     const job = await call('POST', sft, {
       model_id: model.id,
       training_data_url: upload.body.url,
-      config: { batch_size: 4 },
+      config: { batch_size: 6 },
     });
     expect((await follow(job.body.id)).at(-1).type).toBe('training_ended');
     const trained = (engine.trained[0]?.datums ?? []).map(({ tokens, spans }) =>
@@ -135,12 +137,26 @@ describe('SFT jobs', () => {
       two(128),
       two(32),
       [{ tokens: tokensOf(think, answer, 'c', end), reasoning: { open: think, close: answer, limit: 64 } }],
+      [{ tokens: tokensOf(think, answer, 'e', end), reasoning: { open: think, close: answer, limit: 16 } }],
+      [{ tokens: tokensOf('d', end), reasoning: undefined }],
       [{ tokens: tokensOf('d', end), reasoning: undefined }],
     ]);
     expect(engine.trained[0]?.datums[0]?.tokens).toEqual([
       ...tokensOf(user, 'hi', end, assistant, think, answer, 'a', end),
       ...tokensOf(user, 'and', end, assistant, think, 'because', answer, 'b', end),
     ]);
+  });
+
+  test.each(['reasoning', 'reasoning_content'])('%s where the effort is none is refused', async (name) => {
+    const { call } = await start();
+    const messages = [
+      { role: 'user', content: 'hi' },
+      { role: 'assistant', content: 'a', [name]: 'because' },
+    ];
+    const lines = JSON.stringify({ messages, reasoning_effort: 'none' });
+    const { status, body } = await call('POST', '/v1/preview/uploads', lines);
+    expect([status, body.detail[0].loc.join('.')]).toEqual([422, 'body.line 1.messages.1']);
+    expect(body.detail[0].msg).toContain('leave reasoning_effort out');
   });
 
   test('a name on a reply, which no sampled reply has, fails the job with its line', async () => {
@@ -192,10 +208,12 @@ describe('SFT jobs', () => {
     const { call, createModel, follow, engine } = await start();
     const model = await createModel();
     const tools = [{ type: 'function', function: { name: 'f' } }];
+    const allowed_tools = { mode: 'required', tools };
     const lines = [
       { tools, tool_choice: 'none' },
       { tools, parallel_tool_calls: false },
       { tools, tool_choice: 'required' },
+      { tools, tool_choice: { type: 'allowed_tools', allowed_tools } },
     ].map((fields) => line('yes', fields));
     const upload = await call('POST', '/v1/preview/uploads', lines.join('\n'));
     const job = await call('POST', sft, { model_id: model.id, training_data_url: upload.body.url });
@@ -210,6 +228,7 @@ describe('SFT jobs', () => {
         [false, false],
         [true, false],
       ],
+      [[true, true]],
       [[true, true]],
     ]);
   });

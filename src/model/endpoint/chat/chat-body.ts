@@ -1,4 +1,4 @@
-import { chatCompletionRequestSchema } from '../../../contract/index.ts';
+import { chatCompletionRequestSchema, refusedChatFields } from '../../../contract/index.ts';
 import type { SamplingOverride } from '../../sampling-override.ts';
 import { invalid, unsupported } from '../errors.ts';
 import { asFields, checkNames, overrideFields, parse } from '../read-fields.ts';
@@ -16,16 +16,10 @@ export interface ChatAsked {
 
 const known: ReadonlySet<string> = new Set(Object.keys(chatCompletionRequestSchema.shape));
 
-const useTools = 'Give `tools`.';
 const remedies = {
-  functions: useTools,
-  function_call: useTools,
-  audio: 'The models write text.',
-  prediction: 'Leave it out.',
-  web_search_options: 'Give the agent a tool of its own.',
+  ...refusedChatFields,
+  modalities: 'The models write text.',
   moderation: 'Leave it out.',
-  verbosity:
-    'The models know no verbosity: leave it out, or name a model that your client has no defaults for.',
   use_beam_search: 'A reply that beam search found is no sample of the policy and cannot be trained on.',
   length_penalty: 'It belongs to beam search, whose replies cannot be trained on.',
   continuous_usage_stats: 'The usage is in the last chunk.',
@@ -38,8 +32,10 @@ export function readChatBody(body: unknown, override: SamplingOverride): ChatAsk
   const cleaned = { ...withoutObfuscation(fields), messages: withoutEchoes(fields.messages) };
   const parsed = parse(chatCompletionRequestSchema, checkNames(cleaned, known, remedies));
   const { messages, model: _, seed, stream = false, stream_options, n = 1, ...answer } = parsed;
-  const { tools, tool_choice, logprobs = false, return_token_ids = false, ...rest } = answer;
-  const { max_tokens, max_completion_tokens, ...settings } = rest;
+  const { tools, function_call, logprobs = false, return_token_ids = false, ...rest } = answer;
+  const { tool_choice = function_call, max_tokens, max_completion_tokens, ...settings } = rest;
+  if (function_call && tool_choice !== function_call)
+    throw invalid('function_call', 'is the older form of `tool_choice`, which asks for something else.');
   if (n !== 1) throw unsupported('n', 'Each call samples one reply: make several calls.');
   if (stream_options && !stream) throw invalid('stream_options', 'needs `stream: true`.');
   if (stream_options?.continuous_usage_stats)

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { ChatCompletionRequest, Tool } from '../../../contract/index.ts';
-import { optional } from '../../../contract/index.ts';
+import { optional, refusedChatFields } from '../../../contract/index.ts';
 import type { SamplingOverride } from '../../sampling-override.ts';
 import { invalid, unsupported } from '../errors.ts';
 import { asFields, checkNames, type Fields, overrideFields, parse } from '../read-fields.ts';
@@ -36,14 +36,19 @@ const responseBody = z.object({
   tool_choice: optional(
     z.union([
       z.enum(['none', 'auto', 'required']),
-      z.looseObject({ type: z.string(), name: optional(z.string()) }),
+      z.looseObject({
+        type: z.string(),
+        name: optional(z.string()),
+        mode: optional(z.enum(['auto', 'required'])),
+        tools: optional(z.array(z.looseObject({ type: z.string(), name: optional(z.string()) }))),
+      }),
     ]),
   ),
   parallel_tool_calls: optional(z.boolean()),
   text: optional(z.strictObject({ format: optional(textFormat), verbosity: optional(z.string()) })),
   reasoning: optional(
     z.strictObject({
-      effort: optional(z.enum(['none', 'low', 'medium', 'high'])),
+      effort: optional(z.enum(['none', 'minimal', 'low', 'medium', 'high'])),
       summary: optional(z.string()),
       generate_summary: optional(z.string()),
     }),
@@ -61,8 +66,6 @@ export type ResponseBody = z.output<typeof responseBody>;
 
 const known: ReadonlySet<string> = new Set(Object.keys(responseBody.shape));
 const leaveOut = 'Leave it out.';
-const verbosity =
-  'The models know no verbosity: leave it out, or name a model that your client has no defaults for.';
 const remedies = {
   background: 'Replies are awaited: leave it out, or give false.',
   conversation: 'Go on from a reply with `previous_response_id`, or send the items.',
@@ -82,7 +85,7 @@ export function readResponseBody(body: unknown): ResponseBody {
   const read = parse(responseBody, checkNames(asFields(body), known, remedies));
   const { text, include = [], stream_options, stream, tools, tool_choice } = read;
   if (text?.verbosity !== undefined && text.verbosity !== 'medium')
-    throw unsupported('text.verbosity', verbosity);
+    throw unsupported('text.verbosity', refusedChatFields.verbosity);
   for (const wanted of include)
     if (wanted !== 'reasoning.encrypted_content')
       throw unsupported('include', `It asks for "${wanted}"; there is "reasoning.encrypted_content".`);
@@ -133,7 +136,17 @@ function toToolChoice(choice: ResponseBody['tool_choice']): ChatCompletionReques
   if (typeof choice === 'string') return choice;
   if (choice.type === 'function' && choice.name !== undefined)
     return { type: 'function', function: { name: choice.name } };
+  if (choice.type === 'allowed_tools' && choice.mode && choice.tools?.length)
+    return {
+      type: 'allowed_tools',
+      allowed_tools: { mode: choice.mode, tools: choice.tools.map(toNamedTool) },
+    };
   throw unsupported('tool_choice', `It is of type "${choice.type}": name a function, or give fewer tools.`);
+}
+
+function toNamedTool({ type, name }: { type: string; name?: string | undefined }, index: number) {
+  if (type === 'function' && name !== undefined) return { type, function: { name } } as const;
+  throw unsupported(`tool_choice.tools.${index}`, `It is of type "${type}": name functions.`);
 }
 
 function toResponseFormat(

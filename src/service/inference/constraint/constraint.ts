@@ -18,6 +18,8 @@ import { SchemaRoom } from './schema-room.ts';
 export interface ConstraintFields {
   tools?: Tool[] | undefined;
   tool_choice?: ToolChoice | undefined;
+  /** The older form of `tool_choice`. */
+  function_call?: 'none' | undefined;
   parallel_tool_calls?: boolean | undefined;
   response_format?: ResponseFormat | undefined;
   structured_outputs?: StructuredOutputs | undefined;
@@ -40,39 +42,40 @@ export function toConstraint(
   { format, contextLength, engine }: ConstraintSurroundings,
 ): Constraint | null {
   const tools = fields.tools ?? [];
-  const choice = fields.tool_choice ?? (tools.length > 0 ? 'auto' : 'none');
+  const choice = fields.tool_choice ?? fields.function_call ?? (tools.length > 0 ? 'auto' : 'none');
   const content = contentGrammar(fields, engine);
   const reasoning = toReasoning(fields.reasoning_effort, format, contextLength);
   const branches: Constraint['branches'] = [];
-  const mustCall = choice === 'required' || typeof choice === 'object';
+  const mustCall = asksForCall(choice);
   if (!mustCall) branches.push({ open: null, grammar: content ?? { type: 'text' }, repeat: false });
   const room = new SchemaRoom();
-  if (choice !== 'none' && (mustCall || tools.length > 0))
+  const called = callable(tools, choice);
+  if (called.length > 0)
     branches.push({
       open: format.callToken,
       grammar: {
         type: 'named_json',
-        alternatives: callable(tools, choice).map((tool) => ({
+        alternatives: called.map((tool) => ({
           name: tool.function.name,
           schema: toArguments(tool, tools.indexOf(tool), room),
         })),
       },
       // A function that is named is called once.
-      repeat: fields.parallel_tool_calls !== false && typeof choice !== 'object',
+      repeat: fields.parallel_tool_calls !== false && !isNamed(choice),
     });
   const freeText = content === null && tools.length === 0 && !mustCall && !reasoning;
   return freeText ? null : { ...(reasoning ? { reasoning } : {}), branches };
 }
 
 /** Shares of the context that reasoning may take. */
-const reasoningShares = { low: 1 / 16, medium: 1 / 8, high: 1 / 4 };
+const reasoningShares = { minimal: 1 / 32, low: 1 / 16, medium: 1 / 8, high: 1 / 4 };
 
 function toReasoning(
   effort: ConstraintFields['reasoning_effort'],
   { reasoning }: ChatFormat,
   contextLength: number,
 ): Constraint['reasoning'] {
-  if (effort === undefined) return undefined;
+  if (effort === undefined || effort === 'none') return undefined;
   if (!reasoning)
     throw unsupportedField(
       ['reasoning_effort'],
@@ -93,18 +96,36 @@ export function hashConstraint(constraint: Constraint): { hash: string; json: st
   return { hash: `sha256-${createHash('sha256').update(canonicalJson(constraint)).digest('hex')}`, json };
 }
 
+const isNamed = (choice: ToolChoice) => typeof choice === 'object' && choice.type === 'function';
+
+function asksForCall(choice: ToolChoice): boolean {
+  if (typeof choice !== 'object') return choice === 'required';
+  return choice.type === 'function' || choice.allowed_tools.mode === 'required';
+}
+
+/** The tools that a reply may call. */
 function callable(tools: Tool[], choice: ToolChoice): Tool[] {
+  if (choice === 'none') return [];
+  if (choice === 'auto') return tools;
   if (tools.length === 0)
     throw invalidField(['tool_choice'], 'a tool can only be called when tools are given', choice);
-  if (typeof choice !== 'object') return tools;
-  const named = tools.filter((tool) => tool.function.name === choice.function.name);
-  if (named.length === 0)
+  if (choice === 'required') return tools;
+  const names = tools.map((tool) => tool.function.name);
+  const allowed =
+    choice.type === 'function'
+      ? [{ name: choice.function.name, at: ['function', 'name'] }]
+      : choice.allowed_tools.tools.map((tool, index) => ({
+          name: tool.function.name,
+          at: ['allowed_tools', 'tools', index, 'function', 'name'],
+        }));
+  const missing = allowed.find(({ name }) => !names.includes(name));
+  if (missing)
     throw invalidField(
-      ['tool_choice', 'function', 'name'],
-      `there is no tool ${JSON.stringify(choice.function.name)} in tools (${tools.map((tool) => tool.function.name).join(', ')})`,
-      choice.function.name,
+      ['tool_choice', ...missing.at],
+      `there is no tool ${JSON.stringify(missing.name)} in tools (${names.join(', ')})`,
+      missing.name,
     );
-  return named;
+  return tools.filter((tool) => allowed.some(({ name }) => name === tool.function.name));
 }
 
 function toArguments({ function: { parameters } }: Tool, index: number, room: SchemaRoom): JsonSchema {

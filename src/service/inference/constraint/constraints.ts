@@ -63,6 +63,7 @@ export class Constraints {
       base.id,
       fields.tools,
       fields.tool_choice,
+      fields.function_call,
       fields.parallel_tool_calls,
       fields.response_format,
       fields.structured_outputs,

@@ -94,9 +94,13 @@ function toRenderOptions(request: PromptRequest, turns: readonly Turn[], callTok
   return {
     continueFinalMessage,
     addGenerationPrompt: request.add_generation_prompt ?? !continueFinalMessage,
-    reasoningEffort: request.reasoning_effort,
+    reasoningEffort: effortOf(request),
   };
 }
+
+/** What the template is told; of no reasoning it is told nothing. */
+const effortOf = ({ reasoning_effort: effort }: Pick<PromptRequest, 'reasoning_effort'>) =>
+  effort === 'none' ? undefined : effort;
 
 function checkContinued(request: PromptRequest, turns: readonly Turn[], callToken: number): void {
   if (request.add_generation_prompt === true)
@@ -105,7 +109,7 @@ function checkContinued(request: PromptRequest, turns: readonly Turn[], callToke
       'cannot be true together with continue_final_message: a reply either begins anew or goes on with the last message',
       true,
     );
-  if (request.reasoning_effort !== undefined)
+  if (effortOf(request) !== undefined)
     throw invalidField(
       ['reasoning_effort'],
       'asks for reasoning before the content of a reply, and with continue_final_message the content has begun; leave it out',
