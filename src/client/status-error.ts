@@ -16,8 +16,11 @@ import {
 } from './errors.ts';
 import { parseRetryAfter } from './retry.ts';
 
+/** Other services leave `input` out. */
+const issueSchema = validationIssueSchema.extend({ input: z.unknown().default(null) });
+
 const errorBodySchema = z.object({
-  detail: z.union([z.string(), z.array(validationIssueSchema)]).optional(),
+  detail: z.union([z.string(), z.array(issueSchema)]).optional(),
   error: z.union([z.string(), z.object({ message: z.string(), code: z.unknown() })]).optional(),
   message: z.string().optional(),
 });

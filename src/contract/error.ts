@@ -28,16 +28,17 @@ export class MartingaleError extends Error {
 export const validationIssueSchema = z
   .object({
     loc: z
-      .array(z.union([z.string(), z.number()]))
+      .array(z.union([z.string(), z.int()]))
       .describe(
-        'Where: `body`, `query`, `path` or `header`, then names and places. This service writes places as text too.',
+        'Where: `body`, `query`, `path` or `header`, then names of fields and, as integers from 0, places in arrays.',
       ),
     msg: z.string().describe('What is wrong, for people.'),
     type: z.string().describe('What is wrong, for programs.'),
     input: z
       .unknown()
-      .optional()
-      .describe('The value that is wrong; absent where it is too large to send back.'),
+      .describe(
+        'The value that is wrong; of what is missing, the object that it is missing in; null where there is none, as of a body that is no JSON. Of a value of more than 1000 characters of JSON a shorter one of its kind: "…" stands for what is left out of a text, an array or an object.',
+      ),
     ctx: z.record(z.string(), z.unknown()).optional().describe('What the value was held against.'),
   })
   .meta({ id: 'ValidationIssue' });

@@ -48,7 +48,13 @@ export function parseJson(text: string): unknown {
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause);
     throw new RequestValidationError([
-      { loc: ['body'], msg: `JSON decode error: ${reason}`, type: 'json_invalid', ctx: { error: reason } },
+      {
+        loc: ['body'],
+        msg: `JSON decode error: ${reason}`,
+        type: 'json_invalid',
+        input: null,
+        ctx: { error: reason },
+      },
     ]);
   }
 }

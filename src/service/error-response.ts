@@ -22,7 +22,7 @@ export function toErrorBody(
       error: messageOf(error),
       stack: error instanceof Error ? (error.stack ?? null) : null,
     });
-  const detail = known instanceof RequestValidationError ? known.issues.map(toWire) : known.message;
+  const detail = known instanceof RequestValidationError ? known.issues : known.message;
   // Of what will pass, programs want to know what it is on every path.
   if (!chat && known.status !== 503) return { status: known.status, body: { detail } };
   const type = errorTypes[known.status] ?? (known.status >= 500 ? 'server_error' : 'invalid_request_error');
@@ -32,9 +32,6 @@ export function toErrorBody(
     body: { detail, error: { message: known.message, type, param: param || null, code: known.code } },
   };
 }
-
-/** `loc` is a list of texts in the interface, places in lists too. */
-const toWire = (issue: ValidationIssue): ValidationIssue => ({ ...issue, loc: issue.loc.map(String) });
 
 /** The `type` that chat clients know for a status. */
 const errorTypes: Partial<Record<ErrorStatus, string>> = {

@@ -34,11 +34,9 @@ export const notFound = (what: string, id: string) =>
     `There is no ${what.replaceAll('_', ' ')} ${JSON.stringify(id)}.`,
   );
 
-/** A field that is well-formed but cannot be accepted. */
-export const invalidField = (loc: (string | number)[], message: string, input?: unknown) =>
-  new RequestValidationError([
-    { loc: ['body', ...loc], msg: message, type: 'value_error', ...(input === undefined ? {} : { input }) },
-  ]);
+/** A field that is well-formed but cannot be accepted; `input` is its value. */
+export const invalidField = (loc: (string | number)[], message: string, input: unknown) =>
+  new RequestValidationError([{ loc: ['body', ...loc], msg: message, type: 'value_error', input }]);
 
 /** A field that this service does not have. Nothing unsupported is ignored in silence. */
 export const unsupportedField = (loc: (string | number)[], input: unknown, reason?: string) =>

@@ -2,7 +2,7 @@ import type { z } from 'zod';
 import type { ValidationIssue } from '../contract/index.ts';
 import { RequestValidationError } from './errors.ts';
 import { safeParse } from './safe-parse.ts';
-import { largestIssueCount, shownInput } from './shown-issue.ts';
+import { largestIssueCount } from './shown-issue.ts';
 
 export { largestIssueCount };
 
@@ -55,16 +55,20 @@ function parse<Schema extends z.ZodType>(
 
 export type ReadItem<Value> = { value: Value } | { issues: ValidationIssue[] };
 
-/** Reads a part of a body with a schema; `place` is where it stands. */
+/**
+ * Reads a part of a body with a schema; `place` is where it stands. Complaints quote `original`: the item as the
+ * request has it, where parts of it are read apart and stand in `item` as empty.
+ */
 export function readItem<Schema extends z.ZodType>(
   schema: Schema,
   item: unknown,
   place: (string | number)[],
+  original: unknown = item,
 ): ReadItem<z.output<Schema>> {
   const result = parse(schema, item);
   return result.success
     ? { value: result.data }
-    : { issues: toValidationIssues(result.error.issues, item, place) };
+    : { issues: toValidationIssues(result.error.issues, original, place) };
 }
 
 /** Issues of zod in the shape that clients of FastAPI services read. */
@@ -124,21 +128,23 @@ function describe(
   root: unknown,
   place: (string | number)[],
 ): ValidationIssue {
-  const given = valueAt(root, path);
+  const { value, isThere } = lookUp(root, path);
   const loc = [...place, ...path];
-  if (issue.code === 'invalid_type' && given === undefined)
-    return {
-      loc,
-      msg: 'Field required',
-      type: 'missing',
-      input: shownInput(valueAt(root, path.slice(0, -1))),
-    };
-  const input = shownInput(given);
+  // What is missing has no value: the complaint quotes what it is missing in.
+  if (!isThere && asksForValue.has(issue.code))
+    return { loc, msg: 'Field required', type: 'missing', input: value };
   if (issue.code === 'unrecognized_keys')
-    return { loc, msg: 'Extra inputs are not permitted', type: 'extra_forbidden', input };
+    return { loc, msg: 'Extra inputs are not permitted', type: 'extra_forbidden', input: value };
   const { type, ctx } = kind(issue);
-  return { loc, msg: issue.message, type, input, ...(ctx ? { ctx } : {}) };
+  return { loc, msg: issue.message, type, input: value, ...(ctx ? { ctx } : {}) };
 }
+
+/** Complaints that a schema makes of an absent value as of a wrong one. */
+const asksForValue: ReadonlySet<ZodIssue['code']> = new Set([
+  'invalid_type',
+  'invalid_value',
+  'invalid_union',
+]);
 
 function kind(issue: ZodIssue): { type: string; ctx?: Record<string, unknown> } {
   switch (issue.code) {
@@ -177,13 +183,21 @@ function kind(issue: ZodIssue): { type: string; ctx?: Record<string, unknown> } 
   }
 }
 
-function valueAt(root: unknown, path: readonly (string | number)[]): unknown {
+/** The value at a path; undefined where there is none. */
+export function valueAt(root: unknown, path: readonly (string | number)[]): unknown {
+  const { value, isThere } = lookUp(root, path);
+  return isThere ? value : undefined;
+}
+
+/** The value at a path; where there is none, the innermost one on the way to it. */
+function lookUp(root: unknown, path: readonly (string | number)[]): { value: unknown; isThere: boolean } {
   let value = root;
   for (const part of path) {
-    if (typeof value !== 'object' || value === null) return undefined;
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, part))
+      return { value, isThere: false };
     value = Reflect.get(value, part);
   }
-  return value;
+  return { value, isThere: value !== undefined };
 }
 
 /** A copy of a value with no null at a path, whatever the places in lists that the path goes through. */

@@ -139,7 +139,15 @@ describe('a bad message', () => {
     const { status, body } = await chat({ messages: [message] });
     expect(status).toBe(422);
     expect(body.detail).toMatchObject([
-      { loc: ['body', 'messages', '0', ...place.split('.')], type: 'extra_forbidden' },
+      {
+        loc: [
+          'body',
+          'messages',
+          0,
+          ...place.split('.').map((part) => (/^\d+$/.test(part) ? Number(part) : part)),
+        ],
+        type: 'extra_forbidden',
+      },
     ]);
   });
 

@@ -13,6 +13,7 @@ import {
 } from '../json/parse-in-slices.ts';
 import { parsePart } from '../json/parse-part.ts';
 import { runsOf } from '../json/runs.ts';
+import { omitted } from '../shown-issue.ts';
 import type { Slices } from '../slices.ts';
 import { type GroupPart, groupsField, partsOf, type TrajectoryPart } from './grouped-body.ts';
 import { lineIn, lineOf } from './line-text.ts';
@@ -25,9 +26,6 @@ export const largestBeside = 16 * 1024 ** 2;
 
 /** Most members of a group and of a body. */
 const mostMembers = 1000;
-
-/** Stands for groups that have not been read: as long as they are, so that no complaint carries the body back. */
-const someGroups = Array.from({ length: 1000 }, () => null);
 
 export interface GroupedFile {
   fields: unknown;
@@ -44,7 +42,7 @@ export async function openGroupedFile(
   if (whole.start === whole.end) throw malformed('Unexpected end of JSON input');
   const opening = await containerAt(source, whole);
   // Whatever else it is, no object is what is said of it.
-  if (opening !== '{') return { fields: opening === '[' ? [] : '', list: null };
+  if (opening !== '{') return { fields: omittedAt(opening), list: null };
   const { members, list } = await membersOf(source, whole, {
     listName: groupsField,
     at: [],
@@ -55,7 +53,7 @@ export async function openGroupedFile(
   const fields = Object.fromEntries(members);
   if (list === null) return { fields, list };
   const isEmpty = (await childrenOf(source, list, slices).next()).done === true;
-  return { fields: { ...fields, [groupsField]: isEmpty ? [] : someGroups }, list };
+  return { fields: { ...fields, [groupsField]: isEmpty ? [] : omitted.list }, list };
 }
 
 /** The groups of a list, part by part. */
@@ -88,7 +86,7 @@ async function* largeGroup(
   if ((await containerAt(source, range)) !== '{') {
     await checkInSlices(source, range, slices);
     // No group, and too long to be shown.
-    yield { type: 'group', group, value: (await containerAt(source, range)) === '[' ? [] : '', line };
+    yield { type: 'group', group, value: omittedAt(await containerAt(source, range)), line };
     return;
   }
   const { members, list } = await membersOf(source, range, {
@@ -120,6 +118,7 @@ async function* trajectoriesIn(
         throw invalidField(
           [groupsField, group, 'trajectories', index],
           `has ${bytes} bytes; a trajectory may have at most ${largestTrajectory}`,
+          omittedAt(await containerAt(source, { start, end })),
         );
       const value = read
         ? parsePart(read.subarray(start - run.start, end - run.start), start)
@@ -136,10 +135,14 @@ async function* trajectoriesIn(
 const tooMany = (place: (string | number)[], maximum: number) =>
   new RequestValidationError([
     {
-      ...{ loc: ['body', ...place], type: 'too_long', ctx: { max_length: maximum } },
+      ...{ loc: ['body', ...place], type: 'too_long', input: omitted.list, ctx: { max_length: maximum } },
       msg: `has more than ${maximum} elements, and ${maximum} is the most; send fewer`,
     },
   ]);
+
+/** Stands for a value that is too long to be read: of its kind, so that what is said of it is right. */
+const omittedAt = (opening: '{' | '[' | null) =>
+  opening === null ? omitted.text : opening === '[' ? omitted.list : omitted.object;
 
 interface MembersOptions {
   /** The member that is not read where it is a list. */
@@ -161,7 +164,7 @@ async function membersOf(
   let list: Range | null = null;
   let bytes = 0;
   let count = 0;
-  const refuse = (name: string[], reason: string) => invalidField([...at, ...name], reason);
+  const refuse = (name: string[], reason: string) => invalidField([...at, ...name], reason, omitted.object);
   for await (const child of childrenOf(source, range, slices)) {
     if (!child.key) continue;
     if (child.key.end - child.key.start > largestBeside)
@@ -181,7 +184,7 @@ async function membersOf(
     const length = child.end - child.start;
     if (passes(name) && length > wholeBytes) {
       await checkInSlices(source, child, slices);
-      members.set(name, undefined);
+      members.set(name, omittedAt(await containerAt(source, child)));
       continue;
     }
     bytes += length;

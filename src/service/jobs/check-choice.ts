@@ -42,6 +42,7 @@ async function checkChoice(choice: Choice, at: Location, surroundings: ChoiceSur
     throw invalidField(
       [...at, 'logprobs', 'content'],
       `has ${content.length} entries for ${tokenIds?.length} token ids; there must be one for each`,
+      content,
     );
   for (const [index, { logprob }] of (content ?? []).entries())
     if (logprob > largestLogprob)
@@ -70,15 +71,17 @@ function checkPrompt(choice: Choice, replyLength: number, at: Location, base: Ba
     throw invalidField(
       place,
       'the choice was sampled after a prompt of its own (sampling.own_prompt), which its messages do not give; ask for it with return_token_ids: true when sampling, and send the choice back as it came',
+      choice.sampling,
     );
   }
-  if (prompt.length === 0) throw invalidField(place, 'a prompt has at least one token');
+  if (prompt.length === 0) throw invalidField(place, 'a prompt has at least one token', prompt);
   refuseForeignTokens(prompt, base.vocabularySize, place);
   const length = prompt.length + replyLength;
   if (length > base.contextLength)
     throw invalidField(
       place,
       `prompt and reply have ${length} tokens and the model's context holds ${base.contextLength}`,
+      prompt,
     );
 }
 

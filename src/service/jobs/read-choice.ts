@@ -28,7 +28,7 @@ export async function readChoiceOrMessage(
     else for (const entry of part.value) entries.push(entry);
     if (slices.over) await slices.pause();
   }
-  const read = readItem(itemSchema, { ...choice, logprobs: { ...logprobs, content: [] } }, place);
+  const read = readItem(itemSchema, { ...choice, logprobs: { ...logprobs, content: [] } }, place, item);
   if ('issues' in read) issues.push(...read.issues);
   if (issues.length > 0 || 'issues' in read) return { issues: inSchemaOrder(choiceSchema, issues, place) };
   if (!('message' in read.value)) return read;

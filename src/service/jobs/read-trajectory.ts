@@ -40,7 +40,7 @@ export async function readTrajectory(
     read: readHistory,
   });
   if (slices.over) await slices.pause();
-  const head = readItem(trajectorySchema, histories.beside, place);
+  const head = readItem(trajectorySchema, histories.beside, place, value);
   const issues = [...own.issues, ...histories.issues, ...('issues' in head ? head.issues : [])];
   if (issues.length > 0 || 'issues' in head)
     return { issues: inSchemaOrder(trajectorySchema, issues, place) };
@@ -56,7 +56,7 @@ export async function readTrajectory(
 async function readHistory(value: unknown, { place, slices }: ReadOptions): Promise<ReadItem<ParsedHistory>> {
   if (!isObject(value)) return readItem(historySchema, value, place);
   const { items, issues, beside } = await readMessages(value, { place, slices });
-  const head = readItem(historySchema, beside, place);
+  const head = readItem(historySchema, beside, place, value);
   if ('issues' in head) return { issues: inSchemaOrder(historySchema, [...issues, ...head.issues], place) };
   if (issues.length > 0) return { issues };
   return { value: { ...head.value, ...(items && { messages_and_choices: items }) } };

@@ -55,9 +55,10 @@ function unknownIn(value: unknown, known: ReadonlySet<string>, at: (string | num
   if (!isObject(value)) return [];
   return Object.entries(value)
     .filter(([name, given]) => !known.has(name) && !asksForNothing(given))
-    .map(([name]) => ({
+    .map(([name, given]) => ({
       loc: [...at, name],
       msg: `Extra inputs are not permitted: ${name} is not read here, so that it could not train`,
       type: 'extra_forbidden',
+      input: given,
     }));
 }

@@ -4,7 +4,13 @@ import { RequestValidationError, ServiceError } from '../errors.ts';
 export function malformed(reason: string, at?: number): RequestValidationError {
   const place = at === undefined ? reason : `${reason} at byte ${at}`;
   return new RequestValidationError([
-    { loc: ['body'], msg: `JSON decode error: ${place}`, type: 'json_invalid', ctx: { error: place } },
+    {
+      loc: ['body'],
+      msg: `JSON decode error: ${place}`,
+      type: 'json_invalid',
+      input: null,
+      ctx: { error: place },
+    },
   ]);
 }
 
@@ -17,6 +23,7 @@ export const tooManyMembers = (limit: number) =>
       loc: ['body'],
       msg: `is JSON of more than ${limit} members of one object, and that is the most; send a smaller value`,
       type: 'too_long',
+      input: null,
       ctx: { max_length: limit },
     },
   ]);

@@ -114,6 +114,7 @@ export class JsonShapeCheck {
         loc: this.#at,
         msg: `is JSON ${what}, and that is the most; send a smaller value`,
         type,
+        input: null,
         ctx: { [type === 'too_deep' ? 'max_depth' : 'max_length']: limit },
       },
     ]);

@@ -62,5 +62,6 @@ function checkRates(rates: number | number[], examples: number, batchSize: numbe
   throw invalidField(
     ['config', 'learning_rate'],
     `has ${rates.length} values for ${batches} batches (${examples} examples in batches of ${batchSize}); give one number, or one for each batch`,
+    rates,
   );
 }

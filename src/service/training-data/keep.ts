@@ -85,12 +85,12 @@ async function countExamples(file: IncomingFile): Promise<number> {
   }
   if (examples === 0)
     throw new RequestValidationError([
-      { loc: ['body'], msg: 'there is no line of training data in it', type: 'value_error' },
+      { loc: ['body'], msg: 'there is no line of training data in it', type: 'value_error', input: null },
     ]);
   return examples;
 }
 
 const wrongLine = (number: number, reason: string) =>
   new RequestValidationError([
-    { loc: ['body', `line ${number}`], msg: `line ${number}: ${reason}`, type: 'value_error' },
+    { loc: ['body', `line ${number}`], msg: `line ${number}: ${reason}`, type: 'value_error', input: null },
   ]);

@@ -5,6 +5,7 @@ import {
   errorSchema,
   validationErrorSchema,
 } from '../../../src/contract/index.ts';
+import { complaintAboutDetails } from '../../support/validation-details.ts';
 
 /** A hang is a failure: no request of these tests has reason to take as long. */
 const deadlineMs = 30_000;
@@ -50,10 +51,15 @@ const chatError = z.strictObject({
   }),
 });
 
-/** What is wrong with an answer that refuses, or null. */
-export function complaintAboutRefusal({ status, text }: Answered, chat: boolean): string | null {
+/** What is wrong with an answer that refuses a request with this body, or null. */
+export function complaintAboutRefusal(
+  { status, text }: Answered,
+  { chat, body: sent }: { chat: boolean; body: unknown },
+): string | null {
   if (status < 400 || status >= 500) return `status ${status}`;
   const body: unknown = JSON.parse(text);
+  const details = complaintAboutDetails(body, sent);
+  if (details !== null) return details;
   if (!(chat ? chatError : plainError).safeParse(body).success) return 'the body has another shape';
   const schema = status === 422 ? z.union([validationErrorSchema, errorSchema]) : errorSchema;
   return schema.safeParse(body).success ? null : 'the body is not what the contract says';

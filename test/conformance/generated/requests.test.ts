@@ -100,7 +100,7 @@ describe('generated requests', () => {
       const complaints = await complaintsAbout(
         mutations,
         ({ body }) => ({ method: 'POST', path: '/v1/chat/completions/', body: JSON.stringify(body) }),
-        (answer) => complaintAboutRefusal(answer, true),
+        (answer, { body }) => complaintAboutRefusal(answer, { chat: true, body }),
       );
       expect(complaints).toEqual([]);
     },
@@ -115,7 +115,11 @@ describe('generated requests', () => {
         others,
         ({ sent }: OtherRequest) => sent,
         (answer, { valid, sent }) => {
-          if (!valid) return complaintAboutRefusal(answer, sent.path.startsWith('/v1/chat/'));
+          if (!valid)
+            return complaintAboutRefusal(answer, {
+              chat: sent.path.startsWith('/v1/chat/'),
+              body: sent.body,
+            });
           return answer.status === 200 ? null : `status ${answer.status}`;
         },
       );

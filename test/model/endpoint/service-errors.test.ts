@@ -61,7 +61,7 @@ test('a rate limit says how long to wait, and names the field of a complaint', a
   expect(error.headers?.get('retry-after')).toBe('2');
   expect(error.headers?.get('retry-after-ms')).toBe('1500');
   expect(error.headers?.get('x-should-retry')).toBeNull();
-  const issue = { loc: ['body', 'tools', '0', 'function', 'name'], msg: 'bad', type: 'x' };
+  const issue = { loc: ['body', 'tools', 0, 'function', 'name'], msg: 'bad', type: 'x', input: '' };
   const refused = await failing(new UnprocessableError({ ...facts, status: 422 }, [issue]));
   await expect(refused.client.chat.completions.create(asked)).rejects.toMatchObject({
     param: 'tools.0.function.name',

@@ -82,7 +82,7 @@ describe('the arguments of a call are an object of the parameters’ schema', ()
     expect(answer.status).toBe(422);
     expect(answer.body.detail).toEqual([
       expect.objectContaining({
-        loc: ['body', 'tools', '1', 'function', 'parameters'],
+        loc: ['body', 'tools', 1, 'function', 'parameters'],
         msg: expect.stringContaining('admits no object'),
       }),
     ]);

@@ -217,7 +217,10 @@ test('what the engine cannot constrain is 422 with its own words', async () => {
   const { status, body } = await chat({ structured_outputs: { regex: '(?=a)' } });
   const loc = ['body', 'structured_outputs', 'regex'];
   const msg = 'regex: lookahead is not supported in (?=a)';
-  expect([status, body.detail]).toEqual([422, [{ loc, msg, type: 'unsupported_constraint' }]]);
+  expect([status, body.detail]).toEqual([
+    422,
+    [{ loc, msg, type: 'unsupported_constraint', input: '(?=a)' }],
+  ]);
   expect(body.error.param).toBe('structured_outputs.regex');
 });
 

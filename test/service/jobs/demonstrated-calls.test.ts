@@ -125,21 +125,21 @@ describe('a line whose calls could never have been sampled is refused when it is
     [
       'of no such tool',
       calling('sned', { tools }),
-      ['tool_calls', '1'],
+      ['tool_calls', 1],
       /"sned".*no tool.*give its definition/,
     ],
-    ['without tools', calling('send'), ['tool_calls', '0'], /no tool of this line.*empty or absent/],
+    ['without tools', calling('send'), ['tool_calls', 0], /no tool of this line.*empty or absent/],
     ['in the earlier form', calling('send', {}, single), ['function_call'], /"send".*no tool/],
     [
       'under tool_choice none',
       calling('send', { tools, tool_choice: 'none' }),
-      ['tool_calls', '0'],
+      ['tool_calls', 0],
       /tool_choice is "none".*leave tool_choice out/,
     ],
     [
       'of another tool than the named one',
       calling('b', { tools: [...tools, { type: 'function', function: { name: 'b' } }], tool_choice: named }),
-      ['tool_calls', '1'],
+      ['tool_calls', 1],
       /tool_choice names "send"/,
     ],
     [
@@ -156,7 +156,7 @@ describe('a line whose calls could never have been sampled is refused when it is
     const { status, body } = await call('POST', '/v1/preview/uploads', `${line('a')}\n${broken}`);
     expect(status).toBe(422);
     expect(body.detail[0]).toMatchObject({
-      loc: ['body', 'line 2', 'messages', '1', ...path],
+      loc: ['body', 'line 2', 'messages', 1, ...path],
       msg: expect.stringMatching(reason),
     });
   });

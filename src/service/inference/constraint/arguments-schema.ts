@@ -3,7 +3,7 @@ import { isObject } from '../../body.ts';
 import type { Location } from '../prompt/conversation.ts';
 import { resolveReference } from './local-reference.ts';
 import { hasReference } from './schema-notes.ts';
-import { SchemaRoom } from './schema-room.ts';
+import { type LocatedSchema, SchemaRoom } from './schema-room.ts';
 
 /** Keywords that say something about objects, and those that are about values of another type alone. */
 const objectKeywords = [
@@ -32,11 +32,12 @@ export function argumentsSchema(
   { room = new SchemaRoom(), location = ['parameters'] }: ArgumentsOptions = {},
 ): JsonSchema | null {
   const document = rebased(parameters);
-  const narrowing = new Narrowing(document, room, location);
+  const at = { schema: parameters, location };
+  const narrowing = new Narrowing(document, room, at);
   const narrowed = narrowing.objectsOf(document);
   if (narrowed === document) return parameters;
   if (!isObject(narrowed)) return null;
-  room.takeCharactersOf(narrowed, location);
+  room.takeCharactersOf(narrowed, at);
   // What references lead to must stay what it was, the root included, where a property has its type.
   return hasReference(document) ? { ...narrowed, $defs: { document, objects: narrowing.targets } } : narrowed;
 }
@@ -50,7 +51,7 @@ const same = Symbol('same');
 class Narrowing {
   readonly #document: unknown;
   readonly #room: SchemaRoom;
-  readonly #location: Location;
+  readonly #at: LocatedSchema;
   /** What pointers lead to, by their text. */
   readonly #resolved = new Map<string, unknown>();
   /**
@@ -63,10 +64,10 @@ class Narrowing {
   readonly targets: unknown[] = [];
   #depth = 0;
 
-  constructor(document: unknown, room: SchemaRoom, location: Location) {
+  constructor(document: unknown, room: SchemaRoom, at: LocatedSchema) {
     this.#document = { $defs: { document } };
     this.#room = room;
-    this.#location = location;
+    this.#at = at;
   }
 
   /** The same schema where all of its values are objects; null where none is. */
@@ -91,7 +92,7 @@ class Narrowing {
   }
 
   #take(steps: number): void {
-    this.#room.takeSteps(steps, this.#location);
+    this.#room.takeSteps(steps, this.#at);
   }
 
   #ofReference(schema: JsonSchema, pointer: string): unknown {
@@ -120,7 +121,7 @@ class Narrowing {
     const narrowed = this.objectsOf(target);
     if (narrowed === target) return same;
     if (narrowed === null) return null;
-    this.#room.takeCharactersOf(narrowed, this.#location);
+    this.#room.takeCharactersOf(narrowed, this.#at);
     return `#/$defs/objects/${this.targets.push(narrowed) - 1}`;
   }
 

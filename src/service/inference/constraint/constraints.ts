@@ -6,6 +6,7 @@ import { SharedWork } from '../../../engines/shared-work.ts';
 import { isEngineFault } from '../../engine-fault.ts';
 import { invalidField, RequestValidationError } from '../../errors.ts';
 import type { Store } from '../../store/store.ts';
+import { valueAt } from '../../validation.ts';
 import { allowsCalls, type ConstraintFields, hashConstraint, toConstraint } from './constraint.ts';
 import { constraintSchema } from './constraint-schema.ts';
 import { contentLocation } from './content-grammar.ts';
@@ -163,7 +164,14 @@ export class Constraints {
     const location = own === null ? ['tools'] : contentLocation(fields);
     const cause = own ?? complaint;
     return new RequestValidationError(
-      [{ loc: ['body', ...location], msg: cause.message, type: 'unsupported_constraint' }],
+      [
+        {
+          loc: ['body', ...location],
+          msg: cause.message,
+          type: 'unsupported_constraint',
+          input: valueAt(fields, location),
+        },
+      ],
       { cause },
     );
   }
@@ -175,8 +183,10 @@ function refuseLongFields(fields: ConstraintFields): void {
   const { response_format, structured_outputs } = fields;
   if (charactersOfJson({ response_format, structured_outputs }, largestConstraint) <= largestConstraint)
     return;
+  const location = contentLocation(fields);
   throw invalidField(
-    contentLocation(fields),
+    location,
     `what the text of a reply may be has more than ${largestConstraint} characters of JSON, and that is the most; make it smaller`,
+    valueAt(fields, location),
   );
 }

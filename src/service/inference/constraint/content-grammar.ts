@@ -25,7 +25,11 @@ export function contentGrammar(
   const fromFormat = responseGrammar(format, style);
   const fromOutputs = outputs ? structuredGrammar(outputs, style) : null;
   if (fromFormat && fromOutputs)
-    throw invalidField(['structured_outputs'], 'cannot be combined with response_format; send one of them');
+    throw invalidField(
+      ['structured_outputs'],
+      'cannot be combined with response_format; send one of them',
+      outputs,
+    );
   const grammar = fromFormat ?? fromOutputs;
   const isJson = grammar?.type === 'json_object' || grammar?.type === 'json_schema';
   if (outputs?.whitespace_pattern != null && !isJson)
@@ -91,7 +95,7 @@ function structuredGrammar(outputs: StructuredOutputs, style: JsonStyle): Gramma
   if (tag != null)
     grammars.push({ type: 'structural_tag', tag: readObject(tag, 'structural_tag', 'a structural tag') });
   if (grammars.length > 1)
-    throw invalidField(['structured_outputs'], `takes one of ${kinds.join(', ')}, not several`);
+    throw invalidField(['structured_outputs'], `takes one of ${kinds.join(', ')}, not several`, outputs);
   return grammars[0] ?? null;
 }
 

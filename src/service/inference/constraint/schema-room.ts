@@ -14,7 +14,14 @@ export function refuseLongTools(tools: readonly unknown[] | undefined, location:
   throw invalidField(
     location,
     `have more than ${largestConstraint} characters of JSON together, and that is the most; give fewer tools, or shorter ones`,
+    tools,
   );
+}
+
+/** A schema of a request, and where it stands there. */
+export interface LocatedSchema {
+  schema: unknown;
+  location: Location;
 }
 
 /** Room for what is made of the schemas of one request. A few references can lead to one large schema many times. */
@@ -22,23 +29,25 @@ export class SchemaRoom {
   #steps = 0;
   #characters = 0;
 
-  /** Throws a 422 that names the schema at `location` where so many further steps are too many. */
-  takeSteps(steps: number, location: Location): void {
+  /** Throws a 422 that names the schema `at` where so many further steps are too many. */
+  takeSteps(steps: number, at: LocatedSchema): void {
     this.#steps += steps;
     if (this.#steps > mostSteps)
       throw invalidField(
-        location,
+        at.location,
         `its references and branches take more than ${mostSteps} steps to narrow to the objects that they admit, and that is the most; define fewer schemas in each other, or give each the type "object"`,
+        at.schema,
       );
   }
 
   /** The same for the characters of a schema that was made. */
-  takeCharactersOf(schema: unknown, location: Location): void {
+  takeCharactersOf(schema: unknown, at: LocatedSchema): void {
     this.#characters += charactersOfJson(schema, largestConstraint - this.#characters);
     if (this.#characters > largestConstraint)
       throw invalidField(
-        location,
+        at.location,
         `its references make more than ${largestConstraint} characters of JSON once they are narrowed to the objects that they admit, and that is the most; refer to fewer schemas in each other, or give each the type "object"`,
+        at.schema,
       );
   }
 }

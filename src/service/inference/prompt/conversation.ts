@@ -133,6 +133,7 @@ export function choiceToTurn(choice: Choice, location: Location): Turn {
     throw invalidField(
       [...location, 'token_ids'],
       'a choice to train on needs the token ids that were sampled; ask for them with return_token_ids: true',
+      choice.token_ids ?? choice,
     );
   return { role: 'assistant', content: '', toolCalls: [], tokenIds };
 }

@@ -121,6 +121,7 @@ function checkContinued(request: PromptRequest, turns: readonly Turn[], callToke
     throw invalidField(
       ['messages', last, 'tool_calls'],
       'nothing can follow a tool call, so that continue_final_message cannot go on with this message; leave the calls out',
+      final.toolCalls,
     );
 }
 

@@ -46,7 +46,11 @@ export function toSamplingParameters(
 function checkBiases(biases: ParsedChatCompletionRequest['logit_bias'], { vocabularySize }: Tokenizer): void {
   const keys = Object.keys(biases ?? {});
   if (keys.length > chatLimits.biases)
-    throw invalidField(['logit_bias'], `takes at most ${chatLimits.biases} tokens, not ${keys.length}`);
+    throw invalidField(
+      ['logit_bias'],
+      `takes at most ${chatLimits.biases} tokens, not ${keys.length}`,
+      biases,
+    );
   for (const key of keys)
     if (!/^(?:0|[1-9]\d*)$/.test(key) || Number(key) >= vocabularySize)
       throw invalidField(['logit_bias', key], `keys are token ids; ${rangeOf(vocabularySize)}`, key);
@@ -61,6 +65,7 @@ function checkAllowed(
     throw invalidField(
       ['allowed_token_ids'],
       `has ${allowed.length} tokens, and the model has ${tokenizer.vocabularySize}; name each once`,
+      allowed,
     );
   refuseForeignTokens(allowed, tokenizer.vocabularySize, ['allowed_token_ids']);
   const reachable = new Set([
@@ -98,6 +103,7 @@ function checkProcessors(
     throw invalidField(
       ['engine_xargs'],
       `takes at most ${chatLimits.engineArguments} arguments, not ${extra.length}`,
+      engine_xargs,
     );
   if (extra.length > 0 && asked.length === 0)
     throw invalidField(

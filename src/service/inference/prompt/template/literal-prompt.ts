@@ -69,7 +69,7 @@ export class LiteralPrompt {
   /** What a template of the caller's wrote; what went wrong in it is for its author. */
   textOf(result: TemplateResult): string {
     if (result.type === 'text') return result.text;
-    throw invalidField(['chat_template'], `could not be rendered: ${result.reason}`);
+    throw invalidField(['chat_template'], `could not be rendered: ${result.reason}`, this.#given.source);
   }
 
   cut(rendered: string, { continueFinalMessage }: Ending): PromptPart[] {

@@ -29,6 +29,7 @@ export function toTemplateValues(
     throw invalidField(
       ['chat_template'],
       `has ${bytes} bytes, and ${templateLimits.sourceBytes} is the most; make it shorter`,
+      source,
     );
   for (const [name, value] of Object.entries(variables)) {
     const wrong = whatIsWrong(name, value, request.reasoning_effort);

@@ -1,0 +1,45 @@
+import { z } from 'zod';
+
+const detailSchema = z.strictObject({
+  loc: z.array(z.union([z.string(), z.int().min(0)])).min(1),
+  msg: z.string().min(1),
+  type: z.string().min(1),
+  input: z.unknown(),
+  ctx: z.record(z.string(), z.unknown()).optional(),
+});
+
+/** What is wrong with the `detail` of a 422 to a request with this body; null for nothing, and for other errors. */
+export function complaintAboutDetails(answer: unknown, sent: unknown): string | null {
+  const { data } = z.looseObject({ detail: z.array(z.unknown()) }).safeParse(answer);
+  if (!data) return null;
+  if (data.detail.length === 0) return 'the list of complaints is empty';
+  for (const entry of data.detail) {
+    const complaint = complaintAboutDetail(entry, sent);
+    if (complaint !== null) return `${complaint}: ${JSON.stringify(entry)}`;
+  }
+  return null;
+}
+
+function complaintAboutDetail(entry: unknown, sent: unknown): string | null {
+  const parsed = detailSchema.safeParse(entry);
+  if (!parsed.success) return z.prettifyError(parsed.error);
+  if (!Object.hasOwn(Object(entry), 'input')) return 'there is no input';
+  const [first, ...path] = parsed.data.loc;
+  if (first !== 'body') return null;
+  let value = typeof sent === 'string' ? parsedOrText(sent) : sent;
+  for (const part of path) {
+    if (typeof value !== 'object' || value === null) return null;
+    if (Array.isArray(value) !== (typeof part === 'number'))
+      return `${JSON.stringify(part)} is the place of ${Array.isArray(value) ? 'an element' : 'a field'}`;
+    value = Reflect.get(value, part);
+  }
+  return null;
+}
+
+function parsedOrText(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
