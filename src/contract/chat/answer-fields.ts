@@ -49,7 +49,7 @@ const outputFields = {
     }),
   ).describe('Refused without stream: true.'),
   logprobs: optional(z.boolean()).describe(
-    'Default false. True: choices have the log-probability of each of their tokens; see Logprobs for what it is.',
+    'Default false. True: choices have the log-probability of each of their tokens; see Logprobs for what it is. A trained model gives them, without bytes, where neither this nor return_token_ids is false.',
   ),
   top_logprobs: optional(integer.min(0).max(chatLimits.topLogprobs)).describe(
     `With logprobs, how many of the likeliest alternatives to report for each token: default 0, at most ${chatLimits.topLogprobs}.`,
@@ -61,7 +61,7 @@ const outputFields = {
     'Default false. True: tokens in logprobs are written token_id:<id>.',
   ),
   return_token_ids: optional(z.boolean()).describe(
-    'Default false. True: choices have token_ids, the response has prompt_token_ids. Streamed, the first chunk has the prompt and each chunk its own tokens.',
+    'True: choices have token_ids, the response has prompt_token_ids. Streamed, the first chunk has the prompt and each chunk its own tokens. Absent, for a trained model (entity/project/name): choices carry what training needs, which is token_ids, logprobs, sampling and, where the messages do not give it, the prompt; streamed, all of it in the entries of logprobs (token_id, choice), which readers of streams keep. False, and absent for a base model: none.',
   ),
   echo: optional(z.boolean()).describe(
     "Default false. True: where the last message is the assistant's, the content of each choice begins with that message's text, which is none of its tokens.",

@@ -14,20 +14,6 @@ const logprobsMeaning =
   'Natural logarithms of the probabilities of the sampled tokens under the distribution that each was sampled from: over the tokens that its constraint and the other fields allowed there, after logits_processors, logit_bias and penalties, divided by the temperature (1 where that is 0), cut by top_k, top_p and min_p, and renormalised over what these left. A token that had no alternative has 0; a probability of 0 is written -9999.';
 
 /**
- * Log-probabilities (natural logarithm) of the sampled tokens under the distribution they were sampled from: after
- * processors, biases, penalties, the grammar's mask and temperature, and renormalised over what top_k, top_p and
- * min_p left. One entry for each sampled token, the end token among them.
- */
-export const logprobsSchema = z
-  .object({
-    content: list(
-      topLogprob.extend({ top_logprobs: list(topLogprob, trainingLimits.topLogprobs).default([]) }),
-      requestLimits.tokens,
-    ).nullish(),
-  })
-  .meta({ id: 'Logprobs', description: logprobsMeaning });
-
-/**
  * What reproduces the distribution a choice was sampled from. Clients send choices back whole, so that training
  * computes log-probabilities under that same distribution. `constraint` names the grammar by its hash. What is not
  * there is off.
@@ -67,12 +53,55 @@ export const samplingSchema = z
       .describe(
         "The prompt is not what messages and tools alone render to: training needs the choice's prompt_token_ids.",
       ),
+    reply: text(requestLimits.name)
+      .nullish()
+      .describe(
+        'Names the sampled tokens by a hash of their ids. Training compares: a choice with other token ids is refused.',
+      ),
   })
   .meta({
     id: 'Sampling',
     description:
       'What reproduces the distribution that a choice was sampled from; what is not there is off. constraint is the hash of the grammar. Send choices back for training as they came, with this in them.',
   });
+
+const promptIds = () =>
+  answeredTokens()
+    .nullish()
+    .describe(
+      'Ids of the prompt it was sampled after, where the choice has its token ids, and sampling.own_prompt is true or an earlier reply came back as text, which need not give its sampled ids again. Training takes them where the messages before the choice render to something else.',
+    );
+
+/** What a streamed choice carries on its first token: readers of streams keep entries of logprobs, and drop other fields. */
+const carriedSchema = z.object({ sampling: samplingSchema, prompt_token_ids: promptIds() });
+
+/**
+ * Log-probabilities (natural logarithm) of the sampled tokens under the distribution they were sampled from: after
+ * processors, biases, penalties, the grammar's mask and temperature, and renormalised over what top_k, top_p and
+ * min_p left. One entry for each sampled token, the end token among them.
+ */
+export const logprobsSchema = z
+  .object({
+    content: list(
+      topLogprob.extend({
+        top_logprobs: list(topLogprob, trainingLimits.topLogprobs).default([]),
+        token_id: z
+          .number()
+          .int()
+          .nullish()
+          .describe(
+            "Added by us, in streams from a trained model that did not say return_token_ids: the token's id.",
+          ),
+        choice: carriedSchema
+          .nullish()
+          .describe(
+            "Added by us, beside the first token_id of a choice: the choice's fields of these names.",
+          ),
+      }),
+      requestLimits.tokens,
+    ).nullish(),
+  })
+  .meta({ id: 'Logprobs', description: logprobsMeaning });
 
 /** Choices come back for training as their client wrote them: with `null`, or nothing, for what is not there. */
 export const responseMessageSchema = z
@@ -114,7 +143,7 @@ export const choiceSchema = z
     token_ids: answeredTokens()
       .nullish()
       .describe(
-        'The ids that were sampled, the end token among them, where return_token_ids asked for them.',
+        'The ids that were sampled, the end token among them: from a trained model unless return_token_ids is false, from a base model where it is true.',
       ),
     sampling: samplingSchema.nullish(),
     credited_reward: figure()
@@ -122,11 +151,7 @@ export const choiceSchema = z
       .describe(
         "Added by us, in training requests alone: what the choice is credited with, in place of its trajectory's reward.",
       ),
-    prompt_token_ids: answeredTokens()
-      .nullish()
-      .describe(
-        'Ids of the prompt it was sampled after, where return_token_ids asked for ids and sampling.own_prompt is true or an earlier reply came back as text, which need not give its sampled ids again. Training takes them where the messages before the choice render to something else.',
-      ),
+    prompt_token_ids: promptIds(),
   })
   .meta({ id: 'Choice' });
 

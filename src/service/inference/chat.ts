@@ -15,8 +15,9 @@ import type { Constraints } from './constraint/constraints.ts';
 import { fingerprintOf } from './fingerprint.ts';
 import { toTurn } from './prompt/conversation.ts';
 import { type Prompt, toPrompt } from './prompt/prompt.ts';
-import { promptHash } from './prompt/prompt-hash.ts';
+import { tokenIdsHash } from './prompt/token-ids-hash.ts';
 import { type ReplyOptions, ReplyParser } from './reply/reply-parser.ts';
+import { type TokenReport, tokenReportOf } from './reply/token-report.ts';
 import type { ModelResolver, ResolvedModel } from './resolve-model.ts';
 import { refuseLongReports, seedOfChoice, toMaxTokens, toStops } from './sampling/reply-limits.ts';
 import { toSamplingParameters } from './sampling/request-sampling.ts';
@@ -44,6 +45,7 @@ export interface PreparedChat {
   /** Text of the prompt that the content of every choice begins with. */
   echo: string;
   sampling: Sampling;
+  report: TokenReport;
   choices: number;
   generate(
     index: number,
@@ -126,10 +128,11 @@ export async function prepareChat(
     ...{ request, model, tools, prompt, echo, choices },
     sampling: {
       ...toSampling(sampling, constraint.hash),
-      prompt: promptHash(prompt.tokens),
+      prompt: tokenIdsHash(prompt.tokens),
       ...(request.use_beam_search ? { beam_search: true } : {}),
       ...(prompt.own ? { own_prompt: true } : {}),
     },
+    report: tokenReportOf(request, model),
     generate: (index, signal, onDelta) => {
       const seed = seedOfChoice(requestSeed, index);
       return engine.generate({ ...common, ...(seed === undefined ? {} : { seed }), signal }, onDelta);
@@ -177,12 +180,4 @@ export function toUsage(
 /** There is one tier; it is named where the request spoke of tiers. */
 export function tierOf({ request }: Pick<PreparedChat, 'request'>): { service_tier?: 'default' } {
   return request.service_tier === undefined ? {} : { service_tier: 'default' };
-}
-
-/** Ids of the prompt on a choice, where training may not get them again from the messages before it. */
-export function ownPrompt({ request, prompt }: Pick<PreparedChat, 'request' | 'prompt'>): {
-  prompt_token_ids?: number[];
-} {
-  const needed = prompt.own || prompt.retokenized;
-  return request.return_token_ids && needed ? { prompt_token_ids: prompt.tokens } : {};
 }

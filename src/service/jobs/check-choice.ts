@@ -6,6 +6,7 @@ import type { KnownConstraints } from '../inference/constraint/constraints.ts';
 import { choiceToTurn, type Location } from '../inference/prompt/conversation.ts';
 import { rangeOf, refuseForeignTokens } from '../inference/sampling/token-ids.ts';
 import { findConstraint, historiesOf } from './trajectory-sequences.ts';
+import { wholeChoice } from './whole-choice.ts';
 
 export interface ChoiceSurroundings {
   engine: Pick<Engine, 'logitsProcessors'>;
@@ -24,7 +25,7 @@ export async function checkTrajectory(
   for (const { history, at } of historiesOf(trajectory, location))
     for (const [position, item] of history.messages_and_choices.entries()) {
       const place = [...at, 'messages_and_choices', position];
-      if ('message' in item) await checkChoice(item, place, surroundings);
+      if ('message' in item) await checkChoice(wholeChoice(item, place), place, surroundings);
       else if ('token_ids' in item)
         refuseForeignTokens(item.token_ids, vocabularySize, [...place, 'token_ids']);
     }

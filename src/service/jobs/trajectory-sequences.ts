@@ -5,10 +5,11 @@ import { invalidField } from '../errors.ts';
 import type { BaseModelTools } from '../inference/base-model-tools.ts';
 import type { KnownConstraints } from '../inference/constraint/constraints.ts';
 import { choiceToTurn, type Location, toTurn } from '../inference/prompt/conversation.ts';
-import { promptHash } from '../inference/prompt/prompt-hash.ts';
+import { tokenIdsHash } from '../inference/prompt/token-ids-hash.ts';
 import { fromSampling } from '../inference/sampling/sampling.ts';
 import { Slices } from '../slices.ts';
 import { type Sampled, type TrainingConversation, toSequence } from './sequences.ts';
+import { wholeChoice } from './whole-choice.ts';
 
 type History = Pick<ParsedTrajectory, 'messages_and_choices' | 'tools'>;
 
@@ -54,6 +55,8 @@ async function historySequences(
   { constraints, tools, base }: TrajectoryDependencies,
 ): Promise<SampledSequence<Constraint>[]> {
   const conversation: TrainingConversation = { turns: [], tools: history.tools, location, sampled: [] };
+  /** For each turn, where it is one. */
+  const choices: (Choice | null)[] = [];
   const own: SampledSequence<Constraint>[] = [];
   const slices = new Slices();
   for (const [index, item] of history.messages_and_choices.entries()) {
@@ -62,22 +65,25 @@ async function historySequences(
     if (!('message' in item)) {
       conversation.turns.push(toTurn(item, at));
       conversation.sampled.push(null);
+      choices.push(null);
       continue;
     }
-    const turn = choiceToTurn(item, at);
+    const choice = wholeChoice(item, at);
+    choices.push(choice);
+    const turn = choiceToTurn(choice, at);
     conversation.turns.push(turn);
-    const sampled = await toSampled(item, turn.tokenIds ?? [], at, constraints);
-    const { prompt_token_ids: prompt } = item;
-    const apart = prompt && item.sampling?.own_prompt;
+    const sampled = await toSampled(choice, turn.tokenIds ?? [], at, constraints);
+    const { prompt_token_ids: prompt } = choice;
+    const apart = prompt && choice.sampling?.own_prompt;
     if (apart) own.push(ownSequence(prompt, turn.tokenIds ?? [], sampled));
     conversation.sampled.push(apart ? null : sampled);
   }
   conversation.mayFollow = (index, prefix) => {
-    const item = history.messages_and_choices[index];
+    const choice = choices[index];
     const sampled = conversation.sampled[index];
-    if (!item || !('message' in item) || !sampled) return true;
-    const { prompt_token_ids: prompt } = item;
-    if (!prompt) checkPrefix(item, prefix, [...location, 'messages_and_choices', index]);
+    if (!choice || !sampled) return true;
+    const { prompt_token_ids: prompt } = choice;
+    if (!prompt) checkPrefix(choice, prefix, [...location, 'messages_and_choices', index]);
     if (!prompt || equal(prompt, prefix)) return true;
     own.push(ownSequence(prompt, conversation.turns[index]?.tokenIds ?? [], sampled));
     return false;
@@ -89,7 +95,7 @@ async function historySequences(
 
 /** Refuses a choice that stands where it was not sampled: its log-probabilities would be those of another prompt. */
 function checkPrefix({ sampling }: Choice, prefix: readonly number[], at: Location): void {
-  if (!sampling?.prompt || sampling.prompt === promptHash(prefix)) return;
+  if (!sampling?.prompt || sampling.prompt === tokenIdsHash(prefix)) return;
   throw invalidField(
     at,
     'was not sampled after what the messages and tools before it give; send the messages, tools and token_ids of earlier replies as they were when it was sampled, or the prompt_token_ids of its response in the choice',

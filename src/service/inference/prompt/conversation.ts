@@ -132,7 +132,7 @@ export function choiceToTurn(choice: Choice, location: Location): Turn {
   if (!tokenIds || tokenIds.length === 0)
     throw invalidField(
       [...location, 'token_ids'],
-      'a choice to train on needs the token ids that were sampled; ask for them with return_token_ids: true',
+      'a choice to train on needs the token ids that were sampled; send it back whole, as a trained model (entity/project/name) gives it unless return_token_ids is false, or ask for them with return_token_ids: true. From a stream without it, keep the entries of logprobs as they came: they have the ids',
       choice.token_ids ?? choice,
     );
   return { role: 'assistant', content: '', toolCalls: [], tokenIds };

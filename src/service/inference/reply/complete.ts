@@ -2,7 +2,8 @@ import type { ChatCompletion, Choice } from '../../../contract/index.ts';
 import type { Generation } from '../../../engines/engine.ts';
 import { inSlices } from '../../slices.ts';
 import { turn } from '../../turns.ts';
-import { ownPrompt, type PreparedChat, tierOf, toUsage } from '../chat.ts';
+import { type PreparedChat, tierOf, toUsage } from '../chat.ts';
+import { reportLogprobs, reportSampling } from './token-report.ts';
 
 /** Samples every choice of a request and answers in one piece. */
 export async function complete(chat: PreparedChat, signal: AbortSignal): Promise<ChatCompletion> {
@@ -46,20 +47,17 @@ function generateAll(chat: PreparedChat, signal: AbortSignal): Promise<Generatio
 }
 
 function toChoice(chat: PreparedChat, generation: Generation, index: number): Choice {
-  const { request } = chat;
+  const { report } = chat;
   const parser = chat.parser();
   parser.push(generation.tokens);
   parser.end(generation);
   return {
     index,
     message: parser.message(),
-    logprobs: request.logprobs
-      ? chat.tools.texts.logprobs(generation, { asIds: request.return_tokens_as_token_ids })
-      : null,
+    logprobs: report.logprobs ? reportLogprobs(chat, generation, { isFirst: true }) : null,
     finish_reason: parser.finishReason(generation),
     stop_reason: generation.stop,
-    ...(request.return_token_ids ? { token_ids: generation.tokens } : {}),
-    sampling: chat.sampling,
-    ...ownPrompt(chat),
+    ...(report.ids === 'choice' ? { token_ids: generation.tokens } : {}),
+    ...reportSampling(chat, generation.tokens),
   };
 }

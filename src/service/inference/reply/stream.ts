@@ -1,8 +1,9 @@
 import type { ChatCompletionChunk } from '../../../contract/index.ts';
 import type { Generation, GenerationDelta } from '../../../engines/engine.ts';
-import { ownPrompt, type PreparedChat, tierOf, toUsage } from '../chat.ts';
+import { type PreparedChat, tierOf, toUsage } from '../chat.ts';
 import { Arrivals } from './arrivals.ts';
 import type { ReplyDelta, ReplyParser } from './reply-parser.ts';
+import { reportLogprobs, reportSampling } from './token-report.ts';
 
 type ChunkChoice = ChatCompletionChunk['choices'][number];
 
@@ -21,6 +22,8 @@ export async function* stream(chat: PreparedChat, signal: AbortSignal): AsyncGen
       ...(chat.request.return_token_ids ? { prompt_token_ids: chat.prompt.tokens } : {}),
     };
     const parsers = new Map<number, ReplyParser>();
+    /** Choices of which a token has come. */
+    const begun = new Set<number>();
     const begin = (index: number): ChatCompletionChunk[] => {
       const told = parsers.size === 0 ? first : {};
       parsers.set(index, chat.parser());
@@ -37,10 +40,14 @@ export async function* stream(chat: PreparedChat, signal: AbortSignal): AsyncGen
       if (!parser) continue;
       const choices =
         arrival.type === 'delta'
-          ? deltaChoices(chat, arrival.index, parser.push(arrival.delta.tokens), arrival.delta)
+          ? deltaChoices(chat, arrival, parser.push(arrival.delta.tokens), {
+              isFirst: !begun.has(arrival.index),
+            })
           : endChoices(chat, arrival.index, parser, arrival.generation);
-      if (arrival.type === 'delta') chunks.completionTokens += arrival.delta.tokens.length;
-      else chunks.cachedTokens = Math.max(chunks.cachedTokens ?? 0, arrival.generation.cachedTokens);
+      if (arrival.type === 'delta') {
+        chunks.completionTokens += arrival.delta.tokens.length;
+        if (arrival.delta.tokens.length > 0) begun.add(arrival.index);
+      } else chunks.cachedTokens = Math.max(chunks.cachedTokens ?? 0, arrival.generation.cachedTokens);
       for (const choice of choices) yield chunks.of([choice]);
     }
     if (chat.request.stream_options?.include_usage) yield chunks.last();
@@ -96,20 +103,19 @@ function beginChoices({ echo }: PreparedChat, index: number): ChunkChoice[] {
 
 /** A chunk for each piece; the tokens and log-probabilities go with the first, so that none is told twice. */
 function deltaChoices(
-  { request, tools }: PreparedChat,
-  index: number,
+  chat: PreparedChat,
+  { index, delta: tokens }: { index: number; delta: GenerationDelta },
   reply: ReplyDelta,
-  tokens: GenerationDelta,
+  { isFirst }: { isFirst: boolean },
 ): ChunkChoice[] {
+  const { report } = chat;
   const pieces = toDeltas(reply);
-  if (pieces.length === 0 && (request.logprobs || request.return_token_ids)) pieces.push({});
+  if (pieces.length === 0 && (report.logprobs || report.ids === 'choice')) pieces.push({});
   return pieces.map((delta, position) => ({
     index,
     delta,
-    ...(position === 0 && request.logprobs
-      ? { logprobs: tools.texts.logprobs(tokens, { asIds: request.return_tokens_as_token_ids }) }
-      : {}),
-    ...(position === 0 && request.return_token_ids ? { token_ids: tokens.tokens } : {}),
+    ...(position === 0 && report.logprobs ? { logprobs: reportLogprobs(chat, tokens, { isFirst }) } : {}),
+    ...(position === 0 && report.ids === 'choice' ? { token_ids: tokens.tokens } : {}),
     finish_reason: null,
   }));
 }
@@ -130,8 +136,7 @@ function endChoices(
       delta: {},
       finish_reason: parser.finishReason(generation),
       stop_reason: generation.stop,
-      sampling: chat.sampling,
-      ...ownPrompt(chat),
+      ...reportSampling(chat, generation.tokens),
     },
   ];
 }

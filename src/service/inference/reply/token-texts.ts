@@ -6,6 +6,12 @@ interface TokenText {
   bytes: number[];
 }
 
+interface LogprobsForm {
+  asIds?: boolean | undefined;
+  bytes: boolean;
+  withIds: boolean;
+}
+
 /** Tokens as `logprobs` shows them. A vocabulary is small and the same tokens come again and again. */
 export class TokenTexts {
   readonly #tokenizer: Tokenizer;
@@ -15,13 +21,18 @@ export class TokenTexts {
     this.#tokenizer = tokenizer;
   }
 
-  /** `asIds`: tokens are written `token_id:<id>`, which tells those apart whose text is the same. */
+  /**
+   * `asIds`: tokens are written `token_id:<id>`, which tells those apart whose text is the same. `bytes`: entries have
+   * the bytes of their token. `withIds`: entries have the id of their token.
+   */
   logprobs(
     { tokens, logprobs, topLogprobs }: GenerationDelta,
-    { asIds = false }: { asIds?: boolean | undefined } = {},
+    { asIds = false, bytes: withBytes, withIds }: LogprobsForm,
   ): Logprobs {
-    const show = (token: number): TokenText =>
-      asIds ? { ...this.#text(token), token: `token_id:${token}` } : this.#text(token);
+    const show = (token: number): { token: string; bytes: number[] | null } => {
+      const { token: text, bytes } = this.#text(token);
+      return { token: asIds ? `token_id:${token}` : text, bytes: withBytes ? bytes : null };
+    };
     return {
       content: tokens.map((token, index) => {
         const { token: text, bytes } = show(token);
@@ -29,6 +40,7 @@ export class TokenTexts {
           token: text,
           logprob: finite(logprobs[index] ?? 0),
           bytes,
+          ...(withIds ? { token_id: token } : {}),
           top_logprobs: (topLogprobs[index] ?? []).map((alternative) => {
             const shown = show(alternative.token);
             return { token: shown.token, logprob: finite(alternative.logprob), bytes: shown.bytes };

@@ -1,0 +1,48 @@
+import type { Choice } from '../../contract/index.ts';
+import { invalidField } from '../errors.ts';
+import type { Location } from '../inference/prompt/conversation.ts';
+import { tokenIdsHash } from '../inference/prompt/token-ids-hash.ts';
+
+/**
+ * A choice with its token ids, sampling and prompt where its fields have them. A client that put it together from a
+ * stream may have kept them in the entries of its log-probabilities alone.
+ * @throws RequestValidationError for token ids that are not those of one reply as it was sampled.
+ */
+export function wholeChoice(choice: Choice, at: Location): Choice {
+  const entries = choice.logprobs?.content ?? [];
+  const ids = entries.flatMap(({ token_id: id }) => id ?? []);
+  const isStreamed = ids.length > 0 && ids.length === entries.length;
+  const whole = isStreamed ? { ...choice, ...carried(entries, choice, at), token_ids: ids } : choice;
+  const named = whole.sampling?.reply;
+  if (named && whole.token_ids && tokenIdsHash(whole.token_ids) !== named)
+    throw invalidField(
+      [...at, 'token_ids'],
+      'are not the ids that were sampled (sampling.reply names these); send the choice back as it came, with the ids of all chunks where it was streamed',
+      named,
+    );
+  return whole;
+}
+
+type Entries = NonNullable<NonNullable<Choice['logprobs']>['content']>;
+
+function carried(
+  entries: Entries,
+  choice: Choice,
+  at: Location,
+): Pick<Choice, 'sampling' | 'prompt_token_ids'> {
+  const place = [...at, 'logprobs', 'content'];
+  const other = entries.findIndex((entry, index) => index > 0 && entry.choice);
+  if (other > 0)
+    throw invalidField(
+      [...place, other],
+      'begins another choice of the same stream, so that these are the tokens of more than one reply; stream one choice a request (n: 1), or ask without stream',
+    );
+  const first = entries[0]?.choice;
+  const sampling = choice.sampling ?? first?.sampling;
+  if (!sampling)
+    throw invalidField(
+      [...place, 0],
+      'is not the first token of a reply, which has `choice` beside its token_id; send the entries of all chunks, from the first on',
+    );
+  return { sampling, prompt_token_ids: choice.prompt_token_ids ?? first?.prompt_token_ids };
+}
