@@ -394,6 +394,31 @@ describe('the openai client', () => {
     expect(trained.model).toBe('team/project/learner:step1');
   });
 
+  it('trains on choices of which it asked nothing, whole and from the stream that its helper put together', async () => {
+    const model = await client.post<{ id: string }>('/preview/models', {
+      body: { project: 'project', base_model: baseModel, entity: 'team', name: 'unasked' },
+    });
+    const request = { ...asked, model: 'team/project/unasked', tools, tool_choice: 'required' } as const;
+    const whole = await client.chat.completions.create({ ...request, n: 2 });
+    const streamed = await client.chat.completions
+      .stream({ ...request, seed: 9, n: 2 })
+      .finalChatCompletion();
+    const trajectories = [...whole.choices, ...streamed.choices].map((choice, reward) => ({
+      messages_and_choices: [...messages, choice],
+      tools,
+      reward,
+    }));
+    const body = { model_id: model.id, trajectory_groups: [{ trajectories }] };
+    const job = await client.post<{ id: string }>('/preview/training-jobs', { body });
+    const events = client.get(`/preview/training-jobs/${job.id}/events`, {
+      headers: { accept: 'text/event-stream' },
+    });
+    const text = await (await events.asResponse()).text();
+    const [, difference] = /"logprob_difference_max":([^,}]+)/.exec(text) ?? [];
+    expect(text).toContain('training_ended');
+    expect(Number(difference)).toBeLessThan(1e-4);
+  });
+
   describe('shapes its replies:', () => {
     const place = z.object({ aisle: z.enum(['a', 'b']), shelf: z.union([z.literal(1), z.literal(2)]) });
     const schema = z.object({

@@ -64,6 +64,7 @@ test.each<[object, Partial<SamplingParameters>, object]>([
   expect(body.choices[0].sampling).toEqual({
     ...{ temperature: 1, top_p: 1, top_k: 0, min_p: 0, constraint: null },
     prompt: expect.stringMatching(/^sha256-[0-9a-f]{32}$/),
+    reply: expect.stringMatching(/^sha256-[0-9a-f]{32}$/),
     ...shown,
   });
 });
