@@ -18,7 +18,7 @@ export function wholeChoice(choice: Choice, at: Location): Choice {
     throw invalidField(
       [...at, 'token_ids'],
       'are not the ids that were sampled (sampling.reply names these); send the choice back as it came, with the ids of all chunks where it was streamed',
-      named,
+      whole.token_ids,
     );
   return whole;
 }
@@ -36,6 +36,7 @@ function carried(
     throw invalidField(
       [...place, other],
       'begins another choice of the same stream, so that these are the tokens of more than one reply; stream one choice a request (n: 1), or ask without stream',
+      entries[other],
     );
   const first = entries[0]?.choice;
   const sampling = choice.sampling ?? first?.sampling;
@@ -43,6 +44,7 @@ function carried(
     throw invalidField(
       [...place, 0],
       'is not the first token of a reply, which has `choice` beside its token_id; send the entries of all chunks, from the first on',
+      entries[0],
     );
   return { sampling, prompt_token_ids: choice.prompt_token_ids ?? first?.prompt_token_ids };
 }
