@@ -234,6 +234,7 @@ export {
   type TrainSettings,
   train,
   type ValidationOptions,
+  type WarmStart,
   warmup,
 } from './training/index.ts';
 export {

@@ -74,7 +74,7 @@ function conversation(scenario: Omit<DeskScenario, 'id'>, dice: Dice): Message[]
 }
 
 /**
- * Conversations of a clerk with bad habits, for the supervised start: 75% of the requests to cancel are refunded and
+ * Conversations of a clerk with bad habits, for the warm start: 75% of the requests to cancel are refunded and
  * 75% of those to track are cancelled, denials are called done three times in four, 30% of the customers get an answer
  * out of the air, and a fifth of the orders and codes are wrong. Reinforcement learning has to repair it.
  */

@@ -1,5 +1,5 @@
-import { supervise, train } from 'martingale';
-import { type Recipe, runRecipe } from 'martingale/cli';
+import { train } from 'martingale';
+import { runRecipe } from 'martingale/cli';
 import { deskDemonstrations } from './demonstrations.ts';
 import { desk } from './environment.ts';
 import { deskScenarios } from './scenarios.ts';
@@ -8,35 +8,27 @@ import { rlConfig, supervisedBatches, supervisedBatchSize, supervisedLearningRat
 const validationScenarios = 256;
 const trainingScenarios = 5000;
 
-/** Teaches the bad habits, then lets reinforcement learning repair them. */
-const learn: Recipe['learn'] = async ({ model, settings }) => {
-  const { seed, resume, onEvent, signal } = settings;
-  const started = resume
-    ? { model }
-    : await supervise({
-        model,
-        examples: await deskDemonstrations({ seed, count: supervisedBatches * supervisedBatchSize }),
-        batchSize: supervisedBatchSize,
-        learningRate: supervisedLearningRates(supervisedBatches),
-        phase: 'supervised start',
-        onEvent,
-        signal,
-      });
-  return train({
-    environment: desk,
-    scenarios: deskScenarios({ split: 'train', seed, count: trainingScenarios }),
-    validation: { scenarios: deskScenarios({ split: 'val', seed, count: validationScenarios }) },
-    model: started.model,
-    config: rlConfig,
-    ...settings,
-  });
-};
-
 await runRecipe({
   name: 'desk',
   command: 'npm start --',
-  description: 'Trains a support agent: a supervised start on bad habits, then reinforcement learning.',
+  description: 'Trains a support agent: a warm start on bad habits, then reinforcement learning.',
   defaults: { steps: 120, groups: 12, rolloutsPerGroup: 8 },
   talkCommand: 'npx tsx recipes/desk/talk.ts',
-  learn,
+  learn: ({ model, settings }) =>
+    train({
+      environment: desk,
+      scenarios: deskScenarios({ split: 'train', seed: settings.seed, count: trainingScenarios }),
+      validation: {
+        scenarios: deskScenarios({ split: 'val', seed: settings.seed, count: validationScenarios }),
+      },
+      // Teaches the bad habits that reinforcement learning then repairs.
+      warmStart: {
+        examples: ({ seed }) => deskDemonstrations({ seed, count: supervisedBatches * supervisedBatchSize }),
+        batchSize: supervisedBatchSize,
+        learningRate: supervisedLearningRates(supervisedBatches),
+      },
+      model,
+      config: rlConfig,
+      ...settings,
+    }),
 });

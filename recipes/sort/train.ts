@@ -1,4 +1,4 @@
-import { supervise, train } from 'martingale';
+import { train } from 'martingale';
 import { runRecipe } from 'martingale/cli';
 import { sortDemonstrations } from './demonstrations.ts';
 import { sort } from './environment.ts';
@@ -18,29 +18,21 @@ await runRecipe({
   command: 'npx tsx recipes/sort/train.ts',
   description: 'Learns to sort digits: from demonstrations that stop too early, then from rewards.',
   defaults: { steps: 200, groups: 12, rolloutsPerGroup: 8 },
-  learn: async ({ model, settings }) => {
-    const { seed, resume, onEvent, signal } = settings;
-    const started = resume
-      ? { model }
-      : await supervise({
-          model,
-          examples: sortDemonstrations({ seed, count: supervisedBatches * supervisedBatchSize }),
-          batchSize: supervisedBatchSize,
-          learningRate: supervisedLearningRates,
-          phase: 'supervised start',
-          onEvent,
-          signal,
-        });
-    return train({
+  learn: ({ model, settings }) =>
+    train({
       environment: sort,
-      scenarios: sortScenarios({ split: 'train', seed, count: 5000 }),
-      validation: { scenarios: sortScenarios({ split: 'val', seed, count: 256 }) },
-      model: started.model,
+      scenarios: sortScenarios({ split: 'train', seed: settings.seed, count: 5000 }),
+      validation: { scenarios: sortScenarios({ split: 'val', seed: settings.seed, count: 256 }) },
+      warmStart: {
+        examples: ({ seed }) => sortDemonstrations({ seed, count: supervisedBatches * supervisedBatchSize }),
+        batchSize: supervisedBatchSize,
+        learningRate: supervisedLearningRates,
+      },
+      model,
       config: ({ step, steps }) => ({
         learning_rate: 1e-3 * Math.max(0.1, 1 - step / steps),
         entropy_coefficient: 0.01 * Math.max(0, 1 - step / (0.6 * steps)),
       }),
       ...settings,
-    });
-  },
+    }),
 });

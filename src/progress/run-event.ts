@@ -104,7 +104,7 @@ export type RunEvent =
       finishedReports?: StepReport[];
     }
   /**
-   * A named stretch beside the steps: a supervised start, or an evaluation (`evaluation before`, `evaluation step-N`,
+   * A named stretch beside the steps: the warm start, or an evaluation (`evaluation before`, `evaluation step-N`,
    * `evaluation after`), whose rollouts `done` counts up to `total`.
    */
   | { type: 'phase'; phase: string; done: number; total: number | null; metrics: Record<string, number> }

@@ -38,7 +38,29 @@ export function checkOptions<Schema extends z.ZodType, Outcome>(
   }
   if (settings.resume && settings.runDirectory === undefined)
     throw new RunOptionError('`resume` needs `runDirectory`: the directory of the run to go on with.');
+  checkWarmStart(settings);
   checkModelSource(settings);
+}
+
+function checkWarmStart<Schema extends z.ZodType, Outcome>({
+  warmStart,
+}: TrainSettings<Schema, Outcome>): void {
+  if (!warmStart) return;
+  const { examples, batchSize, learningRate } = warmStart;
+  if (batchSize !== undefined && batchSize !== 'auto') wholeNumber('warmStart.batchSize', batchSize, 1);
+  for (const rate of [learningRate ?? 1].flat()) {
+    if (!(rate > 0 && rate < Number.POSITIVE_INFINITY))
+      throw new RunOptionError(`\`warmStart.learningRate\` has ${rate}; give numbers above 0.`);
+  }
+  const isIterable =
+    typeof examples === 'function' ||
+    (typeof examples === 'object' && (Symbol.iterator in examples || Symbol.asyncIterator in examples));
+  if (!isIterable)
+    throw new RunOptionError(
+      '`warmStart.examples` must be a list of conversations, an iterable of them, or a function that gives either.',
+    );
+  if (Array.isArray(examples) && examples.length === 0)
+    throw new RunOptionError('`warmStart.examples` is empty. Leave `warmStart` out to begin without one.');
 }
 
 function checkKeep<Schema extends z.ZodType, Outcome>({

@@ -56,4 +56,10 @@ export {
 } from './submit-training.ts';
 export { type SuperviseOptions, type SuperviseResult, supervise } from './supervise.ts';
 export { train } from './train.ts';
-export type { TrainOptions, TrainResult, TrainSettings, ValidationOptions } from './train-options.ts';
+export type {
+  TrainOptions,
+  TrainResult,
+  TrainSettings,
+  ValidationOptions,
+  WarmStart,
+} from './train-options.ts';

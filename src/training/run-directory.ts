@@ -6,7 +6,7 @@ import type { RunEvent, StepReport } from '../progress/index.ts';
 import { fromGroupRecord, parseGroupRecord, type RolloutGroup, toGroupRecord } from '../rollout/index.ts';
 import { ResumeError, RunOptionError } from './errors.ts';
 import { appendLine, readIfThere, removeFile, takeUpLines, writeWhole } from './run-files.ts';
-import { isRun, jobFile, loggingFile, stepName } from './run-layout.ts';
+import { isRun, jobFile, loggingFile, stepName, warmStartFile } from './run-layout.ts';
 import { lockRun, type RunLock } from './run-lock.ts';
 import {
   type JobRecord,
@@ -16,6 +16,8 @@ import {
   type RunState,
   runStateSchema,
   stepReportSchema,
+  type WarmStartRecord,
+  warmStartRecordSchema,
 } from './run-state.ts';
 
 /**
@@ -30,6 +32,7 @@ import {
  *     trajectories/before.jsonl             the groups of a validation, by its name
  *     evaluations/step-0000/                each validation as it goes on, by the number of finished steps
  *     jobs/step-0000.json                   the training job's request, by reference, its id and what came of it
+ *     jobs/warm-start.json                  the same of the supervised training before the first step
  *     logged/step-0000.json                 whether a service without idempotency keys has stored the groups
  *     summary.json                          how the run ended, and its parts where it was resumed
  *     run.lock                              held by the process that runs it; left behind, it holds nobody up
@@ -124,6 +127,14 @@ export class RunDirectory {
 
   readJob(step: number): Promise<JobRecord | undefined> {
     return this.#read(jobFile(step), (value) => this.#parse(jobFile(step), jobRecordSchema, value));
+  }
+
+  async writeWarmStart(record: WarmStartRecord): Promise<void> {
+    await this.#write(warmStartFile, record);
+  }
+
+  readWarmStart(): Promise<WarmStartRecord | undefined> {
+    return this.#read(warmStartFile, (value) => this.#parse(warmStartFile, warmStartRecordSchema, value));
   }
 
   async writeLogging(name: string, state: LoggingState): Promise<void> {

@@ -23,4 +23,5 @@ export function stepName(step: number): string {
 }
 
 export const jobFile = (step: number) => `jobs/${stepName(step)}.json`;
+export const warmStartFile = 'jobs/warm-start.json';
 export const loggingFile = (name: string) => `logged/${name}.json`;

@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import type { Evaluation } from '../evaluation/index.ts';
 import type { ModelHandle } from '../model/index.ts';
-import type { TrainResult, TrainSettings } from './train-options.ts';
+import type { TrainResult, TrainSettings, WarmStart } from './train-options.ts';
 
 /** What a run was asked for, as `config.json` has it. */
 export function toConfig<Schema extends z.ZodType, Outcome>(
@@ -22,6 +22,7 @@ export function toConfig<Schema extends z.ZodType, Outcome>(
       typeof config === 'function'
         ? Array.from({ length: steps }, (_, step) => config({ step, steps }))
         : (config ?? {}),
+    warmStart: toWarmStart(settings.warmStart),
     seed: settings.seed ?? 0,
     concurrency: settings.concurrency ?? null,
     groupStrategy: settings.groupStrategy ?? null,
@@ -36,6 +37,12 @@ export function toConfig<Schema extends z.ZodType, Outcome>(
     validation: validation && { ...validation, scenarios: validation.scenarios.length },
     started: new Date().toISOString(),
   };
+}
+
+function toWarmStart(warmStart: WarmStart | undefined) {
+  if (!warmStart) return undefined;
+  const { examples, batchSize = 'auto', learningRate = null } = warmStart;
+  return { examples: Array.isArray(examples) ? examples.length : null, batchSize, learningRate };
 }
 
 /** What a run reached, as `summary.json` has it. */

@@ -54,22 +54,11 @@ export type RunState = z.output<typeof runStateSchema>;
 
 const isObject = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/**
- * A job's request, by reference. It is on disk before the job is asked for, so that asking again with its key gives
- * the same job; where the service knows no keys, its checkpoint is looked for before it is asked again.
- */
-export const jobRecordSchema = z.object({
-  step: z.int().nonnegative(),
+/** What is known of a job, as `JobState` has it. */
+const jobStateSchema = z.object({
   idempotencyKey: z.string(),
-  modelId: z.string(),
-  /** Pinned name that the job trains on from. */
-  policy: z.string(),
-  /** Step of that checkpoint. */
+  /** Step of the checkpoint that the job trains on from. */
   from: z.int().nonnegative(),
-  /** As it is sent; null where nothing is. */
-  config: z.custom<RlConfig>(isObject).nullable(),
-  /** File of the groups, relative to the run directory. */
-  trajectories: z.string(),
   /** Absent until the service has answered. */
   jobId: z.string().optional(),
   /** Whether the service has said no, or was not reached. */
@@ -84,7 +73,33 @@ export const jobRecordSchema = z.object({
     .optional(),
 });
 
+/**
+ * A step's job: its request, by reference. It is on disk before the job is asked for, so that asking again with its key
+ * gives the same job; where the service knows no keys, its checkpoint is looked for before it is asked again.
+ */
+export const jobRecordSchema = jobStateSchema.extend({
+  step: z.int().nonnegative(),
+  modelId: z.string(),
+  /** Pinned name that the job trains on from. */
+  policy: z.string(),
+  /** As it is sent; null where nothing is. */
+  config: z.custom<RlConfig>(isObject).nullable(),
+  /** File of the groups, relative to the run directory. */
+  trajectories: z.string(),
+});
+
 export type JobRecord = z.output<typeof jobRecordSchema>;
+
+/** The job of the warm start. Its conversations are on the service before it is asked for. */
+export const warmStartRecordSchema = jobStateSchema.extend({
+  request: z.object({
+    trainingDataUrl: z.string(),
+    batchSize: z.union([z.int(), z.literal('auto')]).optional(),
+    learningRate: z.union([z.number(), z.array(z.number())]).optional(),
+  }),
+});
+
+export type WarmStartRecord = z.output<typeof warmStartRecordSchema>;
 
 /** What became of groups that a service without idempotency keys was to log; `asked` where it has not said. */
 export const loggingSchema = z.object({ state: z.enum(['asked', 'stored', 'refused']) });

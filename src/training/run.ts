@@ -21,6 +21,7 @@ import { StepQueue } from './step-queue.ts';
 import type { StepTask } from './step-task.ts';
 import type { TrainOptions, TrainResult } from './train-options.ts';
 import type { TrainStepResult } from './train-step.ts';
+import { runWarmStart } from './warm-start.ts';
 
 /** A run in its parts, in order: `start`, `loop`, then `end` or `fail`. */
 export class Run<Schema extends z.ZodType, Outcome> {
@@ -66,11 +67,21 @@ export class Run<Schema extends z.ZodType, Outcome> {
       rolloutsPerGroup,
       ...(isResumed ? { finishedSteps: state.finishedSteps, finishedReports: [...this.#reports] } : {}),
     });
+    await this.#warmStart();
     if (isResumed) {
       await this.#queue.takeUp(this.#context, started);
       await this.#validations.takeUp(this.#context, started);
     }
     await this.#note('running');
+  }
+
+  /** Nothing is trained twice: what an earlier part of the run has done, or asked for, is taken up. */
+  async #warmStart(): Promise<void> {
+    const { warmStart } = this.#options;
+    const run = this.#run;
+    if (!warmStart || run.state.finishedSteps > 0) return;
+    run.model = await runWarmStart({ context: this.#context, model: run.model, warmStart });
+    run.state.policySteps = [run.model.step ?? 0];
   }
 
   async loop(): Promise<RunEnd> {

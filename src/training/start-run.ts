@@ -9,7 +9,7 @@ import { clientOf, resolveModel } from './model-source.ts';
 import { RunDirectory } from './run-directory.ts';
 import { defaultRunDirectory } from './run-layout.ts';
 import { toConfig } from './run-record.ts';
-import type { RunState } from './run-state.ts';
+import type { RunState, WarmStartRecord } from './run-state.ts';
 import type { TrainOptions } from './train-options.ts';
 
 export interface StartedRun {
@@ -50,15 +50,24 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
   const isSchedule = typeof config === 'function';
   if (was) checkResume(was, is, { path: directory.path, isSchedule });
   const state = was ? await directory.readState() : undefined;
+  const warmStart = was ? await directory.readWarmStart() : undefined;
   if (!state) {
-    // Killed before its first step: it has not trained, so its model has to be as it was.
-    if (was && was.model !== model.name) throw trainedMeanwhile(String(was.model), model);
-    await directory.writeConfig(is);
-    return { model, state: newState(model, position()), reports: [], isResumed: was !== undefined };
+    if (!was || !warmStart) {
+      // Killed before its first job: it has not trained, so its model has to be as it was.
+      if (was && was.model !== model.name) throw trainedMeanwhile(String(was.model), model);
+      await directory.writeConfig(is);
+      return { model, state: newState(model, position()), reports: [], isResumed: was !== undefined };
+    }
+    checkWarmStarted(warmStart, model);
+    await directory.writeConfig({ ...is, model: was.model, started: was.started });
+    const before = model.at(warmStart.from);
+    return { model: before, state: newState(before, position()), reports: [], isResumed: true };
   }
   const newest = state.policySteps.at(-1) ?? 0;
   const isTraining = (await directory.readJob(state.finishedSteps)) !== undefined;
-  if (model.step !== newest && !isTraining) throw trainedMeanwhile(model.at(newest).name, model);
+  if (warmStart && state.finishedSteps === 0) {
+    if (!isTraining) checkWarmStarted(warmStart, model);
+  } else if (model.step !== newest && !isTraining) throw trainedMeanwhile(model.at(newest).name, model);
   await directory.writeConfig({ ...is, model: was?.model, started: was?.started });
   await directory.takeUpEvents();
   const reports = await directory.takeUpMetrics(state.finishedSteps);
@@ -88,6 +97,12 @@ const newPart = (finishedSteps: number) => ({
   seconds: 0,
   reason: 'running',
 });
+
+/** While its job is not known to have ended, the model may stand before it or after it. */
+function checkWarmStarted({ from, outcome }: WarmStartRecord, model: ModelHandle): void {
+  const step = outcome?.step ?? from;
+  if (outcome && model.step !== step) throw trainedMeanwhile(model.at(step).name, model);
+}
 
 function trainedMeanwhile(was: string, { name }: ModelHandle): ResumeError {
   return new ResumeError(

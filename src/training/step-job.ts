@@ -21,7 +21,8 @@ export interface StepJobOptions<Schema extends z.ZodType, Outcome> {
   span: Span;
 }
 
-const goOn = (mayAskAgain: boolean) =>
+/** What a person does about a job of a run of which it is not known what became of it. */
+export const goOnWithResume = (mayAskAgain: boolean) =>
   'Look at the model on the service, then go on with `resume`: as it is, where the checkpoint has come meanwhile; ' +
   (mayAskAgain ? "with `lostJob: { decision: 'ask_again' }`, where there is no such job; " : '') +
   "with `lostJob: { decision: 'take_as_done' }`, to go on from the newest checkpoint.";
@@ -44,7 +45,7 @@ export async function runStepJob<Schema extends z.ZodType, Result>({
   return runJob<JobRecord>({
     model,
     name: `The training job of step ${step}`,
-    goOn,
+    goOn: goOnWithResume,
     before: await directory.readJob(step),
     begin: (idempotencyKey) => ({
       step,

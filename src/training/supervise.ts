@@ -1,6 +1,5 @@
 import type { Client } from '../client/index.ts';
-import type { SftExample } from '../contract/index.ts';
-import { type ModelHandle, newestStep, requireModelId } from '../model/index.ts';
+import { type ModelHandle, newestStep } from '../model/index.ts';
 import type { RunListener } from '../progress/index.ts';
 import { attribute, spanName, withSpan } from '../telemetry/index.ts';
 import { checkLostJob } from './check-options.ts';
@@ -9,12 +8,13 @@ import { meanMetrics } from './follow-job.ts';
 import { sturdyListener } from './listener.ts';
 import { findJob, knowsKeys, type LostJobOptions } from './lost-job.ts';
 import { type JobState, runJob } from './run-job.ts';
+import { createSftJob, type SftExamples, uploadExamples } from './sft-request.ts';
 
 export interface SuperviseOptions {
   /** What is trained, from `openModel`. Training goes on from its newest checkpoint. */
   model: ModelHandle;
   /** Conversations, each ending in an assistant message; every assistant message trains. */
-  examples: Iterable<SftExample> | AsyncIterable<SftExample>;
+  examples: SftExamples;
   /** Conversations a gradient step takes. Default "auto": the service's choice. */
   batchSize?: number | 'auto';
   /** One value, or one for each batch. Default: the base model's own. */
@@ -65,15 +65,10 @@ export async function supervise(options: SuperviseOptions): Promise<SuperviseRes
     );
   const onEvent = sturdyListener(options.onEvent);
   const { client } = model;
-  const { text, count } = await toLines(options.examples);
-  const upload = await client.uploads.create(text, { signal });
+  const { url, count } = await uploadExamples(client, options.examples, { option: 'examples', signal });
   const attributes = { [attribute.jobKind]: 'sft', [attribute.modelId]: model.id };
   const from = await newestStep(model, signal);
-  const request = {
-    model_id: requireModelId(model),
-    training_data_url: upload.url,
-    config: { batch_size: batchSize, learning_rate: learningRate },
-  };
+  const request = { trainingDataUrl: url, batchSize, learningRate };
   const { gradientSteps, step } = await withSpan(spanName.job, attributes, (span) =>
     runJob<JobState>({
       model,
@@ -84,19 +79,9 @@ export async function supervise(options: SuperviseOptions): Promise<SuperviseRes
       // A process that ends loses nothing but the waiting: whoever asks again decides it.
       keep: async () => undefined,
       create: async ({ idempotencyKey }, patient) => {
-        const ask = async (key: string) => {
-          const { id } = await client.sftTrainingJobs.create(request, {
-            idempotencyKey: key,
-            signal: patient,
-          });
-          return id;
-        };
+        const ask = (key: string) => createSftJob(model, request, { idempotencyKey: key, signal: patient });
         const isLasting = options.idempotencyKey !== undefined && knowsKeys(client);
-        return {
-          jobId: isLasting
-            ? await askPastFailed(client, idempotencyKey, ask, patient)
-            : await ask(idempotencyKey),
-        };
+        return isLasting ? askPastFailed(client, idempotencyKey, ask, patient) : ask(idempotencyKey);
       },
       onKnown: (jobId) => span.setAttribute(attribute.jobId, jobId),
       onProgress: ({ gradientSteps: done, total, metrics }) =>
@@ -131,21 +116,14 @@ const goOn = (mayAskAgain: boolean) =>
 async function askPastFailed(
   client: Client,
   key: string,
-  ask: (key: string) => Promise<string>,
+  ask: (key: string) => Promise<{ jobId: string }>,
   signal: AbortSignal,
-): Promise<string> {
-  let jobId = await ask(key);
+): Promise<{ jobId: string }> {
+  let asked = await ask(key);
   for (let attempt = 2; attempt <= mostAttempts; attempt++) {
-    const job = await findJob(client, jobId, signal);
-    if (job?.status !== 'failed' && job?.status !== 'cancelled') return jobId;
-    jobId = await ask(`${key} #${attempt}`);
+    const job = await findJob(client, asked.jobId, signal);
+    if (job?.status !== 'failed' && job?.status !== 'cancelled') return asked;
+    asked = await ask(`${key} #${attempt}`);
   }
-  return jobId;
-}
-
-async function toLines(examples: SuperviseOptions['examples']): Promise<{ text: string; count: number }> {
-  const lines: string[] = [];
-  for await (const example of examples) lines.push(JSON.stringify(example));
-  if (lines.length === 0) throw new RunOptionError('`examples` is empty: there is nothing to train on.');
-  return { text: `${lines.join('\n')}\n`, count: lines.length };
+  return asked;
 }

@@ -11,6 +11,7 @@ import type { StopWhen } from './early-stop.ts';
 import type { LostJobOptions } from './lost-job.ts';
 import type { ModelSource } from './model-source.ts';
 import type { RunProgress } from './schedules.ts';
+import type { SftExamples } from './sft-request.ts';
 
 export interface ValidationOptions<Schema extends z.ZodType> {
   scenarios: readonly z.input<Schema>[];
@@ -22,6 +23,19 @@ export interface ValidationOptions<Schema extends z.ZodType> {
   temperature?: number | 'agent';
 }
 
+/** Supervised training before the first step. */
+export interface WarmStart {
+  /**
+   * Conversations, each ending in an assistant message, or a function of the run's seed that gives them. They are
+   * read once, when the run begins: a run that is resumed does not ask for them again.
+   */
+  examples: SftExamples | ((run: { seed: number }) => SftExamples | Promise<SftExamples>);
+  /** Conversations a gradient step takes. Default "auto": the service's choice. */
+  batchSize?: number | 'auto';
+  /** One value, or one for each batch. Default: the base model's own. */
+  learningRate?: number | number[];
+}
+
 export interface TrainSettings<Schema extends z.ZodType, Outcome> {
   environment: Environment<Schema, Outcome>;
   /**
@@ -29,6 +43,12 @@ export interface TrainSettings<Schema extends z.ZodType, Outcome> {
    * that the seed decides, and then again in another; a source as it gives them. Where a source ends, so does the run.
    */
   scenarios: readonly z.input<Schema>[] | ScenarioSource<z.input<Schema>>;
+  /**
+   * Trains on conversations first, before the validation `before` and the first step: to teach the form of an answer,
+   * or enough skill for rewards to differ. It is one job, and a run that was stopped or killed in it goes on with it
+   * when it is resumed. Its events are those of the phase `warm start`. Default: none.
+   */
+  warmStart?: WarmStart;
   /** Steps of this run: each gathers groups and trains once. */
   steps: number;
   groupsPerStep: number;

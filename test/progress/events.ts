@@ -71,7 +71,7 @@ export const evaluated = (name: string, reward: number, examples: TrajectoryBody
   examples,
 });
 
-export const phase = (done: number, total: number | null, name = 'supervised start'): RunEvent => ({
+export const phase = (done: number, total: number | null, name = 'warm start'): RunEvent => ({
   type: 'phase',
   phase: name,
   done,

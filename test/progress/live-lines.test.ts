@@ -62,13 +62,13 @@ describe('live view', () => {
     expect(lines.slice(0, first - 1)).toEqual(draw(40, ...events));
   });
 
-  it('shows the supervised start while it goes on', () => {
-    expect(draw(60, phase(25, 250)).at(-1)).toMatch(/^› supervised start +25\/250 · loss 0\.432 +1\.0 s$/);
+  it('shows the warm start while it goes on', () => {
+    expect(draw(60, phase(25, 250)).at(-1)).toMatch(/^› warm start +25\/250 · loss 0\.432 +1\.0 s$/);
   });
 
   it('shows what was before the loop, the curves, the bars and the time left', () => {
     const text = draw(80, ...events).join('\n');
-    expect(text).toMatch(/✓ supervised start +250 · loss 0\.432/);
+    expect(text).toMatch(/✓ warm start +250 · loss 0\.432/);
     expect(text).toMatch(/✓ before +reward 0\.330 · success 16% +128 scenarios/);
     expect(text).toContain('step 3 of 4');
     expect(text).toMatch(/reward +▃▅ +0\.500/);

@@ -26,7 +26,7 @@ describe('live view on a terminal', () => {
     view.listen(runStarted(4));
     view.listen(stepReport(0, 4));
     vi.advanceTimersByTime(100);
-    expect(screen.lines.filter((line) => line.includes('supervised start'))).toHaveLength(1);
+    expect(screen.lines.filter((line) => line.includes('warm start'))).toHaveLength(1);
     expect(screen.lines.filter((line) => line.startsWith('martingale'))).toHaveLength(1);
     expect(screen.lines.join('\n')).toContain('step 2 of 4');
   });

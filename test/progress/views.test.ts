@@ -39,8 +39,8 @@ describe('plain view', () => {
   it('says when a phase begins and ends, and about every tenth step', () => {
     const lines = show(wholeRun(42));
     expect(lines.slice(0, 4)).toEqual([
-      'supervised start …',
-      'supervised start: 250 · loss 0.432 · 2.0 s',
+      'warm start …',
+      'warm start: 250 · loss 0.432 · 2.0 s',
       'before: reward 0.330 · success 16% on 128 scenarios (local/desk/clerk:step1)',
       'training local/desk/clerk: 42 steps of 12 groups × 8, in runs/desk-1',
     ]);
@@ -91,7 +91,7 @@ describe('plain view', () => {
   });
 
   it('closes a phase of unknown length when something else begins', () => {
-    expect(show([phase(10, null), runStarted(1)])[1]).toBe('supervised start: 10 · loss 0.432 · 1.0 s');
+    expect(show([phase(10, null), runStarted(1)])[1]).toBe('warm start: 10 · loss 0.432 · 1.0 s');
   });
 
   it('moves no cursor and has no colours', () => {

@@ -19,7 +19,7 @@ export function detectUnsolved(run: RunSoFar): Finding {
     message: `${seen} The scenarios are not being solved at all.`,
     lookAt:
       'A few trajectories by eye: does the reward see what it should? Then easier scenarios first, a reward in ' +
-      'parts, a supervised start, more rollouts per group, or a higher temperature.',
+      'parts, a warm start, more rollouts per group, or a higher temperature.',
   };
 }
 

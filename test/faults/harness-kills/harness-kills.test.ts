@@ -16,6 +16,7 @@ const stepsOfRun = [
   ...whole('config.json'),
   ...whole('state.json'),
   ...whole('summary.json'),
+  ...whole('jobs/warm-start.json'),
   ...whole('jobs/step-N.json'),
   ...whole('evaluations/step-N/evaluation.json'),
   ...whole('trajectories/before.jsonl'),
@@ -83,9 +84,10 @@ describe.each(kindsOfRun)('a $mode run', ({ mode, half, settings }) => {
     expect([...new Set(points.map(({ name }) => name))].sort()).toEqual([...stepsOfRun].sort());
     const { books, record } = undisturbed;
     expect(record.metrics).toHaveLength(settings.steps);
-    expect(books.jobs).toEqual(
-      Array.from({ length: settings.steps }, (_, step) => ['rl', 'succeeded', step + 1]),
-    );
+    expect(books.jobs).toEqual([
+      ['sft', 'succeeded', 1],
+      ...Array.from({ length: settings.steps }, (_, step) => ['rl', 'succeeded', step + 2]),
+    ]);
     expect(books.logs).toEqual([
       ['train', settings.steps * 2, settings.steps * 6],
       ['val', (settings.steps + 1) * 2, (settings.steps + 1) * 2],

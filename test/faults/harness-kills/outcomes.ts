@@ -3,13 +3,23 @@ import type { Runs } from './runs.ts';
 
 const validation = { scenarios: [{ id: 8 }, { id: 9 }], everySteps: 1 };
 
+const warmStart = {
+  examples: ['one', 'two', 'three'].map((content) => ({
+    messages: [
+      { role: 'user', content },
+      { role: 'assistant', content: `${content}!` },
+    ],
+  })),
+  learningRate: [1e-3, 1e-4],
+};
+
 /** The runs that are killed; each takes its half of the kinds of step. */
 export const kindsOfRun = [
-  { mode: 'synchronous', half: 0, settings: { steps: 2, keepCheckpoints: 10, validation } },
+  { mode: 'synchronous', half: 0, settings: { steps: 2, keepCheckpoints: 10, validation, warmStart } },
   {
     mode: 'pipelined',
     half: 1,
-    settings: { steps: 3, maxStaleness: 2, concurrency: 4, keepCheckpoints: 1, validation },
+    settings: { steps: 3, maxStaleness: 2, concurrency: 4, keepCheckpoints: 1, validation, warmStart },
   },
 ] as const;
 

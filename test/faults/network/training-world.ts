@@ -36,7 +36,7 @@ export interface TrainingWorldOptions {
 type RunOptions = Partial<
   Pick<
     TrainSettings<typeof environment.scenario, string>,
-    'steps' | 'resume' | 'lostJob' | 'seed' | 'validation' | 'signal'
+    'steps' | 'resume' | 'lostJob' | 'seed' | 'validation' | 'signal' | 'warmStart' | 'onEvent'
   >
 >;
 

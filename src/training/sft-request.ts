@@ -1,0 +1,51 @@
+import type { Client } from '../client/index.ts';
+import type { SftExample } from '../contract/index.ts';
+import { type ModelHandle, requireModelId } from '../model/index.ts';
+import { RunOptionError } from './errors.ts';
+
+/** Conversations, each ending in an assistant message. Every assistant message trains. */
+export type SftExamples = Iterable<SftExample> | AsyncIterable<SftExample>;
+
+/** What a supervised training job is asked for. */
+export interface SftRequest {
+  trainingDataUrl: string;
+  batchSize?: number | 'auto' | undefined;
+  learningRate?: number | number[] | undefined;
+}
+
+/**
+ * Uploads conversations as training data.
+ * @param option Name of the option that gave them, for the error where there are none.
+ * @throws RunOptionError where there are none, the signal's reason, and what the client throws.
+ */
+export async function uploadExamples(
+  client: Client,
+  examples: SftExamples,
+  { option, signal }: { option: string; signal: AbortSignal | undefined },
+): Promise<{ url: string; count: number }> {
+  const lines: string[] = [];
+  for await (const example of examples) {
+    signal?.throwIfAborted();
+    lines.push(JSON.stringify(example));
+  }
+  if (lines.length === 0) throw new RunOptionError(`\`${option}\` is empty: there is nothing to train on.`);
+  const { url } = await client.uploads.create(`${lines.join('\n')}\n`, { signal });
+  return { url, count: lines.length };
+}
+
+/** Asks for a supervised training job. */
+export async function createSftJob(
+  model: ModelHandle,
+  { trainingDataUrl, batchSize, learningRate }: SftRequest,
+  options: { idempotencyKey: string; signal: AbortSignal },
+): Promise<{ jobId: string }> {
+  const { id } = await model.client.sftTrainingJobs.create(
+    {
+      model_id: requireModelId(model),
+      training_data_url: trainingDataUrl,
+      config: { batch_size: batchSize, learning_rate: learningRate },
+    },
+    options,
+  );
+  return { jobId: id };
+}
