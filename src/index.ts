@@ -140,6 +140,7 @@ export type {
   Alarm,
   AlarmKind,
   EvaluationScore,
+  ProgressOption,
   RunEndReason,
   RunEvent,
   RunListener,

@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import { digest, type KeyFunction } from '../environment/index.ts';
 import { BaselineModel, ModelHandle, type RolloutModel, type SamplingOverride } from '../model/index.ts';
+import type { ProgressOption } from '../progress/index.ts';
 import {
   type Books,
   keepBooks,
@@ -11,6 +12,7 @@ import {
 import { EvaluationOptionError } from './errors.ts';
 import { type Estimate, estimate, estimateShare } from './estimate.ts';
 import { EvaluationDirectory } from './evaluation-directory.ts';
+import { openEvaluationView } from './evaluation-view.ts';
 import { gatherGroups } from './gather-groups.ts';
 import { type PassAt, passAt } from './pass-at.ts';
 import { scenarioKeys } from './scenario-keys.ts';
@@ -43,6 +45,11 @@ export interface EvaluateOptions<Schema extends z.ZodType, Outcome>
    * they are, and a finished evaluation is read back without a call. Default true.
    */
   rerunFailed?: boolean;
+  /**
+   * How the evaluation is shown while it goes on: scenarios done, and their mean reward so far. As `progress` of
+   * `train`: absent, a live view where standard error is a terminal and not that of a CI, else nothing.
+   */
+  progress?: ProgressOption;
 }
 
 export interface Evaluation<Scenario = unknown> {
@@ -78,6 +85,7 @@ export async function evaluate<Schema extends z.ZodType, Outcome>(
     key,
     directory,
     rerunFailed = true,
+    progress,
     ...rest
   } = options;
   const { environment, model, seed = 0, groupStrategy = null } = options;
@@ -100,28 +108,38 @@ export async function evaluate<Schema extends z.ZodType, Outcome>(
           scenarios: keys.length,
           scenarioKeys: digest(JSON.stringify(keys)),
         });
-  const groups = await gatherGroups(
-    { ...rest, model: evaluated, rolloutsPerGroup: rolloutsPerScenario },
-    scenarios,
-    { kept, rerunFailed },
-  );
-  const perScenario = groups.map((group, index) =>
-    scoreScenario(group, { key: keys[index] ?? String(index), isSuccess }),
-  );
-  return {
-    environment: environment.name,
-    policy: model.name,
-    reward: estimate(perScenario.flatMap(({ reward }) => reward ?? [])),
-    success: estimateShare(
-      perScenario.flatMap(({ success }) => success ?? []),
-      { trials: perScenario.reduce((sum, { judged }) => sum + judged, 0) },
-    ),
-    passAt: ks.map((k) => passAt(k, perScenario)),
-    perScenario,
-    groups,
-    books: keepBooks(groups.flatMap(({ rollouts }) => rollouts)),
-    seconds: (performance.now() - begun) / 1000,
-  };
+  const view = await openEvaluationView(progress, {
+    name: `${model.name} in ${environment.name}`,
+    total: keys.length,
+  });
+  try {
+    const groups = await gatherGroups(
+      { ...rest, model: evaluated, rolloutsPerGroup: rolloutsPerScenario },
+      scenarios,
+      { kept, rerunFailed, onGroup: view?.onGroup },
+    );
+    const perScenario = groups.map((group, index) =>
+      scoreScenario(group, { key: keys[index] ?? String(index), isSuccess }),
+    );
+    const evaluation: Evaluation<z.output<Schema>> = {
+      environment: environment.name,
+      policy: model.name,
+      reward: estimate(perScenario.flatMap(({ reward }) => reward ?? [])),
+      success: estimateShare(
+        perScenario.flatMap(({ success }) => success ?? []),
+        { trials: perScenario.reduce((sum, { judged }) => sum + judged, 0) },
+      ),
+      passAt: ks.map((k) => passAt(k, perScenario)),
+      perScenario,
+      groups,
+      books: keepBooks(groups.flatMap(({ rollouts }) => rollouts)),
+      seconds: (performance.now() - begun) / 1000,
+    };
+    view?.ended(evaluation);
+    return evaluation;
+  } finally {
+    view?.close();
+  }
 }
 
 function checkPassAt(ks: readonly number[], rolloutsPerScenario: number): readonly number[] {

@@ -7,6 +7,8 @@ interface Kept {
   kept: EvaluationDirectory | null;
   /** Whether groups of the folder with a rollout that did not complete are run again. */
   rerunFailed: boolean;
+  /** Called with each group as it ends, and with those that the folder has. */
+  onGroup?: ((group: RolloutGroup) => void) | undefined;
 }
 
 const completedOf = ({ rollouts }: RolloutGroup) =>
@@ -19,7 +21,7 @@ const completedOf = ({ rollouts }: RolloutGroup) =>
 export async function gatherGroups<Schema extends z.ZodType, Outcome>(
   options: Omit<RunGroupsOptions<Schema, Outcome>, 'scenarios'>,
   scenarios: readonly z.output<Schema>[],
-  { kept, rerunFailed }: Kept,
+  { kept, rerunFailed, onGroup }: Kept,
 ): Promise<RolloutGroup<z.output<Schema>>[]> {
   // Without scenarios it only checks the options.
   await runGroups({ ...options, scenarios: [] });
@@ -62,7 +64,11 @@ export async function gatherGroups<Schema extends z.ZodType, Outcome>(
     if (kept && !wasStopped) await kept.append(group);
     return group;
   };
-  const gathered = scenarios.map(gather);
+  const gathered = scenarios.map(async (scenario, index) => {
+    const group = await gather(scenario, index);
+    onGroup?.(group);
+    return group;
+  });
   try {
     return await Promise.all(gathered);
   } catch (error) {

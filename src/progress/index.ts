@@ -1,5 +1,6 @@
 import { createJsonView } from './json.ts';
 import { createLiveView } from './live.ts';
+import { canRepaint } from './open-progress.ts';
 import { createPlainView } from './plain.ts';
 import { type Line, paint, showsColors } from './text.ts';
 import type { ProgressView } from './view.ts';
@@ -8,6 +9,7 @@ export type { Alarm, AlarmKind } from './alarm.ts';
 export { type Comparison, comparisonLines, type Evaluated, type NextCommand } from './comparison.ts';
 export { shortPath } from './format.ts';
 export { writeJsonLine } from './json.ts';
+export { type OpenProgressOptions, openProgress, type ProgressOption } from './open-progress.ts';
 export type {
   EvaluationScore,
   RunEndReason,
@@ -28,8 +30,7 @@ export interface ProgressOptions {
 /** The view that suits where the output goes: repainted on a terminal, plain lines in a pipe, or JSON lines. */
 export function showProgress({ json = false, stream = process.stdout }: ProgressOptions = {}): ProgressView {
   if (json) return createJsonView(stream, process.stderr);
-  const canRepaint = stream.isTTY === true && process.env.TERM !== 'dumb';
-  return canRepaint ? createLiveView(stream) : createPlainView(stream);
+  return canRepaint(stream) ? createLiveView(stream) : createPlainView(stream);
 }
 
 /** Writes lines as a stream can show them. */

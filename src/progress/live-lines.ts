@@ -1,4 +1,4 @@
-import { alarmLines } from './alarm-lines.ts';
+import { alarmLines, alarmTitle } from './alarm-lines.ts';
 import { coverageText } from './coverage.ts';
 import { count, counted, decimal, duration, endText, leadingMetric, percent, shortPath } from './format.ts';
 import {
@@ -16,6 +16,8 @@ import { type Canvas, clip, type Line, lineWidth, pad } from './text.ts';
 const labelWidth = 12;
 const figureWidth = 10;
 const nameWidth = 18;
+const barGap = 3;
+const widest = 100;
 
 /** Both ends of a line: the right one gives way when there is no room. */
 function spread(left: Line, right: Line, columns: number): Line {
@@ -47,21 +49,25 @@ function curveLine(label: string, values: readonly number[], figure: string, col
 }
 
 function phaseLine(phase: PhaseProgress, { columns, nowMs }: Canvas): Line {
-  const running = phase.endedAtMs === null;
+  const { done, total, startedAtMs, endedAtMs } = phase;
+  const running = endedAtMs === null;
   const metrics = leadingMetric(phase.metrics);
-  const of = phase.total === null ? count(phase.done) : `${count(phase.done)}/${count(phase.total)}`;
-  return spread(
-    [
-      running ? { text: '› ', style: 'cyan' } : { text: '✓ ', style: 'green' },
-      { text: pad(phase.phase, nameWidth) },
-      {
-        text: [running ? of : count(phase.done), metrics].filter((part) => part !== '').join(' · '),
-        style: 'dim',
-      },
-    ],
-    [{ text: duration((phase.endedAtMs ?? nowMs) - phase.startedAtMs), style: 'dim' }],
-    columns,
-  );
+  const of = total === null ? count(done) : `${count(done)}/${count(total)}`;
+  const left: Line = [
+    running ? { text: '› ', style: 'cyan' } : { text: '✓ ', style: 'green' },
+    { text: pad(phase.phase, nameWidth) },
+    { text: [running ? of : count(done), metrics].filter((part) => part !== '').join(' · '), style: 'dim' },
+  ];
+  const right: Line = [{ text: duration((endedAtMs ?? nowMs) - startedAtMs), style: 'dim' }];
+  const cells = Math.min(24, columns - lineWidth(left) - lineWidth(right) - 2 * barGap);
+  if (!running || total === null || cells < 8) return spread(left, right, columns);
+  const { filled, rest } = bar(done, total, cells);
+  const drawn: Line = [
+    { text: ' '.repeat(barGap) },
+    { text: filled, style: 'cyan' },
+    { text: rest, style: 'dim' },
+  ];
+  return spread([...left, ...drawn], right, columns);
 }
 
 function milestoneLine(milestone: Milestone, canvas: Canvas): Line {
@@ -83,13 +89,11 @@ function headLines(progress: RunProgress, { columns, nowMs }: Canvas): Line[] {
   const { run, steps, startedAtMs, ended } = progress;
   const elapsed = duration((ended?.atMs ?? nowMs) - startedAtMs);
   const inStep = ended === null && !isOutsideSteps(progress) ? 1 : 0;
+  const name = run === null ? progress.title : run.model.replace(/:step\d+$/, '');
   const where = run === null ? '' : `step ${Math.min(steps.length + inStep, run.steps)} of ${run.steps} · `;
   return [
     spread(
-      [
-        { text: 'martingale', style: 'bold' },
-        { text: run === null ? '' : `  ${run.model.replace(/:step\d+$/, '')}` },
-      ],
+      [{ text: 'martingale', style: 'bold' }, { text: name === '' ? '' : `  ${name}` }],
       [{ text: `${where}${elapsed}`, style: 'dim' }],
       columns,
     ),
@@ -179,8 +183,35 @@ function waitingLines(progress: RunProgress, { columns, nowMs }: Canvas): Line[]
   ];
 }
 
-/** The live view of a run, no line wider than the canvas. */
-export function liveLines(progress: RunProgress, canvas: Canvas): Line[] {
+/** The live view of a run, no line wider than the canvas; where its rows do not suffice, what matters most. */
+export function liveLines(progress: RunProgress, given: Canvas & { rows?: number | undefined }): Line[] {
+  // Wider, both ends of a line would be too far apart to be read together.
+  const canvas = { ...given, columns: Math.min(given.columns, widest) };
+  const lines = wholeView(progress, canvas);
+  const rows = canvas.rows ?? lines.length;
+  const fitted = lines.length <= rows ? lines : shortView(progress, canvas).slice(0, Math.max(1, rows));
+  return fitted.map((line) => clip(line, canvas.columns));
+}
+
+/** In the order of what matters: which run, what it does now, what it has reached, what went wrong. */
+function shortView(progress: RunProgress, canvas: Canvas): Line[] {
+  const { run, steps, milestones, alarms, rollouts, job } = progress;
+  const [head = []] = headLines(progress, canvas);
+  const { columns } = canvas;
+  const loop = run === null ? [] : loopLines(progress, columns);
+  const [, reward] = loop;
+  const doing = job !== null ? loop.at(-2) : rollouts !== null ? loop.at(-3) : undefined;
+  const last = milestones.at(-1);
+  const alarm = alarms.at(-1);
+  return [
+    head,
+    ...(doing ? [doing] : last ? [milestoneLine(last, canvas)] : []),
+    ...(reward && steps.length > 0 ? [reward] : []),
+    ...(alarm ? [[{ text: `! ${alarmTitle(alarm)}: ${alarm.message}`, style: 'yellow' } as const]] : []),
+  ];
+}
+
+function wholeView(progress: RunProgress, canvas: Canvas): Line[] {
   const before = progress.milestones.filter((milestone) => milestone.afterSteps === 0);
   const after = progress.milestones.filter((milestone) => milestone.afterSteps > 0);
   const waiting = waitingLines(progress, canvas);
@@ -188,7 +219,7 @@ export function liveLines(progress: RunProgress, canvas: Canvas): Line[] {
     ...after.map((milestone) => milestoneLine(milestone, canvas)),
     ...(progress.steps.length > 0 ? waiting : []),
   ];
-  const lines = [
+  return [
     ...headLines(progress, canvas),
     [],
     ...before.map((milestone) => milestoneLine(milestone, canvas)),
@@ -200,5 +231,4 @@ export function liveLines(progress: RunProgress, canvas: Canvas): Line[] {
       ? []
       : [[], [{ text: endText(progress.ended), style: 'yellow' } as const]]),
   ];
-  return lines.map((line) => clip(line, canvas.columns));
 }

@@ -18,6 +18,8 @@ export type Milestone = (PhaseProgress | Event<'evaluated'>) & { afterSteps: num
 
 /** Everything a view shows of a run, folded from its events. */
 export interface RunProgress {
+  /** What is shown at the top until a run has said its model. */
+  title: string;
   startedAtMs: number;
   /** When the last event came. */
   toldAtMs: number;
@@ -32,7 +34,8 @@ export interface RunProgress {
   ended: (Event<'run_ended'> & { atMs: number }) | null;
 }
 
-export const newRun = (nowMs: number): RunProgress => ({
+export const newRun = (nowMs: number, title = ''): RunProgress => ({
+  title,
   startedAtMs: nowMs,
   toldAtMs: nowMs,
   run: null,
@@ -73,7 +76,7 @@ function withPhase(progress: RunProgress, event: Event<'phase'>, nowMs: number):
 }
 
 /** Whether a phase is the progress of an evaluation, whose result is an event of its own. */
-export const isEvaluation = ({ phase }: PhaseProgress): boolean => phase.startsWith('evaluation ');
+export const isEvaluation = ({ phase }: PhaseProgress): boolean => /^evaluation( |$)/.test(phase);
 
 /** An evaluation's result takes the place of its progress. */
 function withResult({ milestones, steps }: RunProgress, event: Event<'evaluated'>): Milestone[] {

@@ -12,8 +12,8 @@ export interface ProgressView {
 
 /** What a live view needs of a terminal. */
 export type Terminal = Pick<NodeJS.WriteStream, 'columns' | 'rows' | 'isTTY' | 'hasColors' | 'write'> & {
-  on: (event: 'resize', listener: () => void) => unknown;
-  off: (event: 'resize', listener: () => void) => unknown;
+  on: (event: 'resize' | 'error', listener: () => void) => unknown;
+  off: (event: 'resize' | 'error', listener: () => void) => unknown;
 };
 
 /** What a view writes to: a terminal, a pipe or a file. */

@@ -3,7 +3,13 @@ import type { RlConfig } from '../contract/index.ts';
 import type { Environment, ScenarioSource } from '../environment/index.ts';
 import type { Evaluation } from '../evaluation/index.ts';
 import type { ModelHandle } from '../model/index.ts';
-import type { RunEndReason, RunListener, RunValidation, StepReport } from '../progress/index.ts';
+import type {
+  ProgressOption,
+  RunEndReason,
+  RunListener,
+  RunValidation,
+  StepReport,
+} from '../progress/index.ts';
 import type { Books, GroupStrategy, RolloutExecutor } from '../rollout/index.ts';
 import type { RunBudget, TokenPrices } from './budget.ts';
 import type { KeepCheckpoints } from './checkpoints.ts';
@@ -118,6 +124,12 @@ export interface TrainSettings<Schema extends z.ZodType, Outcome> {
   resume?: boolean | 'auto';
   /** Watches the run. What it throws is warned about once (`martingale_listener_failed`) and changes nothing. */
   onEvent?: RunListener;
+  /**
+   * How the run is shown while it goes on. Absent: a live view on standard error, where that is a terminal and not
+   * that of a CI; else nothing. `true`: plain lines where there is no terminal. `'plain'`: plain lines on standard
+   * error. `'json'`: a JSON object a line on standard output. `false`: nothing.
+   */
+  progress?: ProgressOption;
   /**
    * Stops the run cleanly: rollouts and the running job are cancelled, the directory stays readable. Calls of the
    * service that are better ended than cut, such as asking for a job, have 10 s for that; then the run returns.

@@ -1,11 +1,12 @@
 import { basename } from 'node:path';
 import type { z } from 'zod';
+import type { ProgressView, RunListener } from '../progress/index.ts';
 import { parseScenarios } from '../rollout/index.ts';
 import { attribute, spanName, withSpan } from '../telemetry/index.ts';
 import { checkOptions } from './check-options.ts';
 import { Run } from './run.ts';
 import { openRunDirectory } from './start-run.ts';
-import type { TrainOptions, TrainResult } from './train-options.ts';
+import type { TrainOptions, TrainResult, TrainSettings } from './train-options.ts';
 
 /**
  * Trains a model in an environment: each step gathers groups of rollouts from the newest checkpoint, or from one that
@@ -27,8 +28,9 @@ export async function train<Schema extends z.ZodType, Outcome>(
   if ('length' in scenarios) await parseScenarios(environment, scenarios);
   if (validation) await parseScenarios(environment, validation.scenarios);
   const directory = await openRunDirectory(options);
+  const view = await viewOf(options);
   try {
-    const run = new Run(options, directory);
+    const run = new Run({ ...options, onEvent: watching(options.onEvent, view) }, directory);
     return await withSpan(spanName.run, { [attribute.runId]: basename(directory.path) }, async () => {
       try {
         await run.start();
@@ -41,6 +43,26 @@ export async function train<Schema extends z.ZodType, Outcome>(
       }
     });
   } finally {
+    view?.close();
     directory.release();
   }
+}
+
+/** Loaded where it is wanted only. */
+async function viewOf({
+  progress,
+  environment,
+}: Pick<TrainSettings<never, unknown>, 'progress'> & { environment: { name: string } }) {
+  if (progress === false) return null;
+  const { openProgress } = await import('../progress/index.ts');
+  return openProgress(progress, { title: `training in ${environment.name}` });
+}
+
+/** The view first: a listener that throws is told of below what it heard of. */
+function watching(onEvent: RunListener | undefined, view: ProgressView | null): RunListener | undefined {
+  if (!view) return onEvent;
+  return (event) => {
+    view.listen(event);
+    return onEvent?.(event);
+  };
 }

@@ -117,6 +117,8 @@ export function evaluateKept<Schema extends z.ZodType, Outcome>(
     onUnexpectedCall,
     directory: directory.evaluationFolder(finishedSteps),
     rerunFailed,
+    // The run shows it among its events.
+    progress: false,
     signal,
   });
 }

@@ -62,8 +62,11 @@ describe('live view', () => {
     expect(lines.slice(0, first - 1)).toEqual(draw(40, ...events));
   });
 
-  it('shows the warm start while it goes on', () => {
-    expect(draw(60, phase(25, 250)).at(-1)).toMatch(/^› warm start +25\/250 · loss 0\.432 +1\.0 s$/);
+  it('shows the warm start while it goes on, with a bar where there is room', () => {
+    expect(draw(80, phase(25, 250)).at(-1)).toMatch(
+      /^› warm start +25\/250 · loss 0\.432 {3}██░{22} +1\.0 s$/,
+    );
+    expect(draw(50, phase(25, 250)).at(-1)).toMatch(/^› warm start +25\/250 · loss 0\.432 +1\.0 s$/);
   });
 
   it('shows what was before the loop, the curves, the bars and the time left', () => {

@@ -52,15 +52,131 @@ describe('live view on a terminal', () => {
     for (const line of screen.lines) expect(line.length).toBeLessThan(40);
   });
 
-  it('shows notes below, and gives the cursor back', () => {
+  it('shows notes below, and writes nothing more when it is closed', () => {
     view.listen(runStarted(4));
     view.note('Stopping.');
     expect(screen.lines).toContain('Stopping.');
-    expect(screen.cursorVisible).toBe(false);
     view.close();
-    expect(screen.cursorVisible).toBe(true);
     const writes = screen.writes.length;
     vi.advanceTimersByTime(1000);
+    view.close();
     expect(screen.writes.length).toBe(writes);
+  });
+
+  it('leaves nothing to give back where the process is killed: it never hides the cursor', () => {
+    view.listen(runStarted(4));
+    vi.advanceTimersByTime(100);
+    expect(screen.cursorVisible).toBe(true);
+  });
+});
+
+describe('what the program writes beside a live view', () => {
+  let screen: Screen;
+  let view: ProgressView;
+  const write = (text: string) => screen.write(text);
+  const viewAt = () => screen.lines.findIndex((line) => line.startsWith('martingale'));
+
+  beforeEach(() => {
+    vi.useFakeTimers();
+    screen = new Screen(80, 24);
+    view = createLiveView(screen);
+    view.listen(runStarted(4));
+    vi.advanceTimersByTime(100);
+  });
+
+  afterEach(() => {
+    view.close();
+    vi.useRealTimers();
+  });
+
+  it('stands above it, whole, in its order', () => {
+    write('one\n');
+    vi.advanceTimersByTime(1000);
+    write('two\nthree\n');
+    expect(screen.lines.slice(0, 4)).toEqual(['one', 'two', 'three', expect.stringMatching(/^martingale/)]);
+    expect(screen.lines.filter((line) => line.startsWith('martingale'))).toHaveLength(1);
+  });
+
+  it('may be a line in parts, and as bytes', () => {
+    write('half');
+    vi.advanceTimersByTime(1000);
+    expect(viewAt()).toBe(1);
+    screen.write(new TextEncoder().encode(' of a line'));
+    vi.advanceTimersByTime(1000);
+    write(', the end\n');
+    vi.advanceTimersByTime(1000);
+    expect(screen.lines.slice(0, 2)).toEqual([
+      'half of a line, the end',
+      expect.stringMatching(/^martingale/),
+    ]);
+  });
+
+  it('may be many lines at once: the view is painted again when they are through', () => {
+    const before = screen.writes.join('').length;
+    for (let line = 0; line < 1000; line++) write(`line ${line}\n`);
+    // About the lines alone, and not the view with each of them.
+    expect(screen.writes.join('').length - before).toBeLessThan(20_000);
+    vi.advanceTimersByTime(100);
+    expect(screen.lines.slice(0, 1001)).toEqual([
+      ...Array.from({ length: 1000 }, (_, line) => `line ${line}`),
+      expect.stringMatching(/^martingale/),
+    ]);
+  });
+
+  it('is written as it is once the view is closed, and in the order of calls before', () => {
+    write('before\n');
+    view.close();
+    const end = screen.lines.length;
+    write('after\n');
+    expect(screen.lines[0]).toBe('before');
+    expect(screen.lines.slice(end - 1)).toEqual(['after', '']);
+    expect(screen.writes.at(-1)).toBe('after\n');
+  });
+});
+
+describe('several live views on one terminal', () => {
+  beforeEach(() => void vi.useFakeTimers());
+  afterEach(() => void vi.useRealTimers());
+
+  const open = (screen: Screen, model: string) => {
+    const view = createLiveView(screen);
+    view.listen({ ...runStarted(4), model });
+    return view;
+  };
+  const heads = (screen: Screen) => screen.lines.filter((line) => line.startsWith('martingale'));
+
+  it('stand below each other, and the one that ends stays above', () => {
+    const screen = new Screen(80, 40);
+    const [one, other] = [open(screen, 'local/desk/one'), open(screen, 'local/desk/other')];
+    vi.advanceTimersByTime(100);
+    expect(heads(screen).map((line) => line.slice(0, 27).trimEnd())).toEqual([
+      'martingale  local/desk/one',
+      'martingale  local/desk/othe',
+    ]);
+    other.listen({ type: 'run_ended', reason: 'stopped', seconds: 1, runDirectory: 'runs/desk-1' });
+    other.close();
+    one.listen(stepReport(0, 4));
+    vi.advanceTimersByTime(100);
+    expect(heads(screen).map((line) => line.slice(12, 27).trimEnd())).toEqual([
+      'local/desk/othe',
+      'local/desk/one',
+    ]);
+    one.close();
+    expect(heads(screen)).toHaveLength(2);
+  });
+
+  it('fit the terminal together: each shows what matters most', () => {
+    const screen = new Screen(80, 13);
+    const views = ['one', 'two', 'three'].map((name) => open(screen, `local/desk/${name}`));
+    for (const view of views) {
+      view.listen(stepReport(0, 4));
+      view.listen({ type: 'rollouts', step: 1, done: 24, total: 96 });
+    }
+    vi.advanceTimersByTime(100);
+    expect(screen.lines.filter((line) => line !== '')).toHaveLength(9);
+    expect(screen.lines.join('\n')).toMatch(
+      /martingale {2}local\/desk\/three.*\n.*rollouts.*24\/96.*\n.*reward.*0\.250/,
+    );
+    for (const view of views) view.close();
   });
 });

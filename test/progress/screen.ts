@@ -22,7 +22,7 @@ export class Screen extends EventEmitter implements Terminal {
   readonly hasColors = () => false;
 
   readonly write = (chunk: string | Uint8Array): boolean => {
-    const text = String(chunk);
+    const text = typeof chunk === 'string' ? chunk : new TextDecoder().decode(chunk);
     this.writes.push(text);
     // biome-ignore lint/suspicious/noControlCharactersInRegex: this is what a terminal reads
     for (const [part] of text.matchAll(/\u001b\[\??\d*[A-Za-z]|\n|\r|[^\u001b\n\r]+/g)) this.#take(part);
@@ -50,8 +50,10 @@ export class Screen extends EventEmitter implements Terminal {
     else if (part === `${csi}?25l`) this.cursorVisible = false;
     else if (part === `${csi}?25h`) this.cursorVisible = true;
     else if (part === `${csi}K`) this.#cells[this.#row] = line.slice(0, this.#column);
-    else if (part === `${csi}J`) this.#cells.length = this.#row + 1;
-    else if (part.startsWith(csi) && part.endsWith('A'))
+    else if (part === `${csi}J`) {
+      this.#cells.length = this.#row + 1;
+      this.#cells[this.#row] = line.slice(0, this.#column);
+    } else if (part.startsWith(csi) && part.endsWith('A'))
       this.#row = Math.max(0, this.#row - Number(part.slice(2, -1)));
     else if (!part.startsWith(csi)) {
       this.#cells[this.#row] = line.slice(0, this.#column) + part + line.slice(this.#column + part.length);

@@ -57,6 +57,8 @@ export interface RecipeRun {
     /** The run goes on: what `learn` does before `train` is done. */
     resume: boolean;
     onEvent: RunListener;
+    /** The recipe shows the run itself. */
+    progress: false;
     signal: AbortSignal;
   };
 }
@@ -107,6 +109,7 @@ export async function runRecipe(recipe: Recipe, argv: readonly string[] = proces
         runDirectory: trainingFolder(runDirectory),
         resume,
         onEvent: progress.listen,
+        progress: false,
         signal,
       },
     });

@@ -44,6 +44,7 @@ export async function startRuns() {
 
   return {
     engine,
+    service: { baseUrl, apiKey },
     models: client.models,
     run,
     record: (name: string) => readRecord(join(folder, name)),

@@ -1,0 +1,54 @@
+import type { ProgressOption } from '../progress/index.ts';
+import type { RolloutGroup } from '../rollout/index.ts';
+import type { Evaluation } from './evaluate.ts';
+
+export interface EvaluationView {
+  /** Takes a group that has ended. */
+  onGroup: (group: RolloutGroup) => void;
+  ended: (evaluation: Evaluation) => void;
+  close: () => void;
+}
+
+/** Shows an evaluation as it goes on. Null where nothing is to be shown. */
+export async function openEvaluationView(
+  option: ProgressOption | undefined,
+  { name, total }: { name: string; total: number },
+): Promise<EvaluationView | null> {
+  if (option === false) return null;
+  const { openProgress } = await import('../progress/index.ts');
+  const view = openProgress(option, { title: `evaluating ${name}` });
+  if (!view) return null;
+  let done = 0;
+  let scored = 0;
+  let sum = 0;
+  const tell = () => {
+    const metrics: Record<string, number> = scored > 0 ? { reward: sum / scored } : {};
+    view.listen({ type: 'phase', phase: 'evaluation', done, total, metrics });
+  };
+  tell();
+  return {
+    onGroup: ({ trajectories }) => {
+      done++;
+      if (trajectories.length > 0) {
+        scored++;
+        sum += trajectories.reduce((all, { reward }) => all + (reward ?? 0), 0) / trajectories.length;
+      }
+      tell();
+    },
+    ended: ({ policy, reward, success, perScenario, books }) => {
+      // Without a completed rollout there is nothing to say but how many failed, which the books do.
+      if (reward === null) return;
+      view.listen({
+        type: 'evaluated',
+        name: 'evaluation',
+        policy,
+        score: { reward: reward.mean, success: success?.mean ?? null },
+        scenarios: perScenario.length,
+        scored: reward.count,
+        books,
+        examples: [],
+      });
+    },
+    close: view.close,
+  };
+}

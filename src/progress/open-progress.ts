@@ -1,0 +1,63 @@
+import { createJsonView } from './json.ts';
+import { createLiveView } from './live.ts';
+import { createPlainView } from './plain.ts';
+import type { Output, ProgressView, Terminal } from './view.ts';
+
+/**
+ * How a run is shown while it goes on:
+ *
+ * - absent: a live view, where standard error is a terminal and the environment has no `CI`; else nothing
+ * - `true`: a live view where standard error is a terminal, else plain lines on it
+ * - `'plain'`: a line for each phase and about every tenth step, on standard error
+ * - `'json'`: a JSON object a line, on standard output
+ * - `false`: nothing
+ *
+ * What the program writes to the terminal itself stands above a live view. Several runs of one process share the
+ * terminal. A view that cannot be written any more, as to a closed pipe, ends; the run goes on.
+ */
+export type ProgressOption = boolean | 'plain' | 'json';
+
+export interface OpenProgressOptions {
+  /** What a live view is called until the run has said its model. */
+  title?: string;
+  /** For people. Default standard error. */
+  terminal?: NodeJS.WriteStream;
+  /** For programs. Default standard output. */
+  output?: NodeJS.WriteStream;
+}
+
+/** Whether lines can be repainted on a stream. */
+export const canRepaint = ({ isTTY }: Pick<Terminal, 'isTTY'>): boolean =>
+  isTTY === true && process.env.TERM !== 'dumb';
+
+const isOnCi = () => !['', '0', 'false', undefined].includes(process.env.CI);
+
+/** The view that an option asks for; null where nothing is to be shown. */
+export function openProgress(
+  option: ProgressOption | undefined,
+  { title, terminal = process.stderr, output = process.stdout }: OpenProgressOptions = {},
+): ProgressView | null {
+  if (option === false || (option === undefined && (isOnCi() || !canRepaint(terminal)))) return null;
+  if (option === 'json') return onStream(output, (to) => createJsonView(to, terminal));
+  if (option === 'plain' || !canRepaint(terminal)) return onStream(terminal, createPlainView);
+  return createLiveView(terminal, title === undefined ? {} : { title });
+}
+
+/** A view whose stream may be closed by its reader: from then on it shows nothing, and ends nobody. */
+function onStream(stream: NodeJS.WriteStream, create: (output: Output) => ProgressView): ProgressView {
+  let isOpen = true;
+  const end = () => {
+    isOpen = false;
+  };
+  stream.on('error', end);
+  const view = create({ write: (text) => isOpen && stream.writable && stream.write(text) });
+  return {
+    ...view,
+    close: () => {
+      view.close();
+      // What was written last may fail later.
+      if (isOpen && stream.writable) stream.write('', () => stream.off('error', end));
+      isOpen = false;
+    },
+  };
+}

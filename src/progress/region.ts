@@ -1,0 +1,197 @@
+import { ForeignText } from './foreign-text.ts';
+import { type Canvas, type Line, lineWidth, paint, showsColors } from './text.ts';
+import type { Terminal } from './view.ts';
+
+const repaintIntervalMs = 100;
+const csi = '\x1b[';
+/** Terminals that know it show the whole frame at once; the others ignore it. */
+const beginFrame = `${csi}?2026h`;
+const endFrame = `${csi}?2026l`;
+const eraseLineEnd = `${csi}K`;
+const eraseBelow = `${csi}J`;
+
+/** What is drawn at the bottom of a terminal, at most `rows` lines where they are given. */
+export type Panel = (canvas: Canvas & { rows?: number }) => Line[];
+
+type Write = Terminal['write'];
+
+const regions = new WeakMap<object, Region>();
+
+/** Rows that lines take on a terminal which may have become narrower since they were written. */
+const rowsOf = (lines: readonly Line[], columns: number): number =>
+  lines.reduce((rows, line) => rows + Math.max(1, Math.ceil(lineWidth(line) / columns)), 0);
+
+/** The process's own streams, where both of them show on its terminal; else the terminal alone. */
+function streamsOf(terminal: Terminal): Terminal[] {
+  const own: Terminal[] = [process.stderr, process.stdout];
+  return own.includes(terminal) ? own.filter(({ isTTY }) => isTTY) : [terminal];
+}
+
+/**
+ * The lower rows of a terminal, which are repainted in place: at most ten times a second, and only what is new. All
+ * views of a process share them. While there is a view, the streams of the terminal are watched: what the program
+ * writes itself stands above, whole. The cursor is never hidden and no mode is set, so that there is nothing to give
+ * back where the process is killed.
+ */
+export class Region {
+  readonly #terminal: Terminal;
+  readonly #now: () => number;
+  readonly #panels: Panel[] = [];
+  readonly #foreign = new ForeignText();
+  #painted: Line[] = [];
+  #shown = '';
+  #foreignAtMs = Number.NEGATIVE_INFINITY;
+  #write: Write;
+  #unwatch: () => void = () => undefined;
+
+  private constructor(terminal: Terminal, now: () => number) {
+    this.#terminal = terminal;
+    this.#now = now;
+    this.#write = terminal.write.bind(terminal);
+  }
+
+  /** That of a terminal. */
+  static of(terminal: Terminal, now: () => number): Region {
+    const streams = streamsOf(terminal);
+    const known = regions.get(streams[0] ?? terminal);
+    if (known) return known;
+    const region = new Region(terminal, now);
+    for (const stream of [terminal, ...streams]) regions.set(stream, region);
+    return region;
+  }
+
+  /** Shows a panel below the others. Gives what takes it away: its last state then stays, above the others. */
+  open(panel: Panel): () => void {
+    if (this.#panels.length === 0) this.#watch();
+    this.#panels.push(panel);
+    let isOpen = true;
+    return () => {
+      if (!isOpen) return;
+      isOpen = false;
+      this.#close(panel);
+    };
+  }
+
+  readonly paint = (): void => {
+    const { columns, height } = this.#size;
+    const rows = Math.max(1, Math.floor(height / Math.max(1, this.#panels.length)));
+    const lines = this.#panels.flatMap((panel) => panel({ columns, rows, nowMs: this.#now() }));
+    const frame = this.#frame(lines);
+    if (frame === this.#shown) return;
+    this.#write(`${beginFrame}${this.#home}${frame}${eraseBelow}${endFrame}`);
+    this.#painted = lines;
+    this.#shown = frame;
+  };
+
+  #close(panel: Panel): void {
+    const { columns } = this.#size;
+    // Whole, however many rows there are: nothing of it is repainted.
+    const last = this.#frame(panel({ columns, nowMs: this.#now() }));
+    this.#write(`${beginFrame}${this.#home}${last}${eraseBelow}${endFrame}`);
+    this.#panels.splice(this.#panels.indexOf(panel), 1);
+    this.#forget();
+    // It ends with the last state of a view.
+    this.#foreign.append('\n');
+    if (this.#panels.length === 0) this.#unwatch();
+    else this.paint();
+  }
+
+  /** What the terminal shows of the panels is no longer at the cursor. */
+  #forget(): void {
+    this.#painted = [];
+    this.#shown = '';
+  }
+
+  #frame(lines: readonly Line[]): string {
+    const colors = showsColors(this.#terminal);
+    return lines.map((line) => `${paint(line, colors)}${eraseLineEnd}\n`).join('');
+  }
+
+  /** To where the panels begin: up, where they are painted; else below the line that others have begun. */
+  get #home(): string {
+    const up = rowsOf(this.#painted, this.#size.columns + 1);
+    if (up > 0) return `\r${csi}${up}A`;
+    return this.#foreign.line === '' ? '\r' : '\n';
+  }
+
+  get #size(): { columns: number; height: number } {
+    const { columns, rows } = this.#terminal;
+    // The last cell stays free: terminals differ in where the cursor is after it.
+    return { columns: Math.max(1, (columns || 80) - 1), height: Math.max(1, (rows || 24) - 1) };
+  }
+
+  #watch(): void {
+    const repaintAll = () => {
+      this.#shown = '';
+      this.paint();
+    };
+    const timer = setInterval(this.paint, repaintIntervalMs).unref();
+    this.#terminal.on('resize', repaintAll);
+    const streams = streamsOf(this.#terminal);
+    // A terminal that has gone away takes nothing; the run goes on without it.
+    for (const stream of streams) stream.on('error', ignore);
+    const own = this.#terminal;
+    this.#write = own.write.bind(own);
+    const restores = streams.map((stream) => watchStream(stream, (text, write) => this.#above(text, write)));
+    this.#unwatch = () => {
+      clearInterval(timer);
+      this.#terminal.off('resize', repaintAll);
+      for (const restore of restores) restore();
+      // What was written last may fail later.
+      for (const stream of streams) stream.write('', () => stream.off('error', ignore));
+    };
+  }
+
+  /** Writes a text of the program above the panels. */
+  #above(text: string, write: (text: string) => boolean): boolean {
+    if (text === '') return write('');
+    const nowMs = this.#now();
+    const isBusy = nowMs - this.#foreignAtMs < repaintIntervalMs;
+    this.#foreignAtMs = nowMs;
+    if (this.#shown === '') {
+      this.#foreign.append(text);
+      return write(text);
+    }
+    const columns = this.#size.columns + 1;
+    const up = rowsOf(this.#painted, columns) + this.#foreign.rows(columns);
+    const whole = this.#foreign.append(text);
+    const erase = `${up > 0 ? `\r${csi}${up}A` : '\r'}${eraseBelow}`;
+    if (isBusy) {
+      // Many lines at once: the next repaint puts the panels below them.
+      this.#forget();
+      return write(`${erase}${whole}`);
+    }
+    const gap = this.#foreign.line === '' ? '' : '\n';
+    return write(`${beginFrame}${erase}${whole}${gap}${this.#shown}${endFrame}`);
+  }
+}
+
+function ignore(): void {}
+
+/** Hands what is written to a stream to a function. Gives what ends that. */
+function watchStream(
+  stream: Terminal,
+  onText: (text: string, write: (text: string) => boolean) => boolean,
+): () => void {
+  const original = stream.write;
+  const pass = original.bind(stream);
+  const decoder = new TextDecoder();
+  let isWatched = true;
+  const write: Write = (
+    chunk: string | Uint8Array,
+    encodingOrDone?: BufferEncoding | ((error?: Error | null) => void),
+    whenDone?: (error?: Error | null) => void,
+  ) => {
+    const encoding = typeof encodingOrDone === 'string' ? encodingOrDone : 'utf8';
+    const done = typeof encodingOrDone === 'function' ? encodingOrDone : whenDone;
+    const bytes = typeof chunk === 'string' ? Buffer.from(chunk, encoding) : chunk;
+    if (!isWatched) return pass(bytes, done);
+    return onText(decoder.decode(bytes, { stream: true }), (text) => pass(text, 'utf8', done));
+  };
+  stream.write = write;
+  return () => {
+    isWatched = false;
+    // Where somebody else watches it too, ours stays below theirs and changes nothing.
+    if (stream.write === write) stream.write = original;
+  };
+}

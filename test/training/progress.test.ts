@@ -1,0 +1,116 @@
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Screen } from '../progress/screen.ts';
+import { startRuns } from './resume/run-child.ts';
+
+const child = fileURLToPath(new URL('resume/child.ts', import.meta.url));
+const evaluation = fileURLToPath(new URL('../faults/harness-kills/child.ts', import.meta.url));
+/** What an unattended run is told from one at a terminal by. */
+const attended = { ...process.env, CI: '', TERM: 'xterm' };
+
+let runs: Awaited<ReturnType<typeof startRuns>>;
+beforeAll(async () => {
+  runs = await startRuns();
+});
+afterAll(() => runs?.close());
+
+const settings = (name: string, more: object) =>
+  JSON.stringify({ ...runs.service, name, runDirectory: runs.path(name), steps: 2, ...more });
+
+/** Trains in a process of its own whose output goes to pipes. */
+async function pipe(name: string, more: object) {
+  const started = spawn(process.execPath, [child, settings(name, more)], { env: attended });
+  const ended = once(started, 'exit');
+  const [output, errors, [code]] = await Promise.all([text(started.stdout), text(started.stderr), ended]);
+  return { output, errors, code };
+}
+
+describe('a run whose output goes to pipes', () => {
+  test('shows nothing unless it is asked to', async () => {
+    const { output, errors, code } = await pipe('silent', {});
+    expect([errors, code]).toEqual(['', 0]);
+    expect(output).toContain('run_ended\n{"reason":"finished"');
+  });
+
+  test('shows plain lines on standard error, where it is asked to', async () => {
+    for (const [name, progress] of [
+      ['plain', 'plain'],
+      ['shown', true],
+    ]) {
+      const { errors } = await pipe(String(name), { progress });
+      expect(errors).toMatch(/^training local\/resume\/\w+:step0: 2 steps of 2 groups × 3, in .*\n/);
+      expect(errors).toMatch(/\nstep 2\/2 {2}reward 0\.\d{3} .*\nafter: reward .*\nfinished · [\d.]+ s\n$/s);
+    }
+  });
+
+  test('shows JSON lines on standard output, where it is asked to', async () => {
+    const { output, errors } = await pipe('json', { progress: 'json' });
+    const events = output.split('\n').flatMap((line) => (line.startsWith('{') ? [JSON.parse(line)] : []));
+    expect(events.map(({ type }) => type).filter((type) => type === 'step')).toHaveLength(2);
+    expect(errors).toBe('');
+  });
+
+  test('goes on where nobody reads what it shows', async () => {
+    const started = spawn(process.execPath, [child, settings('unread', { progress: 'plain' })], {
+      ...{ env: attended, stdio: ['ignore', 'pipe', 'pipe'] },
+    });
+    started.stderr.destroy();
+    const ended = once(started, 'exit');
+    expect(await text(started.stdout)).toContain('{"reason":"finished"');
+    expect(await ended).toEqual([0, null]);
+  });
+});
+
+/** `script` gives a program a terminal: part of every Linux, and called otherwise elsewhere. */
+const hasTerminals = process.platform === 'linux' && spawnSync('script', ['--version']).status === 0;
+if (!hasTerminals) console.warn('Skipped: there is no `script` that runs a program at a terminal.');
+
+describe.runIf(hasTerminals)('a run at a terminal', () => {
+  /** Trains in a process of its own at a terminal. Gives what the terminal shows at the end. */
+  async function attend(name: string, more: object, env: NodeJS.ProcessEnv = {}, program = child) {
+    const quoted = [process.execPath, program, settings(name, more)].map((part) => `'${part}'`).join(' ');
+    const started = spawn('script', ['-qec', quoted, join(runs.path('.'), `${name}.typescript`)], {
+      ...{ env: { ...attended, ...env }, stdio: ['ignore', 'pipe', 'inherit'] },
+    });
+    const screen = new Screen(80, 24);
+    screen.write(await text(started.stdout));
+    return screen;
+  }
+
+  test('shows itself live, and what the program writes stands above it, whole', async () => {
+    const { lines, writes } = await attend('live', {});
+    const events = ['run_started', 'evaluated', 'step', 'step', 'evaluated', 'run_ended'];
+    const shown = lines.filter((line) => events.includes(line));
+    expect(shown).toEqual(events);
+    const from = lines.findIndex((line) => line.startsWith('martingale'));
+    expect(from).toBeGreaterThan(lines.indexOf('run_ended'));
+    const view = lines.slice(from).join('\n');
+    expect(view).toMatch(/^martingale {2}local\/resume\/live .*step 2 of 2/);
+    expect(view).toMatch(/✓ before .*\n.*reward .*\n.*✓ after .*\n/s);
+    expect(view.trimEnd().split('\n').at(-1)).toMatch(/^\{"reason":"finished"/);
+    expect(writes.join('')).not.toContain('?25l');
+  });
+
+  test.each<[string, string, object, NodeJS.ProcessEnv]>([
+    ['it is told not to', 'off', { progress: false }, {}],
+    ['it is that of a CI', 'ci', {}, { CI: 'true' }],
+    ['it cannot repaint', 'dumb', {}, { TERM: 'dumb' }],
+  ])('shows nothing where %s', async (_, name, more, env) => {
+    const { lines } = await attend(name, more, env);
+    expect(lines.join('\n')).toContain('run_ended\n{"reason":"finished"');
+    expect(lines.join('\n')).not.toContain('martingale');
+  });
+
+  test('of an evaluation shows the scenarios that are done, their mean so far, and the result', async () => {
+    const asked = { task: 'evaluate', steps: undefined };
+    const { lines, writes } = await attend('evaluation', asked, {}, evaluation);
+    expect(writes.join('')).toMatch(/› evaluation +0\/5/);
+    const text = lines.join('\n');
+    expect(text).toMatch(/martingale {2}evaluating local\/resume\/evaluation:step0 in coin toss/);
+    expect(text).toMatch(/✓ evaluation +reward 0\.\d{3} · success \d+% +5 scenarios/);
+  });
+});
