@@ -55,6 +55,8 @@ export interface BegunCall {
   index: number;
   /** Names the call within its trajectory; undefined where it is not recorded. */
   callId: string | undefined;
+  /** Whether the agent set the call's seed itself. */
+  hasAgentSeed: boolean;
 }
 
 export interface StreamedReply {
@@ -95,6 +97,7 @@ export class PolicyCaller {
       scope,
       index: begun?.index ?? 0,
       callId: begun?.callId,
+      hasAgentSeed: seed !== undefined,
       signal: eitherSignal(signal, scope?.signal),
       body: {
         ...settings,
@@ -220,6 +223,9 @@ function record(call: BegunCall, choice: Choice, promptTokenIds: number[], model
   const { messages } = call.body;
   call.trajectory.record(call.callId, { index, messages, tools, choice, promptTokenIds, model });
   call.trajectory.noteCallEnd(isCutByContext(call.body, choice) ? 'cut_by_context' : 'answered', index);
+  const { observations } = call.trajectory;
+  if (isGreedy(call.body, choice)) observations.greedyCalls++;
+  if (call.hasAgentSeed) observations.agentSeeds++;
 }
 
 /** A reply that was cut before it had the tokens that were asked for: the context has no room for more. */
@@ -229,6 +235,12 @@ function isCutByContext(
 ): boolean {
   const asked = max_completion_tokens ?? max_tokens ?? Number.POSITIVE_INFINITY;
   return finish_reason === 'length' && (token_ids?.length ?? 0) < asked;
+}
+
+/** As the service says it sampled; where it does not say, as it was asked to. */
+function isGreedy({ temperature, top_k }: ChatCompletionRequest, { sampling }: Choice): boolean {
+  const used = sampling ?? { temperature, top_k };
+  return used.temperature === 0 || used.top_k === 1;
 }
 
 function least(a: number | null | undefined, b: number | undefined): number | undefined {

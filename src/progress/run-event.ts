@@ -1,5 +1,6 @@
 import type { TrajectoryBody } from '../contract/index.ts';
 import type { Books } from '../rollout/index.ts';
+import type { ToolUses } from '../trajectory/index.ts';
 import type { Alarm } from './alarm.ts';
 
 /** Mean reward and share of successes of an evaluation; `success` is the metric of that name, else null. */
@@ -26,6 +27,27 @@ export interface RunValidation {
   usage: { promptTokens: number; sampledTokens: number };
 }
 
+/** What the rollouts within each group of a step have in common: why groups carry no signal. */
+export interface GroupComparison {
+  /** Groups with two or more completed rollouts. Only these can be compared, and only these are counted below. */
+  compared: number;
+  /** Groups whose rewards are all equal. */
+  equalRewards: number;
+  /** Groups all of whose rollouts succeeded, and none of whose did; null without the metric `success`. */
+  solved: number | null;
+  unsolved: number | null;
+  /** Groups whose rollouts sampled the same replies, token for token. */
+  alike: number;
+  /** Groups whose calls were all sampled at temperature 0, or with top_k 1. */
+  greedy: number;
+  /** Groups whose calls all came with a seed that the agent had set. */
+  agentSeeds: number;
+  /** The rewards of groups with equal rewards, in ascending order without repeats: at most 5 of them. */
+  equalRewardValues: number[];
+  /** Smallest and largest reward of the step's completed rollouts. */
+  rewardRange: { min: number; max: number };
+}
+
 /** The books and figures of one step. `dispatched` = `completed` + `failed` + `cancelled`, always. */
 export interface StepReport {
   /** Counted from the run's first, which is 0. */
@@ -42,6 +64,8 @@ export interface StepReport {
   /** Groups that the job could learn from, out of `groups`; where no job says it, those whose rewards differ. */
   groupsWithSignal: number;
   groups: number;
+  /** What rollouts of the same group have in common; null in reports of versions that did not compare them. */
+  comparison: GroupComparison | null;
   /** Largest |log p_trainer - log p_sampler| over the step's tokens. */
   logprobDifference: number | null;
   /** Population standard deviation of the completed rollouts' rewards. */
@@ -60,6 +84,14 @@ export interface StepReport {
   failures: Record<string, number>;
   /** Completed rollouts by what ended their conversation, where it is known. */
   stopReasons: Record<string, number>;
+  /** What came of the calls of each tool, in all rollouts: results that the harness has seen. */
+  tools: Record<string, ToolUses>;
+  /** Rollouts with a call that met the end of the model's context. */
+  contextOverflows: number;
+  /** Rollouts whose agent returned while calls were still in flight. */
+  callsInFlight: number;
+  /** Requests of rollouts to the APIs of models that are not recorded, by host and path. */
+  otherModels: Record<string, number>;
   /** Whether calls were credited with rewards of their own, and whether the job said that it used them. */
   credit: 'none' | 'used' | 'not_confirmed';
   /** Prompt and sampled tokens of all rollouts, failed ones too; the price in the unit of the run's `prices`. */

@@ -106,6 +106,17 @@ export const loggingSchema = z.object({ state: z.enum(['asked', 'stored', 'refus
 
 export type LoggingState = z.output<typeof loggingSchema>['state'];
 
-export const stepReportSchema = z.custom<StepReport>(
-  (value) => z.looseObject({ step: z.int(), reward: z.number() }).safeParse(value).success,
-);
+/** What reports of earlier versions do not have. */
+export const addedFigures = {
+  comparison: null,
+  tools: {},
+  contextOverflows: 0,
+  callsInFlight: 0,
+  otherModels: {},
+} satisfies Partial<StepReport>;
+
+export const stepReportSchema = z
+  .custom<StepReport>(
+    (value) => z.looseObject({ step: z.int(), reward: z.number() }).safeParse(value).success,
+  )
+  .transform((report): StepReport => ({ ...addedFigures, ...report }));

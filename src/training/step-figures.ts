@@ -1,12 +1,23 @@
 import { average } from '../evaluation/index.ts';
 import type { StepReport } from '../progress/index.ts';
 import type { RolloutGroup } from '../rollout/index.ts';
-import type { Trajectory } from '../trajectory/index.ts';
+import type { ToolUses, Trajectory } from '../trajectory/index.ts';
+import { compareGroups } from './compare-groups.ts';
 import { countRepeats } from './diagnosis/index.ts';
 
 type Figures = Pick<
   StepReport,
-  'rewardDeviation' | 'replyTokens' | 'repeatedShare' | 'failures' | 'stopReasons' | 'metrics'
+  | 'comparison'
+  | 'rewardDeviation'
+  | 'replyTokens'
+  | 'repeatedShare'
+  | 'failures'
+  | 'stopReasons'
+  | 'metrics'
+  | 'tools'
+  | 'contextOverflows'
+  | 'callsInFlight'
+  | 'otherModels'
 >;
 
 /** What the rollouts of a step alone say of it. */
@@ -14,6 +25,7 @@ export function rolloutFigures(groups: readonly RolloutGroup[]): Figures {
   const trajectories = groups.flatMap((group) => group.trajectories);
   const tokens = trajectories.map(({ sampledTokens }) => sampledTokens);
   return {
+    comparison: compareGroups(groups),
     rewardDeviation: deviation(trajectories.flatMap(({ reward }) => reward ?? [])),
     replyTokens: { mean: average(tokens), max: Math.max(0, ...tokens) },
     repeatedShare: repeatedShareOf(trajectories),
@@ -24,7 +36,40 @@ export function rolloutFigures(groups: readonly RolloutGroup[]): Figures {
     ),
     stopReasons: count(trajectories.flatMap(({ stopReason }) => stopReason ?? [])),
     metrics: meansOf(trajectories),
+    ...observedFigures(groups.flatMap(({ rollouts }) => rollouts.map(({ trajectory }) => trajectory))),
   };
+}
+
+/** What was seen in all rollouts, those that did not complete too. */
+function observedFigures(
+  trajectories: readonly Trajectory[],
+): Pick<StepReport, 'tools' | 'contextOverflows' | 'callsInFlight' | 'otherModels'> {
+  const seen = trajectories.map(({ observations }) => observations);
+  const tools = new Map<string, ToolUses>();
+  const otherModels = new Map<string, number>();
+  for (const observations of seen) {
+    for (const [name, { uses, errors, invalid }] of Object.entries(observations.tools)) {
+      const before = tools.get(name) ?? { uses: 0, errors: 0, invalid: 0 };
+      tools.set(name, {
+        uses: before.uses + uses,
+        errors: before.errors + errors,
+        invalid: before.invalid + invalid,
+      });
+    }
+    for (const [request, count] of Object.entries(observations.otherModels))
+      otherModels.set(request, (otherModels.get(request) ?? 0) + count);
+  }
+  return {
+    tools: sorted(tools),
+    contextOverflows: seen.filter(({ contextOverflows }) => contextOverflows > 0).length,
+    callsInFlight: seen.filter(({ unfinishedCalls }) => unfinishedCalls > 0).length,
+    otherModels: sorted(otherModels),
+  };
+}
+
+/** In the order of the names: which came first must not show. */
+function sorted<Value>(values: ReadonlyMap<string, Value>): Record<string, Value> {
+  return Object.fromEntries([...values].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
 /** Whether an environment has credited calls of its trajectories with rewards of their own. */

@@ -14,6 +14,7 @@ export {
   type RolloutUsage,
   type UsedUpLimit,
 } from './limits.ts';
+export type { Observations, ToolUses } from './observations.ts';
 export type { RecordedCall, TrajectoryCall } from './recorded-call.ts';
 export { sampledMessage } from './sampled-message.ts';
 export { currentTrajectory, runInTrajectory, runOutsideTrajectory } from './scope.ts';

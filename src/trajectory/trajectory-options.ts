@@ -3,6 +3,7 @@ import type { RestoredCall } from './call-log.ts';
 import type { UnexpectedCallError } from './errors.ts';
 import type { Conversation, History } from './history.ts';
 import type { RolloutLimits } from './limits.ts';
+import type { ObservationsRecord } from './observations.ts';
 
 export interface TrajectoryOptions {
   /** Pinned name (`entity/project/name:stepN`) that must answer every call; absent: whatever answers is taken. */
@@ -38,4 +39,5 @@ export interface RestoredTrajectory {
   refusedCalls: readonly number[];
   violation: UnexpectedCallError | undefined;
   baseline: string | undefined;
+  observations: ObservationsRecord | undefined;
 }

@@ -1,6 +1,7 @@
 import type { Choice, Message, Tool } from '../contract/index.ts';
 import { UnexpectedCallError } from './errors.ts';
 import { type Conversation, History } from './history.ts';
+import type { ObservationsRecord } from './observations.ts';
 import type { RecordedCall } from './recorded-call.ts';
 import { packSentMessages, type SentMessages, unpackSentMessages } from './sent-messages.ts';
 import { toSpokenChoice } from './spoken-call.ts';
@@ -46,6 +47,8 @@ export interface TrajectoryRecord extends UnrewardedTrajectory {
     refused_calls?: readonly number[];
     /** The baseline whose replies stand in the conversations, as messages. */
     baseline?: string;
+    /** Absent where there is nothing to tell. */
+    observations?: ObservationsRecord;
     violation?: { reason: UnexpectedCallError['reason']; message: string };
   };
 }
@@ -64,6 +67,7 @@ export function toTrajectoryRecord(trajectory: Trajectory): TrajectoryRecord {
     reward,
     callEnds,
   } = trajectory;
+  const observations = trajectory.observations.toRecord();
   return {
     ...trajectory.toRecord(),
     ...(reward === null ? {} : { reward }),
@@ -78,6 +82,7 @@ export function toTrajectoryRecord(trajectory: Trajectory): TrajectoryRecord {
       ...(stopReason !== null && 'stop_reason' in metadata ? { metadata } : {}),
       ...(callEnds.refused.length > 0 ? { refused_calls: [...callEnds.refused] } : {}),
       ...(baseline === undefined ? {} : { baseline }),
+      ...(observations ? { observations } : {}),
       ...(violation ? { violation: { reason: violation.reason, message: violation.message } } : {}),
     },
   };
@@ -106,6 +111,7 @@ export function fromTrajectoryRecord(record: TrajectoryRecord): Trajectory {
       refusedCalls: record.record.refused_calls ?? [],
       violation: violation && new UnexpectedCallError(violation.reason, violation.message),
       baseline: record.record.baseline,
+      observations: record.record.observations,
     },
   );
   Object.assign(trajectory.metrics, record.metrics);

@@ -10,6 +10,7 @@ import {
 } from './errors.ts';
 import type { History } from './history.ts';
 import { type RolloutLimits, type RolloutUsage, reachedLimit } from './limits.ts';
+import { Observations } from './observations.ts';
 import type { RecordedCall, TrajectoryCall } from './recorded-call.ts';
 import { deriveSeed } from './seed.ts';
 import type { SpokenCall } from './spoken-call.ts';
@@ -30,6 +31,8 @@ export class Trajectory {
   readonly metrics: Record<string, number | boolean> = {};
   readonly metadata: Record<string, number | string | boolean | null> = {};
   readonly logs: string[] = [];
+  /** What the harness saw beside the calls: the step's report counts it. */
+  readonly observations: Observations;
   /** Why the rollout's conversation ended: a limit, or what the environment says; null where nothing has been said. */
   stopReason: string | null = null;
   #reward: number | null = null;
@@ -42,10 +45,11 @@ export class Trajectory {
   /** How long it took, once it is closed. */
   #tookMs: number | undefined;
   #begun = 0;
+  readonly #inFlight = new Set<number>();
   #violation: UnexpectedCallError | undefined;
   #baseline: string | undefined;
 
-  constructor(options: TrajectoryOptions = {}) {
+  constructor(options: TrajectoryOptions = {}, observations = new Observations()) {
     const { policy, seed = 0, onUnexpectedCall = 'error', signal, limits = {} } = options;
     this.id = options.id ?? randomUUID();
     this.startTime = options.startTime ?? new Date();
@@ -54,11 +58,12 @@ export class Trajectory {
     this.signal = signal;
     this.#onUnexpectedCall = onUnexpectedCall;
     this.#limits = limits;
+    this.observations = observations;
   }
 
   /** A closed trajectory as it was; see `fromTrajectoryRecord`. */
   static restore(options: TrajectoryOptions, restored: RestoredTrajectory): Trajectory {
-    const trajectory = new Trajectory(options);
+    const trajectory = new Trajectory(options, new Observations(restored.observations));
     trajectory.#log.restore(restored.histories, restored.calls);
     trajectory.#callEnds = new CallEnds(restored.refusedCalls);
     trajectory.#begun = restored.turns;
@@ -189,17 +194,31 @@ export class Trajectory {
       throw reached;
     }
     const index = this.#begun++;
+    this.#inFlight.add(index);
     return { index, callId: this.#callId(index), seed: deriveSeed(this.seed, index) };
   }
 
   /** Notes how a model call of the rollout ended; `index` where it is recorded. Nothing counts after the rollout's end. */
   noteCallEnd(end: CallEnd, index?: number): void {
-    if (!this.isClosed) this.#callEnds.note(end, index);
+    if (this.isClosed) return;
+    this.#callEnds.note(end, index);
+    const isAtContextEnd = end === 'cut_by_context' || end === 'refused_by_context';
+    if (isAtContextEnd && index !== undefined) this.observations.contextOverflows++;
   }
 
   /** How its model calls ended, those that are not recorded too. */
   get callEnds(): CallEnds {
     return this.#callEnds;
+  }
+
+  /** The call of that index was answered, or failed. Harmless when repeated. */
+  endCall(index: number): void {
+    this.#inFlight.delete(index);
+  }
+
+  /** Number of calls that have begun and not ended. */
+  get callsInFlight(): number {
+    return this.#inFlight.size;
   }
 
   /** The recorded call of that id, where it is one of this trajectory's. */
@@ -232,6 +251,8 @@ export class Trajectory {
       this.logs.push(`${violation.message} The call is left out of the trajectory.`);
       return;
     }
+    for (const { id, function: called } of call.choice.message.tool_calls ?? [])
+      this.observations.expectTool(id, called.name);
     this.#log.add(call);
   }
 

@@ -68,6 +68,8 @@ export function render(messages: readonly Message[]): number[] {
   return [...ids, endOfTurn + 1 + roles.indexOf('assistant')];
 }
 
+export type FakeService = Awaited<ReturnType<typeof startFakeService>>;
+
 /** A small service that speaks the contract on the paths that the harness uses, and remembers what it was sent. */
 export async function startFakeService(options: FakeServiceOptions) {
   const requests: ChatCompletionRequest[] = [];
@@ -94,7 +96,13 @@ export async function startFakeService(options: FakeServiceOptions) {
       finish_reason: reply.finishReason ?? (toolCalls.length > 0 ? 'tool_calls' : 'stop'),
       logprobs: { content: ids.map((id) => ({ token: String(id), logprob: -0.5, top_logprobs: [] })) },
       ...(reply.withoutTokenIds ? {} : { token_ids: ids }),
-      sampling: { temperature: request.temperature ?? 1, top_p: 1, top_k: -1, min_p: 0, constraint: null },
+      sampling: {
+        temperature: request.temperature ?? 1,
+        top_p: 1,
+        top_k: request.top_k ?? -1,
+        min_p: 0,
+        constraint: null,
+      },
     };
     const prompt = render(request.messages);
     const head = { id: `chatcmpl-${call}`, created: 0, model: reply.model ?? request.model ?? '' };

@@ -1,6 +1,7 @@
 import type { Alarm, AlarmKind } from '../../progress/index.ts';
 import { detectCollapse } from './collapse.ts';
 import { detectEventLoopHeld } from './event-loop-held.ts';
+import { detectGreedySampling } from './greedy-sampling.ts';
 import {
   detectClipped,
   detectCreditUnused,
@@ -8,7 +9,7 @@ import {
   detectNotableMismatch,
   detectStale,
 } from './job.ts';
-import { detectSolved, detectUnsolved, isSolved } from './no-signal.ts';
+import { lastingSilence, silenceDetectors } from './no-signal.ts';
 import { detectFailures, detectRepeatedText, detectWrongModel } from './replies.ts';
 import { detectRewardUpValidationDown } from './reward-up-validation-down.ts';
 import { type Detector, type RunFigures, RunSoFar } from './run-so-far.ts';
@@ -16,8 +17,8 @@ import { alarmThresholds } from './thresholds.ts';
 
 const detectors: readonly (readonly [AlarmKind, Detector])[] = [
   ['collapse', detectCollapse],
-  ['no_signal', detectUnsolved],
-  ['no_signal', detectSolved],
+  ...silenceDetectors.map((detect) => ['no_signal', detect] as const),
+  ['greedy_sampling', detectGreedySampling],
   ['reward_up_validation_down', detectRewardUpValidationDown],
   ['repeated_text', detectRepeatedText],
   ['wrong_model', detectWrongModel],
@@ -30,14 +31,11 @@ const detectors: readonly (readonly [AlarmKind, Detector])[] = [
   ['credit_unused', detectCreditUnused],
 ];
 
-/** What goes on, once it was seen, also in steps in which its detector sees nothing. */
-const lasting = new Map<Detector, (run: RunSoFar) => boolean>([[detectSolved, isSolved]]);
-
 /**
  * Every alarm of a run, in the order of the steps that raised them. An alarm is raised when what it is about begins,
  * and again only after that has been gone for `alarmThresholds.silentSteps` steps. That scenarios are solved is gone
- * when success falls below `alarmThresholds.noSignal.success`, not when single steps have a signal. A longer run begins
- * with the alarms of a shorter one, but for validations that came after its last step: see `newAlarms`.
+ * when success falls below `alarmThresholds.noSignal.success`, not when single steps have a signal; another cause of
+ * silence is gone when groups have a signal again. A longer run begins with the alarms of a shorter one, but for validations that came after its last step: see `newAlarms`.
  */
 export function diagnose(figures: RunFigures): Alarm[] {
   /** By detector: the last step count at which it saw something. */
@@ -49,7 +47,7 @@ export function diagnose(figures: RunFigures): Alarm[] {
       const since = at - (lastSeen.get(detect) ?? Number.NEGATIVE_INFINITY);
       const isGone = since > alarmThresholds.silentSteps;
       if (!finding) {
-        if (!isGone && lasting.get(detect)?.(run)) lastSeen.set(detect, at);
+        if (!isGone && lastingSilence.get(detect)?.(run)) lastSeen.set(detect, at);
         return [];
       }
       lastSeen.set(detect, at);

@@ -1,5 +1,5 @@
 import { average } from '../../evaluation/index.ts';
-import type { StepReport } from '../../progress/index.ts';
+import type { Alarm, StepReport } from '../../progress/index.ts';
 import { isJudging } from './judging.ts';
 import { alarmThresholds } from './thresholds.ts';
 
@@ -40,6 +40,11 @@ export class RunSoFar {
       (evaluation) => evaluation.step <= newest.step + 1 && isJudging(evaluation),
     );
     this.stalenessBound = stalenessBound;
+  }
+
+  /** Reports of all steps so far, the newest at the end. */
+  get all(): readonly StepReport[] {
+    return this.#reports.slice(0, this.#count);
   }
 
   /** Reports of the last steps, the newest at the end. */
@@ -88,12 +93,14 @@ function meanOf(reports: readonly StepReport[], figure: Figure): number | null {
 }
 
 /** What a detector has seen; null where nothing is wrong. */
-export type Finding = { message: string; lookAt: string } | null;
+export type Finding = Pick<Alarm, 'cause' | 'message' | 'lookAt'> | null;
 
 export type Detector = (run: RunSoFar) => Finding;
 
 export const groupsWithSignalShare: Figure = ({ groups, groupsWithSignal }) =>
   groups > 0 ? groupsWithSignal / groups : null;
+
+export const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
 
 /** A figure as a message shows it. */
 export const shown = (value: number): string => String(Number(value.toPrecision(3)));

@@ -17,8 +17,16 @@ export const alarmThresholds = {
   noSignal: {
     /** Share of groups whose rewards differ. */
     groups: 0.05,
-    /** Successes from which silent groups count as solved; below, as never solved. */
+    /** Share of the compared groups that have to agree on what they are: solved, say. */
+    agreeing: 0.9,
+    /** Share of the groups that must have two completed rollouts. */
+    comparable: 0.5,
+    /** Solved scenarios are no longer solved when the share of successes falls below this. */
     success: 0.5,
+  },
+  greedySampling: {
+    /** Share of a step's compared groups whose calls were all sampled at temperature 0. */
+    groups: 0.5,
   },
   rewardUpValidationDown: {
     /** Evaluations in a row, at least, over which the validation falls. */

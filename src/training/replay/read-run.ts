@@ -3,6 +3,7 @@ import { join, resolve } from 'node:path';
 import type { RunEvent, StepReport } from '../../progress/index.ts';
 import { type GroupRecord, requireGroupRecord } from '../../rollout/index.ts';
 import { stepName } from '../run-layout.ts';
+import { addedFigures } from '../run-state.ts';
 import { RunRecordError } from './errors.ts';
 import { isMissing, readJsonLines } from './json-lines.ts';
 
@@ -77,7 +78,7 @@ async function readReports(file: string): Promise<StepReport[]> {
   const reports = new Map<number, StepReport>();
   for await (const value of readJsonLines(file)) {
     if (!isReport(value)) throw new RunRecordError(`${file} has a line that is no report of a step.`);
-    reports.set(value.step, value);
+    reports.set(value.step, { ...addedFigures, ...value });
   }
   return [...reports.values()].sort((a, b) => a.step - b.step);
 }

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Alarm, AlarmKind, StepReport } from '../../../src/progress/index.ts';
 import { diagnose, newAlarms, type RunFigures } from '../../../src/training/diagnosis/index.ts';
-import { deskRun, reports } from './reports.ts';
+import { comparison, deskRun, reports } from './reports.ts';
 
 const from =
   (first: number, change: Partial<StepReport>) =>
@@ -104,14 +104,27 @@ describe('raises', () => {
     [
       'no_signal',
       'when all is solved',
-      { reports: reports(20, from(10, { groupsWithSignal: 0, success: 1, reward: 1 })) },
+      {
+        reports: reports(
+          20,
+          from(10, {
+            ...{ groupsWithSignal: 0, success: 1, reward: 1 },
+            comparison: comparison({ equalRewards: 12, solved: 12, unsolved: 0 }),
+          }),
+        ),
+      },
       14,
-      /0% of the groups .* The scenarios are solved/,
+      /0% of the groups .* The scenarios are solved: in 60 of 60 groups every rollout succeeds/,
     ],
     [
       'no_signal',
       'when nothing ever is',
-      { reports: reports(20, () => ({ groupsWithSignal: 0, success: 0, reward: 0, rewardDeviation: 0 })) },
+      {
+        reports: reports(20, () => ({
+          ...{ groupsWithSignal: 0, success: 0, reward: 0, rewardDeviation: 0 },
+          comparison: comparison({ equalRewards: 12, solved: 0, unsolved: 12, equalRewardValues: [0] }),
+        })),
+      },
       4,
       /not being solved at all/,
     ],
@@ -121,11 +134,18 @@ describe('raises', () => {
       {
         reports: reports(20, (step) => ({
           success: null,
-          ...(step < 10 ? { reward: step / 10 } : { reward: 0.95, groupsWithSignal: 0 }),
+          ...(step < 10
+            ? { reward: step / 10 }
+            : {
+                ...{ reward: 1, groupsWithSignal: 0 },
+                comparison: comparison({
+                  ...{ equalRewards: 12, solved: null, unsolved: null, equalRewardValues: [1] },
+                }),
+              }),
         })),
       },
       14,
-      /The scenarios are solved/,
+      /The scenarios are solved, as it seems: every rollout gets 1, the best reward of the run/,
     ],
     [
       'reward_up_validation_down',
@@ -227,7 +247,11 @@ test('an alarm is raised again only after what it is about has been gone for som
 test('that the scenarios are solved is said once, and again only after success has fallen', () => {
   const silent = (change: (step: number) => object) =>
     diagnose({
-      reports: reports(120, (step) => ({ groupsWithSignal: 0, success: 1, reward: 1, ...change(step) })),
+      reports: reports(120, (step) => {
+        const figures = { groupsWithSignal: 0, success: 1, reward: 1, ...change(step) };
+        const solved = Math.round(12 * figures.success);
+        return { ...figures, comparison: comparison({ equalRewards: 12, solved, unsolved: 12 - solved }) };
+      }),
     }).filter(({ kind }) => kind === 'no_signal');
   const now = (step: number) => step % 20 >= 10 && step % 20 < 18;
   expect(silent((step) => (now(step) ? { groupsWithSignal: 3, success: 0.97 } : {}))).toMatchObject([

@@ -1,6 +1,20 @@
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
-import type { StepReport } from '../../../src/progress/index.ts';
+import type { GroupComparison, StepReport } from '../../../src/progress/index.ts';
+
+/** Twelve groups of which nine have a signal, but for what is changed. */
+export const comparison = (change: Partial<GroupComparison> = {}): GroupComparison => ({
+  compared: 12,
+  equalRewards: 3,
+  solved: 2,
+  unsolved: 1,
+  alike: 0,
+  greedy: 0,
+  agentSeeds: 0,
+  equalRewardValues: [0, 1],
+  rewardRange: { min: 0, max: 1 },
+  ...change,
+});
 
 /** A report of a step in which nothing is wrong, but for what is changed. */
 export const report = (step: number, change: Partial<StepReport> = {}): StepReport => ({
@@ -14,6 +28,7 @@ export const report = (step: number, change: Partial<StepReport> = {}): StepRepo
   cancelled: 0,
   groupsWithSignal: 9,
   groups: 12,
+  comparison: comparison(),
   logprobDifference: 1e-6,
   rewardDeviation: 0.3,
   klSampler: 1e-7,
@@ -23,6 +38,10 @@ export const report = (step: number, change: Partial<StepReport> = {}): StepRepo
   repeatedShare: 0,
   failures: {},
   stopReasons: {},
+  tools: {},
+  contextOverflows: 0,
+  callsInFlight: 0,
+  otherModels: {},
   credit: 'none',
   usage: { promptTokens: 2000, sampledTokens: 1000, cost: null },
   metrics: {},
