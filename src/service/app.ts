@@ -2,8 +2,9 @@ import { randomUUID } from 'node:crypto';
 import { Hono } from 'hono';
 import { BusyError } from './admission/index.ts';
 import { requireKey } from './authentication.ts';
+import { acceptedEncoding } from './bodies/body-pieces.ts';
 import type { ServiceContext } from './context.ts';
-import { toErrorBody } from './error-response.ts';
+import { isOpenAiPath, toErrorBody } from './error-response.ts';
 import { ServiceError } from './errors.ts';
 import { openApiDocument } from './openapi/document.ts';
 import { checkForm, givenProject } from './request-form.ts';
@@ -89,8 +90,9 @@ export function createApp(service: ServiceContext): Hono {
   app.onError((error, context) => {
     // For the log: nobody gets it.
     if (error instanceof ClientLeftError) return new Response(null, { status: clientLeftStatus });
-    const chat = context.req.path.startsWith('/v1/chat/');
-    const { status, body } = toErrorBody(error, service.log, { chat, requestId: requestIdOf(context) });
+    const openAi = isOpenAiPath(context.req.path);
+    const { status, body } = toErrorBody(error, service.log, { openAi, requestId: requestIdOf(context) });
+    if (status === 415) context.header('accept-encoding', acceptedEncoding);
     if (status === 401) context.header('www-authenticate', 'Bearer');
     const seconds = error instanceof BusyError ? error.retryAfterSeconds : 1;
     if (status === 429 || status === 503) context.header('retry-after', String(seconds));

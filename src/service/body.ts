@@ -1,43 +1,18 @@
 import type { Context } from 'hono';
 import type { z } from 'zod';
-import { RequestValidationError, ServiceError, unsupportedField } from './errors.ts';
+import { type ByteCount, bodyPieces } from './bodies/body-pieces.ts';
+import { RequestValidationError, unsupportedField } from './errors.ts';
 import { refuseHeavyJson } from './json/shape.ts';
 import { largestIssueCount } from './shown-issue.ts';
 import { validate } from './validation.ts';
-import { wireOf } from './wire/wire.ts';
 
 export type JsonObject = Record<string, unknown>;
 
-/** Counts the bytes of a body. What it throws ends the reading. */
-export interface ByteCount {
-  /** How many will come, where that is declared. */
-  expect(total: number): void;
-  /** How many have come so far. */
-  bytes(total: number): void;
-}
-
 /** Reads a body of at most `limit` bytes; a longer one is 413, before it is read where its length is declared. */
 export async function readBytes(context: Context, limit: number, count: ByteCount): Promise<Buffer> {
-  const declared = Number(context.req.header('content-length') ?? 0);
-  if (declared > limit) throw tooLarge(limit);
-  count.expect(declared);
   const pieces: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const piece of wireOf(context).pieces()) {
-    bytes += piece.byteLength;
-    if (bytes > limit) throw tooLarge(limit);
-    count.bytes(bytes);
-    pieces.push(piece);
-  }
+  for await (const piece of bodyPieces(context, { limit, count })) pieces.push(piece);
   return Buffer.concat(pieces);
-}
-
-export function tooLarge(limit: number): ServiceError {
-  return new ServiceError(
-    413,
-    'body_too_large',
-    `The body is larger than the ${limit} bytes this path takes.`,
-  );
 }
 
 /** Parses a body. One that is no JSON, too deeply nested, or of too many values, is a 422. */

@@ -7,11 +7,16 @@ import { machineFaultOf } from './machine-fault.ts';
 
 type Body = Pick<ErrorBody, 'error'> & { detail: string | ValidationIssue[] };
 
-/** What the caller is told of an error. Of one that is the service's own fault: nothing but that; the log has it. */
+/** Paths of the OpenAI API, whose clients read `error`. */
+export const isOpenAiPath = (path: string): boolean => /^\/v1\/(chat|models)(\/|$)/.test(path);
+
+/**
+ * What the caller is told of an error; `openAi`: with the `error` that OpenAI clients read. Of one that is the service's own fault: nothing but that; the log has it.
+ */
 export function toErrorBody(
   error: unknown,
   log: ServiceLog,
-  { chat, requestId }: { chat: boolean; requestId: string | null },
+  { openAi, requestId }: { openAi: boolean; requestId: string | null },
 ): { status: ErrorStatus; body: Body } {
   const known = toServiceError(error);
   if (known.status >= 500)
@@ -24,7 +29,7 @@ export function toErrorBody(
     });
   const detail = known instanceof RequestValidationError ? known.issues : known.message;
   // Of what will pass, programs want to know what it is on every path.
-  if (!chat && known.status !== 503) return { status: known.status, body: { detail } };
+  if (!openAi && known.status !== 503) return { status: known.status, body: { detail } };
   const type = errorTypes[known.status] ?? (known.status >= 500 ? 'server_error' : 'invalid_request_error');
   const param = known instanceof RequestValidationError ? known.issues[0]?.loc.slice(1).join('.') : undefined;
   return {
@@ -33,7 +38,7 @@ export function toErrorBody(
   };
 }
 
-/** The `type` that chat clients know for a status. */
+/** The `type` that OpenAI clients know for a status. */
 const errorTypes: Partial<Record<ErrorStatus, string>> = {
   401: 'authentication_error',
   404: 'not_found_error',

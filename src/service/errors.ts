@@ -2,7 +2,7 @@ import type { ValidationIssue } from '../contract/index.ts';
 import { MartingaleError } from '../contract/index.ts';
 import { largestIssueCount, shownIssue } from './shown-issue.ts';
 
-export type ErrorStatus = 400 | 401 | 404 | 405 | 408 | 409 | 413 | 422 | 429 | 500 | 503;
+export type ErrorStatus = 400 | 401 | 404 | 405 | 408 | 409 | 413 | 415 | 422 | 429 | 500 | 503;
 
 /** An error that the caller is told about: its message goes into the response as it is. */
 export class ServiceError extends MartingaleError {

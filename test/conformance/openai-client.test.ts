@@ -45,6 +45,27 @@ describe('the openai client', () => {
       expect(ids).toContain(baseModel);
     });
 
+    it('finds a model by its name, with slashes and a step in it', async () => {
+      const sent = await fetch(`${running.url}/v1/preview/models`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${apiKey}` },
+        body: JSON.stringify({ entity: 'team', project: 'desk', name: 'agent', base_model: baseModel }),
+      });
+      expect(sent.status).toBe(200);
+      for (const id of [baseModel, 'team/desk/agent', 'team/desk/agent:step0'])
+        expect(await client.models.retrieve(id)).toMatchObject({ id, object: 'model', root: baseModel });
+      const missing = client.models.retrieve('team/desk/nobody');
+      await expect(missing).rejects.toBeInstanceOf(OpenAI.NotFoundError);
+      await expect(missing).rejects.toThrow(/404 The model "team\/desk\/nobody" does not exist/);
+    });
+
+    it('with a project of its environment that is none here', async () => {
+      const elsewhere = client.withOptions({ project: 'proj_abc', organization: 'org_abc' });
+      expect((await elsewhere.models.list()).data.length).toBeGreaterThan(0);
+      const { choices } = await elsewhere.chat.completions.create({ ...asked, ...shaped('yes') });
+      expect(choices[0]?.message.content).toBe('yes');
+    });
+
     it('a whole reply, with its usage and the request’s id', async () => {
       const { data, response, request_id } = await client.chat.completions
         .create({ model: baseModel, messages, seed: 1, ...shaped('it is (on its way|lost)') })

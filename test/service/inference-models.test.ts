@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { expect, test } from 'vitest';
 import { baseModel } from '../support/scripted-engine.ts';
-import { type Json, temporaryFolder } from './harness.ts';
+import { type Json, start, temporaryFolder } from './harness.ts';
 import { open } from './opened.ts';
 
 /** A data folder with many models. */
@@ -41,6 +41,43 @@ test('the list of models to sample from has all of them in their order, though s
   const own: string[] = [];
   for await (const models of every('tens')) own.push(...models.map(({ name }) => name));
   expect(own).toEqual(Array.from({ length: 25 }, (_, index) => `m${index * 10}`).filter((n) => n !== 'm100'));
+});
+
+test('one model is found by the name that chat completions call it, encoded or not', async () => {
+  const { call, createModel } = await start();
+  const model = await createModel();
+  const [, listed] = (await call('GET', '/v1/models')).body.data;
+  const encoded = encodeURIComponent('local/desk/agent');
+  for (const name of [
+    'local/desk/agent',
+    encoded,
+    'local%2fdesk/agent',
+    `wandb-artifact:///local/desk/agent`,
+  ])
+    expect([name, (await call('GET', `/v1/models/${name}`)).body]).toEqual([name, listed]);
+  const first = { ...listed, id: 'local/desk/agent:step0', created: expect.any(Number) };
+  for (const name of ['local/desk/agent:step0', `${encoded}%3Astep0`, `${encoded}:step0`])
+    expect([name, (await call('GET', `/v1/models/${name}`)).body]).toEqual([name, first]);
+  const base = await call('GET', `/v1/models/${baseModel.id}`);
+  expect(base.body).toEqual((await call('GET', '/v1/models')).body.data[0]);
+  expect(model.name).toBe('agent');
+});
+
+test('a model that is not there is a 404 in the form that OpenAI clients read', async () => {
+  const { service, call, createModel } = await start();
+  await createModel();
+  const names = ['nobody', 'local/desk/nobody', 'local/desk/agent:step9', 'local/desk', 'a%zz', '%2F', 'a/'];
+  for (const name of names) {
+    const { status, body } = await call('GET', `/v1/models/${name}`);
+    expect([name, status, body.error?.code]).toEqual([name, 404, 'model_not_found']);
+    expect(body.detail).toContain('GET /v1/models lists');
+    expect(body.error.message).toBe(body.detail);
+  }
+  expect((await call('GET', '/v1/models/')).status).toBe(404);
+  expect((await call('POST', '/v1/models/local/desk/agent', {})).headers.get('allow')).toBe(
+    'GET, HEAD, OPTIONS',
+  );
+  expect((await fetch(`${service.url}/v1/models/local/desk/agent`)).status).toBe(401);
 });
 
 test('a list of many models lets others have their turn while it is made', async () => {

@@ -78,7 +78,7 @@ describe('the OpenAPI document', () => {
     });
     const routes = createApp(service).routes.filter(({ method }) => method !== 'ALL');
     const inCode = routes.map(
-      ({ method, path }) => `${method.toLowerCase()} ${path.replace(/:(\w+)/g, '{$1}')}`,
+      ({ method, path }) => `${method.toLowerCase()} ${path.replace(/:(\w+)(?:\{[^}]*\})?/g, '{$1}')}`,
     );
     expect(inCode.toSorted()).toEqual(operations.map(({ name }) => name).toSorted());
   });

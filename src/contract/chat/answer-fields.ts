@@ -47,7 +47,7 @@ const outputFields = {
         'Every chunk has the usage so far, over all choices; cached tokens are known at the end.',
       ),
     }),
-  ).describe('Refused without stream: true.'),
+  ).describe('Without stream: true, one that asks for something is refused.'),
   logprobs: optional(z.boolean()).describe(
     'Default false. True: choices have the log-probability of each of their tokens; see Logprobs for what it is. A trained model gives them, without bytes, where neither this nor return_token_ids is false.',
   ),

@@ -1,10 +1,9 @@
 import { createHash } from 'node:crypto';
 import type { Context } from 'hono';
-import { tooLarge } from '../body.ts';
 import { MemorySource } from '../json/byte-source.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
-import { wireOf } from '../wire/wire.ts';
+import { type BodyPiecesOptions, bodyPieces } from './body-pieces.ts';
 import type { ReceivedBody } from './received-body.ts';
 
 /** A body up to this long is kept in memory. */
@@ -12,13 +11,6 @@ export const memoryBytes = 1024 ** 2;
 
 /** Pieces of a body are gathered to this many bytes before they are written to its file. */
 const writeBytes = 262_144;
-
-export interface ReceiveOptions {
-  /** Most bytes that are taken. */
-  limit: number;
-  /** Hears of each piece: how many bytes of the body have come so far. What it throws ends the receiving. */
-  onBytes?: (bytes: number) => void;
-}
 
 /** Receives the bodies of requests. */
 export class Bodies {
@@ -30,24 +22,18 @@ export class Bodies {
 
   /**
    * Receives a body for as long as `work` needs it. A body over the limit is 413, as soon as that is known; one that
-   * breaks off is 400. Nothing is left of either.
+   * breaks off is 400. Nothing is left of either. The fingerprint is of what it holds, however it was compressed.
    */
   async receive<Result>(
     context: Context,
-    options: ReceiveOptions,
+    options: BodyPiecesOptions,
     work: (body: ReceivedBody) => Promise<Result>,
   ): Promise<Result> {
-    const declared = Number(context.req.header('content-length') ?? 0);
-    if (declared > options.limit) throw tooLarge(options.limit);
     const receiving = new Receiving(this.#files);
-    let counted = 0;
     let failure: { error: unknown } | null = null;
     try {
       const hash = createHash('sha256').update(`${context.req.method} ${context.req.path}\n`);
-      for await (const chunk of wireOf(context).pieces()) {
-        counted += chunk.byteLength;
-        if (counted > options.limit) throw tooLarge(options.limit);
-        options.onBytes?.(counted);
+      for await (const chunk of bodyPieces(context, options)) {
         hash.update(chunk);
         if (failure) continue;
         try {

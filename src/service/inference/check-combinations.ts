@@ -8,7 +8,8 @@ export function checkCombinations(
 ): void {
   if ((request.top_logprobs ?? 0) > 0 && request.logprobs !== true)
     throw invalidField(['top_logprobs'], 'needs logprobs: true', request.top_logprobs);
-  if (request.stream_options && request.stream !== true)
+  // What asks for nothing is as good as absent: clients send an empty object whatever `stream` says.
+  if (Object.values(request.stream_options ?? {}).includes(true) && request.stream !== true)
     throw invalidField(['stream_options'], 'needs stream: true', request.stream_options);
   if ((request.length_penalty ?? 1) !== 1 && !request.use_beam_search)
     throw invalidField(['length_penalty'], 'needs use_beam_search: true', request.length_penalty);

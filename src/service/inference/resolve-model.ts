@@ -48,7 +48,7 @@ export class ModelResolver {
     if (base) return base;
     const text = name ?? '';
     const parsed = parseModelName(text);
-    if (!parsed || !access.sees(parsed.entity)) throw unknownModel(text, noSuchName);
+    if (!parsed || !access.sees(parsed.entity)) throw unknownModel(text);
     const known = this.#known.get(text);
     if (known) return known;
     const cache = this.#known;
@@ -67,7 +67,7 @@ export class ModelResolver {
 
   async #trained(text: string, name: ModelName): Promise<ResolvedModel> {
     const model = await this.#store.modelNamed(name.entity, name.project, name.name);
-    if (!model) throw unknownModel(text, noSuchName);
+    if (!model) throw unknownModel(text);
     const base = this.#engine.baseModels.find(({ id }) => id === model.baseModel);
     if (!base) throw unknownModel(text, `its base model ${model.baseModel} is not one of this engine`);
     const checkpoint =
@@ -88,7 +88,7 @@ export class ModelResolver {
 
 const noSuchName = 'there is no model of this name';
 
-function unknownModel(name: string, reason: string): ServiceError {
+export function unknownModel(name: string, reason = noSuchName): ServiceError {
   return new ServiceError(
     404,
     'model_not_found',

@@ -12,9 +12,9 @@ What the interface leaves open, this service decides so:
 - Fields, query parameters and values the service does not act on are refused with 422, by name.
 - Every path needs a key: \`Authorization: Bearer <API_KEY>\`. A wrong key and a revoked one are the same 401. A key of one entity makes models of that entity alone, and what belongs to another is answered as if it did not exist.
 - A path that is there answers another method with 405 and \`Allow\`; OPTIONS with 204 and \`Allow\`; HEAD as GET, without a body. A path that is not there is 404. Pages of other origins are not served (no CORS).
-- A 422 has a list in \`detail\`: \`loc\` (names of fields as text, places in arrays as integers), \`msg\`, \`type\`, \`input\`, and \`ctx\` where there is something to show. Other errors have a text there. On the chat-completions paths \`error\` stands beside it.
+- A 422 has a list in \`detail\`: \`loc\` (names of fields as text, places in arrays as integers), \`msg\`, \`type\`, \`input\`, and \`ctx\` where there is something to show. Other errors have a text there. On the chat-completions paths and /v1/models \`error\` stands beside it.
 - 503 carries \`Retry-After\`. A request that is not sent to its end in time, or of whose body nothing comes for too long, gets 408.
-- A body is read as its path says, whatever \`Content-Type\` says; it may have 16 MiB on the chat-completions paths, 256 MiB where it brings trajectories or training data, and 4 MiB elsewhere, unless the operator chose otherwise.
+- A body is read as its path says, whatever \`Content-Type\` says; it may have 16 MiB on the chat-completions paths, 256 MiB where it brings trajectories or training data, and 4 MiB elsewhere, unless the operator chose otherwise. With \`Content-Encoding: gzip\` it is decompressed as it comes, and counts as it is then; other encodings are 415.
 - Lists are read in pages: \`after\` is the \`last_id\` of the page before.
 - Log-probabilities are those of the distribution that was sampled from: after penalties, biases, grammar, temperature and cut-offs.
 - A seed beyond 2^53 is read digit by digit; JSON writers that know no such numbers, as those of JavaScript, round it.

@@ -1,10 +1,15 @@
 import type { Operation } from './operation.ts';
 import { operations } from './operations.ts';
 
-const patterns = operations.map((operation) => ({
-  operation,
-  pattern: new RegExp(`^${operation.path.replaceAll('.', '\\.').replace(/\{\w+\}/g, '[^/]+')}$`),
-}));
+const patterns = operations.map((operation) => ({ operation, pattern: patternOf(operation.path) }));
+
+function patternOf(path: string): RegExp {
+  // A model's name has slashes in it; every other parameter is one segment.
+  const segments = path
+    .replaceAll('.', '\\.')
+    .replace(/\{(\w+)\}/g, (_, name) => (name === 'model' ? '.+' : '[^/]+'));
+  return new RegExp(`^${segments}$`);
+}
 
 /** The operation that a request asks for; HEAD asks for what GET would answer. */
 export function findOperation(method: string, path: string): Operation | undefined {

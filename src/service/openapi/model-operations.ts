@@ -12,7 +12,7 @@ export const modelOperations: readonly Operation[] = [
       'Makes a model that begins as its base model: it has a checkpoint of step 0. A name that is taken is 409, unless `return_existing` asks for the model that has it; that one must have the same base model.',
     body: { schema: contract.createModelRequestSchema, example: examples.createModel },
     answer: { schema: contract.modelSchema, example: examples.model },
-    errors: [400, 409, 413],
+    errors: [409],
   },
   {
     ...{ method: 'get', path: '/v1/preview/models', summary: 'List Models', tag: 'models' },
@@ -40,7 +40,7 @@ export const modelOperations: readonly Operation[] = [
       "Added by us. Makes a model whose step 0 has the weights of a checkpoint of this one, and the optimizer's state where the checkpoint holds it. They are copied: this model may be deleted afterwards. Names follow the rules of Create Model. The body may be left out.",
     body: { schema: contract.forkModelRequestSchema, example: examples.forkModel, required: false },
     answer: { schema: contract.modelSchema, example: examples.fork },
-    errors: [400, 404, 409, 413],
+    errors: [404, 409],
   },
   {
     ...{ method: 'get', path: `${model}/checkpoints`, summary: 'List Model Checkpoints', tag: 'models' },
@@ -55,7 +55,7 @@ export const modelOperations: readonly Operation[] = [
       'Steps that are not there are named in the answer. A model keeps at least one checkpoint, and the one that an unfinished job starts from stays: both are 409.',
     body: { schema: contract.deleteCheckpointsRequestSchema, example: examples.deleteCheckpoints },
     answer: { schema: contract.deleteCheckpointsResponseSchema, example: examples.deletedCheckpoints },
-    errors: [400, 404, 409, 413],
+    errors: [404, 409],
   },
   {
     ...{ method: 'get', path: `${model}/checkpoints/{step}/download`, summary: 'Download Checkpoint' },
@@ -71,6 +71,6 @@ export const modelOperations: readonly Operation[] = [
       "Keeps trajectories with a model, without training on them: as JSON lines, in the data folder's models/<id>/logs/<split>.jsonl.gz.",
     body: { schema: contract.logRequestSchema, example: examples.log },
     answer: { schema: contract.logResponseSchema, example: examples.logged },
-    errors: [400, 404, 409, 413],
+    errors: [404, 409],
   },
 ];

@@ -30,7 +30,7 @@ export interface Operation {
   /** Headers of the request, beside those that every request may carry. */
   headers?: ('Idempotency-Key' | 'Last-Event-ID')[];
   answer: Answer;
-  /** Error statuses, beside those that every operation has: 401, 422 and 500. */
+  /** Error statuses, beside those of every operation and of every body: see `failuresOf`. */
   errors: number[];
 }
 

@@ -22,7 +22,7 @@ const chatCompletion: Omit<Operation, 'path'> = {
         'With stream: true, chunks as server-sent events, ended by "data: [DONE]". An error after the first chunk comes as an event with an `error` object.',
     },
   },
-  errors: [400, 404, 413],
+  errors: [404],
 };
 
 const service: Operation[] = [
@@ -44,6 +44,13 @@ const service: Operation[] = [
       'What chat completions can be asked of: the base models, then the trained ones. Both base addresses of the interface are this one.',
     answer: { schema: contract.inferenceModelListSchema, example: examples.inferenceModels },
     errors: [],
+  },
+  {
+    ...{ method: 'get', path: '/v1/models/{model}', summary: 'Get inference model', tag: 'inference' },
+    description:
+      'Added by us. A model that chat completions can be asked of, by the name that they call it: a base model, a trained one, or one of its checkpoints with `:stepN`. Slashes and colons of the name may stand as they are or percent-encoded.',
+    answer: { schema: contract.inferenceModelSchema, example: examples.inferenceModels.data[1] },
+    errors: [404],
   },
   {
     ...{ method: 'get', path: '/v1/openapi.json', summary: 'This document', tag: 'service' },

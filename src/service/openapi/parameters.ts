@@ -1,3 +1,4 @@
+import { requestLimits } from '../../contract/index.ts';
 import type { Operation } from './operation.ts';
 import { schemaOf } from './schemas.ts';
 
@@ -38,10 +39,21 @@ export const sharedParameters: Record<string, object> = {
     "A training job's id, of either kind.",
     '7d1a9c1e-3f2a-4c56-9d0e-0c2b8f6f1f11',
   ),
+  Model: inPath(
+    'model',
+    { type: 'string', minLength: 1, maxLength: requestLimits.model },
+    'The name by which chat completions call a model.',
+    'local/desk/agent',
+  ),
   Step: inPath('step', { type: 'integer', minimum: 0 }, "A checkpoint's step.", 1),
 };
 
-const pathParameters: Record<string, string> = { model_id: 'ModelId', job_id: 'JobId', step: 'Step' };
+const pathParameters: Record<string, string> = {
+  model: 'Model',
+  model_id: 'ModelId',
+  job_id: 'JobId',
+  step: 'Step',
+};
 const headerParameters = { 'Idempotency-Key': 'IdempotencyKey', 'Last-Event-ID': 'LastEventId' } as const;
 const queryExamples: Record<string, unknown> = { after: '', limit: 20, order: 'asc' };
 

@@ -15,7 +15,7 @@ export const trainingOperations: readonly Operation[] = [
       ...{ schema: contract.sftExampleSchema, example: examples.sftExample, type: 'application/jsonl' },
     },
     answer: { schema: contract.uploadSchema, example: examples.upload },
-    errors: [400, 409, 413],
+    errors: [409],
   },
   {
     ...{ method: 'post', path: '/v1/preview/sft-training-jobs', summary: 'Create Sft Training Job' },
@@ -24,7 +24,7 @@ export const trainingOperations: readonly Operation[] = [
       '`training_data_url` is what an upload answered with (`upload:sha256-...`), or, where the operator has allowed the folder or the host, a `file:` or `https:` URL. A `file:` URL names a file of JSON lines, or a folder with a train.jsonl or a trajectories.jsonl; a metadata.json beside it is checked: `num_trajectories` must be the number of lines. The data is fetched, checked and kept before the job is accepted.',
     body: { schema: contract.createSftTrainingJobRequestSchema, example: examples.createSftJob },
     answer: { schema: contract.createJobResponseSchema, example: examples.createdJob },
-    errors: [400, 404, 409, 413],
+    errors: [404, 409],
   },
   {
     ...{ method: 'post', path: '/v1/preview/training-jobs', summary: 'Create Rl Training Job' },
@@ -33,7 +33,7 @@ export const trainingOperations: readonly Operation[] = [
       "Trains a model by reinforcement learning on groups of trajectories; the job makes the model's next checkpoint. Jobs run one at a time: the models take turns, and a model's jobs run in the order they came. A vendor's name `kimi_k2_tau` is taken for `vendor_k2_tau`.",
     body: { schema: contract.createTrainingJobRequestSchema, example: examples.createRlJob },
     answer: { schema: contract.createJobResponseSchema, example: examples.createdJob },
-    errors: [400, 404, 409, 413],
+    errors: [404, 409],
   },
   {
     ...{ method: 'get', path: job, summary: 'Get Training Job', tag: 'training' },
@@ -63,6 +63,6 @@ export const trainingOperations: readonly Operation[] = [
     description:
       'Added by us. Answers when the job has ended; it leaves no checkpoint, and its last event is a `training_failed` that says so. A job that has succeeded or failed is 409.',
     answer: { schema: contract.trainingJobSchema, example: examples.cancelledJob },
-    errors: [400, 404, 409, 413],
+    errors: [404, 409],
   },
 ];

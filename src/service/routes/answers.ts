@@ -34,9 +34,7 @@ export async function answerBodyOnce(
 ): Promise<Response> {
   const held = service.admission.body(ownerOf(context));
   try {
-    const declared = Number(context.req.header('content-length') ?? 0);
-    if (declared <= limit) held.expect(declared);
-    return await service.bodies.receive(context, { limit, onBytes: held.bytes }, async (body) => {
+    return await service.bodies.receive(context, { limit, count: held }, async (body) => {
       const request = {
         key: context.req.header('idempotency-key'),
         fingerprint: body.fingerprint,

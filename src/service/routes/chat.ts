@@ -72,7 +72,7 @@ function streamed(
     } catch (error) {
       if (gone.aborted) return;
       // The status has gone out; an error chunk is what chat clients look for then.
-      yield dataFrame(toErrorBody(error, service.log, { chat: true, requestId }).body);
+      yield dataFrame(toErrorBody(error, service.log, { openAi: true, requestId }).body);
     }
   };
   return serverSentEvents(context, frames, { log: service.log, ended });

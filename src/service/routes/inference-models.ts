@@ -1,39 +1,67 @@
 import type { Hono } from 'hono';
-import { formatModelName, type InferenceModel } from '../../contract/index.ts';
-import { accessOf } from '../access.ts';
+import { formatModelName, type InferenceModel, parseModelName } from '../../contract/index.ts';
+import type { BaseModel } from '../../engines/engine.ts';
+import { type Access, accessOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
+import { unknownModel } from '../inference/resolve-model.ts';
 import { Slices } from '../slices.ts';
+import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
 
-/** Lists what chat completions can be asked of: the base models, then the trained ones, each by its own name. */
+/** What chat completions can be asked of: the base models, then the trained ones, each by its own name. */
 export function inferenceModelRoutes(app: Hono, { engine, store }: ServiceContext): void {
   const startedAt = Math.floor(Date.now() / 1000);
 
+  const ofBase = ({ id }: BaseModel): InferenceModel => ({
+    ...{ id, object: 'model', created: startedAt, owned_by: engine.name, root: id },
+  });
+
   app.get('/v1/models', async (context) => {
     const slices = new Slices();
-    const data = engine.baseModels.map(({ id }) =>
-      JSON.stringify({
-        id,
-        object: 'model',
-        created: startedAt,
-        owned_by: engine.name,
-        root: id,
-      } satisfies InferenceModel),
-    );
-    for await (const models of store.everyModel(accessOf(context).entity)) {
-      for (const { entity, project, name, baseModel, createdAt } of models)
-        data.push(
-          JSON.stringify({
-            id: formatModelName({ entity, project, name }),
-            object: 'model',
-            created: Math.floor(Date.parse(createdAt) / 1000),
-            owned_by: entity,
-            root: baseModel,
-          } satisfies InferenceModel),
-        );
+    const data = engine.baseModels.map((base) => JSON.stringify(ofBase(base)));
+    for await (const trained of store.everyModel(accessOf(context).entity)) {
+      for (const model of trained) data.push(JSON.stringify(ofModel(model)));
       await slices.pause();
     }
     return context.body(`{"object":"list","data":[${data.join(',')}]}`, 200, {
       'content-type': 'application/json',
     });
   });
+
+  const find = async (name: string, access: Access): Promise<InferenceModel | undefined> => {
+    const base = engine.baseModels.find(({ id }) => id === name);
+    if (base) return ofBase(base);
+    const parsed = parseModelName(name);
+    if (!parsed || !access.sees(parsed.entity)) return undefined;
+    const model = await store.modelNamed(parsed.entity, parsed.project, parsed.name);
+    if (!model || parsed.step === undefined) return model && ofModel(model);
+    const checkpoint = await store.checkpoint(model.id, parsed.step);
+    return checkpoint && ofCheckpoint(model, checkpoint);
+  };
+
+  // A name has slashes, which some clients encode and others do not.
+  app.get('/v1/models/:model{.+}', async (context) => {
+    const name = context.req.param('model');
+    const model = await find(name, accessOf(context));
+    if (!model) throw unknownModel(name);
+    return context.json(model);
+  });
 }
+
+const ofModel = ({ entity, project, name, baseModel, createdAt }: ModelRecord): InferenceModel => ({
+  id: formatModelName({ entity, project, name }),
+  object: 'model',
+  created: seconds(createdAt),
+  owned_by: entity,
+  root: baseModel,
+});
+
+const ofCheckpoint = (model: ModelRecord, { step, createdAt }: CheckpointRecord): InferenceModel => {
+  const { entity, project, name } = model;
+  return {
+    ...ofModel(model),
+    id: formatModelName({ entity, project, name, step }),
+    created: seconds(createdAt),
+  };
+};
+
+const seconds = (timestamp: string) => Math.floor(Date.parse(timestamp) / 1000);

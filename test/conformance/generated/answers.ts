@@ -41,7 +41,7 @@ export async function send(
 }
 
 const plainError = z.strictObject({ detail: z.union([z.string(), z.array(z.unknown())]) });
-const chatError = z.strictObject({
+const openAiError = z.strictObject({
   detail: z.union([z.string(), z.array(z.unknown())]),
   error: z.object({
     message: z.string().min(1),
@@ -54,13 +54,13 @@ const chatError = z.strictObject({
 /** What is wrong with an answer that refuses a request with this body, or null. */
 export function complaintAboutRefusal(
   { status, text }: Answered,
-  { chat, body: sent }: { chat: boolean; body: unknown },
+  { openAi, body: sent }: { openAi: boolean; body: unknown },
 ): string | null {
   if (status < 400 || status >= 500) return `status ${status}`;
   const body: unknown = JSON.parse(text);
   const details = complaintAboutDetails(body, sent);
   if (details !== null) return details;
-  if (!(chat ? chatError : plainError).safeParse(body).success) return 'the body has another shape';
+  if (!(openAi ? openAiError : plainError).safeParse(body).success) return 'the body has another shape';
   const schema = status === 422 ? z.union([validationErrorSchema, errorSchema]) : errorSchema;
   return schema.safeParse(body).success ? null : 'the body is not what the contract says';
 }

@@ -100,7 +100,7 @@ describe('generated requests', () => {
       const complaints = await complaintsAbout(
         mutations,
         ({ body }) => ({ method: 'POST', path: '/v1/chat/completions/', body: JSON.stringify(body) }),
-        (answer, { body }) => complaintAboutRefusal(answer, { chat: true, body }),
+        (answer, { body }) => complaintAboutRefusal(answer, { openAi: true, body }),
       );
       expect(complaints).toEqual([]);
     },
@@ -117,7 +117,7 @@ describe('generated requests', () => {
         (answer, { valid, sent }) => {
           if (!valid)
             return complaintAboutRefusal(answer, {
-              chat: sent.path.startsWith('/v1/chat/'),
+              openAi: /^\/v1\/(chat|models)(\/|\?|$)/.test(sent.path),
               body: sent.body,
             });
           return answer.status === 200 ? null : `status ${answer.status}`;

@@ -88,6 +88,7 @@ test.each<[string, [object, string][]]>([
     [
       [{ top_logprobs: 3 }, 'top_logprobs'],
       [{ stream_options: { include_usage: true } }, 'stream_options'],
+      [{ stream: false, stream_options: { continuous_usage_stats: true } }, 'stream_options'],
       [{ stream: true, stream_options: { include_usge: true } }, 'stream_options.include_usge'],
       [{ length_penalty: 2 }, 'length_penalty'],
       [{ max_tokens: 4, min_tokens: 5 }, 'min_tokens'],
@@ -210,6 +211,12 @@ test('values that ask for nothing are taken', async () => {
     ...{ chat_template: null, stream: false, store: false, metadata: { a: 'b' }, unknown: null },
   });
   expect(status).toBe(200);
+  for (const stream_options of [{}, { include_usage: false }, { continuous_usage_stats: null }])
+    for (const stream of [false, null, undefined])
+      expect([stream_options, (await chat({ stream_options, stream })).status]).toEqual([
+        stream_options,
+        200,
+      ]);
 });
 
 test('what the engine cannot constrain is 422 with its own words', async () => {

@@ -1,0 +1,171 @@
+import { createGunzip, type Gunzip } from 'node:zlib';
+import type { Context } from 'hono';
+import { ServiceError } from '../errors.ts';
+import { wireOf } from '../wire/wire.ts';
+
+/** What `Content-Encoding` of a request may say beside `identity`. */
+export const acceptedEncoding = 'gzip';
+
+/** `x-gzip` means the same (RFC 9110, 8.4.1.3). */
+const gzipNames: ReadonlySet<string> = new Set([acceptedEncoding, 'x-gzip']);
+
+/** Bytes that are decompressed at a time. */
+const chunkBytes = 65_536;
+
+/** Counts the bytes of a body. What it throws ends the reading. */
+export interface ByteCount {
+  /** How many will come, where that is declared; of a compressed body, at least so many. */
+  expect(total: number): void;
+  /** How many have come so far. */
+  bytes(total: number): void;
+}
+
+export interface BodyPiecesOptions {
+  /** Most bytes of the body, as it is once it is decompressed. */
+  limit: number;
+  count: ByteCount;
+}
+
+/**
+ * The pieces of a request's body, decompressed where it comes as gzip. Limit and count are of what it holds, so that
+ * little that grows to much is refused as soon as it has grown too much.
+ *
+ * @throws ServiceError `body_too_large` (413), `unsupported_encoding` (415), `body_not_gzip` (400), and what the wire
+ * throws.
+ */
+export async function* bodyPieces(
+  context: Context,
+  { limit, count }: BodyPiecesOptions,
+): AsyncGenerator<Uint8Array> {
+  const isCompressed = comesAsGzip(context.req.header('content-encoding'));
+  const mostSent = isCompressed ? mostCompressed(limit) : limit;
+  const declared = Number(context.req.header('content-length') ?? 0);
+  if (declared > mostSent) throw tooLarge(limit);
+  count.expect(Math.min(declared, limit));
+  const sent = upTo(mostSent, wireOf(context).pieces(), limit);
+  let bytes = 0;
+  for await (const piece of isCompressed ? decompressed(sent) : sent) {
+    bytes += piece.byteLength;
+    if (bytes > limit) throw tooLarge(limit);
+    count.bytes(bytes);
+    yield piece;
+  }
+}
+
+/** Gzip of what cannot be compressed is longer than that by less than this. */
+const mostCompressed = (limit: number) => limit + Math.ceil(limit / 256) + 1024;
+
+function comesAsGzip(header = ''): boolean {
+  const encodings = header
+    .split(',')
+    .map((name) => name.trim().toLowerCase())
+    .filter((name) => name !== '' && name !== 'identity');
+  const [first] = encodings;
+  if (first === undefined) return false;
+  if (encodings.length === 1 && gzipNames.has(first)) return true;
+  throw new ServiceError(
+    415,
+    'unsupported_encoding',
+    `The Content-Encoding ${JSON.stringify(header.slice(0, 100))} is not read here; send the body as gzip, or as it is and without Content-Encoding.`,
+  );
+}
+
+async function* upTo(
+  most: number,
+  pieces: AsyncIterable<Uint8Array>,
+  limit: number,
+): AsyncGenerator<Uint8Array> {
+  let bytes = 0;
+  for await (const piece of pieces) {
+    bytes += piece.byteLength;
+    if (bytes > most) throw tooLarge(limit);
+    yield piece;
+  }
+}
+
+/** No body is none compressed either: clients send the header with every request. */
+async function* decompressed(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  const gunzip = new Decompression();
+  let isEmpty = true;
+  try {
+    for await (const piece of pieces) {
+      isEmpty = false;
+      yield* gunzip.write(piece);
+    }
+    if (!isEmpty) yield* gunzip.end();
+  } finally {
+    gunzip.close();
+  }
+}
+
+/**
+ * Decompresses piece by piece, in threads of the system. It holds no more than a chunk or two of what a piece becomes:
+ * the next is made when those before it have been taken.
+ */
+class Decompression {
+  readonly #gunzip: Gunzip = createGunzip({ chunkSize: chunkBytes });
+  #error: Error | null = null;
+  #wake = () => {};
+
+  constructor() {
+    const wake = () => this.#wake();
+    this.#gunzip.on('readable', wake).on('end', wake);
+    this.#gunzip.on('error', (error) => {
+      this.#error = error;
+      wake();
+    });
+  }
+
+  /** What a piece becomes. */
+  async *write(piece: Uint8Array): AsyncGenerator<Uint8Array> {
+    let isRead = false;
+    this.#gunzip.write(piece, () => {
+      isRead = true;
+      this.#wake();
+    });
+    yield* this.#output(() => {
+      if (this.#gunzip.readableEnded) throw notGzip('there is more behind its end');
+      return isRead;
+    });
+  }
+
+  /** What is left. */
+  async *end(): AsyncGenerator<Uint8Array> {
+    this.#gunzip.end();
+    yield* this.#output(() => this.#gunzip.readableEnded);
+  }
+
+  close(): void {
+    this.#gunzip.destroy();
+  }
+
+  async *#output(isDone: () => boolean): AsyncGenerator<Uint8Array> {
+    for (;;) {
+      const chunk: unknown = this.#gunzip.read();
+      if (chunk instanceof Uint8Array) {
+        yield chunk;
+        continue;
+      }
+      if (this.#error) throw notGzip(this.#error.message);
+      if (isDone()) return;
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+  }
+}
+
+const notGzip = (reason: string) =>
+  new ServiceError(
+    400,
+    'body_not_gzip',
+    `The body is no whole gzip, which its Content-Encoding says it is: ${reason}. Send it again, or without Content-Encoding where it is not compressed.`,
+  );
+
+export function tooLarge(limit: number): ServiceError {
+  return new ServiceError(
+    413,
+    'body_too_large',
+    `The body is larger than the ${limit} bytes this path takes.`,
+  );
+}
