@@ -262,3 +262,4 @@ export {
   UnexpectedCallError,
   type UnexpectedCallReason,
 } from './trajectory/index.ts';
+export { UnknownOptionError } from './util/option-names.ts';

@@ -20,6 +20,7 @@ const floors = [
   'engines',
   'learning',
   'telemetry',
+  'util',
   'contract',
 ];
 

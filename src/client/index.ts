@@ -1,3 +1,4 @@
+export { UnknownOptionError } from '../util/option-names.ts';
 export * from './client.ts';
 export type { Dialect } from './dialect.ts';
 export * from './errors.ts';

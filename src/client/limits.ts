@@ -22,11 +22,6 @@ const largest = constants.MAX_STRING_LENGTH;
 
 /** @throws ClientOptionError */
 export function readLimits(given: Partial<ClientLimits> = {}): ClientLimits {
-  const unknown = Object.keys(given).find((name) => !(name in defaults));
-  if (unknown !== undefined)
-    throw new ClientOptionError(
-      `limits has "${unknown}". Give one of ${Object.keys(defaults).join(', ')}, or leave it out.`,
-    );
   const read = (name: keyof ClientLimits): number => {
     const value = given[name] ?? defaults[name];
     if (Number.isInteger(value) && value >= 1 && value <= largest) return value;

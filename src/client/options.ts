@@ -1,3 +1,4 @@
+import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { parseBaseUrl, type ServiceAddress } from './base-url.ts';
 import type { ClientOptions } from './client.ts';
 import type { Dialect } from './dialect.ts';
@@ -15,11 +16,27 @@ export interface ReadOptions {
   limits: ClientLimits;
 }
 
+const clientNames = {
+  baseUrl: true,
+  apiKey: true,
+  project: true,
+  inferenceBaseUrl: true,
+  dialect: true,
+  timeoutMs: true,
+  readTimeoutMs: true,
+  connectTimeoutMs: true,
+  retries: true,
+  backoffMs: true,
+  awayMs: true,
+  limits: { answerBytes: true, eventBytes: true, errorBytes: true } satisfies OptionNames<ClientLimits>,
+} satisfies OptionNames<ClientOptions>;
+
 const longestReadMs = 60_000;
 const visible = /^[\x21-\x7e]+$/;
 
-/** @throws ClientOptionError where one cannot be. */
+/** @throws UnknownOptionError, and ClientOptionError where one cannot be. */
 export function readOptions(options: ClientOptions): ReadOptions {
+  checkOptionNames('createClient()', options, clientNames);
   const address = parseBaseUrl(options.baseUrl, 'baseUrl');
   if (!visible.test(options.apiKey))
     throw new ClientOptionError('apiKey is empty or has characters that no header can carry.');

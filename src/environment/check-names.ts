@@ -1,5 +1,9 @@
 import { z } from 'zod';
+import type { RolloutLimits } from '../trajectory/index.ts';
+import { checkOptionNames, type OptionNames, type OptionTree } from '../util/option-names.ts';
+import type { LoopSettings } from './loop/pieces.ts';
 import type { LoopEnvironmentOptions, RolloutEnvironmentOptions, SharedOptions } from './options.ts';
+import type { WeightedReward } from './rewards/reward.ts';
 
 type Shared = SharedOptions<z.ZodType, unknown, unknown>;
 type OfRollout = Exclude<
@@ -8,62 +12,83 @@ type OfRollout = Exclude<
 >;
 type OfPieces = Exclude<keyof LoopEnvironmentOptions<z.ZodType, unknown, unknown>, keyof Shared | 'rollout'>;
 
-/** Every option there is, held against the types. */
-const shared: Record<keyof Shared, true> = {
+const shared = {
   name: true,
   scenario: true,
-  limits: true,
+  limits: {
+    turns: true,
+    tokens: true,
+    toolCalls: true,
+    milliseconds: true,
+  } satisfies OptionNames<RolloutLimits>,
   setup: true,
   cleanup: true,
   cleanupTimeoutMs: true,
   rewards: true,
   groupRewards: true,
-  credit: true,
-};
-const ofRollout: Record<OfRollout, true> = {
+  credit: { discount: true },
+} satisfies OptionNames<Shared>;
+const ofRollout: Record<OfRollout, true | OptionTree> = {
   rollout: true,
   atLimit: true,
   onError: true,
 };
-const ofPieces: Record<OfPieces, true> = {
+const ofPieces: Record<OfPieces, true | OptionTree> = {
   prompt: true,
   system: true,
   tools: true,
   toolExecution: true,
   onToolError: true,
   output: true,
-  settings: true,
+  settings: {
+    temperature: true,
+    topP: true,
+    topK: true,
+    maxOutputTokens: true,
+    presencePenalty: true,
+    frequencyPenalty: true,
+    stopSequences: true,
+    reasoning: true,
+    toolChoice: true,
+    providerOptions: true,
+  } satisfies OptionNames<LoopSettings>,
   observe: true,
   stop: true,
   onError: true,
 };
+const allNames = { ...shared, ...ofRollout, ...ofPieces };
 
 /**
  * For callers whom no type has checked.
- * @throws TypeError for an option that the form of environment does not have, and for a scenario that is no schema.
+ * @throws UnknownOptionError, and TypeError for an option of the other form and for a scenario that is no schema.
  */
 export function checkNames(options: object & { name: string; scenario: unknown; rollout?: unknown }): void {
   const environment = `environment "${options.name}"`;
-  const own = options.rollout ? ofRollout : ofPieces;
-  for (const [name, value] of Object.entries(options)) {
-    if (value === undefined || name in shared || name in own) continue;
-    const other = name in ofRollout || name in ofPieces;
-    const why = other
-      ? `belongs to the form with \`${options.rollout ? 'prompt' : 'rollout'}\`, and this one has \`${options.rollout ? 'rollout' : 'prompt'}\``
-      : `is no option; there are ${Object.keys({ ...shared, ...own }).join(', ')}`;
-    throw new TypeError(`\`${name}\` of ${environment} ${why}.`);
-  }
+  const [own, other] = options.rollout ? [ofRollout, ofPieces] : [ofPieces, ofRollout];
+  const [form, otherForm] = options.rollout ? ['rollout', 'prompt'] : ['prompt', 'rollout'];
+  const foreign = Object.entries(options).find(
+    ([name, value]) => value !== undefined && Object.hasOwn(other, name) && !Object.hasOwn(own, name),
+  );
+  if (foreign)
+    throw new TypeError(
+      `\`${foreign[0]}\` of ${environment} belongs to the form with \`${otherForm}\`, and this one has \`${form}\`.`,
+    );
+  checkOptionNames(`defineEnvironment({ name: "${options.name}" })`, options, allNames);
   if (!(options.scenario instanceof z.ZodType))
     throw new TypeError(
       `\`scenario\` of ${environment} is no zod schema (zod 4); give one, such as z.object({}).`,
     );
 }
 
-/** @throws TypeError for a reward that is neither a function nor one with its weight. */
+const weightedNames = { weight: true, reward: true } satisfies OptionNames<WeightedReward<unknown, unknown>>;
+
+/** @throws UnknownOptionError, and TypeError for a reward that is neither a function nor one with its weight. */
 export function checkRewards(rewards: Readonly<Record<string, unknown>>, environment: string): void {
   for (const [name, given] of Object.entries(rewards)) {
     if (typeof given === 'function') continue;
     const weighed = typeof given === 'object' && given !== null && 'reward' in given ? given.reward : null;
+    if (typeof weighed === 'function' && typeof given === 'object' && given !== null)
+      checkOptionNames(`The reward "${name}" of environment "${environment}"`, given, weightedNames);
     if (typeof weighed !== 'function')
       throw new TypeError(
         `The reward "${name}" of environment "${environment}" is none; give a function, or { weight, reward }.`,

@@ -40,10 +40,6 @@ export function checkOptions(
 }
 
 function checkLimit(field: string, limit: unknown, environment: string): void {
-  if (!(field in limitKinds))
-    throw new TypeError(
-      `\`limits.${field}\` of ${environment} is no limit; there are ${Object.keys(limitKinds).join(', ')}.`,
-    );
   if (limit === undefined) return;
   const whole = field !== 'milliseconds';
   if (typeof limit !== 'number' || !(limit > 0) || (whole && !Number.isInteger(limit)))
@@ -51,11 +47,3 @@ function checkLimit(field: string, limit: unknown, environment: string): void {
       `\`limits.${field}\` of ${environment} is ${String(limit)}; give a ${whole ? 'whole ' : ''}number above 0, or leave it out.`,
     );
 }
-
-/** Every limit there is, held against the type. */
-const limitKinds: Record<keyof RolloutLimits, true> = {
-  turns: true,
-  tokens: true,
-  toolCalls: true,
-  milliseconds: true,
-};

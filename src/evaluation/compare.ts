@@ -1,3 +1,4 @@
+import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { EvaluationOptionError } from './errors.ts';
 import { type Estimate, estimate } from './estimate.ts';
 import type { Evaluation } from './evaluate.ts';
@@ -10,6 +11,11 @@ export interface CompareOptions {
   /** Of the drawn assignments, where there are too many to go through all. Default 0. */
   seed?: number;
 }
+
+const compareNames = {
+  measure: true,
+  seed: true,
+} satisfies OptionNames<CompareOptions>;
 
 export interface PairedScore {
   key: string;
@@ -43,11 +49,9 @@ export interface Comparison {
  * and a baseline. Pairing takes out how hard each scenario is.
  * @throws EvaluationOptionError where the two have different environments.
  */
-export function compare(
-  a: Evaluation,
-  b: Evaluation,
-  { measure = 'reward', seed = 0 }: CompareOptions = {},
-): Comparison {
+export function compare(a: Evaluation, b: Evaluation, options: CompareOptions = {}): Comparison {
+  checkOptionNames('compare()', options, compareNames);
+  const { measure = 'reward', seed = 0 } = options;
   if (a.environment !== b.environment) {
     throw new EvaluationOptionError(
       `Evaluations of different environments cannot be compared: "${a.environment}" and "${b.environment}".`,

@@ -8,7 +8,9 @@ import {
   parseScenarios,
   type RolloutGroup,
   type RunGroupsOptions,
+  runGroupsNames,
 } from '../rollout/index.ts';
+import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { EvaluationOptionError } from './errors.ts';
 import { type Estimate, estimate, estimateShare } from './estimate.ts';
 import { EvaluationDirectory } from './evaluation-directory.ts';
@@ -52,6 +54,19 @@ export interface EvaluateOptions<Schema extends z.ZodType, Outcome>
   progress?: ProgressOption;
 }
 
+const { rolloutsPerGroup: _, ...sharedNames } = runGroupsNames;
+const evaluateNames = {
+  ...sharedNames,
+  rolloutsPerScenario: true,
+  temperature: true,
+  passAt: true,
+  isSuccess: true,
+  key: true,
+  directory: true,
+  rerunFailed: true,
+  progress: true,
+} satisfies OptionNames<EvaluateOptions<z.ZodType, unknown>>;
+
 export interface Evaluation<Scenario = unknown> {
   environment: string;
   /** Name of the model that was evaluated. */
@@ -73,14 +88,16 @@ export interface Evaluation<Scenario = unknown> {
 /**
  * Runs a model, or a baseline in its place, on scenarios and says how well it did. The agent is the same as in
  * training; only the temperature is set over it.
- * @throws ScenarioError for a scenario that does not fit, EvaluationOptionError, RolloutOptionError and
- *   EvaluationDirectoryError before any rollout begins.
+ * @throws ScenarioError for a scenario that does not fit, UnknownOptionError, EvaluationOptionError, RolloutOptionError
+ *   and EvaluationDirectoryError before any rollout begins.
  */
 export async function evaluate<Schema extends z.ZodType, Outcome>(
   options: EvaluateOptions<Schema, Outcome>,
 ): Promise<Evaluation<z.output<Schema>>> {
   const {
     rolloutsPerScenario = 1,
+    temperature: asked,
+    passAt: askedKs = [],
     isSuccess = successOf,
     key,
     directory,
@@ -89,9 +106,10 @@ export async function evaluate<Schema extends z.ZodType, Outcome>(
     ...rest
   } = options;
   const { environment, model, seed = 0, groupStrategy = null } = options;
+  checkOptionNames('evaluate()', options, evaluateNames);
   const begun = performance.now();
-  const ks = checkPassAt(options.passAt ?? [], rolloutsPerScenario);
-  const { temperature, evaluated } = atTemperature(model, options.temperature);
+  const ks = checkPassAt(askedKs, rolloutsPerScenario);
+  const { temperature, evaluated } = atTemperature(model, asked);
   const scenarios = await parseScenarios(environment, options.scenarios);
   const keys = scenarioKeys(scenarios, key);
   const kept =

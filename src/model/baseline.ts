@@ -1,6 +1,7 @@
 import type { LanguageModelV2, LanguageModelV3, LanguageModelV4 } from '@ai-sdk/provider';
 import { type LanguageModel, wrapLanguageModel } from 'ai';
 import { currentTrajectory } from '../trajectory/index.ts';
+import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { BaselineLanguageModel } from './baseline-language-model.ts';
 import type { CallBudget } from './call-budget.ts';
 import { policy } from './current-model.ts';
@@ -25,6 +26,20 @@ export interface BaselineOptions {
   settings?: BaselineSettings;
 }
 
+const settingsNames = {
+  temperature: true,
+  topP: true,
+  topK: true,
+  maxOutputTokens: true,
+} satisfies OptionNames<BaselineSettings>;
+
+const baselineNames = {
+  name: true,
+  endpoint: { baseUrl: true, apiKey: true } satisfies OptionNames<ModelEndpoint>,
+  budget: true,
+  settings: settingsNames,
+} satisfies OptionNames<BaselineOptions>;
+
 /** Any AI SDK model where a rollout expects the policy: made by `baseline()`. */
 export class BaselineModel implements RolloutModel {
   readonly name: string;
@@ -46,6 +61,7 @@ export class BaselineModel implements RolloutModel {
 
   /** The same model with settings that win over what agents ask for. */
   with(settings: BaselineSettings): BaselineModel {
+    checkOptionNames('with() of a baseline', settings, settingsNames);
     return new BaselineModel(this.#model, { ...this.#options, settings: { ...this.settings, ...settings } });
   }
 
@@ -72,6 +88,7 @@ export class BaselineModel implements RolloutModel {
  * `baseline`: give its handle.
  */
 export function baseline(model: LanguageModel, options: BaselineOptions = {}): BaselineModel {
+  checkOptionNames('baseline()', options, baselineNames);
   const resolved = typeof model === 'string' ? byId(model) : model;
   if (resolved === policy() || resolved instanceof PolicyLanguageModel)
     throw new BaselineError(

@@ -1,4 +1,5 @@
 import { MartingaleError } from '../contract/index.ts';
+import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { AdaptiveLimit } from './adaptive-limit.ts';
 import { QueuedBudget } from './queued-budget.ts';
 
@@ -58,6 +59,11 @@ export interface CallBudgetOptions {
   targetLatencyMs?: number;
 }
 
+const callBudgetNames = {
+  concurrency: { min: true, max: true, start: true } satisfies OptionNames<AdaptiveConcurrency>,
+  targetLatencyMs: true,
+} satisfies OptionNames<CallBudgetOptions>;
+
 /** An option of callBudget() that cannot be. */
 export class CallBudgetOptionError extends MartingaleError {
   readonly option: string;
@@ -79,7 +85,9 @@ export class CallBudgetOptionError extends MartingaleError {
  * call keeps its place meanwhile.
  * @throws CallBudgetOptionError
  */
-export function callBudget({ concurrency, targetLatencyMs }: CallBudgetOptions): MeteredCallBudget {
+export function callBudget(options: CallBudgetOptions): MeteredCallBudget {
+  checkOptionNames('callBudget()', options, callBudgetNames);
+  const { concurrency, targetLatencyMs } = options;
   if (typeof concurrency === 'number') {
     if (targetLatencyMs === undefined) return new QueuedBudget(wholeNumber('concurrency', concurrency));
     const remedy = `The concurrency of ${concurrency} is fixed and follows no latency: leave it out, or give { min, max }.`;

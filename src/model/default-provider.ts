@@ -1,5 +1,6 @@
 import type { ProviderV2, ProviderV3, ProviderV4 } from '@ai-sdk/provider';
 import { customProvider } from 'ai';
+import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { policy } from './current-model.ts';
 import { NotThePolicyError } from './errors.ts';
 
@@ -21,6 +22,10 @@ export interface DefaultProviderOptions {
  * @throws NotThePolicyError later, from the call of the AI SDK that asks for a model that nobody has.
  */
 export function usePolicyAsDefaultProvider(options: DefaultProviderOptions): () => void {
+  checkOptionNames('usePolicyAsDefaultProvider()', options, {
+    models: true,
+    otherwise: true,
+  } satisfies OptionNames<DefaultProviderOptions>);
   const before = globalThis.AI_SDK_DEFAULT_PROVIDER;
   globalThis.AI_SDK_DEFAULT_PROVIDER = policyProvider(options);
   return () => {

@@ -3,6 +3,7 @@ import type { Client } from '../client/index.ts';
 import { formatModelName, parseModelName } from '../contract/index.ts';
 
 import { currentTrajectory } from '../trajectory/index.ts';
+import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import type { CallBudget } from './call-budget.ts';
 import type { CompletionSource } from './completion-source.ts';
 import { openEndpoint } from './endpoint/index.ts';
@@ -33,6 +34,19 @@ export interface ModelSettings extends SamplingOverride {
   callTimeoutMs?: number;
 }
 
+const settingsNames = {
+  temperature: true,
+  topP: true,
+  topK: true,
+  minP: true,
+  maxOutputTokens: true,
+  record: true,
+  sendTokenIds: true,
+  budget: true,
+  outsideRollout: true,
+  callTimeoutMs: true,
+} satisfies OptionNames<ModelSettings>;
+
 export interface ModelHandleOptions {
   /** May be left out with `completions`: the model can then be called, and neither trained nor looked up. */
   client?: Client | undefined;
@@ -44,6 +58,14 @@ export interface ModelHandleOptions {
   /** What answers chat requests. Default: the client. */
   completions?: CompletionSource | undefined;
 }
+
+const handleNames = {
+  client: true,
+  name: true,
+  id: true,
+  settings: settingsNames,
+  completions: true,
+} satisfies OptionNames<ModelHandleOptions>;
 
 /**
  * A model to call: one checkpoint where its name is pinned to a step, else the newest. Handles are values: `at` and
@@ -61,7 +83,10 @@ export class ModelHandle implements RolloutModel {
   readonly #override: SamplingOverride;
   readonly #outside: OutsideCalls;
 
-  constructor({ client, name, id, settings = {}, completions }: ModelHandleOptions) {
+  /** @throws UnknownOptionError */
+  constructor(options: ModelHandleOptions) {
+    checkOptionNames('A model handle', options, handleNames);
+    const { client, name, id, settings = {}, completions } = options;
     const {
       record = true,
       sendTokenIds = true,
@@ -134,6 +159,7 @@ export class ModelHandle implements RolloutModel {
 
   /** The same model with settings that win over what agents ask for. */
   with(settings: ModelSettings): ModelHandle {
+    checkOptionNames('with() of a model', settings, settingsNames);
     return this.#copy(this.name, { ...this.settings, ...settings });
   }
 

@@ -1,6 +1,6 @@
 import type { Client } from '../client/index.ts';
 import { formatModelName } from '../contract/index.ts';
-
+import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { BaseModelMismatchError } from './errors.ts';
 import { ModelHandle } from './model-handle.ts';
 
@@ -15,11 +15,21 @@ export interface OpenModelOptions {
   signal?: AbortSignal;
 }
 
+const openModelNames = {
+  client: true,
+  entity: true,
+  project: true,
+  name: true,
+  baseModel: true,
+  signal: true,
+} satisfies OptionNames<OpenModelOptions>;
+
 /**
  * Creates the model, or takes the one of that name; the handle is pinned to its newest checkpoint.
  * @throws BaseModelMismatchError where the model exists and was made from another base model.
  */
 export async function openModel(options: OpenModelOptions): Promise<ModelHandle> {
+  checkOptionNames('openModel()', options, openModelNames);
   const { client, entity, project, name, baseModel, signal } = options;
   const model = await client.models.create(
     { entity, project, name, base_model: baseModel, return_existing: true },

@@ -1,3 +1,4 @@
+import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { ModelHandle, type ModelSettings } from './model-handle.ts';
 import { type ReplayedCalls, replayCalls } from './replay-calls.ts';
 
@@ -9,6 +10,12 @@ export interface ReplayModelOptions {
   /** As those of the recorded handle: what they change in requests is part of what is looked up. */
   settings?: ModelSettings;
 }
+
+const replayModelNames = {
+  file: true,
+  name: true,
+  settings: true,
+} satisfies OptionNames<ReplayModelOptions>;
 
 export interface ReplayedModel {
   /** Has no client: for rollouts and evaluations, not for training. */
@@ -26,7 +33,9 @@ export interface ReplayedModel {
  *
  * @throws RecordedCallsError for a file that is not one; TypeError where the model's name does not follow from it.
  */
-export async function replayModel({ file, name, settings }: ReplayModelOptions): Promise<ReplayedModel> {
+export async function replayModel(options: ReplayModelOptions): Promise<ReplayedModel> {
+  checkOptionNames('replayModel()', options, replayModelNames);
+  const { file, name, settings } = options;
   const replay = await replayCalls({ file });
   const [only, ...others] = replay.models;
   const chosen = name ?? (others.length === 0 ? only : undefined);

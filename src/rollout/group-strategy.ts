@@ -1,3 +1,4 @@
+import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { commonFailures } from './common-failures.ts';
 import { RolloutOptionError, wholeNumber } from './errors.ts';
 import type { Rollout, RolloutFailure } from './rollout.ts';
@@ -20,13 +21,29 @@ export type GroupStrategy =
   | { type: 'retry'; attempts: number; minimum?: number }
   | { type: 'minimum'; share?: number; rollouts?: number };
 
+/** Names of the options of each kind. */
+const kinds: {
+  readonly [Type in GroupStrategy['type']]: OptionNames<Extract<GroupStrategy, { type: Type }>>;
+} = {
+  fail_fast: { type: true },
+  retry: { type: true, attempts: true, minimum: true },
+  minimum: { type: true, share: true, rollouts: true },
+};
+
 export const defaultGroupStrategy: GroupStrategy = { type: 'minimum', rollouts: 2 };
 
 /**
  * How many rollouts of a group must complete.
- * @throws RolloutOptionError for a strategy that a group of this size cannot meet.
+ * @throws UnknownOptionError, and RolloutOptionError for a strategy that a group of this size cannot meet.
  */
 export function neededRollouts(strategy: GroupStrategy, rolloutsPerGroup: number): number {
+  if (!Object.hasOwn(kinds, strategy.type))
+    throw new RolloutOptionError(
+      'groupStrategy.type',
+      strategy.type,
+      `Give ${Object.keys(kinds).join(', ')}.`,
+    );
+  checkOptionNames(`The group strategy "${strategy.type}"`, strategy, kinds[strategy.type]);
   const compared = Math.min(2, rolloutsPerGroup);
   const named = (option: string, value: number) => {
     if (wholeNumber(option, value, 1) <= rolloutsPerGroup) return value;

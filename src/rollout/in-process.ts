@@ -1,3 +1,4 @@
+import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { wholeNumber } from './errors.ts';
 import type { RolloutExecutor } from './executor.ts';
 import { RolloutQueue } from './rollout-queue.ts';
@@ -8,12 +9,18 @@ export interface InProcessOptions {
   concurrency?: number;
 }
 
+const inProcessNames = {
+  concurrency: true,
+} satisfies OptionNames<InProcessOptions>;
+
 /**
  * Runs rollouts in this thread, for environments that mostly wait: for models, tools, other processes. Rollouts that
  * wait for room go in the order in which their groups began.
  * @throws RolloutOptionError
  */
-export function inProcess({ concurrency = 256 }: InProcessOptions = {}): RolloutExecutor {
+export function inProcess(options: InProcessOptions = {}): RolloutExecutor {
+  checkOptionNames('inProcess()', options, inProcessNames);
+  const { concurrency = 256 } = options;
   const queue = new RolloutQueue(wholeNumber('concurrency', concurrency, 1));
   return {
     run: (task, { order } = {}) =>

@@ -10,13 +10,13 @@ export {
   requireGroupRecord,
   toGroupRecord,
 } from './group-record.ts';
-export type { GroupStrategy } from './group-strategy.ts';
+export { type GroupStrategy, neededRollouts } from './group-strategy.ts';
 export { type InProcessOptions, inProcess } from './in-process.ts';
 export { parseScenarios, ScenarioError } from './parse-scenarios.ts';
 export { type Books, keepBooks, type Rollout, type RolloutFailure } from './rollout.ts';
 export { RolloutGroup, type RolloutGroupOptions } from './rollout-group.ts';
 export { type RunGroupOptions, runGroup } from './run-group.ts';
-export { type GroupsResult, type RunGroupsOptions, runGroups } from './run-groups.ts';
+export { type GroupsResult, type RunGroupsOptions, runGroups, runGroupsNames } from './run-groups.ts';
 export type { RunRolloutOptions } from './run-rollout.ts';
 export { settleGroup } from './settle-group.ts';
 export { type WorkerThreadsOptions, workerThreads } from './threads/worker-threads.ts';

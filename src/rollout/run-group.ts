@@ -3,6 +3,7 @@ import type { Environment } from '../environment/index.ts';
 import type { RolloutModel } from '../model/index.ts';
 import { attribute, spanName, withSpan } from '../telemetry/index.ts';
 import { deriveSeed } from '../trajectory/index.ts';
+import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { nextGroupOrder, type RolloutExecutor } from './executor.ts';
 import { GroupEnding } from './group-ending.ts';
 import { attemptsOf, defaultGroupStrategy, type GroupStrategy, whyDropped } from './group-strategy.ts';
@@ -37,13 +38,32 @@ export interface RunGroupOptions<Schema extends z.ZodType, Outcome> {
   signal: AbortSignal | undefined;
 }
 
+const runGroupNames = {
+  environment: true,
+  scenario: true,
+  rolloutsPerGroup: true,
+  model: true,
+  group: true,
+  seed: true,
+  executor: true,
+  strategy: true,
+  timeoutMs: true,
+  rewardTimeoutMs: true,
+  groupTimeoutMs: true,
+  onUnexpectedCall: true,
+  onRollout: true,
+  signal: true,
+} satisfies OptionNames<RunGroupOptions<z.ZodType, unknown>>;
+
 /**
  * Runs the rollouts of one scenario to their ends, has them rewarded as a group, and says whether the group trains.
- * Whatever happens within, it ends by its deadlines and never throws.
+ * Whatever happens within, it ends by its deadlines and does not throw.
+ * @throws UnknownOptionError before any rollout begins.
  */
-export function runGroup<Schema extends z.ZodType, Outcome>(
+export async function runGroup<Schema extends z.ZodType, Outcome>(
   options: RunGroupOptions<Schema, Outcome>,
 ): Promise<RolloutGroup<z.output<Schema>>> {
+  checkOptionNames('runGroup()', options, runGroupNames);
   return withSpan(spanName.group, { [attribute.groupIndex]: options.group }, () => gather(options));
 }
 

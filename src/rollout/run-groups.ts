@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import type { Environment } from '../environment/index.ts';
 import type { RolloutModel } from '../model/index.ts';
+import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { milliseconds, RolloutOptionError, wholeNumber } from './errors.ts';
 import type { RolloutExecutor } from './executor.ts';
 import { defaultGroupStrategy, type GroupStrategy, neededRollouts } from './group-strategy.ts';
@@ -39,6 +40,23 @@ export interface RunGroupsOptions<Schema extends z.ZodType, Outcome> {
   signal?: AbortSignal;
 }
 
+export const runGroupsNames = {
+  environment: true,
+  scenarios: true,
+  rolloutsPerGroup: true,
+  model: true,
+  executor: true,
+  concurrency: true,
+  groupStrategy: true,
+  timeoutMs: true,
+  rewardTimeoutMs: true,
+  groupTimeoutMs: true,
+  seed: true,
+  onUnexpectedCall: true,
+  onProgress: true,
+  signal: true,
+} satisfies OptionNames<RunGroupsOptions<z.ZodType, unknown>>;
+
 export interface GroupsResult<Scenario> {
   /** In the order of the scenarios, whichever finished first. */
   groups: RolloutGroup<Scenario>[];
@@ -58,6 +76,7 @@ export interface GroupsResult<Scenario> {
 export async function runGroups<Schema extends z.ZodType, Outcome>(
   options: RunGroupsOptions<Schema, Outcome>,
 ): Promise<GroupsResult<z.output<Schema>>> {
+  checkOptionNames('runGroups()', options, runGroupsNames);
   const { environment, scenarios, rolloutsPerGroup, model, executor, onProgress, signal } = options;
   const { groupStrategy = defaultGroupStrategy, timeoutMs = 600_000, seed = 0 } = options;
   const { rewardTimeoutMs = timeoutMs, groupTimeoutMs = Number.POSITIVE_INFINITY } = options;

@@ -1,18 +1,23 @@
 import type { z } from 'zod';
+import { neededRollouts } from '../rollout/index.ts';
 import { RunOptionError } from './errors.ts';
 import type { LostJobOptions } from './lost-job.ts';
 import { checkModelSource } from './model-source.ts';
+import { checkTrainNames, configOf } from './option-names.ts';
 import type { TrainOptions, TrainSettings } from './train-options.ts';
 
-/** @throws RunOptionError that names the first option that cannot be met. */
+/** @throws UnknownOptionError, and RunOptionError that names the first option that cannot be met. */
 export function checkOptions<Schema extends z.ZodType, Outcome>(
   settings: TrainOptions<Schema, Outcome>,
 ): void {
   const { scenarios, steps, groupsPerStep, rolloutsPerGroup, maxStaleness, validation } = settings;
   const { concurrency, executor, rolloutTimeoutMs, jobTimeoutMs } = settings;
+  checkTrainNames(settings);
+  configOf(settings, 0);
   wholeNumber('steps', steps, 1);
   wholeNumber('groupsPerStep', groupsPerStep, 1);
   wholeNumber('rolloutsPerGroup', rolloutsPerGroup, 2);
+  if (settings.groupStrategy) neededRollouts(settings.groupStrategy, rolloutsPerGroup);
   if (maxStaleness !== undefined) wholeNumber('maxStaleness', maxStaleness, 0);
   if (concurrency !== undefined) wholeNumber('concurrency', concurrency, 1);
   if (executor && concurrency !== undefined)

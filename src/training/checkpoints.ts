@@ -1,5 +1,6 @@
 import { type ModelHandle, requireModelId } from '../model/index.ts';
 import type { RunValidation } from '../progress/index.ts';
+import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { isJudging } from './diagnosis/judging.ts';
 
 /** Which of a run's checkpoints stay on the service. */
@@ -23,14 +24,18 @@ export interface PruneCheckpointsOptions {
   signal?: AbortSignal;
 }
 
+const pruneNames = {
+  model: true,
+  made: true,
+  keep: true,
+  alsoKeep: true,
+  signal: true,
+} satisfies OptionNames<PruneCheckpointsOptions>;
+
 /** Deletes the oldest of the run's own checkpoints; returns the steps that are left. */
-export async function pruneCheckpoints({
-  model,
-  made,
-  keep,
-  alsoKeep = [],
-  signal,
-}: PruneCheckpointsOptions): Promise<number[]> {
+export async function pruneCheckpoints(options: PruneCheckpointsOptions): Promise<number[]> {
+  checkOptionNames('pruneCheckpoints()', options, pruneNames);
+  const { model, made, keep, alsoKeep = [], signal } = options;
   if (keep === 'all' || made.length <= keep) return [...made];
   const stays = new Set([...made.slice(made.length - keep), ...alsoKeep]);
   const steps = made.filter((step) => !stays.has(step));

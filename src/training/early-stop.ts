@@ -1,4 +1,5 @@
 import type { RunValidation, StepReport } from '../progress/index.ts';
+import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { isJudging } from './diagnosis/judging.ts';
 import { RunOptionError } from './errors.ts';
 
@@ -28,12 +29,21 @@ export interface EarlyStopOptions {
   goal?: number;
 }
 
+const earlyStopNames = {
+  metric: true,
+  patience: true,
+  minDelta: true,
+  goal: true,
+} satisfies OptionNames<EarlyStopOptions>;
+
 /**
  * For `stopWhen`: ends a run that has reached its goal, or gets no better. It looks at all that has been so far, so a
  * resumed run decides as one that was never interrupted.
  * @throws RunOptionError where neither `patience` nor `goal` is given, or one cannot be.
  */
-export function earlyStop({ metric, patience, minDelta = 0, goal }: EarlyStopOptions): StopWhen {
+export function earlyStop(options: EarlyStopOptions): StopWhen {
+  checkOptionNames('earlyStop()', options, earlyStopNames);
+  const { metric, patience, minDelta = 0, goal } = options;
   if (patience === undefined && goal === undefined)
     throw new RunOptionError('earlyStop() has neither `patience` nor `goal`: it would never stop. Give one.');
   if (patience !== undefined && (!Number.isInteger(patience) || patience < 1))

@@ -1,4 +1,5 @@
 import type { Client } from '../client/index.ts';
+import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { TrainingJobError, TrainingJobTimeoutError } from './errors.ts';
 import { stopGraceMs, withGrace } from './grace.ts';
 
@@ -21,6 +22,14 @@ export interface FollowJobOptions {
   signal?: AbortSignal;
 }
 
+const followNames = {
+  client: true,
+  jobId: true,
+  timeoutMs: true,
+  onProgress: true,
+  signal: true,
+} satisfies OptionNames<FollowJobOptions>;
+
 /** The metrics of a job's gradient steps, in order. */
 export interface JobOutcome {
   gradientSteps: Record<string, number>[];
@@ -34,6 +43,7 @@ const longestTimerMs = 2 ** 31 - 1;
  * @throws TrainingJobError where it failed, TrainingJobTimeoutError after the deadline.
  */
 export async function followJob(options: FollowJobOptions): Promise<JobOutcome> {
+  checkOptionNames('followJob()', options, followNames);
   const { client, jobId, timeoutMs = 3_600_000, onProgress, signal } = options;
   const deadline = AbortSignal.timeout(Math.min(timeoutMs, longestTimerMs));
   const either = signal ? AbortSignal.any([signal, deadline]) : deadline;

@@ -2,6 +2,7 @@ import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Client, RequestError } from '../client/index.ts';
 import { type ModelHandle, requireModelId } from '../model/index.ts';
+import type { OptionNames } from '../util/option-names.ts';
 
 /** What is to be done about a training job of which it is not known whether the service has it. */
 export interface LostJobOptions {
@@ -17,6 +18,8 @@ export interface LostJobOptions {
    */
   decision?: 'stop' | 'ask_again' | 'take_as_done';
 }
+
+export const lostJobNames = { waitMs: true, decision: true } satisfies OptionNames<LostJobOptions>;
 
 export const defaultLostJobWaitMs = 600_000;
 

@@ -2,7 +2,7 @@ import { type Client, createClient } from '../client/index.ts';
 import { ModelHandle, newestStep, type OpenModelOptions, openModel } from '../model/index.ts';
 import { RunOptionError } from './errors.ts';
 
-type ModelToOpen = Pick<OpenModelOptions, 'entity' | 'project' | 'name' | 'baseModel'>;
+export type ModelToOpen = Pick<OpenModelOptions, 'entity' | 'project' | 'name' | 'baseModel'>;
 
 /** A model that is open already, or which one to open (create, where it is new) and on which service. */
 export type ModelSource =
@@ -29,7 +29,8 @@ const noService = () =>
 /** The way to the service of a source. */
 export function clientOf(source: ModelSource): Client {
   if (source.model instanceof ModelHandle) return source.model.client;
-  const client = 'baseUrl' in source ? createClient(source) : source.client;
+  const client =
+    'baseUrl' in source ? createClient({ baseUrl: source.baseUrl, apiKey: source.apiKey }) : source.client;
   if (!client) throw noService();
   return client;
 }

@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import type { Evaluation } from '../evaluation/index.ts';
 import type { ModelHandle } from '../model/index.ts';
+import { configOf } from './option-names.ts';
 import type { TrainResult, TrainSettings, WarmStart } from './train-options.ts';
 
 /** What a run was asked for, as `config.json` has it. */
@@ -20,7 +21,7 @@ export function toConfig<Schema extends z.ZodType, Outcome>(
     maxStaleness: settings.maxStaleness ?? 0,
     config:
       typeof config === 'function'
-        ? Array.from({ length: steps }, (_, step) => config({ step, steps }))
+        ? Array.from({ length: steps }, (_, step) => configOf(settings, step))
         : (config ?? {}),
     warmStart: toWarmStart(settings.warmStart),
     seed: settings.seed ?? 0,

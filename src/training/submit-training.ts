@@ -2,6 +2,8 @@ import { randomUUID } from 'node:crypto';
 import type { RlConfig } from '../contract/index.ts';
 import { type ModelHandle, requireModelId } from '../model/index.ts';
 import type { TrajectoryGroup } from '../trajectory/index.ts';
+import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { configNames } from './option-names.ts';
 
 export interface SubmitTrainingOptions {
   model: ModelHandle;
@@ -16,12 +18,21 @@ export interface SubmitTrainingOptions {
   signal?: AbortSignal;
 }
 
+const submitNames = {
+  model: true,
+  groups: true,
+  config: configNames,
+  idempotencyKey: true,
+  signal: true,
+} satisfies OptionNames<SubmitTrainingOptions>;
+
 /**
  * Asks for a reinforcement-learning job on finished groups; follow it with `followJob`. Their trajectories cannot be
  * changed from here on.
  * @throws NotTrainableError for a trajectory of a baseline.
  */
 export async function submitTraining(options: SubmitTrainingOptions): Promise<{ jobId: string }> {
+  checkOptionNames('submitTraining()', options, submitNames);
   const { model, groups, config, idempotencyKey = randomUUID(), signal } = options;
   for (const { trajectories } of groups) {
     for (const trajectory of trajectories) {
@@ -52,14 +63,18 @@ export interface LogTrajectoriesOptions {
   signal?: AbortSignal;
 }
 
+const logNames = {
+  model: true,
+  split: true,
+  groups: true,
+  idempotencyKey: true,
+  signal: true,
+} satisfies OptionNames<LogTrajectoriesOptions>;
+
 /** Stores finished groups with the model on the service. */
-export async function logTrajectories({
-  model,
-  split,
-  groups,
-  idempotencyKey,
-  signal,
-}: LogTrajectoriesOptions): Promise<void> {
+export async function logTrajectories(options: LogTrajectoriesOptions): Promise<void> {
+  checkOptionNames('logTrajectories()', options, logNames);
+  const { model, split, groups, idempotencyKey, signal } = options;
   await model.client.models.log(
     requireModelId(model),
     { split, trajectory_groups: groups.map((group) => group.toBody()) },

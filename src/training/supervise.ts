@@ -2,11 +2,12 @@ import type { Client } from '../client/index.ts';
 import { type ModelHandle, newestStep } from '../model/index.ts';
 import type { RunListener } from '../progress/index.ts';
 import { attribute, spanName, withSpan } from '../telemetry/index.ts';
+import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { checkLostJob } from './check-options.ts';
 import { RunOptionError } from './errors.ts';
 import { meanMetrics } from './follow-job.ts';
 import { sturdyListener } from './listener.ts';
-import { findJob, knowsKeys, type LostJobOptions } from './lost-job.ts';
+import { findJob, knowsKeys, type LostJobOptions, lostJobNames } from './lost-job.ts';
 import { type JobState, runJob } from './run-job.ts';
 import { createSftJob, type SftExamples, uploadExamples } from './sft-request.ts';
 
@@ -41,6 +42,19 @@ export interface SuperviseOptions {
   signal?: AbortSignal;
 }
 
+const superviseNames = {
+  model: true,
+  examples: true,
+  batchSize: true,
+  learningRate: true,
+  phase: true,
+  timeoutMs: true,
+  idempotencyKey: true,
+  lostJob: lostJobNames,
+  onEvent: true,
+  signal: true,
+} satisfies OptionNames<SuperviseOptions>;
+
 export interface SuperviseResult {
   /** Pinned to the checkpoint that the job made. */
   model: ModelHandle;
@@ -58,6 +72,7 @@ export interface SuperviseResult {
  */
 export async function supervise(options: SuperviseOptions): Promise<SuperviseResult> {
   const { model, batchSize, learningRate, phase = 'supervised', timeoutMs, lostJob, signal } = options;
+  checkOptionNames('supervise()', options, superviseNames);
   checkLostJob(lostJob);
   if ((options.idempotencyKey?.length ?? 0) > longestKey)
     throw new RunOptionError(

@@ -4,8 +4,9 @@ import type { ModelHandle } from '../model/index.ts';
 import type { RunListener, StepReport } from '../progress/index.ts';
 import type { GroupsResult } from '../rollout/index.ts';
 import { attribute, recordStep, spanName, withSpan } from '../telemetry/index.ts';
-import { NoCompletedRolloutsError, RunOptionError } from './errors.ts';
+import { NoCompletedRolloutsError } from './errors.ts';
 import { logOnce } from './log-once.ts';
+import { configOf } from './option-names.ts';
 import type { RunContext } from './run-context.ts';
 import { stepName } from './run-layout.ts';
 import { runStepJob } from './step-job.ts';
@@ -54,9 +55,7 @@ export async function trainStep<Schema extends z.ZodType, Outcome>(
   await logOnce({ model, split: 'train', groups: all, idempotencyKey, signal, directory, name });
   const log = clock.lap();
 
-  const config = typeof settings.config === 'function' ? settings.config({ step, steps }) : settings.config;
-  if (typeof config === 'object' && config !== null && 'then' in config)
-    throw new RunOptionError('`config` gave a promise. It must answer at once, with the config of the step.');
+  const config = configOf(settings, step);
   // Without an entropy bonus, equal rewards give no gradient at all: the service would refuse, or train on nothing.
   const canTrain = groupsWithSignal > 0 || (groups.length > 0 && (config?.entropy_coefficient ?? 0) > 0);
   let training: number | undefined;

@@ -315,7 +315,6 @@ describe('createClient', () => {
     [{ limits: { answerBytes: 0 } }, /limits\.answerBytes is 0\. Give a whole number of bytes from 1/],
     [{ limits: { eventBytes: 2 ** 40 } }, /limits\.eventBytes is 1099511627776\./],
     [{ limits: { errorBytes: 1.5 } }, /limits\.errorBytes is 1\.5\./],
-    [{ limits: JSON.parse('{"bytes": 1}') }, /limits has "bytes"\. Give one of answerBytes, eventBytes/],
     [{ connectTimeoutMs: -1 }, /connectTimeoutMs is -1/],
     [{ retries: -1 }, /retries is -1/],
     [{ backoffMs: Number.NaN }, /backoffMs is NaN/],

@@ -185,12 +185,15 @@ test('a limit that there is not is refused by name', () => {
   const limits: { turns?: number } = { turns: 1 };
   Object.assign(limits, { seconds: 1 });
   expect(() => defineEnvironment({ ...base, limits, rewards: { a: () => 1 } })).toThrow(
-    /limits\.seconds.*is no limit; there are turns, tokens, toolCalls, milliseconds/,
+    /no option `limits\.seconds`.*`limits` has: turns, tokens, toolCalls, milliseconds/,
   );
 });
 
 test.each([
-  [{ maxTurns: 3 }, /`maxTurns` of environment "x" is no option; there are name, /],
+  [
+    { maxTurns: 3 },
+    /defineEnvironment\(\{ name: "x" \}\) has no option `maxTurns`. Did you mean `limits: \{ turns \}`/,
+  ],
   [{ tools: {} }, /`tools` of environment "x" belongs to the form with `prompt`, and this one has `rollout`/],
   [{ scenario: { id: 1 } }, /`scenario` of environment "x" is no zod schema/],
   [{ rewards: { a: undefined } }, /The reward "a" of environment "x" is none; give a function/],

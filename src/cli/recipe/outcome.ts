@@ -116,6 +116,7 @@ const refusals = new Set([
   'invalid_run_option',
   'resume_refused',
   'run_in_use',
+  'unknown_option',
 ]);
 
 /**

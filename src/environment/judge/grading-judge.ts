@@ -1,9 +1,10 @@
 import { z } from 'zod';
+import { checkOptionNames } from '../../util/option-names.ts';
 import type { RewardContext } from '../rewards/reward.ts';
 import { hashOf, Judge } from './ask-judge.ts';
 import { readConversation } from './conversation-text.ts';
 import { toPrompt } from './judge-prompt.ts';
-import { checkJudgeOptions, type JudgeOptions } from './options.ts';
+import { checkJudgeOptions, type JudgeOptions, judgeNames } from './options.ts';
 import type { JudgeUsage } from './usage.ts';
 
 type GradedContext<Scenario, Outcome> = Omit<RewardContext<Scenario, Outcome>, 'state'>;
@@ -38,6 +39,7 @@ const defaultRubric =
 export function gradingJudge<Scenario, Outcome>(
   options: JudgeOptions<Scenario, Outcome>,
 ): GradingJudge<Scenario, Outcome> {
+  checkOptionNames('gradingJudge()', options, judgeNames);
   checkJudgeOptions(options);
   const { rubric = defaultRubric, task, describe } = options;
   const judge = new Judge(options);

@@ -1,4 +1,5 @@
 import type { LanguageModel } from 'ai';
+import type { OptionNames } from '../../util/option-names.ts';
 import type { RewardContext } from '../rewards/reward.ts';
 import type { JsonValue } from '../scenario-set/index.ts';
 import { JudgeOptionError } from './errors.ts';
@@ -41,6 +42,21 @@ export interface JudgeOptions<Scenario, Outcome> {
   /** For `usage.cost`. Default: the cost is null. */
   prices?: JudgePrices;
 }
+
+export const judgeNames = {
+  model: true,
+  rubric: true,
+  task: true,
+  describe: true,
+  attempts: true,
+  maxRetries: true,
+  temperature: true,
+  maxOutputTokens: true,
+  providerOptions: true,
+  cacheFile: true,
+  cacheSize: true,
+  prices: { input: true, output: true } satisfies OptionNames<JudgePrices>,
+} satisfies OptionNames<JudgeOptions<unknown, unknown>>;
 
 /** @throws JudgeOptionError for the first option that cannot be. */
 export function checkJudgeOptions<Scenario, Outcome>(options: JudgeOptions<Scenario, Outcome>): void {

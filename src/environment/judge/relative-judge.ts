@@ -1,17 +1,22 @@
 import { z } from 'zod';
 import { deriveSeed, randomSource } from '../../trajectory/index.ts';
+import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import type { GroupMember, GroupRewardContext } from '../rewards/reward.ts';
 import { hashOf, Judge } from './ask-judge.ts';
 import { readConversation } from './conversation-text.ts';
 import { JudgeOptionError } from './errors.ts';
 import { type Candidate, toPrompt } from './judge-prompt.ts';
-import { checkJudgeOptions, type JudgeOptions } from './options.ts';
+import { checkJudgeOptions, type JudgeOptions, judgeNames } from './options.ts';
 import type { JudgeUsage } from './usage.ts';
 
 export interface RelativeJudgeOptions<Scenario, Outcome> extends JudgeOptions<Scenario, Outcome> {
   /** Of the order that conversations are shown in. Default 0. */
   seed?: number;
 }
+
+const relativeJudgeNames = { ...judgeNames, seed: true } satisfies OptionNames<
+  RelativeJudgeOptions<unknown, unknown>
+>;
 
 /** A judge as a group reward. */
 export interface RelativeJudge<Scenario, Outcome> {
@@ -54,6 +59,7 @@ const defaultRubric =
 export function relativeJudge<Scenario, Outcome>(
   options: RelativeJudgeOptions<Scenario, Outcome>,
 ): RelativeJudge<Scenario, Outcome> {
+  checkOptionNames('relativeJudge()', options, relativeJudgeNames);
   checkJudgeOptions(options);
   if (!Number.isSafeInteger(options.seed ?? 0))
     throw new JudgeOptionError('seed', `is ${options.seed}. Give a whole number.`);

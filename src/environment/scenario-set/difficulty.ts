@@ -1,4 +1,5 @@
 import { groupStandardDeviation } from '../../learning/index.ts';
+import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { ScenarioSetError } from './errors.ts';
 
 export interface DifficultyOptions {
@@ -17,6 +18,16 @@ export interface DifficultyOptions {
   /** Scenarios whose results are kept; beyond it the one heard of least lately is forgotten. Default 100,000. */
   remember?: number;
 }
+
+const difficultyNames = {
+  groups: true,
+  solvedAt: true,
+  unsolvedAt: true,
+  maxSkippedShare: true,
+  retryEvery: true,
+  floor: true,
+  remember: true,
+} satisfies OptionNames<DifficultyOptions>;
 
 /** What `.byDifficulty()` has learnt and done. Scenarios that were never drawn are in no count. */
 export interface DifficultyReport {
@@ -49,8 +60,9 @@ export function judgeGroup(
   return first <= unsolvedAt ? 'u' : 'e';
 }
 
-/** @throws ScenarioSetError that names the first option that cannot be met. */
+/** @throws UnknownOptionError, and ScenarioSetError that names the first option that cannot be met. */
 export function resolveDifficulty(options: DifficultyOptions): Required<DifficultyOptions> {
+  checkOptionNames('byDifficulty()', options, difficultyNames);
   const bounds = {
     groups: 2,
     solvedAt: 1,

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { ArrayStage } from './array-stage.ts';
 import { type DifficultyOptions, type DifficultyReport, resolveDifficulty } from './difficulty.ts';
 import { DifficultyStage } from './difficulty-stage.ts';
@@ -28,6 +29,9 @@ export interface MixedSet<Scenario> {
   name?: string;
 }
 
+const setNames = { key: true } satisfies OptionNames<ScenarioSetOptions<unknown>>;
+const mixedNames = { set: true, weight: true, name: true } satisfies OptionNames<MixedSet<unknown>>;
+
 /**
  * Scenarios to draw from, in an order that seeds decide, with a position that can be saved and come back to.
  *
@@ -49,9 +53,10 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
   /** Scenarios in memory, in their order, once. */
   static of<Scenario>(
     items: readonly Scenario[],
-    { key }: ScenarioSetOptions<Scenario> = {},
+    options: ScenarioSetOptions<Scenario> = {},
   ): ScenarioSet<Scenario> {
-    return new ScenarioSet(new ArrayStage(items, key));
+    checkOptionNames('ScenarioSet.of()', options, setNames);
+    return new ScenarioSet(new ArrayStage(items, options.key));
   }
 
   /**
@@ -67,6 +72,7 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
     path: string,
     options: ScenarioSetOptions<Scenario> & { schema?: z.ZodType<Scenario> } = {},
   ): ScenarioSet<Scenario> {
+    checkOptionNames('ScenarioSet.fromJsonLines()', options, { ...setNames, schema: true });
     return new ScenarioSet(new JsonLinesStage(path, options.schema ?? z.custom<Scenario>(), options.key));
   }
 
@@ -76,9 +82,10 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
    */
   static generate<Scenario>(
     generate: Generate<Scenario>,
-    { key }: ScenarioSetOptions<Scenario> = {},
+    options: ScenarioSetOptions<Scenario> = {},
   ): ScenarioSet<Scenario> {
-    return new ScenarioSet(new GeneratorStage(generate, key));
+    checkOptionNames('ScenarioSet.generate()', options, setNames);
+    return new ScenarioSet(new GeneratorStage(generate, options.key));
   }
 
   /**
@@ -88,14 +95,14 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
    */
   static mix<Scenario>(
     sets: readonly MixedSet<Scenario>[],
-    { seed = 0 }: { seed?: number } = {},
+    options: { seed?: number } = {},
   ): ScenarioSet<Scenario> {
-    const parts = sets.map(({ set, weight, name }, index) => ({
-      stage: set.#stage,
-      weight,
-      name: name ?? String(index),
-    }));
-    return new ScenarioSet(new MixStage(parts, seed));
+    checkOptionNames('ScenarioSet.mix()', options, { seed: true });
+    const parts = sets.map((part, index) => {
+      checkOptionNames('A set of ScenarioSet.mix()', part, mixedNames);
+      return { stage: part.set.#stage, weight: part.weight, name: part.name ?? String(index) };
+    });
+    return new ScenarioSet(new MixStage(parts, options.seed ?? 0));
   }
 
   /** See ScenarioSource. A mix has a size only where all of its sets end. */
@@ -109,7 +116,9 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
    * back to a position reads at most one buffer again. Default seed 0.
    * @throws ScenarioSetError for a set whose end is not known, without `buffer`.
    */
-  shuffle({ seed = 0, buffer }: { seed?: number; buffer?: number } = {}): ScenarioSet<Scenario> {
+  shuffle(options: { seed?: number; buffer?: number } = {}): ScenarioSet<Scenario> {
+    checkOptionNames('shuffle()', options, { seed: true, buffer: true });
+    const { seed = 0, buffer } = options;
     return new ScenarioSet(new ShuffleStage(this.#stage, { seed, buffer }));
   }
 

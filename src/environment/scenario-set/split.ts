@@ -1,3 +1,4 @@
+import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { ArrayStage } from './array-stage.ts';
 import { ScenarioSetError } from './errors.ts';
 import { type KeyFunction, shareOf } from './scenario-key.ts';
@@ -18,8 +19,12 @@ export interface SplitOptions<Scenario> {
  */
 export function splitter<Scenario>(
   shares: Readonly<Record<string, number>>,
-  { by, seed = 0 }: SplitOptions<Scenario>,
+  options: SplitOptions<Scenario>,
 ): (drawn: DrawnScenario<Scenario>) => string {
+  checkOptionNames('split()', options, { by: true, seed: true } satisfies OptionNames<
+    SplitOptions<Scenario>
+  >);
+  const { by, seed = 0 } = options;
   // Sorted: writing the shares in another order gives the same splits.
   const names = Object.keys(shares).sort();
   for (const name of names) {

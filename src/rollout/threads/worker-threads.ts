@@ -1,5 +1,6 @@
 import { availableParallelism } from 'node:os';
 import type { z } from 'zod';
+import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { milliseconds, wholeNumber } from '../errors.ts';
 import type { RolloutExecutor } from '../executor.ts';
 import type { Rollout } from '../rollout.ts';
@@ -31,6 +32,16 @@ export interface WorkerThreadsOptions {
   graceMs?: number;
 }
 
+const workerThreadsNames = {
+  environment: true,
+  exportName: true,
+  threads: true,
+  concurrency: true,
+  memoryLimitMb: true,
+  startTimeoutMs: true,
+  graceMs: true,
+} satisfies OptionNames<WorkerThreadsOptions>;
+
 /**
  * Runs rollouts in worker threads, for environments that burn CPU. Scenarios go to a thread, and trajectories and
  * outcomes come back, as structured clones; the threads call the model's service by themselves, within the model's
@@ -39,6 +50,7 @@ export interface WorkerThreadsOptions {
  * @throws RolloutOptionError
  */
 export function workerThreads(options: WorkerThreadsOptions): RolloutExecutor {
+  checkOptionNames('workerThreads()', options, workerThreadsNames);
   return new ThreadExecutor(options);
 }
 

@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import type { Environment } from '../../environment/index.ts';
 import { type GroupRecord, inProcess, type RolloutGroup } from '../../rollout/index.ts';
+import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { compareRollouts } from './compare-rollouts.ts';
 import { RunRecordError } from './errors.ts';
 import { readRun } from './read-run.ts';
@@ -25,6 +26,16 @@ export interface ReplayStepOptions<Schema extends z.ZodType, Outcome> extends Re
   environment: Environment<Schema, Outcome>;
 }
 
+const replayStepNames = {
+  runDirectory: true,
+  step: true,
+  environment: true,
+  concurrency: true,
+  timeoutMs: true,
+  rewardTimeoutMs: true,
+  signal: true,
+} satisfies OptionNames<ReplayStepOptions<z.ZodType, unknown>>;
+
 /** Where a rollout, run again, came out otherwise than its record says. */
 export interface ReplayDifference {
   group: number;
@@ -48,12 +59,11 @@ export interface ReplayedStep {
  *
  * @throws RunRecordError where the run has no such step, or is of another environment; the reason of `signal`.
  */
-export async function replayStep<Schema extends z.ZodType, Outcome>({
-  runDirectory,
-  step,
-  environment,
-  ...options
-}: ReplayStepOptions<Schema, Outcome>): Promise<ReplayedStep> {
+export async function replayStep<Schema extends z.ZodType, Outcome>(
+  given: ReplayStepOptions<Schema, Outcome>,
+): Promise<ReplayedStep> {
+  checkOptionNames('replayStep()', given, replayStepNames);
+  const { runDirectory, step, environment, ...options } = given;
   const run = await readRun(runDirectory);
   const config = await run.config();
   if (config && config.environment !== environment.name)

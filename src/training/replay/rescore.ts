@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import type { Environment } from '../../environment/index.ts';
 import { type GroupRecord, RolloutGroup, toGroupRecord } from '../../rollout/index.ts';
+import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { readRun } from './read-run.ts';
 import { replayGroup, whyNotReplayed } from './replay-group.ts';
 import type { ReplaySettings } from './replay-rollout.ts';
@@ -26,6 +27,18 @@ export type RescoreOptions<Schema extends z.ZodType, Outcome> = ReplayOptions &
      */
     from?: 'outcome' | 'replay';
   };
+
+const rescoreNames = {
+  environment: true,
+  from: true,
+  runDirectory: true,
+  step: true,
+  groups: true,
+  concurrency: true,
+  timeoutMs: true,
+  rewardTimeoutMs: true,
+  signal: true,
+} satisfies OptionNames<RescoreOptions<z.ZodType, unknown>>;
 
 /** One rollout before and after. A reward is null where the rollout has none. */
 export interface RescoredRollout {
@@ -53,6 +66,7 @@ export interface Rescored {
 export async function rescore<Schema extends z.ZodType, Outcome>(
   options: RescoreOptions<Schema, Outcome>,
 ): Promise<Rescored> {
+  checkOptionNames('rescore()', options, rescoreNames);
   const settings = toReplaySettings(options.environment, options);
   const rescored: Rescored = { groups: [], table: [], refused: [] };
   try {

@@ -1,0 +1,77 @@
+import type { z } from 'zod';
+import { configFieldAliases, type RlConfig, refusedConfigFields, rlConfigSchema } from '../contract/index.ts';
+import { checkOptionNames, type OptionNames, type OptionTree } from '../util/option-names.ts';
+import type { RunBudget, TokenPrices } from './budget.ts';
+import type { KeepCheckpoints } from './checkpoints.ts';
+import { RunOptionError } from './errors.ts';
+import { lostJobNames } from './lost-job.ts';
+import type { ModelToOpen } from './model-source.ts';
+import type { TrainOptions, ValidationOptions, WarmStart } from './train-options.ts';
+
+/** Of a training job. What our service refuses by name, another service of the interface may take. */
+export const configNames: OptionTree = Object.fromEntries(
+  [...Object.keys(rlConfigSchema.shape), ...Object.keys(configFieldAliases), ...refusedConfigFields].map(
+    (name) => [name, true],
+  ),
+);
+
+const trainNames = {
+  environment: true,
+  scenarios: true,
+  model: { entity: true, project: true, name: true, baseModel: true } satisfies OptionNames<ModelToOpen>,
+  client: true,
+  baseUrl: true,
+  apiKey: true,
+  steps: true,
+  groupsPerStep: true,
+  rolloutsPerGroup: true,
+  maxStaleness: true,
+  config: configNames,
+  warmStart: { examples: true, batchSize: true, learningRate: true } satisfies OptionNames<WarmStart>,
+  executor: true,
+  concurrency: true,
+  groupStrategy: true,
+  rolloutTimeoutMs: true,
+  rewardTimeoutMs: true,
+  groupTimeoutMs: true,
+  scenarioTimeoutMs: true,
+  jobTimeoutMs: true,
+  lostJob: lostJobNames,
+  onUnexpectedCall: true,
+  seed: true,
+  validation: {
+    scenarios: true,
+    everySteps: true,
+    rolloutsPerScenario: true,
+    temperature: true,
+  } satisfies OptionNames<ValidationOptions<z.ZodType>>,
+  stopWhen: true,
+  budget: { tokens: true, cost: true, minutes: true } satisfies OptionNames<RunBudget>,
+  prices: {
+    promptTokensPerMillion: true,
+    sampledTokensPerMillion: true,
+  } satisfies OptionNames<TokenPrices>,
+  keepCheckpoints: { newest: true, best: true, metric: true } satisfies OptionNames<KeepCheckpoints>,
+  runDirectory: true,
+  resume: true,
+  onEvent: true,
+  progress: true,
+  signal: true,
+} satisfies OptionNames<TrainOptions<z.ZodType, unknown>>;
+
+/** @throws UnknownOptionError */
+export function checkTrainNames(options: object): void {
+  checkOptionNames('train()', options, trainNames);
+}
+
+/** The options of a step's job. @throws RunOptionError for a promise of them, UnknownOptionError. */
+export function configOf<Schema extends z.ZodType, Outcome>(
+  { config, steps }: Pick<TrainOptions<Schema, Outcome>, 'config' | 'steps'>,
+  step: number,
+): RlConfig | undefined {
+  const given = typeof config === 'function' ? config({ step, steps }) : config;
+  if (typeof given === 'object' && given !== null && 'then' in given)
+    throw new RunOptionError('`config` gave a promise. It must answer at once, with the config of the step.');
+  if (given) checkOptionNames('train()', { config: given }, { config: configNames });
+  return given;
+}

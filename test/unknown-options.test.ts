@@ -1,0 +1,267 @@
+import { MockLanguageModelV4 } from 'ai/test';
+import {
+  baseline,
+  callBudget,
+  compare,
+  cosine,
+  createClient,
+  defineEnvironment,
+  type Evaluation,
+  earlyStop,
+  evaluate,
+  followJob,
+  gradingJudge,
+  inProcess,
+  linear,
+  logTrajectories,
+  ModelHandle,
+  openModel,
+  pruneCheckpoints,
+  relativeJudge,
+  rescore,
+  runGroup,
+  runGroups,
+  ScenarioSet,
+  submitTraining,
+  supervise,
+  train,
+  usePolicyAsDefaultProvider,
+  warmup,
+  workerThreads,
+} from 'martingale';
+import { replayModel, replayStep } from 'martingale/testing';
+import { afterAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+
+/** Nothing listens there: what is refused asks for nothing. */
+const client = createClient({ baseUrl: 'http://127.0.0.1:9', apiKey: 'a', retries: 0 });
+afterAll(() => client.close());
+
+const judge = new MockLanguageModelV4();
+const model = new ModelHandle({ client, name: 'e/p/n', id: '8d4c6f0e-2c55-4a4e-9c3b-6f6d3f3a7a11' });
+const environment = defineEnvironment({
+  name: 'coins',
+  scenario: z.object({}),
+  rollout: async () => '',
+  rewards: { zero: () => 0 },
+});
+const scenarios = [{}];
+const groups = { environment, scenarios, rolloutsPerGroup: 2, model };
+const settings = {
+  environment,
+  scenarios,
+  client,
+  model: { project: 'p', name: 'n', baseModel: 'b' },
+  steps: 1,
+  groupsPerStep: 1,
+  rolloutsPerGroup: 2,
+};
+const evaluation: Evaluation = {
+  environment: 'coins',
+  policy: 'e/p/n',
+  reward: null,
+  success: null,
+  passAt: [],
+  perScenario: [],
+  groups: [],
+  books: { dispatched: 0, completed: 0, failed: 0, cancelled: 0 },
+  seconds: 0,
+};
+
+/** Options that are right, with one more, for callers whom no type has checked. */
+const and = <Options extends object>(options: Options, more: object): Options => ({ ...options, ...more });
+
+const calls: readonly [string, () => unknown, string][] = [
+  [
+    'train',
+    () => train(and(settings, { learningRate: 1e-4 })),
+    'config.learning_rate or warmStart.learningRate',
+  ],
+  ['train', () => train(and(settings, { groupsPerSteps: 4 })), 'groupsPerStep'],
+  ['train, config', () => train(and(settings, { config: { learningrate: 1 } })), 'config.learning_rate'],
+  [
+    'train, config by step',
+    () => train(and(settings, { config: () => ({ learningRate: 1 }) })),
+    'config.learning_rate',
+  ],
+  [
+    'train, validation',
+    () => train(and(settings, { validation: { scenarios, everyStep: 1 } })),
+    'validation.everySteps',
+  ],
+  ['train, budget', () => train(and(settings, { budget: { minute: 1 } })), 'budget.minutes'],
+  [
+    'train, prices',
+    () => train(and(settings, { prices: { promptTokensPerMilion: 1 } })),
+    'prices.promptTokensPerMillion',
+  ],
+  ['train, keepCheckpoints', () => train(and(settings, { keepCheckpoints: { new: 1 } })), ''],
+  ['train, lostJob', () => train(and(settings, { lostJob: { waitMS: 1 } })), 'lostJob.waitMs'],
+  [
+    'train, model',
+    () => train(and(settings, { model: { ...settings.model, base: 'b' } })),
+    'model.baseModel',
+  ],
+  [
+    'train, groupStrategy',
+    () => train(and(settings, { groupStrategy: { type: 'minimum', attempts: 2 } })),
+    '',
+  ],
+  ['evaluate', () => evaluate(and({ environment, scenarios, model }, { rolloutsPerGroup: 4 })), ''],
+  ['evaluate', () => evaluate(and({ environment, scenarios, model }, { rolloutTimeoutMs: 4 })), 'timeoutMs'],
+  ['runGroups', () => runGroups(and(groups, { maxConcurrency: 4 })), 'concurrency'],
+  [
+    'runGroup',
+    () =>
+      runGroup(
+        and(
+          {
+            environment,
+            scenario: {},
+            rolloutsPerGroup: 2,
+            model,
+            group: 0,
+            seed: 0,
+            executor: inProcess(),
+            timeoutMs: 1,
+            rewardTimeoutMs: 1,
+            groupTimeoutMs: 1,
+            onUnexpectedCall: 'error' as const,
+            signal: undefined,
+          },
+          { groupStrategy: { type: 'fail_fast' } },
+        ),
+      ),
+    'group or strategy',
+  ],
+  ['inProcess', () => inProcess(and({}, { concurency: 3 })), 'concurrency'],
+  [
+    'workerThreads',
+    () => workerThreads(and({ environment: new URL('file:///a') }, { thread: 3 })),
+    'threads',
+  ],
+  ['openModel', () => openModel(and({ client, ...settings.model }, { base_model: 'b' })), 'baseModel'],
+  ['supervise', () => supervise(and({ model, examples: [] }, { learning_rate: 1 })), 'learningRate'],
+  ['supervise', () => supervise(and({ model, examples: [] }, { lostJob: { wait: 1 } })), 'lostJob.waitMs'],
+  ['submitTraining', () => submitTraining(and({ model, groups: [] }, { config: { lr: 1 } })), ''],
+  [
+    'logTrajectories',
+    () => logTrajectories(and({ model, split: 'train', groups: [] }, { splits: 1 })),
+    'split',
+  ],
+  ['followJob', () => followJob(and({ client, jobId: 'a' }, { timeout: 1 })), 'timeoutMs'],
+  ['pruneCheckpoints', () => pruneCheckpoints(and({ model, made: [], keep: 1 }, { keeps: 1 })), 'keep'],
+  ['baseline', () => baseline(judge, and({}, { setting: {} })), 'settings'],
+  [
+    'baseline, settings',
+    () => baseline(judge, and({}, { settings: { temprature: 0 } })),
+    'settings.temperature',
+  ],
+  ['with of a baseline', () => baseline(judge).with(and({}, { top_p: 0 })), 'topP'],
+  [
+    'a model handle',
+    () => new ModelHandle(and({ client, name: 'e/p/n' }, { settings: { minp: 0 } })),
+    'settings.minP',
+  ],
+  ['with of a model', () => model.with(and({}, { maxTokens: 4 })), ''],
+  [
+    'callBudget',
+    () => callBudget(and({ concurrency: { min: 1, max: 2 } }, { targetLatency: 1 })),
+    'targetLatencyMs',
+  ],
+  ['callBudget, concurrency', () => callBudget({ concurrency: and({ min: 1, max: 2 }, { begin: 1 }) }), ''],
+  [
+    'createClient',
+    () => createClient(and({ baseUrl: 'http://a', apiKey: 'a' }, { baseURL: 'b' })),
+    'baseUrl',
+  ],
+  [
+    'createClient, limits',
+    () => createClient(and({ baseUrl: 'http://a', apiKey: 'a' }, { limits: { answerbytes: 1 } })),
+    'limits.answerBytes',
+  ],
+  ['compare', () => compare(evaluation, evaluation, and({}, { metric: 'success' })), ''],
+  ['earlyStop', () => earlyStop(and({ metric: 'reward' as const, goal: 1 }, { min_delta: 1 })), 'minDelta'],
+  ['linear', () => linear(and({ from: 1, to: 2 }, { form: 1 })), 'from'],
+  ['cosine', () => cosine(and({ from: 1, to: 2 }, { steps: 1 })), ''],
+  ['warmup', () => warmup(and({ steps: 1, schedule: () => 1 }, { step: 1 })), 'steps'],
+  ['relativeJudge', () => relativeJudge(and({ model: judge }, { rubrik: 'a' })), 'rubric'],
+  ['gradingJudge', () => gradingJudge(and({ model: judge }, { seed: 1 })), ''],
+  [
+    'gradingJudge, prices',
+    () => gradingJudge(and({ model: judge }, { prices: { inputs: 1 } })),
+    'prices.input',
+  ],
+  ['ScenarioSet.of', () => ScenarioSet.of([1], and({}, { keys: String })), 'key'],
+  ['ScenarioSet.fromJsonLines', () => ScenarioSet.fromJsonLines('a', and({}, { scema: 1 })), 'schema'],
+  ['ScenarioSet.generate', () => ScenarioSet.generate(function* () {}, and({}, { keys: String })), 'key'],
+  ['ScenarioSet.mix', () => ScenarioSet.mix([], and({}, { seeds: 1 })), 'seed'],
+  [
+    'a set of ScenarioSet.mix',
+    () => ScenarioSet.mix([and({ set: ScenarioSet.of([1]), weight: 1 }, { weigth: 2 })]),
+    'weight',
+  ],
+  ['shuffle', () => ScenarioSet.of([1]).shuffle(and({}, { bufferSize: 1 })), 'buffer'],
+  ['split', () => ScenarioSet.of([1]).split({ a: 1 }, and({}, { sed: 1 })), 'seed'],
+  ['byDifficulty', () => ScenarioSet.of([1]).byDifficulty(and({}, { retry: 1 })), 'retryEvery'],
+  [
+    'usePolicyAsDefaultProvider',
+    () => usePolicyAsDefaultProvider(and({ models: 'all' as const }, { model: 'a' })),
+    'models',
+  ],
+  ['replayModel', () => replayModel(and({ file: 'a' }, { files: 'a' })), 'file'],
+  ['replayStep', () => replayStep(and({ runDirectory: 'a', step: 1, environment }, { steps: 1 })), 'step'],
+  ['rescore', () => rescore(and({ groups: [], environment }, { form: 'outcome' })), 'from'],
+  [
+    'defineEnvironment',
+    () =>
+      defineEnvironment(and({ name: 'a', scenario: z.object({}), rollout: () => 1 }, { reward: () => 1 })),
+    'rewards',
+  ],
+  [
+    'defineEnvironment, limits',
+    () =>
+      defineEnvironment(
+        and({ name: 'a', scenario: z.object({}), rollout: () => 1 }, { limits: { tool_calls: 1 } }),
+      ),
+    'limits.toolCalls',
+  ],
+  [
+    'defineEnvironment, settings',
+    () =>
+      defineEnvironment(
+        and({ name: 'a', scenario: z.object({}), prompt: () => '' }, { settings: { maxTokens: 1 } }),
+      ),
+    'limits.tokens',
+  ],
+  [
+    'a weighted reward',
+    () =>
+      defineEnvironment({
+        name: 'a',
+        scenario: z.object({}),
+        rollout: () => 1,
+        rewards: { b: and({ weight: 1, reward: () => 1 }, { weigth: 2 }) },
+      }),
+    'weight',
+  ],
+];
+
+describe('an option that there is not is refused with the nearest that there is, by', () => {
+  test.each(calls)('%s', async (_, call, nearest) => {
+    const error = await (async () => call())().then(
+      () => null,
+      (thrown: unknown) => thrown,
+    );
+    expect(error).toMatchObject({
+      code: 'unknown_option',
+      nearest: nearest === '' ? [] : nearest.split(' or '),
+    });
+  });
+});
+
+test('a learning rate at the wrong place is told its place', async () => {
+  await expect(train(and(settings, { learningRate: 1e-4 }))).rejects.toThrow(
+    /^train\(\) has no option `learningRate`\. Did you mean `config: \{ learning_rate \}` or `warmStart: \{ learningRate \}`\?$/,
+  );
+});
