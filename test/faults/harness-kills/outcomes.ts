@@ -19,7 +19,15 @@ export const kindsOfRun = [
   {
     mode: 'pipelined',
     half: 1,
-    settings: { steps: 3, maxStaleness: 2, concurrency: 4, keepCheckpoints: 1, validation, warmStart },
+    settings: {
+      steps: 3,
+      seed: 5,
+      maxStaleness: 2,
+      concurrency: 4,
+      keepCheckpoints: 1,
+      validation,
+      warmStart,
+    },
   },
 ] as const;
 
