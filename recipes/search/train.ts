@@ -1,23 +1,16 @@
-import { train } from 'martingale';
 import { runRecipe } from 'martingale/cli';
 import { doors, search, searchScenarios } from './environment.ts';
 
 await runRecipe({
   name: 'search',
-  command: 'npx tsx recipes/search/train.ts',
   description:
     'Learns to find a prize behind one of seven doors in three looks, from nothing but finding it.',
   defaults: { steps: 400, groups: doors, rolloutsPerGroup: 16 },
-  learn: ({ model, settings }) =>
-    train({
-      environment: search,
-      scenarios: searchScenarios,
-      validation: { scenarios: searchScenarios },
-      model,
-      config: ({ step, steps }) => ({
-        learning_rate: 2e-3 * Math.max(0.1, 1 - step / steps),
-        entropy_coefficient: 0.08 * Math.max(0, 1 - step / (0.6 * steps)),
-      }),
-      ...settings,
-    }),
+  environment: search,
+  scenarios: searchScenarios,
+  validation: { scenarios: searchScenarios },
+  config: ({ step, steps }) => ({
+    learning_rate: 2e-3 * Math.max(0.1, 1 - step / steps),
+    entropy_coefficient: 0.08 * Math.max(0, 1 - step / (0.6 * steps)),
+  }),
 });

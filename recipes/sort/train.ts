@@ -1,4 +1,3 @@
-import { train } from 'martingale';
 import { runRecipe } from 'martingale/cli';
 import { sortDemonstrations } from './demonstrations.ts';
 import { sort } from './environment.ts';
@@ -15,24 +14,18 @@ const supervisedLearningRates = Array.from(
 
 await runRecipe({
   name: 'sort',
-  command: 'npx tsx recipes/sort/train.ts',
   description: 'Learns to sort digits: from demonstrations that stop too early, then from rewards.',
   defaults: { steps: 200, groups: 12, rolloutsPerGroup: 8 },
-  learn: ({ model, settings }) =>
-    train({
-      environment: sort,
-      scenarios: sortScenarios({ split: 'train', seed: settings.seed, count: 5000 }),
-      validation: { scenarios: sortScenarios({ split: 'val', seed: settings.seed, count: 256 }) },
-      warmStart: {
-        examples: ({ seed }) => sortDemonstrations({ seed, count: supervisedBatches * supervisedBatchSize }),
-        batchSize: supervisedBatchSize,
-        learningRate: supervisedLearningRates,
-      },
-      model,
-      config: ({ step, steps }) => ({
-        learning_rate: 1e-3 * Math.max(0.1, 1 - step / steps),
-        entropy_coefficient: 0.01 * Math.max(0, 1 - step / (0.6 * steps)),
-      }),
-      ...settings,
-    }),
+  environment: sort,
+  scenarios: ({ seed }) => sortScenarios({ split: 'train', seed, count: 5000 }),
+  validation: ({ seed }) => ({ scenarios: sortScenarios({ split: 'val', seed, count: 256 }) }),
+  warmStart: {
+    examples: ({ seed }) => sortDemonstrations({ seed, count: supervisedBatches * supervisedBatchSize }),
+    batchSize: supervisedBatchSize,
+    learningRate: supervisedLearningRates,
+  },
+  config: ({ step, steps }) => ({
+    learning_rate: 1e-3 * Math.max(0.1, 1 - step / steps),
+    entropy_coefficient: 0.01 * Math.max(0, 1 - step / (0.6 * steps)),
+  }),
 });

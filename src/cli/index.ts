@@ -21,5 +21,13 @@ export {
   listenForInterrupt,
 } from './interrupt.ts';
 export { leaveBehind } from './leave-behind.ts';
+export type {
+  EnvironmentRecipe,
+  LearningRecipe,
+  Recipe,
+  RecipeDescription,
+  RecipeRun,
+  Seeded,
+} from './recipe/definition.ts';
 export type { RecipeOptions } from './recipe/options.ts';
-export { type Recipe, type RecipeRun, runRecipe } from './recipe/recipe.ts';
+export { runRecipe } from './recipe/recipe.ts';

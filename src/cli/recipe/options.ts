@@ -1,7 +1,8 @@
 import { Command, Option } from 'commander';
 import { serviceUrl, wholeNumber } from '../flags.ts';
-import type { Recipe } from './recipe.ts';
+import type { WholeRecipe } from './definition.ts';
 
+/** The flags of a recipe, read. */
 export interface RecipeOptions {
   json: boolean;
   seed: number;
@@ -19,10 +20,7 @@ export interface RecipeOptions {
   stopWithin: number;
 }
 
-/** The embedded engine's model, which every recipe is measured on. */
-export const usualBaseModel = 'martingale-tiny';
-
-type Described = Pick<Recipe, 'command' | 'description' | 'defaults'>;
+type Described = Pick<WholeRecipe, 'command' | 'description' | 'defaults'>;
 
 export const recipeProgram = ({ command, description, defaults }: Described): Command =>
   new Command(command)
@@ -40,7 +38,7 @@ export const recipeProgram = ({ command, description, defaults }: Described): Co
     .option('--threads <number>', 'threads of the embedded engine', wholeNumber(1))
     .option('--base-url <url>', 'train on this service instead of starting one', serviceUrl)
     .addOption(new Option('--api-key <key>', 'key of that service').env('MARTINGALE_API_KEY'))
-    .option('--base-model <name>', 'model of the service to start from', usualBaseModel)
+    .option('--base-model <name>', 'model of the service to start from', defaults.baseModel)
     .option('--run-directory <path>', 'where the run is written (default: a new folder under runs/)')
     .option('--resume', 'go on with the run in --run-directory; needs the flags that it was begun with')
     .option(
@@ -48,6 +46,11 @@ export const recipeProgram = ({ command, description, defaults }: Described): Co
       'how long the end may take after Ctrl-C or SIGTERM',
       wholeNumber(1, 86_400),
       20,
+    )
+    .addHelpText(
+      'after',
+      '\nWithout --base-url a service with the embedded engine runs in this process. Its models, and the record of the ' +
+        'run, are kept in the run directory.',
     )
     .showHelpAfterError(`(${command} --help lists the flags)`);
 

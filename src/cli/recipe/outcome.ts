@@ -4,11 +4,11 @@ import { type Comparison, type Evaluated, type NextCommand, shortPath } from '..
 import type { TrainResult } from '../../training/index.ts';
 import { describeFailure } from '../fail.ts';
 import type { InterruptReason } from '../interrupt.ts';
-import { type RecipeOptions, usualBaseModel } from './options.ts';
-import type { Recipe } from './recipe.ts';
+import type { WholeRecipe } from './definition.ts';
+import type { RecipeOptions } from './options.ts';
 
 interface Finished {
-  recipe: Pick<Recipe, 'command' | 'defaults' | 'talkCommand'>;
+  recipe: Pick<WholeRecipe, 'command' | 'defaults' | 'talkCommand'>;
   result: TrainResult;
   options: RecipeOptions;
   runDirectory: string;
@@ -46,7 +46,7 @@ function sameFlags({ recipe, options }: Asked): { same: string; there: string } 
     flag('groups', groups, recipe.defaults.groups),
     flag('rollouts-per-group', rolloutsPerGroup, recipe.defaults.rolloutsPerGroup),
     flag('threads', threads),
-    flag('base-model', baseModel, usualBaseModel),
+    flag('base-model', baseModel, recipe.defaults.baseModel),
   ].join('');
   return { same, there };
 }
@@ -60,6 +60,9 @@ export function resumeCommand(asked: Asked & { runDirectory: string }): string {
 }
 
 const shellWord = (text: string) => (/^[\w./:@-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
+/** In the repository, where the sources run as they are, no package is installed whose command it could be. */
+const serveCommand = import.meta.url.endsWith('.ts') ? 'npm run martingale -- serve' : 'npx martingale serve';
 
 /** Commands to go on with, as a person would type them. */
 export function nextCommands({ recipe, result, options, dataFolder }: Finished): NextCommand[] {
@@ -82,7 +85,7 @@ export function nextCommands({ recipe, result, options, dataFolder }: Finished):
     ...goOn,
     {
       what: 'Serve the trained model:',
-      command: `${ownKey}npm run martingale -- serve --data ${shellWord(shortPath(dataFolder))}`,
+      command: `${ownKey}${serveCommand} --data ${shellWord(shortPath(dataFolder))}`,
     },
     ...(talkCommand === undefined
       ? []

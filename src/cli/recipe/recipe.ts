@@ -1,17 +1,11 @@
+import type { z } from 'zod';
 import { printableLines } from '../../contract/index.ts';
-import type { ModelHandle } from '../../model/index.ts';
-import {
-  comparisonLines,
-  printLines,
-  type RunListener,
-  showProgress,
-  writeJsonLine,
-} from '../../progress/index.ts';
-import type { TrainResult } from '../../training/index.ts';
+import { comparisonLines, printLines, showProgress, writeJsonLine } from '../../progress/index.ts';
 import { listenForInterrupt } from '../interrupt.ts';
 import { leaveBehind } from '../leave-behind.ts';
+import { type Recipe, wholeRecipe } from './definition.ts';
 import { openModelOfRun, reopenModelOfRun } from './model.ts';
-import { type RecipeOptions, readOptions, recipeProgram } from './options.ts';
+import { readOptions, recipeProgram } from './options.ts';
 import {
   comparisonOf,
   cutText,
@@ -30,44 +24,29 @@ import {
 } from './run-directory.ts';
 import { openService, type RecipeService } from './service.ts';
 
-export interface Recipe {
-  /** Names the project on the service and the run directory. */
-  name: string;
-  /** What a person types to run it. */
-  command: string;
-  /** First line of `--help`. */
-  description: string;
-  defaults: { steps: number; groups: number; rolloutsPerGroup: number };
-  /** What a person types to use the trained agent, before `--model <name>`; absent where there is no such program. */
-  talkCommand?: string;
-  learn: (run: RecipeRun) => Promise<TrainResult>;
-}
-
-/** What a recipe's `learn` is given; `settings` go to `train` as they are. */
-export interface RecipeRun {
-  options: RecipeOptions;
-  /** Newly made from the base model, unless the service of `--base-url` knew it. */
-  model: ModelHandle;
-  settings: {
-    steps: number;
-    groupsPerStep: number;
-    rolloutsPerGroup: number;
-    seed: number;
-    runDirectory: string;
-    /** The run goes on: what `learn` does before `train` is done. */
-    resume: boolean;
-    onEvent: RunListener;
-    /** The recipe shows the run itself. */
-    progress: false;
-    signal: AbortSignal;
-  };
-}
-
 /**
- * Reads the flags, starts the service where none is given, lets the recipe learn, and shows what came of it. It is a
- * program's last act: what an agent has left running does not keep the process.
+ * Runs a recipe as a program: reads the flags (`--help` lists them), starts a service with the embedded engine unless
+ * `--base-url` names one, trains, shows the run, and says at the end what it came to and what goes on with it. Ctrl-C
+ * and SIGTERM end it in good order; `--resume` goes on with it. What fails is told on standard error, and the exit
+ * status is 1, or 130, 143 or 141 where it was interrupted. It is a program's last act: what an agent has left running
+ * does not keep the process.
+ *
+ * @example
+ * await runRecipe({
+ *   name: 'crossing',
+ *   environment: crossing,
+ *   scenarios: [{ light: 'red' }, { light: 'amber' }, { light: 'green' }],
+ *   defaults: { steps: 40 },
+ * });
+ *
+ * @param argv As `process.argv`: the flags begin at the third.
+ * @throws RunOptionError for a `name` that no project may have.
  */
-export async function runRecipe(recipe: Recipe, argv: readonly string[] = process.argv): Promise<void> {
+export async function runRecipe<Schema extends z.ZodType, Outcome>(
+  given: Recipe<Schema, Outcome>,
+  argv: readonly string[] = process.argv,
+): Promise<void> {
+  const recipe = wholeRecipe(given, { argv, execArgv: process.execArgv, env: process.env });
   const options = readOptions(argv, recipeProgram(recipe));
   const startedMs = performance.now();
   const runDirectory = options.runDirectory ?? newRunDirectory(recipe.name, options.seed);

@@ -1,6 +1,6 @@
 // A recipe of two steps, on a service whose engine tosses coins.
 import { generateText } from 'ai';
-import { defineEnvironment, train } from 'martingale';
+import { defineEnvironment } from 'martingale';
 import { runRecipe } from 'martingale/cli';
 import { z } from 'zod';
 
@@ -14,9 +14,8 @@ const environment = defineEnvironment({
 
 await runRecipe({
   name: 'coin',
-  command: 'coin-recipe',
   description: 'Tosses coins.',
   defaults: { steps: 2, groups: 2, rolloutsPerGroup: 3 },
-  learn: ({ model, settings }) =>
-    train({ environment, scenarios: [0, 1, 2, 3, 4].map((id) => ({ id })), model, ...settings }),
+  environment,
+  scenarios: ({ seed }) => [0, 1, 2, 3, 4].map((id) => ({ id: id + seed })),
 });

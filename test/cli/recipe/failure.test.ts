@@ -8,13 +8,25 @@ import { start, temporaryFolder } from '../../service/harness.ts';
 import { CoinEngine } from '../../training/resume/coin-engine.ts';
 
 const root = fileURLToPath(new URL('../../../', import.meta.url));
-const next = /\n {2}coin-recipe (.+)\n$/;
+const next = /\n {2}npx tsx test\/cli\/recipe\/coin-recipe.ts (.+)\n$/;
+
+/** Whoever trains on a service elsewhere needs no runtime, and not the server: it may not be installed. */
+const withoutRuntime = `data:text/javascript,${encodeURIComponent(`
+  import { registerHooks } from 'node:module';
+  const refused = /onnxruntime|@hono|engines\\/embedded|src\\/service/;
+  registerHooks({
+    resolve(specifier, context, next) {
+      if (refused.test(specifier)) throw new Error('It loads ' + specifier);
+      return next(specifier, context);
+    },
+  });
+`)}`;
 
 /** A recipe in a process of its own. */
 async function run(flags: readonly string[]) {
   const child = spawn(
     process.execPath,
-    ['--import', 'tsx', 'test/cli/recipe/coin-recipe.ts', '--json', ...flags],
+    ['--import', withoutRuntime, '--import', 'tsx', 'test/cli/recipe/coin-recipe.ts', '--json', ...flags],
     {
       ...{ cwd: root, env: { ...process.env, MARTINGALE_API_KEY: 'test-key' } },
       stdio: ['ignore', 'pipe', 'pipe'],

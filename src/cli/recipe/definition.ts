@@ -1,0 +1,171 @@
+import { basename } from 'node:path';
+import type { z } from 'zod';
+import { namePartPattern } from '../../contract/index.ts';
+import type { ScenarioSource } from '../../environment/index.ts';
+import type { ModelHandle } from '../../model/index.ts';
+import { type RunListener, shortPath } from '../../progress/index.ts';
+import {
+  RunOptionError,
+  type TrainResult,
+  type TrainSettings,
+  train,
+  type ValidationOptions,
+} from '../../training/index.ts';
+import type { RecipeOptions } from './options.ts';
+
+/** What every recipe says of itself. */
+export interface RecipeDescription {
+  /** Names the project on the service, and the run directory: letters, digits, dots, underscores, hyphens. */
+  name: string;
+  /** First line of `--help`. Default: "Trains <name>." */
+  description?: string;
+  /**
+   * What a person types to run it, for `--help` and for the commands that go on with a run. Default: made of how this
+   * process was started, such as `npx tsx train.ts` or `npm run train --`.
+   */
+  command?: string;
+  /** What the flags are without being given. */
+  defaults?: {
+    /** Default 100. */
+    steps?: number;
+    /** Scenarios a step. Default 8. */
+    groups?: number;
+    /** Default 8. */
+    rolloutsPerGroup?: number;
+    /** Default "martingale-tiny": the embedded engine's model. */
+    baseModel?: string;
+  };
+  /** What a person types to use the trained agent, before `--model <name>`. Default: there is no such program. */
+  talkCommand?: string;
+}
+
+/** A value, or a function of the run's seed that gives it. */
+export type Seeded<Value> = Value | ((run: { seed: number }) => Value | Promise<Value>);
+
+/** What the flags, and the recipe itself, decide. */
+type RunSetting =
+  | 'steps'
+  | 'groupsPerStep'
+  | 'rolloutsPerGroup'
+  | 'seed'
+  | 'runDirectory'
+  | 'resume'
+  | 'onEvent'
+  | 'progress'
+  | 'signal';
+
+/** A recipe that trains in an environment: options of `train`, but for those that the flags decide. */
+export interface EnvironmentRecipe<Schema extends z.ZodType, Outcome>
+  extends RecipeDescription,
+    Omit<TrainSettings<Schema, Outcome>, RunSetting | 'scenarios' | 'validation'> {
+  scenarios: Seeded<readonly z.input<Schema>[] | ScenarioSource<z.input<Schema>>>;
+  validation?: Seeded<ValidationOptions<Schema>>;
+  learn?: undefined;
+}
+
+/** A recipe that does more than one `train`, or something else around it. */
+export interface LearningRecipe extends RecipeDescription {
+  learn: (run: RecipeRun) => Promise<TrainResult>;
+}
+
+export type Recipe<Schema extends z.ZodType = z.ZodType, Outcome = unknown> =
+  | EnvironmentRecipe<Schema, Outcome>
+  | LearningRecipe;
+
+/** What a recipe's `learn` is given. */
+export interface RecipeRun {
+  options: RecipeOptions;
+  /** Newly made from the base model, unless the service of `--base-url` knew it. */
+  model: ModelHandle;
+  /** For `train`, as they are: `train({ environment, scenarios, model, ...settings })`. */
+  settings: {
+    steps: number;
+    groupsPerStep: number;
+    rolloutsPerGroup: number;
+    seed: number;
+    runDirectory: string;
+    /** The run goes on: its `train` had begun, and what `learn` does before it is done. */
+    resume: boolean;
+    onEvent: RunListener;
+    /** The recipe shows the run itself. */
+    progress: false;
+    signal: AbortSignal;
+  };
+}
+
+/** A recipe with what it leaves out. */
+export interface WholeRecipe extends LearningRecipe {
+  description: string;
+  command: string;
+  defaults: Required<NonNullable<RecipeDescription['defaults']>>;
+}
+
+/** @throws RunOptionError for a name that no project may have. */
+export function wholeRecipe<Schema extends z.ZodType, Outcome>(
+  recipe: Recipe<Schema, Outcome>,
+  started: Started,
+): WholeRecipe {
+  const { name, description = `Trains ${name}.`, command = commandOf(started), talkCommand } = recipe;
+  if (!namePartPattern.test(name))
+    throw new RunOptionError(
+      `The recipe's \`name\` is ${JSON.stringify(name)}. It names a project: give 1 to 128 letters, digits, dots, ` +
+        'underscores or hyphens, beginning with a letter or digit.',
+    );
+  const {
+    steps = 100,
+    groups = 8,
+    rolloutsPerGroup = 8,
+    baseModel = 'martingale-tiny',
+  } = recipe.defaults ?? {};
+  const defaults = { steps, groups, rolloutsPerGroup, baseModel };
+  return { name, description, command, defaults, talkCommand, learn: recipe.learn ?? learnIn(recipe) };
+}
+
+/** `learn` of a recipe that says its environment. */
+function learnIn<Schema extends z.ZodType, Outcome>(
+  recipe: EnvironmentRecipe<Schema, Outcome>,
+): LearningRecipe['learn'] {
+  const {
+    name: _,
+    description,
+    command,
+    defaults,
+    talkCommand,
+    learn,
+    scenarios,
+    validation,
+    ...rest
+  } = recipe;
+  return async ({ model, settings }) => {
+    const { seed } = settings;
+    return train<Schema, Outcome>({
+      ...rest,
+      scenarios: typeof scenarios === 'function' ? await scenarios({ seed }) : scenarios,
+      validation: typeof validation === 'function' ? await validation({ seed }) : validation,
+      model,
+      ...settings,
+    });
+  };
+}
+
+/** How a process was started: `process` has it. */
+export interface Started {
+  argv: readonly string[];
+  execArgv: readonly string[];
+  env: NodeJS.ProcessEnv;
+}
+
+/** What a person types to start this program again, without its flags. */
+export function commandOf({ argv, execArgv, env }: Started): string {
+  const script = argv[1] ?? 'recipe';
+  const { npm_lifecycle_event: event, npm_lifecycle_script: line = '', npm_config_user_agent: agent } = env;
+  // A script of package.json that starts another program has its variables too.
+  if (event !== undefined && event !== 'npx' && line.includes(basename(script))) {
+    const manager = /^(pnpm|yarn|bun)\b/.exec(agent ?? '')?.[0] ?? 'npm';
+    if (manager === 'yarn') return `yarn ${event}`;
+    const named = manager === 'npm' && event === 'start' ? 'start' : `run ${event}`;
+    return manager === 'npm' ? `npm ${named} --` : `${manager} ${named}`;
+  }
+  const runner = /\btsx\b/.test(execArgv.join(' ')) ? 'npx tsx' : 'node';
+  return `${runner} ${shortPath(script)}`;
+}
