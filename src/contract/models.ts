@@ -23,12 +23,15 @@ export const createModelRequestSchema = z
     name: optional(namePart).describe('Default: a name the service makes up.'),
     base_model: text(requestLimits.model)
       .min(1)
-      .describe('The base model it is trained from; GET /v1/models lists them.'),
+      .describe('The base model it is trained from; GET /v1/preview/base-models lists them.'),
     return_existing: withDefault(z.boolean(), false).describe(
       'Answer with the model of that entity, project and name where there is one, instead of 409.',
     ),
   })
   .meta({ id: 'CreateModelRequest' });
+
+/** Names of the base models that can be trained. */
+export const baseModelListSchema = z.array(z.string()).meta({ id: 'BaseModelList' });
 
 /** Added by us: a new model that goes on from a checkpoint of another. */
 export const forkModelRequestSchema = z

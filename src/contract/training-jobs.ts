@@ -54,6 +54,9 @@ export const rlConfigSchema = z
     kl_penalty_reference_step: optional(z.number().int().min(0)).describe(
       "Step of the model's checkpoint that is the reference; needs kl_penalty_coef. Default: the base model.",
     ),
+    kl_penalty_step_lag: optional(z.number().int().min(1)).describe(
+      'n: the reference is the checkpoint whose step is n less than that of the checkpoint the job starts from, or of step 0 where there are not so many; needs kl_penalty_coef, and takes the place of kl_penalty_reference_step. Default: off.',
+    ),
     kl_penalty_source: optional(z.enum(['current_learner', 'sample'])).describe(
       'Whose log-probabilities the KL penalty compares with the reference: those of the weights being trained, or those reported when sampling (sample needs kl_penalty_coef). Default current_learner.',
     ),
@@ -67,12 +70,16 @@ export const rlConfigSchema = z
     const { ppo, loss_fn: loss } = config;
     if (ppo !== undefined && loss !== undefined && ppo !== (loss === 'ppo'))
       refuse('loss_fn', `loss_fn "${loss}" contradicts ppo ${ppo}; send one of them`);
-    if (config.kl_penalty_coef !== undefined) return;
-    if (config.kl_penalty_reference_step !== undefined)
+    const { kl_penalty_reference_step: step, kl_penalty_step_lag: lag } = config;
+    if (step !== undefined && lag !== undefined)
       refuse(
-        'kl_penalty_reference_step',
-        'there is no KL penalty to take a reference for; send kl_penalty_coef too',
+        'kl_penalty_step_lag',
+        `names another reference than kl_penalty_reference_step ${step}; send one of them`,
       );
+    if (config.kl_penalty_coef !== undefined) return;
+    for (const name of ['kl_penalty_reference_step', 'kl_penalty_step_lag'] as const)
+      if (config[name] !== undefined)
+        refuse(name, 'there is no KL penalty to take a reference for; send kl_penalty_coef too');
     if (config.kl_penalty_source === 'sample')
       refuse('kl_penalty_source', 'there is no KL penalty to take a source for; send kl_penalty_coef too');
   })
@@ -107,6 +114,19 @@ export const sftConfigSchema = z
     learning_rate: optional(
       z.union([figure().positive(), numberList(figure().positive(), trainingLimits.learningRates).min(1)]),
     ).describe("One value, or one for each batch. Default: the base model's own."),
+    assistant_turns: optional(z.enum(['all', 'last'])).describe(
+      'Which messages of the assistant train: all of a conversation, or the last alone, after the others as context. Default all.',
+    ),
+    metric_logging: optional(
+      z.strictObject({
+        enabled: optional(z.boolean()).describe(
+          "Whether the job's last figures are kept with its checkpoint, as metrics. Default true. The job's events have them in any case.",
+        ),
+        target_training_step: optional(z.number().int().min(0)).describe(
+          'The step that they are kept under. It can be none but that of the checkpoint which the job makes: another is refused, or fails the job where one before it in the queue made no checkpoint. Default: that step.',
+        ),
+      }),
+    ).describe('There is no tracking service here: figures are kept with the checkpoint.'),
   })
   .meta({ id: 'SftTrainingConfig' });
 

@@ -23,6 +23,8 @@ export interface ResolvedRlConfig extends Record<string, unknown> {
   kl_penalty_coef: number;
   /** null: the base model. */
   kl_penalty_reference_step: number | null;
+  /** null: the reference does not move. */
+  kl_penalty_step_lag: number | null;
   kl_penalty_source: 'current_learner' | 'sample';
   entropy_coefficient: number;
 }
@@ -73,6 +75,7 @@ export function resolveRlConfig(
     truncated_importance_sampling: given?.truncated_importance_sampling ?? null,
     kl_penalty_coef: given?.kl_penalty_coef ?? 0,
     kl_penalty_reference_step: given?.kl_penalty_reference_step ?? null,
+    kl_penalty_step_lag: given?.kl_penalty_step_lag ?? null,
     kl_penalty_source: given?.kl_penalty_source ?? 'current_learner',
     entropy_coefficient: given?.entropy_coefficient ?? 0,
   };

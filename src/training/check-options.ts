@@ -51,12 +51,16 @@ function checkWarmStart<Schema extends z.ZodType, Outcome>({
   warmStart,
 }: TrainSettings<Schema, Outcome>): void {
   if (!warmStart) return;
-  const { examples, batchSize, learningRate } = warmStart;
+  const { examples, batchSize, learningRate, assistantTurns = 'all' } = warmStart;
   if (batchSize !== undefined && batchSize !== 'auto') wholeNumber('warmStart.batchSize', batchSize, 1);
   for (const rate of [learningRate ?? 1].flat()) {
     if (!(rate > 0 && rate < Number.POSITIVE_INFINITY))
       throw new RunOptionError(`\`warmStart.learningRate\` has ${rate}; give numbers above 0.`);
   }
+  if (assistantTurns !== 'all' && assistantTurns !== 'last')
+    throw new RunOptionError(
+      `\`warmStart.assistantTurns\` is ${JSON.stringify(assistantTurns)}; give "all" or "last".`,
+    );
   const isIterable =
     typeof examples === 'function' ||
     (typeof examples === 'object' && (Symbol.iterator in examples || Symbol.asyncIterator in examples));

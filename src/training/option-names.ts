@@ -27,7 +27,12 @@ const trainNames = {
   rolloutsPerGroup: true,
   maxStaleness: true,
   config: configNames,
-  warmStart: { examples: true, batchSize: true, learningRate: true } satisfies OptionNames<WarmStart>,
+  warmStart: {
+    examples: true,
+    batchSize: true,
+    learningRate: true,
+    assistantTurns: true,
+  } satisfies OptionNames<WarmStart>,
   executor: true,
   concurrency: true,
   groupStrategy: true,

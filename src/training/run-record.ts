@@ -42,8 +42,9 @@ export function toConfig<Schema extends z.ZodType, Outcome>(
 
 function toWarmStart(warmStart: WarmStart | undefined) {
   if (!warmStart) return undefined;
-  const { examples, batchSize = 'auto', learningRate = null } = warmStart;
-  return { examples: Array.isArray(examples) ? examples.length : null, batchSize, learningRate };
+  const { examples, batchSize = 'auto', learningRate = null, assistantTurns = 'all' } = warmStart;
+  const count = Array.isArray(examples) ? examples.length : null;
+  return { examples: count, batchSize, learningRate, assistantTurns };
 }
 
 /** What a run reached, as `summary.json` has it. */

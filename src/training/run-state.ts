@@ -96,6 +96,7 @@ export const warmStartRecordSchema = jobStateSchema.extend({
     trainingDataUrl: z.string(),
     batchSize: z.union([z.int(), z.literal('auto')]).optional(),
     learningRate: z.union([z.number(), z.array(z.number())]).optional(),
+    assistantTurns: z.enum(['all', 'last']).optional(),
   }),
 });
 

@@ -3,7 +3,7 @@ import type { SftExample } from '../contract/index.ts';
 import { type ModelHandle, requireModelId } from '../model/index.ts';
 import { RunOptionError } from './errors.ts';
 
-/** Conversations, each ending in an assistant message. Every assistant message trains. */
+/** Conversations, each ending in an assistant message. */
 export type SftExamples = Iterable<SftExample> | AsyncIterable<SftExample>;
 
 /** What a supervised training job is asked for. */
@@ -11,6 +11,7 @@ export interface SftRequest {
   trainingDataUrl: string;
   batchSize?: number | 'auto' | undefined;
   learningRate?: number | number[] | undefined;
+  assistantTurns?: 'all' | 'last' | undefined;
 }
 
 /**
@@ -36,14 +37,14 @@ export async function uploadExamples(
 /** Asks for a supervised training job. */
 export async function createSftJob(
   model: ModelHandle,
-  { trainingDataUrl, batchSize, learningRate }: SftRequest,
+  { trainingDataUrl, batchSize, learningRate, assistantTurns }: SftRequest,
   options: { idempotencyKey: string; signal: AbortSignal },
 ): Promise<{ jobId: string }> {
   const { id } = await model.client.sftTrainingJobs.create(
     {
       model_id: requireModelId(model),
       training_data_url: trainingDataUrl,
-      config: { batch_size: batchSize, learning_rate: learningRate },
+      config: { batch_size: batchSize, learning_rate: learningRate, assistant_turns: assistantTurns },
     },
     options,
   );

@@ -14,8 +14,10 @@ import { createSftJob, type SftExamples, uploadExamples } from './sft-request.ts
 export interface SuperviseOptions {
   /** What is trained, from `openModel`. Training goes on from its newest checkpoint. */
   model: ModelHandle;
-  /** Conversations, each ending in an assistant message; every assistant message trains. */
+  /** Conversations, each ending in an assistant message. */
   examples: SftExamples;
+  /** Which assistant messages of a conversation train: all, or the last after the others as context. Default "all". */
+  assistantTurns?: 'all' | 'last';
   /** Conversations a gradient step takes. Default "auto": the service's choice. */
   batchSize?: number | 'auto';
   /** One value, or one for each batch. Default: the base model's own. */
@@ -47,6 +49,7 @@ const superviseNames = {
   examples: true,
   batchSize: true,
   learningRate: true,
+  assistantTurns: true,
   phase: true,
   timeoutMs: true,
   idempotencyKey: true,
@@ -71,7 +74,16 @@ export interface SuperviseResult {
  * signal's reason, and what the client throws.
  */
 export async function supervise(options: SuperviseOptions): Promise<SuperviseResult> {
-  const { model, batchSize, learningRate, phase = 'supervised', timeoutMs, lostJob, signal } = options;
+  const {
+    model,
+    batchSize,
+    learningRate,
+    assistantTurns,
+    phase = 'supervised',
+    timeoutMs,
+    lostJob,
+    signal,
+  } = options;
   checkOptionNames('supervise()', options, superviseNames);
   checkLostJob(lostJob);
   if ((options.idempotencyKey?.length ?? 0) > longestKey)
@@ -83,7 +95,7 @@ export async function supervise(options: SuperviseOptions): Promise<SuperviseRes
   const { url, count } = await uploadExamples(client, options.examples, { option: 'examples', signal });
   const attributes = { [attribute.jobKind]: 'sft', [attribute.modelId]: model.id };
   const from = await newestStep(model, signal);
-  const request = { trainingDataUrl: url, batchSize, learningRate };
+  const request = { trainingDataUrl: url, batchSize, learningRate, assistantTurns };
   const { gradientSteps, step } = await withSpan(spanName.job, attributes, (span) =>
     runJob<JobState>({
       model,

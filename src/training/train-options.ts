@@ -40,6 +40,8 @@ export interface WarmStart {
   batchSize?: number | 'auto';
   /** One value, or one for each batch. Default: the base model's own. */
   learningRate?: number | number[];
+  /** Which assistant messages of a conversation train: all, or the last after the others as context. Default "all". */
+  assistantTurns?: 'all' | 'last';
 }
 
 export interface TrainSettings<Schema extends z.ZodType, Outcome> {

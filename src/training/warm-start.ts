@@ -55,11 +55,11 @@ export async function runWarmStart<Schema extends z.ZodType, Outcome>({
 }
 
 async function uploadRequest<Schema extends z.ZodType, Outcome>(
-  { examples, batchSize, learningRate }: WarmStart,
+  { examples, batchSize, learningRate, assistantTurns }: WarmStart,
   { settings: { seed = 0 }, signal }: RunContext<Schema, Outcome>,
   model: ModelHandle,
 ): Promise<WarmStartRecord['request']> {
   const given = typeof examples === 'function' ? await examples({ seed }) : examples;
   const { url } = await uploadExamples(model.client, given, { option: 'warmStart.examples', signal });
-  return { trainingDataUrl: url, batchSize, learningRate };
+  return { trainingDataUrl: url, batchSize, learningRate, assistantTurns };
 }

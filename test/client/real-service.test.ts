@@ -24,6 +24,7 @@ describe('the client against our own service', () => {
     expect(await client.health()).toEqual({ status: 'ok' });
     expect((await client.systemCheck()).database?.success).toBe(true);
     expect((await client.inferenceModels.list()).map(({ id }) => id)).toContain(baseModel.id);
+    expect(await client.models.baseModels()).toEqual([baseModel.id]);
     const created = { project: 'desk', name: 'agent', base_model: baseModel.id };
     const model = await client.models.create(created);
     await expect(client.models.create(created)).rejects.toMatchObject({ code: 'conflict' });

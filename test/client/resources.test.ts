@@ -244,6 +244,13 @@ describe('the service itself', () => {
     expect(received[0]?.url).toBe('/inference/v1/models');
   });
 
+  it('lists the base models that it trains', async () => {
+    const { client, received } = await serve(json(['tiny', 'small']), json({ data: [] }));
+    expect(await client.models.baseModels()).toEqual(['tiny', 'small']);
+    expect(received[0]).toMatchObject({ method: 'GET', url: '/v1/preview/base-models' });
+    await expect(client.models.baseModels()).rejects.toMatchObject({ code: 'bad_response' });
+  });
+
   it('is healthy when it answers', async () => {
     const { client, received } = await serve(json({ anything: 1 }));
     expect(await client.health()).toEqual({ status: 'ok' });

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import {
+  baseModelListSchema,
   chatCompletionSchema,
   checkpointPageSchema,
   createJobResponseSchema,
@@ -19,6 +20,7 @@ import { apiKey, service } from './support.ts';
 
 const schemas = {
   any: z.looseObject({}),
+  baseModels: baseModelListSchema,
   chatCompletion: chatCompletionSchema,
   chatValidationError: validationErrorSchema.extend({ error: z.object({ message: z.string() }) }),
   checkpointPage: checkpointPageSchema,

@@ -24,6 +24,7 @@ describe('resolveRlConfig', () => {
       truncated_importance_sampling: null,
       kl_penalty_coef: 0,
       kl_penalty_reference_step: null,
+      kl_penalty_step_lag: null,
       kl_penalty_source: 'current_learner',
       entropy_coefficient: 0,
     });
@@ -73,12 +74,15 @@ describe('resolveRlConfig', () => {
       importance_sampling_level: 'sequence' as const,
       truncated_importance_sampling: 1.5,
       kl_penalty_coef: 0.1,
-      kl_penalty_reference_step: 3,
+      kl_penalty_reference_step: null,
+      kl_penalty_step_lag: 3,
       kl_penalty_source: 'sample' as const,
       entropy_coefficient: 0.01,
     };
     const { config, loss } = resolveRlConfig(rlConfigSchema.parse(given), defaults);
     expect(config).toEqual(given);
+    const other = { ...given, kl_penalty_reference_step: 4, kl_penalty_step_lag: null };
+    expect(resolveRlConfig(rlConfigSchema.parse(other), defaults).config).toEqual(other);
     expect(Object.keys(config).sort()).toEqual(Object.keys(rlConfigSchema.shape).sort());
     expect(loss).toMatchObject({ maskRatio: true, maxRatio: 2, tau: 0.1, precalculateLogprobs: true });
     expect(loss).toMatchObject({ entropyCoefficient: 0.01, epsilon: 0, epsilonHigh: 0 });

@@ -80,6 +80,11 @@ test('a model that is not there is a 404 in the form that OpenAI clients read', 
   expect((await fetch(`${service.url}/v1/models/local/desk/agent`)).status).toBe(401);
 });
 
+test('the base models that can be trained are listed by their names', async () => {
+  const { call } = await open({ dataFolder: await temporaryFolder() });
+  expect(await call('GET', '/v1/preview/base-models')).toMatchObject({ status: 200, body: [baseModel.id] });
+});
+
 test('a list of many models lets others have their turn while it is made', async () => {
   const { service, call } = await open({ dataFolder: await withModels(20_000) });
   const { store } = service;

@@ -12,6 +12,18 @@ const said = (content: string) => [
 ];
 const examples = said('yes');
 
+test('trains on every assistant message, or with assistantTurns on the last of each conversation', async () => {
+  await using world = await startTrainingWorld({ knowsKeys: true });
+  const model = await world.open();
+  const messages = [...said('yes'), ...said('no')].flatMap((example) => example.messages);
+  const tokens = async (turns: { assistantTurns?: 'all' | 'last' }) =>
+    (await supervise({ model, examples: [{ messages }], ...turns })).metrics.num_trainable_tokens;
+  // A reply has the tokens of its text and the end.
+  expect(await tokens({})).toBe(4 + 3);
+  expect(await tokens({ assistantTurns: 'all' })).toBe(4 + 3);
+  expect(await tokens({ assistantTurns: 'last' })).toBe(3);
+});
+
 describe('a supervised training with a key of its own', () => {
   test('gives the checkpoint that it made, also when the model has been trained on since', async () => {
     await using world = await startTrainingWorld({ knowsKeys: true });

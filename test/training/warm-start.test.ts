@@ -57,7 +57,10 @@ describe('a run with a warm start', () => {
     expect(result.reports[0]?.policy).toMatch(/:step1$/);
     expect(await world.checkpoints()).toEqual([0, 1, 2]);
     const config = JSON.parse(await readFile(join(world.runDirectory, 'config.json'), 'utf8'));
-    expect(config.warmStart).toEqual({ examples: 3, batchSize: 2, learningRate: 1e-3 });
+    expect(config.warmStart).toEqual({
+      ...{ examples: 3, batchSize: 2, learningRate: 1e-3 },
+      assistantTurns: 'all',
+    });
   });
 
   test.each<[string, WarmStart['examples']]>([
@@ -73,6 +76,28 @@ describe('a run with a warm start', () => {
     await using world = await startTrainingWorld({ knowsKeys: true });
     await world.train({ steps: 1, warmStart: { examples: given } });
     expect(await world.checkpoints()).toEqual([0, 1, 2]);
+  });
+
+  test('trains on every assistant message, or with assistantTurns on the last of each conversation', async () => {
+    for (const [turns, tokens] of [
+      [{}, 3 + 4],
+      [{ assistantTurns: 'last' as const }, 4],
+    ] as const) {
+      await using world = await startTrainingWorld({ knowsKeys: true });
+      const messages = [saying('no'), saying('yes')].flatMap((example) => example.messages);
+      const phases: RunEvent[] = [];
+      await world.train({
+        ...{ steps: 1, warmStart: { examples: [{ messages }], ...turns } },
+        onEvent: (event) => phases.push(event),
+      });
+      // A reply has the tokens of its text and the end.
+      expect(phases).toContainEqual(
+        expect.objectContaining({
+          phase: 'warm start',
+          metrics: expect.objectContaining({ num_trainable_tokens: tokens }),
+        }),
+      );
+    }
   });
 
   test('that was stopped in it goes on with it, and reads no example again', async () => {
@@ -141,6 +166,10 @@ describe('a run with a warm start', () => {
 test.each([
   [{ examples: [] }, '`warmStart.examples` is empty'],
   [{ examples, batchSize: 0 }, '`warmStart.batchSize` is 0'],
+  [
+    JSON.parse(JSON.stringify({ examples, assistantTurns: 'first' })),
+    '`warmStart.assistantTurns` is "first"',
+  ],
   [{ examples, learningRate: [1e-3, -1] }, '`warmStart.learningRate` has -1'],
 ])('a warm start of %j is refused before anything begins', async (refused, message) => {
   await using world = await startTrainingWorld({ knowsKeys: true });

@@ -1,4 +1,5 @@
 import {
+  baseModelListSchema,
   type CreateModelRequest,
   type DeleteModelResponse,
   type ForkModelRequest,
@@ -49,6 +50,11 @@ export class Models {
   create(request: CreateModelRequest, options: IdempotentCallOptions = {}): Promise<Model> {
     const posted = { body: JSON.stringify(request), isRepeatable: isTakenWhereItExists(request) };
     return post(this.#requester, '/preview/models', options, parserOf(reportedModelSchema), posted);
+  }
+
+  /** Names of the base models that the service trains: what `base_model` of a new model takes. */
+  baseModels(options: CallOptions = {}): Promise<string[]> {
+    return read(this.#requester, '/preview/base-models', options, parserOf(baseModelListSchema));
   }
 
   /** The models the key may see. An addition of ours: other services answer 404 or 405. */

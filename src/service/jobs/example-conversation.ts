@@ -8,19 +8,30 @@ import { refuseForeignTokens } from '../inference/sampling/token-ids.ts';
 import { inSchemaOrder } from './schema-order.ts';
 import type { TrainingConversation } from './sequences.ts';
 
-/** A line of training data as a conversation; its assistant messages train, all under one constraint. */
+/** What the lines of a job are read with. */
+export interface ExampleSurroundings {
+  base: BaseModel;
+  constraints: Constraints;
+  /** Which assistant messages train. */
+  trained: 'all' | 'last';
+}
+
+/** A line of training data as a conversation; the assistant messages that train do so under one constraint. */
 export async function exampleConversation(
   example: ParsedSftExample,
   { number }: { number: number },
-  { base, constraints }: { base: BaseModel; constraints: Constraints },
+  { base, constraints, trained }: ExampleSurroundings,
 ): Promise<TrainingConversation> {
   const turns = example.messages.map((message, index) =>
     toTurn(message, [`line ${number}`, 'messages', index]),
   );
-  for (const [index, { role, name, tokenIds }] of turns.entries()) {
+  const trains = ({ role }: Turn, index: number) =>
+    role === 'assistant' && (trained === 'all' || index === turns.length - 1);
+  for (const [index, turn] of turns.entries()) {
+    const { name, tokenIds } = turn;
     const at = [`line ${number}`, 'messages', index];
     refuseForeignTokens(tokenIds, base.vocabularySize, [...at, 'token_ids']);
-    if (role === 'assistant' && name !== undefined)
+    if (trains(turn, index) && name !== undefined)
       throw invalidField(
         [...at, 'name'],
         'a reply is trained as it would be sampled, which is without a name; leave it out',
@@ -34,8 +45,8 @@ export async function exampleConversation(
     turns,
     tools: example.tools,
     location: [`line ${number}`],
-    sampled: turns.map(({ role }) =>
-      role === 'assistant' ? { logprobs: [], sampling: plainSampling, constraint } : null,
+    sampled: turns.map((turn, index) =>
+      trains(turn, index) ? { logprobs: [], sampling: plainSampling, constraint } : null,
     ),
     reasoningEffort: reasoningEffort === 'none' ? undefined : reasoningEffort,
   };

@@ -1,12 +1,13 @@
-import type { BaseModel, Engine, Weights } from '../../engines/engine.ts';
+import type { BaseModel, Engine } from '../../engines/engine.ts';
 import { ServiceError } from '../errors.ts';
 import type { BaseModelTools } from '../inference/base-model-tools.ts';
 import type { Constraints } from '../inference/constraint/constraints.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { JobRecord, ModelRecord, Store } from '../store/store.ts';
+import { findKlReference } from './kl-reference.ts';
 import type { PreparedJob } from './prepared-job.ts';
-import { prepareRlJob } from './rl-job.ts';
-import { prepareSftJob, resolvedSftConfigSchema } from './sft-job.ts';
+import { type KlReference, prepareRlJob } from './rl-job.ts';
+import { prepareSftJob, type ResolvedSftConfig, resolvedSftConfigSchema } from './sft-job.ts';
 
 export interface PrepareDependencies {
   engine: Engine;
@@ -21,14 +22,12 @@ export function jobPreparation({ engine, store, files, constraints, tools }: Pre
   return async (job: JobRecord, model: ModelRecord, signal: AbortSignal): Promise<PreparedJob> => {
     const base = baseModelOf(engine, model.baseModel);
     const dependencies = { engine, constraints, tools: tools(base.id), base };
-    if (job.kind === 'sft')
-      return prepareSftJob(
-        files.uploadLines(job.uploadSha256 ?? ''),
-        resolvedSftConfigSchema.parse(job.resolvedConfig),
-        dependencies,
-        signal,
-      );
-    const reference = (step: number | null) => findReference({ store, files }, model, step);
+    if (job.kind === 'sft') {
+      const config = resolvedSftConfigSchema.parse(job.resolvedConfig);
+      checkTargetStep(config, model.lastStep + 1);
+      return prepareSftJob(files.uploadLines(job.uploadSha256 ?? ''), config, dependencies, signal);
+    }
+    const reference = (config: KlReference) => findKlReference({ store, files }, model, config);
     return prepareRlJob(payloadOf(files, job.id), job.resolvedConfig, { ...dependencies, reference }, signal);
   };
 }
@@ -47,21 +46,16 @@ async function* payloadOf(files: DataFiles, jobId: string): AsyncGenerator<Buffe
   }
 }
 
-/** The weights of a model's step, which was there when the job was accepted; of null, its base model's. */
-async function findReference(
-  { store, files }: Pick<PrepareDependencies, 'store' | 'files'>,
-  { id, baseModel }: ModelRecord,
-  step: number | null,
-): Promise<Weights> {
-  if (step === null) return { baseModel, folder: null };
-  const checkpoint = await store.checkpoint(id, step);
-  if (!checkpoint)
-    throw new ServiceError(
-      422,
-      'checkpoint_not_found',
-      `kl_penalty_reference_step: the model has no checkpoint of step ${step} any more; it was deleted while the job waited.`,
-    );
-  return { baseModel, folder: checkpoint.folder === null ? null : files.absolute(checkpoint.folder) };
+function checkTargetStep(
+  { metric_logging: { target_training_step: target } }: ResolvedSftConfig,
+  step: number,
+) {
+  if (target === null || target === step) return;
+  throw new ServiceError(
+    422,
+    'wrong_target_step',
+    `metric_logging.target_training_step is ${target}, and the job makes the checkpoint of step ${step}: one before it in the queue made none. Send the job again with ${step}, or without a step.`,
+  );
 }
 
 export function baseModelOf(engine: Engine, id: string): BaseModel {

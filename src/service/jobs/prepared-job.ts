@@ -8,6 +8,8 @@ export interface CountedBatch {
 
 /** What a job will train on. */
 export interface PreparedJob {
+  /** Whether the checkpoint keeps the figures of the last step. Default true. */
+  keepsMetrics?: boolean;
   /** How many gradient steps will come. */
   steps: number;
   /** Made one at a time, as the engine takes them. */

@@ -3,6 +3,7 @@ import type { Constraint, Weights } from '../../engines/engine.ts';
 import {
   type BatchCounts,
   makingDatums,
+  type ResolvedRlConfig,
   type RewardedGroup,
   type RewardedTrajectory,
   resolveRlConfig,
@@ -14,9 +15,12 @@ import { packedTrajectories } from './packed-trajectories.ts';
 import type { PreparedJob } from './prepared-job.ts';
 import { type TrajectoryDependencies, trajectorySequences } from './trajectory-sequences.ts';
 
+/** The options that name the reference of the KL penalty. */
+export type KlReference = Pick<ResolvedRlConfig, 'kl_penalty_reference_step' | 'kl_penalty_step_lag'>;
+
 export interface RlJobDependencies extends TrajectoryDependencies {
-  /** The weights that `kl_penalty_reference_step` names; of null, the base model's. */
-  reference: (step: number | null) => Promise<Weights>;
+  /** The weights that the config names as the KL penalty's reference. */
+  reference: (config: KlReference) => Promise<Weights>;
 }
 
 /**
@@ -52,7 +56,7 @@ export async function prepareRlJob(
   for (; !made.done; made = making.next()) if (slices.over) await slices.pause();
   const { datums, counts } = made.value;
   if (datums.length === 0) throw nothingTrainable(counts);
-  const reference = loss.klPenalty ? await dependencies.reference(config.kl_penalty_reference_step) : null;
+  const reference = loss.klPenalty ? await dependencies.reference(config) : null;
   const batch = { datums, loss, reference, learningRate: config.learning_rate };
   return {
     steps: 1,

@@ -19,6 +19,11 @@ import { type TrainingConversation, toSequence } from './sequences.ts';
 export const resolvedSftConfigSchema = z.object({
   batch_size: z.number().int(),
   learning_rate: z.union([z.number(), z.array(z.number())]),
+  // Records of earlier data folders say nothing of the two.
+  assistant_turns: z.enum(['all', 'last']).default('all'),
+  metric_logging: z
+    .object({ enabled: z.boolean(), target_training_step: z.number().int().nullable() })
+    .default({ enabled: true, target_training_step: null }),
   num_examples: z.number().int(),
   num_batches: z.number().int(),
 });
@@ -66,7 +71,11 @@ export function prepareSftJob(
   dependencies: SftJobDependencies,
   signal: AbortSignal,
 ): PreparedJob {
-  return { steps: config.num_batches, batches: oneAhead(toBatches(lines, config, dependencies, signal)) };
+  return {
+    steps: config.num_batches,
+    batches: oneAhead(toBatches(lines, config, dependencies, signal)),
+    keepsMetrics: config.metric_logging.enabled,
+  };
 }
 
 async function* toBatches(
@@ -95,7 +104,7 @@ async function* toBatches(
 async function toBatch(
   lines: NumberedLine[],
   index: number,
-  { learning_rate: rate }: ResolvedSftConfig,
+  { learning_rate: rate, assistant_turns: trained }: ResolvedSftConfig,
   { engine, constraints, tools, base }: SftJobDependencies,
 ): Promise<CountedBatch> {
   const conversations: TrainingConversation[] = [];
@@ -107,7 +116,7 @@ async function toBatch(
     const conversation = await atLine(line, async () => {
       const example = await readExample(line, slices);
       tools.renderer.size.check(charactersIn(example.messages), base.contextLength);
-      return exampleConversation(example, line, { base, constraints });
+      return exampleConversation(example, line, { base, constraints, trained });
     });
     conversations.push(conversation);
     for (const [position, sampled] of conversation.sampled.entries()) {
@@ -132,13 +141,13 @@ async function toBatch(
     });
     return toSequence(conversation, tools, base.contextLength);
   });
-  const trained = sequences.reduce(
+  const replyTokens = sequences.reduce(
     (sum, { spans }) => sum + spans.reduce((length, span) => length + span.length, 0),
     0,
   );
   const datums: Datum<Constraint>[] = sequences.map(({ tokens, spans }) => ({
     tokens,
-    spans: spans.map((span) => ({ ...span, advantage: 1, weight: 1 / trained })),
+    spans: spans.map((span) => ({ ...span, advantage: 1, weight: 1 / replyTokens })),
   }));
   return {
     batch: {
@@ -149,7 +158,7 @@ async function toBatch(
     },
     counts: {
       num_datums: datums.length,
-      num_trainable_tokens: trained,
+      num_trainable_tokens: replyTokens,
       train_tokens: sequences.reduce((sum, { tokens }) => sum + tokens.length, 0),
     },
   };

@@ -56,7 +56,8 @@ export async function trainJob(
     throw error;
   }
   const createdAt = new Date().toISOString();
-  return { id: randomUUID(), modelId: model.id, step, folder, metrics: recorder.last, createdAt };
+  const metrics = prepared.keepsMetrics === false ? {} : recorder.last;
+  return { id: randomUUID(), modelId: model.id, step, folder, metrics, createdAt };
 }
 
 /**

@@ -92,6 +92,7 @@ export const examples = {
     model: 'local/desk/agent:step1',
     choices: [{ index: 0, delta: { content: 'No' }, finish_reason: null }],
   },
+  baseModels: ['martingale-tiny', 'martingale-small'],
   createModel: { project: 'desk', name: 'agent', base_model: 'martingale-tiny' },
   model,
   modelPage: page(model),

@@ -7,6 +7,12 @@ const model = '/v1/preview/models/{model_id}';
 /** Models and their checkpoints. */
 export const modelOperations: readonly Operation[] = [
   {
+    ...{ method: 'get', path: '/v1/preview/base-models', summary: 'List Base Models', tag: 'models' },
+    description: 'The names that `base_model` takes, the default of chat completions first.',
+    answer: { schema: contract.baseModelListSchema, example: examples.baseModels },
+    errors: [],
+  },
+  {
     ...{ method: 'post', path: '/v1/preview/models', summary: 'Create Model', tag: 'models', ...keyed },
     description:
       'Makes a model that begins as its base model: it has a checkpoint of step 0. A name that is taken is 409, unless `return_existing` asks for the model that has it; that one must have the same base model.',

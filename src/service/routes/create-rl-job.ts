@@ -13,6 +13,7 @@ import type { ReceivedBody } from '../bodies/received-body.ts';
 import { asksForNothing, isObject, renameAliases, validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, unsupportedField } from '../errors.ts';
+import { stepBefore } from '../jobs/kl-reference.ts';
 import { packGroups } from '../jobs/pack-groups.ts';
 import { baseModelOf } from '../jobs/prepare-job.ts';
 import type { JobRecord, ModelRecord } from '../store/store.ts';
@@ -70,14 +71,28 @@ async function resolveConfig(
 ): Promise<ResolvedRlConfig> {
   const base = baseModelOf(engine, model.baseModel);
   const { config } = resolveRlConfig(given, { learningRate: base.defaults.rlLearningRate });
-  const reference = config.kl_penalty_reference_step;
+  const { kl_penalty_reference_step: reference, kl_penalty_step_lag: lag } = config;
   if (reference !== null && (await store.checkpoint(model.id, reference)) === undefined)
     throw invalidField(
       ['experimental_config', 'kl_penalty_reference_step'],
       `the model has no checkpoint of step ${reference}; GET /v1/preview/models/${model.id}/checkpoints lists those it has`,
       reference,
     );
+  if (lag !== null) await checkLag(store, model, lag);
   return config;
+}
+
+/** Refuses a lag that leads to no checkpoint, where it is known already from which one the job starts. */
+async function checkLag(store: ServiceContext['store'], { id }: ModelRecord, lag: number): Promise<void> {
+  if ((await store.unfinishedJobsOf(id)).length > 0) return;
+  const start = (await store.newestCheckpoint(id))?.step ?? 0;
+  const step = stepBefore(start, lag);
+  if ((await store.checkpoint(id, step)) !== undefined) return;
+  throw invalidField(
+    ['experimental_config', 'kl_penalty_step_lag'],
+    `leads to the checkpoint of step ${step}, ${lag} before step ${start}, which the model does not have; GET /v1/preview/models/${id}/checkpoints lists those it has`,
+    lag,
+  );
 }
 
 function readRlBody(body: unknown): unknown {

@@ -37,6 +37,7 @@ async function acceptSftJob(
   const { sftBatchSize, sftLearningRate } = baseModelOf(service.engine, model.baseModel).defaults;
   const given = request.config?.batch_size ?? 'auto';
   const batchSize = given === 'auto' ? sftBatchSize : given;
+  await checkTargetStep(service, model, request.config?.metric_logging?.target_training_step);
   const rates = request.config?.learning_rate ?? sftLearningRate;
   const { sha256, examples } = await findTrainingData(service, {
     address: request.training_data_url,
@@ -46,6 +47,11 @@ async function acceptSftJob(
   const resolvedConfig: ResolvedSftConfig = {
     batch_size: batchSize,
     learning_rate: rates,
+    assistant_turns: request.config?.assistant_turns ?? 'all',
+    metric_logging: {
+      enabled: request.config?.metric_logging?.enabled ?? true,
+      target_training_step: request.config?.metric_logging?.target_training_step ?? null,
+    },
     num_examples: examples,
     num_batches: Math.ceil(examples / batchSize),
   };
@@ -53,6 +59,24 @@ async function acceptSftJob(
     service,
     { ...newJob(origin, model), kind: 'sft', resolvedConfig, uploadSha256: sha256 },
     null,
+  );
+}
+
+/** The job makes the step behind the newest, and behind those that waiting jobs make. */
+async function checkTargetStep(
+  { store }: ServiceContext,
+  { id, lastStep }: ModelRecord,
+  target: number | undefined,
+): Promise<void> {
+  if (target === undefined) return;
+  const [first, last] = [lastStep + 1, lastStep + 1 + (await store.unfinishedJobsOf(id)).length];
+  if (target >= first && target <= last) return;
+  const possible =
+    first === last ? `${first}` : first + 1 === last ? `${first} or ${last}` : `${first} to ${last}`;
+  throw invalidField(
+    ['config', 'metric_logging', 'target_training_step'],
+    `figures are kept with the checkpoint that the job makes, which will be of step ${possible}; send that, or leave it out`,
+    target,
   );
 }
 

@@ -17,7 +17,9 @@ import { answerOnce, toPage } from './answers.ts';
 import { removeModelRest } from './remove-files.ts';
 
 export function modelRoutes(app: Hono, service: ServiceContext): void {
-  const { store } = service;
+  const { store, engine } = service;
+
+  app.get('/v1/preview/base-models', (context) => context.json(engine.baseModels.map(({ id }) => id)));
 
   app.post('/v1/preview/models', (context) =>
     answerOnce(service, context, async (content, id) => {

@@ -81,7 +81,10 @@ function reads({ modelId, jobId }: Place): fc.Arbitrary<OtherRequest> {
     },
     { requiredKeys: [] },
   );
-  const whole = ['/v1/health', '/v1/system-check', '/v1/models', '/v1/openapi.json'];
+  const whole = [
+    ...['/v1/health', '/v1/system-check', '/v1/models', '/v1/openapi.json'],
+    `${preview}/base-models`,
+  ];
   return fc.oneof(
     fc
       .constantFrom(...whole, `${preview}/models/${modelId}`, `${preview}/training-jobs/${jobId}`)
@@ -135,12 +138,27 @@ function jobs({ modelId, uploadUrl, choices }: Place): fc.Arbitrary<OtherRequest
     learning_rate: fc.constantFrom(1e-4, 1e-5),
     loss_fn: fc.constant(null),
     kl_penalty_reference_step: fc.constantFrom(0, null),
-  }).map(({ kl_penalty_reference_step: step, kl_penalty_source: source, ...rest }) =>
-    // Of a penalty that is off there is nothing to say.
-    rest.kl_penalty_coef ? { ...rest, kl_penalty_reference_step: step, kl_penalty_source: source } : rest,
+    kl_penalty_step_lag: fc.constantFrom(1, 1000, null),
+  }).map(
+    ({ kl_penalty_reference_step: step, kl_penalty_step_lag: lag, kl_penalty_source: source, ...rest }) => {
+      // Of a penalty that is off there is nothing to say, and it has one reference.
+      if (!rest.kl_penalty_coef) return rest;
+      const reference =
+        typeof step === 'number' ? { kl_penalty_reference_step: step } : { kl_penalty_step_lag: lag };
+      return { ...rest, ...reference, kl_penalty_source: source };
+    },
   );
   const sft = fc.record(
-    { batch_size: fc.constantFrom(1, 'auto', null), learning_rate: fc.constantFrom(1e-4, [1e-4], null) },
+    {
+      ...{ batch_size: fc.constantFrom(1, 'auto', null), learning_rate: fc.constantFrom(1e-4, [1e-4], null) },
+      assistant_turns: fc.constantFrom('all', 'last', null),
+      metric_logging: fc.constantFrom(
+        {},
+        { enabled: false },
+        { enabled: true, target_training_step: null },
+        null,
+      ),
+    },
     { requiredKeys: [] },
   );
   return fc.oneof(

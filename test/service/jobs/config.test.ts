@@ -27,6 +27,14 @@ describe('the config of an RL job', () => {
     [{ kl_penalty_coef: 1, kl_penalty_source: 'teacher' }, 'kl_penalty_source', 'literal_error'],
     [{ kl_penalty_reference_step: 0 }, 'kl_penalty_reference_step', 'value_error'],
     [{ kl_penalty_coef: 1, kl_penalty_reference_step: 4 }, 'kl_penalty_reference_step', 'value_error'],
+    [{ kl_penalty_step_lag: 1 }, 'kl_penalty_step_lag', 'value_error'],
+    [{ kl_penalty_coef: 1, kl_penalty_step_lag: 0 }, 'kl_penalty_step_lag', 'greater_than_equal'],
+    [{ kl_penalty_coef: 1, kl_penalty_step_lag: 1.5 }, 'kl_penalty_step_lag', 'int_type'],
+    [
+      { kl_penalty_coef: 1, kl_penalty_reference_step: 0, kl_penalty_step_lag: 1 },
+      'kl_penalty_step_lag',
+      'value_error',
+    ],
     [{ ppo: false, loss_fn: 'ppo' }, 'loss_fn', 'value_error'],
     [{ normalize_advantages: 'yes' }, 'normalize_advantages', 'bool_type'],
   ] as const)('%j is refused by name', async (config, name, type) => {
@@ -77,6 +85,7 @@ describe('the config of an RL job', () => {
       truncated_importance_sampling: null,
       kl_penalty_coef: 0,
       kl_penalty_reference_step: null,
+      kl_penalty_step_lag: null,
       kl_penalty_source: 'current_learner',
       entropy_coefficient: 0,
     });
@@ -103,6 +112,44 @@ describe('the config of an RL job', () => {
     expect(engine.trained[2]?.loss).toMatchObject({ klPenalty: { coefficient: 0.1, source: 'sample' } });
     const { body } = await call('GET', `${rl}/${named.body.id}`);
     expect(body.resolved_config).toMatchObject({ ...config, kl_penalty_reference_step: 1 });
+  });
+
+  test('the reference may be so many steps before the checkpoint that the job starts from, and no less than step 0', async () => {
+    const { call, post, follow, engine } = await prepared();
+    const lagging = { kl_penalty_coef: 0.1, kl_penalty_step_lag: 2 };
+    const held = door();
+    engine.hold = held.wait;
+    const jobs = [await post({})];
+    await held.reached;
+    // They wait together: which checkpoint each starts from is known when it does.
+    for (let count = 0; count < 3; count++) jobs.push(await post(lagging));
+    held.open();
+    for (const job of jobs) await follow(job.body.id);
+    expect(
+      engine.trained.map(({ reference }) => reference && (reference.folder?.split('/').at(-1) ?? 0)),
+    ).toEqual([null, 0, 0, 'step-1']);
+    const { body } = await call('GET', `${rl}/${jobs[3]?.body.id}`);
+    expect(body.resolved_config).toMatchObject({ kl_penalty_step_lag: 2, kl_penalty_reference_step: null });
+  });
+
+  test('a lag that leads to a deleted checkpoint is refused, or fails the job that waited, by name', async () => {
+    const { call, post, follow, engine, model } = await prepared();
+    for (let count = 0; count < 3; count++) await follow((await post({})).body.id);
+    await call('DELETE', `/v1/preview/models/${model.id}/checkpoints`, { steps: [1, 2] });
+    const refused = await post({ kl_penalty_coef: 0.1, kl_penalty_step_lag: 2 });
+    expect([refused.status, refused.body.detail[0].loc.at(-1)]).toEqual([422, 'kl_penalty_step_lag']);
+    expect(refused.body.detail[0].msg).toMatch(/step 1\b.*step 3/);
+    const held = door();
+    engine.hold = held.wait;
+    const before = await post({});
+    await held.reached;
+    const waiting = await post({ kl_penalty_coef: 0.1, kl_penalty_step_lag: 2 });
+    held.open();
+    await follow(before.body.id);
+    expect((await follow(waiting.body.id)).at(-1)).toMatchObject({
+      type: 'training_failed',
+      data: { error_message: expect.stringMatching(/^kl_penalty_step_lag: .*step 4, is step 2\b/) },
+    });
   });
 
   test('a reference that is deleted while the job waits fails it by name', async () => {

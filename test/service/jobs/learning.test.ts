@@ -58,6 +58,30 @@ describe('what jobs teach the embedded engine', () => {
     expect(await likelihood('martingale-tiny', conversation.slice(0, 1), 'c')).toBeLessThan(0.4);
   });
 
+  it('takes the loss over every assistant turn, or with assistant_turns last over the last alone', async () => {
+    const conversation = [...asked('first', 'c'), ...asked('second', 'f')];
+    const logprob = async (messages: object[], letter: string) =>
+      Math.log(await likelihood('martingale-tiny', messages, letter));
+    const [c, f] = [
+      await logprob(conversation.slice(0, 1), 'c'),
+      await logprob(conversation.slice(0, 3), 'f'),
+    ];
+    // Each reply is a letter and the end, which the constraint forces.
+    const [ofAll, ofLast] = [-(c + f) / 4, -f / 2];
+    expect(Math.abs(ofAll - ofLast)).toBeGreaterThan(2e-3);
+    const model = await service.createModel('last');
+    for (const [assistant_turns, loss, tokens] of [
+      ['all', ofAll, 4],
+      [null, ofAll, 4],
+      ['last', ofLast, 2],
+    ] as const) {
+      const config = { learning_rate: still, assistant_turns };
+      const [step] = await service.supervise(model.id, [demonstration(...conversation)], config);
+      expect(Math.abs(step.loss - loss)).toBeLessThan(1e-4);
+      expect(step.num_trainable_tokens).toBe(tokens);
+    }
+  });
+
   it('goes on from a supervised job in the RL job that follows', async () => {
     const model = await service.createModel('sequel');
     const lines = Array.from({ length: 2 }, () => demonstration(...asked('first', 'c')));

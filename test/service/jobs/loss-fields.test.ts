@@ -131,6 +131,21 @@ describe('the loss of a job is that of the formulas', () => {
     },
   );
 
+  it('with kl_penalty_step_lag, whose reference moves with the newest checkpoint', async () => {
+    if (step === 1) await train({});
+    const config = { kl_penalty_coef: 0.5, kl_penalty_source: 'sample' };
+    const own = referenceLoss(known(true), config);
+    const base = referenceLoss(known(), config);
+    expect(Math.abs(own - base)).toBeGreaterThan(2e-3);
+    for (let count = 0; count < 2; count++) {
+      // Step 1 has the weights that sampled, step 0 those of the base model.
+      const toSampler = await train({ ...config, kl_penalty_step_lag: step - 1 });
+      expect(Math.abs(toSampler.loss - own)).toBeLessThan(1e-4);
+      const toBase = await train({ ...config, kl_penalty_step_lag: step + 7 });
+      expect(Math.abs(toBase.loss - base)).toBeLessThan(1e-4);
+    }
+  });
+
   it('tells how far the policy is from the reference where there is a penalty', async () => {
     const { tokens } = referenceObjective(known(), {});
     const mean =

@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { special, tokensOf } from '../../support/scripted-engine.ts';
+import { door, special, tokensOf } from '../../support/scripted-engine.ts';
 import { start } from '../harness.ts';
 import { line, rl, sft } from './support.ts';
 
@@ -89,6 +89,94 @@ describe('SFT jobs', () => {
     expect((await call('GET', `${rl}/${job.body.id}`)).body.resolved_config).toMatchObject({
       batch_size: sizes[0],
       learning_rate: 2e-3,
+    });
+  });
+
+  test('assistant_turns last trains the last reply alone, after the others as their messages say', async () => {
+    const { call, createModel, follow, engine } = await start();
+    const model = await createModel();
+    const turns = JSON.stringify({
+      messages: [
+        { role: 'user', content: 'hi' },
+        { role: 'assistant', content: 'a' },
+        { role: 'user', content: 'and' },
+        { role: 'assistant', content: 'b' },
+      ],
+    });
+    const upload = await call('POST', '/v1/preview/uploads', turns);
+    const job = await call('POST', sft, {
+      model_id: model.id,
+      training_data_url: upload.body.url,
+      config: { assistant_turns: 'last' },
+    });
+    expect((await follow(job.body.id)).at(-1).type).toBe('training_ended');
+    const [datum] = engine.trained[0]?.datums ?? [];
+    expect(datum?.spans).toHaveLength(1);
+    const [span] = datum?.spans ?? [];
+    expect(datum?.tokens.slice(span?.start)).toEqual(tokensOf('b', end));
+    expect(span?.weight).toBe(1 / 2);
+    expect((await call('GET', `${rl}/${job.body.id}`)).body.resolved_config).toMatchObject({
+      assistant_turns: 'last',
+      metric_logging: { enabled: true, target_training_step: null },
+    });
+  });
+
+  describe('metric_logging', () => {
+    const prepared = async () => {
+      const service = await start();
+      const model = await service.createModel();
+      const upload = await service.call('POST', '/v1/preview/uploads', line('a'));
+      const post = (config: object | null) =>
+        service.call('POST', sft, { model_id: model.id, training_data_url: upload.body.url, config });
+      const kept = async () => {
+        const { body } = await service.call('GET', `/v1/preview/models/${model.id}/checkpoints?order=desc`);
+        return body.data[0];
+      };
+      return { ...service, post, kept };
+    };
+
+    test('keeps the last figures of the job with its checkpoint, or does not', async () => {
+      const { post, follow, kept } = await prepared();
+      for (const [metric_logging, are] of [
+        [null, true],
+        [{}, true],
+        [{ enabled: null, target_training_step: null }, true],
+        [{ enabled: true }, true],
+        [{ enabled: true, target_training_step: 5 }, true],
+        [{ enabled: false }, false],
+      ] as const) {
+        const events = await follow((await post({ metric_logging })).body.id);
+        expect(events[1].data.num_datums).toBe(1);
+        expect((await kept()).metrics).toEqual(are ? events[1].data : {});
+      }
+    });
+
+    test('under another step than that of the checkpoint is refused', async () => {
+      const { post, follow, engine } = await prepared();
+      const under = (target_training_step: number) =>
+        post({ metric_logging: { enabled: true, target_training_step } });
+      for (const step of [0, 2]) {
+        const { status, body } = await under(step);
+        expect([step, status]).toEqual([step, 422]);
+        expect(body.detail[0].loc.slice(1)).toEqual(['config', 'metric_logging', 'target_training_step']);
+      }
+      const held = door();
+      engine.hold = held.wait;
+      const first = await post(null);
+      await held.reached;
+      expect((await under(3)).body.detail[0].msg).toMatch(/step 1 or 2/);
+      const [second, late] = [await under(2), await under(2)];
+      held.open();
+      const ends = [];
+      for (const job of [first, second, late]) ends.push((await follow(job.body.id)).at(-1));
+      expect(ends).toMatchObject([
+        { type: 'training_ended' },
+        { type: 'training_ended', data: { step: 2 } },
+        {
+          type: 'training_failed',
+          data: { error_message: expect.stringMatching(/target_training_step is 2.*step 3/) },
+        },
+      ]);
     });
   });
 
@@ -267,6 +355,8 @@ describe('SFT jobs', () => {
   test.each([
     [{ config: { learning_rate: [1, 2, 3] } }, /3 values for 1 batches/],
     [{ config: { batch: 1 } }, /Extra inputs/],
+    [{ config: { assistant_turns: 'first' } }, /"all"\|"last"/],
+    [{ config: { metric_logging: { enable: true } } }, /Extra inputs/],
     [{ experimental_config: { lora: 1 } }, /lora/],
     [{ training_data_url: `upload:sha256-${'0'.repeat(64)}` }, /nothing was uploaded/],
   ])('%j is refused', async (fields, reason) => {
