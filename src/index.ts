@@ -1,3 +1,5 @@
+import './platform/check-node.ts';
+
 export { type Client, type ClientOptions, createClient } from './client/index.ts';
 export {
   MartingaleError,

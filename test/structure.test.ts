@@ -22,6 +22,7 @@ const floors = [
   'telemetry',
   'util',
   'contract',
+  'platform',
 ];
 
 /** What only chooses what is public, from any floor. */
@@ -65,4 +66,31 @@ test('imports go down only, and through the door of a floor where it has one', a
     }
   }
   expect(wrong).toEqual([]);
+});
+
+test('every entry of the package looks at the version of Node before anything else', async () => {
+  const manifest: { bin: Record<string, string>; exports: Record<string, string | { default: string }> } =
+    JSON.parse(await readFile(join(source, '../package.json'), 'utf8'));
+  const built = [
+    ...Object.values(manifest.bin),
+    ...Object.values(manifest.exports).flatMap((entry) => (typeof entry === 'string' ? [] : [entry.default])),
+  ];
+  expect(built).toHaveLength(7);
+  for (const path of built) {
+    const file = path.replace('./dist/', '').replace('.js', '.ts');
+    expect([file, (await importsOf(file))[0]]).toEqual([file, 'platform/check-node.ts']);
+  }
+});
+
+test('nothing imports by name what an older Node lacks, which fails before the version is looked at', async () => {
+  const files = (await readdir(source, { recursive: true })).filter((file) => file.endsWith('.ts'));
+  const lacking = [
+    /^import (?!type).* from 'node:sqlite'/m,
+    /^import \{[^}]*\bhash\b[^}]*\} from 'node:crypto'/m,
+    /^import \{[^}]*\bstyleText\b[^}]*\} from 'node:util'/m,
+  ];
+  for (const file of files) {
+    const text = await readFile(join(source, file), 'utf8');
+    expect([file, lacking.filter((pattern) => pattern.test(text))]).toEqual([file, []]);
+  }
 });

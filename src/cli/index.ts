@@ -1,3 +1,5 @@
+import '../platform/check-node.ts';
+
 export { printable, printableLines } from '../contract/index.ts';
 export { makeFolder } from '../evaluation/index.ts';
 export {

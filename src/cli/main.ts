@@ -1,4 +1,6 @@
 #!/usr/bin/env node
+import '../platform/check-node.ts';
+
 import { readFileSync } from 'node:fs';
 import { Command } from 'commander';
 import { describeFailure } from './fail.ts';

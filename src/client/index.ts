@@ -1,3 +1,5 @@
+import '../platform/check-node.ts';
+
 export { UnknownOptionError } from '../util/option-names.ts';
 export * from './client.ts';
 export type { Dialect } from './dialect.ts';

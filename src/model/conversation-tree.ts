@@ -1,4 +1,4 @@
-import { hash } from 'node:crypto';
+import crypto from 'node:crypto';
 import type { Message } from '../contract/index.ts';
 import type { RecordedCall, Trajectory } from '../trajectory/index.ts';
 import { messageKey, reasoningOf, replyKey } from './message-key.ts';
@@ -94,7 +94,7 @@ function step({ next }: Place, message: Message, isReply: boolean): Place {
       ? `reply ${replyKey(message)} ${reasoningOf(message)}`
       : `message ${messageKey(message)}`;
   // The text itself is in the recorded calls: a tree that kept it too would double a long rollout's memory.
-  const key = said.length > 64 ? hash('sha256', said, 'base64') : said;
+  const key = said.length > 64 ? crypto.hash('sha256', said, 'base64') : said;
   const known = next.get(key);
   if (known) return known;
   const place = begin();

@@ -1,4 +1,4 @@
-import { styleText } from 'node:util';
+import util from 'node:util';
 import { printable } from '../contract/index.ts';
 
 export type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan' | 'magenta';
@@ -113,7 +113,7 @@ export function paint(line: Line, colors: boolean): string {
   return line
     .map(({ text, style }) =>
       colors && style !== undefined
-        ? styleText(style, printable(text), { validateStream: false })
+        ? util.styleText(style, printable(text), { validateStream: false })
         : printable(text),
     )
     .join('');

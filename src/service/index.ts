@@ -1,3 +1,5 @@
+import '../platform/check-node.ts';
+
 export type { ServiceLimits } from './admission/index.ts';
 export { createApp } from './app.ts';
 export type { BodyLimits, ServiceContext } from './context.ts';

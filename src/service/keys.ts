@@ -1,4 +1,4 @@
-import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
+import crypto, { randomBytes, timingSafeEqual } from 'node:crypto';
 
 /** A new key of one service run, kept nowhere: 256 random bits. */
 export function createKey(): string {
@@ -18,7 +18,7 @@ export function idOfKey(key: string): string | undefined {
 
 /** What is kept of a key. Keys are random, so a plain hash cannot be turned back. */
 export function hashKey(key: string): Buffer {
-  return hash('sha256', key, 'buffer');
+  return crypto.hash('sha256', key, 'buffer');
 }
 
 /** Whether a key is the one of this hash, in a time that does not depend on where they differ. */

@@ -1,3 +1,5 @@
+import '../platform/check-node.ts';
+
 /** For tests of environments and rewards: model calls that were recorded once, and whole steps, without a model. */
 export {
   type AskedCall,

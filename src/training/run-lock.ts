@@ -1,7 +1,7 @@
 import { closeSync, existsSync, openSync } from 'node:fs';
 import { join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import { StorageError } from '../evaluation/index.ts';
+import { DatabaseSync } from '../platform/sqlite.ts';
 import { RunInUseError } from './errors.ts';
 
 /** File in a run directory that one process at a time holds. */

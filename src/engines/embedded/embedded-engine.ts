@@ -22,15 +22,16 @@ import { ConstraintChecker } from './constraint-checker/checker.ts';
 import { ConversationCodec } from './conversation-codec.ts';
 import type { ConstraintPlan } from './grammar/index.ts';
 import { loadProcessors, processorModules } from './logits-processors/index.ts';
-import type { RuntimeChoice } from './runtime.ts';
+import { installCommand, type RuntimeChoice, runtimeOfEnvironment } from './runtime-choice.ts';
 import { SamplerClient } from './sampler-client.ts';
 import { TrainerClient } from './trainer-client.ts';
 import { exportWeights } from './weights/export.ts';
 
 export interface EmbeddedEngineOptions {
   /**
-   * `onnxruntime-node`, `onnxruntime-web`, or `auto`: the first where it is installed, else the second.
-   * Default: `MARTINGALE_RUNTIME`, else `auto`.
+   * `onnxruntime-node`, `onnxruntime-web`, or `auto`: the first where it can be loaded, else the second, which is
+   * slower. Both are optional peers: install one. Without it, creating the engine fails with the code
+   * `runtime_missing`. Default: `MARTINGALE_RUNTIME`, else `auto`.
    */
   runtime?: RuntimeChoice;
   /** Threads that training may use. Default: the machine's cores, at most 4. */
@@ -107,7 +108,7 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
   const found = await engine.start();
   if (runtime === 'auto' && found === 'onnxruntime-web')
     process.emitWarning(
-      'onnxruntime-node cannot be loaded here, so the embedded engine runs on WebAssembly, which is slower. Install onnxruntime-node, or set MARTINGALE_RUNTIME=onnxruntime-web to say that this is meant.',
+      `onnxruntime-node is not installed or cannot be loaded here, so the embedded engine runs on onnxruntime-web, which is slower. Run: ${installCommand('onnxruntime-node')} - or set MARTINGALE_RUNTIME=onnxruntime-web to say that this is meant.`,
       { type: 'MartingaleWarning', code: 'slow_runtime' },
     );
   return engine;
@@ -115,15 +116,6 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
 
 function defaultHeapBytes(): number {
   return Math.floor(Math.min(4 * 2 ** 30, Math.max(512 * 2 ** 20, totalmem() / 4)));
-}
-
-function runtimeOfEnvironment(): RuntimeChoice {
-  const chosen = process.env.MARTINGALE_RUNTIME ?? 'auto';
-  if (chosen === 'auto' || chosen === 'onnxruntime-node' || chosen === 'onnxruntime-web') return chosen;
-  throw new EngineError(
-    'bad_option',
-    `MARTINGALE_RUNTIME must be auto, onnxruntime-node or onnxruntime-web, not ${chosen}`,
-  );
 }
 
 class EmbeddedEngine implements Engine {

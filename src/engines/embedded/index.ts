@@ -1,3 +1,5 @@
+import '../../platform/check-node.ts';
+
 export { createEmbeddedEngine, type EmbeddedEngineOptions } from './embedded-engine.ts';
 export type {
   LogitsProcessor,

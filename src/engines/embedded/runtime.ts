@@ -1,6 +1,7 @@
 import type { InferenceSession, Tensor } from 'onnxruntime-common';
-import { EngineError } from '../engine-error.ts';
+import { importRuntime } from './import-runtime.ts';
 import { NativeGate } from './native-gate.ts';
+import type { RuntimeChoice, RuntimeName } from './runtime-choice.ts';
 
 export type Feeds = Record<string, Tensor>;
 
@@ -12,17 +13,16 @@ export interface Session {
 
 /** ONNX Runtime as the engine uses it. */
 export interface Runtime {
-  name: 'onnxruntime-node' | 'onnxruntime-web';
+  name: RuntimeName;
   /** `threads`: how many threads one `run` may use. */
   session(model: Uint8Array): Promise<Session>;
   float(data: Float32Array, dimensions: readonly number[]): Tensor;
   integer(data: BigInt64Array, dimensions: readonly number[]): Tensor;
 }
 
-export type RuntimeChoice = 'auto' | Runtime['name'];
-
 /**
- * Loads the native runtime, or the WebAssembly one where the native one is absent (`auto`).
+ * Loads the native runtime, or with `auto` the WebAssembly one where the native one cannot be loaded. Throws an
+ * `EngineError` with the code `runtime_missing` and the command that installs one where there is none.
  * Thread pools do not spin: two busy pools that spin halve each other.
  *
  * `gate`: what a thread passes on its way into the runtime. Default: one that nobody shuts.
@@ -32,26 +32,21 @@ export async function loadRuntime(
   threads: number,
   gate = new NativeGate(),
 ): Promise<Runtime> {
-  const native = choice === 'onnxruntime-web' ? undefined : await importNative();
-  if (!native && choice === 'onnxruntime-node')
-    throw new EngineError(
-      'runtime_missing',
-      'onnxruntime-node cannot be loaded here; install it, or choose onnxruntime-web',
-    );
-  const ort = native ?? (await import('onnxruntime-web'));
-  if (!native) ort.env.wasm.numThreads = threads;
+  const { name, ort } = await importRuntime(choice);
+  const isNative = name === 'onnxruntime-node';
+  if (!isNative) ort.env.wasm.numThreads = threads;
   const options: InferenceSession.SessionOptions = {
     intraOpNumThreads: threads,
     interOpNumThreads: 1,
     executionMode: 'sequential',
     graphOptimizationLevel: 'all',
     logSeverityLevel: 3,
-    ...(native
+    ...(isNative
       ? { extra: { session: { intra_op: { allow_spinning: '0' } } } }
       : { executionProviders: ['wasm'] }),
   };
   return {
-    name: native ? 'onnxruntime-node' : 'onnxruntime-web',
+    name,
     session: async (model) => {
       const session = await gate.pass(() => ort.InferenceSession.create(model, options));
       return {
@@ -62,12 +57,4 @@ export async function loadRuntime(
     float: (data, dimensions) => new ort.Tensor('float32', data, dimensions),
     integer: (data, dimensions) => new ort.Tensor('int64', data, dimensions),
   };
-}
-
-async function importNative() {
-  try {
-    return await import('onnxruntime-node');
-  } catch {
-    return undefined;
-  }
 }

@@ -12,7 +12,7 @@ import type {
 import type { ConstraintPlan } from './grammar/index.ts';
 import type { ProcessorModules } from './logits-processors/index.ts';
 import type { PulseStart } from './pulse.ts';
-import type { RuntimeChoice } from './runtime.ts';
+import type { RuntimeChoice } from './runtime-choice.ts';
 
 /** What the engine's worker threads are started with. */
 export interface WorkerSettings {

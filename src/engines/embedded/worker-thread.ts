@@ -135,8 +135,7 @@ export class WorkerThread<Request, Report> {
       forget();
       unwatch();
       this.#running = undefined;
-      const cause = reason instanceof Error ? reason.message : `exit code ${code}`;
-      const error = this.#closed ? engineClosed() : workerDied(cause);
+      const error = this.#closed ? engineClosed() : (startFailure(reason) ?? workerDied(reason, code));
       ready.reject(error);
       this.#handlers.onDeath(error);
       exited.resolve();
@@ -145,7 +144,15 @@ export class WorkerThread<Request, Report> {
   }
 }
 
-function workerDied(cause: string): EngineError {
+/** What a thread threw before it was ready, where that says itself what to do: a runtime that is not installed. */
+function startFailure(reason: unknown): EngineError | undefined {
+  // An error that crosses threads keeps its fields, but not its class.
+  const isMissing = reason instanceof Error && 'code' in reason && reason.code === 'runtime_missing';
+  return isMissing ? new EngineError('runtime_missing', reason.message) : undefined;
+}
+
+function workerDied(reason: unknown, code: number): EngineError {
+  const cause = reason instanceof Error ? reason.message : `exit code ${code}`;
   return new EngineError(
     'worker_died',
     `an engine thread died (${cause}); what it had in hand is lost, ask again`,

@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { DatabaseSync, type SQLOutputValue, type StatementSync } from 'node:sqlite';
+import type { SQLOutputValue, StatementSync } from 'node:sqlite';
 import { namePartPattern } from '../../contract/index.ts';
+import { DatabaseSync } from '../../platform/sqlite.ts';
 import { ServiceError } from '../errors.ts';
 import { createStoredKey, hashKey, idOfKey, matchesKey } from '../keys.ts';
 import { makeFolder } from './make-folder.ts';

@@ -1,4 +1,4 @@
-import { hash } from 'node:crypto';
+import crypto from 'node:crypto';
 import { mkdir, open, rename, rm, stat, truncate } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { syncFolder } from './durable-files.ts';
@@ -66,4 +66,4 @@ function fileNameOf(split: string): string {
 const formerNameOf = (split: string) => named(split, encodeURIComponent(split));
 
 const named = (split: string, encoded: string) =>
-  `${encoded.length <= longestName ? encoded : `sha256-${hash('sha256', split)}`}.jsonl.gz`;
+  `${encoded.length <= longestName ? encoded : `sha256-${crypto.hash('sha256', split)}`}.jsonl.gz`;

@@ -1,4 +1,4 @@
-import { hash as hashOf } from 'node:crypto';
+import crypto from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { MartingaleError } from '../../../contract/index.ts';
 import type { Asker, BaseModel, Constraint, Engine } from '../../../engines/engine.ts';
@@ -70,7 +70,7 @@ export class Constraints {
       fields.structured_outputs,
       fields.reasoning_effort,
     ]);
-    const key = hashOf('sha256', json, 'base64');
+    const key = crypto.hash('sha256', json, 'base64');
     const known = this.#checked.get(key);
     if (known) return known;
     const { owner, signal } = asker;

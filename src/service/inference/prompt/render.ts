@@ -1,4 +1,4 @@
-import { hash as hashOf } from 'node:crypto';
+import crypto from 'node:crypto';
 import { Template } from '@huggingface/jinja';
 import { LRUCache } from 'lru-cache';
 import type { Asker, ChatFormat, Engine, Tokenizer } from '../../../engines/engine.ts';
@@ -156,7 +156,7 @@ export class ConversationRenderer {
       continueFinalMessage: options.continueFinalMessage ?? false,
       variables: this.#variables(options),
     };
-    const shape = hashOf('sha256', shapeOf(turns, toolsJson, skeleton), 'base64');
+    const shape = crypto.hash('sha256', shapeOf(turns, toolsJson, skeleton), 'base64');
     const known = this.#skeletons.get(shape);
     if (known) return known;
     refuseForgery(toolsJson, this.#tokenizer.special);
