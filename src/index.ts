@@ -69,6 +69,7 @@ export {
   SetupError,
   type SplitOptions,
   scenarioKey,
+  type ThrownPlace,
   ToolError,
   type ToolUse,
   type TurnContext,
@@ -153,6 +154,7 @@ export type {
 } from './progress/index.ts';
 export {
   type Books,
+  type FailureKind,
   fromGroupRecord,
   type GroupRecord,
   GroupRecordError,

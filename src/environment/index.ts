@@ -76,4 +76,6 @@ export {
   toScenarioSource,
 } from './scenario-set/index.ts';
 export { SetupError } from './setup-error.ts';
+export { shortPath } from './short-path.ts';
+export { describeWithPlace, placeOfThrown, type ThrownPlace } from './thrown-place.ts';
 export { traceTools } from './tools/trace-tools.ts';

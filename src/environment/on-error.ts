@@ -2,10 +2,11 @@ import { MartingaleError } from '../contract/index.ts';
 import type { Trajectory } from '../trajectory/index.ts';
 import { codeOfThrown, describeThrown } from './describe-thrown.ts';
 import { scoredErrorMetric } from './own-metrics.ts';
+import { describeWithPlace } from './thrown-place.ts';
 
-/** `onError` threw: the rollout is failed. `cause` is what it threw, `asked` the error that it was asked about. */
+/** `onError` threw: the rollout is failed. `cause` is what it threw; `errors` are that, and what it was asked about. */
 export class OnErrorError extends MartingaleError {
-  readonly asked: unknown;
+  readonly errors: readonly [thrown: unknown, asked: unknown];
 
   constructor(thrown: unknown, asked: unknown) {
     super(
@@ -13,7 +14,7 @@ export class OnErrorError extends MartingaleError {
       `\`onError\` threw: ${describeThrown(thrown)}. It was asked about: ${describeThrown(asked)}`,
       { cause: thrown },
     );
-    this.asked = asked;
+    this.errors = [thrown, asked];
   }
 }
 
@@ -36,6 +37,6 @@ export async function askOnError<Outcome>(
   }
   if (outcome === undefined) return undefined;
   metrics[scoredErrorMetric] = 1;
-  logs.push(`\`onError\` made an outcome of ${codeOfThrown(error)}: ${describeThrown(error)}`);
+  logs.push(`\`onError\` made an outcome of ${codeOfThrown(error)}: ${describeWithPlace(error)}`);
   return { outcome };
 }

@@ -1,5 +1,7 @@
 import { printable } from '../contract/index.ts';
 import type { Alarm } from './alarm.ts';
+import { failureText } from './format.ts';
+import type { RunProgress } from './run-progress.ts';
 import { type Line, type Style, wrap } from './text.ts';
 
 /** Alarms that a live view shows at a time. */
@@ -8,12 +10,25 @@ const shownAlarms = 3;
 /** What an alarm is called before its message: `step 12, no signal`. */
 export const alarmTitle = ({ kind, step }: Alarm): string => `step ${step + 1}, ${kind.replaceAll('_', ' ')}`;
 
+/** The newest kind of failure: what was said, and where it was thrown. */
+export function failureLines(failure: RunProgress['failure'], columns: number): Line[] {
+  if (failure === null) return [];
+  const { what, where } = failureText(failure.name, failure.kind);
+  return [
+    [],
+    ...inFull(`! ${what}`, 'yellow', columns),
+    ...(where === '' ? [] : inFull(where.trim(), 'dim', columns)),
+  ];
+}
+
+function inFull(text: string, style: Style, columns: number): Line[] {
+  return wrap(printable(text), Math.max(8, columns - 2)).map((part) => [{ text: `  ${part}`, style }]);
+}
+
 /** A line for each of the newest alarms, and the very newest in full. */
 export function alarmLines(alarms: readonly Alarm[], columns: number): Line[] {
   const newest = alarms.at(-1);
   if (newest === undefined) return [];
-  const inFull = (text: string, style: Style): Line[] =>
-    wrap(printable(text), Math.max(8, columns - 2)).map((part) => [{ text: `  ${part}`, style }]);
   return [
     [],
     ...alarms.slice(-shownAlarms, -1).map(
@@ -23,7 +38,7 @@ export function alarmLines(alarms: readonly Alarm[], columns: number): Line[] {
       ],
     ),
     [{ text: `! ${alarmTitle(newest)}`, style: 'yellow' }],
-    ...inFull(newest.message, 'yellow'),
-    ...inFull(newest.lookAt, 'dim'),
+    ...inFull(newest.message, 'yellow', columns),
+    ...inFull(newest.lookAt, 'dim', columns),
   ];
 }

@@ -1,6 +1,7 @@
 import type { TrajectoryBody } from '../contract/index.ts';
+import { shortPath } from '../environment/index.ts';
 import { conversationLines, openingOf } from './conversation.ts';
-import { count, decimal, orDash, percent, shortPath } from './format.ts';
+import { count, decimal, orDash, percent } from './format.ts';
 import type { EvaluationScore } from './run-event.ts';
 import { type Cell, sideBySide, table } from './table.ts';
 import { clip, type Line } from './text.ts';

@@ -1,4 +1,5 @@
-import { isAbsolute, relative } from 'node:path';
+import { shortPath } from '../environment/index.ts';
+import type { FailureKind } from '../rollout/index.ts';
 import type { RunEvent } from './run-event.ts';
 
 const grouped = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
@@ -37,10 +38,15 @@ export function leadingMetric(metrics: Record<string, number>): string {
   return first === undefined ? '' : `${first[0].replaceAll('_', ' ')} ${Number(first[1].toPrecision(3))}`;
 }
 
-/** A path as a person in the working folder would write it: from there where it lies inside, whole elsewhere. */
-export function shortPath(path: string): string {
-  const near = relative('', path);
-  return near === '' || near.startsWith('..') || isAbsolute(near) ? path : near;
+const longestMessage = 300;
+
+/** `2 rollouts of step-0003 failed: Cannot read ... [TypeError]`, and where: ` at src/agent.ts:12:19`. */
+export function failureText(name: string, { code, message, at, count: rollouts }: FailureKind) {
+  const said = message.length > longestMessage ? `${message.slice(0, longestMessage)}…` : message;
+  return {
+    what: `${counted(rollouts, 'rollout')} of ${name} failed: ${said} [${code}]`,
+    where: at === undefined ? '' : ` at ${shortPath(at)}`,
+  };
 }
 
 type Ended = Extract<RunEvent, { type: 'run_ended' }>;

@@ -5,9 +5,9 @@ import { createPlainView } from './plain.ts';
 import { type Line, paint, showsColors } from './text.ts';
 import type { ProgressView } from './view.ts';
 
+export { shortPath } from '../environment/index.ts';
 export type { Alarm, AlarmKind, NoSignalCause } from './alarm.ts';
 export { type Comparison, comparisonLines, type Evaluated, type NextCommand } from './comparison.ts';
-export { shortPath } from './format.ts';
 export { writeJsonLine } from './json.ts';
 export { type OpenProgressOptions, openProgress, type ProgressOption } from './open-progress.ts';
 export type {

@@ -1,6 +1,7 @@
-import { alarmLines, alarmTitle } from './alarm-lines.ts';
+import { shortPath } from '../environment/index.ts';
+import { alarmLines, alarmTitle, failureLines } from './alarm-lines.ts';
 import { coverageText } from './coverage.ts';
-import { count, counted, decimal, duration, endText, leadingMetric, percent, shortPath } from './format.ts';
+import { count, counted, decimal, duration, endText, leadingMetric, percent } from './format.ts';
 import {
   isEvaluation,
   isOutsideSteps,
@@ -225,6 +226,7 @@ function wholeView(progress: RunProgress, canvas: Canvas): Line[] {
     ...before.map((milestone) => milestoneLine(milestone, canvas)),
     ...(progress.steps.length === 0 ? waiting : []),
     ...loopLines(progress, canvas.columns),
+    ...failureLines(progress.failure, canvas.columns),
     ...alarmLines(progress.alarms, canvas.columns),
     ...(below.length > 0 ? [[], ...below] : []),
     ...(progress.ended === null || progress.ended.reason === 'finished'

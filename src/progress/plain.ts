@@ -1,4 +1,5 @@
 import { printable, printableLines } from '../contract/index.ts';
+import { shortPath } from '../environment/index.ts';
 import { alarmTitle } from './alarm-lines.ts';
 import { coverageText } from './coverage.ts';
 import {
@@ -7,10 +8,10 @@ import {
   decimal,
   duration,
   endText,
+  failureText,
   leadingMetric,
   orDash,
   percent,
-  shortPath,
 } from './format.ts';
 import type { RunEvent, StepReport } from './run-event.ts';
 import {
@@ -92,6 +93,14 @@ export function plainLines(before: RunProgress, after: RunProgress, event: RunEv
           : []),
       ];
     }
+    case 'failures':
+      return [
+        ...finished,
+        ...event.kinds.map((kind) => {
+          const { what, where } = failureText(event.name, kind);
+          return `! ${what}${where}`;
+        }),
+      ];
     case 'alarm':
       return [...finished, `! ${alarmTitle(event)}: ${event.message}`, `  Look at: ${event.lookAt}`];
     case 'run_ended':

@@ -1,5 +1,5 @@
 import type { TrajectoryBody } from '../contract/index.ts';
-import type { Books } from '../rollout/index.ts';
+import type { Books, FailureKind } from '../rollout/index.ts';
 import type { ToolUses } from '../trajectory/index.ts';
 import type { Alarm } from './alarm.ts';
 
@@ -161,6 +161,11 @@ export type RunEvent =
       total: number | null;
     }
   | ({ type: 'step' } & StepReport)
+  /**
+   * Why rollouts of a step or a validation failed: kinds of failure that the run has not told of before. `name` is that
+   * of their file in `trajectories/`: `step-0003`, `before`.
+   */
+  | { type: 'failures'; name: string; kinds: FailureKind[] }
   /** Something that a person should look at; see `diagnose`. */
   | ({ type: 'alarm' } & Alarm)
   | {

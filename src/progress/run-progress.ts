@@ -1,3 +1,4 @@
+import type { FailureKind } from '../rollout/index.ts';
 import type { Alarm } from './alarm.ts';
 import type { RunEvent, StepReport } from './run-event.ts';
 
@@ -27,6 +28,8 @@ export interface RunProgress {
   milestones: Milestone[];
   steps: StepReport[];
   alarms: Alarm[];
+  /** The newest kind of failure that was told; null where none was. */
+  failure: { name: string; kind: FailureKind } | null;
   /** The step under way, and how far it has come. */
   step: number;
   rollouts: Event<'rollouts'> | null;
@@ -42,6 +45,7 @@ export const newRun = (nowMs: number, title = ''): RunProgress => ({
   milestones: [],
   steps: [],
   alarms: [],
+  failure: null,
   step: 0,
   rollouts: null,
   job: null,
@@ -108,6 +112,11 @@ export function advance(before: RunProgress, event: RunEvent, nowMs: number): Ru
       const { type: _, ...alarm } = event;
       // Told after the step's report; what goes on is not over because of it.
       return { ...progress, alarms: [...progress.alarms, alarm] };
+    }
+    case 'failures': {
+      const { name, kinds } = event;
+      const [kind] = kinds;
+      return kind ? { ...progress, failure: { name, kind } } : progress;
     }
     case 'run_ended':
       return { ...open, ended: { ...event, atMs: nowMs }, rollouts: null, job: null };

@@ -1,9 +1,9 @@
-import { codeOfThrown, describeThrown } from '../environment/index.ts';
+import { codeOfThrown, describeThrown, placeOfThrown } from '../environment/index.ts';
 import type { RolloutFailure } from './rollout.ts';
 
 /** What was thrown, whatever it is, as the reason of a rollout without a reward. */
 export function toFailure(thrown: unknown): RolloutFailure {
-  return { code: codeOfThrown(thrown), message: describeThrown(thrown) };
+  return { code: codeOfThrown(thrown), message: describeThrown(thrown), ...placeOfThrown(thrown) };
 }
 
 /** Why a rollout was stopped from outside. */

@@ -32,11 +32,9 @@ export type RolloutRecord = RolloutRecordBase &
   );
 
 /** Why a rollout ended without a reward, and what was recorded until then. */
-export interface FailureRecord {
+export interface FailureRecord extends RolloutFailure {
   rollout: number;
   status: 'failed' | 'cancelled';
-  code: string;
-  message: string;
   trajectory: TrajectoryRecord;
 }
 
@@ -156,11 +154,11 @@ function fromRolloutRecord(record: RolloutRecord, group: GroupRecord): Rollout {
   }
   const failure = group.failures[record.failure];
   if (!failure) throw new GroupRecordError(`lacks the failure of rollout ${index}`);
-  const { code, message, trajectory } = failure;
+  const { rollout: _, status, trajectory, ...reason } = failure;
   return {
     ...base,
-    status: record.status,
-    failure: { code, message },
+    status,
+    failure: reason,
     trajectory: fromTrajectoryRecord(trajectory),
   };
 }

@@ -1,4 +1,4 @@
-export { commonFailures } from './common-failures.ts';
+export { commonFailures, type FailureKind, failureKinds } from './common-failures.ts';
 export { RolloutOptionError } from './errors.ts';
 export type { RolloutExecutor } from './executor.ts';
 export { toFailure } from './failure.ts';

@@ -1,7 +1,11 @@
+import type { ThrownPlace } from '../environment/index.ts';
 import type { Trajectory } from '../trajectory/index.ts';
 
-/** Why a rollout has no reward: `code` for programs and for counting, `message` for people. */
-export interface RolloutFailure {
+/**
+ * Why a rollout has no reward: `code` for programs and for counting, `message` for people; where it was thrown, if
+ * anything was.
+ */
+export interface RolloutFailure extends ThrownPlace {
   code: string;
   message: string;
 }

@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import type { RunListener } from '../progress/index.ts';
 import type { RolloutExecutor } from '../rollout/index.ts';
+import type { FailureTeller } from './failure-teller.ts';
 import type { LoopDelay } from './loop-delay.ts';
 import type { RunDirectory } from './run-directory.ts';
 import type { TrainSettings } from './train-options.ts';
@@ -12,6 +13,7 @@ export interface RunContext<Schema extends z.ZodType, Outcome> {
   executor: RolloutExecutor;
   directory: RunDirectory;
   emit: RunListener;
+  tellFailures: FailureTeller;
   loopDelay: LoopDelay;
   /** Begins the keys of what is logged. */
   runId: string;

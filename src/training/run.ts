@@ -7,6 +7,7 @@ import { alarmTeller } from './alarm-teller.ts';
 import { usedUp } from './budget.ts';
 import { keepPruned } from './checkpoint-keeper.ts';
 import { RunOptionError } from './errors.ts';
+import { failureTeller } from './failure-teller.ts';
 import { countGrace } from './grace.ts';
 import { sturdyListener } from './listener.ts';
 import { LoopDelay } from './loop-delay.ts';
@@ -215,6 +216,8 @@ export class Run<Schema extends z.ZodType, Outcome> {
     this.#listener(event);
   };
 
+  readonly #tellFailures = failureTeller((event) => this.#emit(event));
+
   #figures = () => ({ reports: this.#reports, evaluations: this.#started?.state.evaluations ?? [] });
 
   get #run(): { model: ModelHandle; state: RunState } {
@@ -226,7 +229,8 @@ export class Run<Schema extends z.ZodType, Outcome> {
     const { runId } = this.#run.state;
     const [settings, executor, directory] = [this.#options, this.#executor, this.#directory];
     const [emit, loopDelay] = [this.#emit, this.#loopDelay];
-    return { settings, executor, directory, emit, loopDelay, runId, signal: this.#signal };
+    const tellFailures = this.#tellFailures;
+    return { settings, executor, directory, emit, tellFailures, loopDelay, runId, signal: this.#signal };
   }
 
   get #usage() {

@@ -55,6 +55,18 @@ describe('plain view', () => {
     expect(lines.at(-1)).toBe('finished · 1:05');
   });
 
+  it('says why rollouts failed: what was said, then where', () => {
+    const kinds = [
+      { code: 'reward_failed', message: 'oh\u001b[2J', at: `${process.cwd()}/src/agent.ts:12:5`, count: 2 },
+      { code: 'thrown', message: 'x'.repeat(400), count: 1 },
+    ];
+    const lines = show([runStarted(2), { type: 'failures', name: 'step-0000', kinds }]);
+    expect(lines.slice(1)).toEqual([
+      '! 2 rollouts of step-0000 failed: oh [reward_failed] at src/agent.ts:12:5',
+      `! 1 rollout of step-0000 failed: ${'x'.repeat(300)}… [thrown]`,
+    ]);
+  });
+
   it('says an alarm, with what to look at, also between the steps that it leaves out', () => {
     const events = wholeRun(42);
     const lines = show([...events.slice(0, -1), alarm(14), ...events.slice(-1)]);

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
@@ -23,10 +24,18 @@ const withoutRuntime = `data:text/javascript,${encodeURIComponent(`
 `)}`;
 
 /** A recipe in a process of its own. */
-async function run(flags: readonly string[]) {
+async function run(flags: readonly string[], recipe = 'coin-recipe') {
   const child = spawn(
     process.execPath,
-    ['--import', withoutRuntime, '--import', 'tsx', 'test/cli/recipe/coin-recipe.ts', '--json', ...flags],
+    [
+      '--import',
+      withoutRuntime,
+      '--import',
+      'tsx',
+      `test/cli/recipe/${recipe}.ts`,
+      ...(recipe === 'coin-recipe' ? ['--json'] : []),
+      ...flags,
+    ],
     {
       ...{ cwd: root, env: { ...process.env, MARTINGALE_API_KEY: 'test-key' } },
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -69,4 +78,23 @@ it('a recipe that fails prints the command that goes on, and only where there is
   expect(gone).toMatchObject({ code: 1, errors: expect.stringContaining('which the service no longer has') });
   expect(gone.errors).not.toMatch(next);
   expect(await models()).toEqual([]);
+}, 120_000);
+
+it('a recipe whose reward throws says where, by file, line and column', async () => {
+  const { service } = await start({ engine: new CoinEngine() });
+  const runDirectory = join(await temporaryFolder(), 'faulty');
+  const flags = ['--base-model', 'scripted-tiny', '--base-url', service.url, '--run-directory', runDirectory];
+  const { output } = await run(flags, 'faulty-recipe');
+
+  const file = 'test/cli/recipe/faulty-recipe.ts';
+  const lines = (await readFile(join(root, file), 'utf8')).split('\n');
+  const line = lines.findIndex((one) => one.includes('const sideOf'));
+  const place = `${file}:${line + 1}:${(lines[line] ?? '').indexOf('side;') + 1}`;
+  expect(output).toMatch(/! \d+ rollouts? of step-0000 failed: The reward "heads" threw: Cannot read/);
+  expect(output).toContain(`[reward_failed] at ${place}\n`);
+
+  const events = await readFile(join(runDirectory, 'training/events.jsonl'), 'utf8');
+  expect(events).toContain(`"at":"${join(root, place)}"`);
+  const record = await readFile(join(runDirectory, 'training/trajectories/step-0000.jsonl'), 'utf8');
+  expect(record).toMatch(/"code":"reward_failed".*Caused by: TypeError: Cannot read.*at sideOf/);
 }, 120_000);

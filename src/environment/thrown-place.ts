@@ -1,0 +1,105 @@
+import { fileURLToPath } from 'node:url';
+import { MartingaleError, printableLines } from '../contract/index.ts';
+import { describeThrown } from './describe-thrown.ts';
+import { errorsWithin, readThrown } from './thrown-errors.ts';
+
+/** Where something was thrown. */
+export interface ThrownPlace {
+  /**
+   * `/folder/file.ts:12:5`: the first frame of code that is neither martingale's, nor an installed package's, nor Node's.
+   * Source maps apply where the process has them on, as tsx does. Absent where there is no such frame.
+   */
+  at?: string;
+  /**
+   * The error and what caused it, each with its stack: five errors at most, 1,000 characters of each message and 3,000 of each stack. Absent for what
+   * has no stack.
+   */
+  stack?: string;
+}
+
+const shownErrors = 5;
+const longestHead = 1000;
+const longestFrames = 3000;
+
+/** Where an error was thrown; nothing for what is no error, or hides its stack. */
+export function placeOfThrown(thrown: unknown): ThrownPlace {
+  const errors = errorsWithin(thrown).slice(0, shownErrors);
+  const stacks = errors.map(stackOf);
+  if (!stacks.some((stack) => stack !== undefined)) return {};
+  // An error of ours that has a cause was thrown where its cause was.
+  const ofUser = stacks.filter((_, at) => !isOurs(errors[at]));
+  const at = [...ofUser, ...stacks]
+    .map((stack) => firstUserFrame(stack?.frames ?? ''))
+    .find((frame) => frame !== undefined);
+  const stack = stacks
+    .map((known, at) => {
+      const { head = describeThrown(errors[at]), frames = '' } = known ?? {};
+      return `${clip(head, longestHead)}${clip(frames, longestFrames)}`;
+    })
+    .join('\nCaused by: ');
+  return { ...(at === undefined ? {} : { at: printableLines(at) }), stack: printableLines(stack) };
+}
+
+const clip = (text: string, length: number): string =>
+  text.length > length ? `${text.slice(0, length)}…` : text;
+
+/** The message of an error, and where it was thrown. */
+export function describeWithPlace(thrown: unknown): string {
+  const { at } = placeOfThrown(thrown);
+  return at === undefined ? describeThrown(thrown) : `${describeThrown(thrown)} (at ${at})`;
+}
+
+function isOurs(error: unknown): boolean {
+  try {
+    return MartingaleError.isInstance(error);
+  } catch {
+    return false;
+  }
+}
+
+/** The stack in its two parts: what the error says, and where it was. A message may hold lines that look like frames. */
+function stackOf(error: unknown): { head: string; frames: string } | undefined {
+  const stack = readThrown(error, 'stack');
+  if (typeof stack !== 'string' || stack === '') return undefined;
+  const message = readThrown(error, 'message');
+  const begin = typeof message === 'string' && message !== '' ? stack.indexOf(message) : -1;
+  const end = begin >= 0 ? begin + String(message).length : stack.search(/\n\s+at /);
+  return end < 0 ? { head: stack, frames: '' } : { head: stack.slice(0, end), frames: stack.slice(end) };
+}
+
+/** `    at name (file:line:column)`, `    at async file:line:column` and the like. */
+const framePattern = /^\s+at (?:.*?\()?(?:async )?((?:file:\/\/)?(?:[A-Za-z]:)?[\\/].*?):(\d+):(\d+)\)?$/;
+
+/** Of what is looked at: a library may have raised `Error.stackTraceLimit`, or written a stack of its own. */
+const mostFrames = 200;
+const longestFrame = 2000;
+
+/** Folder of martingale's own modules: `src`, or `dist` in the package. */
+const ownFolder = withSlashes(fileURLToPath(new URL('..', import.meta.url)));
+const rolloutFolder = `${ownFolder}rollout/`;
+
+function firstUserFrame(frames: string): string | undefined {
+  for (const line of frames.split('\n', mostFrames)) {
+    const [, location, row, column] = framePattern.exec(line.slice(0, longestFrame)) ?? [];
+    if (location === undefined) continue;
+    const file = toPath(location);
+    const path = withSlashes(file);
+    // From here on it is who runs the rollouts: whoever called train(), say.
+    if (path.startsWith(rolloutFolder)) return undefined;
+    if (path.startsWith(ownFolder) || path.includes('/node_modules/')) continue;
+    return `${file}:${row}:${column}`;
+  }
+  return undefined;
+}
+
+function toPath(location: string): string {
+  try {
+    return location.startsWith('file://') ? fileURLToPath(location) : location;
+  } catch {
+    return location;
+  }
+}
+
+function withSlashes(path: string): string {
+  return path.replaceAll('\\', '/');
+}

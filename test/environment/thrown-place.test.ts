@@ -1,0 +1,89 @@
+import { describe, expect, test } from 'vitest';
+import { placeOfThrown, RewardError } from '../../src/environment/index.ts';
+
+const here = import.meta.filename;
+const hide = (error: Error, property: string) =>
+  Object.defineProperty(error, property, {
+    get: () => {
+      throw new Error('hidden');
+    },
+  });
+
+test('an error says where it was thrown', () => {
+  const { at, stack } = placeOfThrown(new Error('oh'));
+  expect(at).toMatch(new RegExp(`^${here}:\\d+:\\d+$`));
+  expect(stack).toMatch(/^Error: oh\n\s+at /);
+});
+
+test('an error of ours was thrown where its cause was, another where it was itself', () => {
+  const cause = new Error('inner');
+  Object.assign(cause, { stack: 'Error: inner\n    at inner (/home/me/inner.ts:3:4)' });
+  const outer = new Error('outer', { cause });
+  outer.stack = 'Error: outer\n    at async outer (file:///home/me/outer.ts:5:6)';
+  expect(placeOfThrown(new RewardError('x', 'threw', { cause })).at).toBe('/home/me/inner.ts:3:4');
+  expect(placeOfThrown(outer)).toEqual({
+    at: '/home/me/outer.ts:5:6',
+    stack:
+      'Error: outer\n    at async outer (file:///home/me/outer.ts:5:6)\n' +
+      'Caused by: Error: inner\n    at inner (/home/me/inner.ts:3:4)',
+  });
+});
+
+test('frames of packages, of Node and of whoever runs the rollouts are passed over', () => {
+  const error = new Error('oh');
+  const own = new URL('../../src/', import.meta.url).pathname;
+  const frames = (...files: string[]) => {
+    error.stack = ['Error: oh', ...files.map((file) => `    at call (${file}:1:2)`)].join('\n');
+    return placeOfThrown(error).at;
+  };
+  expect(frames('node:internal/x', '/a/node_modules/zod/x.js', `${own}model/x.ts`, '/a/agent.ts')).toBe(
+    '/a/agent.ts:1:2',
+  );
+  expect(frames('/a/node_modules/zod/x.js', `${own}rollout/run-rollout.ts`, '/a/main.ts')).toBeUndefined();
+  expect(frames('C:\\me\\node_modules\\zod\\x.js', 'C:\\me\\agent.ts')).toBe('C:\\me\\agent.ts:1:2');
+  expect(frames('<anonymous>', 'evalmachine.<anonymous>')).toBeUndefined();
+});
+
+test('a message that looks like frames is none', () => {
+  const error = new Error('see\n    at fake (/etc/passwd:1:1)');
+  expect(placeOfThrown(error).at).toMatch(new RegExp(`^${here}:`));
+});
+
+describe('something that cannot be looked at', () => {
+  const loop = new Error('loop');
+  loop.cause = loop;
+  const endless = new Proxy(new Error('x'), {
+    get: (target, property) => (property === 'cause' ? new Proxy(target, {}) : Reflect.get(target, property)),
+    getPrototypeOf: () => {
+      throw new Error('no prototype');
+    },
+  });
+  test.each<[string, unknown, object]>([
+    ['undefined', undefined, {}],
+    ['text', 'oh', {}],
+    ['an object without a prototype', Object.create(null), {}],
+    ['a stack that throws', hide(new Error('x'), 'stack'), {}],
+    ['a stack that is no text', Object.assign(new Error('x'), { stack: 7 }), {}],
+    ['a cause that throws', hide(new Error('x'), 'cause'), { at: expect.any(String) }],
+    ['a frozen error', Object.freeze(new Error('x')), { at: expect.any(String) }],
+    ['an error that is its own cause', loop, { at: expect.any(String) }],
+    ['a proxy whose causes never end', endless, { at: expect.any(String) }],
+  ])('%s gives what there is', (_, thrown, expected) => {
+    expect(placeOfThrown(thrown)).toMatchObject(expected);
+    if (Object.keys(expected).length === 0) expect(placeOfThrown(thrown)).toEqual({});
+  });
+
+  test('a stack, a message and causes of any length are bounded', () => {
+    let error = new Error('x'.repeat(1_000_000));
+    for (let depth = 0; depth < 100; depth++) error = new Error('y'.repeat(10_000), { cause: error });
+    error.stack += '\n    at z'.repeat(100_000);
+    const { stack = '' } = placeOfThrown(error);
+    expect(stack.length).toBeLessThan(5 * 4100);
+    expect(stack.split('Caused by: ')).toHaveLength(5);
+  });
+
+  test('control characters of a message do nothing to a terminal', () => {
+    const { stack } = placeOfThrown(new Error('\u001b[2J'));
+    expect(stack).not.toContain('\u001b');
+  });
+});
