@@ -216,15 +216,17 @@ function wholeView(progress: RunProgress, canvas: Canvas): Line[] {
   const before = progress.milestones.filter((milestone) => milestone.afterSteps === 0);
   const after = progress.milestones.filter((milestone) => milestone.afterSteps > 0);
   const waiting = waitingLines(progress, canvas);
+  const above = [
+    ...before.map((milestone) => milestoneLine(milestone, canvas)),
+    ...(progress.steps.length === 0 ? waiting : []),
+  ];
   const below = [
     ...after.map((milestone) => milestoneLine(milestone, canvas)),
     ...(progress.steps.length > 0 ? waiting : []),
   ];
   return [
     ...headLines(progress, canvas),
-    [],
-    ...before.map((milestone) => milestoneLine(milestone, canvas)),
-    ...(progress.steps.length === 0 ? waiting : []),
+    ...(above.length > 0 ? [[], ...above] : []),
     ...loopLines(progress, canvas.columns),
     ...failureLines(progress.failure, canvas.columns),
     ...alarmLines(progress.alarms, canvas.columns),

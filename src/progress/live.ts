@@ -12,18 +12,22 @@ export function createLiveView(
   const region = Region.of(terminal, now);
   let progress = newRun(now(), title);
   let notes: Line[] = [];
+  let isTold = false;
   const close = region.open((canvas) => [
     ...liveLines(progress, { ...canvas, rows: canvas.rows && canvas.rows - notes.length }),
     ...notes.map((note) => clip(note, canvas.columns)),
   ]);
   return {
     listen: (event) => {
+      isTold = true;
       progress = advance(progress, event, now());
     },
     note: (text) => {
+      isTold = true;
       notes = [...notes, [{ text, style: 'yellow' }]];
       region.paint();
     },
-    close,
+    // A run that was refused before it began has nothing to show.
+    close: () => close({ stays: isTold }),
   };
 }

@@ -1,3 +1,4 @@
+import { MartingaleError } from '../contract/index.ts';
 import { createJsonView } from './json.ts';
 import { createLiveView } from './live.ts';
 import { createPlainView } from './plain.ts';
@@ -37,6 +38,11 @@ export function openProgress(
   option: ProgressOption | undefined,
   { title, terminal = process.stderr, output = process.stdout }: OpenProgressOptions = {},
 ): ProgressView | null {
+  if (![undefined, true, false, 'plain', 'json'].includes(option))
+    throw new MartingaleError(
+      'invalid_progress',
+      `\`progress\` is ${JSON.stringify(option)}; give true, false, "plain" or "json".`,
+    );
   if (option === false || (option === undefined && (isOnCi() || !canRepaint(terminal)))) return null;
   if (option === 'json') return onStream(output, (to) => createJsonView(to, terminal));
   if (option === 'plain' || !canRepaint(terminal)) return onStream(terminal, createPlainView);

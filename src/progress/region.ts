@@ -60,15 +60,15 @@ export class Region {
     return region;
   }
 
-  /** Shows a panel below the others. Gives what takes it away: its last state then stays, above the others. */
-  open(panel: Panel): () => void {
+  /** Shows a panel below the others. Gives what takes it away; where its last state stays, above the others. */
+  open(panel: Panel): (last: { stays: boolean }) => void {
     if (this.#panels.length === 0) this.#watch();
     this.#panels.push(panel);
     let isOpen = true;
-    return () => {
+    return ({ stays }) => {
       if (!isOpen) return;
       isOpen = false;
-      this.#close(panel);
+      this.#close(panel, stays);
     };
   }
 
@@ -83,10 +83,10 @@ export class Region {
     this.#shown = frame;
   };
 
-  #close(panel: Panel): void {
+  #close(panel: Panel, stays: boolean): void {
     const { columns } = this.#size;
     // Whole, however many rows there are: nothing of it is repainted.
-    const last = this.#frame(panel({ columns, nowMs: this.#now() }));
+    const last = stays ? this.#frame(panel({ columns, nowMs: this.#now() })) : '';
     this.#write(`${beginFrame}${this.#home}${last}${eraseBelow}${endFrame}`);
     this.#panels.splice(this.#panels.indexOf(panel), 1);
     this.#forget();

@@ -5,6 +5,7 @@ import { parseScenarios } from '../rollout/index.ts';
 import { attribute, spanName, withSpan } from '../telemetry/index.ts';
 import { checkOptions } from './check-options.ts';
 import { Run } from './run.ts';
+import type { RunDirectory } from './run-directory.ts';
 import { openRunDirectory } from './start-run.ts';
 import type { TrainOptions, TrainResult, TrainSettings } from './train-options.ts';
 
@@ -27,11 +28,13 @@ export async function train<Schema extends z.ZodType, Outcome>(
   // All of them now: a bad one late in the list would end the run when its turn comes.
   if ('length' in scenarios) await parseScenarios(environment, scenarios);
   if (validation) await parseScenarios(environment, validation.scenarios);
-  const directory = await openRunDirectory(options);
   const view = await viewOf(options);
+  let directory: RunDirectory | undefined;
   try {
-    const run = new Run({ ...options, onEvent: watching(options.onEvent, view) }, directory);
-    return await withSpan(spanName.run, { [attribute.runId]: basename(directory.path) }, async () => {
+    const opened = await openRunDirectory(options);
+    directory = opened;
+    const run = new Run({ ...options, onEvent: watching(options.onEvent, view) }, opened);
+    return await withSpan(spanName.run, { [attribute.runId]: basename(opened.path) }, async () => {
       try {
         await run.start();
         return await run.end(await run.loop());
@@ -44,7 +47,7 @@ export async function train<Schema extends z.ZodType, Outcome>(
     });
   } finally {
     view?.close();
-    directory.release();
+    directory?.release();
   }
 }
 

@@ -63,6 +63,15 @@ describe('live view on a terminal', () => {
     expect(screen.writes.length).toBe(writes);
   });
 
+  it('leaves nothing of a run that was refused before it began', () => {
+    const other = new Screen(80, 24);
+    const refused = createLiveView(other, { title: 'training in a shop' });
+    vi.advanceTimersByTime(100);
+    expect(other.lines[0]).toMatch(/^martingale {2}training in a shop +0\.1 s$/);
+    refused.close();
+    expect(other.lines).toEqual(['']);
+  });
+
   it('leaves nothing to give back where the process is killed: it never hides the cursor', () => {
     view.listen(runStarted(4));
     vi.advanceTimersByTime(100);

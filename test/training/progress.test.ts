@@ -1,5 +1,6 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
+import { access } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
@@ -52,6 +53,13 @@ describe('a run whose output goes to pipes', () => {
     const events = output.split('\n').flatMap((line) => (line.startsWith('{') ? [JSON.parse(line)] : []));
     expect(events.map(({ type }) => type).filter((type) => type === 'step')).toHaveLength(2);
     expect(errors).toBe('');
+  });
+
+  test('is refused a view that there is not, before anything begins', async () => {
+    const { errors, code } = await pipe('other', { progress: 'loud' });
+    expect(errors).toContain('`progress` is "loud"; give true, false, "plain" or "json".');
+    expect(code).toBe(1);
+    await expect(access(runs.path('other'))).rejects.toThrow('ENOENT');
   });
 
   test('goes on where nobody reads what it shows', async () => {

@@ -11,6 +11,7 @@ import {
   train,
   type ValidationOptions,
 } from '../../training/index.ts';
+import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import type { RecipeOptions } from './options.ts';
 
 /** What every recipe says of itself. */
@@ -93,6 +94,37 @@ export interface RecipeRun {
   };
 }
 
+const recipeNames = {
+  name: true,
+  description: true,
+  command: true,
+  defaults: { steps: true, groups: true, rolloutsPerGroup: true, baseModel: true } satisfies OptionNames<
+    NonNullable<RecipeDescription['defaults']>
+  >,
+  talkCommand: true,
+  learn: true,
+  environment: true,
+  scenarios: true,
+  validation: true,
+  warmStart: true,
+  config: true,
+  maxStaleness: true,
+  executor: true,
+  concurrency: true,
+  groupStrategy: true,
+  rolloutTimeoutMs: true,
+  rewardTimeoutMs: true,
+  groupTimeoutMs: true,
+  scenarioTimeoutMs: true,
+  jobTimeoutMs: true,
+  lostJob: true,
+  onUnexpectedCall: true,
+  stopWhen: true,
+  budget: true,
+  prices: true,
+  keepCheckpoints: true,
+} satisfies OptionNames<EnvironmentRecipe<z.ZodType, unknown>>;
+
 /** A recipe with what it leaves out. */
 export interface WholeRecipe extends LearningRecipe {
   description: string;
@@ -100,11 +132,16 @@ export interface WholeRecipe extends LearningRecipe {
   defaults: Required<NonNullable<RecipeDescription['defaults']>>;
 }
 
-/** @throws RunOptionError for a name that no project may have. */
+/** @throws UnknownOptionError, RunOptionError for a name that no project may have, and for two ways to learn. */
 export function wholeRecipe<Schema extends z.ZodType, Outcome>(
   recipe: Recipe<Schema, Outcome>,
   started: Started,
 ): WholeRecipe {
+  checkOptionNames('runRecipe()', recipe, recipeNames);
+  if (recipe.learn && 'environment' in recipe)
+    throw new RunOptionError(
+      'The recipe has an `environment` and a `learn`, which would take no notice of it. Give one.',
+    );
   const { name, description = `Trains ${name}.`, command = commandOf(started), talkCommand } = recipe;
   if (!namePartPattern.test(name))
     throw new RunOptionError(

@@ -1,4 +1,6 @@
+import { defineEnvironment } from 'martingale';
 import { describe, expect, it } from 'vitest';
+import { z } from 'zod';
 import { commandOf, wholeRecipe } from '../../../src/cli/recipe/definition.ts';
 import { recipeProgram } from '../../../src/cli/recipe/options.ts';
 
@@ -41,6 +43,19 @@ describe('a recipe', () => {
     expect(() => wholeRecipe({ name: 'my recipe', learn }, started())).toThrow(
       /`name` is "my recipe".*letters, digits/,
     );
+  });
+
+  it('is refused options that it does not have, and two ways to learn', () => {
+    const slip = { name: 'mine', learn, learningRate: 1e-3 };
+    expect(() => wholeRecipe(slip, started())).toThrow(/runRecipe\(\) has no option `learningRate`/);
+    const environment = defineEnvironment({
+      name: 'any',
+      scenario: z.object({}),
+      rollout: async () => 1,
+      rewards: { one: () => 1 },
+    });
+    const both = { name: 'mine', learn, environment };
+    expect(() => wholeRecipe(both, started())).toThrow(/has an `environment` and a `learn`/);
   });
 
   it('says in its help what each flag does, and where a run goes', () => {
