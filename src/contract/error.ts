@@ -43,23 +43,30 @@ export const validationIssueSchema = z
   })
   .meta({ id: 'ValidationIssue' });
 
+/** What clients of chat completions read of an error. */
+export const errorDetailSchema = z
+  .object({
+    message: z.string(),
+    type: z.string(),
+    param: z.string().nullable(),
+    code: z.string().nullable(),
+  })
+  .meta({ id: 'ErrorDetail' });
+
+const openAiError = errorDetailSchema
+  .optional()
+  .describe('On the chat-completions paths and /v1/models, and of a 503 on every path.');
+
 /** Body of a 422. */
 export const validationErrorSchema = z
-  .object({ detail: z.array(validationIssueSchema) })
+  .object({ detail: z.array(validationIssueSchema), error: openAiError })
   .meta({ id: 'ValidationError' });
 
-/** Body of every other error; the chat-completions path, and a 503 of any path, adds `error`, which chat clients read. */
+/** Body of every other error. */
 export const errorSchema = z
   .object({
     detail: z.string(),
-    error: z
-      .object({
-        message: z.string(),
-        type: z.string(),
-        param: z.string().nullable(),
-        code: z.string().nullable(),
-      })
-      .optional(),
+    error: openAiError,
   })
   .meta({ id: 'Error' });
 

@@ -3,6 +3,26 @@ import { pageSchema } from './page.ts';
 
 const id = z.uuid();
 
+export const trainingStartedEventSchema = z
+  .object({
+    id,
+    type: z.literal('training_started'),
+    data: z.looseObject({ num_sequences: z.number().int() }),
+  })
+  .meta({ id: 'TrainingStartedEvent' });
+
+export const gradientStepEventSchema = z
+  .object({ id, type: z.literal('gradient_step'), data: z.record(z.string(), z.number()) })
+  .meta({ id: 'GradientStepEvent' });
+
+export const trainingEndedEventSchema = z
+  .object({ id, type: z.literal('training_ended'), data: z.record(z.string(), z.unknown()) })
+  .meta({ id: 'TrainingEndedEvent' });
+
+export const trainingFailedEventSchema = z
+  .object({ id, type: z.literal('training_failed'), data: z.looseObject({ error_message: z.string() }) })
+  .meta({ id: 'TrainingFailedEvent' });
+
 /**
  * An event of a training job. `training_started` says how many gradient steps will come; `gradient_step` is a
  * flat record of numbers and nothing else; exactly one of `training_ended` and `training_failed` is the last.
@@ -10,14 +30,10 @@ const id = z.uuid();
  */
 export const trainingEventSchema = z
   .discriminatedUnion('type', [
-    z.object({
-      id,
-      type: z.literal('training_started'),
-      data: z.looseObject({ num_sequences: z.number().int() }),
-    }),
-    z.object({ id, type: z.literal('gradient_step'), data: z.record(z.string(), z.number()) }),
-    z.object({ id, type: z.literal('training_ended'), data: z.record(z.string(), z.unknown()) }),
-    z.object({ id, type: z.literal('training_failed'), data: z.looseObject({ error_message: z.string() }) }),
+    trainingStartedEventSchema,
+    gradientStepEventSchema,
+    trainingEndedEventSchema,
+    trainingFailedEventSchema,
   ])
   .meta({ id: 'TrainingEvent' });
 

@@ -1,5 +1,6 @@
 export * from './aliases.ts';
 export { list } from './bounded.ts';
+export { reasoningEffortSchema } from './chat/answer-fields.ts';
 export * from './chat/extensions.ts';
 export * from './chat/messages.ts';
 export { documentSchema } from './chat/prompt-fields.ts';

@@ -140,8 +140,10 @@ export const createSftTrainingJobRequestSchema = z
   })
   .meta({ id: 'CreateSftTrainingJobRequest' });
 
-export const jobStatusSchema = z.enum(['queued', 'running', 'succeeded', 'failed', 'cancelled']);
-export const jobKindSchema = z.enum(['rl', 'sft']);
+export const jobStatusSchema = z
+  .enum(['queued', 'running', 'succeeded', 'failed', 'cancelled'])
+  .meta({ id: 'TrainingJobStatus' });
+export const jobKindSchema = z.enum(['rl', 'sft']).meta({ id: 'TrainingJobKind' });
 
 /** A training job. The public interface promises `id` alone; the rest is added by us. */
 export const trainingJobSchema = z

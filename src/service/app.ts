@@ -7,8 +7,9 @@ import type { ServiceContext } from './context.ts';
 import { isOpenAiPath, toErrorBody } from './error-response.ts';
 import { ServiceError } from './errors.ts';
 import { openApiDocument } from './openapi/document.ts';
-import { checkForm, givenProject } from './request-form.ts';
-import { requestIdHeader, requestIdOf } from './request-id.ts';
+import { givenProject } from './project.ts';
+import { checkForm } from './request-form.ts';
+import { requestIdHeader, requestIdOf, requestIdPattern } from './request-id.ts';
 import { chatRoutes } from './routes/chat.ts';
 import { checkpointRoutes } from './routes/checkpoints.ts';
 import { downloadRoutes } from './routes/download.ts';
@@ -26,8 +27,6 @@ import { ClientLeftError } from './wire/wire.ts';
 
 /** What a request stands in the log with whose client left before the answer; other services write it too. */
 const clientLeftStatus = 499;
-
-const requestIdPattern = /^[\w.-]{1,128}$/;
 
 /** The service's routes over a context, without a socket. */
 export function createApp(service: ServiceContext): Hono {

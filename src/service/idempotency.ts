@@ -20,7 +20,8 @@ export interface KeyedRequest {
   access: Access;
 }
 
-const longestKey = 255;
+/** Most characters of an Idempotency-Key. */
+export const longestKey = 255;
 
 /**
  * Makes a repeat of a request harmless. A key is reserved, durably, together with the id of what the request will

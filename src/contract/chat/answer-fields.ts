@@ -6,7 +6,9 @@ import { responseFormatSchema, structuredOutputsSchema } from './structured-outp
 import { toolChoiceSchema } from './tools.ts';
 
 /** How much a reply is to think first. */
-export const reasoningEffortSchema = z.enum(['none', 'minimal', 'low', 'medium', 'high']);
+export const reasoningEffortSchema = z
+  .enum(['none', 'minimal', 'low', 'medium', 'high'])
+  .meta({ id: 'ReasoningEffort' });
 
 const integer = z.number().int();
 

@@ -4,11 +4,13 @@ import { chatLimits, requestLimits, trainingLimits } from '../limits.ts';
 import { engineArgumentSchema, logitsProcessorSchema } from './extensions.ts';
 import { toolCallSchema } from './tools.ts';
 
-const topLogprob = z.object({
-  token: text(trainingLimits.token),
-  logprob: figure(),
-  bytes: list(z.number().int(), trainingLimits.token).nullish(),
-});
+export const topLogprobSchema = z
+  .object({
+    token: text(trainingLimits.token),
+    logprob: figure(),
+    bytes: list(z.number().int(), trainingLimits.token).nullish(),
+  })
+  .meta({ id: 'TopLogprob' });
 
 const logprobsMeaning =
   'Natural logarithms of the probabilities of the sampled tokens under the distribution that each was sampled from: over the tokens that its constraint and the other fields allowed there, after logits_processors, logit_bias and penalties, divided by the temperature (1 where that is 0), cut by top_k, top_p and min_p, and renormalised over what these left. A token that had no alternative has 0; a probability of 0 is written -9999.';
@@ -83,8 +85,8 @@ const carriedSchema = z.object({ sampling: samplingSchema, prompt_token_ids: pro
 export const logprobsSchema = z
   .object({
     content: list(
-      topLogprob.extend({
-        top_logprobs: list(topLogprob, trainingLimits.topLogprobs).default([]),
+      topLogprobSchema.extend({
+        top_logprobs: list(topLogprobSchema, trainingLimits.topLogprobs).default([]),
         token_id: z
           .number()
           .int()
@@ -119,14 +121,16 @@ export const responseMessageSchema = z
   })
   .meta({ id: 'ResponseMessage' });
 
-export const finishReasonSchema = z.enum([
-  'stop',
-  'length',
-  'tool_calls',
-  // Of the format; this service never ends a reply so.
-  'content_filter',
-  'function_call',
-]);
+export const finishReasonSchema = z
+  .enum([
+    'stop',
+    'length',
+    'tool_calls',
+    // Of the format; this service never ends a reply so.
+    'content_filter',
+    'function_call',
+  ])
+  .meta({ id: 'FinishReason' });
 
 export const choiceSchema = z
   .object({
@@ -181,10 +185,11 @@ export const usageSchema = z
   })
   .meta({ id: 'Usage' });
 
-const serviceTierSchema = z
+export const serviceTierSchema = z
   .enum(['auto', 'default', 'flex', 'scale', 'priority'])
-  .nullish()
-  .describe('default, where the request named a tier.');
+  .meta({ id: 'ServiceTier' });
+
+const serviceTier = serviceTierSchema.nullish().describe('default, where the request named a tier.');
 
 export const chatCompletionSchema = z
   .object({
@@ -195,7 +200,7 @@ export const chatCompletionSchema = z
     model: z.string(),
     choices: z.array(choiceSchema),
     usage: usageSchema,
-    service_tier: serviceTierSchema,
+    service_tier: serviceTier,
     system_fingerprint: z
       .string()
       .nullish()
@@ -238,7 +243,7 @@ export const chatCompletionChunkSchema = z
       }),
     ),
     usage: usageSchema.nullish(),
-    service_tier: serviceTierSchema,
+    service_tier: serviceTier,
     system_fingerprint: z.string().nullish(),
     ...promptFields,
   })

@@ -4,21 +4,33 @@ import { chatLimits, requestLimits } from '../limits.ts';
 import { optional } from '../optional.ts';
 import { jsonSchemaSchema } from './tools.ts';
 
+export const textResponseFormatSchema = z
+  .strictObject({ type: z.literal('text') })
+  .meta({ id: 'TextResponseFormat' });
+
+export const jsonObjectResponseFormatSchema = z
+  .strictObject({ type: z.literal('json_object') })
+  .meta({ id: 'JsonObjectResponseFormat' });
+
+export const jsonSchemaResponseFormatSchema = z
+  .strictObject({
+    type: z.literal('json_schema'),
+    json_schema: z.strictObject({
+      name: text(requestLimits.name),
+      description: optional(text(chatLimits.toolDescription)),
+      /** Absent: any JSON object. */
+      schema: optional(jsonSchemaSchema),
+      /** The schema is always followed, whatever this says. */
+      strict: optional(z.boolean()),
+    }),
+  })
+  .meta({ id: 'JsonSchemaResponseFormat' });
+
 export const responseFormatSchema = z
   .discriminatedUnion('type', [
-    z.strictObject({ type: z.literal('text') }),
-    z.strictObject({ type: z.literal('json_object') }),
-    z.strictObject({
-      type: z.literal('json_schema'),
-      json_schema: z.strictObject({
-        name: text(requestLimits.name),
-        description: optional(text(chatLimits.toolDescription)),
-        /** Absent: any JSON object. */
-        schema: optional(jsonSchemaSchema),
-        /** The schema is always followed, whatever this says. */
-        strict: optional(z.boolean()),
-      }),
-    }),
+    textResponseFormatSchema,
+    jsonObjectResponseFormatSchema,
+    jsonSchemaResponseFormatSchema,
   ])
   .meta({
     id: 'ResponseFormat',

@@ -40,9 +40,11 @@ export const allowedToolsChoiceSchema = z
   })
   .meta({ id: 'AllowedToolsChoice' });
 
+export const toolChoiceModeSchema = z.enum(['none', 'auto', 'required']).meta({ id: 'ToolChoiceMode' });
+
 /** `none` never calls a tool; `auto` is also what absent means when tools are given. */
 export const toolChoiceSchema = z
-  .union([z.enum(['none', 'auto', 'required']), namedToolChoiceSchema, allowedToolsChoiceSchema])
+  .union([toolChoiceModeSchema, namedToolChoiceSchema, allowedToolsChoiceSchema])
   .meta({
     id: 'ToolChoice',
     description:

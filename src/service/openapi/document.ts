@@ -1,3 +1,4 @@
+import { longestRequestId, requestIdPattern } from '../request-id.ts';
 import { failuresOf } from './failures.ts';
 import type { Operation } from './operation.ts';
 import { operations } from './operations.ts';
@@ -15,6 +16,7 @@ What the interface leaves open, this service decides so:
 - A 422 has a list in \`detail\`: \`loc\` (names of fields as text, places in arrays as integers), \`msg\`, \`type\`, \`input\`, and \`ctx\` where there is something to show. Other errors have a text there. On the chat-completions paths and /v1/models \`error\` stands beside it.
 - 503 carries \`Retry-After\`. A request that is not sent to its end in time, or of whose body nothing comes for too long, gets 408.
 - A body is read as its path says, whatever \`Content-Type\` says; it may have 16 MiB on the chat-completions paths, 256 MiB where it brings trajectories or training data, and 4 MiB elsewhere, unless the operator chose otherwise. With \`Content-Encoding: gzip\` it is decompressed as it comes, and counts as it is then; other encodings are 415.
+- Bounds of size are \`maxLength\` (in UTF-16 code units), \`maxItems\` and \`maxProperties\`, and above 1024 \`x-maxLength\`, \`x-maxItems\` and \`x-maxProperties\`, so that tools which make values of a schema do not make them as long. Both are kept in the same way: a longer value is a 422.
 - Lists are read in pages: \`after\` is the \`last_id\` of the page before.
 - Log-probabilities are those of the distribution that was sampled from: after penalties, biases, grammar, temperature and cut-offs.
 - A seed beyond 2^53 is read digit by digit; JSON writers that know no such numbers, as those of JavaScript, round it.
@@ -53,7 +55,10 @@ function makeDocument(): object {
         },
       },
       headers: {
-        RequestId: { description: 'Id of the request, as the log has it.', schema: { type: 'string' } },
+        RequestId: {
+          description: 'Id of the request, as the log has it.',
+          schema: { type: 'string', pattern: requestIdPattern.source, maxLength: longestRequestId },
+        },
       },
       parameters: sharedParameters,
       schemas: componentSchemas(),

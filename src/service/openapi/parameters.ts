@@ -1,11 +1,16 @@
 import { requestLimits } from '../../contract/index.ts';
+import { longestKey } from '../idempotency.ts';
+import { longestProject, projectPattern } from '../project.ts';
+import { longestRequestId, requestIdPattern } from '../request-id.ts';
 import type { Operation } from './operation.ts';
 import { schemaOf } from './schemas.ts';
 
-const header = (name: string, description: string, example: string) => ({
+const header = (name: string, description: string, example: string, schema: object) => ({
   ...{ name, in: 'header', required: false, description, example },
-  schema: { type: 'string' },
+  schema: { type: 'string', ...schema },
 });
+/** What a header can hold at all, without white space at its ends. */
+const printableText = '^[!-~]([ -~]*[!-~])?$';
 const inPath = (name: string, schema: object, description: string, example: unknown) => ({
   ...{ name, in: 'path', required: true, description, schema, example },
 });
@@ -13,24 +18,34 @@ const uuid = { type: 'string', format: 'uuid' };
 const project =
   "Whom the request counts for, as <team>/<project>; it stands in the service's log of the request. Another form, such as the proj_... of OpenAI clients, is ignored; the log says so. Two different projects are a 422.";
 
+const projectSchema = { pattern: projectPattern.source, minLength: 3, maxLength: longestProject };
+
 /** The parameters that operations share, by the name under which the document keeps them. */
 export const sharedParameters: Record<string, object> = {
   RequestId: header(
     'X-Request-Id',
     'An id of 1 to 128 letters, digits, dots, underscores and hyphens, which comes back in the answer and stands in the log. Absent or of another form: the service makes one.',
     'run-7-step-3',
+    { pattern: requestIdPattern.source, minLength: 1, maxLength: longestRequestId },
   ),
-  Project: header('Compat-Project', project, 'shop/desk'),
-  ProjectAlias: header('OpenAI-Project', `Another name of Compat-Project. ${project}`, 'shop/desk'),
+  Project: header('Compat-Project', project, 'shop/desk', projectSchema),
+  ProjectAlias: header(
+    'OpenAI-Project',
+    `Another name of Compat-Project. ${project}`,
+    'shop/desk',
+    projectSchema,
+  ),
   IdempotencyKey: header(
     'Idempotency-Key',
     '1 to 255 characters. A repeat with the same key and body gets the first answer, also after a restart; with another body it is 409. Keys live as long as the model, those of uploads 30 days.',
     'job-42',
+    { pattern: printableText, minLength: 1, maxLength: longestKey },
   ),
   LastEventId: header(
     'Last-Event-ID',
     'Id of the last event seen: the stream goes on after it. It goes before `after`.',
     'a1c5f7e2-0b3d-4e8f-9a6b-4d2c1e0f9b13',
+    { format: 'uuid', minLength: 36, maxLength: 36 },
   ),
   ModelId: inPath('model_id', uuid, "A model's id.", '0e0b8a55-52a5-4b6b-a94c-7d5b9b4a4a10'),
   JobId: inPath(
