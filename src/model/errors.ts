@@ -17,6 +17,27 @@ export class IncompleteCompletionError extends MartingaleError {
   }
 }
 
+/** A model has the name already, and `ifExists` asks for another one. */
+export class ModelExistsError extends MartingaleError {
+  /** The name as it was asked for, or the last one that was tried. */
+  readonly model: string;
+
+  /** @param tried How many names were. */
+  constructor(model: string, tried: number, options: ErrorOptions) {
+    const what =
+      tried === 1
+        ? `There is a model ${model} already.`
+        : `There are ${tried} models already, up to ${model}, and no more names are tried.`;
+    super(
+      'model_exists',
+      `${what} Give another \`name\`, or say \`ifExists: 'continue'\` to train on from the newest checkpoint of the ` +
+        `one that is there${tried === 1 ? ", or `ifExists: 'new'` to take the next free name" : ''}.`,
+      options,
+    );
+    this.model = model;
+  }
+}
+
 /** `policy()` was called by an agent outside of a rollout, where there is no current model. */
 export class NoCurrentModelError extends MartingaleError {
   constructor() {

@@ -19,12 +19,20 @@ export {
   BaseModelMismatchError,
   IncompleteCompletionError,
   ModelCallTimeoutError,
+  ModelExistsError,
   NoCurrentModelError,
   NotThePolicyError,
   UnsupportedByModelError,
 } from './errors.ts';
 export { ModelHandle, type ModelHandleOptions, type ModelSettings } from './model-handle.ts';
-export { newestStep, type OpenModelOptions, openModel, requireModelId } from './open-model.ts';
+export {
+  checkIfExists,
+  type IfExists,
+  newestStep,
+  type OpenModelOptions,
+  openModel,
+  requireModelId,
+} from './open-model.ts';
 export type { OutsideRollout } from './outside-rollout.ts';
 export { type RecordCallsOptions, recordCalls } from './record-calls.ts';
 export { CallNotRecordedError, RecordedCallsError } from './record-calls-errors.ts';

@@ -1,8 +1,17 @@
-import type { Client } from '../client/index.ts';
-import { formatModelName } from '../contract/index.ts';
+import { type Client, ConflictError } from '../client/index.ts';
+import { formatModelName, MartingaleError } from '../contract/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import { BaseModelMismatchError } from './errors.ts';
+import { BaseModelMismatchError, ModelExistsError } from './errors.ts';
 import { ModelHandle } from './model-handle.ts';
+
+/**
+ * What is done where a model has the name already. `continue`: it is opened, and training goes on from its newest
+ * checkpoint. `error`: ModelExistsError. `new`: a new model takes the next free name of `name-2`, `name-3` and so on;
+ * programs that ask at the same time get a model each.
+ */
+export type IfExists = 'continue' | 'error' | 'new';
+
+const choices: Readonly<Record<IfExists, true>> = { continue: true, error: true, new: true };
 
 export interface OpenModelOptions {
   client: Client;
@@ -12,6 +21,8 @@ export interface OpenModelOptions {
   name: string;
   /** Name of the base model the model starts from, when it does not exist yet. */
   baseModel: string;
+  /** What is done where a model has the name already. Default `continue`. */
+  ifExists?: IfExists;
   signal?: AbortSignal;
 }
 
@@ -21,16 +32,23 @@ const openModelNames = {
   project: true,
   name: true,
   baseModel: true,
+  ifExists: true,
   signal: true,
 } satisfies OptionNames<OpenModelOptions>;
 
+/** Names that `new` tries: `name`, and `name-2` to `name-1000`. */
+const mostNames = 1000;
+
 /**
  * Creates the model, or takes the one of that name; the handle is pinned to its newest checkpoint.
- * @throws BaseModelMismatchError where the model exists and was made from another base model.
+ * @throws UnknownOptionError, BaseModelMismatchError where the model exists and was made from another base model, and
+ * ModelExistsError where it exists and `ifExists` says so, or where `new` finds no free name.
  */
 export async function openModel(options: OpenModelOptions): Promise<ModelHandle> {
   checkOptionNames('openModel()', options, openModelNames);
-  const { client, entity, project, name, baseModel, signal } = options;
+  const { client, entity, project, name, baseModel, ifExists = 'continue', signal } = options;
+  checkIfExists(ifExists);
+  if (ifExists !== 'continue') return createModel({ ...options, ifExists });
   const model = await client.models.create(
     { entity, project, name, base_model: baseModel, return_existing: true },
     { signal },
@@ -40,6 +58,41 @@ export async function openModel(options: OpenModelOptions): Promise<ModelHandle>
   }
   const handle = new ModelHandle({ client, id: model.id, name: formatModelName(model) });
   return handle.at(await newestStep(handle, signal));
+}
+
+/** @throws MartingaleError of code `invalid_model_option` for what is no choice. */
+export function checkIfExists(ifExists: string): void {
+  if (!Object.hasOwn(choices, ifExists))
+    throw new MartingaleError(
+      'invalid_model_option',
+      `\`ifExists\` is "${ifExists}"; give one of ${Object.keys(choices).join(', ')}.`,
+    );
+}
+
+/** The service says which names are taken: two who look first would both find the same one free. */
+async function createModel({
+  client,
+  entity,
+  project,
+  name,
+  baseModel,
+  ifExists,
+  signal,
+}: OpenModelOptions): Promise<ModelHandle> {
+  for (let number = 1; ; number++) {
+    const free = number === 1 ? name : `${name}-${number}`;
+    try {
+      const model = await client.models.create(
+        { entity, project, name: free, base_model: baseModel },
+        { signal },
+      );
+      return new ModelHandle({ client, id: model.id, name: formatModelName({ ...model, step: 0 }) });
+    } catch (cause) {
+      if (!(cause instanceof ConflictError)) throw cause;
+      if (ifExists === 'error' || number >= mostNames)
+        throw new ModelExistsError([entity, project, free].filter(Boolean).join('/'), number, { cause });
+    }
+  }
 }
 
 /** Step of the model's newest checkpoint. @throws TypeError for a handle without the service's id. */

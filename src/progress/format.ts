@@ -49,6 +49,14 @@ export function failureText(name: string, { code, message, at, count: rollouts }
   };
 }
 
+type Started = Extract<RunEvent, { type: 'run_started' }>;
+
+/** Where a new run does not begin with a fresh model. A resumed one goes on with its own. */
+export const goesOnLines = ({ model, fromStep, finishedSteps }: Started): string[] =>
+  fromStep > 0 && finishedSteps === undefined
+    ? [`goes on from step ${fromStep} of ${model.replace(/:step\d+$/, '')}, which has been trained before`]
+    : [];
+
 type Ended = Extract<RunEvent, { type: 'run_ended' }>;
 
 const ends: Record<Ended['reason'], string> = {

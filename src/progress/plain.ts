@@ -9,6 +9,7 @@ import {
   duration,
   endText,
   failureText,
+  goesOnLines,
   leadingMetric,
   orDash,
   percent,
@@ -72,6 +73,7 @@ export function plainLines(before: RunProgress, after: RunProgress, event: RunEv
       return [
         ...finished,
         `training ${event.model}: ${counted(event.steps, 'step')} of ${counted(event.groupsPerStep, 'group')} × ${event.rolloutsPerGroup}, in ${shortPath(event.runDirectory)}`,
+        ...goesOnLines(event),
         ...(event.finishedSteps === undefined
           ? []
           : [`resumed: ${counted(event.finishedSteps, 'step')} of it done before`]),

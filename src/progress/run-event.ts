@@ -126,7 +126,13 @@ export type RunEvent =
   | {
       type: 'run_started';
       runDirectory: string;
+      /** Pinned to the checkpoint that the run goes on from. */
       model: string;
+      /**
+       * Step of the checkpoint that the run began with, before a warm start: above 0 where the model had been trained
+       * by others, or by an earlier run.
+       */
+      fromStep: number;
       steps: number;
       groupsPerStep: number;
       rolloutsPerGroup: number;

@@ -1,8 +1,10 @@
+import { z } from 'zod';
 import { type Client, createClient } from '../client/index.ts';
-import { ModelHandle, newestStep, type OpenModelOptions, openModel } from '../model/index.ts';
+import { parseModelName } from '../contract/index.ts';
+import { checkIfExists, ModelHandle, newestStep, type OpenModelOptions, openModel } from '../model/index.ts';
 import { RunOptionError } from './errors.ts';
 
-export type ModelToOpen = Pick<OpenModelOptions, 'entity' | 'project' | 'name' | 'baseModel'>;
+export type ModelToOpen = Pick<OpenModelOptions, 'entity' | 'project' | 'name' | 'baseModel' | 'ifExists'>;
 
 /** A model that is open already, or which one to open (create, where it is new) and on which service. */
 export type ModelSource =
@@ -19,6 +21,7 @@ export function checkModelSource(source: ModelSource): void {
         '`apiKey` out, or give the model as `{ project, name, baseModel }`.',
     );
   }
+  if (source.model.ifExists !== undefined) checkIfExists(source.model.ifExists);
   if ('baseUrl' in source ? source.apiKey : 'client' in source && source.client) return;
   throw noService();
 }
@@ -35,20 +38,44 @@ export function clientOf(source: ModelSource): Client {
   return client;
 }
 
+/** What `config.json` has of the model that was asked for; null for a handle. */
+export const modelAskedOf = ({ model }: ModelSource): ModelToOpen | null =>
+  model instanceof ModelHandle ? null : { ...model };
+
+const askedSchema = z.object({ project: z.string(), name: z.string() });
+
+/** The model of a run that goes on, which may have another name than was asked for: `ifExists: 'new'` gave it one. */
+function modelOfRun(model: ModelToOpen, { model: ran, modelAsked }: RunToResume): ModelToOpen {
+  const own = parseModelName(String(ran));
+  const { data: asked = own } = askedSchema.safeParse(modelAsked);
+  const isOwn = [own, asked].some((name) => name?.project === model.project && name?.name === model.name);
+  if (!own || !isOwn || (model.entity ?? own.entity) !== own.entity)
+    return { ...model, ifExists: 'continue' };
+  const { entity, project, name } = own;
+  return { entity, project, name, baseModel: model.baseModel, ifExists: 'continue' };
+}
+
+/** What `config.json` has of a run that goes on. */
+interface RunToResume {
+  model?: unknown;
+  modelAsked?: unknown;
+}
+
 /**
  * The model of a source, pinned to its newest checkpoint.
- * @param resuming Whether a handle may be pinned to an older one: that of the run's beginning.
- * @throws RunOptionError for a handle that is pinned to an older one.
+ * @param was The run that is resumed: its model is opened, whatever `ifExists` says, and a handle may be pinned to an
+ * older checkpoint, that of the run's beginning.
+ * @throws RunOptionError for a handle that is pinned to an older one, and what `openModel` throws.
  */
 export async function resolveModel(
   source: ModelSource,
-  { client, signal, resuming }: { client: Client; signal: AbortSignal | undefined; resuming: boolean },
+  { client, signal, was }: { client: Client; signal: AbortSignal | undefined; was: RunToResume | undefined },
 ): Promise<ModelHandle> {
   if (source.model instanceof ModelHandle) {
     const { model } = source;
     const newest = await newestStep(model, signal);
     // Jobs train the newest checkpoint, whatever the rollouts sampled from.
-    if (!resuming && model.step !== undefined && model.step !== newest) {
+    if (!was && model.step !== undefined && model.step !== newest) {
       throw new RunOptionError(
         `"${model.name}" is not the newest checkpoint, which is step ${newest}. Training goes on from the newest: ` +
           `pass \`model.at(${newest})\`, or delete the checkpoints after ${model.step}.`,
@@ -56,5 +83,5 @@ export async function resolveModel(
     }
     return model.at(newest);
   }
-  return openModel({ client, ...source.model, signal });
+  return openModel({ client, ...(was ? modelOfRun(source.model, was) : source.model), signal });
 }

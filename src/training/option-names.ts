@@ -18,7 +18,13 @@ export const configNames: OptionTree = Object.fromEntries(
 const trainNames = {
   environment: true,
   scenarios: true,
-  model: { entity: true, project: true, name: true, baseModel: true } satisfies OptionNames<ModelToOpen>,
+  model: {
+    entity: true,
+    project: true,
+    name: true,
+    baseModel: true,
+    ifExists: true,
+  } satisfies OptionNames<ModelToOpen>,
   client: true,
   baseUrl: true,
   apiKey: true,

@@ -1,12 +1,13 @@
 import type { z } from 'zod';
 import type { Evaluation } from '../evaluation/index.ts';
 import type { ModelHandle } from '../model/index.ts';
+import { modelAskedOf } from './model-source.ts';
 import { configOf } from './option-names.ts';
-import type { TrainResult, TrainSettings, WarmStart } from './train-options.ts';
+import type { TrainOptions, TrainResult, WarmStart } from './train-options.ts';
 
 /** What a run was asked for, as `config.json` has it. */
 export function toConfig<Schema extends z.ZodType, Outcome>(
-  settings: TrainSettings<Schema, Outcome>,
+  settings: TrainOptions<Schema, Outcome>,
   model: ModelHandle,
 ): Record<string, unknown> {
   const { environment, scenarios, steps, groupsPerStep, rolloutsPerGroup, config, validation } = settings;
@@ -14,6 +15,7 @@ export function toConfig<Schema extends z.ZodType, Outcome>(
     environment: environment.name,
     model: model.name,
     modelId: model.id,
+    modelAsked: modelAskedOf(settings),
     scenarios: 'length' in scenarios ? scenarios.length : scenarios.size,
     steps,
     groupsPerStep,

@@ -57,12 +57,13 @@ export class Run<Schema extends z.ZodType, Outcome> {
     const started = await startRun(this.#options, this.#directory, () => this.#queue.position());
     this.#started = started;
     this.#reports = started.reports;
-    const { state, model, isResumed } = started;
+    const { state, model, isResumed, fromStep } = started;
     this.#raiseAlarms = alarmTeller(this.#figures, maxStaleness ?? 0, this.#emit);
     this.#emit({
       type: 'run_started',
       runDirectory: this.#directory.path,
       model: model.name,
+      fromStep,
       steps,
       groupsPerStep,
       rolloutsPerGroup,

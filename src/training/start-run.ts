@@ -19,6 +19,8 @@ export interface StartedRun {
   /** Of the steps that are finished. */
   reports: StepReport[];
   isResumed: boolean;
+  /** Step of the checkpoint that the run began with; 0 where its model had not been trained. */
+  fromStep: number;
 }
 
 /** @throws RunOptionError where a new run's folder is not empty, ResumeError where there is no run to go on with. */
@@ -45,7 +47,7 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
   const client = clientOf(options);
   // Before the model is opened: where it is gone, that would make another of its name.
   if (was) await checkModelIsThere(was, { client, path: directory.path, signal });
-  const model = await resolveModel(options, { client, signal, resuming: was !== undefined });
+  const model = await resolveModel(options, { client, signal, was });
   const is = toConfig(options, model);
   const isSchedule = typeof config === 'function';
   if (was) checkResume(was, is, { path: directory.path, isSchedule });
@@ -56,12 +58,14 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
       // Killed before its first job: it has not trained, so its model has to be as it was.
       if (was && was.model !== model.name) throw trainedMeanwhile(String(was.model), model);
       await directory.writeConfig(is);
-      return { model, state: newState(model, position()), reports: [], isResumed: was !== undefined };
+      const state = newState(model, position());
+      return { model, state, reports: [], isResumed: was !== undefined, fromStep: model.step ?? 0 };
     }
     checkWarmStarted(warmStart, model);
     await directory.writeConfig({ ...is, model: was.model, started: was.started });
     const before = model.at(warmStart.from);
-    return { model: before, state: newState(before, position()), reports: [], isResumed: true };
+    const state = newState(before, position());
+    return { model: before, state, reports: [], isResumed: true, fromStep: warmStart.from };
   }
   const newest = state.policySteps.at(-1) ?? 0;
   const isTraining = (await directory.readJob(state.finishedSteps)) !== undefined;
@@ -75,7 +79,8 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
   if (state.finishedSteps > 0) await directory.dropKeptGroups(state.finishedSteps - 1);
   const parts = state.parts.map((part) => (part.reason === 'running' ? { ...part, reason: 'killed' } : part));
   const taken = { ...state, parts: [...parts, newPart(state.finishedSteps)] };
-  return { model: model.at(newest), state: taken, reports, isResumed: true };
+  const fromStep = warmStart?.from ?? state.policySteps[0] ?? 0;
+  return { model: model.at(newest), state: taken, reports, isResumed: true, fromStep };
 }
 
 const newState = (model: ModelHandle, position: JsonValue): RunState => ({

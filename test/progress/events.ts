@@ -6,6 +6,7 @@ export const runStarted = (steps: number): Extract<RunEvent, { type: 'run_starte
   type: 'run_started',
   runDirectory: 'runs/desk-1',
   model: 'local/desk/clerk',
+  fromStep: 0,
   steps,
   groupsPerStep: 12,
   rolloutsPerGroup: 8,

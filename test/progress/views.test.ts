@@ -1,7 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import type { RunEvent } from '../../src/progress/index.ts';
 import { createJsonView } from '../../src/progress/json.ts';
+import { liveLines } from '../../src/progress/live-lines.ts';
 import { createPlainView } from '../../src/progress/plain.ts';
+import { advance, newRun } from '../../src/progress/run-progress.ts';
+import { plainText } from '../../src/progress/text.ts';
 import { alarm, evaluated, phase, runStarted, stepReport } from './events.ts';
 
 function collect() {
@@ -104,6 +107,19 @@ describe('plain view', () => {
 
   it('closes a phase of unknown length when something else begins', () => {
     expect(show([phase(10, null), runStarted(1)])[1]).toBe('warm start: 10 · loss 0.432 · 1.0 s');
+  });
+
+  it('says from which step a new run goes on, where its model has been trained before', () => {
+    const started = { ...runStarted(2), model: 'local/desk/clerk:step12', fromStep: 12 };
+    const said = 'goes on from step 12 of local/desk/clerk, which has been trained before';
+    expect(show([started])).toContain(said);
+    const resumed = { ...started, finishedSteps: 1, finishedReports: [] };
+    expect(show([resumed]).join()).not.toContain('goes on from');
+    expect(show([runStarted(2)]).join()).not.toContain('goes on from');
+    const live = (event: RunEvent) =>
+      liveLines(advance(newRun(0), event, 0), { columns: 100, nowMs: 0 }).map(plainText);
+    expect(live(started)).toContain(said);
+    expect(live(resumed)).not.toContain(said);
   });
 
   it('moves no cursor and has no colours', () => {

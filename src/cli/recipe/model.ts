@@ -2,7 +2,8 @@ import { readFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
 import { type Client, NotFoundError } from '../../client/index.ts';
-import { ModelHandle, openModel } from '../../model/index.ts';
+import { parseModelName } from '../../contract/index.ts';
+import { type IfExists, ModelHandle, openModel } from '../../model/index.ts';
 import { trainingFolder } from './run-directory.ts';
 import type { RecipeService } from './service.ts';
 
@@ -11,16 +12,18 @@ interface ModelOfRun {
   name: string;
   seed: number;
   baseModel: string;
+  ifExists: IfExists;
   service: RecipeService;
   runDirectory: string;
   signal: AbortSignal;
 }
 
-/** The model of a new run: made from the base model, unless the service of `--base-url` knew it. */
+/** The model of a new run: made from the base model, unless the service knows one of its name and `ifExists` says to go on with that. */
 export async function openModelOfRun({
   name,
   seed,
   baseModel,
+  ifExists,
   service,
   runDirectory,
   signal,
@@ -31,6 +34,7 @@ export async function openModelOfRun({
     // On a service of many runs, a name of its own; else training would go on from the last run's model.
     name: service.dataFolder === null ? basename(runDirectory) : `seed-${seed}`,
     baseModel,
+    ifExists,
     signal,
   });
 }
@@ -44,7 +48,10 @@ export async function reopenModelOfRun(run: ModelOfRun): Promise<ModelHandle> {
   const noted = await readNoted(run.runDirectory);
   if (noted && (await isGone(client, noted.modelId, run.signal)))
     return new ModelHandle({ client, id: noted.modelId, name: noted.model });
-  return openModelOfRun(run);
+  const own = noted && parseModelName(noted.model);
+  if (!own) return openModelOfRun({ ...run, ifExists: 'continue' });
+  const { entity, project, name } = own;
+  return openModel({ client, entity, project, name, baseModel: run.baseModel, signal: run.signal });
 }
 
 const notedSchema = z.object({ model: z.string(), modelId: z.string() });

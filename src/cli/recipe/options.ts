@@ -1,4 +1,5 @@
 import { Command, Option } from 'commander';
+import type { IfExists } from '../../model/index.ts';
 import { serviceUrl, wholeNumber } from '../flags.ts';
 import type { WholeRecipe } from './definition.ts';
 
@@ -13,6 +14,8 @@ export interface RecipeOptions {
   baseUrl?: string;
   apiKey?: string;
   baseModel: string;
+  /** What is done where the service has a model of the run's name already. */
+  ifExists: IfExists;
   runDirectory?: string;
   /** Goes on with the run in `runDirectory`. */
   resume?: true;
@@ -39,6 +42,14 @@ export const recipeProgram = ({ command, description, defaults }: Described): Co
     .option('--base-url <url>', 'train on this service instead of starting one', serviceUrl)
     .addOption(new Option('--api-key <key>', 'key of that service').env('MARTINGALE_API_KEY'))
     .option('--base-model <name>', 'model of the service to start from', defaults.baseModel)
+    .addOption(
+      new Option(
+        '--if-exists <what>',
+        'where the service has a model of the name: train it on, stop, or take the next free name',
+      )
+        .choices(['continue', 'error', 'new'] satisfies IfExists[])
+        .default('continue'),
+    )
     .option('--run-directory <path>', 'where the run is written (default: a new folder under runs/)')
     .option('--resume', 'go on with the run in --run-directory; needs the flags that it was begun with')
     .option(

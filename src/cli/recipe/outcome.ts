@@ -36,7 +36,7 @@ type Asked = Pick<Finished, 'recipe' | 'options'>;
 
 /** The flags that a run of the same kind needs again, as a person would type them. */
 function sameFlags({ recipe, options }: Asked): { same: string; there: string } {
-  const { groups, rolloutsPerGroup, baseUrl, apiKey, baseModel, threads } = options;
+  const { groups, rolloutsPerGroup, baseUrl, apiKey, baseModel, threads, ifExists } = options;
   // The key itself is not for the screen; one from the environment is there again.
   const key = process.env.MARTINGALE_API_KEY === apiKey ? '' : ' --api-key "$KEY"';
   const there = baseUrl === undefined ? '' : ` --base-url ${baseUrl}${key}`;
@@ -47,6 +47,7 @@ function sameFlags({ recipe, options }: Asked): { same: string; there: string } 
     flag('rollouts-per-group', rolloutsPerGroup, recipe.defaults.rolloutsPerGroup),
     flag('threads', threads),
     flag('base-model', baseModel, recipe.defaults.baseModel),
+    flag('if-exists', ifExists, 'continue'),
   ].join('');
   return { same, there };
 }
@@ -117,6 +118,7 @@ const refusals = new Set([
   'base_model_mismatch',
   'data_folder_in_use',
   'invalid_run_option',
+  'model_exists',
   'resume_refused',
   'run_in_use',
   'unknown_option',

@@ -73,9 +73,9 @@ export async function runRecipe<Schema extends z.ZodType, Outcome>(
     isClaimed = true;
     service = await openService(options, runDirectory);
     const { name } = recipe;
-    const { seed, baseModel } = options;
+    const { seed, baseModel, ifExists } = options;
     const model = await (resume ? reopenModelOfRun : openModelOfRun)({
-      ...{ name, seed, baseModel, service, runDirectory, signal },
+      ...{ name, seed, baseModel, ifExists, service, runDirectory, signal },
     });
     const result = await recipe.learn({
       options,

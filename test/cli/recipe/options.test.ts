@@ -30,13 +30,14 @@ describe('the flags of a recipe', () => {
       groups: 12,
       rolloutsPerGroup: 8,
       baseModel: 'martingale-tiny',
+      ifExists: 'continue',
       stopWithin: 20,
     });
   });
 
   it('are read', () => {
     const flags =
-      '--json --seed 3 --steps 10 --groups 4 --rollouts-per-group 2 --threads 1 --run-directory runs/x';
+      '--json --seed 3 --steps 10 --groups 4 --rollouts-per-group 2 --threads 1 --if-exists new --run-directory runs/x';
     expect(parse(...flags.split(' '))).toMatchObject({
       json: true,
       seed: 3,
@@ -44,6 +45,7 @@ describe('the flags of a recipe', () => {
       groups: 4,
       rolloutsPerGroup: 2,
       threads: 1,
+      ifExists: 'new',
       runDirectory: 'runs/x',
     });
   });
