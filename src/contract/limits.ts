@@ -101,6 +101,8 @@ export const trainingLimits = {
   logs: 16_384,
   logLength: 2 ** 20,
   exceptions: 1024,
+  /** Protocols that exchanges of a trajectory may name. */
+  exchanges: 16,
   /** Text of one token. */
   token: 4096,
   /** Alternatives that a log-probability came with. */

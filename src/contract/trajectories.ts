@@ -20,8 +20,21 @@ export const historySchema = z
   .object({ messages_and_choices: messagesAndChoices, tools: optional(list(toolSchema, chatLimits.tools)) })
   .meta({ id: 'History' });
 
+/**
+ * Requests and responses as a client recorded them, by protocol. They are refused: a conversation would come in four
+ * forms and be told anew in each exchange, where `messages_and_choices` and `additional_histories` say the same once.
+ */
+const exchanges = record(z.unknown(), { entries: trainingLimits.exchanges }).refine(
+  (given) =>
+    Object.values(given).every((list) => list === null || (Array.isArray(list) && list.length === 0)),
+  'recorded exchanges are not read by this service; send each conversation as messages_and_choices, with the choices of its responses among its messages, and further ones as additional_histories',
+);
+
 export const trajectorySchema = z
   .object({
+    exchanges: optional(exchanges).describe(
+      'Refused unless its lists are empty: conversations are read from messages_and_choices and additional_histories.',
+    ),
     messages_and_choices: messagesAndChoices,
     tools: optional(list(toolSchema, chatLimits.tools)),
     /** Further conversations of the same rollout, each tokenized on its own; they share the reward. */
