@@ -63,10 +63,29 @@ describe('README', () => {
     expect(code.split('\n').length).toBeLessThanOrEqual(40);
     expect(code).toContain('steps: 40');
     const file = join(folder, 'first.ts');
-    await writeFile(file, code.replace('steps: 40', 'steps: 2'));
+    const told =
+      "onEvent: (event) => event.type === 'step' && console.log(event.step, event.reward.toFixed(2))";
+    await writeFile(file, code.replace('steps: 40', `steps: 2, ${told}`));
     const output = await runProgram(file, { env });
     expect(output).toMatch(/^0 [01]\.\d\d\n1 [01]\.\d\d\n/);
     await rm(/The record is in (.*)/.exec(output)?.[1] ?? '', { recursive: true });
+  });
+
+  it('has a recipe that begins with conversations, and takes the flags of one', async () => {
+    const found = (await snippetsOf('README.md')).filter(({ code }) => code.includes('runRecipe('));
+    expect(found).toHaveLength(1);
+    const file = join(folder, 'lights.ts');
+    await writeFile(file, found[0]?.code ?? '');
+    const elsewhere = ['--base-url', service.url, '--api-key', service.apiKey];
+    const args = [...elsewhere, '--json', '--steps', '2', '--run-directory', join(folder, 'lights')];
+    const lines = (await runProgram(file, { args })).trimEnd().split('\n');
+    const events = lines.map((line) => JSON.parse(line));
+    const told = events.map(({ type, phase }) => (type === 'phase' ? phase : type));
+    expect(told.filter((what, index) => what !== 'alarm' && what !== told[index - 1])).toEqual([
+      ...['run_started', 'warm start', 'evaluation before', 'evaluated', 'step', 'evaluation after'],
+      ...['evaluated', 'run_ended', 'summary'],
+    ]);
+    expect(events.at(-1)).toMatchObject({ reason: 'finished', steps: 2 });
   });
 
   it('has a client of at most 25 lines that trains, samples and is refused', async () => {
