@@ -81,6 +81,7 @@ export const reportedJobSchema: z.ZodType<ReportedTrainingJob> = z.object({
   error_message: ours(z.string().nullable()),
   resolved_config: ours(trainingJobSchema.shape.resolved_config),
   step: ours(z.number().int().nullable()),
+  untrained: ours(trainingJobSchema.shape.untrained),
 });
 
 type StartedEvent = Extract<TrainingEvent, { type: 'training_started' }>;

@@ -26,6 +26,7 @@ export const trainingFailedEventSchema = z
 /**
  * An event of a training job. `training_started` says how many gradient steps will come; `gradient_step` is a
  * flat record of numbers and nothing else; exactly one of `training_ended` and `training_failed` is the last.
+ * A job without a signal ends in `training_ended` after no gradient step; `untrained` in its data says why.
  * A cancelled job ends in `training_failed` with an `error_message` that says so.
  */
 export const trainingEventSchema = z

@@ -145,6 +145,21 @@ export const jobStatusSchema = z
   .meta({ id: 'TrainingJobStatus' });
 export const jobKindSchema = z.enum(['rl', 'sft']).meta({ id: 'TrainingJobKind' });
 
+/** Why a job of reinforcement learning took no gradient step. */
+export const untrainedSchema = z
+  .object({
+    reason: z
+      .enum(['no_signal', 'no_decisions'])
+      .describe(
+        'no_signal: in no group do rewards differ. no_decisions: they do, but no sampled token there had an alternative.',
+      ),
+    message: z.string(),
+    metrics: z
+      .record(z.string(), z.number())
+      .describe('What the groups came to, by the names that gradient_step events have.'),
+  })
+  .meta({ id: 'Untrained' });
+
 /** A training job. The public interface promises `id` alone; the rest is added by us. */
 export const trainingJobSchema = z
   .object({
@@ -158,8 +173,18 @@ export const trainingJobSchema = z
     error_message: z.string().nullable(),
     /** The options with every default filled in. */
     resolved_config: z.record(z.string(), z.unknown()),
-    /** Step of the checkpoint the job made; null until it has. */
-    step: z.number().int().nullable(),
+    step: z
+      .number()
+      .int()
+      .nullable()
+      .describe(
+        'Step of the checkpoint that the job made, or of the newest one where it is untrained; null until then.',
+      ),
+    untrained: untrainedSchema
+      .nullable()
+      .describe(
+        'Why a job that succeeded took no gradient step and made no checkpoint; null of every other job. Also in the data of training_ended.',
+      ),
   })
   .meta({ id: 'TrainingJob' });
 
@@ -170,4 +195,5 @@ export type CreateTrainingJobRequest = z.input<typeof createTrainingJobRequestSc
 export type CreateSftTrainingJobRequest = z.input<typeof createSftTrainingJobRequestSchema>;
 export type JobStatus = z.infer<typeof jobStatusSchema>;
 export type JobKind = z.infer<typeof jobKindSchema>;
+export type Untrained = z.infer<typeof untrainedSchema>;
 export type TrainingJob = z.infer<typeof trainingJobSchema>;

@@ -12,7 +12,7 @@ import {
   spanName,
   withSpan,
 } from '../telemetry/index.ts';
-import type { CheckpointRecord, JobRecord } from './store/store.ts';
+import type { JobRecord, JobSuccess } from './store/store.ts';
 
 /** A span for each request, child of the one that its `traceparent` names. It lasts until the answer begins. */
 export function traceRequests(): MiddlewareHandler {
@@ -84,7 +84,7 @@ export function submittedBy(context: Context): string | null {
  * Runs a training job within a span of its own. A job outlives the request that asked for it, and may run after a
  * restart: its span is no child of that request's, it links to it.
  */
-export function traceJob(job: JobRecord, run: () => Promise<CheckpointRecord>): Promise<CheckpointRecord> {
+export function traceJob(job: JobRecord, run: () => Promise<JobSuccess>): Promise<JobSuccess> {
   const attributes = {
     [attribute.jobId]: job.id,
     [attribute.jobKind]: job.kind,
@@ -94,9 +94,9 @@ export function traceJob(job: JobRecord, run: () => Promise<CheckpointRecord>): 
     spanName.trainingJob,
     attributes,
     async (span) => {
-      const checkpoint = await run();
-      span.setAttribute(attribute.policyVersion, checkpoint.step);
-      return checkpoint;
+      const success = await run();
+      span.setAttribute(attribute.policyVersion, success.checkpoint.step);
+      return success;
     },
     { kind: SpanKind.CONSUMER, parent: remoteContext({}), links: linksTo(job.traceparent) },
   );

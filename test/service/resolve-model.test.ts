@@ -43,6 +43,7 @@ test('a name that is looked up while a checkpoint comes does not keep its old me
     endedAt: null,
     errorMessage: null,
     step: null,
+    untrained: null,
     uploadSha256: null,
     traceparent: null,
     owner: 'key',
@@ -51,7 +52,7 @@ test('a name that is looked up while a checkpoint comes does not keep its old me
   await store.finishJob(
     job.id,
     createdAt,
-    { status: 'succeeded', checkpoint: checkpoint(1) },
+    { status: 'succeeded', checkpoint: checkpoint(1), untrained: null },
     { id: 'event', type: 'training_ended', data: {} },
   );
   resolver.forget();

@@ -21,6 +21,7 @@ const job = (id: string): JobRecord => ({
     endedAt: null,
     errorMessage: null,
     step: null,
+    untrained: null,
     uploadSha256: null,
     traceparent: null,
     owner: 'key',
@@ -81,7 +82,12 @@ test('two deletions at once leave a model a checkpoint', async () => {
   expect(await store.deleteCheckpoints(modelId, [0])).toBeNull();
   await store.insertJob(job('a'));
   const second = { id: 'second', modelId, step: 1, folder: 'step-1', metrics: {}, createdAt };
-  await store.finishJob('a', createdAt, { status: 'succeeded', checkpoint: second }, event());
+  await store.finishJob(
+    'a',
+    createdAt,
+    { status: 'succeeded', checkpoint: second, untrained: null },
+    event(),
+  );
   const deletions = await Promise.all([[0], [1]].map((steps) => store.deleteCheckpoints(modelId, steps)));
   expect(deletions).toEqual([[expect.objectContaining({ step: 0 })], null]);
   expect(await store.allCheckpoints(modelId)).toEqual([second]);

@@ -38,7 +38,11 @@ export class JobEvents {
       outcome.status === 'succeeded'
         ? {
             type: 'training_ended',
-            data: { step: outcome.checkpoint.step, checkpoint_id: outcome.checkpoint.id },
+            data: {
+              step: outcome.checkpoint.step,
+              checkpoint_id: outcome.checkpoint.id,
+              ...(outcome.untrained ? { untrained: outcome.untrained } : {}),
+            },
           }
         : { type: 'training_failed', data: { error_message: outcome.errorMessage } };
     const finished = await this.#store.finishJob(jobId, new Date().toISOString(), outcome, withId(event));

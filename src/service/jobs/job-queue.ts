@@ -180,10 +180,7 @@ export class JobQueue {
     const onBegin = () => this.#recovery.works();
     try {
       await this.#options.store.beginRun(job.id);
-      const checkpoint = await traceJob(job, () =>
-        trainJob({ ...this.#options, onBegin }, job, current.controller),
-      );
-      return { status: 'succeeded', checkpoint };
+      return await traceJob(job, () => trainJob({ ...this.#options, onBegin }, job, current.controller));
     } catch (error) {
       const asked = reasonToStop(current);
       if (asked === 'cancelled') return cancelled;
@@ -204,11 +201,14 @@ export class JobQueue {
     const finished = await events.finish(job.id, outcome);
     this.#recovery.works();
     if (!finished) return;
-    if (outcome.status === 'succeeded') onCheckpoint(job.modelId);
+    if (outcome.status === 'succeeded' && !outcome.untrained) onCheckpoint(job.modelId);
     await this.#removePayload(job.id);
-    if (outcome.status === 'succeeded')
-      log({ level: 'info', event: 'job_succeeded', job: job.id, step: outcome.checkpoint.step });
-    else log({ level: 'warn', event: `job_${outcome.status}`, job: job.id, error: outcome.errorMessage });
+    if (outcome.status === 'succeeded') {
+      const { checkpoint, untrained } = outcome;
+      const common = { job: job.id, step: checkpoint.step };
+      if (untrained) log({ level: 'warn', event: 'job_untrained', ...common, reason: untrained.reason });
+      else log({ level: 'info', event: 'job_succeeded', ...common });
+    } else log({ level: 'warn', event: `job_${outcome.status}`, job: job.id, error: outcome.errorMessage });
   }
 
   /** One that stays is removed at the next start; the job has ended all the same. */

@@ -1,3 +1,4 @@
+import type { Untrained } from '../../contract/index.ts';
 import type { TrainingBatch } from '../../engines/engine.ts';
 
 /** A batch, and what the service adds to the engine's figures in its `gradient_step` event. */
@@ -7,7 +8,7 @@ export interface CountedBatch {
 }
 
 /** What a job will train on. */
-export interface PreparedJob {
+export interface PreparedTraining {
   /** Whether the checkpoint keeps the figures of the last step. Default true. */
   keepsMetrics?: boolean;
   /** How many gradient steps will come. */
@@ -15,3 +16,6 @@ export interface PreparedJob {
   /** Made one at a time, as the engine takes them. */
   batches: AsyncIterable<CountedBatch>;
 }
+
+/** A job, ready to run: what it will train on, or why it trains on nothing. */
+export type PreparedJob = PreparedTraining | { untrained: Untrained };

@@ -1,7 +1,8 @@
-import { rlConfigSchema } from '../../contract/index.ts';
+import { rlConfigSchema, type Untrained } from '../../contract/index.ts';
 import type { Constraint, Weights } from '../../engines/engine.ts';
 import {
   type BatchCounts,
+  hasSignal,
   makingDatums,
   type ResolvedRlConfig,
   type RewardedGroup,
@@ -25,7 +26,7 @@ export interface RlJobDependencies extends TrajectoryDependencies {
 
 /**
  * One gradient step over all groups of a payload, which is read trajectory by trajectory: of each no more is kept than
- * its tokens. Rejects where nothing in them has a signal.
+ * its tokens. None where nothing in them has a signal. Rejects where none of their trajectories has a choice.
  */
 export async function prepareRlJob(
   payload: AsyncIterable<Uint8Array>,
@@ -55,7 +56,7 @@ export async function prepareRlJob(
   let made = making.next();
   for (; !made.done; made = making.next()) if (slices.over) await slices.pause();
   const { datums, counts } = made.value;
-  if (datums.length === 0) throw nothingTrainable(counts);
+  if (datums.length === 0) return { untrained: whyUntrained(rewarded, counts) };
   const reference = loss.klPenalty ? await dependencies.reference(config) : null;
   const batch = { datums, loss, reference, learningRate: config.learning_rate };
   return {
@@ -66,11 +67,31 @@ export async function prepareRlJob(
   };
 }
 
-function nothingTrainable(counts: BatchCounts): ServiceError {
-  const { num_groups_submitted: groups, num_groups_without_signal: silent } = counts;
-  return new ServiceError(
-    422,
-    'nothing_trainable',
-    `Nothing to train on: in none of the ${groups} groups (${counts.num_trajectories} trajectories) do rewards differ between trajectories with sampled tokens (num_groups_submitted ${groups}, num_groups_without_signal ${silent}, num_groups_trainable ${counts.num_groups_trainable}, num_trajectories ${counts.num_trajectories}). Give trajectories of one group different rewards.`,
-  );
+function whyUntrained(groups: readonly RewardedGroup<Constraint>[], counts: BatchCounts): Untrained {
+  const { num_groups_submitted: submitted, num_trajectories: trajectories } = counts;
+  const sampled = groups.flatMap((group) => group.trajectories).flatMap(({ sequences }) => sequences);
+  if (trajectories > 0 && sampled.length === 0)
+    throw new ServiceError(
+      422,
+      'nothing_trainable',
+      `Nothing to train on: none of the ${trajectories} trajectories has a choice. Put the choices of the responses into messages_and_choices as they came; messages are context.`,
+    );
+  const differ = groups.some(({ trajectories: members }) => hasSignal(members.map(credited)));
+  const metrics = { ...counts };
+  return differ
+    ? {
+        reason: 'no_decisions',
+        message: `Nothing to train on: rewards differ, but no sampled token of the ${submitted} groups (${trajectories} trajectories) had an alternative, so that none of them was a decision. Allow more than one reply, or sample at a higher temperature.`,
+        metrics,
+      }
+    : {
+        reason: 'no_signal',
+        message: `Nothing to train on: in none of the ${submitted} groups (${trajectories} trajectories) do rewards differ. Give trajectories of one group different rewards, or take scenarios that are neither always solved nor never.`,
+        metrics,
+      };
 }
+
+const credited = ({ reward, sequences }: RewardedTrajectory<Constraint>) => ({
+  reward,
+  credits: sequences.flatMap(({ spans }) => spans.map(({ credit }) => credit ?? null)),
+});

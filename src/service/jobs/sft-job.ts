@@ -12,7 +12,7 @@ import { wholeBytes } from '../json/parse-in-slices.ts';
 import { Slices } from '../slices.ts';
 import { validate } from '../validation.ts';
 import { exampleConversation, toReply } from './example-conversation.ts';
-import type { CountedBatch, PreparedJob } from './prepared-job.ts';
+import type { CountedBatch, PreparedTraining } from './prepared-job.ts';
 import { type TrainingConversation, toSequence } from './sequences.ts';
 
 /** The options of an SFT job with every default filled in: what its record shows. */
@@ -70,7 +70,7 @@ export function prepareSftJob(
   config: ResolvedSftConfig,
   dependencies: SftJobDependencies,
   signal: AbortSignal,
-): PreparedJob {
+): PreparedTraining {
   return {
     steps: config.num_batches,
     batches: oneAhead(toBatches(lines, config, dependencies, signal)),

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Engine } from '../../engines/engine.ts';
 import { ServiceError } from '../errors.ts';
 import type { DataFiles } from '../store/files.ts';
-import type { CheckpointRecord, JobRecord, ModelRecord, Store } from '../store/store.ts';
+import type { JobRecord, JobSuccess, ModelRecord, Store } from '../store/store.ts';
 import type { JobEvents } from './job-events.ts';
 import type { PreparedJob } from './prepared-job.ts';
 import { StepRecorder } from './step-recorder.ts';
@@ -18,22 +18,29 @@ export interface TrainJobDependencies {
   onBegin: () => void;
 }
 
-/** Runs a job from its beginning; returns the checkpoint, whose weights are written, for its record. */
+/** Runs a job from its beginning. The weights of a new checkpoint are written; its record is not. */
 export async function trainJob(
   { engine, store, files, events, prepare, onBegin }: TrainJobDependencies,
   job: JobRecord,
   controller: AbortController,
-): Promise<CheckpointRecord> {
+): Promise<JobSuccess> {
   const { signal } = controller;
   const model = await store.model(job.modelId);
   const from = await store.newestCheckpoint(job.modelId);
   if (!model || !from) throw new ServiceError(404, 'model_not_found', 'The job has no model to train.');
   const prepared = await prepare(job, model, signal);
   signal.throwIfAborted();
+  if ('untrained' in prepared) {
+    await begin({ store, events }, job, 0);
+    onBegin();
+    return { status: 'succeeded', checkpoint: from, untrained: prepared.untrained };
+  }
   const step = model.lastStep + 1;
   const folder = files.checkpointFolder(model.id, step);
   await files.clearCheckpoint(folder);
-  const recorder = await begin({ store, events }, job, prepared, controller);
+  await begin({ store, events }, job, prepared.steps);
+  const toldSteps = await store.countEvents(job.id, 'gradient_step');
+  const recorder = new StepRecorder(events, job.id, toldSteps, (error) => controller.abort(error));
   onBegin();
   try {
     await engine.train({
@@ -57,7 +64,8 @@ export async function trainJob(
   }
   const createdAt = new Date().toISOString();
   const metrics = prepared.keepsMetrics === false ? {} : recorder.last;
-  return { id: randomUUID(), modelId: model.id, step, folder, metrics, createdAt };
+  const made = { id: randomUUID(), modelId: model.id, step, folder, metrics, createdAt };
+  return { status: 'succeeded', checkpoint: made, untrained: null };
 }
 
 /**
@@ -67,14 +75,8 @@ export async function trainJob(
 async function begin(
   { store, events }: Pick<TrainJobDependencies, 'store' | 'events'>,
   job: JobRecord,
-  prepared: PreparedJob,
-  controller: AbortController,
-): Promise<StepRecorder> {
+  steps: number,
+): Promise<void> {
   const told = (await store.countEvents(job.id, 'training_started')) > 0;
-  await events.start(
-    job.id,
-    told ? null : { type: 'training_started', data: { num_sequences: prepared.steps } },
-  );
-  const toldSteps = await store.countEvents(job.id, 'gradient_step');
-  return new StepRecorder(events, job.id, toldSteps, (error) => controller.abort(error));
+  await events.start(job.id, told ? null : { type: 'training_started', data: { num_sequences: steps } });
 }

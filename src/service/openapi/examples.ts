@@ -58,6 +58,7 @@ const job = {
   error_message: null,
   resolved_config: { learning_rate: 0.002, scale_rewards: true },
   step: 1,
+  untrained: null,
 };
 const event = { id: eventId, type: 'gradient_step', data: { loss: 0.42, grad_norm: 1.5, reward: 0.5 } };
 const part = { success: true, duration: 0.2, error: null };

@@ -24,6 +24,7 @@ export function newJob({ id, traceparent, access }: JobOrigin, model: ModelRecor
     endedAt: null,
     errorMessage: null,
     step: null,
+    untrained: null,
   } as const;
 }
 

@@ -88,5 +88,6 @@ function toTrainingJob(job: JobRecord): TrainingJob {
     error_message: job.errorMessage,
     resolved_config: job.resolvedConfig,
     step: job.step,
+    untrained: job.untrained,
   };
 }

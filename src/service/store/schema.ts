@@ -133,4 +133,8 @@ export const migrations: readonly string[] = [
   CREATE INDEX constraints_by_hash ON entity_constraints (hash);
   CREATE INDEX constraints_by_use ON entity_constraints (entity, used_at, room);
   `,
+  `
+  -- Why a job took no gradient step, as JSON.
+  ALTER TABLE jobs ADD COLUMN untrained TEXT;
+  `,
 ];

@@ -114,14 +114,17 @@ export function sqliteJobs(database: SqliteDatabase): JobStore {
       event: TrainingEvent,
     ): Promise<boolean> {
       return database.transaction(() => {
+        const success = outcome.status === 'succeeded' ? outcome : null;
         const errorMessage = outcome.status === 'succeeded' ? null : outcome.errorMessage;
-        const step = outcome.status === 'succeeded' ? outcome.checkpoint.step : null;
         const ended = database.run(
-          `UPDATE jobs SET status = ?, ended_at = ?, error_message = ?, step = ? WHERE id = ? AND ${unfinished}`,
-          ...[outcome.status, endedAt, errorMessage, step, id],
+          `UPDATE jobs SET status = ?, ended_at = ?, error_message = ?, step = ?, untrained = ?
+           WHERE id = ? AND ${unfinished}`,
+          ...[outcome.status, endedAt, errorMessage, success?.checkpoint.step ?? null],
+          success?.untrained ? JSON.stringify(success.untrained) : null,
+          id,
         );
         if (ended === 0) return false;
-        if (outcome.status === 'succeeded') {
+        if (outcome.status === 'succeeded' && outcome.untrained === null) {
           insertCheckpoint(database, outcome.checkpoint);
           database.run(
             'UPDATE models SET last_step = max(last_step, ?) WHERE id = ?',

@@ -1,7 +1,12 @@
 import type { SQLOutputValue } from 'node:sqlite';
 import { z } from 'zod';
 import type { TrainingEvent } from '../../contract/index.ts';
-import { jobKindSchema, jobStatusSchema, trainingEventSchema } from '../../contract/index.ts';
+import {
+  jobKindSchema,
+  jobStatusSchema,
+  trainingEventSchema,
+  untrainedSchema,
+} from '../../contract/index.ts';
 import type {
   CheckpointRecord,
   IdempotencyRecord,
@@ -65,6 +70,7 @@ export const toJob = (row: Row): JobRecord => ({
   errorMessage: textOrNull(row, 'error_message'),
   resolvedConfig: anything.parse(JSON.parse(text(row, 'resolved_config'))),
   step: integerOrNull(row, 'step'),
+  untrained: row.untrained === null ? null : untrainedSchema.parse(JSON.parse(text(row, 'untrained'))),
   uploadSha256: textOrNull(row, 'upload_sha256'),
   traceparent: textOrNull(row, 'traceparent'),
   owner: text(row, 'owner'),

@@ -1,4 +1,4 @@
-import type { JobKind, JobStatus, TrainingEvent } from '../../contract/index.ts';
+import type { JobKind, JobStatus, TrainingEvent, Untrained } from '../../contract/index.ts';
 
 export interface ModelRecord {
   id: string;
@@ -34,6 +34,8 @@ export interface JobRecord {
   errorMessage: string | null;
   resolvedConfig: Record<string, unknown>;
   step: number | null;
+  /** Why it took no gradient step; null where it took some or has not succeeded. */
+  untrained: Untrained | null;
   /** SFT: the sha256 of the upload it trains on. RL jobs have their payload in a file. */
   uploadSha256: string | null;
   /** The span that asked for it, as a W3C `traceparent`; null where none did. */
@@ -90,9 +92,14 @@ export interface StoredPage<Item> {
   hasMore: boolean;
 }
 
-export type JobOutcome =
-  | { status: 'succeeded'; checkpoint: CheckpointRecord }
-  | { status: 'failed' | 'cancelled'; errorMessage: string };
+/** How a job has succeeded: with a new checkpoint, or untrained, with the one that was there. */
+export interface JobSuccess {
+  status: 'succeeded';
+  checkpoint: CheckpointRecord;
+  untrained: Untrained | null;
+}
+
+export type JobOutcome = JobSuccess | { status: 'failed' | 'cancelled'; errorMessage: string };
 
 export interface ModelStore {
   /** Resolves to false, and stores nothing, when the name or the id is taken. */
@@ -148,7 +155,7 @@ export interface JobStore {
   /** Sets queued again all jobs whose process is gone, and counts the runs that were lost with it. */
   requeueLostJobs(): Promise<void>;
   /**
-   * Ends a job: status, last event and, where it succeeded, the checkpoint and the model's last step. Resolves to
+   * Ends a job: status, last event and, where it trained, the checkpoint and the model's last step. Resolves to
    * false, and stores nothing, where the job has ended before or is gone.
    */
   finishJob(id: string, endedAt: string, outcome: JobOutcome, event: TrainingEvent): Promise<boolean>;

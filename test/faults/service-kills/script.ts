@@ -50,6 +50,14 @@ export function callsOf(caller: Caller) {
         trajectory_groups: groupsOf(...replies),
         experimental_config: { learning_rate: rate },
       }),
+    /** Rewards are equal: it has no signal. */
+    rlWithoutSignal: (name: string, modelId: string) =>
+      make(name, jobs, {
+        model_id: modelId,
+        trajectory_groups: [
+          group(trajectory(1, tokensOf('a', special.end)), trajectory(1, tokensOf('b', special.end))),
+        ],
+      }),
     /** A gradient step for each line. */
     async sft(name: string, modelId: string, data: string) {
       const { url } = await caller.post(`data of ${name}`, '/v1/preview/uploads', data);
@@ -100,6 +108,17 @@ export async function callEverything(caller: Caller): Promise<Told> {
   await removeSteps(caller, first, [1]);
   await rl('last', first, ['last']);
   await follow('last');
+  return told;
+}
+
+/** A job without a signal, and one that trains after it. */
+export async function askWithoutSignal(caller: Caller): Promise<Told> {
+  const { told, model, rl, rlWithoutSignal, follow } = callsOf(caller);
+  const first = await model('first');
+  await rlWithoutSignal('silent', first);
+  await follow('silent');
+  await rl('rl', first, ['yes']);
+  await follow('rl');
   return told;
 }
 

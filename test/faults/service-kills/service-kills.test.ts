@@ -6,7 +6,7 @@ import type { FaultPoint } from '../driver/fault.ts';
 import { booksAfter } from './books-after.ts';
 import { makeMess } from './mess.ts';
 import { byTwo, chosenOf, namesOf } from './points.ts';
-import { trainEmbedded } from './script.ts';
+import { askWithoutSignal, trainEmbedded } from './script.ts';
 import { openWorld, type World } from './world.ts';
 
 let world: World;
@@ -128,6 +128,34 @@ test('killed at any of them, and at times again as it goes on, it comes to the s
     const { kills, books } = await booksAfter(world, { name: `kind ${index}`, plans });
     // What the next process still has to do may be without that step.
     expect([at, kills >= 1, books]).toEqual([at, true, undisturbed]);
+  });
+}, 300_000);
+
+test('killed in a job without a signal, it ends it once, without a checkpoint', async () => {
+  const life = { script: askWithoutSignal };
+  const { books } = await booksAfter(world, { ...life, name: 'silent', plans: [{}] });
+  expect(books.jobs).toMatchObject({
+    silent: {
+      ...{ status: 'succeeded', step: 0 },
+      events: [
+        ['training_started', { num_sequences: 0 }],
+        ['training_ended', { step: 0, untrained: { reason: 'no_signal' } }],
+      ],
+    },
+    rl: { status: 'succeeded', step: 1 },
+  });
+  expect(books.models).toMatchObject([{ steps: [{ step: 0 }, { step: 1 }] }]);
+  const steps = [
+    'commit insert jobs',
+    'commit insert job_runs',
+    'commit update jobs, insert events',
+    'commit update jobs, insert events, delete job_runs',
+    'rm jobs/<id>.jsonl.gz',
+  ].map((name): FaultPoint => ({ name, occurrence: 0 }));
+  await byTwo(steps, async (at, index) => {
+    const plans = [{ mode: 'kill-after', at }] as const;
+    const after = await booksAfter(world, { ...life, name: `silent ${index}`, plans });
+    expect([at, after.kills, after.books]).toEqual([at, 1, books]);
   });
 }, 300_000);
 

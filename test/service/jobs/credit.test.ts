@@ -161,7 +161,7 @@ describe('credit of choices', () => {
     const learn = async (name: string, credit: boolean): Promise<number> => {
       const model = await service.createModel(name);
       for (let step = 0; step < 6; step++) {
-        const policy = `team/desk/${name}:step${step}`;
+        const policy = `team/desk/${name}`;
         const trajectories = [];
         for (let index = 0; index < 8; index++) {
           const seed = 100 * step + index;
@@ -196,6 +196,7 @@ describe('credit of choices', () => {
     const before = await likelihood('martingale-tiny');
     const credited = await learn('with-credit', true);
     expect(credited).toBeGreaterThan(before + 0.2);
-    await expect(learn('without-credit', false)).rejects.toThrow(/Nothing to train on/);
+    // All rewards are equal: there is nothing to learn from.
+    expect(await learn('without-credit', false)).toBe(before);
   }, 60_000);
 });

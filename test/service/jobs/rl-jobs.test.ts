@@ -120,35 +120,97 @@ describe('RL jobs', () => {
     expect(weights.reduce((sum, weight) => sum + weight, 0)).toBeCloseTo(1, 10);
   });
 
-  test('a batch without a signal fails with the reason and the counts, and makes no checkpoint', async () => {
-    const { call, createModel, follow, engine } = await start();
-    const model = await createModel();
-    const job = await call('POST', rl, {
-      model_id: model.id,
-      trajectory_groups: [
-        group(trajectory(1, sampled), trajectory(1, sampled)),
-        group(trajectory(7, sampled)),
-      ],
+  describe('without a signal', () => {
+    const silent = [group(trajectory(1, sampled), trajectory(1, sampled)), group(trajectory(7, sampled))];
+
+    test('ends without a gradient step or a checkpoint, and says why', async () => {
+      const { call, chat, createModel, follow, engine, log } = await start();
+      const model = await createModel();
+      const checkpoints = `/v1/preview/models/${model.id}/checkpoints`;
+      const job = await call('POST', rl, { model_id: model.id, trajectory_groups: silent });
+      const events = await follow(job.body.id);
+      const { body: ended } = await call('GET', `${rl}/${job.body.id}`);
+      const [newest] = (await call('GET', checkpoints)).body.data;
+      expect(ended).toMatchObject({
+        ...{ status: 'succeeded', step: 0, error_message: null },
+        untrained: {
+          reason: 'no_signal',
+          message: expect.stringMatching(/in none of the 2 groups \(3 trajectories\) do rewards differ/),
+          metrics: {
+            ...{ num_groups_submitted: 2, num_groups_trainable: 0, num_groups_without_signal: 2 },
+            ...{ num_trajectories: 3, reward: 3, reward_std_dev: 0 },
+          },
+        },
+      });
+      expect(events.map(({ type, data }) => ({ type, data }))).toEqual([
+        { type: 'training_started', data: { num_sequences: 0 } },
+        {
+          type: 'training_ended',
+          data: { step: 0, checkpoint_id: newest.id, untrained: ended.untrained },
+        },
+      ]);
+      expect((await call('GET', checkpoints)).body.data).toEqual([newest]);
+      expect(engine.trained).toEqual([]);
+      expect(log).toContainEqual(
+        expect.objectContaining({ event: 'job_untrained', job: job.body.id, reason: 'no_signal' }),
+      );
+      expect((await chat({ model: 'local/desk/agent' })).body.model).toBe('local/desk/agent:step0');
     });
-    const events = await follow(job.body.id);
-    expect(events).toMatchObject([
-      { type: 'training_failed', data: { error_message: expect.stringContaining('Nothing to train on') } },
-    ]);
-    const reason = events[0].data.error_message;
-    for (const count of [
-      'num_groups_submitted 2',
-      'num_groups_without_signal 2',
-      'num_groups_trainable 0',
-      'num_trajectories 3',
-    ])
-      expect(reason).toContain(count);
-    expect((await call('GET', `${rl}/${job.body.id}`)).body).toMatchObject({
-      status: 'failed',
-      step: null,
-      error_message: reason,
+
+    test('leaves the model to the jobs after it', async () => {
+      const { call, createModel, follow, engine } = await start();
+      const model = await createModel();
+      const jobs = [];
+      for (const trajectory_groups of [groups, silent, groups])
+        jobs.push((await call('POST', rl, { model_id: model.id, trajectory_groups })).body.id);
+      const steps = [];
+      for (const id of jobs) steps.push((await follow(id)).at(-1).data.step);
+      expect([steps, engine.trained.length]).toEqual([[1, 1, 2], 2]);
     });
-    expect((await call('GET', `/v1/preview/models/${model.id}/checkpoints`)).body.data).toHaveLength(1);
-    expect(engine.trained).toEqual([]);
+
+    test('because no token of differing rewards was a decision, it says that', async () => {
+      const { call, createModel, follow } = await start();
+      const model = await createModel();
+      const content = sampled.map(() => ({ token: '', logprob: 0 }));
+      const forced = (reward: number) => ({
+        messages_and_choices: [choice(sampled, { logprobs: { content } })],
+        reward,
+      });
+      const job = await call('POST', rl, {
+        model_id: model.id,
+        trajectory_groups: [group(forced(1), forced(0))],
+      });
+      expect((await follow(job.body.id)).at(-1).data.untrained).toMatchObject({ reason: 'no_decisions' });
+    });
+
+    test('in groups of which every rollout failed, it ends in the same way', async () => {
+      const { call, createModel, follow } = await start();
+      const model = await createModel();
+      const job = await call('POST', rl, { model_id: model.id, trajectory_groups: [group()] });
+      expect((await follow(job.body.id)).at(-1)).toMatchObject({
+        type: 'training_ended',
+        data: { untrained: { reason: 'no_signal', metrics: { num_trajectories: 0 } } },
+      });
+    });
+
+    test('in messages that nobody sampled, it fails: nothing in them could ever train', async () => {
+      const { call, createModel, follow } = await start();
+      const model = await createModel();
+      const messages_and_choices = [
+        { role: 'user', content: 'hi' },
+        { role: 'assistant', content: 'hello' },
+      ];
+      const trajectories = [1, 0].map((reward) => ({ messages_and_choices, reward }));
+      const job = await call('POST', rl, { model_id: model.id, trajectory_groups: [{ trajectories }] });
+      expect((await follow(job.body.id)).at(-1)).toMatchObject({
+        type: 'training_failed',
+        data: { error_message: expect.stringMatching(/none of the 2 trajectories has a choice/) },
+      });
+      expect((await call('GET', `${rl}/${job.body.id}`)).body).toMatchObject({
+        status: 'failed',
+        step: null,
+      });
+    });
   });
 
   test('jobs of unknown models, and unknown jobs, are 404', async () => {

@@ -64,7 +64,7 @@ test('an idempotency key of no model goes after 30 days, one of a model with the
   });
   await store.insertJob({
     ...{ id: jobId, modelId: model.id, kind: 'rl', status: 'queued', resolvedConfig: {}, owner: '' },
-    ...{ createdAt: 'now', startedAt: null, endedAt: null, errorMessage: null, step: null },
+    ...{ createdAt: 'now', startedAt: null, endedAt: null, errorMessage: null, step: null, untrained: null },
     ...{ uploadSha256: null, traceparent: null },
   });
   await store.reserveIdempotencyKey({
