@@ -1,4 +1,5 @@
 import type { Client } from '../client/index.ts';
+import { type Untrained, untrainedSchema } from '../contract/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { TrainingJobError, TrainingJobTimeoutError } from './errors.ts';
 import { stopGraceMs, withGrace } from './grace.ts';
@@ -30,9 +31,12 @@ const followNames = {
   signal: true,
 } satisfies OptionNames<FollowJobOptions>;
 
-/** The metrics of a job's gradient steps, in order. */
+/** What came of a job that has not failed. */
 export interface JobOutcome {
+  /** The metrics of its gradient steps, in order. */
   gradientSteps: Record<string, number>[];
+  /** Why it took none and made no checkpoint, where the service says so. */
+  untrained?: Untrained | undefined;
 }
 
 /** What a timer can hold; it would fire at once for more. */
@@ -58,7 +62,8 @@ export async function followJob(options: FollowJobOptions): Promise<JobOutcome> 
       if (event.type === 'training_started') total = event.data.num_sequences;
       if (event.type === 'gradient_step') gradientSteps.push(event.data);
       report(event.type === 'training_ended' ? 'ended' : 'running');
-      if (event.type === 'training_ended') return { gradientSteps };
+      if (event.type === 'training_ended')
+        return { gradientSteps, untrained: untrainedSchema.safeParse(event.data.untrained).data };
     }
     throw new TrainingJobError(jobId, 'stopped sending events before it ended');
   } catch (error) {

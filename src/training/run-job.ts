@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { mayHaveActed, NotFoundError, RequestError } from '../client/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import { TrainingJobError, TrainingJobUnknownError } from './errors.ts';
-import { type FollowJobOptions, followJob } from './follow-job.ts';
+import { type FollowJobOptions, followJob, type JobOutcome } from './follow-job.ts';
 import { stopGraceMs, withGrace } from './grace.ts';
 import {
   checkpointsAfter,
@@ -14,9 +14,11 @@ import {
   stepOf,
 } from './lost-job.ts';
 
-/** What came of a job: its gradient steps' metrics, as far as they are known, and the checkpoint after it. */
-export interface JobEnd {
-  gradientSteps: Record<string, number>[];
+/**
+ * What came of a job, and the step of the checkpoint after it: the one that it trained on from, where it is untrained.
+ * Its gradient steps are empty where nothing is known of them.
+ */
+export interface JobEnd extends JobOutcome {
   step: number;
 }
 
@@ -131,15 +133,15 @@ async function follow<State extends JobState>(
 ): Promise<Next<State>> {
   const { model, signal, timeoutMs, onProgress } = options;
   try {
-    const { gradientSteps } = await followJob({ client: model.client, jobId, onProgress, timeoutMs, signal });
-    return await end(options, state, gradientSteps);
+    const outcome = await followJob({ client: model.client, jobId, onProgress, timeoutMs, signal });
+    return await end(options, state, outcome);
   } catch (error) {
     if (!(error instanceof NotFoundError)) throw error;
     const lost: State = { ...state, jobId: undefined, lost: { why: error.message, jobId } };
     if (!knowsKeys(model.client) || asked >= mostAsked) return settle(options, lost, asked);
     // Its checkpoint, where it made one, is there all the same. If not: the same key gives the same job, or another.
     const [step] = await checkpointsAfter(model, state.from, signal);
-    return step === undefined ? { ask: lost } : end(options, lost, []);
+    return step === undefined ? { ask: lost } : end(options, lost);
   }
 }
 
@@ -147,7 +149,7 @@ async function follow<State extends JobState>(
 function end<State extends JobState>(
   { model, name, signal, keep }: RunJobOptions<State>,
   state: State,
-  gradientSteps: JobEnd['gradientSteps'],
+  { gradientSteps, untrained }: JobOutcome = { gradientSteps: [] },
 ): Promise<Next<State>> {
   return withGrace(signal, stopGraceMs, async (patient) => {
     const own = await stepOf(model.client, state.jobId, patient);
@@ -157,7 +159,11 @@ function end<State extends JobState>(
       warn(
         `${name}: the model has more than one checkpoint after step ${state.from}. Something else trains it too.`,
       );
-    const outcome = { gradientSteps, step: own ?? steps[0] ?? state.from };
+    if (untrained)
+      process.emitWarning(`${name} took no gradient step. ${untrained.message}`, {
+        code: 'martingale_job_untrained',
+      });
+    const outcome = { gradientSteps, untrained, step: own ?? steps[0] ?? state.from };
     await keep({ ...state, outcome });
     return { end: outcome };
   });
@@ -181,13 +187,13 @@ async function settle<State extends JobState>(
     from: state.from,
     waitMs: isDecided ? 0 : waitMs,
   });
-  if (sighting.type === 'checkpoint') return end(options, state, []);
+  if (sighting.type === 'checkpoint') return end(options, state);
   if (sighting.type === 'job' && jobId !== undefined && asked < mostAsked) {
     const known: State = { ...state, jobId, lost: undefined };
     await keep(known);
     return follow(options, known, jobId, asked + 1);
   }
-  if (decision === 'take_as_done') return end(options, state, []);
+  if (decision === 'take_as_done') return end(options, state);
   if (decision === 'ask_again' && sighting.type === 'nothing' && asked < mostAsked) {
     warn(`${name}: no checkpoint has come of it, so it is asked for again.`);
     return { ask: anew(options) };

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { RlConfig } from '../contract/index.ts';
+import { type RlConfig, untrainedSchema } from '../contract/index.ts';
 import type { JsonValue } from '../environment/index.ts';
 import type { StepReport } from '../progress/index.ts';
 
@@ -67,9 +67,13 @@ const jobStateSchema = z.object({
   lost: z
     .object({ why: z.string(), jobId: z.string().optional(), isTold: z.boolean().optional() })
     .optional(),
-  /** Absent until the job has ended: its gradient steps' metrics, and the checkpoint that it made. */
+  /** Absent until the job has ended: its gradient steps' metrics or why it took none, and the checkpoint after it. */
   outcome: z
-    .object({ gradientSteps: z.array(z.record(z.string(), z.number())), step: z.int().nonnegative() })
+    .object({
+      gradientSteps: z.array(z.record(z.string(), z.number())),
+      untrained: untrainedSchema.optional(),
+      step: z.int().nonnegative(),
+    })
     .optional(),
 });
 

@@ -42,7 +42,7 @@ export function toStepReport(options: StepReportOptions): StepReport {
     success: successes.length > 0 ? average(successes) : null,
     ...rollouts.books,
     groups: groups.length,
-    groupsWithSignal: signalOf(metrics) ?? groupsWithSignal,
+    groupsWithSignal: signalOf(job?.untrained?.metrics ?? metrics) ?? groupsWithSignal,
     ...rolloutFigures(groups),
     klSampler: metrics.kl_div ?? null,
     clippedShare: metrics.clipped_fraction ?? null,
