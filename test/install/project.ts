@@ -1,0 +1,85 @@
+import { execFile } from 'node:child_process';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { root } from '../readme/programs.ts';
+
+export interface Ended {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+/** npm's settings of this run are not the project's: those that say where packages come from are left. */
+const kept = /^npm_config_(registry|cache|cafile|userconfig|globalconfig|proxy|https_proxy|noproxy)$/i;
+const outside = Object.fromEntries(
+  Object.entries(process.env).filter(
+    ([name]) => !/^(npm_|INIT_CWD|NODE_OPTIONS)/i.test(name) || kept.test(name),
+  ),
+);
+
+/** A folder outside the repository, in which a reader's commands run. */
+export class Project {
+  readonly folder: string;
+
+  private constructor(folder: string) {
+    this.folder = folder;
+  }
+
+  static async make(): Promise<Project> {
+    return new Project(await mkdtemp(join(tmpdir(), 'martingale-project-')));
+  }
+
+  /** Runs a line of a shell, wherever it ends. `bin` is searched before the rest of `PATH`. */
+  run(line: string, { bin, env }: { bin?: string; env?: Record<string, string> } = {}): Promise<Ended> {
+    const path = [bin, process.env.PATH].filter((part) => part !== undefined).join(':');
+    return new Promise((resolve) => {
+      execFile(
+        'sh',
+        ['-c', line],
+        { cwd: this.folder, env: { ...outside, PATH: path, ...env } },
+        (error, stdout, stderr) =>
+          resolve({ code: typeof error?.code === 'number' ? error.code : error ? 1 : 0, stdout, stderr }),
+      );
+    });
+  }
+
+  /** Runs a line that has to succeed; gives its standard output. */
+  async succeed(line: string, options?: { bin?: string; env?: Record<string, string> }): Promise<string> {
+    const { code, stdout, stderr } = await this.run(line, options);
+    if (code !== 0) throw new Error(`${line}: ${code}\n${stdout}\n${stderr}`);
+    return stdout;
+  }
+
+  async remove(): Promise<void> {
+    await rm(this.folder, { recursive: true, force: true });
+  }
+}
+
+/** Makes the package in the folder; gives its path. */
+export async function pack(into: Project): Promise<string> {
+  const name = await into.succeed(`npm pack ${root} --silent`);
+  return join(into.folder, name.trim().split('\n').at(-1) ?? '');
+}
+
+/** The commands of README's blocks about a project of one's own, with the path of the package. */
+export async function readmeCommands(tarball: string): Promise<string[][]> {
+  const text = await readFile(join(root, 'README.md'), 'utf8');
+  const section = /^## In a project of your own\n(.*?)^## /ms.exec(text)?.[1] ?? '';
+  return [...section.matchAll(/^```sh\n(.*?)^```$/gms)].map(([, block = '']) =>
+    block
+      .trim()
+      .split('\n')
+      .map((line) => line.replace(/path\/to\/martingale-\S+\.tgz/, tarball)),
+  );
+}
+
+/** Whether packages can be had at all. Says so on the standard error output where not. */
+export async function hasRegistry(project: Project): Promise<boolean> {
+  const { code, stderr } = await project.run('npm view zod@4 name --fetch-retries=1');
+  if (code === 0) return true;
+  process.stderr.write(
+    `NOT RUN: no project is made from the package, as npm reaches no registry. ${stderr}\n`,
+  );
+  return false;
+}

@@ -1,0 +1,133 @@
+/**
+ * The project of README with other Nodes, package managers and runtimes: downloads of some 600 MB, which run where
+ * `MARTINGALE_INSTALLS=1` asks for them.
+ */
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
+import type { Engine } from '../../src/engines/engine.ts';
+import { type RunningService, startService } from '../../src/service/index.ts';
+import { root } from '../readme/programs.ts';
+import { snippetsOf } from '../readme/snippets.ts';
+import { Project, pack, readmeCommands } from './project.ts';
+
+const olderNodes = ['18', '20', '22.12', '22.18', '23'];
+const entries = ['', '/cli', '/client', '/embedded', '/service', '/testing'];
+const recipes = ['desk', 'search', 'sort', 'tone'];
+const trained = /^0 [01]\.\d\d\n1 [01]\.\d\d\nThe record is in /;
+
+describe.runIf(process.env.MARTINGALE_INSTALLS)(
+  'a project made from the package',
+  { timeout: 600_000 },
+  () => {
+    const made: Project[] = [];
+    let tools: Project;
+    let tarball: string;
+    let engine: Engine;
+    let service: RunningService;
+    let env: Record<string, string>;
+
+    /** A project with the program of README in it, and whatever else is given. */
+    async function project(files: Record<string, string> = {}): Promise<Project> {
+      const found = await Project.make();
+      made.push(found);
+      const programs = (await snippetsOf('README.md')).filter(({ note }) => note === 'run');
+      const program = programs[0]?.code.replace('steps: 40', 'steps: 2') ?? '';
+      for (const [name, text] of Object.entries({ 'crossing.ts': program, ...files }))
+        await writeFile(join(found.folder, name), text);
+      return found;
+    }
+
+    /** The folder that has the program of a package which is installed beside the tests' own. */
+    const tool = (name: string) => join(tools.folder, 'node_modules', name, 'bin');
+
+    beforeAll(async () => {
+      const allowScripts = { node: true, pnpm: true, deno: true, bun: true };
+      tools = await project({ 'package.json': JSON.stringify({ allowScripts }) });
+      const nodes = olderNodes.map((version) => `node-${version}@npm:node@${version}`);
+      await tools.succeed(`npm install ${nodes.join(' ')} pnpm@12 deno@2 bun@1`);
+      tarball = await pack(tools);
+      engine = await createEmbeddedEngine({ threads: 1 });
+      service = await startService({ engine, dataFolder: join(tools.folder, 'service') });
+      env = { MARTINGALE_URL: service.url, MARTINGALE_API_KEY: service.apiKey };
+    }, 600_000);
+    afterAll(async () => {
+      await service?.close();
+      await engine?.close();
+      await Promise.all(made.map((found) => found.remove()));
+    });
+
+    it('refuses an older Node, and Bun, in one line from every entry', async () => {
+      const light = await project();
+      await light.succeed(`npm init -y && npm pkg set type=module && npm install ${tarball} ai@7 zod@4`);
+      for (const [index, entry] of entries.entries())
+        await writeFile(join(light.folder, `entry-${index}.js`), `import 'martingale${entry}';\n`);
+      const programs = [
+        ...entries.map((_, index) => `entry-${index}.js`),
+        'node_modules/martingale/dist/cli/main.js --version',
+      ];
+      const refused = async (line: string, words: RegExp, options: { bin?: string } = {}) => {
+        const { code, stdout, stderr } = await light.run(line, options);
+        expect([line, code, stdout, stderr]).toEqual([line, 1, '', expect.stringMatching(words)]);
+        expect(stderr.trimEnd().split('\n')).toHaveLength(1);
+      };
+      for (const version of olderNodes) {
+        const words = new RegExp(
+          `needs Node 22\\.19, 24 or newer, and this is Node ${version}\\..*npm install node@24`,
+        );
+        const node = join(tool(`node-${version}`), 'node');
+        for (const program of programs) await refused(`${node} ${program}`, words);
+        for (const recipe of recipes)
+          await refused(`cd ${root} && ${node} --import tsx recipes/${recipe}/train.ts --steps 1`, words);
+      }
+      for (const program of programs)
+        await refused(`bun ${program}`, /not run on Bun/, { bin: join(tools.folder, 'node_modules/.bin') });
+    });
+
+    it('is made on an older Node as README tells, with a Node and the embedded engine of its own', async () => {
+      const bin = tool('node-20');
+      const own = await project();
+      const [install = [], runtime = []] = await readmeCommands(tarball);
+      for (const line of install) await own.succeed(line, { bin });
+      expect((await own.run('npx tsx crossing.ts', { bin, env })).stderr).toMatch(/needs Node 22\.19/);
+      await own.succeed('npm install node@24', { bin });
+      expect(await own.succeed('npx tsx crossing.ts', { bin, env })).toMatch(trained);
+      await own.succeed(runtime[0] ?? '', { bin });
+      await writeFile(join(own.folder, 'own.ts'), await ownService());
+      expect(await own.succeed('npx tsx own.ts', { bin })).toContain('greedy success');
+    });
+
+    it('runs the embedded engine on onnxruntime-web alone', async () => {
+      const web = await project({ 'own.ts': await ownService() });
+      await web.succeed('npm init -y && npm pkg set type=module');
+      await web.succeed(`npm install --ignore-scripts ${tarball} ai@7 zod@4 tsx onnxruntime-web@1.30.0`);
+      const { stdout, stderr } = await web.run('npx tsx own.ts');
+      expect(stdout).toContain('greedy success');
+      expect(stderr).toContain('Run: npm install --ignore-scripts onnxruntime-node@1.30.0');
+    });
+
+    it('is made with pnpm as README tells, and run by Deno too', async () => {
+      const builds = (await snippetsOf('README.md')).find(({ language }) => language === 'yaml')?.code ?? '';
+      const bin = join(tools.folder, 'node_modules/pnpm');
+      const strict = await project({
+        'package.json': JSON.stringify({ type: 'module' }),
+        'pnpm-workspace.yaml': builds,
+        'own.ts': await ownService(),
+      });
+      const [install = [], runtime = []] = await readmeCommands(tarball);
+      for (const line of [...install.slice(1), runtime[0] ?? ''])
+        await strict.succeed(line.replace('npm install', 'pnpm add'), { bin });
+      await strict.succeed('pnpm add node-24@npm:node@24', { bin });
+      expect(await strict.succeed('pnpm exec tsx crossing.ts', { bin, env })).toMatch(trained);
+      expect(await strict.succeed('pnpm exec tsx own.ts', { bin })).toContain('greedy success');
+      const deno = join(tools.folder, 'node_modules/.bin/deno');
+      expect(await strict.succeed(`${deno} run -A crossing.ts`, { env })).toMatch(trained);
+      expect(await strict.succeed(`${deno} run -A own.ts 2`)).toContain('greedy success');
+    });
+
+    /** Service, engine and training in one process. */
+    const ownService = () =>
+      readFile(join(root, 'examples/one-process.ts'), 'utf8').then((code) => code.replace('?? 40', '?? 2'));
+  },
+);
