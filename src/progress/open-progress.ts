@@ -1,4 +1,4 @@
-import { MartingaleError } from '../contract/index.ts';
+import { MartingaleError, printable } from '../contract/index.ts';
 import { createJsonView } from './json.ts';
 import { createLiveView } from './live.ts';
 import { createPlainView } from './plain.ts';
@@ -22,9 +22,9 @@ export interface OpenProgressOptions {
   /** What a live view is called until the run has said its model. */
   title?: string;
   /** For people. Default standard error. */
-  terminal?: NodeJS.WriteStream;
+  terminal?: Terminal;
   /** For programs. Default standard output. */
-  output?: NodeJS.WriteStream;
+  output?: Terminal;
 }
 
 /** Whether lines can be repainted on a stream. */
@@ -45,12 +45,12 @@ export function openProgress(
     );
   if (option === false || (option === undefined && (isOnCi() || !canRepaint(terminal)))) return null;
   if (option === 'json') return onStream(output, (to) => createJsonView(to, terminal));
-  if (option === 'plain' || !canRepaint(terminal)) return onStream(terminal, createPlainView);
+  if (option === 'plain' || !canRepaint(terminal)) return onStream(terminal, toldApart(title));
   return createLiveView(terminal, title === undefined ? {} : { title });
 }
 
 /** A view whose stream may be closed by its reader: from then on it shows nothing, and ends nobody. */
-function onStream(stream: NodeJS.WriteStream, create: (output: Output) => ProgressView): ProgressView {
+function onStream(stream: Terminal, create: (output: Output) => ProgressView): ProgressView {
   let isOpen = true;
   const end = () => {
     isOpen = false;
@@ -65,5 +65,29 @@ function onStream(stream: NodeJS.WriteStream, create: (output: Output) => Progre
       if (isOpen && stream.writable) stream.write('', () => stream.off('error', end));
       isOpen = false;
     },
+  };
+}
+
+const plainViews = new Set<object>();
+
+/** Plain lines, each with the run that it is of while there are several. */
+function toldApart(title = ''): (output: Output) => ProgressView {
+  return (output) => {
+    const own = {};
+    plainViews.add(own);
+    let name = title;
+    const mark = (text: string) => (plainViews.size > 1 ? text.replace(/^(?=.)/gm, `[${name}] `) : text);
+    const view = createPlainView({ write: (text) => output.write(mark(text)) });
+    return {
+      ...view,
+      listen: (event) => {
+        if (event.type === 'run_started') name = printable(event.model.replace(/:step\d+$/, ''));
+        view.listen(event);
+      },
+      close: () => {
+        plainViews.delete(own);
+        view.close();
+      },
+    };
   };
 }

@@ -11,7 +11,10 @@ export interface ProgressView {
 }
 
 /** What a live view needs of a terminal. */
-export type Terminal = Pick<NodeJS.WriteStream, 'columns' | 'rows' | 'isTTY' | 'hasColors' | 'write'> & {
+export type Terminal = Pick<
+  NodeJS.WriteStream,
+  'columns' | 'rows' | 'isTTY' | 'hasColors' | 'write' | 'writable'
+> & {
   on: (event: 'resize' | 'error', listener: () => void) => unknown;
   off: (event: 'resize' | 'error', listener: () => void) => unknown;
 };

@@ -3,7 +3,8 @@ import type { Terminal } from '../../src/progress/view.ts';
 
 /** A terminal of a few rows that understands what the live view writes. */
 export class Screen extends EventEmitter implements Terminal {
-  readonly isTTY = true;
+  readonly isTTY: boolean;
+  writable = true;
   columns: number;
   rows: number;
   /** Everything that was written, frame by frame. */
@@ -13,15 +14,17 @@ export class Screen extends EventEmitter implements Terminal {
   #row = 0;
   #column = 0;
 
-  constructor(columns: number, rows: number) {
+  constructor(columns: number, rows: number, { isTTY = true }: { isTTY?: boolean } = {}) {
     super();
+    this.isTTY = isTTY;
     this.columns = columns;
     this.rows = rows;
   }
 
   readonly hasColors = () => false;
 
-  readonly write = (chunk: string | Uint8Array): boolean => {
+  readonly write = (chunk: string | Uint8Array, ...rest: unknown[]): boolean => {
+    for (const done of rest) if (typeof done === 'function') done();
     const text = typeof chunk === 'string' ? chunk : new TextDecoder().decode(chunk);
     this.writes.push(text);
     // biome-ignore lint/suspicious/noControlCharactersInRegex: this is what a terminal reads

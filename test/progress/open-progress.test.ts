@@ -1,0 +1,60 @@
+import { describe, expect, it } from 'vitest';
+import { openProgress, type ProgressOption } from '../../src/progress/index.ts';
+import { phase, runStarted, stepReport } from './events.ts';
+import { Screen } from './screen.ts';
+
+/** A pipe that shows what was written to it. */
+const pipe = () => new Screen(200, 100, { isTTY: false });
+
+function open(option: ProgressOption | undefined) {
+  const [terminal, output] = [pipe(), pipe()];
+  const view = openProgress(option, { title: 'training in a shop', terminal, output });
+  return { terminal, output, view };
+}
+
+describe('the view of a run whose output is a pipe', () => {
+  it.each([undefined, false] as const)('is none where `progress` is %s', (option) => {
+    expect(open(option).view).toBeNull();
+  });
+
+  it.each([
+    [true, 'terminal'],
+    ['plain', 'terminal'],
+    ['json', 'output'],
+  ] as const)('is lines where `progress` is %s, on one stream alone', (option, to) => {
+    const { view, ...streams } = open(option);
+    view?.listen(runStarted(1));
+    view?.listen(stepReport(0, 1));
+    view?.close();
+    const written = (name: 'terminal' | 'output') => streams[name].lines.filter((line) => line !== '');
+    expect(written(to)).toHaveLength(2);
+    expect(written(to === 'output' ? 'terminal' : 'output')).toEqual([]);
+  });
+
+  it('says of which run a line is while there are several', () => {
+    const stream = pipe();
+    const views = ['one', 'two'].map((name) => {
+      const view = openProgress('plain', { terminal: stream });
+      view?.listen({ ...runStarted(2), model: `local/desk/${name}:step0` });
+      return view;
+    });
+    for (const view of views) view?.listen(stepReport(0, 2));
+    views[0]?.close();
+    views[1]?.listen(stepReport(1, 2));
+    views[1]?.close();
+    expect(stream.lines.map((line) => line.replace(/(step \d).*/, '$1')).slice(1)).toEqual([
+      expect.stringMatching(/^\[local\/desk\/two\] training local\/desk\/two/),
+      ...['[local/desk/one] step 1', '[local/desk/two] step 1', 'step 2', ''],
+    ]);
+  });
+
+  it('ends where its reader has gone, and ends nobody', () => {
+    const { view, terminal } = open('plain');
+    view?.listen(phase(1, 2));
+    terminal.emit('error', new Error('EPIPE'));
+    const written = terminal.writes.length;
+    view?.listen(phase(2, 2));
+    view?.close();
+    expect(terminal.writes.length).toBe(written);
+  });
+});
