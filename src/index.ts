@@ -258,6 +258,7 @@ export {
   type RolloutUsage,
   randomSource,
   runInTrajectory,
+  runOutsideTrajectory,
   type ToolUses,
   Trajectory,
   TrajectoryClosedError,

@@ -81,7 +81,9 @@ async function untilEnd<Outcome>({
           controller.abort(error);
         });
   try {
-    return { status: 'returned', outcome: await Promise.race([opened.rollout(agent), timeUp]) };
+    const outcome = await Promise.race([opened.rollout(agent), timeUp]);
+    agent.trajectory.observations.endAgent();
+    return { status: 'returned', outcome };
   } catch (error) {
     return { status: 'threw', error };
   } finally {

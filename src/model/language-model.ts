@@ -12,6 +12,7 @@ import type { BegunCall, PolicyCaller } from './policy-caller.ts';
 import { providerName, toPromptMessages } from './prompt-messages.ts';
 import type { SamplingOverride } from './sampling-override.ts';
 import { toStreamParts } from './stream-parts.ts';
+import { observeToolResults } from './tool-results.ts';
 
 /**
  * The model as the AI SDK calls it. Each call is recorded in the trajectory of the async scope it is made in, which
@@ -77,6 +78,7 @@ export class PolicyLanguageModel implements LanguageModelV4 {
         seed: options.seed,
         signal: options.abortSignal,
       });
+      if (call.trajectory) observeToolResults(options, call.trajectory.observations);
       return { call, warnings };
     } catch (error) {
       // An agent that swallows every error and asks again would leave no turn to timers, nor to other rollouts.

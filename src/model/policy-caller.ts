@@ -8,7 +8,7 @@ import type {
   Tool,
 } from '../contract/index.ts';
 import { countModelCall, errorKind, recordModelCall, spanName, withSpan } from '../telemetry/index.ts';
-import { currentTrajectory, type Trajectory } from '../trajectory/index.ts';
+import { currentTrajectory, runAsOwnCall, type Trajectory } from '../trajectory/index.ts';
 import { describeReply, requestAttributes } from './call-attributes.ts';
 import type { CallBudget, CallOutcome } from './call-budget.ts';
 import { CallDeadline, untilAborted } from './call-deadline.ts';
@@ -119,7 +119,7 @@ export class PolicyCaller {
       requestAttributes(call.body, call.trajectory?.id),
       (span) =>
         this.#noting(call, async (options) => {
-          const completion = await this.#options.completions.create(call.body, options);
+          const completion = await runAsOwnCall(() => this.#options.completions.create(call.body, options));
           const [choice] = completion.choices;
           if (!choice) throw new IncompleteCompletionError(completion.model, 'without a choice');
           describeReply(span, call.body, { ...completion, choice });
@@ -135,7 +135,7 @@ export class PolicyCaller {
     withSpan(spanName.modelCall(this.name), requestAttributes(call.body, call.trajectory?.id), (span) =>
       this.#noting(call, async (options) => {
         const body = { ...call.body, stream: true, stream_options: { include_usage: true } } as const;
-        const chunks = await this.#options.completions.create(body, options);
+        const chunks = await runAsOwnCall(() => this.#options.completions.create(body, options));
         const reply = new StreamedChoice();
         const ended = Promise.withResolvers<void>();
         opened.resolve({ reply, chunks: readAndRecord(call, chunks, reply, span, ended) });
@@ -148,6 +148,7 @@ export class PolicyCaller {
 
   /** Has the trajectory know of a call that came to nothing. */
   async #noting<Result>(call: BegunCall, work: (options: CallOptions) => Promise<Result>): Promise<Result> {
+    call.trajectory?.observations.beginCall(call.index);
     try {
       return await this.#inBudget(call, work);
     } catch (error) {
@@ -155,6 +156,8 @@ export class PolicyCaller {
         call.trajectory.noteCallEnd('refused_by_context', call.index);
       else call.scope?.noteCallEnd('unanswered');
       throw error;
+    } finally {
+      call.trajectory?.observations.endCall(call.index);
     }
   }
 
@@ -213,6 +216,8 @@ async function* readAndRecord(
     ended.reject(error);
     throw error;
   } finally {
+    // By now, and not a few ticks later: its reader may return at once.
+    call.trajectory?.observations.endCall(call.index);
     ended.resolve();
   }
 }

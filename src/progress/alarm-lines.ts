@@ -7,8 +7,11 @@ import { type Line, type Style, wrap } from './text.ts';
 /** Alarms that a live view shows at a time. */
 const shownAlarms = 3;
 
-/** What an alarm is called before its message: `step 12, no signal`. */
-export const alarmTitle = ({ kind, step }: Alarm): string => `step ${step + 1}, ${kind.replaceAll('_', ' ')}`;
+/** What an alarm is called before its message: `step 12, no signal: replies alike`. */
+export function alarmTitle({ kind, cause, step }: Alarm): string {
+  const name = cause === undefined || cause === 'unknown' ? kind : `${kind}: ${cause}`;
+  return `step ${step + 1}, ${name.replaceAll('_', ' ')}`;
+}
 
 /** The newest kind of failure: what was said, and where it was thrown. */
 export function failureLines(failure: RunProgress['failure'], columns: number): Line[] {

@@ -1,9 +1,10 @@
+import { setImmediate as nextTick } from 'node:timers/promises';
 import type { z } from 'zod';
 import { MartingaleError } from '../contract/index.ts';
 import { checkMetrics, type Environment, type OpenEnvironment, runAgent } from '../environment/index.ts';
 import { forRollout, type RolloutModel, runWithModel } from '../model/index.ts';
 import { attribute, errorType, spanName, withSpan } from '../telemetry/index.ts';
-import { runInTrajectory, runOutsideTrajectory, Trajectory } from '../trajectory/index.ts';
+import { runInTrajectory, runOutsideTrajectory, Trajectory, watchOtherModels } from '../trajectory/index.ts';
 import { cleanUp } from './clean-up.ts';
 import { describeRollout } from './describe-rollout.ts';
 import { toCancellation, toFailure } from './failure.ts';
@@ -74,6 +75,7 @@ async function settleOwned<Schema extends z.ZodType, Outcome>(
 ): Promise<Rollout<Outcome>> {
   const { environment, scenario, model, group, index, attempt, seed, timeoutMs, signal } = options;
   const begun = performance.now();
+  watchOtherModels();
   const interruption = new Interruption(timeoutMs, signal);
   const trajectory = new Trajectory({
     ...(model.step === undefined ? {} : { policy: model.name }),
@@ -127,8 +129,10 @@ async function reward<Schema extends z.ZodType, Outcome>(
   // Rewards score what is trained on: a call that the agent did not wait for is neither.
   trajectory.close();
   interruption.endCalls();
+  // What the agent has begun and not waited for may be on its way to the model still: then it is counted.
+  await nextTick();
   if (trajectory.histories.length === 0 && trajectory.baseline === undefined)
-    throw new NothingRecordedError(model.name, trajectory.stopReason);
+    throw whyNothingRecorded(model.name, trajectory);
   const score = await runOutsideTrajectory(() =>
     opened.score(outcome, { trajectory, signal, timeoutMs: rewardTimeoutMs }),
   );
@@ -136,14 +140,25 @@ async function reward<Schema extends z.ZodType, Outcome>(
   return { status: 'completed', reward: score, outcome };
 }
 
-/** A rollout that called no model through its handle has nothing to train on. */
-class NothingRecordedError extends MartingaleError {
-  constructor(model: string, stopReason: string | null) {
-    super(
-      'nothing_recorded',
-      stopReason === null
-        ? `The rollout made no call to "${model}". Hand \`model.languageModel\` to the agent, or build it on policy().`
-        : `The rollout ended (${stopReason}) before "${model}" had answered a call.`,
-    );
+/** A rollout that has no answered call has nothing to train on. */
+function whyNothingRecorded(model: string, { stopReason, observations }: Trajectory): MartingaleError {
+  if (stopReason !== null) {
+    const what = `The rollout ended (${stopReason}) before "${model}" had answered a call.`;
+    return new MartingaleError('nothing_recorded', what);
   }
+  const { unfinishedCalls, otherModels } = observations;
+  if (unfinishedCalls > 0)
+    return new MartingaleError(
+      'calls_in_flight',
+      `The agent returned while ${unfinishedCalls === 1 ? 'its call' : `${unfinishedCalls} calls`} to "${model}" had ` +
+        'no answer yet, and no other call was answered. Await every call before the rollout function returns, and read ' +
+        'a stream to its end.',
+    );
+  const others = Object.keys(otherModels);
+  const instead = others.length > 0 ? ` Its requests went to ${others.join(', ')}.` : '';
+  return new MartingaleError(
+    'nothing_recorded',
+    `The agent returned without an answered call to "${model}".${instead} Hand \`model.languageModel\` to the agent or build it ` +
+      'on policy(), and await its calls.',
+  );
 }

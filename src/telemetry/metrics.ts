@@ -21,6 +21,10 @@ export const metricName = {
   stepStaleness: 'martingale.step.staleness',
   /** Share of the groups that the job could learn from. */
   stepSignalShare: 'martingale.step.signal_share',
+  /** Share of tool calls that gave an error; none in steps without tool calls. */
+  stepToolErrorShare: 'martingale.step.tool_error_share',
+  /** Rollouts that met the end of the model's context. */
+  stepContextOverflows: 'martingale.step.context_overflows',
   steps: 'martingale.steps',
 } as const;
 
@@ -37,6 +41,8 @@ function makeInstruments(meter: Meter) {
     stepEntropy: meter.createGauge(metricName.stepEntropy, { unit: 'nat' }),
     stepStaleness: meter.createGauge(metricName.stepStaleness, { unit: '{checkpoint}' }),
     stepSignalShare: meter.createGauge(metricName.stepSignalShare),
+    stepToolErrorShare: meter.createGauge(metricName.stepToolErrorShare),
+    stepContextOverflows: meter.createGauge(metricName.stepContextOverflows, { unit: '{rollout}' }),
     steps: meter.createCounter(metricName.steps, { unit: '{step}' }),
   };
 }
@@ -136,11 +142,19 @@ export function recordStep(step: {
   staleness: number;
   groups: number;
   groupsWithSignal: number;
+  tools: Record<string, { uses: number; errors: number }>;
+  contextOverflows: number;
 }): void {
   const { steps, stepReward, stepEntropy, stepStaleness, stepSignalShare } = instruments();
+  const { stepToolErrorShare, stepContextOverflows } = instruments();
   steps.add(1);
   stepReward.record(step.reward);
   if (step.entropy !== null) stepEntropy.record(step.entropy);
   stepStaleness.record(step.staleness);
   stepSignalShare.record(step.groups === 0 ? 0 : step.groupsWithSignal / step.groups);
+  stepContextOverflows.record(step.contextOverflows);
+  const tools = Object.values(step.tools);
+  const uses = tools.reduce((sum, tool) => sum + tool.uses, 0);
+  const errors = tools.reduce((sum, tool) => sum + tool.errors, 0);
+  if (uses > 0) stepToolErrorShare.record(errors / uses);
 }

@@ -46,12 +46,19 @@ const isGreedy = ({ observations, recordedCalls }: Trajectory): boolean =>
 const hasAgentSeeds = ({ observations, recordedCalls }: Trajectory): boolean =>
   recordedCalls.length > 0 && observations.agentSeeds >= recordedCalls.length;
 
+/** Compares until the first difference: replies may be long, and those of most groups differ early. */
 function isAlike(group: readonly Trajectory[]): boolean {
   const [first, ...others] = group.map(repliesOf);
-  return first !== undefined && first !== '' && others.every((replies) => replies === first);
+  return first !== undefined && first.length > 0 && others.every((replies) => isSame(first, replies));
 }
 
-/** The sampled tokens of all calls, in the order in which the calls began. */
-function repliesOf({ recordedCalls }: Trajectory): string {
-  return recordedCalls.map(({ choice }) => (choice.token_ids ?? []).join()).join(';');
-}
+/** The sampled tokens of each call, in the order in which the calls began. */
+const repliesOf = ({ recordedCalls }: Trajectory): readonly (readonly number[])[] =>
+  recordedCalls.map(({ choice }) => choice.token_ids ?? []);
+
+const isSame = (a: readonly (readonly number[])[], b: readonly (readonly number[])[]): boolean =>
+  a.length === b.length &&
+  a.every((tokens, call) => {
+    const others = b[call] ?? [];
+    return tokens.length === others.length && tokens.every((token, at) => token === others[at]);
+  });

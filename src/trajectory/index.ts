@@ -15,6 +15,7 @@ export {
   type UsedUpLimit,
 } from './limits.ts';
 export type { Observations, ToolUses } from './observations.ts';
+export { ownModelAt, runAsOwnCall, watchOtherModels } from './other-models.ts';
 export type { RecordedCall, TrajectoryCall } from './recorded-call.ts';
 export { sampledMessage } from './sampled-message.ts';
 export { currentTrajectory, runInTrajectory, runOutsideTrajectory } from './scope.ts';

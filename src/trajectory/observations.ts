@@ -33,7 +33,7 @@ export class Observations {
   greedyCalls: number;
   /** Answered calls whose seed came from the agent, not from the rollout. */
   agentSeeds: number;
-  /** Calls that were in flight when the agent returned. */
+  /** Calls that were in flight when the agent returned, or that it made later. */
   unfinishedCalls: number;
   /** Calls for which the model's context had no room: for their prompt, or for the rest of their reply. */
   contextOverflows: number;
@@ -41,6 +41,9 @@ export class Observations {
   /** By the id of the tool call: several observers may see one result. Undefined until there is one. */
   readonly #results = new Map<string, { tool: string; result: ToolResult | undefined }>();
   readonly #restoredTools: Record<string, ToolUses>;
+  readonly #inFlight = new Set<number>();
+  #hasAgentReturned = false;
+  #isSealed = false;
 
   constructor(record: ObservationsRecord = {}) {
     this.greedyCalls = record.greedy_calls ?? 0;
@@ -51,6 +54,32 @@ export class Observations {
     this.#restoredTools = record.tools ?? {};
   }
 
+  /** A call that an agent may forget to wait for; `index` is its place among the trajectory's calls. */
+  beginCall(index: number): void {
+    this.#inFlight.add(index);
+  }
+
+  /** It was answered, or failed. Harmless when repeated. */
+  endCall(index: number): void {
+    this.#inFlight.delete(index);
+  }
+
+  /** The agent returned by itself: it waits for nothing any more. */
+  endAgent(): void {
+    this.#hasAgentReturned = true;
+    this.unfinishedCalls += this.#inFlight.size;
+  }
+
+  /** A call that came after the rollout's end. It is one that the agent did not wait for, where that had returned. */
+  addLateCall(): void {
+    if (this.#hasAgentReturned && !this.#isSealed) this.unfinishedCalls++;
+  }
+
+  /** The trajectory is handed over: nothing is added any more. */
+  seal(): void {
+    this.#isSealed = true;
+  }
+
   /** A tool call was sampled: its result is counted, where anybody sees it. */
   expectTool(id: string, tool: string): void {
     if (!this.#results.has(id)) this.#results.set(id, { tool, result: undefined });
@@ -58,7 +87,7 @@ export class Observations {
 
   /** The result of a tool call. Ignored for calls that the policy did not sample; an error stays one. */
   addToolResult(id: string, result: ToolResult): void {
-    const call = this.#results.get(id);
+    const call = this.#isSealed ? undefined : this.#results.get(id);
     if (call && (call.result === undefined || call.result === 'answered')) call.result = result;
   }
 
@@ -79,6 +108,7 @@ export class Observations {
 
   /** A request to the API of a model that is not the rollout's. */
   addOtherModel(hostAndPath: string): void {
+    if (this.#isSealed) return;
     const count = this.#otherModels.get(hostAndPath);
     if (count === undefined && this.#otherModels.size >= mostOtherModels) return;
     this.#otherModels.set(hostAndPath, (count ?? 0) + 1);

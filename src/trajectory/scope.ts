@@ -8,7 +8,12 @@ export function runInTrajectory<Result>(trajectory: Trajectory, body: () => Resu
   return scope.run(trajectory, body);
 }
 
-/** Runs `body` outside of any trajectory: model calls it makes are not recorded. */
+/**
+ * Runs `body` outside of any trajectory: calls of the policy that it makes are not recorded, and those of other models
+ * are not told as a mistake. For what belongs to the environment, such as a user simulator with a model of its own:
+ *
+ *     const { text } = await runOutsideTrajectory(() => generateText({ model: simulator, prompt }));
+ */
 export function runOutsideTrajectory<Result>(body: () => Result): Result {
   return scope.run(undefined, body);
 }

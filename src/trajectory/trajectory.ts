@@ -45,7 +45,6 @@ export class Trajectory {
   /** How long it took, once it is closed. */
   #tookMs: number | undefined;
   #begun = 0;
-  readonly #inFlight = new Set<number>();
   #violation: UnexpectedCallError | undefined;
   #baseline: string | undefined;
 
@@ -93,6 +92,7 @@ export class Trajectory {
     this.close();
     this.#isSealed = true;
     this.#log.seal();
+    this.observations.seal();
     for (const part of [this.metrics, this.metadata, this.logs]) Object.freeze(part);
   }
 
@@ -187,14 +187,16 @@ export class Trajectory {
    * @throws TrajectoryClosedError after the rollout has ended, LimitReachedError where a limit is used up.
    */
   beginCall(): { index: number; callId: string; seed: number } {
-    if (this.isClosed) throw new TrajectoryClosedError(this.id);
+    if (this.isClosed) {
+      this.observations.addLateCall();
+      throw new TrajectoryClosedError(this.id);
+    }
     const reached = reachedLimit(this.#limits, this.usage);
     if (reached) {
       this.stopReason ??= reached.reason;
       throw reached;
     }
     const index = this.#begun++;
-    this.#inFlight.add(index);
     return { index, callId: this.#callId(index), seed: deriveSeed(this.seed, index) };
   }
 
@@ -209,16 +211,6 @@ export class Trajectory {
   /** How its model calls ended, those that are not recorded too. */
   get callEnds(): CallEnds {
     return this.#callEnds;
-  }
-
-  /** The call of that index was answered, or failed. Harmless when repeated. */
-  endCall(index: number): void {
-    this.#inFlight.delete(index);
-  }
-
-  /** Number of calls that have begun and not ended. */
-  get callsInFlight(): number {
-    return this.#inFlight.size;
   }
 
   /** The recorded call of that id, where it is one of this trajectory's. */

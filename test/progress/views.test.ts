@@ -70,6 +70,12 @@ describe('plain view', () => {
     ]);
   });
 
+  it('names the cause of an alarm where it has one', () => {
+    const lines = show([runStarted(5), alarm(4, { cause: 'replies_alike' }), alarm(4, { cause: 'unknown' })]);
+    const titles = lines.filter((line) => line.startsWith('!')).map((line) => line.split(': 2%')[0]);
+    expect(titles).toEqual(['! step 5, no signal: replies alike', '! step 5, no signal']);
+  });
+
   it('says an alarm, with what to look at, also between the steps that it leaves out', () => {
     const events = wholeRun(42);
     const lines = show([...events.slice(0, -1), alarm(14), ...events.slice(-1)]);

@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Tool, ToolSet } from 'ai';
 import { genAi, spanName, timeTool, withSpan } from '../../telemetry/index.ts';
+import { currentTrajectory } from '../../trajectory/index.ts';
 
 /**
  * The same tools, each run within a span `execute_tool <name>`, which is the parent of what the tool itself does.
@@ -29,7 +30,10 @@ function traceExecution(name: string, execute: Execute, tool: Tool): Execute {
       [genAi.toolCallId]: options.toolCallId,
     };
     const given: { result?: unknown } = {};
-    const ended = timeTool(name, () =>
+    const trajectory = currentTrajectory();
+    const observe = (hasFailed: boolean) =>
+      trajectory?.observations.addToolResult(options.toolCallId, hasFailed ? 'failed' : 'answered');
+    const run = () =>
       withSpan(spanName.tool(name), attributes, (): Promise<unknown> | undefined => {
         const result: unknown = execute.call(tool, input, options);
         if (isAsyncIterable(result)) {
@@ -45,10 +49,20 @@ function traceExecution(name: string, execute: Execute, tool: Tool): Execute {
         const promise = Promise.resolve(result);
         given.result = promise;
         return promise;
-      }),
-    );
-    // The span watches its end; what a tool throws is for whoever reads the result.
-    ended?.catch(() => undefined);
+      });
+    try {
+      const ended = timeTool(name, run);
+      // The span watches its end; what a tool throws is for whoever reads the result.
+      if (ended)
+        ended.then(
+          (result) => observe(saysFailed(result)),
+          () => observe(true),
+        );
+      else observe(saysFailed(given.result));
+    } catch (error) {
+      observe(true);
+      throw error;
+    }
     return given.result;
   };
 }
@@ -76,6 +90,11 @@ async function* untilEnd<Piece>(
     if (open) await inScope(async () => iterator.return?.());
     ended.resolve();
   }
+}
+
+/** As tools of MCP servers do. */
+function saysFailed(result: unknown): boolean {
+  return typeof result === 'object' && result !== null && 'isError' in result && result.isError === true;
 }
 
 function isAsyncIterable(value: unknown): value is AsyncIterable<unknown> {

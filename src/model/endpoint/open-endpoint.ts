@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { currentTrajectory, TrajectoryClosedError } from '../../trajectory/index.ts';
+import { currentTrajectory, ownModelAt, TrajectoryClosedError } from '../../trajectory/index.ts';
 import type { PolicyCaller } from '../policy-caller.ts';
 import type { ModelEndpoint } from '../rollout-model.ts';
 import type { SamplingOverride } from '../sampling-override.ts';
@@ -25,6 +25,7 @@ export async function openEndpoint(caller: PolicyCaller, override: SamplingOverr
     throw error;
   });
   if (trajectory?.signal?.aborted) throw new TrajectoryClosedError(trajectory.id);
+  ownModelAt(server.baseUrl);
   const { apiKey } = server.open(caller, override, trajectory);
   return { baseUrl: server.baseUrl, apiKey };
 }

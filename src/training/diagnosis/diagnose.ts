@@ -11,7 +11,14 @@ import {
 } from './job.ts';
 import { lastingSilence, silenceDetectors } from './no-signal.ts';
 import { detectFailures, detectRepeatedText, detectWrongModel } from './replies.ts';
+import { detectRewardUpSuccessFlat } from './reward-up-success-flat.ts';
 import { detectRewardUpValidationDown } from './reward-up-validation-down.ts';
+import {
+  detectCallsInFlight,
+  detectContextOverflow,
+  detectOtherModels,
+  detectToolErrors,
+} from './rollouts.ts';
 import { type Detector, type RunFigures, RunSoFar } from './run-so-far.ts';
 import { alarmThresholds } from './thresholds.ts';
 
@@ -20,6 +27,11 @@ const detectors: readonly (readonly [AlarmKind, Detector])[] = [
   ...silenceDetectors.map((detect) => ['no_signal', detect] as const),
   ['greedy_sampling', detectGreedySampling],
   ['reward_up_validation_down', detectRewardUpValidationDown],
+  ['reward_up_success_flat', detectRewardUpSuccessFlat],
+  ['tool_errors', detectToolErrors],
+  ['context_overflow', detectContextOverflow],
+  ['calls_in_flight', detectCallsInFlight],
+  ['other_models', detectOtherModels],
   ['repeated_text', detectRepeatedText],
   ['wrong_model', detectWrongModel],
   ['sampler_trainer_mismatch', detectMismatch],

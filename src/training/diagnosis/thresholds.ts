@@ -28,6 +28,32 @@ export const alarmThresholds = {
     /** Share of a step's compared groups whose calls were all sampled at temperature 0. */
     groups: 0.5,
   },
+  toolErrors: {
+    /** A tool is told of from as many uses on, over the last steps, */
+    uses: 20,
+    /** where at least this share of them threw, over as many steps as are recent; at once where all did. */
+    share: 0.5,
+  },
+  contextOverflow: {
+    /** Share of the rollouts of the last steps that met the end of the context. */
+    share: 0.1,
+  },
+  callsInFlight: {
+    /** Share of the rollouts of the last steps whose agent did not wait for its calls. */
+    share: 0.05,
+  },
+  rewardUpSuccessFlat: {
+    /** Steps that the run must have. Its first and its last quarter are compared. */
+    steps: 20,
+    /** Least rise of the reward, in standard deviations of the first quarter's rewards. */
+    rise: 0.5,
+    /** Most rise of the share of successes. */
+    success: 0.02,
+    /** Largest standard error of that rise: with fewer rollouts it says nothing. */
+    error: 0.05,
+    /** Share of successes from which there is not much left to rise. */
+    solved: 0.95,
+  },
   rewardUpValidationDown: {
     /** Evaluations in a row, at least, over which the validation falls. */
     evaluations: 3,

@@ -8,7 +8,7 @@ const from =
   (step: number): Partial<StepReport> =>
     step < first ? {} : change;
 const evaluations = (...rewards: number[]) => rewards.map((reward, at) => ({ step: at * 10, reward }));
-const rising = (step: number) => ({ reward: 0.3 + step / 100 });
+const rising = (step: number) => ({ reward: 0.3 + step / 100, success: 0.3 + step / 100 });
 
 describe('stays silent', () => {
   test('on a run that learns its task from beginning to end', () => {
@@ -59,6 +59,38 @@ describe('stays silent', () => {
       { reports: reports(20, () => ({ staleness: { mean: 1, max: 2 } })), stalenessBound: 2 },
     ],
     ['on a few failures', { reports: reports(20, () => ({ failed: 5, failures: { timeout: 5 } })) }],
+    [
+      'on a reward that rises with success',
+      { reports: reports(40, (step) => ({ reward: step / 40, success: 0.2 + step / 200 })) },
+    ],
+    [
+      'on a reward that rises where nearly all succeed',
+      { reports: reports(40, (step) => ({ reward: step / 40, success: 0.97 })) },
+    ],
+    [
+      'on a reward that rises with so few rollouts that their success says nothing',
+      { reports: reports(40, (step) => ({ reward: step / 40, completed: 2 })) },
+    ],
+    [
+      'on a reward that rises without a metric of success',
+      { reports: reports(40, (step) => ({ reward: step, success: null })) },
+    ],
+    [
+      'on tools that throw now and then, or are called in the wrong way',
+      {
+        reports: reports(20, () => ({
+          tools: {
+            search: { uses: 100, errors: 40, invalid: 0 },
+            clock: { uses: 100, errors: 0, invalid: 100 },
+            rare: { uses: 1, errors: 1, invalid: 0 },
+          },
+        })),
+      },
+    ],
+    [
+      'on a few rollouts that fill the context or leave a call behind',
+      { reports: reports(20, () => ({ contextOverflows: 5, callsInFlight: 4 })) },
+    ],
     ['on credit that was used', { reports: reports(5, () => ({ credit: 'used' })) }],
   ])('%s', (_, figures) => {
     expect(diagnose(figures)).toEqual([]);
@@ -153,6 +185,53 @@ describe('raises', () => {
       { reports: reports(50, rising), evaluations: evaluations(0.3, 0.5, 0.4, 0.35) },
       29,
       /fell from 0\.5 to 0\.35 over 3 evaluations, while the training reward rose from 0\.37 to 0\.57/,
+    ],
+    [
+      'reward_up_success_flat',
+      'when the reward rises and success does not',
+      { reports: reports(40, (step) => ({ reward: 0.2 + step / 80, success: 0.3 })) },
+      19,
+      /rose from 0\.225 to 0\.412 between the first and the last quarter of 20 steps, while 30% and 30% of the/,
+    ],
+    [
+      'tool_errors',
+      'at once where every use throws',
+      { reports: reports(9, from(3, { tools: { search: { uses: 24, errors: 20, invalid: 4 } } })) },
+      3,
+      /^Tools failed over the last 4 steps: "search" in 20 of 20 uses\.$/,
+    ],
+    [
+      'tool_errors',
+      'after some steps where most uses throw',
+      { reports: reports(9, () => ({ tools: { search: { uses: 20, errors: 12, invalid: 0 } } })) },
+      4,
+      /"search" in 60 of 100 uses/,
+    ],
+    [
+      'context_overflow',
+      'when many conversations fill the context',
+      { reports: reports(20, from(10, { contextOverflows: 48 })) },
+      11,
+      /^20% of the rollouts \(96 of 480\) met the end of the model's context over the last 5 steps/,
+    ],
+    [
+      'calls_in_flight',
+      'when agents do not wait for their calls',
+      { reports: reports(3, () => ({ callsInFlight: 96 })) },
+      0,
+      /^In 100% of the rollouts \(96 of 96\) the agent returned while model calls were in flight/,
+    ],
+    [
+      'other_models',
+      'when rollouts call models that are not the policy',
+      {
+        reports: reports(
+          5,
+          from(2, { otherModels: { a: 1, b: 2, c: 3, 'api.example.com/v1/chat/completions': 9 } }),
+        ),
+      },
+      2,
+      /policy: api\.example\.com\/v1\/chat\/completions \(9\), c \(3\), b \(2\) and 1 more\./,
     ],
     [
       'repeated_text',
