@@ -1,4 +1,4 @@
-import { projectHeader, projectHeaderAlias, type ValidationIssue } from '../contract/index.ts';
+import { projectHeader, projectHeaderAlias } from '../contract/index.ts';
 import type { ServiceLog } from './log.ts';
 
 /** `<team>/<project>`, in what a header can hold. */
@@ -15,36 +15,16 @@ const mostIgnoredProjects = 100;
 export interface GivenProject {
   /** Whom the request counts for, as `<team>/<project>`; null where no header says so. */
   project: string | null;
-  /** The value of a header of another form, such as the `proj_...` of the OpenAI clients: it counts for nothing. */
+  /** A value that counts for nothing: of another form, such as the `proj_...` of the OpenAI clients, or a second one. */
   ignored: string | null;
 }
 
+/** Of two projects the one of `Compat-Project`, the interface's own name, counts. */
 export function givenProject(headers: Headers): GivenProject {
-  const values = projectHeaders(headers).map(({ value }) => value);
-  const ignored = values.find((value) => !projectPattern.test(value));
-  return {
-    project: values.find((value) => projectPattern.test(value)) ?? null,
-    ignored: ignored?.slice(0, longestShownProject) ?? null,
-  };
-}
-
-const projectHeaders = (headers: Headers) =>
-  [projectHeader, projectHeaderAlias].flatMap((name) => {
-    const value = headers.get(name);
-    return value === null || value === '' ? [] : [{ name, value }];
-  });
-
-export function projectIssues(headers: Headers): ValidationIssue[] {
-  const [first, second] = projectHeaders(headers).filter(({ value }) => projectPattern.test(value));
-  if (!first || !second || first.value === second.value) return [];
-  return [
-    {
-      loc: ['header', second.name],
-      type: 'value_error',
-      input: second.value,
-      msg: `${second.name} is another name of ${first.name}, which says ${JSON.stringify(first.value)}; send one of them`,
-    },
-  ];
+  const given = [projectHeader, projectHeaderAlias].map((name) => headers.get(name)).filter(Boolean);
+  const project = given.find((value) => value !== null && projectPattern.test(value)) ?? null;
+  const ignored = given.find((value) => value !== project) ?? null;
+  return { project, ignored: ignored?.slice(0, longestShownProject) ?? null };
 }
 
 /** Warns of each project that is ignored once, so that an operator who expects it in the log learns why it is not. */
@@ -64,7 +44,7 @@ export class IgnoredProjects {
       event: 'project_ignored',
       project,
       reason:
-        'A project header has the form <team>/<project>; requests with this one are served without a project.',
+        'Requests count for one project, which a header names as <team>/<project>; this one counts for nothing.',
     });
   }
 }

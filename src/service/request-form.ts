@@ -3,12 +3,12 @@ import type { ValidationIssue } from '../contract/index.ts';
 import { RequestValidationError, ServiceError } from './errors.ts';
 import type { ServiceLog } from './log.ts';
 import { findOperation, methodsOf } from './openapi/known-paths.ts';
-import { givenProject, IgnoredProjects, projectIssues } from './project.ts';
+import { givenProject, IgnoredProjects } from './project.ts';
 
 /**
- * Holds what comes before the body against the interface: the method, the query's names, the project header. What
- * the interface does not have is refused by name, so that a misspelt option does not turn into a silent default. A
- * project of another form is ignored: OpenAI clients send the one that their environment names with every request.
+ * Holds what comes before the body against the interface: the method, the query's names. What the interface
+ * does not have is refused by name, so that a misspelt option does not turn into a silent default. A project of
+ * another form is ignored: OpenAI clients send the one that their environment names with every request.
  */
 export function checkForm({ log }: { log: ServiceLog }): MiddlewareHandler {
   const ignoredProjects = new IgnoredProjects(log);
@@ -17,10 +17,7 @@ export function checkForm({ log }: { log: ServiceLog }): MiddlewareHandler {
     const operation = findOperation(method, path);
     if (operation) {
       const known = Object.keys(operation.query?.shape ?? {});
-      const issues = [
-        ...queryIssues(context.req.queries(), known),
-        ...projectIssues(context.req.raw.headers),
-      ];
+      const issues = queryIssues(context.req.queries(), known);
       if (issues.length > 0) throw new RequestValidationError(issues);
       const { ignored } = givenProject(context.req.raw.headers);
       if (ignored !== null) ignoredProjects.note(ignored);

@@ -135,12 +135,53 @@ describe('the OpenAPI document', () => {
     expect(faults({ project: 'a b', base_model: 'x' }, ...place)).not.toBeNull();
   });
 
+  test('names every object and enumeration, so that generators make up no names', () => {
+    const nameless: string[] = [];
+    const look = (value: Json, place: string, isNamed: boolean): void => {
+      if (typeof value !== 'object' || value === null) return;
+      const isType = value.enum?.length > 1 || (value.type === 'object' && !('$ref' in value));
+      if (!isNamed && isType && (value.properties || value.enum || value.additionalProperties))
+        nameless.push(place);
+      for (const [name, part] of Object.entries<Json>(value.properties ?? {}))
+        look(part, `${place}.${name}`, false);
+      for (const name of ['items', 'additionalProperties']) look(value[name], `${place}.${name}`, false);
+      for (const part of [...(value.anyOf ?? []), ...(value.oneOf ?? [])]) look(part, `${place}|`, false);
+    };
+    for (const [name, schema] of Object.entries(document.components.schemas)) look(schema, name, true);
+    expect(nameless).toEqual([]);
+    expect(Object.keys(document.components.schemas)).toEqual(
+      expect.arrayContaining([
+        'UserMessage',
+        'ToolChoiceMode',
+        'GradientStepEvent',
+        'JsonSchemaResponseFormat',
+      ]),
+    );
+  });
+
+  test('states bounds of size that no tool has to fill, and larger ones under names of their own', () => {
+    const schemas = JSON.stringify(document.components.schemas);
+    const sizes = [...schemas.matchAll(/"(x-)?max(?:Length|Items|Properties)":(\d+)/g)];
+    expect(sizes.length).toBeGreaterThan(100);
+    for (const [found, own, size] of sizes)
+      expect([found, Number(size) > 1024]).toEqual([found, own === 'x-']);
+    expect(document.components.schemas.TextPart.properties.text).toMatchObject({ 'x-maxLength': 2 ** 24 });
+  });
+
+  test('closes the bodies of requests, whose unknown fields are refused', () => {
+    for (const { operation } of operations) {
+      const { $ref } = operation.requestBody?.content['application/json']?.schema ?? {};
+      if ($ref) expect([$ref, at($ref.slice(2).split('/')).additionalProperties]).toEqual([$ref, false]);
+    }
+  });
+
   test('says of every operation what it decides, and which errors there are', () => {
     for (const { name, operation, method } of operations) {
       expect(operation.description, name).toMatch(/\w/);
       const statuses = Object.keys(operation.responses);
-      expect(statuses, name).toEqual(expect.arrayContaining(['200', '401', '422', '500']));
-      if (method === 'post') expect(statuses, name).toEqual(expect.arrayContaining(['400', '413']));
+      expect(statuses, name).toEqual(expect.arrayContaining(['200', '401', '422', '429', '500', '503']));
+      if (method === 'post')
+        expect(statuses, name).toEqual(expect.arrayContaining(['400', '408', '413', '415']));
       if (operation.responses[503])
         expect(operation.responses[503].headers['Retry-After'], name).toBeDefined();
     }

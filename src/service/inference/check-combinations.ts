@@ -1,5 +1,5 @@
 import type { ParsedChatCompletionRequest } from '../../contract/index.ts';
-import { invalidField, unsupportedField } from '../errors.ts';
+import { invalidField } from '../errors.ts';
 
 /** Refuses, by name, fields that mean nothing beside the rest of their request or in this service. */
 export function checkCombinations(
@@ -25,8 +25,4 @@ export function checkCombinations(
       `"${request.function_call}" is the older form of tool_choice, which asks for something else; send tool_choice alone`,
       request.function_call,
     );
-  for (const name of ['mm_processor_kwargs', 'kv_transfer_params'] as const) {
-    const value = request[name];
-    if (value && Object.keys(value).length > 0) throw unsupportedField([name], value);
-  }
 }

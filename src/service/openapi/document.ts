@@ -61,7 +61,7 @@ function makeDocument(): object {
         },
       },
       parameters: sharedParameters,
-      schemas: componentSchemas(),
+      schemas: componentSchemas(operations.flatMap(({ body }) => (body ? [body.schema] : []))),
     },
   };
 }

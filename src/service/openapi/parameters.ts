@@ -16,9 +16,14 @@ const inPath = (name: string, schema: object, description: string, example: unkn
 });
 const uuid = { type: 'string', format: 'uuid' };
 const project =
-  "Whom the request counts for, as <team>/<project>; it stands in the service's log of the request. Another form, such as the proj_... of OpenAI clients, is ignored; the log says so. Two different projects are a 422.";
+  "Whom the request counts for, as <team>/<project>; it stands in the service's log of the request. Another form, such as the proj_... of OpenAI clients, is ignored, as is OpenAI-Project where Compat-Project names one too; the log says so.";
 
-const projectSchema = { pattern: projectPattern.source, minLength: 3, maxLength: longestProject };
+/** Of a header that is not refused when it has another form, only not used: validators are not to refuse it either. */
+const asked = (bounds: { pattern: string; maxLength: number }) => ({
+  'x-pattern': bounds.pattern,
+  'x-maxLength': bounds.maxLength,
+});
+const projectSchema = asked({ pattern: projectPattern.source, maxLength: longestProject });
 
 /** The parameters that operations share, by the name under which the document keeps them. */
 export const sharedParameters: Record<string, object> = {
@@ -26,7 +31,7 @@ export const sharedParameters: Record<string, object> = {
     'X-Request-Id',
     'An id of 1 to 128 letters, digits, dots, underscores and hyphens, which comes back in the answer and stands in the log. Absent or of another form: the service makes one.',
     'run-7-step-3',
-    { pattern: requestIdPattern.source, minLength: 1, maxLength: longestRequestId },
+    asked({ pattern: requestIdPattern.source, maxLength: longestRequestId }),
   ),
   Project: header('Compat-Project', project, 'shop/desk', projectSchema),
   ProjectAlias: header(

@@ -20,8 +20,12 @@ export function schemaOf(schema: z.core.$ZodType): object {
   return inDocument(rest);
 }
 
-/** Every schema that the contract names, and the parts of them that it does not. */
-export function componentSchemas(): Record<string, Schema> {
+/**
+ * Every schema that the contract names, and the parts of them that it does not. `bodies` are those of requests, whose
+ * unknown fields are refused: see `validateBody`.
+ */
+export function componentSchemas(bodies: readonly z.core.$ZodType[]): Record<string, Schema> {
+  const closed = new Set(bodies.map((schema) => z.globalRegistry.get(schema)?.id));
   const named = z.registry<{ id: string }>();
   for (const schema of Object.values(contract))
     if (schema instanceof z.ZodType) {
@@ -35,7 +39,10 @@ export function componentSchemas(): Record<string, Schema> {
     );
   return withNamedParts(
     Object.fromEntries(
-      Object.entries(schemas).map(([id, { $schema: _, $id: __, ...schema }]) => [id, inDocument(schema)]),
+      Object.entries(schemas).map(([id, { $schema: _, $id: __, ...schema }]) => [
+        id,
+        { ...inDocument(schema), ...(closed.has(id) ? { additionalProperties: false } : {}) },
+      ]),
     ),
   );
 }
