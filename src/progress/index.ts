@@ -24,14 +24,20 @@ export type { ProgressView } from './view.ts';
 export interface ProgressOptions {
   /** JSON lines instead of a view for people. Default false. */
   json?: boolean;
+  /** What a live view is called until the run has said its model. Default: nothing. */
+  title?: string;
   /** Default standard output. */
   stream?: NodeJS.WriteStream;
 }
 
 /** The view that suits where the output goes: repainted on a terminal, plain lines in a pipe, or JSON lines. */
-export function showProgress({ json = false, stream = process.stdout }: ProgressOptions = {}): ProgressView {
+export function showProgress({
+  json = false,
+  title = '',
+  stream = process.stdout,
+}: ProgressOptions = {}): ProgressView {
   if (json) return createJsonView(stream, process.stderr);
-  return canRepaint(stream) ? createLiveView(stream) : createPlainView(stream);
+  return canRepaint(stream) ? createLiveView(stream, { title }) : createPlainView(stream);
 }
 
 /** Writes lines as a stream can show them. */

@@ -1,7 +1,8 @@
+import { printable } from '../contract/index.ts';
 import { liveLines } from './live-lines.ts';
 import { Region } from './region.ts';
 import { advance, newRun } from './run-progress.ts';
-import { clip, type Line } from './text.ts';
+import { clip, type Line, wrap } from './text.ts';
 import type { ProgressView, Terminal } from './view.ts';
 
 /** Repaints a run in place on a terminal. What the program writes itself stands above. */
@@ -11,12 +12,14 @@ export function createLiveView(
 ): ProgressView {
   const region = Region.of(terminal, now);
   let progress = newRun(now(), title);
-  let notes: Line[] = [];
+  let notes: string[] = [];
   let isTold = false;
-  const close = region.open((canvas) => [
-    ...liveLines(progress, { ...canvas, rows: canvas.rows && canvas.rows - notes.length }),
-    ...notes.map((note) => clip(note, canvas.columns)),
-  ]);
+  const close = region.open((canvas) => {
+    const below = notes
+      .flatMap((note) => wrap(note, Math.max(8, canvas.columns)))
+      .map((text): Line => clip([{ text, style: 'yellow' }], canvas.columns));
+    return [...liveLines(progress, { ...canvas, rows: canvas.rows && canvas.rows - below.length }), ...below];
+  });
   return {
     listen: (event) => {
       isTold = true;
@@ -24,7 +27,7 @@ export function createLiveView(
     },
     note: (text) => {
       isTold = true;
-      notes = [...notes, [{ text, style: 'yellow' }]];
+      notes = [...notes, printable(text)];
       region.paint();
     },
     // A run that was refused before it began has nothing to show.

@@ -55,7 +55,9 @@ describe('live view on a terminal', () => {
   it('shows notes below, and writes nothing more when it is closed', () => {
     view.listen(runStarted(4));
     view.note('Stopping.');
+    view.note(`Either way ${'it goes on '.repeat(10)}with --resume.`);
     expect(screen.lines).toContain('Stopping.');
+    expect(screen.lines.join(' ')).toMatch(/Either way .* with --resume\./);
     view.close();
     const writes = screen.writes.length;
     vi.advanceTimersByTime(1000);

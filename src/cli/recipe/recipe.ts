@@ -51,7 +51,7 @@ export async function runRecipe<Schema extends z.ZodType, Outcome>(
   const startedMs = performance.now();
   const runDirectory = options.runDirectory ?? newRunDirectory(recipe.name, options.seed);
   const ownService = options.baseUrl === undefined;
-  const progress = showProgress({ json: options.json });
+  const progress = showProgress({ json: options.json, title: recipe.name });
   const interrupt = listenForInterrupt({
     limitMs: options.stopWithin * 1000,
     output: process.stdout,
