@@ -20,6 +20,7 @@ import {
   detectToolErrors,
 } from './rollouts.ts';
 import { type Detector, type RunFigures, RunSoFar } from './run-so-far.ts';
+import { runTotals } from './run-totals.ts';
 import { alarmThresholds } from './thresholds.ts';
 
 const detectors: readonly (readonly [AlarmKind, Detector])[] = [
@@ -52,8 +53,9 @@ const detectors: readonly (readonly [AlarmKind, Detector])[] = [
 export function diagnose(figures: RunFigures): Alarm[] {
   /** By detector: the last step count at which it saw something. */
   const lastSeen = new Map<Detector, number>();
+  const totals = runTotals(figures.reports);
   return figures.reports.flatMap((report, at) => {
-    const run = new RunSoFar(figures, report, at + 1);
+    const run = new RunSoFar(figures, { newest: report, count: at + 1, totals });
     return detectors.flatMap(([kind, detect]): Alarm[] => {
       const finding = detect(run);
       const since = at - (lastSeen.get(detect) ?? Number.NEGATIVE_INFINITY);

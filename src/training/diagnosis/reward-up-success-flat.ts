@@ -1,14 +1,13 @@
-import { average } from '../../evaluation/index.ts';
-import { type Finding, percent, type RunSoFar, shown, sum } from './run-so-far.ts';
+import { type Finding, percent, type RunSoFar, shown } from './run-so-far.ts';
 import { alarmThresholds } from './thresholds.ts';
 
 /** The policy earns more and succeeds no more often: the reward pays for something else. */
-export function detectRewardUpSuccessFlat({ all }: RunSoFar): Finding {
+export function detectRewardUpSuccessFlat(run: RunSoFar): Finding {
   const { steps, rise, success, error, solved } = alarmThresholds.rewardUpSuccessFlat;
-  if (all.length < steps) return null;
-  const quarter = Math.floor(all.length / 4);
-  const first = figuresOf(all.slice(0, quarter));
-  const last = figuresOf(all.slice(-quarter));
+  if (run.steps < steps) return null;
+  const quarter = Math.floor(run.steps / 4);
+  const first = figuresOf(run, 0, quarter);
+  const last = figuresOf(run, run.steps - quarter, run.steps);
   if (!first || !last || last.success >= solved) return null;
   if (first.deviation === 0 || last.reward - first.reward < rise * first.deviation) return null;
   if (last.success - first.success > success) return null;
@@ -16,7 +15,7 @@ export function detectRewardUpSuccessFlat({ all }: RunSoFar): Finding {
   return {
     message:
       `The training reward rose from ${shown(first.reward)} to ${shown(last.reward)} between the first and the last ` +
-      `quarter of ${all.length} steps, while ${percent(first.success)} and ${percent(last.success)} of the rollouts succeeded.`,
+      `quarter of ${run.steps} steps, while ${percent(first.success)} and ${percent(last.success)} of the rollouts succeeded.`,
     lookAt:
       'Trajectories with a high reward and no success: what are they paid for? Take that part out of the reward, bound ' +
       'it, or weigh success more. Where it is meant to come first, such as a format, success should follow soon.',
@@ -30,15 +29,16 @@ interface Figures {
   rollouts: number;
 }
 
-/** Null where a step has no metric `success`. */
-function figuresOf(reports: RunSoFar['all']): Figures | null {
-  const successes = reports.flatMap(({ success }) => success ?? []);
-  if (successes.length < reports.length) return null;
+/** Means of the steps from `begin` up to, and without, `end`; null where one has no metric `success`. */
+function figuresOf(run: RunSoFar, begin: number, end: number): Figures | null {
+  const [before, after] = [run.totals(begin), run.totals(end)];
+  const steps = end - begin;
+  if (after.judged - before.judged < steps) return null;
   return {
-    reward: average(reports.map(({ reward }) => reward)),
-    deviation: average(reports.map(({ rewardDeviation }) => rewardDeviation)),
-    success: average(successes),
-    rollouts: sum(reports.map(({ completed }) => completed)),
+    reward: (after.reward - before.reward) / steps,
+    deviation: (after.rewardDeviation - before.rewardDeviation) / steps,
+    success: (after.success - before.success) / steps,
+    rollouts: after.completed - before.completed,
   };
 }
 

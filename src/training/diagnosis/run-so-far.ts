@@ -1,6 +1,7 @@
 import { average } from '../../evaluation/index.ts';
 import type { Alarm, StepReport } from '../../progress/index.ts';
 import { isJudging } from './judging.ts';
+import type { RunTotals } from './run-totals.ts';
 import { alarmThresholds } from './thresholds.ts';
 
 /** A validation of the run: its mean reward, and how many steps had been taken. */
@@ -30,10 +31,16 @@ export class RunSoFar {
   readonly evaluations: readonly EvaluationPoint[];
   readonly stalenessBound: number | undefined;
   readonly #reports: readonly StepReport[];
+  readonly #totals: readonly RunTotals[];
   readonly #count: number;
 
-  constructor({ reports, evaluations = [], stalenessBound }: RunFigures, newest: StepReport, count: number) {
+  /** `totals` are those of all reports. */
+  constructor(
+    { reports, evaluations = [], stalenessBound }: RunFigures,
+    { newest, count, totals }: { newest: StepReport; count: number; totals: readonly RunTotals[] },
+  ) {
     this.#reports = reports;
+    this.#totals = totals;
     this.#count = count;
     this.newest = newest;
     this.evaluations = evaluations.filter(
@@ -42,9 +49,16 @@ export class RunSoFar {
     this.stalenessBound = stalenessBound;
   }
 
-  /** Reports of all steps so far, the newest at the end. */
-  get all(): readonly StepReport[] {
-    return this.#reports.slice(0, this.#count);
+  /** Number of steps so far. */
+  get steps(): number {
+    return this.#count;
+  }
+
+  /** Sums over the first so many steps. */
+  totals(steps: number): RunTotals {
+    const totals = this.#totals[steps];
+    if (!totals) throw new RangeError(`The run has no step ${steps}.`);
+    return totals;
   }
 
   /** Reports of the last steps, the newest at the end. */

@@ -16,7 +16,7 @@ export interface Evidence extends Omit<GroupComparison, 'rewardRange'> {
 export function evidenceOf(run: RunSoFar): Evidence {
   const recent = run.recent.filter(isCompared);
   const comparisons = recent.map(({ comparison }) => comparison);
-  const all = run.all.filter(isCompared);
+  const { rewardRange: runRange, hasEverDiffered } = run.totals(run.steps);
   const total = (figure: (comparison: GroupComparison) => number) => sum(comparisons.map(figure));
   const judged = comparisons.filter(({ solved }) => solved !== null);
   return {
@@ -31,11 +31,8 @@ export function evidenceOf(run: RunSoFar): Evidence {
     equalRewardValues: [...new Set(comparisons.flatMap(({ equalRewardValues }) => equalRewardValues))].sort(
       (a, b) => a - b,
     ),
-    runRange: {
-      min: Math.min(...all.map(({ comparison }) => comparison.rewardRange.min)),
-      max: Math.max(...all.map(({ comparison }) => comparison.rewardRange.max)),
-    },
-    hasEverDiffered: run.all.some(({ groupsWithSignal }) => groupsWithSignal > 0),
+    runRange,
+    hasEverDiffered,
   };
 }
 
