@@ -1,0 +1,98 @@
+// The long form: MARTINGALE_ART_SEEDS=<number> runs the loop with so many seeds and prints what each came to.
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { beforeAll, describe, expect, it } from 'vitest';
+import type { Json } from '../../service/harness.ts';
+import { apiKey, service } from '../support.ts';
+import { artEnvironment } from './python-environment.ts';
+
+const environment = await artEnvironment();
+if ('missing' in environment)
+  console.error(`\n!!! The tests of ART's client did NOT run: ${environment.missing}.\n`);
+const python = 'python' in environment ? environment.python : '';
+const program = fileURLToPath(new URL('program.py', import.meta.url));
+const seeds = Number(process.env.MARTINGALE_ART_SEEDS ?? 1);
+const loops = Array.from({ length: seeds }, (_, index) => `learns:${index + 1}`);
+const longestMs = 600_000;
+
+/** Runs the parts of the program side by side in a folder of their own: what each one told. */
+async function runParts(url: string, parts: readonly string[]): Promise<Map<string, Json>> {
+  const folder = await mkdtemp(join(tmpdir(), 'martingale-art-'));
+  try {
+    const { stdout } = await promisify(execFile)(python, [program, `${url}/v1`, apiKey, ...parts], {
+      cwd: folder,
+      // Nothing is sent to Weights & Biases, and no list of prices is fetched.
+      env: { PATH: process.env.PATH, HOME: folder, LITELLM_LOCAL_MODEL_COST_MAP: 'True' },
+      timeout: longestMs,
+      maxBuffer: 2 ** 26,
+    });
+    const lines = stdout.split('\n').filter((line) => line.startsWith('{'));
+    return new Map(lines.map((line) => JSON.parse(line)).map((told: Json) => [told.part, told]));
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/** Trained on as it was sampled: the trainer gives each token the probability that the sampler gave it. */
+const onPolicy = { logprob_difference_max: expect.closeTo(0, 4) };
+
+describe.runIf('python' in environment)('a program of ART', () => {
+  const running = service();
+  let told = new Map<string, Json>();
+
+  beforeAll(async () => {
+    told = await runParts(running.url, ['lives', 'converses', 'streams', 'stays', ...loops]);
+  }, longestMs);
+
+  it('registers a model, samples, logs, trains, lists checkpoints, deletes them and the model', () => {
+    expect(told.get('lives')).toEqual({
+      part: 'lives',
+      steps: [1, 2],
+      artifact: 'local/colours/lives:step2',
+      metrics: expect.objectContaining({
+        ...onPolicy,
+        'data/step_num_groups_submitted': 4,
+        'data/step_num_gradient_steps': 1,
+        'loss/train': expect.any(Number),
+      }),
+      made: [0, 1, 2],
+      left: [2],
+      same: true,
+      anew: true,
+    });
+  });
+
+  it('trains on several turns whose replies go back as text, with calls of tools', () => {
+    expect(told.get('converses')).toMatchObject({ step: 1, metrics: onPolicy });
+  });
+
+  it('trains on what its own reader puts together from a stream', () => {
+    expect(told.get('streams')).toMatchObject({ step: 1, metrics: onPolicy });
+  });
+
+  it('goes on after a job without a signal, from the checkpoint that was there', () => {
+    expect(told.get('stays')).toEqual({
+      part: 'stays',
+      silent: {
+        step: 0,
+        artifact: 'local/colours/stays:step0',
+        metrics: expect.objectContaining({ 'data/step_num_groups_trainable': 0 }),
+      },
+      after_silent: [0],
+      step: 1,
+    });
+  });
+
+  it.each(loops)('earns more by its loop: %s', (loop) => {
+    const { rewards, error } = told.get(loop) ?? { error: 'it told nothing' };
+    expect(error).toBeUndefined();
+    if (seeds > 1) console.log(loop, rewards.join(' '));
+    const last = rewards.slice(-3);
+    const mean = last.reduce((sum: number, reward: number) => sum + reward, 0) / last.length;
+    expect(mean).toBeGreaterThan(rewards[0] + 0.25);
+  });
+});
