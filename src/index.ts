@@ -153,6 +153,7 @@ export type {
   RunListener,
   RunValidation,
   StepReport,
+  VersionChange,
 } from './progress/index.ts';
 export {
   type Books,
@@ -211,6 +212,7 @@ export {
   type RescoreOptions,
   ResumeError,
   type RunBudget,
+  type RunConfig,
   RunDirectory,
   type RunEvaluation,
   type RunFigures,
@@ -221,6 +223,7 @@ export {
   type RunReader,
   RunRecordError,
   type RunState,
+  type RunVersions,
   readRun,
   repeatedShare,
   rescore,

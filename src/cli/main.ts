@@ -1,19 +1,15 @@
 #!/usr/bin/env node
 import '../platform/check-node.ts';
 
-import { readFileSync } from 'node:fs';
 import { Command } from 'commander';
+import { martingaleVersion } from '../util/version.ts';
 import { describeFailure } from './fail.ts';
 import { keysCommand } from './keys.ts';
 import { serveCommand } from './serve.ts';
 
-const manifest: { version: string } = JSON.parse(
-  readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
-);
-
 const program = new Command('martingale')
   .description('Train TypeScript agents by reinforcement learning.')
-  .version(manifest.version)
+  .version(martingaleVersion)
   .addCommand(serveCommand())
   .addCommand(keysCommand())
   .showHelpAfterError();

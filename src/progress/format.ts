@@ -57,6 +57,12 @@ export const goesOnLines = ({ model, fromStep, finishedSteps }: Started): string
     ? [`goes on from step ${fromStep} of ${model.replace(/:step\d+$/, '')}, which has been trained before`]
     : [];
 
+const versionNames = { martingale: 'martingale', node: 'Node', engine: 'the engine' };
+
+/** That a run goes on with another version of something than it was begun with. */
+export const versionLines = ({ changedVersions = [] }: Started): string[] =>
+  changedVersions.map(({ of, was, is }) => `resumed with ${versionNames[of]} ${is}; it began with ${was}`);
+
 type Ended = Extract<RunEvent, { type: 'run_ended' }>;
 
 const ends: Record<Ended['reason'], string> = {

@@ -18,6 +18,7 @@ export type {
   RunListener,
   RunValidation,
   StepReport,
+  VersionChange,
 } from './run-event.ts';
 export type { ProgressView } from './view.ts';
 

@@ -1,7 +1,17 @@
 import { shortPath } from '../environment/index.ts';
 import { alarmLines, alarmTitle, failureLines } from './alarm-lines.ts';
 import { coverageText } from './coverage.ts';
-import { count, counted, decimal, duration, endText, goesOnLines, leadingMetric, percent } from './format.ts';
+import {
+  count,
+  counted,
+  decimal,
+  duration,
+  endText,
+  goesOnLines,
+  leadingMetric,
+  percent,
+  versionLines,
+} from './format.ts';
 import {
   isEvaluation,
   isOutsideSteps,
@@ -99,7 +109,9 @@ function headLines(progress: RunProgress, { columns, nowMs }: Canvas): Line[] {
       columns,
     ),
     ...(run === null ? [] : [[{ text: shortPath(run.runDirectory), style: 'dim' } as const]]),
-    ...(run === null ? [] : goesOnLines(run).map((text) => [{ text, style: 'yellow' } as const])),
+    ...(run === null
+      ? []
+      : [...goesOnLines(run), ...versionLines(run)].map((text) => [{ text, style: 'yellow' } as const])),
     ...(run?.finishedSteps === undefined
       ? []
       : [[{ text: `resumed after ${counted(run.finishedSteps, 'step')}`, style: 'dim' } as const]]),

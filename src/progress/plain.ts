@@ -13,6 +13,7 @@ import {
   leadingMetric,
   orDash,
   percent,
+  versionLines,
 } from './format.ts';
 import type { RunEvent, StepReport } from './run-event.ts';
 import {
@@ -77,6 +78,7 @@ export function plainLines(before: RunProgress, after: RunProgress, event: RunEv
         ...(event.finishedSteps === undefined
           ? []
           : [`resumed: ${counted(event.finishedSteps, 'step')} of it done before`]),
+        ...versionLines(event),
       ];
     case 'evaluated': {
       const { reward, success } = event.score;

@@ -3,6 +3,13 @@ import type { Books, FailureKind } from '../rollout/index.ts';
 import type { ToolUses } from '../trajectory/index.ts';
 import type { Alarm } from './alarm.ts';
 
+/** Another version than the run was begun with, which is told and changes nothing. Of `engine` it is the name. */
+export interface VersionChange {
+  of: 'martingale' | 'node' | 'engine';
+  was: string;
+  is: string;
+}
+
 /** Mean reward and share of successes of an evaluation; `success` is the metric of that name, else null. */
 export interface EvaluationScore {
   reward: number;
@@ -138,6 +145,8 @@ export type RunEvent =
       rolloutsPerGroup: number;
       /** Steps that are finished already, where the run is resumed. */
       finishedSteps?: number;
+      /** Where the run is resumed: what it was begun with another version of. */
+      changedVersions?: VersionChange[];
       /** Reports of those steps, in order. The file of events leaves them out: `metrics.jsonl` has them. */
       finishedReports?: StepReport[];
     }

@@ -9,6 +9,8 @@ export interface InProcessOptions {
   concurrency?: number;
 }
 
+export const defaultConcurrency = 256;
+
 const inProcessNames = {
   concurrency: true,
 } satisfies OptionNames<InProcessOptions>;
@@ -20,7 +22,7 @@ const inProcessNames = {
  */
 export function inProcess(options: InProcessOptions = {}): RolloutExecutor {
   checkOptionNames('inProcess()', options, inProcessNames);
-  const { concurrency = 256 } = options;
+  const { concurrency = defaultConcurrency } = options;
   const queue = new RolloutQueue(wholeNumber('concurrency', concurrency, 1));
   return {
     run: (task, { order } = {}) =>

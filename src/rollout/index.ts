@@ -10,8 +10,8 @@ export {
   requireGroupRecord,
   toGroupRecord,
 } from './group-record.ts';
-export { type GroupStrategy, neededRollouts } from './group-strategy.ts';
-export { type InProcessOptions, inProcess } from './in-process.ts';
+export { defaultGroupStrategy, type GroupStrategy, neededRollouts } from './group-strategy.ts';
+export { defaultConcurrency, type InProcessOptions, inProcess } from './in-process.ts';
 export { parseScenarios, ScenarioError } from './parse-scenarios.ts';
 export { type Books, keepBooks, type Rollout, type RolloutFailure } from './rollout.ts';
 export { RolloutGroup, type RolloutGroupOptions } from './rollout-group.ts';

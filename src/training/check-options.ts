@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import { neededRollouts } from '../rollout/index.ts';
 import { RunOptionError } from './errors.ts';
-import type { LostJobOptions } from './lost-job.ts';
+import { defaultLostJob, type LostJobOptions } from './lost-job.ts';
 import { checkModelSource } from './model-source.ts';
 import { checkTrainNames, configOf } from './option-names.ts';
 import type { TrainOptions, TrainSettings } from './train-options.ts';
@@ -108,7 +108,7 @@ function checkBudget<Schema extends z.ZodType, Outcome>({
 }
 
 /** @throws RunOptionError */
-export function checkLostJob({ waitMs, decision = 'stop' }: LostJobOptions = {}): void {
+export function checkLostJob({ waitMs, decision = defaultLostJob.decision }: LostJobOptions = {}): void {
   if (waitMs !== undefined && !(waitMs >= 0 && waitMs <= longestTimerMs))
     throw new RunOptionError(
       `\`lostJob.waitMs\` is ${waitMs}; give milliseconds from 0 up to ${longestTimerMs} (24 days).`,

@@ -3,7 +3,18 @@ import { parseModelName } from '../contract/index.ts';
 import { ResumeError } from './errors.ts';
 
 /** Options that may be others when a run is resumed: they change how it gets on, not what comes of it. */
-const free = new Set(['started', 'modelAsked', 'concurrency', 'jobTimeoutMs', 'keepCheckpoints', 'budget']);
+const free = new Set([
+  'started',
+  'modelAsked',
+  'baseModel',
+  'versions',
+  'scenarioSchema',
+  'changed',
+  'concurrency',
+  'jobTimeoutMs',
+  'keepCheckpoints',
+  'budget',
+]);
 
 type Config = Record<string, unknown>;
 

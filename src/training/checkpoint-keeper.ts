@@ -3,6 +3,7 @@ import type { ModelHandle } from '../model/index.ts';
 import { pruneCheckpoints, rankCheckpoints } from './checkpoints.ts';
 import { stopGraceMs, withGrace } from './grace.ts';
 import type { RunState } from './run-state.ts';
+import { trainDefaults } from './train-defaults.ts';
 import type { TrainSettings } from './train-options.ts';
 
 /**
@@ -10,7 +11,11 @@ import type { TrainSettings } from './train-options.ts';
  * (`martingale_checkpoints_not_deleted`), and asked again after the next step.
  */
 export async function keepPruned<Schema extends z.ZodType, Outcome>(
-  { keepCheckpoints = 2, maxStaleness = 0, signal }: TrainSettings<Schema, Outcome>,
+  {
+    keepCheckpoints = trainDefaults.keepCheckpoints,
+    maxStaleness = trainDefaults.maxStaleness,
+    signal,
+  }: TrainSettings<Schema, Outcome>,
   { model, state }: { model: ModelHandle; state: RunState },
 ): Promise<number[]> {
   const { checkpoints, policySteps, evaluations, finishedSteps } = state;

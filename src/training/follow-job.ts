@@ -39,6 +39,8 @@ export interface JobOutcome {
   untrained?: Untrained | undefined;
 }
 
+export const defaultJobTimeoutMs = 3_600_000;
+
 /** What a timer can hold; it would fire at once for more. */
 const longestTimerMs = 2 ** 31 - 1;
 
@@ -48,7 +50,7 @@ const longestTimerMs = 2 ** 31 - 1;
  */
 export async function followJob(options: FollowJobOptions): Promise<JobOutcome> {
   checkOptionNames('followJob()', options, followNames);
-  const { client, jobId, timeoutMs = 3_600_000, onProgress, signal } = options;
+  const { client, jobId, timeoutMs = defaultJobTimeoutMs, onProgress, signal } = options;
   const deadline = AbortSignal.timeout(Math.min(timeoutMs, longestTimerMs));
   const either = signal ? AbortSignal.any([signal, deadline]) : deadline;
   const gradientSteps: Record<string, number>[] = [];

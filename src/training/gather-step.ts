@@ -4,6 +4,7 @@ import type { ModelHandle } from '../model/index.ts';
 import { type GroupsResult, keepBooks, RolloutGroup, runGroup } from '../rollout/index.ts';
 import { deriveSeed } from '../trajectory/index.ts';
 import type { RunContext } from './run-context.ts';
+import { trainDefaults } from './train-defaults.ts';
 
 /** A step whose rollouts may begin: what they sample from, and their scenarios. */
 export interface AdmittedStep<Schema extends z.ZodType> {
@@ -24,8 +25,10 @@ export async function gatherStep<Schema extends z.ZodType, Outcome>(
   { settings, executor, directory, emit, signal: runSignal }: RunContext<Schema, Outcome>,
   { step, model, scenarios, kept }: AdmittedStep<Schema>,
 ): Promise<GroupsResult<z.output<Schema>>> {
-  const { environment, rolloutsPerGroup, groupStrategy, seed = 0, onUnexpectedCall = 'error' } = settings;
-  const { rolloutTimeoutMs = 600_000, groupTimeoutMs = Number.POSITIVE_INFINITY } = settings;
+  const { environment, rolloutsPerGroup, groupStrategy } = settings;
+  const { seed = trainDefaults.seed, onUnexpectedCall = trainDefaults.onUnexpectedCall } = settings;
+  const { rolloutTimeoutMs = trainDefaults.rolloutTimeoutMs, groupTimeoutMs = Number.POSITIVE_INFINITY } =
+    settings;
   const { rewardTimeoutMs = rolloutTimeoutMs } = settings;
   const begun = performance.now();
   const failed = new AbortController();

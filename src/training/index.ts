@@ -46,6 +46,7 @@ export {
   rescore,
 } from './replay/index.ts';
 export { RunDirectory } from './run-directory.ts';
+export type { RunConfig, RunVersions } from './run-origin.ts';
 export type { JobRecord, RunPart, RunState } from './run-state.ts';
 export { constant, cosine, linear, type RunProgress, type Schedule, warmup } from './schedules.ts';
 export {

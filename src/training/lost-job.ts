@@ -21,7 +21,7 @@ export interface LostJobOptions {
 
 export const lostJobNames = { waitMs: true, decision: true } satisfies OptionNames<LostJobOptions>;
 
-export const defaultLostJobWaitMs = 600_000;
+export const defaultLostJob = { waitMs: 600_000, decision: 'stop' } as const satisfies LostJobOptions;
 
 /** Whether a repeat of a POST with its `Idempotency-Key` is harmless on this service. */
 export const knowsKeys = (client: Client) => client.options.dialect !== 'deployed';

@@ -23,7 +23,7 @@ import {
 /**
  * The record of a run on disk, from which it can be resumed:
  *
- *     config.json                           what was asked for
+ *     config.json                           what was asked for, and what the run was begun with
  *     state.json                            where the run stands: finished steps, checkpoints, the source's position
  *     metrics.jsonl                         a StepReport a line
  *     events.jsonl                          a RunEvent with its time a line (but not the progress of rollouts)

@@ -6,7 +6,7 @@ import { type FollowJobOptions, followJob, type JobOutcome } from './follow-job.
 import { stopGraceMs, withGrace } from './grace.ts';
 import {
   checkpointsAfter,
-  defaultLostJobWaitMs,
+  defaultLostJob,
   knowsKeys,
   type LostJobOptions,
   lookForJob,
@@ -176,7 +176,7 @@ async function settle<State extends JobState>(
   asked: number,
 ): Promise<Next<State>> {
   const { model, name, goOn, keep, signal, lostJob = {} } = options;
-  const { waitMs = defaultLostJobWaitMs, decision = 'stop' } = lostJob;
+  const { waitMs = defaultLostJob.waitMs, decision = defaultLostJob.decision } = lostJob;
   const { why = '', jobId, isTold } = state.lost ?? {};
   await keep(state);
   // Somebody has been told of it, has looked, and has decided.

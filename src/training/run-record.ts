@@ -3,15 +3,18 @@ import type { Evaluation } from '../evaluation/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import { modelAskedOf } from './model-source.ts';
 import { configOf } from './option-names.ts';
+import { changedOptions, type RunOrigin, type RunVersions, scenarioSchemaOf } from './run-origin.ts';
+import { trainDefaults } from './train-defaults.ts';
 import type { TrainOptions, TrainResult, WarmStart } from './train-options.ts';
 
 /** What a run was asked for, as `config.json` has it. */
 export function toConfig<Schema extends z.ZodType, Outcome>(
   settings: TrainOptions<Schema, Outcome>,
   model: ModelHandle,
-): Record<string, unknown> {
+  { baseModel, versions }: RunOrigin,
+): Record<string, unknown> & { versions: RunVersions } {
   const { environment, scenarios, steps, groupsPerStep, rolloutsPerGroup, config, validation } = settings;
-  return {
+  const asked = {
     environment: environment.name,
     model: model.name,
     modelId: model.id,
@@ -20,26 +23,28 @@ export function toConfig<Schema extends z.ZodType, Outcome>(
     steps,
     groupsPerStep,
     rolloutsPerGroup,
-    maxStaleness: settings.maxStaleness ?? 0,
+    maxStaleness: settings.maxStaleness ?? trainDefaults.maxStaleness,
     config:
       typeof config === 'function'
         ? Array.from({ length: steps }, (_, step) => configOf(settings, step))
-        : (config ?? {}),
+        : (config ?? trainDefaults.config),
     warmStart: toWarmStart(settings.warmStart),
-    seed: settings.seed ?? 0,
+    seed: settings.seed ?? trainDefaults.seed,
     concurrency: settings.concurrency ?? null,
     groupStrategy: settings.groupStrategy ?? null,
     rolloutTimeoutMs: settings.rolloutTimeoutMs ?? null,
     rewardTimeoutMs: settings.rewardTimeoutMs ?? null,
     groupTimeoutMs: settings.groupTimeoutMs ?? null,
     jobTimeoutMs: settings.jobTimeoutMs ?? null,
-    onUnexpectedCall: settings.onUnexpectedCall ?? 'error',
-    keepCheckpoints: settings.keepCheckpoints ?? 2,
+    onUnexpectedCall: settings.onUnexpectedCall ?? trainDefaults.onUnexpectedCall,
+    keepCheckpoints: settings.keepCheckpoints ?? trainDefaults.keepCheckpoints,
     budget: settings.budget ?? null,
     prices: settings.prices ?? null,
     validation: validation && { ...validation, scenarios: validation.scenarios.length },
     started: new Date().toISOString(),
   };
+  const scenarioSchema = scenarioSchemaOf(environment.scenario);
+  return { ...asked, baseModel, versions, scenarioSchema, changed: changedOptions(settings, asked) };
 }
 
 function toWarmStart(warmStart: WarmStart | undefined) {

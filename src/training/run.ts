@@ -20,6 +20,7 @@ import { RunValidations } from './run-validations.ts';
 import { startRun } from './start-run.ts';
 import { StepQueue } from './step-queue.ts';
 import type { StepTask } from './step-task.ts';
+import { trainDefaults } from './train-defaults.ts';
 import type { TrainOptions, TrainResult } from './train-options.ts';
 import type { TrainStepResult } from './train-step.ts';
 import { runWarmStart } from './warm-start.ts';
@@ -57,8 +58,8 @@ export class Run<Schema extends z.ZodType, Outcome> {
     const started = await startRun(this.#options, this.#directory, () => this.#queue.position());
     this.#started = started;
     this.#reports = started.reports;
-    const { state, model, isResumed, fromStep } = started;
-    this.#raiseAlarms = alarmTeller(this.#figures, maxStaleness ?? 0, this.#emit);
+    const { state, model, isResumed, fromStep, changedVersions } = started;
+    this.#raiseAlarms = alarmTeller(this.#figures, maxStaleness ?? trainDefaults.maxStaleness, this.#emit);
     this.#emit({
       type: 'run_started',
       runDirectory: this.#directory.path,
@@ -67,7 +68,9 @@ export class Run<Schema extends z.ZodType, Outcome> {
       steps,
       groupsPerStep,
       rolloutsPerGroup,
-      ...(isResumed ? { finishedSteps: state.finishedSteps, finishedReports: [...this.#reports] } : {}),
+      ...(isResumed
+        ? { finishedSteps: state.finishedSteps, finishedReports: [...this.#reports], changedVersions }
+        : {}),
     });
     await this.#warmStart();
     if (isResumed) {

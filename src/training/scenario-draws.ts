@@ -10,6 +10,7 @@ import {
 } from '../environment/index.ts';
 import { parseScenarios } from '../rollout/index.ts';
 import { ScenarioTimeoutError } from './errors.ts';
+import { trainDefaults } from './train-defaults.ts';
 
 /** Where a source stood before a step drew from it. */
 export interface Draw {
@@ -40,7 +41,7 @@ export class ScenarioDraws<Schema extends z.ZodType, Outcome> {
     scenarios,
     seed,
     count,
-    timeoutMs = 600_000,
+    timeoutMs = trainDefaults.scenarioTimeoutMs,
   }: ScenarioDrawsOptions<Schema, Outcome>) {
     this.#environment = environment;
     this.#source = toScenarioSource(scenarios, seed);

@@ -2,14 +2,16 @@ import { randomUUID } from 'node:crypto';
 import type { z } from 'zod';
 import type { JsonValue } from '../environment/index.ts';
 import type { ModelHandle } from '../model/index.ts';
-import type { StepReport } from '../progress/index.ts';
+import type { StepReport, VersionChange } from '../progress/index.ts';
 import { checkModelIsThere, checkResume } from './check-resume.ts';
 import { ResumeError } from './errors.ts';
 import { clientOf, resolveModel } from './model-source.ts';
 import { RunDirectory } from './run-directory.ts';
 import { defaultRunDirectory } from './run-layout.ts';
+import { originOf, versionChanges } from './run-origin.ts';
 import { toConfig } from './run-record.ts';
 import type { RunState, WarmStartRecord } from './run-state.ts';
+import { trainDefaults } from './train-defaults.ts';
 import type { TrainOptions } from './train-options.ts';
 
 export interface StartedRun {
@@ -21,13 +23,15 @@ export interface StartedRun {
   isResumed: boolean;
   /** Step of the checkpoint that the run began with; 0 where its model had not been trained. */
   fromStep: number;
+  /** What the run was begun with, and goes on with another of. */
+  changedVersions: VersionChange[];
 }
 
 /** @throws RunOptionError where a new run's folder is not empty, ResumeError where there is no run to go on with. */
 export async function openRunDirectory<Schema extends z.ZodType, Outcome>({
   environment,
   runDirectory = defaultRunDirectory(environment.name),
-  resume = false,
+  resume = trainDefaults.resume,
 }: TrainOptions<Schema, Outcome>): Promise<RunDirectory> {
   if (resume === true) return RunDirectory.resume(runDirectory);
   return resume === 'auto' ? RunDirectory.open(runDirectory) : RunDirectory.create(runDirectory);
@@ -48,7 +52,8 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
   // Before the model is opened: where it is gone, that would make another of its name.
   if (was) await checkModelIsThere(was, { client, path: directory.path, signal });
   const model = await resolveModel(options, { client, signal, was });
-  const is = toConfig(options, model);
+  const is = toConfig(options, model, await originOf(options, model, signal));
+  const changedVersions = versionChanges(was?.versions, is.versions);
   const isSchedule = typeof config === 'function';
   if (was) checkResume(was, is, { path: directory.path, isSchedule });
   const state = was ? await directory.readState() : undefined;
@@ -59,20 +64,27 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
       if (was && was.model !== model.name) throw trainedMeanwhile(String(was.model), model);
       await directory.writeConfig(is);
       const state = newState(model, position());
-      return { model, state, reports: [], isResumed: was !== undefined, fromStep: model.step ?? 0 };
+      return {
+        model,
+        state,
+        reports: [],
+        isResumed: was !== undefined,
+        fromStep: model.step ?? 0,
+        changedVersions,
+      };
     }
     checkWarmStarted(warmStart, model);
-    await directory.writeConfig({ ...is, model: was.model, started: was.started });
+    await directory.writeConfig({ ...is, ...beginningOf(was) });
     const before = model.at(warmStart.from);
     const state = newState(before, position());
-    return { model: before, state, reports: [], isResumed: true, fromStep: warmStart.from };
+    return { model: before, state, reports: [], isResumed: true, fromStep: warmStart.from, changedVersions };
   }
   const newest = state.policySteps.at(-1) ?? 0;
   const isTraining = (await directory.readJob(state.finishedSteps)) !== undefined;
   if (warmStart && state.finishedSteps === 0) {
     if (!isTraining) checkWarmStarted(warmStart, model);
   } else if (model.step !== newest && !isTraining) throw trainedMeanwhile(model.at(newest).name, model);
-  await directory.writeConfig({ ...is, model: was?.model, started: was?.started });
+  await directory.writeConfig({ ...is, ...beginningOf(was ?? {}) });
   await directory.takeUpEvents();
   const reports = await directory.takeUpMetrics(state.finishedSteps);
   // Killed between the note that the step is finished and the end of its journal.
@@ -80,8 +92,13 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
   const parts = state.parts.map((part) => (part.reason === 'running' ? { ...part, reason: 'killed' } : part));
   const taken = { ...state, parts: [...parts, newPart(state.finishedSteps)] };
   const fromStep = warmStart?.from ?? state.policySteps[0] ?? 0;
-  return { model: model.at(newest), state: taken, reports, isResumed: true, fromStep };
+  return { model: model.at(newest), state: taken, reports, isResumed: true, fromStep, changedVersions };
 }
+
+/** What `config.json` keeps of the beginning of a run that goes on, with nothing added to that of an earlier version. */
+const beginningOf = ({ model, modelAsked, started, versions }: Record<string, unknown>) => ({
+  ...{ model, modelAsked, started, versions },
+});
 
 const newState = (model: ModelHandle, position: JsonValue): RunState => ({
   version: 1,

@@ -10,6 +10,7 @@ import { stepName } from './run-layout.ts';
 import type { RunState } from './run-state.ts';
 import { type Draw, ScenarioDraws } from './scenario-draws.ts';
 import { StepTask } from './step-task.ts';
+import { trainDefaults } from './train-defaults.ts';
 import type { TrainSettings } from './train-options.ts';
 
 type Standing = { model: ModelHandle; state: RunState };
@@ -27,7 +28,8 @@ export class StepQueue<Schema extends z.ZodType, Outcome> {
   #sourceHasEnded = false;
 
   constructor(settings: TrainSettings<Schema, Outcome>) {
-    const { environment, scenarios, seed = 0, groupsPerStep, steps, maxStaleness = 0 } = settings;
+    const { environment, scenarios, groupsPerStep, steps } = settings;
+    const { seed = trainDefaults.seed, maxStaleness = trainDefaults.maxStaleness } = settings;
     const { scenarioTimeoutMs: timeoutMs } = settings;
     this.#draws = new ScenarioDraws({ environment, scenarios, seed, count: groupsPerStep, timeoutMs });
     this.#steps = steps;

@@ -8,6 +8,7 @@ import { failedShareOf, failedValidation } from './diagnosis/failed-validation.t
 import { NoCompletedRolloutsError } from './errors.ts';
 import { logOnce } from './log-once.ts';
 import type { RunContext } from './run-context.ts';
+import { trainDefaults } from './train-defaults.ts';
 import type { ValidationOptions } from './train-options.ts';
 
 /** About how many `phase` events an evaluation gives: a view needs no more, and the run directory keeps them all. */
@@ -107,7 +108,7 @@ export function evaluateKept<Schema extends z.ZodType, Outcome>(
     environment,
     scenarios: validation.scenarios,
     model,
-    seed: deriveSeed(settings.seed ?? 0, validationSeedPath),
+    seed: deriveSeed(settings.seed ?? trainDefaults.seed, validationSeedPath),
     rolloutsPerScenario: validation.rolloutsPerScenario ?? 1,
     onProgress,
     temperature: validation.temperature,

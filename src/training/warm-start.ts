@@ -6,6 +6,7 @@ import { runJob } from './run-job.ts';
 import type { WarmStartRecord } from './run-state.ts';
 import { createSftJob, uploadExamples } from './sft-request.ts';
 import { goOnWithResume } from './step-job.ts';
+import { trainDefaults } from './train-defaults.ts';
 import type { WarmStart } from './train-options.ts';
 
 export interface WarmStartOptions<Schema extends z.ZodType, Outcome> {
@@ -56,7 +57,7 @@ export async function runWarmStart<Schema extends z.ZodType, Outcome>({
 
 async function uploadRequest<Schema extends z.ZodType, Outcome>(
   { examples, batchSize, learningRate, assistantTurns }: WarmStart,
-  { settings: { seed = 0 }, signal }: RunContext<Schema, Outcome>,
+  { settings: { seed = trainDefaults.seed }, signal }: RunContext<Schema, Outcome>,
   model: ModelHandle,
 ): Promise<WarmStartRecord['request']> {
   const given = typeof examples === 'function' ? await examples({ seed }) : examples;

@@ -122,6 +122,10 @@ describe('plain view', () => {
     const resumed = { ...started, finishedSteps: 1, finishedReports: [] };
     expect(show([resumed]).join()).not.toContain('goes on from');
     expect(show([runStarted(2)]).join()).not.toContain('goes on from');
+    const changedVersions = [{ of: 'node' as const, was: '22.19.0', is: '24.1.0' }];
+    expect(show([{ ...resumed, changedVersions }])).toContain(
+      'resumed with Node 24.1.0; it began with 22.19.0',
+    );
     const live = (event: RunEvent) =>
       liveLines(advance(newRun(0), event, 0), { columns: 100, nowMs: 0 }).map(plainText);
     expect(live(started)).toContain(said);

@@ -3,6 +3,7 @@ import { join, resolve } from 'node:path';
 import type { RunEvent, StepReport } from '../../progress/index.ts';
 import { type GroupRecord, requireGroupRecord } from '../../rollout/index.ts';
 import { stepName } from '../run-layout.ts';
+import { type RunConfig, runConfigSchema } from '../run-origin.ts';
 import { addedFigures } from '../run-state.ts';
 import { RunRecordError } from './errors.ts';
 import { isMissing, readJsonLines } from './json-lines.ts';
@@ -19,7 +20,7 @@ export interface RunReader {
   /** Absolute. */
   readonly path: string;
   /** What was asked for; null where the run was stopped before it knew its model. */
-  config(): Promise<Record<string, unknown> | null>;
+  config(): Promise<RunConfig | null>;
   /** How it ended; null while it goes on, and where it was killed. */
   summary(): Promise<Record<string, unknown> | null>;
   /** One for each step, in order; of a step that was taken twice, the later. */
@@ -52,7 +53,7 @@ export async function readRun(runDirectory: string): Promise<RunReader> {
   });
   return {
     path,
-    config: () => readObject(join(path, 'config.json')),
+    config: () => readConfig(join(path, 'config.json')),
     summary: () => readObject(join(path, 'summary.json')),
     reports: () => readReports(join(path, 'metrics.jsonl')),
     evaluations: () => readEvaluations(join(path, 'events.jsonl')),
@@ -72,6 +73,13 @@ async function readObject(file: string): Promise<Record<string, unknown> | null>
   const value: unknown = JSON.parse(text);
   if (!isRecord(value)) throw new RunRecordError(`${file} holds no object.`);
   return value;
+}
+
+/** @throws RunRecordError where a field is not what it should be. */
+async function readConfig(file: string): Promise<RunConfig | null> {
+  const parsed = runConfigSchema.nullable().safeParse(await readObject(file));
+  if (parsed.success) return parsed.data;
+  throw new RunRecordError(`${file} cannot be read: ${parsed.error.message}`, { cause: parsed.error });
 }
 
 async function readReports(file: string): Promise<StepReport[]> {

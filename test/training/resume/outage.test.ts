@@ -28,7 +28,9 @@ describe.each([
     const name = `${mode}-away`;
     const trained = runs.engine.trainings;
     const away = await runs.run(name, { ...settings, outage: { afterSteps, of } });
-    expect(away.errors).toMatch(/No rollout of step \d completed: \d+ x Error \(database is away\)/);
+    expect(away.errors).toMatch(
+      /No rollout of step \d completed: \d+ x Error \(database is away at [^)]+child\.ts:\d+:\d+\)/,
+    );
     expect(away.errors).toContain('go on with `resume`: these rollouts run anew');
     const again = await runs.run(name, { ...settings, resume: true, outage: { afterSteps: 0, of } });
     expect(again.errors).toContain('database is away');
