@@ -24,11 +24,14 @@ export const historySchema = z
  * Requests and responses as a client recorded them, by protocol. They are refused: a conversation would come in four
  * forms and be told anew in each exchange, where `messages_and_choices` and `additional_histories` say the same once.
  */
-const exchanges = record(z.unknown(), { entries: trainingLimits.exchanges }).refine(
-  (given) =>
-    Object.values(given).every((list) => list === null || (Array.isArray(list) && list.length === 0)),
-  'recorded exchanges are not read by this service; send each conversation as messages_and_choices, with the choices of its responses among its messages, and further ones as additional_histories',
-);
+// The document offers no more than nulls; empty lists are what some clients send of them.
+const exchanges = record(z.unknown(), { entries: trainingLimits.exchanges })
+  .refine(
+    (given) =>
+      Object.values(given).every((list) => list === null || (Array.isArray(list) && list.length === 0)),
+    'recorded exchanges are not read by this service; send each conversation as messages_and_choices, with the choices of its responses among its messages, and further ones as additional_histories',
+  )
+  .meta({ additionalProperties: { type: 'null' } });
 
 export const trajectorySchema = z
   .object({
