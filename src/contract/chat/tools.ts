@@ -40,11 +40,19 @@ export const allowedToolsChoiceSchema = z
   })
   .meta({ id: 'AllowedToolsChoice' });
 
-export const toolChoiceModeSchema = z.enum(['none', 'auto', 'required']).meta({ id: 'ToolChoiceMode' });
+export const toolChoiceModeSchema = z
+  .enum(
+    ['none', 'auto', 'required'],
+    'takes "none", "auto", "required", {"type":"function","function":{"name":"..."}} or {"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"..."}}]}}, in which mode may be "required"',
+  )
+  .meta({ id: 'ToolChoiceMode' });
 
 /** `none` never calls a tool; `auto` is also what absent means when tools are given. */
 export const toolChoiceSchema = z
-  .union([toolChoiceModeSchema, namedToolChoiceSchema, allowedToolsChoiceSchema])
+  .union([
+    toolChoiceModeSchema,
+    z.discriminatedUnion('type', [namedToolChoiceSchema, allowedToolsChoiceSchema]),
+  ])
   .meta({
     id: 'ToolChoice',
     description:

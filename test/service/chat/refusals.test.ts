@@ -176,6 +176,19 @@ test.each<[string, unknown, string]>([
   }
 });
 
+test.each([
+  ['sometimes'],
+  [{ type: 'function', name: 'track' }],
+  [{ type: 'allowed_tools', mode: 'auto', tools: [{ type: 'function', name: 'track' }] }],
+  [{ type: 'custom', custom: { name: 'track' } }],
+])('tool_choice %j, of a form that is none, is refused with the forms there are', async (tool_choice) => {
+  const { chat } = await start();
+  const { status, body } = await chat({ tools, tool_choice });
+  expect([status, body.error.param]).toEqual([422, 'tool_choice']);
+  for (const form of ['"none"', '"type":"function","function"', '"type":"allowed_tools","allowed_tools"'])
+    expect(body.detail[0].msg).toContain(form);
+});
+
 test('a processor that is not there is refused with those that are', async () => {
   const { chat } = await start();
   const { body } = await chat({ logits_processors: ['mine'] });
