@@ -66,6 +66,20 @@ describe('the AI SDK’s provider for services of this format', () => {
   });
 
   describe('generates', () => {
+    it('the same from a trained model, whose choices carry what nobody asked for', async () => {
+      const body = { entity: 'team', project: 'project', name: 'streamed', base_model: baseModel };
+      const headers = { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json' };
+      const init = { method: 'POST', headers, body: JSON.stringify(body) };
+      expect((await fetch(`${running.url}/v1/preview/models`, init)).status).toBe(200);
+      const trained = connect(apiKey, 'team/project/streamed');
+      const settings = { prompt, seed: 4, temperature: 0.5, ...shaped('[a-z]{6}') };
+      const whole = await generateText({ model: trained, ...settings });
+      const streamed = streamText({ model: trained, ...settings });
+      expect(await streamed.text).toBe(whole.text);
+      expect((await generateText({ model, ...settings })).text).toBe(whole.text);
+      expect(await streamed.usage).toMatchObject({ outputTokens: whole.usage.outputTokens });
+    });
+
     it('text, and says how much', async () => {
       const result = await generateText({ model, prompt, seed: 1, temperature: 0.5, ...shaped('[a-z]{6}') });
       expect(result.text).toMatch(/^[a-z]{6}$/);
