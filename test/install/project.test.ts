@@ -5,14 +5,13 @@ import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
 import { installCommand } from '../../src/engines/embedded/runtime-choice.ts';
 import type { Engine } from '../../src/engines/engine.ts';
 import { type RunningService, startService } from '../../src/service/index.ts';
-import { snippetsOf } from '../readme/snippets.ts';
-import { hasRegistry, Project, pack, readmeCommands } from './project.ts';
+import { firstProgram, hasRegistry, Project, pack, readmeCommands } from './project.ts';
 
 const folder = await Project.make();
 const canInstall = await hasRegistry(folder);
 afterAll(() => folder.remove());
 
-describe.skipIf(!canInstall)('a project made from the package as README tells', () => {
+describe.skipIf(!canInstall)('a project made from the package as README tells', { timeout: 300_000 }, () => {
   let project: Project;
   let commands: string[][];
   let engine: Engine;
@@ -22,11 +21,7 @@ describe.skipIf(!canInstall)('a project made from the package as README tells', 
     project = await Project.make();
     commands = await readmeCommands(await pack(folder));
     for (const line of commands[0] ?? []) await project.succeed(line);
-    const programs = (await snippetsOf('README.md')).filter(({ note }) => note === 'run');
-    await writeFile(
-      join(project.folder, 'crossing.ts'),
-      programs[0]?.code.replace('steps: 40', 'steps: 3') ?? '',
-    );
+    await writeFile(join(project.folder, 'crossing.ts'), await firstProgram(3));
     engine = await createEmbeddedEngine({ threads: 1 });
     service = await startService({ engine, dataFolder: join(folder.folder, 'service') });
   }, 300_000);

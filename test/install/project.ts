@@ -3,6 +3,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { root } from '../readme/programs.ts';
+import { snippetsOf } from '../readme/snippets.ts';
 
 export interface Ended {
   code: number;
@@ -72,6 +73,14 @@ export async function readmeCommands(tarball: string): Promise<string[][]> {
       .split('\n')
       .map((line) => line.replace(/path\/to\/martingale-\S+\.tgz/, tarball)),
   );
+}
+
+/** README's first program, shortened, which prints the step and the reward of each step. */
+export async function firstProgram(steps: number): Promise<string> {
+  const program = (await snippetsOf('README.md')).find(({ note }) => note === 'run')?.code ?? '';
+  const print =
+    "onEvent: (event) => event.type === 'step' && console.log(event.step, event.reward.toFixed(2))";
+  return program.replace('steps: 40', `steps: ${steps}, ${print}`);
 }
 
 /** Whether packages can be had at all. Says so on the standard error output where not. */

@@ -10,7 +10,7 @@ import type { Engine } from '../../src/engines/engine.ts';
 import { type RunningService, startService } from '../../src/service/index.ts';
 import { root } from '../readme/programs.ts';
 import { snippetsOf } from '../readme/snippets.ts';
-import { Project, pack, readmeCommands } from './project.ts';
+import { firstProgram, Project, pack, readmeCommands } from './project.ts';
 
 const olderNodes = ['18', '20', '22.12', '22.18', '23'];
 const entries = ['', '/cli', '/client', '/embedded', '/service', '/testing'];
@@ -22,7 +22,7 @@ describe.runIf(process.env.MARTINGALE_INSTALLS)(
   { timeout: 600_000 },
   () => {
     const made: Project[] = [];
-    let tools: Project;
+    let folder: Project;
     let tarball: string;
     let engine: Engine;
     let service: RunningService;
@@ -32,24 +32,25 @@ describe.runIf(process.env.MARTINGALE_INSTALLS)(
     async function project(files: Record<string, string> = {}): Promise<Project> {
       const found = await Project.make();
       made.push(found);
-      const programs = (await snippetsOf('README.md')).filter(({ note }) => note === 'run');
-      const program = programs[0]?.code.replace('steps: 40', 'steps: 2') ?? '';
+      const program = await firstProgram(2);
       for (const [name, text] of Object.entries({ 'crossing.ts': program, ...files }))
         await writeFile(join(found.folder, name), text);
       return found;
     }
 
-    /** The folder that has the program of a package which is installed beside the tests' own. */
-    const tool = (name: string) => join(tools.folder, 'node_modules', name, 'bin');
+    /** Installs packages beside a project; gives the folder that has them. */
+    async function tools(...names: string[]): Promise<string> {
+      const allowScripts = { node: true, pnpm: true, deno: true, bun: true };
+      const found = await project({ 'package.json': JSON.stringify({ allowScripts }) });
+      await found.succeed(`npm install ${names.join(' ')}`);
+      return join(found.folder, 'node_modules');
+    }
 
     beforeAll(async () => {
-      const allowScripts = { node: true, pnpm: true, deno: true, bun: true };
-      tools = await project({ 'package.json': JSON.stringify({ allowScripts }) });
-      const nodes = olderNodes.map((version) => `node-${version}@npm:node@${version}`);
-      await tools.succeed(`npm install ${nodes.join(' ')} pnpm@12 deno@2 bun@1`);
-      tarball = await pack(tools);
+      folder = await project();
+      tarball = await pack(folder);
       engine = await createEmbeddedEngine({ threads: 1 });
-      service = await startService({ engine, dataFolder: join(tools.folder, 'service') });
+      service = await startService({ engine, dataFolder: join(folder.folder, 'service') });
       env = { MARTINGALE_URL: service.url, MARTINGALE_API_KEY: service.apiKey };
     }, 600_000);
     afterAll(async () => {
@@ -59,6 +60,8 @@ describe.runIf(process.env.MARTINGALE_INSTALLS)(
     });
 
     it('refuses an older Node, and Bun, in one line from every entry', async () => {
+      const nodes = olderNodes.map((version) => `node-${version}@npm:node@${version}`);
+      const installed = await tools(...nodes, 'bun@1');
       const light = await project();
       await light.succeed(`npm init -y && npm pkg set type=module && npm install ${tarball} ai@7 zod@4`);
       for (const [index, entry] of entries.entries())
@@ -67,8 +70,8 @@ describe.runIf(process.env.MARTINGALE_INSTALLS)(
         ...entries.map((_, index) => `entry-${index}.js`),
         'node_modules/martingale/dist/cli/main.js --version',
       ];
-      const refused = async (line: string, words: RegExp, options: { bin?: string } = {}) => {
-        const { code, stdout, stderr } = await light.run(line, options);
+      const refused = async (line: string, words: RegExp) => {
+        const { code, stdout, stderr } = await light.run(line);
         expect([line, code, stdout, stderr]).toEqual([line, 1, '', expect.stringMatching(words)]);
         expect(stderr.trimEnd().split('\n')).toHaveLength(1);
       };
@@ -76,17 +79,17 @@ describe.runIf(process.env.MARTINGALE_INSTALLS)(
         const words = new RegExp(
           `needs Node 22\\.19, 24 or newer, and this is Node ${version}\\..*npm install node@24`,
         );
-        const node = join(tool(`node-${version}`), 'node');
+        const node = join(installed, `node-${version}/bin/node`);
         for (const program of programs) await refused(`${node} ${program}`, words);
         for (const recipe of recipes)
           await refused(`cd ${root} && ${node} --import tsx recipes/${recipe}/train.ts --steps 1`, words);
       }
-      for (const program of programs)
-        await refused(`bun ${program}`, /not run on Bun/, { bin: join(tools.folder, 'node_modules/.bin') });
+      const bun = join(installed, '.bin/bun');
+      for (const program of programs) await refused(`${bun} ${program}`, /not run on Bun/);
     });
 
     it('is made on an older Node as README tells, with a Node and the embedded engine of its own', async () => {
-      const bin = tool('node-20');
+      const bin = join(await tools('node@20'), 'node/bin');
       const own = await project();
       const [install = [], runtime = []] = await readmeCommands(tarball);
       for (const line of install) await own.succeed(line, { bin });
@@ -109,7 +112,8 @@ describe.runIf(process.env.MARTINGALE_INSTALLS)(
 
     it('is made with pnpm as README tells, and run by Deno too', async () => {
       const builds = (await snippetsOf('README.md')).find(({ language }) => language === 'yaml')?.code ?? '';
-      const bin = join(tools.folder, 'node_modules/pnpm');
+      const installed = await tools('pnpm@12', 'deno@2');
+      const bin = join(installed, 'pnpm');
       const strict = await project({
         'package.json': JSON.stringify({ type: 'module' }),
         'pnpm-workspace.yaml': builds,
@@ -121,7 +125,7 @@ describe.runIf(process.env.MARTINGALE_INSTALLS)(
       await strict.succeed('pnpm add node-24@npm:node@24', { bin });
       expect(await strict.succeed('pnpm exec tsx crossing.ts', { bin, env })).toMatch(trained);
       expect(await strict.succeed('pnpm exec tsx own.ts', { bin })).toContain('greedy success');
-      const deno = join(tools.folder, 'node_modules/.bin/deno');
+      const deno = join(installed, '.bin/deno');
       expect(await strict.succeed(`${deno} run -A crossing.ts`, { env })).toMatch(trained);
       expect(await strict.succeed(`${deno} run -A own.ts 2`)).toContain('greedy success');
     });
