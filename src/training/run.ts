@@ -72,12 +72,12 @@ export class Run<Schema extends z.ZodType, Outcome> {
         ? { finishedSteps: state.finishedSteps, finishedReports: [...this.#reports], changedVersions }
         : {}),
     });
-    await this.#warmStart();
     if (isResumed) {
       await this.#queue.takeUp(this.#context, started);
       await this.#validations.takeUp(this.#context, started);
     }
     await this.#note('running');
+    await this.#warmStart();
   }
 
   /** Nothing is trained twice: what an earlier part of the run has done, or asked for, is taken up. */
@@ -87,6 +87,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
     if (!warmStart || run.state.finishedSteps > 0) return;
     run.model = await runWarmStart({ context: this.#context, model: run.model, warmStart });
     run.state.policySteps = [run.model.step ?? 0];
+    await this.#note('running');
   }
 
   async loop(): Promise<RunEnd> {

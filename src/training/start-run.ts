@@ -10,7 +10,7 @@ import { RunDirectory } from './run-directory.ts';
 import { defaultRunDirectory } from './run-layout.ts';
 import { originOf, versionChanges } from './run-origin.ts';
 import { toConfig } from './run-record.ts';
-import type { RunState, WarmStartRecord } from './run-state.ts';
+import type { RunState } from './run-state.ts';
 import { trainDefaults } from './train-defaults.ts';
 import type { TrainOptions } from './train-options.ts';
 
@@ -57,33 +57,21 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
   const isSchedule = typeof config === 'function';
   if (was) checkResume(was, is, { path: directory.path, isSchedule });
   const state = was ? await directory.readState() : undefined;
-  const warmStart = was ? await directory.readWarmStart() : undefined;
   if (!state) {
-    if (!was || !warmStart) {
-      // Killed before its first job: it has not trained, so its model has to be as it was.
-      if (was && was.model !== model.name) throw trainedMeanwhile(String(was.model), model);
-      await directory.writeConfig(is);
-      const state = newState(model, position());
-      return {
-        model,
-        state,
-        reports: [],
-        isResumed: was !== undefined,
-        fromStep: model.step ?? 0,
-        changedVersions,
-      };
-    }
-    checkWarmStarted(warmStart, model);
-    await directory.writeConfig({ ...is, ...beginningOf(was) });
-    const before = model.at(warmStart.from);
-    const state = newState(before, position());
-    return { model: before, state, reports: [], isResumed: true, fromStep: warmStart.from, changedVersions };
+    // Killed before its first job: it has not trained, so its model has to be as it was.
+    if (was && was.model !== model.name) throw trainedMeanwhile(String(was.model), model);
+    await directory.writeConfig(is);
+    const state = newState(model, position());
+    const isResumed = was !== undefined;
+    return { model, state, reports: [], isResumed, fromStep: model.step ?? 0, changedVersions };
   }
+  const warmStart = await directory.readWarmStart();
   const newest = state.policySteps.at(-1) ?? 0;
   const isTraining = (await directory.readJob(state.finishedSteps)) !== undefined;
-  if (warmStart && state.finishedSteps === 0) {
-    if (!isTraining) checkWarmStarted(warmStart, model);
-  } else if (model.step !== newest && !isTraining) throw trainedMeanwhile(model.at(newest).name, model);
+  const isWarming = warmStart !== undefined && warmStart.outcome === undefined;
+  // Killed between the end of the warm start and the note of its checkpoint.
+  const stood = state.finishedSteps === 0 ? (warmStart?.outcome?.step ?? newest) : newest;
+  if (model.step !== stood && !isTraining && !isWarming) throw trainedMeanwhile(model.at(stood).name, model);
   await directory.writeConfig({ ...is, ...beginningOf(was ?? {}) });
   await directory.takeUpEvents();
   const reports = await directory.takeUpMetrics(state.finishedSteps);
@@ -119,12 +107,6 @@ const newPart = (finishedSteps: number) => ({
   seconds: 0,
   reason: 'running',
 });
-
-/** While its job is not known to have ended, the model may stand before it or after it. */
-function checkWarmStarted({ from, outcome }: WarmStartRecord, model: ModelHandle): void {
-  const step = outcome?.step ?? from;
-  if (outcome && model.step !== step) throw trainedMeanwhile(model.at(step).name, model);
-}
 
 function trainedMeanwhile(was: string, { name }: ModelHandle): ResumeError {
   return new ResumeError(
