@@ -3,7 +3,16 @@ import { generateText } from 'ai';
 import { z } from 'zod';
 import { createClient, defineEnvironment, type RunEvent, train } from '../../../src/index.ts';
 
-const { baseUrl, apiKey, dialect, name, kill, outage, ...settings } = JSON.parse(process.argv[2] ?? '{}');
+const {
+  task: _,
+  baseUrl,
+  apiKey,
+  dialect,
+  name,
+  kill,
+  outage,
+  ...settings
+} = JSON.parse(process.argv[2] ?? '{}');
 const client = createClient({ baseUrl, apiKey, dialect });
 const die = () => process.kill(process.pid, 'SIGKILL');
 
