@@ -78,4 +78,5 @@ export {
 export { SetupError } from './setup-error.ts';
 export { shortPath } from './short-path.ts';
 export { describeWithPlace, placeOfThrown, type ThrownPlace } from './thrown-place.ts';
+export { watchAiSdkTools } from './tools/ai-sdk-tools.ts';
 export { traceTools } from './tools/trace-tools.ts';

@@ -9,6 +9,7 @@ import {
   type LanguageModelV4StreamResult,
   type LanguageModelV4Usage,
 } from '@ai-sdk/provider';
+import { SpanKind } from '@opentelemetry/api';
 import { isContextLengthError } from '../client/index.ts';
 import type { Tool } from '../contract/index.ts';
 import {
@@ -126,7 +127,7 @@ export class BaselineLanguageModel implements LanguageModelV4 {
       [genAi.requestModel]: model.modelId,
     };
     const trajectory = currentTrajectory();
-    return withSpan(spanName.modelCall(name), attributes, async () => {
+    const call = async () => {
       const place = await budget?.acquire(options.abortSignal);
       const begun = performance.now();
       const labels = { provider: model.provider, model: model.modelId };
@@ -148,7 +149,8 @@ export class BaselineLanguageModel implements LanguageModelV4 {
         countModelCall(-1, labels);
         recordModelCall({ ...labels, durationMs, error: failure });
       }
-    });
+    };
+    return withSpan(spanName.modelCall(name), attributes, call, { kind: SpanKind.CLIENT });
   }
 }
 

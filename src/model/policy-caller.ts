@@ -1,4 +1,4 @@
-import type { Span } from '@opentelemetry/api';
+import { type Span, SpanKind } from '@opentelemetry/api';
 import { type CallOptions, ContextLengthError, RequestError } from '../client/index.ts';
 import type {
   ChatCompletion,
@@ -126,22 +126,27 @@ export class PolicyCaller {
           record(call, choice, completion.prompt_token_ids ?? [], completion.model);
           return { completion, choice };
         }),
+      { kind: SpanKind.CLIENT },
     );
   }
 
   /** The reply as it comes. The span and the place in the budget last until the stream has ended or is left. */
   async stream(call: BegunCall): Promise<StreamedReply> {
     const opened = Promise.withResolvers<StreamedReply>();
-    withSpan(spanName.modelCall(this.name), requestAttributes(call.body, call.trajectory?.id), (span) =>
-      this.#noting(call, async (options) => {
-        const body = { ...call.body, stream: true, stream_options: { include_usage: true } } as const;
-        const chunks = await runAsOwnCall(() => this.#options.completions.create(body, options));
-        const reply = new StreamedChoice();
-        const ended = Promise.withResolvers<void>();
-        opened.resolve({ reply, chunks: readAndRecord(call, chunks, reply, span, ended) });
-        // A stream that nobody reads ends with the rollout.
-        await untilAborted(ended.promise, options.signal);
-      }),
+    withSpan(
+      spanName.modelCall(this.name),
+      requestAttributes(call.body, call.trajectory?.id),
+      (span) =>
+        this.#noting(call, async (options) => {
+          const body = { ...call.body, stream: true, stream_options: { include_usage: true } } as const;
+          const chunks = await runAsOwnCall(() => this.#options.completions.create(body, options));
+          const reply = new StreamedChoice();
+          const ended = Promise.withResolvers<void>();
+          opened.resolve({ reply, chunks: readAndRecord(call, chunks, reply, span, ended) });
+          // A stream that nobody reads ends with the rollout.
+          await untilAborted(ended.promise, options.signal);
+        }),
+      { kind: SpanKind.CLIENT },
     ).catch(opened.reject);
     return opened.promise;
   }

@@ -1,16 +1,21 @@
 import { setImmediate as nextTick } from 'node:timers/promises';
 import type { z } from 'zod';
 import { MartingaleError } from '../contract/index.ts';
-import { checkMetrics, type Environment, type OpenEnvironment, runAgent } from '../environment/index.ts';
+import {
+  checkMetrics,
+  type Environment,
+  type OpenEnvironment,
+  runAgent,
+  watchAiSdkTools,
+} from '../environment/index.ts';
 import { forRollout, type RolloutModel, runWithModel } from '../model/index.ts';
-import { attribute, errorType, spanName, withSpan } from '../telemetry/index.ts';
 import { runInTrajectory, runOutsideTrajectory, Trajectory, watchOtherModels } from '../trajectory/index.ts';
 import { cleanUp } from './clean-up.ts';
-import { describeRollout } from './describe-rollout.ts';
 import { toCancellation, toFailure } from './failure.ts';
 import { Interruption } from './interruption.ts';
 import { type CodeOwner, watchLeftBehind } from './left-behind.ts';
 import type { Rollout, RolloutFailure } from './rollout.ts';
+import { inRolloutSpan } from './rollout-span.ts';
 
 export interface RunRolloutOptions<Schema extends z.ZodType, Outcome> {
   environment: Environment<Schema, Outcome>;
@@ -45,20 +50,8 @@ type Ended<Outcome> =
 export function runRollout<Schema extends z.ZodType, Outcome>(
   options: RunRolloutOptions<Schema, Outcome>,
 ): Promise<Rollout<Outcome>> {
-  const { group, index, model } = options;
-  const attributes = {
-    [attribute.groupIndex]: group,
-    [attribute.rolloutIndex]: index,
-    [attribute.policyVersion]: model.step,
-  };
-  return withSpan(spanName.rollout, attributes, async (span) => {
-    const rollout = await settle(options);
-    span.setAttribute(attribute.rolloutOutcome, rollout.status);
-    if (rollout.status === 'completed') span.setAttribute(attribute.reward, rollout.reward);
-    else span.setAttribute(errorType, rollout.failure.code);
-    describeRollout(span, rollout);
-    return rollout;
-  });
+  watchAiSdkTools();
+  return inRolloutSpan(options, () => settle(options));
 }
 
 function settle<Schema extends z.ZodType, Outcome>(

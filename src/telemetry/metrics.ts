@@ -1,4 +1,5 @@
 import { type Attributes, type Meter, type MeterProvider, metrics } from '@opentelemetry/api';
+import { martingaleVersion } from '../util/version.ts';
 import { attribute, errorType, genAi } from './names.ts';
 import { errorKind, instrumentationName } from './span.ts';
 
@@ -53,7 +54,10 @@ let made: { provider: MeterProvider; instruments: ReturnType<typeof makeInstrume
 function instruments(): ReturnType<typeof makeInstruments> {
   const provider = metrics.getMeterProvider();
   if (made?.provider !== provider)
-    made = { provider, instruments: makeInstruments(provider.getMeter(instrumentationName)) };
+    made = {
+      provider,
+      instruments: makeInstruments(provider.getMeter(instrumentationName, martingaleVersion)),
+    };
   return made.instruments;
 }
 
@@ -135,26 +139,42 @@ export function timeTool<Result>(name: string, run: () => Result): Result {
   return result;
 }
 
+/** Which run a figure is of: runs of one process, or of one backend, have gauges of their own. */
+export interface RunLabels {
+  runId: string;
+  environment: string;
+  /** Without a step. */
+  model: string;
+}
+
 /** A finished step's figures. */
-export function recordStep(step: {
-  reward: number;
-  entropy: number | null;
-  staleness: number;
-  groups: number;
-  groupsWithSignal: number;
-  tools: Record<string, { uses: number; errors: number }>;
-  contextOverflows: number;
-}): void {
+export function recordStep(
+  step: {
+    reward: number;
+    entropy: number | null;
+    staleness: number;
+    groups: number;
+    groupsWithSignal: number;
+    tools: Record<string, { uses: number; errors: number }>;
+    contextOverflows: number;
+  },
+  { runId, environment, model }: RunLabels,
+): void {
   const { steps, stepReward, stepEntropy, stepStaleness, stepSignalShare } = instruments();
   const { stepToolErrorShare, stepContextOverflows } = instruments();
-  steps.add(1);
-  stepReward.record(step.reward);
-  if (step.entropy !== null) stepEntropy.record(step.entropy);
-  stepStaleness.record(step.staleness);
-  stepSignalShare.record(step.groups === 0 ? 0 : step.groupsWithSignal / step.groups);
-  stepContextOverflows.record(step.contextOverflows);
+  const attributes = {
+    [attribute.runId]: runId,
+    [attribute.environment]: environment,
+    [attribute.modelName]: model,
+  };
+  steps.add(1, attributes);
+  stepReward.record(step.reward, attributes);
+  if (step.entropy !== null) stepEntropy.record(step.entropy, attributes);
+  stepStaleness.record(step.staleness, attributes);
+  stepSignalShare.record(step.groups === 0 ? 0 : step.groupsWithSignal / step.groups, attributes);
+  stepContextOverflows.record(step.contextOverflows, attributes);
   const tools = Object.values(step.tools);
   const uses = tools.reduce((sum, tool) => sum + tool.uses, 0);
   const errors = tools.reduce((sum, tool) => sum + tool.errors, 0);
-  if (uses > 0) stepToolErrorShare.record(errors / uses);
+  if (uses > 0) stepToolErrorShare.record(errors / uses, attributes);
 }

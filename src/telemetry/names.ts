@@ -17,6 +17,8 @@ export const genAi = {
   usageOutputTokens: 'gen_ai.usage.output_tokens',
   toolName: 'gen_ai.tool.name',
   toolCallId: 'gen_ai.tool.call.id',
+  /** The environment's name: its agent is what runs. */
+  agentName: 'gen_ai.agent.name',
   /** The trajectory's id. */
   conversationId: 'gen_ai.conversation.id',
   /** Conversations, only where `captureContent` is on. */
@@ -43,6 +45,10 @@ export const http = {
 /** Attributes of our own, for what the conventions have no name for. */
 export const attribute = {
   runId: 'martingale.run.id',
+  environment: 'martingale.environment',
+  /** `entity/project/name`, without a step. */
+  modelName: 'martingale.model.name',
+  baseModel: 'martingale.model.base',
   step: 'martingale.step',
   scenarioId: 'martingale.scenario.id',
   scenarioSplit: 'martingale.scenario.split',
@@ -50,7 +56,10 @@ export const attribute = {
   rolloutIndex: 'martingale.rollout.index',
   /** `completed`, `failed` or `cancelled`. */
   rolloutOutcome: 'martingale.rollout.outcome',
+  /** Of a rollout, or the mean of a step's completed rollouts. */
   reward: 'martingale.reward',
+  /** Mean of a step's metric `success`. */
+  success: 'martingale.success',
   rewardName: 'martingale.reward.name',
   policyVersion: 'martingale.policy.version',
   modelId: 'martingale.model.id',

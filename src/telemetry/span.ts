@@ -8,6 +8,7 @@ import {
   trace,
 } from '@opentelemetry/api';
 import { MartingaleError } from '../contract/index.ts';
+import { martingaleVersion } from '../util/version.ts';
 import { errorType } from './names.ts';
 
 /** Name under which an application's SDK sees our spans. */
@@ -33,7 +34,7 @@ export function withSpan<Result>(
 ): Result {
   // Asked for at each call: an SDK may be registered after this module is loaded.
   return trace
-    .getTracer(instrumentationName)
+    .getTracer(instrumentationName, martingaleVersion)
     .startActiveSpan(name, { attributes, ...options }, parent, (span) => {
       let result: Result;
       try {

@@ -53,7 +53,8 @@ export class Run<Schema extends z.ZodType, Outcome> {
     this.#validations = new RunValidations(options.validation);
   }
 
-  async start(): Promise<void> {
+  /** Gives the model, pinned to what the run begins with. */
+  async start(): Promise<ModelHandle> {
     const { steps, groupsPerStep, rolloutsPerGroup, maxStaleness } = this.#options;
     const started = await startRun(this.#options, this.#directory, () => this.#queue.position());
     this.#started = started;
@@ -78,6 +79,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
     }
     await this.#note('running');
     await this.#warmStart();
+    return model;
   }
 
   /** Nothing is trained twice: what an earlier part of the run has done, or asked for, is taken up. */

@@ -4,6 +4,7 @@ import type { GroupsResult } from '../rollout/index.ts';
 import { attribute, spanName, withSpan } from '../telemetry/index.ts';
 import { type AdmittedStep, gatherStep } from './gather-step.ts';
 import type { RunContext } from './run-context.ts';
+import { describeStep } from './run-span.ts';
 import { startStopwatch } from './stopwatch.ts';
 import { type TrainStepResult, trainStep } from './train-step.ts';
 
@@ -24,11 +25,13 @@ export class StepTask<Schema extends z.ZodType, Outcome> {
     const { step, model: sampled } = admitted;
     const clock = startStopwatch();
     const attributes = { [attribute.step]: step, [attribute.policyVersion]: sampled.step };
-    this.#done = withSpan(spanName.step, attributes, async () => {
+    this.#done = withSpan(spanName.step, attributes, async (span) => {
       gatherStep(context, admitted).then(gathered.resolve, gathered.reject);
       const [rollouts, model] = await Promise.all([this.gathered, this.#turn.promise]);
       if (!model) return null;
-      return trainStep({ context, step, sampled, model, rollouts, elapsed: clock.total });
+      const result = await trainStep({ context, step, sampled, model, rollouts, elapsed: clock.total });
+      describeStep(span, result.report);
+      return result;
     });
     // Both are awaited later, or never where the run ends before.
     this.gathered.catch(() => undefined);

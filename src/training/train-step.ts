@@ -1,3 +1,4 @@
+import { basename } from 'node:path';
 import type { Span } from '@opentelemetry/api';
 import type { z } from 'zod';
 import type { ModelHandle } from '../model/index.ts';
@@ -9,6 +10,7 @@ import { logOnce } from './log-once.ts';
 import { configOf } from './option-names.ts';
 import type { RunContext } from './run-context.ts';
 import { stepName } from './run-layout.ts';
+import { withoutStep } from './run-span.ts';
 import { runStepJob } from './step-job.ts';
 import { toStepReport } from './step-report.ts';
 import { startStopwatch } from './stopwatch.ts';
@@ -86,6 +88,7 @@ export async function trainStep<Schema extends z.ZodType, Outcome>(
     seconds: elapsed(),
     loopDelayMs: context.loopDelay.take(),
   });
-  recordStep({ ...report, staleness: report.staleness.mean });
+  const labels = { runId: basename(directory.path), environment: settings.environment.name };
+  recordStep({ ...report, staleness: report.staleness.mean }, { ...labels, model: withoutStep(model) });
   return { report, model: job ? model.at(job.step) : model };
 }

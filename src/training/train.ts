@@ -6,6 +6,7 @@ import { attribute, spanName, withSpan } from '../telemetry/index.ts';
 import { checkOptions } from './check-options.ts';
 import { Run } from './run.ts';
 import type { RunDirectory } from './run-directory.ts';
+import { describeRun } from './run-span.ts';
 import { openRunDirectory } from './start-run.ts';
 import type { TrainOptions, TrainResult, TrainSettings } from './train-options.ts';
 
@@ -34,9 +35,13 @@ export async function train<Schema extends z.ZodType, Outcome>(
     const opened = await openRunDirectory(options);
     directory = opened;
     const run = new Run({ ...options, onEvent: watching(options.onEvent, view) }, opened);
-    return await withSpan(spanName.run, { [attribute.runId]: basename(opened.path) }, async () => {
+    const attributes = {
+      [attribute.runId]: basename(opened.path),
+      [attribute.environment]: environment.name,
+    };
+    return await withSpan(spanName.run, attributes, async (span) => {
       try {
-        await run.start();
+        await describeRun(span, await run.start(), options);
         return await run.end(await run.loop());
       } catch (error) {
         if (signal?.aborted) return await run.end({ reason: 'stopped', because: null });

@@ -2,10 +2,12 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Tool, ToolSet } from 'ai';
 import { genAi, spanName, timeTool, withSpan } from '../../telemetry/index.ts';
 import { currentTrajectory } from '../../trajectory/index.ts';
+import { watchedUse } from './ai-sdk-tools.ts';
 
 /**
- * The same tools, each run within a span `execute_tool <name>`, which is the parent of what the tool itself does.
- * Environments of pieces do it by themselves; this is for agents of your own:
+ * The same tools, each run within a span `execute_tool <name>`, which is the parent of what the tool itself does. In a
+ * rollout, tools that the AI SDK runs have that span by themselves; this is for tools that something else runs, and for
+ * calls whose `telemetry` is set:
  *
  *     new ToolLoopAgent({ model: model.languageModel, tools: traceTools({ look, move }) });
  *
@@ -33,25 +35,26 @@ function traceExecution(name: string, execute: Execute, tool: Tool): Execute {
     const trajectory = currentTrajectory();
     const observe = (hasFailed: boolean) =>
       trajectory?.observations.addToolResult(options.toolCallId, hasFailed ? 'failed' : 'answered');
-    const run = () =>
-      withSpan(spanName.tool(name), attributes, (): Promise<unknown> | undefined => {
-        const result: unknown = execute.call(tool, input, options);
-        if (isAsyncIterable(result)) {
-          const streamed = Promise.withResolvers<void>();
-          given.result = untilEnd(result, streamed, AsyncLocalStorage.snapshot());
-          return streamed.promise;
-        }
-        if (!isThenable(result)) {
-          given.result = result;
-          return undefined;
-        }
-        // A thenable may begin its work anew each time that it is waited for: it is waited for once, here.
-        const promise = Promise.resolve(result);
-        given.result = promise;
-        return promise;
-      });
+    const run = (): Promise<unknown> | undefined => {
+      const result: unknown = execute.call(tool, input, options);
+      if (isAsyncIterable(result)) {
+        const streamed = Promise.withResolvers<void>();
+        given.result = untilEnd(result, streamed, AsyncLocalStorage.snapshot());
+        return streamed.promise;
+      }
+      if (!isThenable(result)) {
+        given.result = result;
+        return undefined;
+      }
+      // A thenable may begin its work anew each time that it is waited for: it is waited for once, here.
+      const promise = Promise.resolve(result);
+      given.result = promise;
+      return promise;
+    };
     try {
-      const ended = timeTool(name, run);
+      const use = watchedUse(options.toolCallId);
+      const inSpan = () => (use?.hasSpan ? run() : withSpan(spanName.tool(name), attributes, run));
+      const ended = use ? inSpan() : timeTool(name, inSpan);
       // The span watches its end; what a tool throws is for whoever reads the result.
       if (ended)
         ended.then(

@@ -1,33 +1,11 @@
 import type { z } from 'zod';
-import { attribute, errorType, spanName, withSpan } from '../../telemetry/index.ts';
 import { fromTrajectoryRecord, Trajectory } from '../../trajectory/index.ts';
-import { describeRollout } from '../describe-rollout.ts';
 import { toCancellation } from '../failure.ts';
 import type { Rollout, RolloutFailure } from '../rollout.ts';
 import type { RunRolloutOptions } from '../run-rollout.ts';
 import type { SentRollout } from './messages.ts';
 
 type Task<Schema extends z.ZodType, Outcome> = RunRolloutOptions<Schema, Outcome>;
-
-/** The rollout's span, in the thread whose application has the SDK. */
-export function inRolloutSpan<Schema extends z.ZodType, Outcome>(
-  { group, index, model }: Task<Schema, Outcome>,
-  run: () => Promise<Rollout<Outcome>>,
-): Promise<Rollout<Outcome>> {
-  const attributes = {
-    [attribute.groupIndex]: group,
-    [attribute.rolloutIndex]: index,
-    [attribute.policyVersion]: model.step,
-  };
-  return withSpan(spanName.rollout, attributes, async (span) => {
-    const rollout = await run();
-    span.setAttribute(attribute.rolloutOutcome, rollout.status);
-    if (rollout.status === 'completed') span.setAttribute(attribute.reward, rollout.reward);
-    else span.setAttribute(errorType, rollout.failure.code);
-    describeRollout(span, rollout);
-    return rollout;
-  });
-}
 
 /** The rollout as a thread sent it. Its outcome is what the environment's own function returned, cloned. */
 export function toRollout<Outcome>({ trajectory, ...rollout }: SentRollout): Rollout<Outcome> {

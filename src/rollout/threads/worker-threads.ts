@@ -5,9 +5,10 @@ import { milliseconds, wholeNumber } from '../errors.ts';
 import type { RolloutExecutor } from '../executor.ts';
 import type { Rollout } from '../rollout.ts';
 import { RolloutQueue } from '../rollout-queue.ts';
+import { inRolloutSpan } from '../rollout-span.ts';
 import { type RunRolloutOptions, runRollout } from '../run-rollout.ts';
 import { Budgets } from './budgets.ts';
-import { inRolloutSpan, lostRollout, toRollout } from './received-rollout.ts';
+import { lostRollout, toRollout } from './received-rollout.ts';
 import { RolloutThread } from './rollout-thread.ts';
 import { describeModel, toThreadTask } from './thread-task.ts';
 
@@ -92,6 +93,7 @@ class ThreadExecutor implements RolloutExecutor {
   #inThread<Schema extends z.ZodType, Outcome>(
     task: RunRolloutOptions<Schema, Outcome>,
   ): Promise<Rollout<Outcome>> {
+    // Here, where the application has its SDK.
     return inRolloutSpan(task, async () => {
       const begun = performance.now();
       const model = describeModel(task.model, this.#budgets);

@@ -1,4 +1,4 @@
-import { ToolLoopAgent, tool } from 'ai';
+import { registerTelemetry, type Telemetry, ToolLoopAgent, tool } from 'ai';
 import { defineEnvironment, traceTools } from 'martingale';
 import { expect, expectTypeOf, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
@@ -151,4 +151,57 @@ test('the traced tools of an agent are spans of the rollout', async () => {
   });
   expect(await runOnce(environment, noScenario, act)).toMatchObject({ status: 'completed' });
   expect(spans.map(({ name, parent }) => [name, parent])).toEqual(spansOfRollout);
+});
+
+const plain = defineEnvironment({
+  name: 'plain tools',
+  scenario: z.object({}),
+  rollout: ({ model }) => {
+    const tools = { look, ...traceTools({ peek: look }) };
+    return new ToolLoopAgent({ model: model.languageModel, tools }).generate({ prompt: 'go' });
+  },
+  rewards: { one: () => 1 },
+});
+const both: FakePolicy = ({ messages }) =>
+  messages.at(-1)?.role === 'tool'
+    ? { text: 'done' }
+    : {
+        toolCalls: ['look', 'peek'].map((name) => ({ name, arguments: '{"at":"door"}' })),
+      };
+
+test('a tool that the AI SDK runs in a rollout has one span, the parent of what it does, traced or not', async () => {
+  const spans = record();
+  await runOnce(plain, noScenario, both);
+  expect(
+    spans
+      .filter(({ name }) => name === 'inner' || name.startsWith('execute_tool'))
+      .map(({ name, parent }) => `${parent} > ${name}`)
+      .sort(),
+  ).toEqual([
+    'execute_tool look > inner',
+    'execute_tool peek > inner',
+    'rollout > execute_tool look',
+    'rollout > execute_tool peek',
+  ]);
+});
+
+test('where telemetry is registered with the AI SDK, its spans are left to that', async () => {
+  const spans = record();
+  const seen: string[] = [];
+  const theirs: Telemetry = {
+    executeTool: ({ execute, toolCall }) => {
+      seen.push(toolCall?.toolName ?? '');
+      return execute();
+    },
+  };
+  registerTelemetry(theirs);
+  onTestFinished(() => {
+    const registered = globalThis.AI_SDK_TELEMETRY_INTEGRATIONS ?? [];
+    registered.splice(registered.indexOf(theirs), 1);
+  });
+  await runOnce(plain, noScenario, both);
+  expect(seen.sort()).toEqual(['look', 'peek']);
+  const names = spans.map(({ name }) => name).filter((name) => name.startsWith('execute_tool'));
+  // Asked for by name.
+  expect(names).toEqual(['execute_tool peek']);
 });

@@ -73,5 +73,10 @@ test('what an environment throws is on record with file, line and column, throug
       at: placeOf("new TypeError('cannot handle'", 'new TypeError'),
     });
     expect(failure('handler')?.stack).toContain(placeOf("new Error('handle me')", 'new Error'));
+
+    // The AI SDK tells the model alone.
+    expect(find(where, 'tool')?.logs).toEqual([
+      `The tool "look" threw: too dark (at ${placeOf("new RangeError('too dark'", 'new RangeError')})`,
+    ]);
   }
 }, 60_000);
