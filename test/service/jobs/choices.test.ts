@@ -123,7 +123,7 @@ describe('a field that is not read', () => {
   const history = { messages_and_choices: [{ role: 'user', content: 'a' }] };
   test.each([
     ['of a group', { ...group(trajectory(1, sampled)), notes: 'x' }, 'notes'],
-    ['of a trajectory', group(trajectory(1, sampled, { exchanges: [{}] })), 'trajectories.0.exchanges'],
+    ['of a trajectory', group(trajectory(1, sampled, { notes: [{}] })), 'trajectories.0.notes'],
     [
       'of a history',
       group(trajectory(1, sampled, { additional_histories: [{ ...history, exchanges: [1] }] })),
@@ -141,7 +141,7 @@ describe('a field that is not read', () => {
   test('is accepted where it asks for nothing', async () => {
     const { call, createModel } = await start();
     const model = await createModel();
-    const empty = trajectory(1, sampled, { exchanges: [], summary: null });
+    const empty = trajectory(1, sampled, { notes: [], summary: null });
     const answer = await call('POST', rl, {
       model_id: model.id,
       trajectory_groups: [group(empty, trajectory(0, sampled))],
