@@ -148,7 +148,7 @@ describe('a line whose calls could never have been sampled is refused when it is
         tools: [...tools, { type: 'function', function: { name: 'b' } }],
         tool_choice: { type: 'allowed_tools', allowed_tools: { mode: 'auto', tools: [named] } },
       }),
-      ['tool_calls', '1'],
+      ['tool_calls', 1],
       /tool_choice names "send"/,
     ],
   ])('%s', async (_name, broken, path, reason) => {
