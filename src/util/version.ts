@@ -1,8 +1,16 @@
 import { readFileSync } from 'node:fs';
 
-const manifest: { version: string } = JSON.parse(
-  readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
-);
+/** Version in the `package.json` of martingale; `unknown` where there is none, or another package's. */
+export function readVersion(manifest: URL): string {
+  try {
+    const { name, version }: { name?: unknown; version?: unknown } = JSON.parse(
+      readFileSync(manifest, 'utf8'),
+    );
+    return name === 'martingale' && typeof version === 'string' ? version : 'unknown';
+  } catch {
+    return 'unknown';
+  }
+}
 
-/** Version of this package. */
-export const martingaleVersion = manifest.version;
+/** Version of this package; `unknown` in a program that a bundler has made one file of. */
+export const martingaleVersion = readVersion(new URL('../../package.json', import.meta.url));
