@@ -154,6 +154,9 @@ export class PolicyCaller {
   /** Has the trajectory know of a call that came to nothing. */
   async #noting<Result>(call: BegunCall, work: (options: CallOptions) => Promise<Result>): Promise<Result> {
     call.trajectory?.observations.beginCall(call.index);
+    const endCall = () => call.trajectory?.observations.endCall(call.index);
+    // An agent that drops a call by its signal may return before the call has failed.
+    call.signal?.addEventListener('abort', endCall, { once: true });
     try {
       return await this.#inBudget(call, work);
     } catch (error) {
@@ -162,7 +165,8 @@ export class PolicyCaller {
       else call.scope?.noteCallEnd('unanswered');
       throw error;
     } finally {
-      call.trajectory?.observations.endCall(call.index);
+      call.signal?.removeEventListener('abort', endCall);
+      endCall();
     }
   }
 

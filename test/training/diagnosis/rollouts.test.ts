@@ -208,6 +208,27 @@ describe('calls that the agent does not wait for', () => {
     expect(report.callsInFlight).toBe(0);
     expect(alarms).toEqual([]);
   });
+
+  test('are none where the agent has ended them by a signal of its own', async () => {
+    const { report, alarms } = await stepOf(
+      async ({ model }) => {
+        const dropped = new AbortController();
+        const prompts = ['a', 'slow'].map((prompt) =>
+          generateText({ model: model.languageModel, prompt, abortSignal: dropped.signal }),
+        );
+        for (const call of prompts) call.catch(() => undefined);
+        const { text } = await Promise.race(prompts);
+        dropped.abort();
+        return text;
+      },
+      async ({ messages, seed }) => {
+        if (JSON.stringify(messages).includes('slow')) await new Promise<never>(() => undefined);
+        return { text: String(seed) };
+      },
+    );
+    expect(report).toMatchObject({ completed: 6, callsInFlight: 0 });
+    expect(alarms).toEqual([]);
+  });
 });
 
 describe('calls of other models', () => {
