@@ -1,6 +1,7 @@
 import { APICallError } from '@ai-sdk/provider';
 import { ContextLengthError } from '../client/index.ts';
 import { MartingaleError } from '../contract/index.ts';
+import { isPromptTooLong } from '../model/index.ts';
 import type { Trajectory } from '../trajectory/index.ts';
 import { ToolError } from './loop/errors.ts';
 import { errorsWithin } from './thrown-errors.ts';
@@ -21,14 +22,16 @@ export type ErrorOrigin = 'agent' | 'context_limit' | 'outside';
  */
 export function originOf(error: unknown, { callEnds }: Trajectory): ErrorOrigin {
   if (callEnds.hasUnanswered) return 'outside';
-  const kinds = errorsWithin(error).map(kindOf);
+  const kinds = errorsWithin(error).map((within) => kindOf(within, callEnds.isAtContextEnd));
   if (kinds.includes('outside')) return 'outside';
   return callEnds.isAtContextEnd || kinds.includes('context_limit') ? 'context_limit' : 'agent';
 }
 
-function kindOf(error: unknown): ErrorOrigin {
+function kindOf(error: unknown, isAtContextEnd: boolean): ErrorOrigin {
   try {
-    if (error instanceof ContextLengthError) return 'context_limit';
+    // A baseline's provider refuses a prompt by an error of its own; so does that of another model, such as a tool's.
+    if (error instanceof ContextLengthError || (isAtContextEnd && isPromptTooLong(error)))
+      return 'context_limit';
     if (error instanceof ToolError) return 'agent';
     return MartingaleError.isInstance(error) || APICallError.isInstance(error) ? 'outside' : 'agent';
   } catch {

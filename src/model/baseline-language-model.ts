@@ -37,6 +37,8 @@ export interface BaselineLanguageModelOptions {
 interface BegunCall {
   options: LanguageModelV4CallOptions;
   record: (said: Said) => void;
+  /** Has the trajectory know of a call that came to nothing. */
+  noteFailure: (error: unknown) => void;
 }
 
 interface Said {
@@ -61,8 +63,8 @@ export class BaselineLanguageModel implements LanguageModelV4 {
   }
 
   async doGenerate(asked: LanguageModelV4CallOptions): Promise<LanguageModelV4GenerateResult> {
-    const { options, record } = this.#begin(asked);
-    return this.#inSpan(options, async () => {
+    const { options, record, noteFailure } = this.#begin(asked);
+    return this.#inSpan({ options, noteFailure }, async () => {
       const result = await runOutsideTrajectory(async () => this.#options.model.doGenerate(options));
       record(result);
       return result;
@@ -70,12 +72,12 @@ export class BaselineLanguageModel implements LanguageModelV4 {
   }
 
   async doStream(asked: LanguageModelV4CallOptions): Promise<LanguageModelV4StreamResult> {
-    const { options, record } = this.#begin(asked);
+    const { options, record, noteFailure } = this.#begin(asked);
     const opened = Promise.withResolvers<LanguageModelV4StreamResult>();
-    this.#inSpan(options, async () => {
+    this.#inSpan({ options, noteFailure }, async () => {
       const result = await runOutsideTrajectory(async () => this.#options.model.doStream(options));
       const ended = Promise.withResolvers<void>();
-      const parts = readAndRecord(result.stream, record, ended);
+      const parts = readAndRecord(result.stream, { record, noteFailure }, ended);
       opened.resolve({ ...result, stream: ReadableStream.from(parts) });
       await ended.promise;
     }).catch(opened.reject);
@@ -116,17 +118,21 @@ export class BaselineLanguageModel implements LanguageModelV4 {
       });
       trajectory.noteCallEnd('answered', index);
     };
-    return { options, record };
+    const noteFailure = (error: unknown) =>
+      trajectory?.noteCallEnd(isPromptTooLong(error) ? 'refused_by_context' : 'unanswered');
+    return { options, record, noteFailure };
   }
 
-  #inSpan<Result>(options: LanguageModelV4CallOptions, work: () => Promise<Result>): Promise<Result> {
+  #inSpan<Result>(
+    { options, noteFailure }: Pick<BegunCall, 'options' | 'noteFailure'>,
+    work: () => Promise<Result>,
+  ): Promise<Result> {
     const { name, model, budget } = this.#options;
     const attributes = {
       [genAi.operationName]: 'chat',
       [genAi.providerName]: model.provider,
       [genAi.requestModel]: model.modelId,
     };
-    const trajectory = currentTrajectory();
     const call = async () => {
       const place = await budget?.acquire(options.abortSignal);
       const begun = performance.now();
@@ -141,7 +147,7 @@ export class BaselineLanguageModel implements LanguageModelV4 {
       } catch (error) {
         if (isRateLimited(error)) status = 'rate_limited';
         failure = errorKind(error);
-        trajectory?.noteCallEnd(isTooLong(error) ? 'refused_by_context' : 'unanswered');
+        noteFailure(error);
         throw error;
       } finally {
         const durationMs = performance.now() - begun;
@@ -156,14 +162,21 @@ export class BaselineLanguageModel implements LanguageModelV4 {
 
 async function* readAndRecord(
   stream: ReadableStream<LanguageModelV4StreamPart>,
-  record: BegunCall['record'],
+  { record, noteFailure }: Pick<BegunCall, 'record' | 'noteFailure'>,
   ended: PromiseWithResolvers<void>,
 ): AsyncGenerator<LanguageModelV4StreamPart, void, undefined> {
   const said = new StreamedContent();
+  let hasFailed = false;
   try {
     for await (const part of stream) {
       said.add(part);
-      if (part.type === 'finish') {
+      // A call that fails in its stream is told of by a part, and the stream ends in good order.
+      if (part.type === 'error') {
+        hasFailed = true;
+        noteFailure(part.error);
+        ended.reject(part.error);
+      }
+      if (part.type === 'finish' && !hasFailed) {
         const { finishReason, usage } = part;
         record({ content: said.content, finishReason, usage });
       }
@@ -186,7 +199,8 @@ function toolsOf({ tools }: LanguageModelV4CallOptions): Tool[] | undefined {
   return known.length > 0 ? known : undefined;
 }
 
-function isTooLong(error: unknown): boolean {
+/** Whether a provider refused a call because its prompt is longer than the model's context. */
+export function isPromptTooLong(error: unknown): boolean {
   if (!APICallError.isInstance(error)) return false;
   return isContextLengthError(error.statusCode ?? 0, error.responseBody ?? '');
 }

@@ -1,4 +1,5 @@
 export { BaselineModel, type BaselineOptions, type BaselineSettings, baseline } from './baseline.ts';
+export { isPromptTooLong } from './baseline-language-model.ts';
 export {
   type AdaptiveConcurrency,
   type CallBudget,

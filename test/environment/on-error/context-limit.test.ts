@@ -1,10 +1,14 @@
+import { APICallError } from '@ai-sdk/provider';
 import { generateText, tool } from 'ai';
-import { defineEnvironment, type RolloutContext } from 'martingale';
+import { MockLanguageModelV4 } from 'ai/test';
+import { baseline, defineEnvironment, type RolloutContext } from 'martingale';
 import { OpenAI } from 'openai';
-import { expect, test, vi } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { z } from 'zod';
+import { runRollout } from '../../../src/rollout/run-rollout.ts';
 import type { FakePolicy } from '../../model/fake-service.ts';
-import { noScenario, runOnce } from '../run-once.ts';
+import { saying } from '../../model/mock-replies.ts';
+import { noScenario, rolloutOptions, runOnce } from '../run-once.ts';
 
 const base = { name: 'x', scenario: z.object({}) };
 const rewards = { short: ({ outcome }: { outcome: string }) => (outcome === 'too long' ? -1 : 1) };
@@ -200,5 +204,45 @@ test('what a piece or a tool throws is put to it, and what a piece gives wrongly
   expect(await run({ observe: () => 3 }, yes)).toMatchObject({
     status: 'failed',
     failure: { code: 'invalid_piece' },
+  });
+});
+
+describe('with a baseline', () => {
+  const tooLong = new APICallError({
+    message: 'too long',
+    url: 'https://provider.test',
+    requestBodyValues: {},
+    statusCode: 400,
+    responseBody: '{"error":{"message":"x","code":"context_length_exceeded"}}',
+  });
+  const small = () =>
+    new MockLanguageModelV4({
+      doGenerate: async ({ prompt }) => {
+        if (prompt.length > 1) throw tooLong;
+        return saying('yes');
+      },
+    });
+  const rolloutOf = (rollout: (context: RolloutContext<object>) => Promise<string>) =>
+    runRollout(
+      rolloutOptions(
+        defineEnvironment({ ...base, rollout, atLimit: () => 'too long', onError: () => 'error', rewards }),
+        noScenario,
+        baseline(small()),
+      ),
+    );
+
+  test('a prompt that its provider refuses as too long is the same limit', async () => {
+    const rollout = await rolloutOf(grow);
+    expect(rollout).toMatchObject({ status: 'completed', reward: -1, outcome: 'too long' });
+    expect(rollout.trajectory.stopReason).toBe('context_limit');
+  });
+
+  test('one that another model’s provider refuses is a failure', async () => {
+    const rollout = await rolloutOf(async ({ model }) => {
+      const { text } = await generateText({ model: model.languageModel, prompt: 'a' });
+      const turn = { role: 'user' as const, content: text };
+      return (await generateText({ model: small(), messages: [turn, turn] })).text;
+    });
+    expect(rollout).toMatchObject({ status: 'failed', failure: { code: 'AI_APICallError' } });
   });
 });

@@ -1,3 +1,4 @@
+import type { LanguageModelV4StreamPart } from '@ai-sdk/provider';
 import {
   generateText,
   NoObjectGeneratedError,
@@ -7,12 +8,15 @@ import {
   ToolLoopAgent,
   tool,
 } from 'ai';
-import { defineEnvironment, type RolloutContext } from 'martingale';
+import { MockLanguageModelV4 } from 'ai/test';
+import { baseline, defineEnvironment, type RolloutContext } from 'martingale';
 import { expect, test, vi } from 'vitest';
 import { z } from 'zod';
 import { RewardError } from '../../../src/environment/index.ts';
+import { runRollout } from '../../../src/rollout/run-rollout.ts';
 import type { FakePolicy } from '../../model/fake-service.ts';
-import { noScenario, runOnce } from '../run-once.ts';
+import { streaming, usage } from '../../model/mock-replies.ts';
+import { noScenario, rolloutOptions, runOnce } from '../run-once.ts';
 
 const base = { name: 'x', scenario: z.object({}) };
 const rewards = { right: ({ outcome }: { outcome: unknown }) => (outcome === 'unreadable' ? -1 : 1) };
@@ -371,4 +375,36 @@ test('an agent whose tool calls are none ends by its own exception, and is score
   const rollout = await runOnce(environment, noScenario, policy);
   expect(rollout).toMatchObject({ status: 'completed', reward: -1 });
   expect(rollout.trajectory.stopReason).toBe('error:AI_NoSuchToolError');
+});
+
+test('`onError` is not asked where a baseline’s call failed in its stream', async () => {
+  const onError = vi.fn(() => 'unreadable');
+  const environment = defineEnvironment({
+    ...base,
+    rollout: async ({ model }) => {
+      const first = streamText({ model: model.languageModel, prompt: 'a' });
+      const second = streamText({ model: model.languageModel, prompt: 'b', onError: () => undefined });
+      await first.text;
+      let text = '';
+      for await (const part of second.textStream) text += part;
+      if (text === '') throw new SyntaxError('Nothing was said.');
+      return text;
+    },
+    onError,
+    rewards,
+  });
+  const overloaded: LanguageModelV4StreamPart[] = [
+    { type: 'stream-start', warnings: [] },
+    { type: 'error', error: new Error('overloaded') },
+    { type: 'finish', finishReason: { unified: 'error', raw: undefined }, usage: usage(1, 0) },
+  ];
+  const model = new MockLanguageModelV4({
+    doStream: async ({ prompt }) => ({
+      stream: ReadableStream.from(JSON.stringify(prompt).includes('"b"') ? overloaded : streaming('yes')),
+    }),
+  });
+  const rollout = await runRollout(rolloutOptions(environment, noScenario, baseline(model)));
+  expect(rollout).toMatchObject({ status: 'failed', failure: { message: 'Nothing was said.' } });
+  expect(rollout.trajectory.recordedCalls).toHaveLength(1);
+  expect(onError).not.toHaveBeenCalled();
 });
