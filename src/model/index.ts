@@ -11,6 +11,7 @@ export {
   callBudget,
   type MeteredCallBudget,
 } from './call-budget.ts';
+export { untilAborted } from './call-deadline.ts';
 export type { CompletionSource } from './completion-source.ts';
 export { policy, runWithModel } from './current-model.ts';
 export { type DefaultProviderOptions, usePolicyAsDefaultProvider } from './default-provider.ts';

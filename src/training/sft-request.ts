@@ -1,6 +1,6 @@
 import type { Client } from '../client/index.ts';
 import type { SftExample } from '../contract/index.ts';
-import { type ModelHandle, requireModelId } from '../model/index.ts';
+import { type ModelHandle, requireModelId, untilAborted } from '../model/index.ts';
 import { RunOptionError } from './errors.ts';
 
 /** Conversations, each ending in an assistant message. */
@@ -21,17 +21,25 @@ export interface SftRequest {
  */
 export async function uploadExamples(
   client: Client,
-  examples: SftExamples,
+  examples: SftExamples | PromiseLike<SftExamples>,
   { option, signal }: { option: string; signal: AbortSignal | undefined },
 ): Promise<{ url: string; count: number }> {
-  const lines: string[] = [];
-  for await (const example of examples) {
-    signal?.throwIfAborted();
-    lines.push(JSON.stringify(example));
-  }
+  const lines = await untilAborted(toLines(examples, signal), signal);
   if (lines.length === 0) throw new RunOptionError(`\`${option}\` is empty: there is nothing to train on.`);
   const { url } = await client.uploads.create(`${lines.join('\n')}\n`, { signal });
   return { url, count: lines.length };
+}
+
+async function toLines(
+  examples: SftExamples | PromiseLike<SftExamples>,
+  signal: AbortSignal | undefined,
+): Promise<string[]> {
+  const lines: string[] = [];
+  for await (const example of await examples) {
+    signal?.throwIfAborted();
+    lines.push(JSON.stringify(example));
+  }
+  return lines;
 }
 
 /** Asks for a supervised training job. */

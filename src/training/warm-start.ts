@@ -60,7 +60,7 @@ async function uploadRequest<Schema extends z.ZodType, Outcome>(
   { settings: { seed = trainDefaults.seed }, signal }: RunContext<Schema, Outcome>,
   model: ModelHandle,
 ): Promise<WarmStartRecord['request']> {
-  const given = typeof examples === 'function' ? await examples({ seed }) : examples;
+  const given = typeof examples === 'function' ? examples({ seed }) : examples;
   const { url } = await uploadExamples(model.client, given, { option: 'warmStart.examples', signal });
   return { trainingDataUrl: url, batchSize, learningRate, assistantTurns };
 }

@@ -100,6 +100,28 @@ describe('a run with a warm start', () => {
     }
   });
 
+  test.each<[string, () => WarmStart['examples']]>([
+    ['a function that never answers', () => () => new Promise<never>(() => undefined)],
+    [
+      'an iterable whose next example never comes',
+      () =>
+        (async function* () {
+          yield* examples;
+          await new Promise<never>(() => undefined);
+        })(),
+    ],
+  ])('that is stopped while it waits for %s ends at once', async (_, given) => {
+    await using world = await startTrainingWorld({ knowsKeys: true });
+    const stop = new AbortController();
+    const ended = world.train({
+      ...{ steps: 1, warmStart: { examples: given() }, signal: stop.signal },
+      onEvent: ({ type }) => {
+        if (type === 'run_started') setImmediate(() => stop.abort(new Error('enough')));
+      },
+    });
+    expect((await ended).reason).toBe('stopped');
+  });
+
   test('that was stopped in it goes on with it, and reads no example again', async () => {
     await using world = await startTrainingWorld({ knowsKeys: true });
     let reads = 0;
