@@ -44,6 +44,18 @@ describe('live view on a terminal', () => {
     expect(screen.writes.length).toBe(before + 1);
   });
 
+  it('ends no run that it cannot show, and says so once', () => {
+    const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+    view.listen(runStarted(4));
+    // As JSON without a check may give it.
+    view.listen(Object.assign(stepReport(0, 4), { reward: null }));
+    vi.advanceTimersByTime(1000);
+    view.close();
+    expect(warn).toHaveBeenCalledOnce();
+    expect(warn.mock.calls[0]?.[0]).toMatch(/^The live view cannot show the run, which goes on\. TypeError/);
+    warn.mockRestore();
+  });
+
   it('follows a terminal that becomes narrower', () => {
     view.listen(runStarted(4));
     view.listen(stepReport(0, 4));
