@@ -21,7 +21,7 @@ const issueSchema = validationIssueSchema.extend({ input: z.unknown().default(nu
 
 const errorBodySchema = z.object({
   detail: z.union([z.string(), z.array(issueSchema)]).optional(),
-  error: z.union([z.string(), z.object({ message: z.string(), code: z.unknown() })]).optional(),
+  error: z.union([z.string(), z.object({ message: z.string(), code: z.unknown().optional() })]).optional(),
   message: z.string().optional(),
 });
 

@@ -98,6 +98,12 @@ describe('an error response', () => {
     expect(error).toMatchObject({ code: 'not_found', detail: 'unknown model' });
   });
 
+  it('is read where its `error` has no code', async () => {
+    const { client } = await serve(json({ error: { message: 'unknown model' } }, 404));
+    const error = await rejection(client.chat.completions.create({ messages: [] }));
+    expect(error).toMatchObject({ code: 'not_found', detail: 'unknown model' });
+  });
+
   it('that is a proxy’s page is a service error with the page’s beginning', async () => {
     const { connect, received } = await serve((response) => {
       response.writeHead(502, { 'content-type': 'text/html' });
