@@ -123,7 +123,7 @@ export const sftConfigSchema = z
           "Whether the job's last figures are kept with its checkpoint, as metrics. Default true. The job's events have them in any case.",
         ),
         target_training_step: optional(z.number().int().min(0)).describe(
-          'The step that they are kept under. It can be none but that of the checkpoint which the job makes: another is refused, or fails the job where one before it in the queue made no checkpoint. Default: that step.',
+          'The step that they are kept under. It can be none but that of the checkpoint which the job makes: another is refused, or fails the job where the jobs before it in the queue made more or fewer checkpoints than that. Default: that step.',
         ),
       }),
     ).describe('There is no tracking service here: figures are kept with the checkpoint.'),

@@ -54,7 +54,7 @@ function checkTargetStep(
   throw new ServiceError(
     422,
     'wrong_target_step',
-    `metric_logging.target_training_step is ${target}, and the job makes the checkpoint of step ${step}: one before it in the queue made none. Send the job again with ${step}, or without a step.`,
+    `metric_logging.target_training_step is ${target}, and the job makes the checkpoint of step ${step}, since ${step < target ? 'fewer' : 'more'} of the jobs before it in the queue made one. Send the job again with the step that is then next, or without a step.`,
   );
 }
 

@@ -65,11 +65,14 @@ async function acceptSftJob(
 /** The job makes the step behind the newest, and behind those that waiting jobs make. */
 async function checkTargetStep(
   { store }: ServiceContext,
-  { id, lastStep }: ModelRecord,
+  { id }: ModelRecord,
   target: number | undefined,
 ): Promise<void> {
   if (target === undefined) return;
-  const [first, last] = [lastStep + 1, lastStep + 1 + (await store.unfinishedJobsOf(id)).length];
+  // Counted before the newest step is read: a job that ends in between counts twice rather than not at all.
+  const waiting = (await store.unfinishedJobsOf(id)).length;
+  const first = ((await store.model(id))?.lastStep ?? 0) + 1;
+  const last = first + waiting;
   if (target >= first && target <= last) return;
   const possible =
     first === last ? `${first}` : first + 1 === last ? `${first} or ${last}` : `${first} to ${last}`;

@@ -1,8 +1,9 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { door, special, tokensOf } from '../../support/scripted-engine.ts';
 import { start } from '../harness.ts';
+import { open } from '../opened.ts';
 import { line, rl, sft } from './support.ts';
 
 const { user, assistant, end, call: callToken } = special;
@@ -174,9 +175,48 @@ describe('SFT jobs', () => {
         { type: 'training_ended', data: { step: 2 } },
         {
           type: 'training_failed',
-          data: { error_message: expect.stringMatching(/target_training_step is 2.*step 3/) },
+          data: {
+            error_message: expect.stringMatching(
+              /target_training_step is 2.*step 3, since more of the jobs before it/,
+            ),
+          },
         },
       ]);
+    });
+
+    test('of a step that a job before it did not make fails the job, which says so', async () => {
+      const { call, post, follow, engine } = await prepared();
+      const held = door();
+      engine.hold = held.wait;
+      const first = await post(null);
+      await held.reached;
+      const second = await post({ metric_logging: { target_training_step: 2 } });
+      await call('POST', `${rl}/${first.body.id}/cancel`, {});
+      held.open();
+      expect((await follow(second.body.id)).at(-1).data.error_message).toMatch(/is 2.*step 1, since fewer/);
+    });
+
+    test('under the step after one that is made while the request is read is taken', async () => {
+      const { service, call, createModel } = await open();
+      const { store } = service;
+      const model = await createModel();
+      const upload = await call('POST', '/v1/preview/uploads', line('a'));
+      const post = (config: object | null) =>
+        call('POST', sft, { model_id: model.id, training_data_url: upload.body.url, config });
+      const { promise: mayBegin, resolve: begin } = Promise.withResolvers<void>();
+      const beginRun = store.beginRun.bind(store);
+      store.beginRun = async (id) => {
+        await mayBegin;
+        return beginRun(id);
+      };
+      const first = await post(null);
+      const unfinished = store.unfinishedJobsOf.bind(store);
+      store.unfinishedJobsOf = async (id) => {
+        begin();
+        await vi.waitUntil(async () => (await store.job(first.body.id))?.endedAt);
+        return unfinished(id);
+      };
+      expect((await post({ metric_logging: { target_training_step: 2 } })).status).toBe(200);
     });
   });
 
