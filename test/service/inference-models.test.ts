@@ -73,6 +73,9 @@ test('a model that is not there is a 404 in the form that OpenAI clients read', 
     expect(body.detail).toContain('GET /v1/models lists');
     expect(body.error.message).toBe(body.detail);
   }
+  expect((await call('GET', '/v1/models/local/desk/agent:step9')).body.detail).toContain(
+    'no checkpoint of step 9',
+  );
   expect((await call('GET', '/v1/models/')).status).toBe(404);
   expect((await call('POST', '/v1/models/local/desk/agent', {})).headers.get('allow')).toBe(
     'GET, HEAD, OPTIONS',

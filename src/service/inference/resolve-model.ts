@@ -74,7 +74,7 @@ export class ModelResolver {
       name.step === undefined
         ? await this.#store.newestCheckpoint(model.id)
         : await this.#store.checkpoint(model.id, name.step);
-    if (!checkpoint) throw unknownModel(text, `the model has no checkpoint of step ${name.step}`);
+    if (!checkpoint) throw unknownStep(text, name.step);
     const folder = checkpoint.folder === null ? null : this.#files.absolute(checkpoint.folder);
     const { entity, project } = model;
     return {
@@ -95,3 +95,6 @@ export function unknownModel(name: string, reason = noSuchName): ServiceError {
     `The model ${JSON.stringify(name)} does not exist: ${reason}. GET /v1/models lists those that do.`,
   );
 }
+
+export const unknownStep = (name: string, step: number | undefined): ServiceError =>
+  unknownModel(name, `the model has no checkpoint of step ${step}`);

@@ -3,7 +3,7 @@ import { formatModelName, type InferenceModel, parseModelName } from '../../cont
 import type { BaseModel } from '../../engines/engine.ts';
 import { type Access, accessOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
-import { unknownModel } from '../inference/resolve-model.ts';
+import { unknownModel, unknownStep } from '../inference/resolve-model.ts';
 import { Slices } from '../slices.ts';
 import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
 
@@ -27,24 +27,23 @@ export function inferenceModelRoutes(app: Hono, { engine, store }: ServiceContex
     });
   });
 
-  const find = async (name: string, access: Access): Promise<InferenceModel | undefined> => {
+  const find = async (name: string, access: Access): Promise<InferenceModel> => {
     const base = engine.baseModels.find(({ id }) => id === name);
     if (base) return ofBase(base);
     const parsed = parseModelName(name);
-    if (!parsed || !access.sees(parsed.entity)) return undefined;
+    if (!parsed || !access.sees(parsed.entity)) throw unknownModel(name);
     const model = await store.modelNamed(parsed.entity, parsed.project, parsed.name);
-    if (!model || parsed.step === undefined) return model && ofModel(model);
+    if (!model) throw unknownModel(name);
+    if (parsed.step === undefined) return ofModel(model);
     const checkpoint = await store.checkpoint(model.id, parsed.step);
-    return checkpoint && ofCheckpoint(model, checkpoint);
+    if (!checkpoint) throw unknownStep(name, parsed.step);
+    return ofCheckpoint(model, checkpoint);
   };
 
   // A name has slashes, which some clients encode and others do not.
-  app.get('/v1/models/:model{.+}', async (context) => {
-    const name = context.req.param('model');
-    const model = await find(name, accessOf(context));
-    if (!model) throw unknownModel(name);
-    return context.json(model);
-  });
+  app.get('/v1/models/:model{.+}', async (context) =>
+    context.json(await find(context.req.param('model'), accessOf(context))),
+  );
 }
 
 const ofModel = ({ entity, project, name, baseModel, createdAt }: ModelRecord): InferenceModel => ({
