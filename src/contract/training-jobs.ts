@@ -151,7 +151,7 @@ export const untrainedSchema = z
     reason: z
       .enum(['no_signal', 'no_decisions'])
       .describe(
-        'no_signal: in no group do rewards differ. no_decisions: they do, but no sampled token there had an alternative.',
+        'no_signal: in no group do rewards differ. no_decisions: they do, but no reply with an advantage has a sampled token that had an alternative.',
       ),
     message: z.string(),
     metrics: z

@@ -81,7 +81,7 @@ function whyUntrained(groups: readonly RewardedGroup<Constraint>[], counts: Batc
   return differ
     ? {
         reason: 'no_decisions',
-        message: `Nothing to train on: rewards differ, but no sampled token of the ${submitted} groups (${trajectories} trajectories) had an alternative, so that none of them was a decision. Allow more than one reply, or sample at a higher temperature.`,
+        message: `Nothing to train on: rewards differ, but no reply with an advantage has a sampled token that had an alternative, so that none of its tokens was a decision (${submitted} groups, ${trajectories} trajectories). Allow more than one reply, or sample at a higher temperature.`,
         metrics,
       }
     : {

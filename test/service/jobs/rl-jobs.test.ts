@@ -183,6 +183,26 @@ describe('RL jobs', () => {
       expect((await follow(job.body.id)).at(-1).data.untrained).toMatchObject({ reason: 'no_decisions' });
     });
 
+    test('because the only decisions are in a reply of the mean reward, it does not say that there are none', async () => {
+      const { call, createModel, follow } = await start();
+      const model = await createModel();
+      const forced = { logprobs: { content: sampled.map(() => ({ token: '', logprob: 0 })) } };
+      const job = await call('POST', rl, {
+        model_id: model.id,
+        trajectory_groups: [
+          group(
+            { messages_and_choices: [choice(sampled, forced)], reward: 0 },
+            { messages_and_choices: [choice(sampled)], reward: 1 },
+            { messages_and_choices: [choice(sampled, forced)], reward: 2 },
+          ),
+        ],
+      });
+      expect((await follow(job.body.id)).at(-1).data.untrained).toMatchObject({
+        reason: 'no_decisions',
+        message: expect.stringContaining('no reply with an advantage'),
+      });
+    });
+
     test('in groups of which every rollout failed, it ends in the same way', async () => {
       const { call, createModel, follow } = await start();
       const model = await createModel();
