@@ -5,14 +5,17 @@ import { tokenIdsHash } from '../inference/prompt/token-ids-hash.ts';
 
 /**
  * A choice with its token ids, sampling and prompt where its fields have them. A client that put it together from a
- * stream may have kept them in the entries of its log-probabilities alone.
+ * stream may have kept them in the entries of its log-probabilities alone; so may one that asked for ids in the place
+ * of the tokens' texts.
  * @throws RequestValidationError for token ids that are not those of one reply as it was sampled.
  */
 export function wholeChoice(choice: Choice, at: Location): Choice {
   const entries = choice.logprobs?.content ?? [];
   const ids = entries.flatMap(({ token_id: id }) => id ?? []);
   const isStreamed = ids.length > 0 && ids.length === entries.length;
-  const whole = isStreamed ? { ...choice, ...carried(entries, choice, at), token_ids: ids } : choice;
+  const whole = isStreamed
+    ? { ...choice, ...carried(entries, choice, at), token_ids: ids }
+    : { ...choice, token_ids: choice.token_ids ?? idsInTexts(entries) };
   const named = whole.sampling?.reply;
   if (named && whole.token_ids && tokenIdsHash(whole.token_ids) !== named)
     throw invalidField(
@@ -47,4 +50,10 @@ function carried(
       entries[0],
     );
   return { sampling, prompt_token_ids: choice.prompt_token_ids ?? first?.prompt_token_ids };
+}
+
+/** Ids that `return_tokens_as_token_ids` wrote in the place of the tokens' texts; undefined where it did not. */
+function idsInTexts(entries: Entries): number[] | undefined {
+  const ids = entries.map(({ token }) => /^token_id:(\d+)$/.exec(token)?.[1]);
+  return ids.length > 0 && ids.every((id) => id !== undefined) ? ids.map(Number) : undefined;
 }

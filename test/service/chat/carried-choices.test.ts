@@ -185,6 +185,17 @@ describe('a choice that is no longer as it was sampled is refused', () => {
     expect(body.detail[0].msg).toMatch(/not the ids that were sampled/);
   });
 
+  test('where some of the ids that stand in the place of texts are missing', async () => {
+    const { streamed, train } = await opened();
+    const asIds = { return_token_ids: false, logprobs: true, return_tokens_as_token_ids: true };
+    const chunks = await streamed(asIds);
+    const choice = { ...joined(chunks), sampling: chunks.at(-1).choices[0].sampling };
+    expect((await train([ask, choice])).status).toBe(200);
+    choice.logprobs.content.splice(1, 1);
+    const { status, body } = await train([ask, choice]);
+    expect([status, body.detail[0].loc.at(-1)]).toEqual([422, 'token_ids']);
+  });
+
   test('where its token ids are others', async () => {
     const { chat, train } = await opened();
     const [choice] = (await chat({ model: trained })).body.choices;

@@ -128,20 +128,14 @@ function callsOf(
 
 /** A choice that came back: its sampled ids stand in the conversation as they are. */
 export function choiceToTurn(choice: Choice, location: Location): Turn {
-  const tokenIds = choice.token_ids ?? idsInLogprobs(choice);
+  const { token_ids: tokenIds } = choice;
   if (!tokenIds || tokenIds.length === 0)
     throw invalidField(
       [...location, 'token_ids'],
       'a choice to train on needs the token ids that were sampled; send it back whole, as a trained model (entity/project/name) gives it unless return_token_ids is false, or ask for them with return_token_ids: true. From a stream without it, keep the entries of logprobs as they came: they have the ids',
-      choice.token_ids ?? choice,
+      tokenIds ?? choice,
     );
   return { role: 'assistant', content: '', toolCalls: [], tokenIds };
-}
-
-/** Ids that `return_tokens_as_token_ids` wrote in the place of the tokens' texts; undefined where it did not. */
-function idsInLogprobs({ logprobs }: Choice): number[] | undefined {
-  const ids = logprobs?.content?.map(({ token }) => /^token_id:(\d+)$/.exec(token)?.[1]);
-  return ids?.every((id) => id !== undefined) ? ids.map(Number) : undefined;
 }
 
 function textOf(content: string | ContentPart[] | undefined): string {
