@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { withDeadline } from '../environment/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import type { VersionChange } from '../progress/index.ts';
 import { martingaleVersion } from '../util/version.ts';
@@ -28,8 +29,11 @@ export async function originOf(
   model: ModelHandle,
   signal: AbortSignal | undefined,
 ): Promise<RunOrigin> {
-  const listed = await model.client.inferenceModels
-    .list({ signal, timeoutMs: listTimeoutMs })
+  const timedOut = () => new Error(`The service has not listed its models within ${listTimeoutMs} ms.`);
+  // The client's own deadline is that of one attempt, which it repeats.
+  const listed = await withDeadline({ timeoutMs: listTimeoutMs, signal, timedOut }, (ending) =>
+    model.client.inferenceModels.list({ signal: ending }),
+  )
     // Not all services have this list, and no run depends on it.
     .catch(() => {
       signal?.throwIfAborted();
@@ -99,13 +103,18 @@ export function changedOptions<Schema extends z.ZodType, Outcome>(
 const isRecord = (value: unknown): value is object =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** For a file of JSON: functions and instances by their name. */
+/**
+ * For a file of JSON: functions and instances by their name. An object with functions, as an executor may be, is an
+ * instance too: what else it holds may be secret, or hold itself.
+ */
 function described(value: unknown): unknown {
   if (typeof value === 'function') return { function: value.name === '' ? 'anonymous' : value.name };
   if (typeof value !== 'object' || value === null) return value;
   if (Array.isArray(value)) return value.map(described);
   const prototype: unknown = Object.getPrototypeOf(value);
-  if (prototype !== Object.prototype && prototype !== null) return { instance: value.constructor.name };
+  const isPlain = prototype === Object.prototype || prototype === null;
+  if (!isPlain) return { instance: value.constructor.name };
+  if (Object.values(value).some((inner) => typeof inner === 'function')) return { instance: 'Object' };
   return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, described(inner)]));
 }
 

@@ -1,8 +1,18 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type RunConfig, type RunEvent, readRun, train } from 'martingale';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import {
+  createClient,
+  inProcess,
+  ModelHandle,
+  type RolloutExecutor,
+  type RunConfig,
+  type RunEvent,
+  readRun,
+  train,
+} from 'martingale';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { z } from 'zod';
+import { originOf } from '../../src/training/run-origin.ts';
 import { reply } from '../faults/network/faults.ts';
 import { type Fault, pass } from '../faults/network/proxy.ts';
 import { environment, startTrainingWorld } from '../faults/network/training-world.ts';
@@ -119,4 +129,32 @@ test('a service without a list of models changes nothing but what is known of th
   world.proxy.fault = ({ path }) => (path.endsWith('/v1/models') ? refuse : pass);
   const { config } = await run('unlisted');
   expect(config).toMatchObject({ baseModel: 'scripted-tiny', versions: { engine: null } });
+});
+
+test('a service that does not list its models is waited for ten seconds, whatever the client would repeat', async () => {
+  const client = createClient({ baseUrl: world.service.url, apiKey: 'key' });
+  vi.spyOn(client.inferenceModels, 'list').mockImplementation(
+    ({ signal } = {}) =>
+      new Promise((_, reject) => signal?.addEventListener('abort', () => reject(signal.reason))),
+  );
+  const model = new ModelHandle({ client, name: 'local/p/n:step0' });
+  vi.useFakeTimers({ toFake: ['setTimeout'] });
+  try {
+    const origin = originOf({ model }, model, undefined);
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(await origin).toMatchObject({ baseModel: null, versions: { engine: null } });
+  } finally {
+    vi.useRealTimers();
+    await client.close();
+  }
+});
+
+test('an executor of one’s own is in the record by its kind, with nothing that it holds', async () => {
+  const executor: RolloutExecutor & { password: string; self?: object } = {
+    ...inProcess(),
+    password: 'hush',
+  };
+  executor.self = executor;
+  const { config } = await run('executor', { executor });
+  expect(config?.changed?.executor).toEqual({ value: { instance: 'Object' }, default: null });
 });
