@@ -185,6 +185,8 @@ describe('the OpenAPI document', () => {
       if (operation.responses[503])
         expect(operation.responses[503].headers['Retry-After'], name).toBeDefined();
     }
+    const chat = document.paths['/v1/chat/completions'].post;
+    expect(chat.responses[400].description).toContain('context_length_exceeded');
     const names = operations.map(({ operation }) => operation.operationId);
     expect(new Set(names).size).toBe(names.length);
   });

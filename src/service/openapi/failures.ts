@@ -21,7 +21,7 @@ const acceptEncoding = 'Accept-Encoding';
 const failures: Record<number, Failure> = {
   400: {
     description:
-      'The connection broke before the body was whole, or it is no whole gzip where its Content-Encoding says so.',
+      "The connection broke before the body was whole, or it is no whole gzip where its Content-Encoding says so. Of a chat completion also: the prompt leaves no room for a reply in the model's context (code context_length_exceeded).",
     ...{ detail: 'The connection broke before the body was whole.' },
     ...{ type: 'invalid_request_error', code: 'body_cut' },
   },
