@@ -37,12 +37,14 @@ export interface RecordBounds {
   entries?: number;
   /** Of a name. Default 1024. */
   name?: number;
+  /** What is said of one with more entries. Default: how many it has and may have. */
+  tooMany?: string;
 }
 
 /** An object with names of the caller's own. Where it has more of them than it may, none is looked at. */
 export const record = <Value extends z.ZodType>(
   value: Value,
-  { entries = requestLimits.entries, name = requestLimits.name }: RecordBounds = {},
+  { entries = requestLimits.entries, name = requestLimits.name, tooMany }: RecordBounds = {},
 ) =>
   z
     .preprocess(
@@ -54,13 +56,17 @@ export const record = <Value extends z.ZodType>(
         }
         const count = countOf(given);
         if (count <= entries) return given;
-        const message = `has ${count} entries, and ${entries} is the most; send fewer`;
+        const message = tooMany ?? `has ${count} entries, and ${entries} is the most; send fewer`;
         context.addIssue({ code: 'too_big', origin: 'object', maximum: entries, input: given, message });
         return z.NEVER;
       },
       z.record(text(name), value),
     )
     .meta({ maxProperties: entries });
+
+/** An object that clients may send as long as it is empty; `reason` says why. */
+export const emptyObject = (reason: string) =>
+  record(z.unknown(), { entries: 0, tooMany: `must be empty, or left out: ${reason}` });
 
 /** An object that the caller forms freely, of at most so many characters of JSON. */
 export const json = (

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { list, record, text } from '../bounded.ts';
+import { emptyObject, list, record, text } from '../bounded.ts';
 import { chatLimits } from '../limits.ts';
 import { optional } from '../optional.ts';
 import { responseFormatSchema, structuredOutputsSchema } from './structured-outputs.ts';
@@ -109,7 +109,7 @@ const handlingFields = {
   cache_salt: optional(text(chatLimits.cacheSalt).min(1)).describe(
     'Computed prefixes are shared between requests of the same salt alone, so that no other can tell from its timing what this prompt begins with. Not empty; should be random and secret.',
   ),
-  kv_transfer_params: optional(record(z.unknown(), { entries: 0 })).describe(
+  kv_transfer_params: optional(emptyObject('prompts are computed where replies are sampled')).describe(
     'Anything but an empty object is refused: prompts are computed where replies are sampled.',
   ),
 };

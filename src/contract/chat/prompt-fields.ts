@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { json, list, record, text } from '../bounded.ts';
+import { emptyObject, json, list, text } from '../bounded.ts';
 import { chatLimits, requestLimits } from '../limits.ts';
 import { optional } from '../optional.ts';
 import { messageSchema } from './messages.ts';
@@ -48,7 +48,9 @@ export const promptFields = {
       .refine(Number.isInteger, 'Input should be a valid integer')
       .meta({ type: 'integer' }),
   ).describe('Keeps only the last so many tokens of the prompt; -1 keeps what the context can hold.'),
-  mm_processor_kwargs: optional(record(z.unknown(), { entries: 0 })).describe(
+  mm_processor_kwargs: optional(
+    emptyObject('these are text models, with no processor of other media'),
+  ).describe(
     'Anything but an empty object is refused: these are text models, with no processor of other media.',
   ),
 };

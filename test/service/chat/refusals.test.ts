@@ -196,6 +196,14 @@ test('a processor that is not there is refused with those that are', async () =>
   expect(body.detail[0].msg).toContain('test.Doubling');
 });
 
+test.each([
+  ['mm_processor_kwargs', /must be empty.*text models/],
+  ['kv_transfer_params', /must be empty.*prompts are computed where replies are sampled/],
+])('%s that is not empty is refused with the reason', async (name, reason) => {
+  const { chat } = await start();
+  expect((await chat({ [name]: { a: 1 } })).body.detail[0].msg).toMatch(reason);
+});
+
 test('special tokens that a reply can hold are allowed', async () => {
   const { chat } = await start();
   const calling = { tools, allowed_token_ids: [special.call, special.end] };
