@@ -1,5 +1,5 @@
 import type { RunListener } from '../progress/index.ts';
-import { diagnose, newAlarms, type RunFigures } from './diagnosis/index.ts';
+import { newAlarms, RunDiagnosis, type RunFigures } from './diagnosis/index.ts';
 
 /** Tells of each alarm once, when it is called after a step or a validation; what the run began with is known. */
 export function alarmTeller(
@@ -7,9 +7,10 @@ export function alarmTeller(
   stalenessBound: number,
   emit: RunListener,
 ): () => void {
-  const told = diagnose({ ...figures(), stalenessBound });
+  const diagnosis = new RunDiagnosis();
+  const told = diagnosis.next({ ...figures(), stalenessBound });
   return () => {
-    for (const alarm of newAlarms(told, diagnose({ ...figures(), stalenessBound }))) {
+    for (const alarm of newAlarms(told, diagnosis.next({ ...figures(), stalenessBound }))) {
       told.push(alarm);
       emit({ type: 'alarm', ...alarm });
     }

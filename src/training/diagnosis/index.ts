@@ -1,4 +1,4 @@
-export { diagnose, newAlarms } from './diagnose.ts';
+export { diagnose, newAlarms, RunDiagnosis } from './diagnose.ts';
 export { countRepeats, repeatedShare } from './repeated-share.ts';
 export type { EvaluationPoint, RunFigures } from './run-so-far.ts';
 export { alarmThresholds } from './thresholds.ts';

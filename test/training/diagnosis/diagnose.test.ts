@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Alarm, AlarmKind, StepReport } from '../../../src/progress/index.ts';
-import { diagnose, newAlarms, type RunFigures } from '../../../src/training/diagnosis/index.ts';
+import { diagnose, newAlarms, RunDiagnosis, type RunFigures } from '../../../src/training/diagnosis/index.ts';
 import { comparison, deskRun, reports } from './reports.ts';
 
 const from =
@@ -374,4 +374,32 @@ test('a run that goes on tells each alarm once, those of a validation after its 
     ['reward_up_validation_down', 29],
     ['wrong_model', 40],
   ]);
+});
+
+test('a diagnosis that goes on with a run comes to the same as one of the whole, and looks at the newest steps only', () => {
+  const spoilt: Partial<StepReport>[] = [
+    {},
+    { groupsWithSignal: 0, comparison: comparison({ equalRewards: 12, solved: 12, unsolved: 0 }) },
+    { groupsWithSignal: 0, comparison: comparison({ equalRewards: 12, solved: 0, unsolved: 12 }) },
+    { failed: 60, completed: 36, failures: { timeout: 60 } },
+    { callsInFlight: 40 },
+  ];
+  const all = reports(120, (step) => ({ ...rising(step), ...spoilt[Math.floor(step / 13) % spoilt.length] }));
+  const validations = evaluations(0.3, 0.5, 0.4, 0.35, 0.36, 0.3, 0.2, 0.5, 0.4, 0.3, 0.2, 0.1);
+  const running = new RunDiagnosis();
+  const told: Alarm[] = [];
+  for (let steps = 1; steps <= all.length; steps++) {
+    for (const evaluated of [false, true]) {
+      const figures = {
+        reports: all.slice(0, steps),
+        evaluations: validations.filter(({ step }) => step < steps + (evaluated ? 1 : 0)),
+      };
+      const newest = running.next(figures);
+      expect(newest.every(({ step }) => step >= steps - 2)).toBe(true);
+      told.push(...newAlarms(told, newest));
+      expect(newAlarms(told, diagnose(figures))).toEqual([]);
+    }
+  }
+  expect(new Set(told.map(({ kind }) => kind)).size).toBeGreaterThan(3);
+  expect(told).toEqual(diagnose({ reports: all, evaluations: validations }));
 });
