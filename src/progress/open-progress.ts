@@ -61,8 +61,10 @@ function onStream(stream: Terminal, create: (output: Output) => ProgressView): P
     ...view,
     close: () => {
       view.close();
+      const letGo = () => stream.off('error', end);
       // What was written last may fail later.
-      if (isOpen && stream.writable) stream.write('', () => stream.off('error', end));
+      if (isOpen && stream.writable) stream.write('', letGo);
+      else setImmediate(letGo);
       isOpen = false;
     },
   };

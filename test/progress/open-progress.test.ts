@@ -57,4 +57,14 @@ describe('the view of a run whose output is a pipe', () => {
     view?.close();
     expect(terminal.writes.length).toBe(written);
   });
+
+  it('leaves no listener behind, also where its reader has gone', async () => {
+    for (const error of [null, new Error('EPIPE')]) {
+      const { view, terminal } = open('plain');
+      if (error) terminal.emit('error', error);
+      view?.close();
+      await new Promise((resolve) => setImmediate(resolve));
+      expect(terminal.listenerCount('error')).toBe(0);
+    }
+  });
 });
