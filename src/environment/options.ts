@@ -50,9 +50,10 @@ export interface RolloutEnvironmentOptions<Schema extends z.ZodType, Outcome, St
   /**
    * What came of a rollout that a limit ended, in place of what `rollout` returned or threw; it is scored. It is
    * called at once, also where `rollout` has not returned. It is also called where `rollout` throws at the end of the
-   * model's context (`context_limit`): the service refused a prompt as too long, or cut the last reply there. Default: a rollout that throws after a limit, or that the
-   * time limit interrupts, is failed with the limit's code (`turn_limit`, `token_limit`, `tool_call_limit`,
-   * `time_limit`); one that returns is scored.
+   * model's context (`context_limit`): the service refused a prompt as too long, or cut the last reply there.
+   *
+   * Default: a rollout that throws after a limit, or that the time limit interrupts, is failed with the limit's code
+   * (`turn_limit`, `token_limit`, `tool_call_limit`, `time_limit`); one that returns is scored.
    */
   atLimit?: (
     context: LimitContext<z.output<Schema>, State>,

@@ -11,8 +11,8 @@ export interface ThrownPlace {
    */
   at?: string;
   /**
-   * The error and what caused it, each with its stack: five errors at most, 1,000 characters of each message and 3,000 of each stack. Absent for what
-   * has no stack.
+   * The error and what caused it, each with its stack: five errors at most, 1,000 characters of each message and 3,000
+   * of each stack. Absent for what has no stack.
    */
   stack?: string;
 }

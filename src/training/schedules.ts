@@ -1,4 +1,5 @@
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+
 /** How far a run is: `step` counts from 0, `steps` is how many it has. */
 export interface RunProgress {
   step: number;
