@@ -24,6 +24,7 @@ import {
 import { currentTrajectory, runOutsideTrajectory } from '../trajectory/index.ts';
 import { toReadableMessages, toSpokenChoice } from './baseline-messages.ts';
 import type { CallBudget, CallOutcome } from './call-budget.ts';
+import { untilAborted } from './call-deadline.ts';
 import type { SamplingOverride } from './sampling-override.ts';
 import { StreamedContent } from './streamed-content.ts';
 
@@ -79,7 +80,8 @@ export class BaselineLanguageModel implements LanguageModelV4 {
       const ended = Promise.withResolvers<void>();
       const parts = readAndRecord(result.stream, { record, noteFailure }, ended);
       opened.resolve({ ...result, stream: ReadableStream.from(parts) });
-      await ended.promise;
+      // A stream that nobody reads ends with the rollout.
+      await untilAborted(ended.promise, options.abortSignal);
     }).catch(opened.reject);
     return opened.promise;
   }

@@ -4,6 +4,7 @@ import { MockLanguageModelV4, simulateReadableStream } from 'ai/test';
 import {
   BaselineError,
   baseline,
+  callBudget,
   currentTrajectory,
   defineEnvironment,
   type Environment,
@@ -152,6 +153,21 @@ describe('a baseline', () => {
     const stopped = AbortSignal.abort(new Error('over'));
     await runInTrajectory(new Trajectory({ signal: stopped }), ask);
     expect(model.doGenerateCalls[1]?.abortSignal?.reason).toBe(stopped.reason);
+  });
+
+  test('gives its place in the budget back with the rollout, where nobody reads its stream', async () => {
+    const model = baseline(hosted(), { budget: callBudget({ concurrency: 1 }) });
+    const leaves = defineEnvironment({
+      name: 'leaves',
+      scenario,
+      rollout: async ({ model: { languageModel } }) => {
+        await languageModel.doStream({ prompt: [] });
+        return 'paid';
+      },
+      rewards: { right: () => 1 },
+    });
+    expect((await run(model, leaves)).books).toMatchObject({ failed: 2 });
+    expect((await run(model, desk)).books).toMatchObject({ completed: 2 });
   });
 
   test('records nothing of a call that failed, and only the answer that the agent saw of one that was repeated', async () => {
