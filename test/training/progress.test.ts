@@ -108,10 +108,10 @@ describe.runIf(hasTerminals)('a run at a terminal', () => {
     expect(lines.join('\n')).not.toContain('martingale');
   });
 
-  test('of an evaluation shows the scenarios that are done, their mean so far, and the result', async () => {
+  test('of an evaluation shows what is evaluated, and the result', async () => {
     const asked = { task: 'evaluate', steps: undefined };
-    const { lines, writes } = await attend('evaluation', asked, {}, evaluation);
-    expect(writes.join('')).toMatch(/› evaluation +0\/5/);
+    // It may end before its first repaint: what counts is what stays.
+    const { lines } = await attend('evaluation', asked, {}, evaluation);
     const text = lines.join('\n');
     expect(text).toMatch(/martingale {2}evaluating local\/resume\/evaluation:step0 in coin toss/);
     expect(text).toMatch(/✓ evaluation +reward 0\.\d{3} · success \d+% +5 scenarios/);
