@@ -55,7 +55,9 @@ export const errorDetailSchema = z
 
 const openAiError = errorDetailSchema
   .optional()
-  .describe('On the chat-completions paths and /v1/models, and of a 503 on every path.');
+  .describe(
+    'On the chat-completions paths, /v1/models and paths that are not there, and of a 405 or 503 on every path.',
+  );
 
 /** Body of a 422. */
 export const validationErrorSchema = z

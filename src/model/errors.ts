@@ -51,11 +51,12 @@ export class NoCurrentModelError extends MartingaleError {
 
 /** A model of that name exists and was made from another base model than the one asked for. */
 export class BaseModelMismatchError extends MartingaleError {
-  constructor(model: string, actual: string, wanted: string) {
+  constructor(model: string, actual: string, wanted: string, options?: ErrorOptions) {
     super(
       'base_model_mismatch',
-      `The model "${model}" exists and was made from "${actual}", not from "${wanted}". Choose another name, or ` +
-        'delete it.',
+      `The model "${model}" exists and was made from "${actual}", not from "${wanted}". Choose another name, give ` +
+        "`ifExists: 'new'` for the next free one, or delete the model.",
+      options,
     );
   }
 }

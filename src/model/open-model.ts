@@ -49,15 +49,37 @@ export async function openModel(options: OpenModelOptions): Promise<ModelHandle>
   const { client, entity, project, name, baseModel, ifExists = 'continue', signal } = options;
   checkIfExists(ifExists);
   if (ifExists !== 'continue') return createModel({ ...options, ifExists });
-  const model = await client.models.create(
-    { entity, project, name, base_model: baseModel, return_existing: true },
-    { signal },
-  );
+  const model = await client.models
+    .create({ entity, project, name, base_model: baseModel, return_existing: true }, { signal })
+    .catch(async (cause) => {
+      throw cause instanceof ConflictError ? ((await mismatchOf(options, cause)) ?? cause) : cause;
+    });
+  // Other services return the model whatever its base model is.
   if (model.base_model !== baseModel) {
     throw new BaseModelMismatchError(formatModelName(model), model.base_model, baseModel);
   }
   const handle = new ModelHandle({ client, id: model.id, name: formatModelName(model) });
   return handle.at(await newestStep(handle, signal));
+}
+
+/** Why a service that holds base models against each other refuses the model; null where it cannot be told. */
+async function mismatchOf(
+  { client, entity, project, name, baseModel, signal }: OpenModelOptions,
+  cause: ConflictError,
+): Promise<BaseModelMismatchError | null> {
+  try {
+    for await (const model of client.models.list({ limit: 100, signal })) {
+      const fullName = formatModelName({ entity: model.entity, project: model.project, name: model.name });
+      const isSame = model.project === project && model.name === name && model.base_model !== baseModel;
+      // Where no entity was given, the service chose one, and its refusal names it.
+      if (isSame && (entity === undefined ? cause.detail.includes(fullName) : entity === model.entity))
+        return new BaseModelMismatchError(fullName, model.base_model, baseModel, { cause });
+    }
+  } catch {
+    signal?.throwIfAborted();
+    // Other services list no models: what the refusal itself says has to do.
+  }
+  return null;
 }
 
 /** @throws MartingaleError of code `invalid_model_option` for what is no choice. */

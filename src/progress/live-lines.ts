@@ -59,15 +59,25 @@ function curveLine(label: string, values: readonly number[], figure: string, col
   ];
 }
 
+function phaseMark({ endedAtMs, isStopped }: PhaseProgress): Line[number] {
+  if (endedAtMs === null) return { text: '› ', style: 'cyan' };
+  return isStopped ? { text: '– ', style: 'yellow' } : { text: '✓ ', style: 'green' };
+}
+
 function phaseLine(phase: PhaseProgress, { columns, nowMs }: Canvas): Line {
-  const { done, total, startedAtMs, endedAtMs } = phase;
+  const { done, total, startedAtMs, endedAtMs, isStopped } = phase;
   const running = endedAtMs === null;
   const metrics = leadingMetric(phase.metrics);
   const of = total === null ? count(done) : `${count(done)}/${count(total)}`;
   const left: Line = [
-    running ? { text: '› ', style: 'cyan' } : { text: '✓ ', style: 'green' },
+    phaseMark(phase),
     { text: pad(phase.phase, nameWidth) },
-    { text: [running ? of : count(done), metrics].filter((part) => part !== '').join(' · '), style: 'dim' },
+    {
+      text: [isStopped ? `stopped at ${of}` : running ? of : count(done), metrics]
+        .filter((part) => part !== '')
+        .join(' · '),
+      style: 'dim',
+    },
   ];
   const right: Line = [{ text: duration((endedAtMs ?? nowMs) - startedAtMs), style: 'dim' }];
   const cells = Math.min(24, columns - lineWidth(left) - lineWidth(right) - 2 * barGap);

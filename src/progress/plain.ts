@@ -32,10 +32,18 @@ function isReported({ step, steps }: StepReport, first: boolean): boolean {
   return first || steps <= 20 || (step + 1) % 10 === 0 || step + 1 === steps;
 }
 
-function phaseText({ phase, done, total, metrics, startedAtMs, endedAtMs }: PhaseProgress): string {
+function phaseText({
+  phase,
+  done,
+  total,
+  metrics,
+  startedAtMs,
+  endedAtMs,
+  isStopped,
+}: PhaseProgress): string {
   const of = total === null || total === done ? count(done) : `${count(done)} of ${count(total)}`;
   const took = endedAtMs === null ? '' : duration(endedAtMs - startedAtMs);
-  return `${phase}: ${[of, leadingMetric(metrics), took].filter((part) => part !== '').join(' · ')}`;
+  return `${phase}: ${[isStopped ? `stopped at ${of}` : of, leadingMetric(metrics), took].filter((part) => part !== '').join(' · ')}`;
 }
 
 function stepText(report: StepReport, progress: RunProgress): string {

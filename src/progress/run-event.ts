@@ -57,7 +57,10 @@ export interface GroupComparison {
 
 /** The books and figures of one step. `dispatched` = `completed` + `failed` + `cancelled`, always. */
 export interface StepReport {
-  /** Counted from the run's first, which is 0. */
+  /**
+   * Counted from the run's first, which is 0. A step without a signal makes no checkpoint, so the model's step may be
+   * lower: `:step33` after 40 steps.
+   */
   step: number;
   steps: number;
   /** Mean reward of the completed rollouts. */

@@ -12,6 +12,8 @@ export interface PhaseProgress {
   startedAtMs: number;
   /** Null while it goes on. */
   endedAtMs: number | null;
+  /** Whether the run was stopped in it: then it is not done. */
+  isStopped: boolean;
 }
 
 /** What goes on before and after the loop, in order, with the number of steps taken by then. */
@@ -55,9 +57,11 @@ export const newRun = (nowMs: number, title = ''): RunProgress => ({
 export const isPhase = (milestone: Milestone): milestone is PhaseProgress & Milestone => 'phase' in milestone;
 
 /** A phase is over at its total, or when something else begins. */
-function closePhases(milestones: readonly Milestone[], nowMs: number): Milestone[] {
+function closePhases(milestones: readonly Milestone[], nowMs: number, isStopped: boolean): Milestone[] {
   return milestones.map((milestone) =>
-    isPhase(milestone) && milestone.endedAtMs === null ? { ...milestone, endedAtMs: nowMs } : milestone,
+    isPhase(milestone) && milestone.endedAtMs === null
+      ? { ...milestone, endedAtMs: nowMs, isStopped }
+      : milestone,
   );
 }
 
@@ -72,11 +76,11 @@ function withPhase(progress: RunProgress, event: Event<'phase'>, nowMs: number):
     isPhase(last) &&
     last.phase === phase &&
     (last.endedAtMs === null || isOver(total, done));
-  const before = isSame ? progress.milestones.slice(0, -1) : closePhases(progress.milestones, nowMs);
+  const before = isSame ? progress.milestones.slice(0, -1) : closePhases(progress.milestones, nowMs, false);
   const startedAtMs = isSame ? last.startedAtMs : nowMs;
   const endedAtMs = (isSame ? last.endedAtMs : null) ?? (isOver(total, done) ? nowMs : null);
   const afterSteps = progress.steps.length;
-  return [...before, { phase, done, total, metrics, startedAtMs, endedAtMs, afterSteps }];
+  return [...before, { phase, done, total, metrics, startedAtMs, endedAtMs, isStopped: false, afterSteps }];
 }
 
 /** Whether a phase is the progress of an evaluation, whose result is an event of its own. */
@@ -93,7 +97,8 @@ function withResult({ milestones, steps }: RunProgress, event: Event<'evaluated'
 export function advance(before: RunProgress, event: RunEvent, nowMs: number): RunProgress {
   const progress: RunProgress = { ...before, toldAtMs: nowMs };
   if (event.type === 'phase') return { ...progress, milestones: withPhase(progress, event, nowMs) };
-  const open: RunProgress = { ...progress, milestones: closePhases(progress.milestones, nowMs) };
+  const isStopped = event.type === 'run_ended' && event.reason === 'stopped';
+  const open: RunProgress = { ...progress, milestones: closePhases(progress.milestones, nowMs, isStopped) };
   switch (event.type) {
     case 'run_started':
       // A run that is resumed goes on with its curve.

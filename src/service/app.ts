@@ -5,8 +5,9 @@ import { requireKey } from './authentication.ts';
 import { acceptedEncoding } from './bodies/body-pieces.ts';
 import type { ServiceContext } from './context.ts';
 import { isOpenAiPath, toErrorBody } from './error-response.ts';
-import { ServiceError } from './errors.ts';
+import { noSuchPath } from './errors.ts';
 import { openApiDocument } from './openapi/document.ts';
+import { methodsOf } from './openapi/known-paths.ts';
 import { givenProject } from './project.ts';
 import { checkForm } from './request-form.ts';
 import { requestIdHeader, requestIdOf, requestIdPattern } from './request-id.ts';
@@ -83,13 +84,15 @@ export function createApp(service: ServiceContext): Hono {
   uploadRoutes(app, service);
   app.get('/v1/openapi.json', (context) => context.json(openApiDocument()));
 
-  app.notFound(() => {
-    throw new ServiceError(404, 'no_such_path', 'Not Found');
+  app.notFound((context) => {
+    throw noSuchPath(context.req.path);
   });
   app.onError((error, context) => {
     // For the log: nobody gets it.
     if (error instanceof ClientLeftError) return new Response(null, { status: clientLeftStatus });
-    const openAi = isOpenAiPath(context.req.path);
+    const { path } = context.req;
+    // OpenAI clients ask for paths that are not there: for responses, embeddings, files.
+    const openAi = isOpenAiPath(path) || methodsOf(path).length === 0;
     const { status, body } = toErrorBody(error, service.log, { openAi, requestId: requestIdOf(context) });
     if (status === 415) context.header('accept-encoding', acceptedEncoding);
     if (status === 401) context.header('www-authenticate', 'Bearer');

@@ -28,8 +28,9 @@ export function toErrorBody(
       stack: error instanceof Error ? (error.stack ?? null) : null,
     });
   const detail = known instanceof RequestValidationError ? known.issues : known.message;
-  // Of what will pass, programs want to know what it is on every path.
-  if (!openAi && known.status !== 503) return { status: known.status, body: { detail } };
+  // Of what will pass, programs want to know what it is on every path; a wrong method is often an OpenAI client's.
+  if (!openAi && known.status !== 503 && known.status !== 405)
+    return { status: known.status, body: { detail } };
   const type = errorTypes[known.status] ?? (known.status >= 500 ? 'server_error' : 'invalid_request_error');
   const param = known instanceof RequestValidationError ? known.issues[0]?.loc.slice(1).join('.') : undefined;
   return {

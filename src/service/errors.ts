@@ -34,6 +34,18 @@ export const notFound = (what: string, id: string) =>
     `There is no ${what.replaceAll('_', ' ')} ${JSON.stringify(id)}.`,
   );
 
+/** Characters of a path that an error repeats. */
+const shownPathLength = 200;
+
+export function noSuchPath(path: string): ServiceError {
+  const shown = path.length > shownPathLength ? `${path.slice(0, shownPathLength)}…` : path;
+  const remedy = /^\/v1\/responses(\/|$)/.test(path)
+    ? 'This service speaks chat completions: call POST /v1/chat/completions. An agent that needs the Responses API ' +
+      'gets both from the harness, by `model.endpoint()`.'
+    : 'GET /v1/openapi.json lists the paths.';
+  return new ServiceError(404, 'no_such_path', `Not Found: there is no path ${shown}. ${remedy}`);
+}
+
 /** A field that is well-formed but cannot be accepted; `input` is its value. */
 export const invalidField = (loc: (string | number)[], message: string, input: unknown) =>
   new RequestValidationError([{ loc: ['body', ...loc], msg: message, type: 'value_error', input }]);

@@ -47,6 +47,14 @@ describe('live view', () => {
     { type: 'job', step: 2, status: 'running', gradientSteps: 1, total: 2 },
   ] as const satisfies RunEvent[];
 
+  it('ticks off no phase in which the run was stopped', () => {
+    const stopped: RunEvent = { type: 'run_ended', reason: 'stopped', seconds: 1, runDirectory: 'runs/x' };
+    const lineOf = (...told: RunEvent[]) => draw(80, ...told).find((line) => line.includes('warm start'));
+    expect(lineOf(runStarted(4), phase(0, null), stopped)).toMatch(/^– warm start +stopped at 0 · /);
+    expect(lineOf(runStarted(4), phase(50, 250), stopped)).toMatch(/^– warm start +stopped at 50\/250 · /);
+    expect(lineOf(runStarted(4), phase(250, 250), stopped)).toMatch(/^✓ warm start +250/);
+  });
+
   it('shows the newest alarm in full under the curves, and a line for those before it', () => {
     const long = 'Entropy is 0.01 nats and was 0.5 at the start; 60% succeed.';
     const lines = draw(40, ...events, alarm(0), alarm(0), alarm(1), alarm(1, { message: long }));

@@ -102,6 +102,13 @@ describe('plain view', () => {
     expect(show(wholeRun(3)).filter((line) => line.startsWith('step'))).toHaveLength(3);
   });
 
+  it('says of a phase in which the run was stopped how far it came, not that it is done', () => {
+    const stopped: RunEvent = { type: 'run_ended', reason: 'stopped', seconds: 1, runDirectory: 'runs/x' };
+    expect(show([phase(0, null), stopped])[1]).toBe('warm start: stopped at 0 · loss 0.432 · 1.0 s');
+    expect(show([phase(50, 250), stopped])[1]).toMatch(/^warm start: stopped at 50 of 250 · /);
+    expect(show([phase(250, 250), stopped])[0]).toBe('warm start: 250 · loss 0.432 · 0.0 s');
+  });
+
   it('says once that a phase is over, however often it is told', () => {
     expect(show([phase(100, 250), phase(250, 250), phase(250, 250)])).toHaveLength(2);
   });

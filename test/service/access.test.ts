@@ -100,10 +100,35 @@ describe('access', () => {
     ]);
   });
 
+  test('an unknown path and another method say what is wrong as OpenAI clients read it', async () => {
+    const { call, raw } = await start();
+    const { status, body } = await call('POST', '/v1/responses', {});
+    expect(status).toBe(404);
+    expect(body.error).toEqual({
+      message: expect.stringMatching(
+        /no path \/v1\/responses\..*POST \/v1\/chat\/completions.*`model\.endpoint\(\)`/,
+      ),
+      ...{ type: 'not_found_error', param: null, code: 'no_such_path' },
+    });
+    expect(body.detail).toBe(body.error.message);
+    const embeddings = await call('POST', '/v1/embeddings', {});
+    expect(embeddings.body.error.message).toMatch(/no path \/v1\/embeddings\. GET \/v1\/openapi\.json/);
+    const long = await call('GET', `/v1/${'x'.repeat(5000)}`);
+    expect(long.body.error.message.length).toBeLessThan(300);
+    const unknownKey = await raw('POST', '/v1/responses', {}, { authorization: 'Bearer wrong' });
+    expect(await unknownKey.json()).toMatchObject({ error: { type: 'authentication_error' } });
+    const other = await call('PATCH', '/v1/preview/models', {});
+    expect(other.status).toBe(405);
+    expect(other.body.error).toMatchObject({ code: 'method_not_allowed', message: other.body.detail });
+  });
+
   test('an unknown path is 404, a failure of its own is 500 and says nothing of its inside', async () => {
     const engine = new ScriptedEngine();
     const { call, chat, log } = await start({ engine });
-    expect(await call('GET', '/v1/nothing')).toMatchObject({ status: 404, body: { detail: 'Not Found' } });
+    expect(await call('GET', '/v1/nothing')).toMatchObject({
+      status: 404,
+      body: { detail: expect.stringMatching(/^Not Found: there is no path \/v1\/nothing\./) },
+    });
     engine.failGeneration = new TypeError('secret inside');
     const { status, body } = await chat({});
     expect(status).toBe(500);

@@ -1,8 +1,10 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type IfExists, openModel, type RunEvent, train } from 'martingale';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createClient, type IfExists, openModel, type RunEvent, train } from 'martingale';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { startTrainingWorld } from '../faults/network/training-world.ts';
+import { start } from '../service/harness.ts';
+import { baseModel, ScriptedEngine } from '../support/scripted-engine.ts';
 
 let world: Awaited<ReturnType<typeof startTrainingWorld>>;
 beforeAll(async () => {
@@ -42,6 +44,34 @@ test('a model that exists is opened, refused, or left alone for the next free na
   expect((await open('desk', 'new')).name).toBe('local/names/desk-2:step0');
   expect((await open('desk', 'new')).name).toBe('local/names/desk-3:step0');
   expect((await open('fresh', 'error')).name).toBe('local/names/fresh:step0');
+});
+
+test('a model that was made from another base model is refused with that base model, and what to do', async () => {
+  const baseModels = [baseModel, { ...baseModel, id: 'scripted-large' }];
+  const engine = Object.assign(new ScriptedEngine(), { baseModels });
+  const { service } = await start({ engine });
+  const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
+  onTestFinished(() => client.close());
+  const model = { project: 'names', name: 'desk', baseModel: 'scripted-tiny' };
+  await openModel({ client, ...model });
+  const refusal = {
+    code: 'base_model_mismatch',
+    message: expect.stringMatching(
+      /"local\/names\/desk" .* from "scripted-tiny", not from "scripted-large"\. .*another name.*`ifExists: 'new'`/,
+    ),
+  };
+  const other = { ...model, baseModel: 'scripted-large' };
+  await expect(openModel({ client, ...other })).rejects.toMatchObject(refusal);
+  await expect(openModel({ client, ...other, entity: 'local' })).rejects.toMatchObject(refusal);
+  const training = train({
+    ...world.settings,
+    client,
+    model: other,
+    runDirectory: join(world.folder, 'other-base'),
+    steps: 1,
+  });
+  await expect(training).rejects.toMatchObject(refusal);
+  expect((await openModel({ client, ...other, ifExists: 'new' })).name).toBe('local/names/desk-2:step0');
 });
 
 test('programs that ask for a new model at the same time get one each', async () => {
