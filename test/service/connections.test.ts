@@ -28,6 +28,12 @@ test('a client that goes away before its answer stops its generation, and that i
   expect(log).not.toContainEqual(expect.objectContaining({ level: 'error' }));
 });
 
+test('an idle connection is kept longer than clients keep theirs, so that none is closed under a next call', async () => {
+  const { service } = await start();
+  const { headers } = await fetch(`${service.url}/v1/health`);
+  expect(headers.get('keep-alive')).toBe('timeout=120');
+});
+
 test('a body that does not come is not waited for', async () => {
   const { service, log } = await start({ receiveTimeoutMs: 50 });
   const { hostname, port } = new URL(service.url);

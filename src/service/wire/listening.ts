@@ -16,6 +16,12 @@ const backlog = 16_384;
  */
 const doors = process.platform === 'linux' ? 16 : 1;
 
+/**
+ * How long a connection without a request is kept. Common clients drop an idle connection after 5 s (httpx) to 90 s
+ * (Go). If the service closed it first, it could do so while the next request is on its way: that request would fail.
+ */
+const keepAliveTimeoutMs = 120_000;
+
 export interface ListenOptions extends AnsweringOptions {
   host: string;
   port: number;
@@ -45,6 +51,7 @@ export class Listening {
     // Node counts the time from a request's first byte to its last; the answer may take as long as it does.
     const serverOptions = {
       requestTimeout: receiveTimeoutMs,
+      keepAliveTimeout: keepAliveTimeoutMs,
       connectionsCheckingInterval: Math.min(30_000, receiveTimeoutMs),
     };
     const answering = new Answering(options);
