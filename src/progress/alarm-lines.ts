@@ -16,7 +16,7 @@ export function alarmTitle({ kind, cause, step }: Alarm): string {
 /** The newest kind of failure: what was said, and where it was thrown. */
 export function failureLines(failure: RunProgress['failure'], columns: number): Line[] {
   if (failure === null) return [];
-  const { what, where } = failureText(failure.name, failure.kind);
+  const { what, where } = failureText(failure, failure.kind);
   return [
     [],
     ...inFull(`! ${what}`, 'yellow', columns),

@@ -40,11 +40,17 @@ export function leadingMetric(metrics: Record<string, number>): string {
 
 const longestMessage = 300;
 
-/** `2 rollouts of step-0003 failed: Cannot read ... [TypeError]`, and where: ` at src/agent.ts:12:19`. */
-export function failureText(name: string, { code, message, at, count: rollouts }: FailureKind) {
+interface Failed {
+  name: string;
+  step?: number | undefined;
+}
+
+/** `2 rollouts of step 4 failed: Cannot read ... [TypeError]`, and where: ` at src/agent.ts:12:19`. */
+export function failureText({ name, step }: Failed, { code, message, at, count: rollouts }: FailureKind) {
+  const of = step === undefined ? `the validation "${name}"` : `step ${step + 1}`;
   const said = message.length > longestMessage ? `${message.slice(0, longestMessage)}…` : message;
   return {
-    what: `${counted(rollouts, 'rollout')} of ${name} failed: ${said} [${code}]`,
+    what: `${counted(rollouts, 'rollout')} of ${of} failed: ${said} [${code}]`,
     where: at === undefined ? '' : ` at ${shortPath(at)}`,
   };
 }

@@ -109,7 +109,7 @@ export function plainLines(before: RunProgress, after: RunProgress, event: RunEv
       return [
         ...finished,
         ...event.kinds.map((kind) => {
-          const { what, where } = failureText(event.name, kind);
+          const { what, where } = failureText(event, kind);
           return `! ${what}${where}`;
         }),
       ];

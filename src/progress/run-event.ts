@@ -181,9 +181,10 @@ export type RunEvent =
   | ({ type: 'step' } & StepReport)
   /**
    * Why rollouts of a step or a validation failed: kinds of failure that the run has not told of before. `name` is that
-   * of their file in `trajectories/`: `step-0003`, `before`.
+   * of their file in `trajectories/`: `step-0003`, `before`. `step` is counted from the run's first, which is 0;
+   * absent for a validation.
    */
-  | { type: 'failures'; name: string; kinds: FailureKind[] }
+  | { type: 'failures'; name: string; step?: number; kinds: FailureKind[] }
   /** Something that a person should look at; see `diagnose`. */
   | ({ type: 'alarm' } & Alarm)
   | {

@@ -31,7 +31,7 @@ export interface RunProgress {
   steps: StepReport[];
   alarms: Alarm[];
   /** The newest kind of failure that was told; null where none was. */
-  failure: { name: string; kind: FailureKind } | null;
+  failure: { name: string; step: number | undefined; kind: FailureKind } | null;
   /** The step under way, and how far it has come. */
   step: number;
   rollouts: Event<'rollouts'> | null;
@@ -119,9 +119,9 @@ export function advance(before: RunProgress, event: RunEvent, nowMs: number): Ru
       return { ...progress, alarms: [...progress.alarms, alarm] };
     }
     case 'failures': {
-      const { name, kinds } = event;
+      const { name, step, kinds } = event;
       const [kind] = kinds;
-      return kind ? { ...progress, failure: { name, kind } } : progress;
+      return kind ? { ...progress, failure: { name, step, kind } } : progress;
     }
     case 'run_ended':
       return { ...open, ended: { ...event, atMs: nowMs }, rollouts: null, job: null };

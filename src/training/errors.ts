@@ -52,7 +52,7 @@ export class ScenarioTimeoutError extends MartingaleError {
   constructor(step: number, timeoutMs: number) {
     super(
       'scenario_timeout',
-      `The source of scenarios did not give those of step ${step} within ${timeoutMs} ms. Raise \`scenarioTimeoutMs\`, ` +
+      `The source of scenarios did not give those of step ${step + 1} within ${timeoutMs} ms. Raise \`scenarioTimeoutMs\`, ` +
         'or look at what its generator waits for.',
     );
   }

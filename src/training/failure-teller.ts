@@ -5,12 +5,18 @@ import { failureKinds, type RolloutGroup } from '../rollout/index.ts';
 const mostKinds = { together: 3, inRun: 50 };
 const longestMessage = 1000;
 
-/** Says why rollouts failed, each kind of failure once a run. `name` is that of their file in `trajectories/`. */
-export type FailureTeller = (name: string, groups: readonly RolloutGroup[]) => void;
+/** What the rollouts were of: the name of their file in `trajectories/`, and the step where it is no validation. */
+interface Told {
+  name: string;
+  step?: number;
+}
+
+/** Says why rollouts failed, each kind of failure once a run. */
+export type FailureTeller = (of: Told, groups: readonly RolloutGroup[]) => void;
 
 export function failureTeller(emit: RunListener): FailureTeller {
   const told = new Set<string>();
-  return (name, groups) => {
+  return (of, groups) => {
     const failed = groups.map(({ rollouts }) => ({
       rollouts: rollouts.filter(({ status }) => status === 'failed'),
     }));
@@ -19,6 +25,6 @@ export function failureTeller(emit: RunListener): FailureTeller {
       .slice(0, mostKinds.together)
       .map((kind) => ({ ...kind, message: kind.message.slice(0, longestMessage) }));
     for (const { code, at } of kinds) told.add(`${code} ${at}`);
-    if (kinds.length > 0) emit({ type: 'failures', name, kinds });
+    if (kinds.length > 0) emit({ type: 'failures', ...of, kinds });
   };
 }

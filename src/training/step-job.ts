@@ -44,7 +44,7 @@ export async function runStepJob<Schema extends z.ZodType, Result>({
   const { settings, directory, emit, signal } = context;
   return runJob<JobRecord>({
     model,
-    name: `The training job of step ${step}`,
+    name: `The training job of step ${step + 1}`,
     goOn: goOnWithResume,
     before: await directory.readJob(step),
     begin: (idempotencyKey) => ({

@@ -46,8 +46,8 @@ export async function trainStep<Schema extends z.ZodType, Outcome>(
   const clock = startStopwatch();
   const trajectories = await directory.writeTrajectories(stepName(step), rollouts.groups);
   signal.throwIfAborted();
-  context.tellFailures(stepName(step), rollouts.groups);
-  if (rollouts.books.completed === 0) throw new NoCompletedRolloutsError(`step ${step}`, rollouts.groups);
+  context.tellFailures({ name: stepName(step), step }, rollouts.groups);
+  if (rollouts.books.completed === 0) throw new NoCompletedRolloutsError(`step ${step + 1}`, rollouts.groups);
   const all = rollouts.groups.map((group) => group.toTrajectoryGroup());
   const groups = rollouts.groups
     .filter(({ isTrainable }) => isTrainable)

@@ -54,7 +54,7 @@ export async function validate<Schema extends z.ZodType, Outcome>(
   const evaluation = await evaluateKept(options, { rerunFailed: true, onProgress: tell });
   await directory.writeTrajectories(name, evaluation.groups);
   signal.throwIfAborted();
-  context.tellFailures(name, evaluation.groups);
+  context.tellFailures({ name }, evaluation.groups);
   if (!evaluation.reward) throw new NoCompletedRolloutsError(`the validation "${name}"`, evaluation.groups);
   const groups = evaluation.groups.map((group) => group.toTrajectoryGroup());
   const { books } = evaluation;

@@ -63,11 +63,17 @@ describe('plain view', () => {
       { code: 'reward_failed', message: 'oh\u001b[2J', at: `${process.cwd()}/src/agent.ts:12:5`, count: 2 },
       { code: 'thrown', message: 'x'.repeat(400), count: 1 },
     ];
-    const lines = show([runStarted(2), { type: 'failures', name: 'step-0000', kinds }]);
+    const lines = show([runStarted(2), { type: 'failures', name: 'step-0000', step: 0, kinds }]);
     expect(lines.slice(1)).toEqual([
-      '! 2 rollouts of step-0000 failed: oh [reward_failed] at src/agent.ts:12:5',
-      `! 1 rollout of step-0000 failed: ${'x'.repeat(300)}… [thrown]`,
+      '! 2 rollouts of step 1 failed: oh [reward_failed] at src/agent.ts:12:5',
+      `! 1 rollout of step 1 failed: ${'x'.repeat(300)}… [thrown]`,
     ]);
+  });
+
+  it('tells the failures of a validation from those of a step of the same name', () => {
+    const kinds = [{ code: 'thrown', message: 'oh', count: 1 }];
+    const lines = show([runStarted(2), { type: 'failures', name: 'step-1000', kinds }]);
+    expect(lines.slice(1)).toEqual(['! 1 rollout of the validation "step-1000" failed: oh [thrown]']);
   });
 
   it('names the cause of an alarm where it has one', () => {

@@ -279,7 +279,9 @@ test('a step in which no rollout completes ends the run with the reasons', async
     policy: () => ({ text: 'x', withoutTokenIds: true }),
   });
   await using _ = service;
-  await expect(train(settings)).rejects.toThrow(/4 x unexpected_call_token_ids_missing/);
+  await expect(train(settings)).rejects.toThrow(
+    /^No rollout of step 1 completed: 4 x unexpected_call_token_ids_missing/,
+  );
   expect(await whole(join(runDirectory, 'summary.json'))).toMatchObject({
     reason: 'failed',
     error: { code: 'no_completed_rollouts' },

@@ -1,4 +1,4 @@
-import { type Finding, percent, type RunSoFar, shown } from './run-so-far.ts';
+import { type Finding, percent, type RunSoFar, shown, stepsOf } from './run-so-far.ts';
 import { alarmThresholds } from './thresholds.ts';
 
 const mismatchAdvice =
@@ -50,7 +50,7 @@ export function detectStale(run: RunSoFar): Finding {
   const { shareOfBound, withoutBound } = alarmThresholds.stale;
   const { stalenessBound: bound, newest } = run;
   const mean = run.now(({ staleness }) => staleness.mean) ?? 0;
-  const seen = `Groups were ${shown(mean)} checkpoints old in the mean of the last ${run.recent.length} steps, and ${newest.staleness.max} at most in this one`;
+  const seen = `Groups were ${shown(mean)} checkpoints old in the mean of the last ${stepsOf(run.recent)}, and ${newest.staleness.max} at most in this one`;
   const lookAt =
     'What is slow: phases of the reports. Where jobs are, gather fewer groups at a time or give them more hardware; ' +
     'where few rollouts take very long, lower their limits.';

@@ -33,7 +33,9 @@ const explanations: Record<NoSignalCause, Explanation> = {
     says: (evidence) =>
       evidence.unsolved === null
         ? `The scenarios are no longer solved: every rollout gets ${shown(evidence.runRange.min)}, the worst reward of the run.`
-        : `The scenarios are not being solved at all: in ${of(evidence.unsolved, evidence)} no rollout succeeds.`,
+        : evidence.success > 0
+          ? `The scenarios are hardly solved, or only in part: in ${of(evidence.unsolved, evidence)} no rollout has a success of 1.`
+          : `The scenarios are not being solved at all: in ${of(evidence.unsolved, evidence)} no rollout succeeds.`,
     lookAt:
       'A few trajectories by eye: does the reward see what it should? Then easier scenarios first, a reward in ' +
       'parts, a warm start, more rollouts per group, or a higher temperature.',
@@ -160,6 +162,6 @@ function silence(run: RunSoFar): string | null {
   const success = run.now(({ success }) => success);
   return (
     `${percent(share)} of the groups had rewards that differ, over the last ${recentSteps} steps; the mean reward is ` +
-    `${shown(reward)}${success === null ? '' : `, ${percent(success)} succeed`}.`
+    `${shown(reward)}${success === null ? '' : `, the mean success is ${percent(success)}`}.`
   );
 }

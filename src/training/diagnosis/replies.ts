@@ -1,4 +1,4 @@
-import { type Finding, percent, type RunSoFar } from './run-so-far.ts';
+import { type Finding, percent, type RunSoFar, stepsOf } from './run-so-far.ts';
 import { alarmThresholds } from './thresholds.ts';
 
 /** Replies go round in circles. */
@@ -45,7 +45,7 @@ export function detectFailures(run: RunSoFar): Finding {
     for (const [code, count] of Object.entries(failures)) counts.set(code, (counts.get(code) ?? 0) + count);
   const [code, count] = [...counts].sort(([, a], [, b]) => b - a)[0] ?? ['unknown', 0];
   return {
-    message: `${percent(share)} of the rollouts failed over the last ${run.recent.length} steps, most often with ${code} (${count}).`,
+    message: `${percent(share)} of the rollouts failed over the last ${stepsOf(run.recent)}, most often with ${code} (${count}).`,
     lookAt:
       'The `failures` in the trajectories of the step: each has its message and what was recorded until then. ' +
       'Failed rollouts are no zeros; what fails more often than it succeeds is missing from what is learned.',

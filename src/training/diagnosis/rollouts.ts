@@ -1,4 +1,4 @@
-import { type Finding, percent, type RunSoFar, sum } from './run-so-far.ts';
+import { type Finding, percent, type RunSoFar, stepsOf, sum } from './run-so-far.ts';
 import { alarmThresholds } from './thresholds.ts';
 
 /** Tools and hosts that one message names. */
@@ -77,8 +77,6 @@ export function detectOtherModels({ newest: { otherModels } }: RunSoFar): Findin
 }
 
 type Reports = RunSoFar['recent'];
-
-const stepsOf = ({ length }: Reports): string => (length === 1 ? 'step' : `${length} steps`);
 
 function shareOf(recent: Reports, figure: (report: Reports[number]) => number) {
   const count = sum(recent.map(figure));

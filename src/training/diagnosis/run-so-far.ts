@@ -116,6 +116,10 @@ export const groupsWithSignalShare: Figure = ({ groups, groupsWithSignal }) =>
 
 export const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
 
+/** So many steps, after "the last". */
+export const stepsOf = ({ length }: readonly StepReport[]): string =>
+  length === 1 ? 'step' : `${length} steps`;
+
 /** A figure as a message shows it. */
 export const shown = (value: number): string => String(Number(value.toPrecision(3)));
 

@@ -6,6 +6,8 @@ import { alarmThresholds } from './thresholds.ts';
 export interface Evidence extends Omit<GroupComparison, 'rewardRange'> {
   /** Groups of those steps, whether they could be compared or not. */
   groups: number;
+  /** Mean of the metric `success`; 0 without it. */
+  success: number;
   /** Rewards of the whole run. */
   runRange: GroupComparison['rewardRange'];
   /** Whether the rewards of any group of the run have differed. */
@@ -25,6 +27,7 @@ export function evidenceOf(run: RunSoFar): Evidence {
     equalRewards: total(({ equalRewards }) => equalRewards),
     solved: judged.length > 0 ? sum(judged.map(({ solved }) => solved ?? 0)) : null,
     unsolved: judged.length > 0 ? sum(judged.map(({ unsolved }) => unsolved ?? 0)) : null,
+    success: run.now(({ success }) => success) ?? 0,
     alike: total(({ alike }) => alike),
     greedy: total(({ greedy }) => greedy),
     agentSeeds: total(({ agentSeeds }) => agentSeeds),
@@ -59,10 +62,12 @@ export function causeOf(evidence: Evidence): NoSignalCause {
 }
 
 function causeBySuccess(
-  { equalRewardValues, hasEverDiffered }: Evidence,
+  { equalRewardValues, hasEverDiffered, runRange, success }: Evidence,
   { isNever, isDecided }: { isNever: boolean; isDecided: boolean },
 ): NoSignalCause {
   const isConstant = equalRewardValues.length === 1;
+  // The one reward of the run cannot be that of failure where success is more than none.
+  if (isNever && runRange.min === runRange.max && success > 0) return 'constant_reward';
   if (isNever) return isConstant || hasEverDiffered ? 'unsolved' : 'reward_ignores_replies';
   if (isConstant) return 'constant_reward';
   return isDecided ? 'always_or_never' : 'reward_ignores_replies';

@@ -90,7 +90,7 @@ it('a recipe whose reward throws says where, by file, line and column', async ()
   const lines = (await readFile(join(root, file), 'utf8')).split('\n');
   const line = lines.findIndex((one) => one.includes('const sideOf'));
   const place = `${file}:${line + 1}:${(lines[line] ?? '').indexOf('side;') + 1}`;
-  expect(output).toMatch(/! \d+ rollouts? of step-0000 failed: The reward "heads" threw: Cannot read/);
+  expect(output).toMatch(/! \d+ rollouts? of step 1 failed: The reward "heads" threw: Cannot read/);
   expect(output).toContain(`[reward_failed] at ${place}\n`);
 
   const events = await readFile(join(runDirectory, 'training/events.jsonl'), 'utf8');

@@ -95,7 +95,7 @@ describe('a training job of which nothing is to be seen', () => {
     const error = await caught(world.train({ lostJob: quick }));
     expect(error.code).toBe('training_job_unknown');
     for (const said of [
-      'The training job of step 1',
+      'The training job of step 2',
       'POST /v1/preview/training-jobs',
       'local/network/coin:step1',
       'no checkpoint after step 1 within 300 ms',

@@ -144,7 +144,10 @@ describe.concurrent('a function of the run', () => {
   });
 
   test.each([
-    ['scenarios that never come', { code: 'scenario_timeout', error: expect.stringContaining('step 1') }],
+    [
+      'scenarios that never come',
+      { code: 'scenario_timeout', error: expect.stringContaining('those of step 2 within') },
+    ],
     ['scenarios that throw', { error: 'the file is broken' }],
     [
       'a config that is a promise',

@@ -162,6 +162,18 @@ describe('raises', () => {
     ],
     [
       'no_signal',
+      'when all are stuck at a part of success',
+      {
+        reports: reports(20, (step) => ({
+          ...{ success: 0.5, reward: 0.5, groupsWithSignal: step < 10 ? 9 : 0 },
+          comparison: comparison({ equalRewards: 12, solved: 0, unsolved: 12, equalRewardValues: [0.5] }),
+        })),
+      },
+      14,
+      /the mean success is 50%\. .* hardly solved, or only in part: in 60 of 60 groups no rollout has a success of 1/,
+    ],
+    [
+      'no_signal',
       'and tells solved from not by the reward where there is no metric of success',
       {
         reports: reports(20, (step) => ({
@@ -296,6 +308,13 @@ describe('raises', () => {
       { reports: reports(20, from(10, { failed: 48, failures: { reward_failed: 40, rollout_timeout: 8 } })) },
       11,
       /20% of the rollouts failed .* reward_failed \(80\)/,
+    ],
+    [
+      'failures',
+      'at the first step',
+      { reports: reports(1, () => ({ failed: 48, failures: { reward_failed: 48 } })) },
+      0,
+      /failed over the last step, most often/,
     ],
     [
       'credit_unused',

@@ -47,13 +47,25 @@ describe('groups without a signal are explained by what is in them', () => {
       'always_or_never',
       'half of the scenarios always succeed, the others never',
       { rewards: { success: ({ scenario }) => Number(scenario.value < 2) } },
-      /50% succeed\. .* in 10 of 20 groups every rollout succeeds, in 10 none does/,
+      /the mean success is 50%\. .* in 10 of 20 groups every rollout succeeds, in 10 none does/,
     ],
     [
       'constant_reward',
       'the reward is a constant',
       { rewards: { quality: () => 0.5 } },
       /Every rollout got the reward 0\.5, in scenarios of every kind/,
+    ],
+    [
+      'constant_reward',
+      'the constant is called success, and is a part of it',
+      { rewards: { success: () => 0.5 } },
+      /the mean success is 50%\. Every rollout got the reward 0\.5, in scenarios of every kind/,
+    ],
+    [
+      'reward_ignores_replies',
+      'a part of success depends on the scenario alone, in two values',
+      { rewards: { success: ({ scenario }) => (scenario.value < 2 ? 0.3 : 0.5) } },
+      /Within groups replies differ and rewards never do, in 20 of 20 groups/,
     ],
     [
       'replies_alike',
