@@ -260,6 +260,82 @@ describe('an option that there is not is refused with the nearest that there is,
   });
 });
 
+const inEnvironment = 'defineEnvironment({ limits: { turns } })';
+test.each<[string, (more: object) => Promise<unknown>, object, string]>([
+  ['train', (more) => train(and(settings, more)), { maxTurns: 3 }, inEnvironment],
+  ['train', (more) => train(and(settings, more)), { limits: { turns: 3 } }, inEnvironment],
+  [
+    'evaluate',
+    (more) => evaluate(and({ environment, scenarios, model }, more)),
+    { max_turns: 3 },
+    inEnvironment,
+  ],
+  ['runGroups', (more) => runGroups(and(groups, more)), { maxTurns: 3 }, inEnvironment],
+  ['train', (more) => train(and(settings, more)), { temperature: 1 }, '`model.with({ temperature })`'],
+  [
+    'train',
+    (more) => train(and(settings, more)),
+    { batchSize: 8 },
+    'Did you mean `groupsPerStep` or `rolloutsPerGroup`?',
+  ],
+  ['train', (more) => train(and(settings, more)), { group_size: 8 }, 'Did you mean `rolloutsPerGroup`?'],
+  ['train', (more) => train(and(settings, more)), { epochs: 2 }, 'Did you mean `steps`?'],
+])('a word from elsewhere that %s is given is told what it is here', async (_, call, more, remedy) => {
+  const refused = call(more);
+  await expect(refused).rejects.toMatchObject({ code: 'unknown_option' });
+  await expect(refused).rejects.toThrow(remedy);
+  await expect(refused).rejects.not.toThrow('validation');
+});
+
+test.each<[string, (more: object) => Promise<unknown>, string]>([
+  ['train', (more) => train(and(settings, more)), 'invalid_run_option'],
+  ['evaluate', (more) => evaluate(and({ environment, scenarios, model }, more)), 'invalid_evaluation_option'],
+  ['runGroups', (more) => runGroups(and(groups, more)), 'invalid_rollout_option'],
+])('what nothing runs without is asked for by name, by %s', async (_, call, code) => {
+  const refused = async (more: object, message: RegExp) => {
+    await expect(call(more)).rejects.toMatchObject({ code });
+    await expect(call(more)).rejects.toThrow(message);
+  };
+  await refused({ model: undefined }, /model`? is undefined.*openModel/);
+  await refused({ environment: undefined }, /environment`? is undefined.*defineEnvironment/);
+  await refused({ environment: { name: 'x' } }, /environment`? is an object with name.*defineEnvironment/);
+  await refused({ scenarios: undefined }, /scenarios`? is undefined.*list/);
+});
+
+test('a model that is to be opened is asked for the fields that it lacks', async () => {
+  const lacking = { model: { project: 'p', name: 'n' } };
+  await expect(train(and(settings, lacking))).rejects.toThrow(
+    '`model.baseModel` is undefined. Give one of `openModel()`',
+  );
+});
+
+test.each<[object, string]>([
+  [{ config: { learning_rate: -1 } }, '`config.learning_rate` is -1: '],
+  [{ config: { learning_rate: '1e-3' } }, '`config.learning_rate` is "1e-3": '],
+  [{ config: { loss_fn: 'pppo' } }, '`config.loss_fn` is "pppo": '],
+  [{ config: { kimi_k2_tau: -1 } }, '`config.kimi_k2_tau` is -1: '],
+  [{ config: { ppo: true, loss_fn: 'cispo' } }, '`config.loss_fn` is "cispo": '],
+  [{ config: 'fast' }, '`config` is "fast"; give an object'],
+  [
+    { steps: 3, config: ({ step }: { step: number }) => ({ learning_rate: 1 - step }) },
+    '`config.learning_rate` is 0: Too small: expected number to be >0. That is the config of step 1.',
+  ],
+  [{ steps: '3' }, '`steps` is "3"; give a whole number'],
+  [{ rolloutTimeoutMs: '50' }, '`rolloutTimeoutMs` is "50"; give milliseconds'],
+  [{ warmStart: { examples: [{}], learningRate: '1e-3' } }, '`warmStart.learningRate` has "1e-3"'],
+  [{ warmStart: { examples: [{}], batchSize: '8' } }, '`warmStart.batchSize` is "8"'],
+  [{ warmStart: { examples: null } }, '`warmStart.examples` must be a list'],
+])('the value of an option that cannot be, %j, is refused before the run begins', async (more, message) => {
+  const refused = train(and(settings, more));
+  await expect(refused).rejects.toMatchObject({ code: 'invalid_run_option' });
+  await expect(refused).rejects.toThrow(message);
+});
+
+test('a field of config that only another service takes passes', async () => {
+  const config = { plot_tensors: true, kl_ref_adapter_path: 'a', kimi_k2_tau: 0.1, learning_rate: null };
+  await expect(train(and(settings, { config }))).rejects.toMatchObject({ code: 'connection_failed' });
+});
+
 test('a learning rate at the wrong place is told its place', async () => {
   await expect(train(and(settings, { learningRate: 1e-4 }))).rejects.toThrow(
     /^train\(\) has no option `learningRate`\. Did you mean `config: \{ learning_rate \}` or `warmStart: \{ learningRate \}`\?$/,

@@ -10,6 +10,7 @@ export { startTimer, withDeadline } from './deadline.ts';
 export { defineEnvironment } from './define-environment.ts';
 export { codeOfThrown, describeThrown } from './describe-thrown.ts';
 export type { Environment, GroupSettlement, OpenEnvironment } from './environment.ts';
+export { isEnvironment } from './is-environment.ts';
 export {
   type GradingJudge,
   gradingJudge,

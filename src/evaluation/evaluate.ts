@@ -5,11 +5,14 @@ import type { ProgressOption } from '../progress/index.ts';
 import {
   type Books,
   keepBooks,
+  limitWords,
+  missingEssential,
   parseScenarios,
   type RolloutGroup,
   type RunGroupsOptions,
   runGroupsNames,
 } from '../rollout/index.ts';
+import { showValue } from '../util/complaint.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { EvaluationOptionError } from './errors.ts';
 import { type Estimate, estimate, estimateShare } from './estimate.ts';
@@ -106,7 +109,12 @@ export async function evaluate<Schema extends z.ZodType, Outcome>(
     ...rest
   } = options;
   const { environment, model, seed = 0, groupStrategy = null } = options;
-  checkOptionNames('evaluate()', options, evaluateNames);
+  checkOptionNames('evaluate()', options, evaluateNames, limitWords);
+  const missing = missingEssential(options);
+  if (missing)
+    throw new EvaluationOptionError(
+      `\`${missing.option}\` is ${showValue(missing.value)}. ${missing.remedy}`,
+    );
   const begun = performance.now();
   const ks = checkPassAt(askedKs, rolloutsPerScenario);
   const { temperature, evaluated } = atTemperature(model, asked);

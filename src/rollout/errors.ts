@@ -1,11 +1,12 @@
 import { MartingaleError } from '../contract/index.ts';
+import { showValue } from '../util/complaint.ts';
 
 /** An option of the executors, of runGroup() or of runGroups() that cannot be. */
 export class RolloutOptionError extends MartingaleError {
   readonly option: string;
 
   constructor(option: string, value: unknown, remedy: string) {
-    super('invalid_rollout_option', `${option} is ${String(value)}. ${remedy}`);
+    super('invalid_rollout_option', `${option} is ${showValue(value)}. ${remedy}`);
     this.option = option;
   }
 }

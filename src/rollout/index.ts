@@ -1,3 +1,4 @@
+export { limitWords, missingEnvironment, missingEssential } from './check-essentials.ts';
 export { commonFailures, type FailureKind, failureKinds } from './common-failures.ts';
 export { RolloutOptionError } from './errors.ts';
 export type { RolloutExecutor } from './executor.ts';

@@ -2,6 +2,7 @@ import type { z } from 'zod';
 import type { Environment } from '../environment/index.ts';
 import type { RolloutModel } from '../model/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { limitWords, missingEssential } from './check-essentials.ts';
 import { milliseconds, RolloutOptionError, wholeNumber } from './errors.ts';
 import type { RolloutExecutor } from './executor.ts';
 import { defaultGroupStrategy, type GroupStrategy, neededRollouts } from './group-strategy.ts';
@@ -76,7 +77,9 @@ export interface GroupsResult<Scenario> {
 export async function runGroups<Schema extends z.ZodType, Outcome>(
   options: RunGroupsOptions<Schema, Outcome>,
 ): Promise<GroupsResult<z.output<Schema>>> {
-  checkOptionNames('runGroups()', options, runGroupsNames);
+  checkOptionNames('runGroups()', options, runGroupsNames, limitWords);
+  const missing = missingEssential(options);
+  if (missing) throw new RolloutOptionError(missing.option, missing.value, missing.remedy);
   const { environment, scenarios, rolloutsPerGroup, model, executor, onProgress, signal } = options;
   const { groupStrategy = defaultGroupStrategy, timeoutMs = 600_000, seed = 0 } = options;
   const { rewardTimeoutMs = timeoutMs, groupTimeoutMs = Number.POSITIVE_INFINITY } = options;

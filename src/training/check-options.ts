@@ -1,5 +1,7 @@
 import type { z } from 'zod';
-import { neededRollouts } from '../rollout/index.ts';
+import { requestLimits } from '../contract/index.ts';
+import { missingEnvironment, neededRollouts } from '../rollout/index.ts';
+import { showValue } from '../util/complaint.ts';
 import { RunOptionError } from './errors.ts';
 import { defaultLostJob, type LostJobOptions } from './lost-job.ts';
 import { checkModelSource } from './model-source.ts';
@@ -10,11 +12,16 @@ import type { TrainOptions, TrainSettings } from './train-options.ts';
 export function checkOptions<Schema extends z.ZodType, Outcome>(
   settings: TrainOptions<Schema, Outcome>,
 ): void {
-  const { scenarios, steps, groupsPerStep, rolloutsPerGroup, maxStaleness, validation } = settings;
+  const { steps, groupsPerStep, rolloutsPerGroup, maxStaleness, validation } = settings;
   const { concurrency, executor, rolloutTimeoutMs, jobTimeoutMs } = settings;
   checkTrainNames(settings);
-  configOf(settings, 0);
+  const missing = missingEnvironment(settings.environment);
+  if (missing)
+    throw new RunOptionError(`\`${missing.option}\` is ${showValue(missing.value)}. ${missing.remedy}`);
+  checkScenarios(settings);
   wholeNumber('steps', steps, 1);
+  const stepsOfConfig = typeof settings.config === 'function' ? steps : 1;
+  for (let step = 0; step < stepsOfConfig; step++) configOf(settings, step);
   wholeNumber('groupsPerStep', groupsPerStep, 1);
   wholeNumber('rolloutsPerGroup', rolloutsPerGroup, 2);
   if (settings.groupStrategy) neededRollouts(settings.groupStrategy, rolloutsPerGroup);
@@ -36,15 +43,29 @@ export function checkOptions<Schema extends z.ZodType, Outcome>(
   if (validation?.everySteps !== undefined) wholeNumber('validation.everySteps', validation.everySteps, 1);
   if (validation?.rolloutsPerScenario !== undefined)
     wholeNumber('validation.rolloutsPerScenario', validation.rolloutsPerScenario, 1);
-  if (Array.isArray(scenarios) && scenarios.length === 0)
-    throw new RunOptionError('`scenarios` is empty: there is nothing to run.');
-  if (validation?.scenarios.length === 0) {
-    throw new RunOptionError('`validation.scenarios` is empty. Leave `validation` out to run without one.');
-  }
   if (settings.resume && settings.runDirectory === undefined)
     throw new RunOptionError('`resume` needs `runDirectory`: the directory of the run to go on with.');
   checkWarmStart(settings);
   checkModelSource(settings);
+}
+
+function checkScenarios<Schema extends z.ZodType, Outcome>({
+  scenarios,
+  validation,
+}: TrainSettings<Schema, Outcome>): void {
+  if (typeof scenarios !== 'object' || scenarios === null)
+    throw new RunOptionError(
+      `\`scenarios\` is ${showValue(scenarios)}; give a list of them or a \`ScenarioSet\`.`,
+    );
+  if (Array.isArray(scenarios) && scenarios.length === 0)
+    throw new RunOptionError('`scenarios` is empty: there is nothing to run.');
+  if (!validation) return;
+  if (!Array.isArray(validation.scenarios))
+    throw new RunOptionError(
+      `\`validation.scenarios\` is ${showValue(validation.scenarios)}; give a list of them.`,
+    );
+  if (validation.scenarios.length === 0)
+    throw new RunOptionError('`validation.scenarios` is empty. Leave `validation` out to run without one.');
 }
 
 function checkWarmStart<Schema extends z.ZodType, Outcome>({
@@ -54,16 +75,22 @@ function checkWarmStart<Schema extends z.ZodType, Outcome>({
   const { examples, batchSize, learningRate, assistantTurns = 'all' } = warmStart;
   if (batchSize !== undefined && batchSize !== 'auto') wholeNumber('warmStart.batchSize', batchSize, 1);
   for (const rate of [learningRate ?? 1].flat()) {
-    if (!(rate > 0 && rate < Number.POSITIVE_INFINITY))
-      throw new RunOptionError(`\`warmStart.learningRate\` has ${rate}; give numbers above 0.`);
+    if (typeof rate !== 'number' || !(rate > 0 && rate <= requestLimits.figure))
+      throw new RunOptionError(
+        `\`warmStart.learningRate\` has ${showValue(rate)}; give numbers above 0 and up to ${requestLimits.figure}.`,
+      );
   }
+  if (Array.isArray(learningRate) && learningRate.length === 0)
+    throw new RunOptionError('`warmStart.learningRate` is empty; give one number, or one for each batch.');
   if (assistantTurns !== 'all' && assistantTurns !== 'last')
     throw new RunOptionError(
-      `\`warmStart.assistantTurns\` is ${JSON.stringify(assistantTurns)}; give "all" or "last".`,
+      `\`warmStart.assistantTurns\` is ${showValue(assistantTurns)}; give "all" or "last".`,
     );
   const isIterable =
     typeof examples === 'function' ||
-    (typeof examples === 'object' && (Symbol.iterator in examples || Symbol.asyncIterator in examples));
+    (typeof examples === 'object' &&
+      examples !== null &&
+      (Symbol.iterator in examples || Symbol.asyncIterator in examples));
   if (!isIterable)
     throw new RunOptionError(
       '`warmStart.examples` must be a list of conversations, an iterable of them, or a function that gives either.',
@@ -123,14 +150,14 @@ export function checkLostJob({ waitMs, decision = defaultLostJob.decision }: Los
 const longestTimerMs = 2 ** 31 - 1;
 
 function timeout(name: string, value: number | undefined): void {
-  if (value === undefined || (value > 0 && value <= longestTimerMs)) return;
+  if (value === undefined || (typeof value === 'number' && value > 0 && value <= longestTimerMs)) return;
   throw new RunOptionError(
-    `\`${name}\` is ${value}; give milliseconds above 0 and up to ${longestTimerMs} (24 days).`,
+    `\`${name}\` is ${showValue(value)}; give milliseconds above 0 and up to ${longestTimerMs} (24 days).`,
   );
 }
 
 function wholeNumber(name: string, value: number, least: number): void {
   if (!Number.isInteger(value) || value < least) {
-    throw new RunOptionError(`\`${name}\` is ${value}; give a whole number of at least ${least}.`);
+    throw new RunOptionError(`\`${name}\` is ${showValue(value)}; give a whole number of at least ${least}.`);
   }
 }

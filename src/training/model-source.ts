@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { type Client, createClient } from '../client/index.ts';
 import { parseModelName } from '../contract/index.ts';
 import { checkIfExists, ModelHandle, newestStep, type OpenModelOptions, openModel } from '../model/index.ts';
+import { showValue } from '../util/complaint.ts';
 import { RunOptionError } from './errors.ts';
 
 export type ModelToOpen = Pick<OpenModelOptions, 'entity' | 'project' | 'name' | 'baseModel' | 'ifExists'>;
@@ -21,9 +22,22 @@ export function checkModelSource(source: ModelSource): void {
         '`apiKey` out, or give the model as `{ project, name, baseModel }`.',
     );
   }
+  checkModelToOpen(source.model);
   if (source.model.ifExists !== undefined) checkIfExists(source.model.ifExists);
   if ('baseUrl' in source ? source.apiKey : 'client' in source && source.client) return;
   throw noService();
+}
+
+/** For callers whom no type has checked. */
+function checkModelToOpen(model: unknown): void {
+  const remedy = 'Give one of `openModel()`, or which to open: `{ project, name, baseModel }`.';
+  if (typeof model !== 'object' || model === null)
+    throw new RunOptionError(`\`model\` is ${showValue(model)}. ${remedy}`);
+  for (const field of ['project', 'name', 'baseModel']) {
+    const value: unknown = Reflect.get(model, field);
+    if (typeof value !== 'string')
+      throw new RunOptionError(`\`model.${field}\` is ${showValue(value)}. ${remedy}`);
+  }
 }
 
 const noService = () =>

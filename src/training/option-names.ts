@@ -1,6 +1,13 @@
 import type { z } from 'zod';
 import { configFieldAliases, type RlConfig, refusedConfigFields, rlConfigSchema } from '../contract/index.ts';
-import { checkOptionNames, type OptionNames, type OptionTree } from '../util/option-names.ts';
+import { limitWords } from '../rollout/index.ts';
+import { complaintOf, showValue } from '../util/complaint.ts';
+import {
+  checkOptionNames,
+  type OptionNames,
+  type OptionTree,
+  type OtherWords,
+} from '../util/option-names.ts';
 import type { RunBudget, TokenPrices } from './budget.ts';
 import type { KeepCheckpoints } from './checkpoints.ts';
 import { RunOptionError } from './errors.ts';
@@ -70,12 +77,24 @@ const trainNames = {
   signal: true,
 } satisfies OptionNames<TrainOptions<z.ZodType, unknown>>;
 
+const otherWords: OtherWords = {
+  ...limitWords,
+  temperature:
+    'Rollouts sample as the agent asks: set it in the call of the agent, or train `model.with({ temperature })`.',
+  batchsize: ['groupsPerStep', 'rolloutsPerGroup'],
+  groupsize: ['rolloutsPerGroup'],
+  epochs: ['steps'],
+};
+
 /** @throws UnknownOptionError */
 export function checkTrainNames(options: object): void {
-  checkOptionNames('train()', options, trainNames);
+  checkOptionNames('train()', options, trainNames, otherWords);
 }
 
-/** The options of a step's job. @throws RunOptionError for a promise of them, UnknownOptionError. */
+/**
+ * The options of a step's job.
+ * @throws RunOptionError for a promise of them and for a value that a field cannot have, UnknownOptionError.
+ */
 export function configOf<Schema extends z.ZodType, Outcome>(
   { config, steps }: Pick<TrainOptions<Schema, Outcome>, 'config' | 'steps'>,
   step: number,
@@ -83,6 +102,24 @@ export function configOf<Schema extends z.ZodType, Outcome>(
   const given = typeof config === 'function' ? config({ step, steps }) : config;
   if (typeof given === 'object' && given !== null && 'then' in given)
     throw new RunOptionError('`config` gave a promise. It must answer at once, with the config of the step.');
-  if (given) checkOptionNames('train()', { config: given }, { config: configNames });
+  if (given === undefined || given === null) return given;
+  checkOptionNames('train()', { config: given }, { config: configNames });
+  checkConfigValues(given, typeof config === 'function' ? ` That is the config of step ${step}.` : '');
   return given;
+}
+
+/** The service would say the same, but only after the rollouts of the step. */
+function checkConfigValues(config: object, when: string): void {
+  if (typeof config !== 'object' || Array.isArray(config))
+    throw new RunOptionError(`\`config\` is ${showValue(config)}; give an object of options.${when}`);
+  // Fields that only another service takes are unknown to the schema, which is no complaint.
+  const read = rlConfigSchema.safeParse(config);
+  const complaints = [read.success ? null : complaintOf('config', config, read.error)];
+  for (const [alias, name] of Object.entries(configFieldAliases)) {
+    const value: unknown = Reflect.get(config, alias);
+    const { error } = rlConfigSchema.shape[name].safeParse(value);
+    if (error) complaints.push(complaintOf(`config.${alias}`, value, error));
+  }
+  const first = complaints.find((complaint) => complaint !== null);
+  if (first) throw new RunOptionError(`${first}${when}`);
 }

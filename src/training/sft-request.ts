@@ -1,6 +1,7 @@
 import type { Client } from '../client/index.ts';
-import type { SftExample } from '../contract/index.ts';
+import { type SftExample, sftExampleSchema } from '../contract/index.ts';
 import { type ModelHandle, requireModelId, untilAborted } from '../model/index.ts';
+import { complaintOf } from '../util/complaint.ts';
 import { RunOptionError } from './errors.ts';
 
 /** Conversations, each ending in an assistant message. */
@@ -17,14 +18,14 @@ export interface SftRequest {
 /**
  * Uploads conversations as training data.
  * @param option Name of the option that gave them, for the error where there are none.
- * @throws RunOptionError where there are none, the signal's reason, and what the client throws.
+ * @throws RunOptionError where there are none and for one that cannot be trained on, the signal's reason, and what the client throws.
  */
 export async function uploadExamples(
   client: Client,
   examples: SftExamples | PromiseLike<SftExamples>,
   { option, signal }: { option: string; signal: AbortSignal | undefined },
 ): Promise<{ url: string; count: number }> {
-  const lines = await untilAborted(toLines(examples, signal), signal);
+  const lines = await untilAborted(toLines(examples, { option, signal }), signal);
   if (lines.length === 0) throw new RunOptionError(`\`${option}\` is empty: there is nothing to train on.`);
   const { url } = await client.uploads.create(`${lines.join('\n')}\n`, { signal });
   return { url, count: lines.length };
@@ -32,11 +33,14 @@ export async function uploadExamples(
 
 async function toLines(
   examples: SftExamples | PromiseLike<SftExamples>,
-  signal: AbortSignal | undefined,
+  { option, signal }: { option: string; signal: AbortSignal | undefined },
 ): Promise<string[]> {
   const lines: string[] = [];
   for await (const example of await examples) {
     signal?.throwIfAborted();
+    const { error } = sftExampleSchema.safeParse(example);
+    const complaint = error && complaintOf(`${option}[${lines.length}]`, example, error);
+    if (complaint) throw new RunOptionError(complaint);
     lines.push(JSON.stringify(example));
   }
   return lines;

@@ -26,7 +26,11 @@ export class UnknownOptionError extends MartingaleError {
   /** The options with the nearest names, likewise, the nearest first; empty where none is near. */
   readonly nearest: readonly string[];
 
-  constructor(of: string, path: readonly string[], nearest: readonly Path[], known: readonly string[]) {
+  constructor(
+    of: string,
+    path: readonly string[],
+    { nearest, known, advice }: { nearest: readonly Path[]; known: readonly string[]; advice?: string },
+  ) {
     const option = path.join('.');
     const parent = path.slice(0, -1).join('.');
     const guess = nearest.map((near) => `\`${shown(near, parent)}\``);
@@ -35,9 +39,10 @@ export class UnknownOptionError extends MartingaleError {
       guess.length > 0 && !isShort
         ? ''
         : ` ${parent === '' ? 'It' : `\`${parent}\``} has: ${known.join(', ')}.`;
+    const guesses = guess.length > 0 ? ` Did you mean ${guess.join(' or ')}?` : '';
     super(
       'unknown_option',
-      `${of} has no option \`${option}\`.${guess.length > 0 ? ` Did you mean ${guess.join(' or ')}?` : ''}${list}`,
+      `${of} has no option \`${option}\`.${advice === undefined ? `${guesses}${list}` : ` ${advice}`}`,
     );
     this.of = of;
     this.option = option;
@@ -47,6 +52,12 @@ export class UnknownOptionError extends MartingaleError {
 
 type Path = readonly string[];
 
+/**
+ * What people call an option elsewhere, in lower case without joints, with the options that it is here, or with advice
+ * where it is none of these. For names that are not near those of the options.
+ */
+export type OtherWords = Readonly<Record<string, readonly string[] | string>>;
+
 /** Options that a message lists although it has a guess. */
 const shortList = 12;
 
@@ -54,15 +65,24 @@ const shortList = 12;
  * For callers whom no type has checked. An unknown option is refused with the value `undefined` too: it is a slip all
  * the same, and would be found only on the day on which it has another value.
  * @param of The function, for the message: `train()`.
+ * @param words Other words for the outermost options.
  * @throws UnknownOptionError for the first option that is not among the names.
  */
-export function checkOptionNames(of: string, given: object, names: OptionTree): void {
+export function checkOptionNames(of: string, given: object, names: OptionTree, words: OtherWords = {}): void {
   const refuseUnknown = (options: object, known: OptionTree, within: Path): void => {
     for (const [name, value] of Object.entries(options)) {
       const inner = Object.hasOwn(known, name) ? known[name] : undefined;
       const path = [...within, name];
-      if (inner === undefined)
-        throw new UnknownOptionError(of, path, nearestOptions(path, names), Object.keys(known));
+      if (inner === undefined) {
+        const word = plain(name);
+        const meant = within.length === 0 && Object.hasOwn(words, word) ? words[word] : undefined;
+        throw new UnknownOptionError(of, path, {
+          known: Object.keys(known),
+          ...(typeof meant === 'string'
+            ? { nearest: [], advice: meant }
+            : { nearest: meant?.map((option) => [option]) ?? nearestOptions(path, names) }),
+        });
+      }
       if (inner !== true && isPlainObject(value)) refuseUnknown(value, inner, path);
     }
   };

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { type RunEvent, type SftExample, supervise, type WarmStart } from 'martingale';
 import { describe, expect, test } from 'vitest';
 import { loseReply } from '../faults/network/faults.ts';
+import { pass } from '../faults/network/proxy.ts';
 import {
   createsJob,
   faultAt,
@@ -184,6 +185,29 @@ describe('a run with a warm start', () => {
     expect(await jobs(world)).toBe(1);
   });
 });
+
+test.each([
+  [
+    { messages: [{ role: 'user', content: 'hi' }] },
+    '`warmStart.examples[1].messages` is a list of 1: the last message must be an assistant',
+  ],
+  [{ mesages: [] }, '`warmStart.examples[1].messages` is undefined: '],
+  [saying(JSON.parse('5')), '`warmStart.examples[1].messages[1].content` is 5: '],
+  ['hi', '`warmStart.examples[1]` is "hi": '],
+])(
+  'an example that cannot be trained on, %j, is refused by its place before the upload',
+  async (bad, message) => {
+    await using world = await startTrainingWorld({ knowsKeys: true });
+    const uploads: string[] = [];
+    world.proxy.fault = ({ path }) => {
+      if (path.includes('upload')) uploads.push(path);
+      return pass;
+    };
+    const refused = { examples: JSON.parse(JSON.stringify([saying('yes'), bad])) };
+    await expect(world.train({ warmStart: refused })).rejects.toThrow(message);
+    expect(uploads).toEqual([]);
+  },
+);
 
 test.each([
   [{ examples: [] }, '`warmStart.examples` is empty'],

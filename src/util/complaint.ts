@@ -1,0 +1,49 @@
+import type { z } from 'zod';
+
+type Issue = z.core.$ZodIssue;
+
+const longestText = 100;
+const mostNames = 8;
+
+/** A value as a message quotes it. Of an object only the names of its fields: their values may be secret. */
+export function showValue(value: unknown): string {
+  if (typeof value === 'string')
+    return JSON.stringify(value.length > longestText ? `${value.slice(0, longestText)}…` : value);
+  if (typeof value === 'function') return 'a function';
+  if (Array.isArray(value)) return `a list of ${value.length}`;
+  if (typeof value !== 'object' || value === null) return String(value);
+  const names = Object.keys(value);
+  if (names.length === 0) return 'an object without fields';
+  return `an object with ${names.slice(0, mostNames).join(', ')}${names.length > mostNames ? ', …' : ''}`;
+}
+
+/**
+ * The first thing that a schema has against a value: where it is, what stands there, and the reason. Null where all
+ * that it has against it are fields that it does not know.
+ * @param option Name of the option that the value is.
+ */
+export function complaintOf(option: string, given: unknown, { issues }: z.ZodError): string | null {
+  const issue = firstOf(issues);
+  if (!issue) return null;
+  const place = issue.path.map((key) => (typeof key === 'number' ? `[${key}]` : `.${String(key)}`)).join('');
+  return `\`${option}${place}\` is ${showValue(valueAt(given, issue.path))}: ${issue.message}.`;
+}
+
+function firstOf(issues: readonly Issue[]): Issue | undefined {
+  for (const issue of issues) {
+    if (issue.code === 'unrecognized_keys') continue;
+    if (issue.code !== 'invalid_union' || issue.errors.length === 0) return issue;
+    // The form that fits the furthest is most likely the one that was meant.
+    const meant = issue.errors.find(([first]) => first && first.path.length > 0) ?? issue.errors[0] ?? [];
+    const inner = firstOf(meant);
+    if (inner) return { ...inner, path: [...issue.path, ...inner.path] };
+  }
+  return undefined;
+}
+
+function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
+  return path.reduce<unknown>(
+    (outer, key) => (typeof outer === 'object' && outer !== null ? Reflect.get(outer, key) : undefined),
+    value,
+  );
+}
