@@ -318,7 +318,7 @@ test.each<[object, string]>([
   [{ config: 'fast' }, '`config` is "fast"; give an object'],
   [
     { steps: 3, config: ({ step }: { step: number }) => ({ learning_rate: 1 - step }) },
-    '`config.learning_rate` is 0: Too small: expected number to be >0. That is the config of step 1.',
+    '`config.learning_rate` is 0: Too small: expected number to be >0. `config({ step: 1 })` gave it.',
   ],
   [{ steps: '3' }, '`steps` is "3"; give a whole number'],
   [{ rolloutTimeoutMs: '50' }, '`rolloutTimeoutMs` is "50"; give milliseconds'],

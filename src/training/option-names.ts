@@ -104,7 +104,7 @@ export function configOf<Schema extends z.ZodType, Outcome>(
     throw new RunOptionError('`config` gave a promise. It must answer at once, with the config of the step.');
   if (given === undefined || given === null) return given;
   checkOptionNames('train()', { config: given }, { config: configNames });
-  checkConfigValues(given, typeof config === 'function' ? ` That is the config of step ${step}.` : '');
+  checkConfigValues(given, typeof config === 'function' ? ` \`config({ step: ${step} })\` gave it.` : '');
   return given;
 }
 
