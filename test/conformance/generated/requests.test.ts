@@ -117,7 +117,7 @@ describe('generated requests', () => {
         (answer, { valid, sent }) => {
           if (!valid)
             return complaintAboutRefusal(answer, {
-              openAi: /^\/v1\/(chat|models)(\/|\?|$)/.test(sent.path),
+              openAi: /^\/(v1\/((chat|models)(\/|\?|$)|nothing$)|$)/.test(sent.path) || answer.status === 405,
               body: sent.body,
             });
           return answer.status === 200 ? null : `status ${answer.status}`;
