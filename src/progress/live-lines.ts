@@ -171,7 +171,7 @@ function loopLines(progress: RunProgress, columns: number): Line[] {
       { text: pad(entropy === null ? '–' : `${decimal(entropy)} nats`, 16) },
       { text: 'sampling ', style: 'dim' },
       { text: last ? `${count(last.tokensPerSecond)} tokens/s` : '–' },
-      // Only a pipelined run has any, in its first steps neither.
+      // Only a pipelined run can be stale, and not in its first steps.
       ...(isPipelined ? [{ text: `   stale ${decimal(last?.staleness.mean ?? 0, 1)}` }] : []),
       ...(failed > 0 ? [{ text: `   ${counted(failed, 'rollout')} failed`, style: 'yellow' } as const] : []),
     ],

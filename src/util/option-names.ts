@@ -89,7 +89,7 @@ export function checkOptionNames(of: string, given: object, names: OptionTree, w
   refuseUnknown(given, names, []);
 }
 
-/** The options whose names are as near to an unknown one's as any is, where that is near at all. */
+/** The options with the nearest names to an unknown one; none where no name is near. */
 function nearestOptions(path: Path, names: OptionTree): Path[] {
   const parent = path.slice(0, -1).join('.');
   const given = plain(path.at(-1) ?? '');
