@@ -1,6 +1,5 @@
 import { MockLanguageModelV4 } from 'ai/test';
 import {
-  baseline,
   callBudget,
   compare,
   cosine,
@@ -9,6 +8,7 @@ import {
   type Evaluation,
   earlyStop,
   evaluate,
+  externalModel,
   followJob,
   gradingJudge,
   inProcess,
@@ -22,8 +22,8 @@ import {
   runGroup,
   runGroups,
   ScenarioSet,
+  sft,
   submitTraining,
-  supervise,
   train,
   usePolicyAsDefaultProvider,
   warmup,
@@ -64,7 +64,7 @@ const evaluation: Evaluation = {
   passAt: [],
   perScenario: [],
   groups: [],
-  books: { dispatched: 0, completed: 0, failed: 0, cancelled: 0 },
+  counts: { dispatched: 0, completed: 0, failed: 0, cancelled: 0 },
   seconds: 0,
 };
 
@@ -141,8 +141,8 @@ const calls: readonly [string, () => unknown, string][] = [
     'threads',
   ],
   ['openModel', () => openModel(and({ client, ...settings.model }, { base_model: 'b' })), 'baseModel'],
-  ['supervise', () => supervise(and({ model, examples: [] }, { learning_rate: 1 })), 'learningRate'],
-  ['supervise', () => supervise(and({ model, examples: [] }, { lostJob: { wait: 1 } })), 'lostJob.waitMs'],
+  ['sft', () => sft(and({ model, examples: [] }, { learning_rate: 1 })), 'learningRate'],
+  ['sft', () => sft(and({ model, examples: [] }, { lostJob: { wait: 1 } })), 'lostJob.waitMs'],
   ['submitTraining', () => submitTraining(and({ model, groups: [] }, { config: { lr: 1 } })), ''],
   [
     'logTrajectories',
@@ -151,13 +151,13 @@ const calls: readonly [string, () => unknown, string][] = [
   ],
   ['followJob', () => followJob(and({ client, jobId: 'a' }, { timeout: 1 })), 'timeoutMs'],
   ['pruneCheckpoints', () => pruneCheckpoints(and({ model, made: [], keep: 1 }, { keeps: 1 })), 'keep'],
-  ['baseline', () => baseline(judge, and({}, { setting: {} })), 'settings'],
+  ['externalModel', () => externalModel(judge, and({}, { setting: {} })), 'settings'],
   [
-    'baseline, settings',
-    () => baseline(judge, and({}, { settings: { temprature: 0 } })),
+    'externalModel, settings',
+    () => externalModel(judge, and({}, { settings: { temprature: 0 } })),
     'settings.temperature',
   ],
-  ['with of a baseline', () => baseline(judge).with(and({}, { top_p: 0 })), 'topP'],
+  ['with of an external model', () => externalModel(judge).with(and({}, { top_p: 0 })), 'topP'],
   [
     'a model handle',
     () => new ModelHandle(and({ client, name: 'e/p/n' }, { settings: { minp: 0 } })),

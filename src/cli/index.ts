@@ -14,6 +14,7 @@ export {
   showProgress,
   writeJsonLine,
 } from '../progress/index.ts';
+export { exitAfterFlush } from './exit-after-flush.ts';
 export { describeFailure } from './fail.ts';
 export { serviceUrl, wholeNumber } from './flags.ts';
 export {
@@ -22,7 +23,6 @@ export {
   type InterruptReason,
   listenForInterrupt,
 } from './interrupt.ts';
-export { leaveBehind } from './leave-behind.ts';
 export type {
   EnvironmentRecipe,
   LearningRecipe,

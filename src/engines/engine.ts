@@ -1,8 +1,8 @@
 import type { Datum, LossConfig, SamplingParameters } from '../learning/index.ts';
-import type { Asker } from './fair-line.ts';
+import type { Caller } from '../util/fair-queue.ts';
 
 export type { ProcessorCall, SamplingParameters } from '../learning/index.ts';
-export type { Asker } from './fair-line.ts';
+export type { Caller } from '../util/fair-queue.ts';
 
 /** A model that training starts from. */
 export interface BaseModel {
@@ -102,17 +102,17 @@ export interface GenerateRequest {
   /** How many alternatives to report for each token; 0 for none. */
   topLogprobs: number;
   /**
-   * Of requests that wait, those with the lowest priority value are taken first; among equals owners take turns,
+   * Of requests that wait, those with the lowest priority value are taken first; among equals tenants take turns,
    * each with its oldest. An engine may take one before its turn that has waited long.
    */
   priority: number;
   /** Computed prefixes are shared only between requests of the same salt; null is a salt of its own. */
   cacheSalt: string | null;
   /**
-   * Whom it counts for: of requests that wait, with the same weights and priority, owners take turns. Absent: one
+   * Whom it counts for: of requests that wait, with the same weights and priority, tenants take turns. Absent: one
    * without a name.
    */
-  owner?: string;
+  tenant?: string;
   signal?: AbortSignal;
 }
 
@@ -213,9 +213,9 @@ export interface Engine {
   /**
    * Throws an `EngineError` that says what is wrong with a constraint, before anything is sampled under it: with the
    * code `constraints_busy` where too many are waiting to be checked, and nothing may be wrong. Rejects with the
-   * asker's signal's reason when that is aborted before its turn.
+   * caller's signal's reason when that is aborted before its turn.
    */
-  checkConstraint(baseModel: string, constraint: Constraint, asker?: Asker): Promise<void>;
+  checkConstraint(baseModel: string, constraint: Constraint, caller?: Caller): Promise<void>;
   /** Samples one reply. `onDelta` gets the tokens as they come. Rejects with the signal's reason when aborted. */
   generate(request: GenerateRequest, onDelta?: (delta: GenerationDelta) => void): Promise<Generation>;
   /** The `width` best replies, best first. Ends as `generate` does. */

@@ -29,7 +29,7 @@ export function originOf(error: unknown, { callEnds }: Trajectory): ErrorOrigin 
 
 function kindOf(error: unknown, isAtContextEnd: boolean): ErrorOrigin {
   try {
-    // A baseline's provider refuses a prompt by an error of its own; so does that of another model, such as a tool's.
+    // An external model's provider refuses a prompt by an error of its own; so does that of another model, such as a tool's.
     if (error instanceof ContextLengthError || (isAtContextEnd && isPromptTooLong(error)))
       return 'context_limit';
     if (error instanceof ToolError) return 'agent';

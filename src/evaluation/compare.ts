@@ -46,7 +46,7 @@ export interface Comparison {
 
 /**
  * What changes from evaluation `a` to evaluation `b`, scenario by scenario: two checkpoints, two models, or a model
- * and a baseline. Pairing takes out how hard each scenario is.
+ * and an external model. Pairing takes out how hard each scenario is.
  * @throws EvaluationOptionError where the two have different environments.
  */
 export function compare(a: Evaluation, b: Evaluation, options: CompareOptions = {}): Comparison {

@@ -1,13 +1,13 @@
 import type { z } from 'zod';
 import { digest, type KeyFunction } from '../environment/index.ts';
-import { BaselineModel, ModelHandle, type RolloutModel, type SamplingOverride } from '../model/index.ts';
+import { ExternalModel, ModelHandle, type RolloutModel, type SamplingOverride } from '../model/index.ts';
 import type { ProgressOption } from '../progress/index.ts';
 import {
-  type Books,
-  keepBooks,
+  countRollouts,
   limitWords,
   missingEssential,
   parseScenarios,
+  type RolloutCounts,
   type RolloutGroup,
   type RunGroupsOptions,
   runGroupsNames,
@@ -29,7 +29,7 @@ export interface EvaluateOptions<Schema extends z.ZodType, Outcome>
   rolloutsPerScenario?: number;
   /**
    * Holds for every call, whatever the agent asks for. `agent` leaves it to the agent. Default 0 (greedy) for the
-   * handle of a model, `agent` for baselines, which have settings of their own.
+   * handle of a model, `agent` for external models, which have settings of their own.
    */
   temperature?: number | 'agent';
   /** Each k of pass@k and pass^k to work out, at most `rolloutsPerScenario`. Default: none. */
@@ -83,13 +83,13 @@ export interface Evaluation<Scenario = unknown> {
   perScenario: ScenarioScore<Scenario>[];
   groups: RolloutGroup<Scenario>[];
   /** Rollouts that did not complete are counted here and in no mean. */
-  books: Books;
+  counts: RolloutCounts;
   /** Wall-clock seconds of this call. */
   seconds: number;
 }
 
 /**
- * Runs a model, or a baseline in its place, on scenarios and says how well it did. The agent is the same as in
+ * Runs a model, or an external model in its place, on scenarios and says how well it did. The agent is the same as in
  * training; only the temperature is set over it.
  * @throws ScenarioError for a scenario that does not fit, UnknownOptionError, EvaluationOptionError, RolloutOptionError
  *   and EvaluationDirectoryError before any rollout begins.
@@ -158,7 +158,7 @@ export async function evaluate<Schema extends z.ZodType, Outcome>(
       passAt: ks.map((k) => passAt(k, perScenario)),
       perScenario,
       groups,
-      books: keepBooks(groups.flatMap(({ rollouts }) => rollouts)),
+      counts: countRollouts(groups.flatMap(({ rollouts }) => rollouts)),
       seconds: (performance.now() - begun) / 1000,
     };
     view?.ended(evaluation);
@@ -190,12 +190,12 @@ function atTemperature(
   if (asked === undefined || asked === 'agent') return { temperature: 'agent', evaluated: model };
   throw new EvaluationOptionError(
     `\`temperature\` is ${asked} and "${model.name}" is no model handle: its calls are sent as they are made. Leave the ` +
-      'option out, and set the temperature in the agent or with `baseline(model, { settings: { temperature } })`.',
+      'option out, and set the temperature in the agent or with `externalModel(model, { settings: { temperature } })`.',
   );
 }
 
 function samplingOf(model: RolloutModel): SamplingOverride {
-  const hasSettings = model instanceof ModelHandle || model instanceof BaselineModel;
+  const hasSettings = model instanceof ModelHandle || model instanceof ExternalModel;
   const settings: SamplingOverride = hasSettings ? model.settings : {};
   const { temperature, topP, topK, minP, maxOutputTokens } = settings;
   return { temperature, topP, topK, minP, maxOutputTokens };

@@ -35,8 +35,8 @@ export async function openEvaluationView(
       }
       tell();
     },
-    ended: ({ policy, reward, success, perScenario, books }) => {
-      // Without a completed rollout there is nothing to say but how many failed, which the books do.
+    ended: ({ policy, reward, success, perScenario, counts }) => {
+      // Without a completed rollout there is nothing to say but how many failed, which the counts do.
       if (reward === null) return;
       view.listen({
         type: 'evaluated',
@@ -45,7 +45,7 @@ export async function openEvaluationView(
         score: { reward: reward.mean, success: success?.mean ?? null },
         scenarios: perScenario.length,
         scored: reward.count,
-        books,
+        counts,
         examples: [],
       });
     },

@@ -41,7 +41,7 @@ export function evaluationJsonLines(evaluation: Evaluation): string {
 
 /** An evaluation for people: what came of it, then a line for each scenario, the lowest rewards first. */
 export function evaluationTable(evaluation: Evaluation): string {
-  const { environment, policy, books, reward, success, passAt } = evaluation;
+  const { environment, policy, counts, reward, success, passAt } = evaluation;
   const rows = evaluationRows(evaluation);
   const names = Object.keys(rows[0] ?? {}).filter((name) => rows.some((row) => row[name] !== null));
   const order = [...rows].sort((a, b) => Number(a.reward ?? -Infinity) - Number(b.reward ?? -Infinity));
@@ -57,7 +57,7 @@ export function evaluationTable(evaluation: Evaluation): string {
   );
   return [
     `${policy} in ${environment}`,
-    `rollouts ${books.dispatched}: ${books.completed} completed, ${books.failed} failed, ${books.cancelled} cancelled`,
+    `rollouts ${counts.dispatched}: ${counts.completed} completed, ${counts.failed} failed, ${counts.cancelled} cancelled`,
     `reward   ${describeEstimate(reward)}`,
     `success  ${describeEstimate(success)}`,
     ...passAt.flatMap(({ k, any, all }) => [

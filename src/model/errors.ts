@@ -75,10 +75,10 @@ export class ModelCallTimeoutError extends MartingaleError {
   }
 }
 
-/** A baseline cannot be made of what was given, or has no endpoint. */
-export class BaselineError extends MartingaleError {
+/** An external model cannot be made of what was given, or has no endpoint. */
+export class ExternalModelError extends MartingaleError {
   constructor(message: string) {
-    super('baseline', message);
+    super('external_model', message);
   }
 }
 

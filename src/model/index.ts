@@ -1,5 +1,3 @@
-export { BaselineModel, type BaselineOptions, type BaselineSettings, baseline } from './baseline.ts';
-export { isPromptTooLong } from './baseline-language-model.ts';
 export {
   type AdaptiveConcurrency,
   type CallBudget,
@@ -17,8 +15,8 @@ export { policy, runWithModel } from './current-model.ts';
 export { type DefaultProviderOptions, usePolicyAsDefaultProvider } from './default-provider.ts';
 export { closeEndpoints } from './endpoint/index.ts';
 export {
-  BaselineError,
   BaseModelMismatchError,
+  ExternalModelError,
   IncompleteCompletionError,
   ModelCallTimeoutError,
   ModelExistsError,
@@ -26,6 +24,13 @@ export {
   NotThePolicyError,
   UnsupportedByModelError,
 } from './errors.ts';
+export { isPromptTooLong } from './external-language-model.ts';
+export {
+  ExternalModel,
+  type ExternalModelOptions,
+  type ExternalModelSettings,
+  externalModel,
+} from './external-model.ts';
 export { ModelHandle, type ModelHandleOptions, type ModelSettings } from './model-handle.ts';
 export {
   checkIfExists,

@@ -8,11 +8,11 @@ export interface ModelEndpoint {
   apiKey: string;
 }
 
-/** What an agent in a rollout calls: the policy, or a baseline that stands in its place. */
+/** What an agent in a rollout calls: the policy, or an external model that stands in its place. */
 export interface RolloutModel {
   /** `entity/project/name:stepN` for a checkpoint, else the model's own name. */
   readonly name: string;
-  /** Step of the checkpoint; undefined for base models and baselines. */
+  /** Step of the checkpoint; undefined for base models and external models. */
   readonly step: number | undefined;
   /** For the AI SDK: `new ToolLoopAgent({ model: model.languageModel, ... })`. */
   readonly languageModel: LanguageModelV4;

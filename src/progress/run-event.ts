@@ -1,5 +1,5 @@
 import type { TrajectoryBody } from '../contract/index.ts';
-import type { Books, FailureKind } from '../rollout/index.ts';
+import type { FailureKind, RolloutCounts } from '../rollout/index.ts';
 import type { ToolUses } from '../trajectory/index.ts';
 import type { Alarm } from './alarm.ts';
 
@@ -55,7 +55,7 @@ export interface GroupComparison {
   rewardRange: { min: number; max: number };
 }
 
-/** The books and figures of one step. `dispatched` = `completed` + `failed` + `cancelled`, always. */
+/** The counts and figures of one step. `dispatched` = `completed` + `failed` + `cancelled`, always. */
 export interface StepReport {
   /**
    * Counted from the run's first, which is 0. A step without a signal makes no checkpoint, so the model's step may be
@@ -167,7 +167,7 @@ export type RunEvent =
       /** Scenarios with a completed rollout, whose means the score is made of. */
       scored: number;
       /** Of its rollouts. */
-      books: Books;
+      counts: RolloutCounts;
       examples: TrajectoryBody[];
     }
   | { type: 'rollouts'; step: number; done: number; total: number }

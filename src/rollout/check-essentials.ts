@@ -27,7 +27,7 @@ export function missingEssential(given: {
     return {
       option: 'model',
       value: model,
-      remedy: 'Give a model, such as that of `openModel()`, or a `baseline()`.',
+      remedy: 'Give a model, such as that of `openModel()`, or a `externalModel()`.',
     };
   return missingEnvironment(environment);
 }

@@ -10,7 +10,7 @@ import type { Rollout, RolloutFailure } from './rollout.ts';
  *   says it as a share of the group (rounded up); where both are given, both hold. Default: 2 rollouts, since one
  *   alone has nothing to be compared with.
  * - `retry`: a failed rollout runs again under another seed, up to `attempts` times in all; each attempt is a rollout
- *   of its own in the books, and cancelled ones are not repeated. Then as `minimum`: `minimum` rollouts, default 2.
+ *   of its own in the counts, and cancelled ones are not repeated. Then as `minimum`: `minimum` rollouts, default 2.
  * - `fail_fast`: the first failed rollout cancels the others, and the group is dropped.
  *
  * Rollouts that fail because they are long, or hard, take their kind out of what is trained on: `retry` and

@@ -14,7 +14,7 @@ export {
 export { defaultGroupStrategy, type GroupStrategy, neededRollouts } from './group-strategy.ts';
 export { defaultConcurrency, type InProcessOptions, inProcess } from './in-process.ts';
 export { parseScenarios, ScenarioError } from './parse-scenarios.ts';
-export { type Books, keepBooks, type Rollout, type RolloutFailure } from './rollout.ts';
+export { countRollouts, type Rollout, type RolloutCounts, type RolloutFailure } from './rollout.ts';
 export { RolloutGroup, type RolloutGroupOptions } from './rollout-group.ts';
 export { type RunGroupOptions, runGroup } from './run-group.ts';
 export { type GroupsResult, type RunGroupsOptions, runGroups, runGroupsNames } from './run-groups.ts';

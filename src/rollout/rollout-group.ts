@@ -13,7 +13,7 @@ export interface RolloutGroupOptions<Scenario> {
 export class RolloutGroup<Scenario = unknown> {
   readonly index: number;
   readonly scenario: Scenario;
-  /** Every attempt: what the books count. */
+  /** Every attempt: what the counts count. */
   readonly rollouts: readonly Rollout[];
   /** Why the group strategy takes the group out of training; null where it does not. */
   readonly droppedBecause: RolloutFailure | null;

@@ -13,7 +13,7 @@ export interface RolloutFailure extends ThrownPlace {
 interface RolloutBase {
   /** Place in its group. */
   index: number;
-  /** 0, or how often the place had been tried before: each attempt is a rollout of its own in the books. */
+  /** 0, or how often the place had been tried before: each attempt is a rollout of its own in the counts. */
   attempt: number;
   seed: number;
   trajectory: Trajectory;
@@ -30,18 +30,18 @@ export type Rollout<Outcome = unknown> = RolloutBase &
   );
 
 /** `dispatched` = `completed` + `failed` + `cancelled`, always. */
-export interface Books {
+export interface RolloutCounts {
   dispatched: number;
   completed: number;
   failed: number;
   cancelled: number;
 }
 
-export function keepBooks(rollouts: Iterable<Rollout>): Books {
-  const books: Books = { dispatched: 0, completed: 0, failed: 0, cancelled: 0 };
+export function countRollouts(rollouts: Iterable<Rollout>): RolloutCounts {
+  const counts: RolloutCounts = { dispatched: 0, completed: 0, failed: 0, cancelled: 0 };
   for (const { status } of rollouts) {
-    books.dispatched++;
-    books[status]++;
+    counts.dispatched++;
+    counts[status]++;
   }
-  return books;
+  return counts;
 }

@@ -8,7 +8,7 @@ import type { RolloutExecutor } from './executor.ts';
 import { defaultGroupStrategy, type GroupStrategy, neededRollouts } from './group-strategy.ts';
 import { inProcess } from './in-process.ts';
 import { parseScenarios } from './parse-scenarios.ts';
-import { type Books, keepBooks } from './rollout.ts';
+import { countRollouts, type RolloutCounts } from './rollout.ts';
 import type { RolloutGroup } from './rollout-group.ts';
 import { runGroup } from './run-group.ts';
 
@@ -62,7 +62,7 @@ export interface GroupsResult<Scenario> {
   /** In the order of the scenarios, whichever finished first. */
   groups: RolloutGroup<Scenario>[];
   /** Of all attempts of all groups. */
-  books: Books;
+  counts: RolloutCounts;
   /** Sampled tokens of all rollouts. */
   sampledTokens: number;
   /** Wall-clock milliseconds. */
@@ -124,7 +124,7 @@ export async function runGroups<Schema extends z.ZodType, Outcome>(
   const rollouts = groups.flatMap((group) => group.rollouts);
   return {
     groups,
-    books: keepBooks(rollouts),
+    counts: countRollouts(rollouts),
     sampledTokens: rollouts.reduce((sum, { trajectory }) => sum + trajectory.sampledTokens, 0),
     durationMs: performance.now() - begun,
   };

@@ -124,7 +124,7 @@ async function reward<Schema extends z.ZodType, Outcome>(
   interruption.endCalls();
   // What the agent has begun and not waited for may be on its way to the model still: then it is counted.
   await nextTick();
-  if (trajectory.histories.length === 0 && trajectory.baseline === undefined)
+  if (trajectory.histories.length === 0 && trajectory.externalModel === undefined)
     throw whyNothingRecorded(model.name, trajectory);
   const score = await runOutsideTrajectory(() =>
     opened.score(outcome, { trajectory, signal, timeoutMs: rewardTimeoutMs }),

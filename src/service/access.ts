@@ -5,11 +5,11 @@ export class Access {
   /** The one entity whose models it sees; null for a key that sees all of them. */
   readonly entity: string | null;
   /** Whom the request's share of the service's room counts for: one text for each key. Not the key itself. */
-  readonly owner: string;
+  readonly tenant: string;
 
-  constructor({ entity, owner }: { entity: string | null; owner: string }) {
+  constructor({ entity, tenant }: { entity: string | null; tenant: string }) {
     this.entity = entity;
-    this.owner = owner;
+    this.tenant = tenant;
   }
 
   /** Whether what belongs to an entity is there at all, as far as this key is concerned. */

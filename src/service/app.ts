@@ -23,7 +23,7 @@ import { modelRoutes } from './routes/models.ts';
 import { trainingJobRoutes } from './routes/training-jobs.ts';
 import { uploadRoutes } from './routes/uploads.ts';
 import { traceRequests } from './telemetry.ts';
-import { turn } from './turns.ts';
+import { turn } from './ticks.ts';
 import { ClientLeftError } from './wire/wire.ts';
 
 /** What a request stands in the log with whose client left before the answer; other services write it too. */

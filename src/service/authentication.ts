@@ -11,11 +11,11 @@ import type { KeyStore } from './store/key-store.ts';
  */
 export function requireKey(apiKey: string, keys: KeyStore): MiddlewareHandler {
   const hash = hashKey(apiKey);
-  const all = new Access({ entity: null, owner: 'own key' });
+  const all = new Access({ entity: null, tenant: 'own key' });
   const find = (given: string): Access | undefined => {
     if (matchesKey(given, hash)) return all;
     const key = keys.check(given);
-    return key && new Access({ entity: key.entity, owner: key.id });
+    return key && new Access({ entity: key.entity, tenant: key.id });
   };
   return async (context, next) => {
     const given = /^Bearer +(.+)$/i.exec(context.req.header('authorization') ?? '')?.[1]?.trim();
@@ -38,6 +38,6 @@ export function requireKey(apiKey: string, keys: KeyStore): MiddlewareHandler {
 }
 
 /** Whom a request's share of the service's room counts for: its key. */
-export function ownerOf(context: Context): string {
-  return accessOf(context).owner;
+export function tenantOf(context: Context): string {
+  return accessOf(context).tenant;
 }

@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import type { DrawnScenario } from '../environment/index.ts';
 import type { ModelHandle } from '../model/index.ts';
-import { type GroupsResult, keepBooks, RolloutGroup, runGroup } from '../rollout/index.ts';
+import { countRollouts, type GroupsResult, RolloutGroup, runGroup } from '../rollout/index.ts';
 import { deriveSeed } from '../trajectory/index.ts';
 import type { RunContext } from './run-context.ts';
 import { trainDefaults } from './train-defaults.ts';
@@ -77,7 +77,7 @@ export async function gatherStep<Schema extends z.ZodType, Outcome>(
     const rollouts = groups.flatMap((group) => group.rollouts);
     return {
       groups,
-      books: keepBooks(rollouts),
+      counts: countRollouts(rollouts),
       sampledTokens: rollouts.reduce((sum, { trajectory }) => sum + trajectory.sampledTokens, 0),
       durationMs: performance.now() - begun,
     };

@@ -49,13 +49,13 @@ export { RunDirectory } from './run-directory.ts';
 export type { RunConfig, RunVersions } from './run-origin.ts';
 export type { JobRecord, RunPart, RunState } from './run-state.ts';
 export { constant, cosine, linear, type RunProgress, type Schedule, warmup } from './schedules.ts';
+export { type SftOptions, type SftResult, sft } from './sft.ts';
 export {
   type LogTrajectoriesOptions,
   logTrajectories,
   type SubmitTrainingOptions,
   submitTraining,
 } from './submit-training.ts';
-export { type SuperviseOptions, type SuperviseResult, supervise } from './supervise.ts';
 export { train } from './train.ts';
 export type {
   TrainOptions,

@@ -4,7 +4,7 @@ import type { RunListener } from '../progress/index.ts';
  * A listener that cannot end the run that it watches: the first thing that it throws is warned about
  * (`martingale_listener_failed`), and it goes on being told.
  */
-export function sturdyListener(listener: RunListener | undefined): RunListener {
+export function safeListener(listener: RunListener | undefined): RunListener {
   let hasFailed = false;
   return (event) => {
     const tell = (error: unknown) => {

@@ -1,6 +1,6 @@
 import type { ModelHandle } from '../model/index.ts';
 import type { RunEndReason, RunValidation, StepReport } from '../progress/index.ts';
-import type { Books } from '../rollout/index.ts';
+import type { RolloutCounts } from '../rollout/index.ts';
 import { costOf, sumUsage, type TokenPrices } from './budget.ts';
 import { rankCheckpoints } from './checkpoints.ts';
 import type { RunState } from './run-state.ts';
@@ -13,13 +13,16 @@ export interface RunEnd {
 }
 
 /** Of all steps that are finished. */
-export function booksOf(reports: readonly StepReport[]): Books {
-  const books: Books = { dispatched: 0, completed: 0, failed: 0, cancelled: 0 };
-  for (const report of reports) addBooks(books, report);
-  return books;
+export function countsOf(reports: readonly StepReport[]): RolloutCounts {
+  const counts: RolloutCounts = { dispatched: 0, completed: 0, failed: 0, cancelled: 0 };
+  for (const report of reports) addCounts(counts, report);
+  return counts;
 }
 
-export function addBooks(total: Books, { dispatched, completed, failed, cancelled }: Books): void {
+export function addCounts(
+  total: RolloutCounts,
+  { dispatched, completed, failed, cancelled }: RolloutCounts,
+): void {
   total.dispatched += dispatched;
   total.completed += completed;
   total.failed += failed;

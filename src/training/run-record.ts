@@ -56,7 +56,7 @@ function toWarmStart(warmStart: WarmStart | undefined) {
 
 /** What a run reached, as `summary.json` has it. */
 export function toSummary(
-  result: Pick<TrainResult, 'reports' | 'books' | 'usage' | 'validation'>,
+  result: Pick<TrainResult, 'reports' | 'counts' | 'usage' | 'validation'>,
   model: ModelHandle | undefined,
   seconds: number,
 ): object {
@@ -64,7 +64,7 @@ export function toSummary(
   return {
     model: model?.name ?? null,
     steps: result.reports.length,
-    books: result.books,
+    counts: result.counts,
     usage: result.usage,
     validation: { before: toScores(before), after: toScores(after) },
     seconds,

@@ -9,11 +9,11 @@ import { keepPruned } from './checkpoint-keeper.ts';
 import { RunOptionError } from './errors.ts';
 import { failureTeller } from './failure-teller.ts';
 import { countGrace } from './grace.ts';
-import { sturdyListener } from './listener.ts';
+import { safeListener } from './listener.ts';
 import { LoopDelay } from './loop-delay.ts';
 import type { RunContext } from './run-context.ts';
 import type { RunDirectory } from './run-directory.ts';
-import { addBooks, booksOf, type RunEnd, resultOf, usageOfRun } from './run-ending.ts';
+import { addCounts, countsOf, type RunEnd, resultOf, usageOfRun } from './run-ending.ts';
 import { toSummary } from './run-record.ts';
 import type { RunState } from './run-state.ts';
 import { RunValidations } from './run-validations.ts';
@@ -46,7 +46,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
     this.#options = options;
     this.#directory = directory;
     this.#executor = options.executor ?? inProcess(concurrency === undefined ? {} : { concurrency });
-    this.#listener = sturdyListener(options.onEvent);
+    this.#listener = safeListener(options.onEvent);
     this.#signal = signal ? AbortSignal.any([signal, this.#ending.signal]) : this.#ending.signal;
     countGrace(this.#signal);
     this.#queue = new StepQueue(options);
@@ -116,14 +116,19 @@ export class Run<Schema extends z.ZodType, Outcome> {
   }
 
   async end({ reason, because }: RunEnd): Promise<TrainResult<z.output<Schema>>> {
-    const books = await this.#settle();
+    const counts = await this.#settle();
     const seconds = this.#seconds;
     const said = because === null ? {} : { because };
     this.#emit({ type: 'run_ended', reason, ...said, seconds, runDirectory: this.#directory.path });
     await this.#directory.settle();
     const started = this.#started;
     if (started) await this.#note(reason);
-    const figures = { reports: this.#reports, books, usage: this.#usage, validation: this.#validations.ends };
+    const figures = {
+      reports: this.#reports,
+      counts,
+      usage: this.#usage,
+      validation: this.#validations.ends,
+    };
     const parts = started?.state.parts ?? [];
     const summary = toSummary(figures, started?.model, seconds);
     await this.#directory.writeSummary({ reason, because, ...summary, parts });
@@ -134,7 +139,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
   }
 
   async fail(error: unknown): Promise<void> {
-    const books = await this.#settle();
+    const counts = await this.#settle();
     // A resume that is refused leaves the run as it was.
     if (!this.#started && this.#options.resume) return;
     // Why the run failed matters more than an event that could not be written.
@@ -142,7 +147,12 @@ export class Run<Schema extends z.ZodType, Outcome> {
     const message = error instanceof Error ? error.message : String(error);
     const code = MartingaleError.isInstance(error) ? error.code : 'unexpected';
     if (this.#started) await this.#note('failed');
-    const figures = { reports: this.#reports, books, usage: this.#usage, validation: this.#validations.ends };
+    const figures = {
+      reports: this.#reports,
+      counts,
+      usage: this.#usage,
+      validation: this.#validations.ends,
+    };
     await this.#directory.writeSummary({
       reason: 'failed',
       error: { code, message },
@@ -195,14 +205,14 @@ export class Run<Schema extends z.ZodType, Outcome> {
     return used === null ? null : { reason: 'budget', because: used };
   }
 
-  /** Cancels what still goes on, writes it down, and gives the books of all rollouts. */
+  /** Cancels what still goes on, writes it down, and gives the counts of all rollouts. */
   async #settle() {
     this.#ending.abort(new MartingaleError('run_ended', 'The run has ended.'));
     this.#loopDelay[Symbol.dispose]();
-    const books = booksOf(this.#reports);
-    addBooks(books, await this.#queue.giveUp(this.#directory));
+    const counts = countsOf(this.#reports);
+    addCounts(counts, await this.#queue.cancelPending(this.#directory));
     if (!this.#options.executor) await this.#executor.close();
-    return books;
+    return counts;
   }
 
   async #note(reason: string): Promise<void> {

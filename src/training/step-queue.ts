@@ -1,11 +1,11 @@
 import type { z } from 'zod';
 import type { JsonValue } from '../environment/index.ts';
 import type { ModelHandle } from '../model/index.ts';
-import type { Books } from '../rollout/index.ts';
+import type { RolloutCounts } from '../rollout/index.ts';
 import { groupsThatStay } from './kept-groups.ts';
 import type { RunContext } from './run-context.ts';
 import type { RunDirectory } from './run-directory.ts';
-import { addBooks, booksOf } from './run-ending.ts';
+import { addCounts, countsOf } from './run-ending.ts';
 import { stepName } from './run-layout.ts';
 import type { RunState } from './run-state.ts';
 import { type Draw, ScenarioDraws } from './scenario-draws.ts';
@@ -89,17 +89,17 @@ export class StepQueue<Schema extends z.ZodType, Outcome> {
     this.#tasks = this.#tasks.filter((other) => other !== task);
   }
 
-  /** The run has ended, and its signal with it: writes down what was in flight, and gives the books of that. */
-  async giveUp(directory: RunDirectory): Promise<Books> {
-    const books = booksOf([]);
+  /** The run has ended, and its signal with it: writes down what was in flight, and gives the counts of that. */
+  async cancelPending(directory: RunDirectory): Promise<RolloutCounts> {
+    const counts = countsOf([]);
     for (const task of this.#tasks) {
       // What could not be kept on disk has ended the run already.
-      const rollouts = await task.giveUp().catch(() => undefined);
+      const rollouts = await task.cancelPending().catch(() => undefined);
       if (!rollouts) continue;
-      addBooks(books, rollouts.books);
+      addCounts(counts, rollouts.counts);
       await directory.writeTrajectories(stepName(task.step), rollouts.groups).catch(() => undefined);
     }
-    return books;
+    return counts;
   }
 
   async #begin(

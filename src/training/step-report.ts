@@ -24,7 +24,7 @@ export interface StepReportOptions {
   loopDelayMs: number;
 }
 
-/** The books and figures of a step in which at least one rollout completed. */
+/** The counts and figures of a step in which at least one rollout completed. */
 export function toStepReport(options: StepReportOptions): StepReport {
   const { step, steps, policy, staleness, rollouts, groupsWithSignal, job, prices } = options;
   const { phases, seconds, loopDelayMs } = options;
@@ -40,7 +40,7 @@ export function toStepReport(options: StepReportOptions): StepReport {
     policy,
     reward: average(trajectories.flatMap(({ reward }) => reward ?? [])),
     success: successes.length > 0 ? average(successes) : null,
-    ...rollouts.books,
+    ...rollouts.counts,
     groups: groups.length,
     groupsWithSignal: signalOf(job?.untrained?.metrics ?? metrics) ?? groupsWithSignal,
     ...rolloutFigures(groups),

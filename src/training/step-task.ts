@@ -47,7 +47,7 @@ export class StepTask<Schema extends z.ZodType, Outcome> {
   }
 
   /** The run ends without it: what its rollouts came to, once the run's signal has ended them. */
-  giveUp(): Promise<GroupsResult<z.output<Schema>>> {
+  cancelPending(): Promise<GroupsResult<z.output<Schema>>> {
     this.#turn.resolve(null);
     return this.gathered;
   }

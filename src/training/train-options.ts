@@ -10,7 +10,7 @@ import type {
   RunValidation,
   StepReport,
 } from '../progress/index.ts';
-import type { Books, GroupStrategy, RolloutExecutor } from '../rollout/index.ts';
+import type { GroupStrategy, RolloutCounts, RolloutExecutor } from '../rollout/index.ts';
 import type { RunBudget, TokenPrices } from './budget.ts';
 import type { KeepCheckpoints } from './checkpoints.ts';
 import type { StopWhen } from './early-stop.ts';
@@ -118,7 +118,7 @@ export interface TrainSettings<Schema extends z.ZodType, Outcome> {
   runDirectory?: string;
   /**
    * Goes on with the run in `runDirectory`, however it ended: with its data, finished groups, the job in flight, its
-   * validations and its books, to the same end as if it had not been interrupted. Groups of an unfinished step in which
+   * validations and its counts, to the same end as if it had not been interrupted. Groups of an unfinished step in which
    * no rollout completed, and scenarios of an unfinished validation with a rollout that failed, run anew. Options must be the same, but for
    * `steps`, which may grow, and for `concurrency`, `executor`, `scenarioTimeoutMs`, `jobTimeoutMs`, `lostJob`, `keepCheckpoints`, `budget` and
    * `stopWhen`. `true`: there must be a run. `auto`: begins one where there is none. Default false.
@@ -164,7 +164,7 @@ export interface TrainResult<Scenario = unknown> {
    * Of all steps together, interrupted ones too. What a stop cancelled, and a resume runs again, counts as it then
    * ends.
    */
-  books: Books;
+  counts: RolloutCounts;
   /** Tokens of all finished steps and validations, and their price. */
   usage: { promptTokens: number; sampledTokens: number; cost: number | null };
   /** The validation set before the first and after the last step; null where there is none, or it was stopped. */

@@ -47,7 +47,8 @@ export async function trainStep<Schema extends z.ZodType, Outcome>(
   const trajectories = await directory.writeTrajectories(stepName(step), rollouts.groups);
   signal.throwIfAborted();
   context.tellFailures({ name: stepName(step), step }, rollouts.groups);
-  if (rollouts.books.completed === 0) throw new NoCompletedRolloutsError(`step ${step + 1}`, rollouts.groups);
+  if (rollouts.counts.completed === 0)
+    throw new NoCompletedRolloutsError(`step ${step + 1}`, rollouts.groups);
   const all = rollouts.groups.map((group) => group.toTrajectoryGroup());
   const groups = rollouts.groups
     .filter(({ isTrainable }) => isTrainable)

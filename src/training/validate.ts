@@ -57,10 +57,10 @@ export async function validate<Schema extends z.ZodType, Outcome>(
   context.tellFailures({ name }, evaluation.groups);
   if (!evaluation.reward) throw new NoCompletedRolloutsError(`the validation "${name}"`, evaluation.groups);
   const groups = evaluation.groups.map((group) => group.toTrajectoryGroup());
-  const { books } = evaluation;
-  const failedShare = failedShareOf(books);
+  const { counts } = evaluation;
+  const failedShare = failedShareOf(counts);
   // Where rollouts that failed have run anew since it was logged, it is another body.
-  const idempotencyKey = `${runId}/val/${finishedSteps}${failedShare > 0 ? `/${books.completed}` : ''}`;
+  const idempotencyKey = `${runId}/val/${finishedSteps}${failedShare > 0 ? `/${counts.completed}` : ''}`;
   await logOnce({
     model,
     split: 'val',
@@ -78,12 +78,12 @@ export async function validate<Schema extends z.ZodType, Outcome>(
     score,
     scenarios: evaluation.perScenario.length,
     scored: evaluation.reward.count,
-    books,
+    counts,
     examples: evaluation.groups
       .slice(0, exampleCount)
       .flatMap(({ trajectories: [first] }) => (first ? [first.toBody()] : [])),
   });
-  const alarm = failedValidation({ name, finishedSteps, groups: evaluation.groups, books });
+  const alarm = failedValidation({ name, finishedSteps, groups: evaluation.groups, counts });
   if (alarm) emit({ type: 'alarm', ...alarm });
   const usage = usageOf(evaluation.groups);
   const checkpoint = model.step ?? 0;

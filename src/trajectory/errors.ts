@@ -48,12 +48,12 @@ export class TrajectorySealedError extends MartingaleError {
   }
 }
 
-/** A baseline's trajectory was to be trained on: its replies are messages, without the tokens that were sampled. */
+/** An external model's trajectory was to be trained on: its replies are messages, without the tokens that were sampled. */
 export class NotTrainableError extends MartingaleError {
   constructor(trajectoryId: string, model: string) {
     super(
       'not_trainable',
-      `Trajectory ${trajectoryId} was recorded from the baseline "${model}", which gives no token ids: it can be ` +
+      `Trajectory ${trajectoryId} was recorded from the external model "${model}", which gives no token ids: it can be ` +
         'read, scored and compared, and not trained on. Run the rollouts that train with a model of the service.',
     );
   }

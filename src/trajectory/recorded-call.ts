@@ -12,7 +12,7 @@ export interface RecordedCall {
   promptTokenIds: readonly number[];
   /** The name of what answered, as the response gave it. */
   model: string;
-  /** A baseline's call, whose tokens are not known: its history has a message in the choice's place. */
+  /** An external model's call, whose tokens are not known: its history has a message in the choice's place. */
   spoken?: { reply: Message; sampledTokens: number };
 }
 

@@ -2,7 +2,7 @@ import type { Choice, Message, Tool } from '../contract/index.ts';
 import { History } from './history.ts';
 import { type AssistantMessage, sampledMessage } from './sampled-message.ts';
 
-/** One answered call of a baseline: what was said is known, the tokens are not. */
+/** One answered call of a externalModel: what was said is known, the tokens are not. */
 export interface SpokenCall {
   /** Place among the trajectory's calls, in the order in which they began. */
   index: number;
@@ -17,7 +17,7 @@ export interface SpokenCall {
   sampledTokens: number;
 }
 
-/** What stands in the conversation for a baseline's reply. */
+/** What stands in the conversation for an external model's reply. */
 export function replyOf({ choice }: SpokenCall): AssistantMessage {
   return sampledMessage(choice, { tokenIds: false });
 }
@@ -28,7 +28,7 @@ interface SpokenFields {
   tool_calls?: AssistantMessage['tool_calls'];
 }
 
-/** A baseline's reply as rewards see it, from what stands in its conversation. */
+/** An external model's reply as rewards see it, from what stands in its conversation. */
 export function toSpokenChoice(
   { content, reasoning_content, tool_calls }: SpokenFields,
   finishReason: Choice['finish_reason'],

@@ -38,6 +38,6 @@ export interface RestoredTrajectory {
   /** Indexes of the calls whose prompts were longer than the context. */
   refusedCalls: readonly number[];
   violation: UnexpectedCallError | undefined;
-  baseline: string | undefined;
+  externalModel: string | undefined;
   observations: ObservationsRecord | undefined;
 }

@@ -18,7 +18,7 @@ interface CallRecord extends SentMessages {
   /** What answered, where it is not the trajectory's policy. */
   model?: string;
   prompt_tokens: number;
-  /** Of a baseline's call, whose reply is a message: what the message does not say. */
+  /** Of an external model's call, whose reply is a message: what the message does not say. */
   spoken?: { sampled_tokens: number; finish_reason: Choice['finish_reason'] };
   /** Sum of its step rewards, where any was given. */
   reward?: number;
@@ -45,8 +45,8 @@ export interface TrajectoryRecord extends UnrewardedTrajectory {
     metadata?: Trajectory['metadata'];
     /** Indexes of the calls whose prompts were longer than the model's context; absent where there is none. */
     refused_calls?: readonly number[];
-    /** The baseline whose replies stand in the conversations, as messages. */
-    baseline?: string;
+    /** The external model whose replies stand in the conversations, as messages. */
+    externalModel?: string;
     /** Absent where there is nothing to tell. */
     observations?: ObservationsRecord;
     violation?: { reason: UnexpectedCallError['reason']; message: string };
@@ -63,7 +63,7 @@ export function toTrajectoryRecord(trajectory: Trajectory): TrajectoryRecord {
     stopReason,
     metadata,
     violation,
-    baseline,
+    externalModel,
     reward,
     callEnds,
   } = trajectory;
@@ -81,7 +81,7 @@ export function toTrajectoryRecord(trajectory: Trajectory): TrajectoryRecord {
       stop_reason: stopReason,
       ...(stopReason !== null && 'stop_reason' in metadata ? { metadata } : {}),
       ...(callEnds.refused.length > 0 ? { refused_calls: [...callEnds.refused] } : {}),
-      ...(baseline === undefined ? {} : { baseline }),
+      ...(externalModel === undefined ? {} : { externalModel }),
       ...(observations ? { observations } : {}),
       ...(violation ? { violation: { reason: violation.reason, message: violation.message } } : {}),
     },
@@ -110,7 +110,7 @@ export function fromTrajectoryRecord(record: TrajectoryRecord): Trajectory {
       milliseconds,
       refusedCalls: record.record.refused_calls ?? [],
       violation: violation && new UnexpectedCallError(violation.reason, violation.message),
-      baseline: record.record.baseline,
+      externalModel: record.record.externalModel,
       observations: record.record.observations,
     },
   );

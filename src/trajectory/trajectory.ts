@@ -46,7 +46,7 @@ export class Trajectory {
   #tookMs: number | undefined;
   #begun = 0;
   #violation: UnexpectedCallError | undefined;
-  #baseline: string | undefined;
+  #externalModel: string | undefined;
 
   constructor(options: TrajectoryOptions = {}, observations = new Observations()) {
     const { policy, seed = 0, onUnexpectedCall = 'error', signal, limits = {} } = options;
@@ -68,7 +68,7 @@ export class Trajectory {
     trajectory.#begun = restored.turns;
     trajectory.#tookMs = restored.milliseconds;
     trajectory.#violation = restored.violation;
-    trajectory.#baseline = restored.baseline;
+    trajectory.#externalModel = restored.externalModel;
     return trajectory;
   }
 
@@ -249,30 +249,30 @@ export class Trajectory {
   }
 
   /**
-   * Adds an answered call of a baseline, as messages: they can be read and scored, and not trained on.
+   * Adds an answered call of a externalModel, as messages: they can be read and scored, and not trained on.
    * @throws TrajectoryClosedError after the rollout has ended, RangeError for a place that is not the call's.
    */
   recordMessages(callId: string, call: SpokenCall): void {
     if (this.isClosed) throw new TrajectoryClosedError(this.id);
     if (callId !== this.#callId(call.index))
       throw new RangeError(`"${callId}" is not call ${call.index} of trajectory ${this.id}.`);
-    this.#baseline ??= call.model;
+    this.#externalModel ??= call.model;
     this.#log.addSpoken(call);
   }
 
-  /** Says that a baseline is called where it cannot be recorded: by a program that reaches it at an endpoint of its own. */
+  /** Says that an external model is called where it cannot be recorded: by a program that reaches it at an endpoint of its own. */
   leaveToBaseline(name: string): void {
-    this.#baseline ??= name;
+    this.#externalModel ??= name;
   }
 
-  /** Name of the baseline whose calls are in the trajectory; undefined for what can be trained on. */
-  get baseline(): string | undefined {
-    return this.#baseline;
+  /** Name of the external model whose calls are in the trajectory; undefined for what can be trained on. */
+  get externalModel(): string | undefined {
+    return this.#externalModel;
   }
 
-  /** @throws NotTrainableError where a baseline's calls are in it. */
+  /** @throws NotTrainableError where an external model's calls are in it. */
   requireTrainable(): void {
-    if (this.#baseline !== undefined) throw new NotTrainableError(this.id, this.#baseline);
+    if (this.#externalModel !== undefined) throw new NotTrainableError(this.id, this.#externalModel);
   }
 
   /** Ends the record; the rollout runner calls it when the rollout is over. */

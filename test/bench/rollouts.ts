@@ -93,7 +93,7 @@ const bare: Work = async ({ client, calls, inFlight, signal }) => {
 const rollouts =
   <Outcome>(environment: Environment<typeof scenario, Outcome>): Work =>
   async ({ client, calls, inFlight, signal }) => {
-    const { groups, books } = await runGroups({
+    const { groups, counts } = await runGroups({
       environment,
       scenarios: Array.from({ length: calls / 8 }, (_, id) => ({ id })),
       rolloutsPerGroup: 8,
@@ -101,7 +101,8 @@ const rollouts =
       concurrency: inFlight,
       ...(signal ? { signal } : {}),
     });
-    if (!signal && books.completed !== calls) throw new Error(`not all completed: ${JSON.stringify(books)}`);
+    if (!signal && counts.completed !== calls)
+      throw new Error(`not all completed: ${JSON.stringify(counts)}`);
     return groups;
   };
 

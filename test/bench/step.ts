@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createClient, openModel, supervise, train } from 'martingale';
+import { createClient, openModel, sft, train } from 'martingale';
 import { createEmbeddedEngine } from 'martingale/embedded';
 import { startService } from 'martingale/service';
 import { deskDemonstrations } from '../../recipes/desk/demonstrations.ts';
@@ -70,7 +70,7 @@ export async function benchStep(): Promise<{ part: string; milliseconds: number;
   const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
   const walls = { rollouts: 0, log: 0, training: 0, checkpoint: 0, step: 0 };
   try {
-    const started = await supervise({
+    const started = await sft({
       model: await openModel({ client, project: 'bench', name: 'desk', baseModel: 'martingale-tiny' }),
       examples: await deskDemonstrations({ seed: 1, count: supervisedBatches * supervisedBatchSize }),
       batchSize: supervisedBatchSize,

@@ -66,8 +66,8 @@ function evaluation(policy: string, rewards: Record<string, number | null>): Eva
     judged: 0,
     successes: 0,
   }));
-  const books = { dispatched: 0, completed: 0, failed: 0, cancelled: 0 };
-  const none = { reward: null, success: null, passAt: [], groups: [], books, seconds: 0 };
+  const counts = { dispatched: 0, completed: 0, failed: 0, cancelled: 0 };
+  const none = { reward: null, success: null, passAt: [], groups: [], counts, seconds: 0 };
   return { environment: 'sums', policy, perScenario, ...none };
 }
 

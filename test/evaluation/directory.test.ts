@@ -72,7 +72,7 @@ test('an evaluation that is killed goes on in another process, and counts every 
   await using fresh = await startFakeService({ policy: digits });
   const { groups: _, seconds: __, ...whole } = await evaluateGuessing(fresh.baseUrl);
   expect(JSON.parse(output)).toEqual(JSON.parse(JSON.stringify(whole)));
-  expect(whole.books).toEqual({ dispatched: 72, completed: 69, failed: 3, cancelled: 0 });
+  expect(whole.counts).toEqual({ dispatched: 72, completed: 69, failed: 3, cancelled: 0 });
 });
 
 test('a finished evaluation is read back whole, without a call', async () => {
@@ -114,10 +114,10 @@ test('a stopped evaluation keeps what ended, and runs what it stopped again', as
     },
   });
   const stopped = await evaluateGuessing(service.baseUrl, { directory, signal: stop.signal });
-  expect(stopped.books.cancelled).toBeGreaterThan(0);
+  expect(stopped.counts.cancelled).toBeGreaterThan(0);
   expect((await keptGroups(directory)).length).toBeLessThan(24);
   const whole = await evaluateGuessing(service.baseUrl, { directory });
-  expect(whole.books).toEqual({ dispatched: 72, completed: 69, failed: 3, cancelled: 0 });
+  expect(whole.counts).toEqual({ dispatched: 72, completed: 69, failed: 3, cancelled: 0 });
   expect([...(await keptGroups(directory))].sort((a, b) => a - b)).toEqual(
     guessingScenarios.map(({ id }) => id),
   );
@@ -141,12 +141,16 @@ test('scenarios with a rollout that failed are run again, and what has completed
   });
   const call = async (down: readonly number[], rerunFailed?: boolean) => {
     [away, ran] = [down, []];
-    const { books, reward } = await evaluateGuessing(service.baseUrl, {
+    const { counts, reward } = await evaluateGuessing(service.baseUrl, {
       environment,
       directory,
       rerunFailed,
     });
-    return { completed: books.completed, count: reward?.count, ran: [...new Set(ran)].sort((a, b) => a - b) };
+    return {
+      completed: counts.completed,
+      count: reward?.count,
+      ran: [...new Set(ran)].sort((a, b) => a - b),
+    };
   };
   const all = guessingScenarios.map(({ id }) => id);
   // Of scenario 2 one rollout completes.

@@ -1,12 +1,12 @@
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { generateText } from 'ai';
 import {
-  baseline,
   defineEnvironment,
   evaluate,
   evaluationCsv,
   evaluationJsonLines,
   evaluationTable,
+  externalModel,
   ModelHandle,
 } from 'martingale';
 import { expect, test } from 'vitest';
@@ -39,7 +39,7 @@ test('an evaluation is greedy, scores each scenario, and counts failures apart',
     policy: 'a/b/c:step7',
     reward: { mean: 0.5 },
     success: { mean: 0.5 },
-    books: { dispatched: 10, completed: 8, failed: 2, cancelled: 0 },
+    counts: { dispatched: 10, completed: 8, failed: 2, cancelled: 0 },
   });
   expect(evaluation.perScenario.map(({ reward }) => reward)).toEqual([1, 0, 1, 0, null]);
   expect(new Set(service.requests.map(({ temperature }) => temperature))).toEqual(new Set([0]));
@@ -89,10 +89,10 @@ test('pass@k counts the metric `success`, or what the caller calls a success', a
   await expect(evaluate({ ...options, passAt: [3] })).rejects.toThrow(/`passAt` has 3 with 2 rollouts/);
 });
 
-test('a baseline runs as the agent calls it, and has no temperature to set', async () => {
+test('an external model runs as the agent calls it, and has no temperature to set', async () => {
   await using service = await startFakeService({ policy: () => ({ text: 'even' }) });
   const hosted = createOpenAICompatible({ name: 'hosted', baseURL: `${service.baseUrl}/v1`, apiKey: 'key' });
-  const model = baseline(hosted('other'));
+  const model = externalModel(hosted('other'));
   const options = { environment: parity, scenarios: [{ id: 0 }], model };
   expect(await evaluate(options)).toMatchObject({ policy: 'other', reward: { mean: 1 } });
   await evaluate({ ...options, model: model.with({ temperature: 0.3 }) });

@@ -1,9 +1,9 @@
 import {
-  type Books,
   callBudget,
+  countRollouts,
   type GroupsResult,
-  keepBooks,
   ModelHandle,
+  type RolloutCounts,
   type RunGroupsOptions,
   runGroups,
   TrajectoryClosedError,
@@ -27,11 +27,11 @@ const holding = () =>
 
 function balance(result: GroupsResult<unknown>): void {
   const rollouts = result.groups.flatMap((group) => group.rollouts);
-  const { dispatched, completed, failed, cancelled } = result.books;
-  expect(result.books).toEqual(keepBooks(rollouts));
+  const { dispatched, completed, failed, cancelled } = result.counts;
+  expect(result.counts).toEqual(countRollouts(rollouts));
   expect(dispatched).toBe(completed + failed + cancelled);
   for (const group of result.groups) {
-    const own = keepBooks(group.rollouts);
+    const own = countRollouts(group.rollouts);
     expect(own.dispatched).toBeGreaterThanOrEqual(rolloutsPerGroup);
     expect(group.trajectories).toHaveLength(own.completed);
     expect(group.isTrainable).toBe(group.droppedBecause === null);
@@ -45,7 +45,7 @@ function balance(result: GroupsResult<unknown>): void {
   }
 }
 
-test('5,000 rollouts that fail in every way end, one by one, with the books in balance', async () => {
+test('5,000 rollouts that fail in every way end, one by one, with the counts in balance', async () => {
   const held = holding();
   const service = await startFailingService();
   const budget = callBudget({ concurrency: { min: 8, max: 256, start: 32 } });
@@ -87,8 +87,8 @@ test('5,000 rollouts that fail in every way end, one by one, with the books in b
   await executor.close();
 
   const rollouts = results.flatMap((result) => result.groups.flatMap((group) => group.rollouts));
-  const books: Books = keepBooks(rollouts);
-  expect(books.dispatched).toBeGreaterThanOrEqual(5_000);
+  const counts: RolloutCounts = countRollouts(rollouts);
+  expect(counts.dispatched).toBeGreaterThanOrEqual(5_000);
   const codes = new Set(
     rollouts.map((rollout) => (rollout.status === 'completed' ? 'completed' : rollout.failure.code)),
   );
@@ -98,8 +98,8 @@ test('5,000 rollouts that fail in every way end, one by one, with the books in b
     ...['sibling_failed', 'cancelled', 'worker_died'],
   ])
     expect([...codes]).toContain(code);
-  expect(results[4]?.books.cancelled).toBeGreaterThan(0);
-  expect(results[2]?.books.cancelled).toBeGreaterThan(0);
+  expect(results[4]?.counts.cancelled).toBeGreaterThan(0);
+  expect(results[2]?.counts.cancelled).toBeGreaterThan(0);
   expect(results[1]?.groups.some(({ rollouts: tried }) => tried.some(({ attempt }) => attempt > 0))).toBe(
     true,
   );

@@ -76,14 +76,14 @@ test.each(Object.entries(agents))(
       rollout: run,
       rewards: { done: ({ outcome }) => Number(outcome.verdict === 'done') },
     });
-    const { groups, books } = await runGroups({
+    const { groups, counts } = await runGroups({
       environment,
       scenarios: Array.from({ length: 20 }, (_, id) => ({ id })),
       rolloutsPerGroup: 2,
       model,
     });
     putBack();
-    expect(books.completed).toBe(40);
+    expect(counts.completed).toBe(40);
     for (const { trajectory } of groups.flatMap(({ rollouts }) => rollouts)) {
       expect(trajectory.histories).toHaveLength(1);
       expect(trajectory.choices).toHaveLength(2);

@@ -82,13 +82,13 @@ const scenarios = [
 
 async function run(model: ModelHandle, concurrency = 64) {
   const executor = inProcess({ concurrency });
-  const { groups, books } = await runGroups({
+  const { groups, counts } = await runGroups({
     ...{ environment, scenarios, model, executor },
     rolloutsPerGroup: 3,
     seed: 5,
   });
   await executor.close();
-  expect(books.completed).toBe(6);
+  expect(counts.completed).toBe(6);
   return groups.map((group) =>
     group
       .toTrajectoryGroup()

@@ -149,7 +149,7 @@ function environment(rollout: (model: Pick<ModelHandle, 'languageModel'>) => Pro
 /** What a rollout was given, kept beyond its end. */
 async function handleOfARollout(model: ModelHandle, onUnexpectedCall: 'error' | 'warn') {
   let kept: Pick<ModelHandle, 'languageModel'> | undefined;
-  const { books } = await runGroups({
+  const { counts } = await runGroups({
     environment: environment(async (given) => {
       kept = given;
       await ask(given);
@@ -159,7 +159,7 @@ async function handleOfARollout(model: ModelHandle, onUnexpectedCall: 'error' | 
     model,
     onUnexpectedCall,
   });
-  expect(books.completed).toBe(1);
+  expect(counts.completed).toBe(1);
   if (!kept) throw new TypeError('The rollout was given no model.');
   return kept;
 }

@@ -73,7 +73,7 @@ export const evaluated = (name: string, reward: number, examples: TrajectoryBody
   score: { reward, success: reward / 2 },
   scenarios: 128,
   scored: 128,
-  books: { dispatched: 128, completed: 128, failed: 0, cancelled: 0 },
+  counts: { dispatched: 128, completed: 128, failed: 0, cancelled: 0 },
   examples,
 });
 

@@ -152,7 +152,7 @@ describe('the guide in README', () => {
     process.chdir(outside);
   }, 120_000);
 
-  it('compares a baseline with what was trained, and keeps the evaluation', async () => {
+  it('compares an external model with what was trained, and keeps the evaluation', async () => {
     process.chdir(folder);
     type Against = (
       environment: Environment,

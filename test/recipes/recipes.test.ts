@@ -16,7 +16,7 @@ const summarySchema = z.object({
   reason: z.literal('finished'),
   steps: z.number(),
   evaluation: z.object({ before: score, after: score }),
-  books: z.object({ dispatched: z.number(), completed: z.number() }),
+  counts: z.object({ dispatched: z.number(), completed: z.number() }),
 });
 
 let folder: string;
@@ -43,9 +43,9 @@ describe('the recipes', () => {
   ])(
     '%s runs, and every rollout completes',
     async (recipe, steps, rollouts) => {
-      const { steps: taken, books } = await summaryOf(recipe, steps);
+      const { steps: taken, counts } = await summaryOf(recipe, steps);
       expect(taken).toBe(steps);
-      expect(books).toEqual({ dispatched: steps * rollouts, completed: steps * rollouts });
+      expect(counts).toEqual({ dispatched: steps * rollouts, completed: steps * rollouts });
     },
     300_000,
   );

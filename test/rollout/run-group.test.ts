@@ -1,13 +1,13 @@
 import { generateText } from 'ai';
 import {
-  type Books,
+  countRollouts,
   defineEnvironment,
   deriveSeed,
   type GroupStrategy,
   inProcess,
-  keepBooks,
   ModelHandle,
   type RolloutContext,
+  type RolloutCounts,
   runGroup,
 } from 'martingale';
 import { expect, test } from 'vitest';
@@ -58,9 +58,9 @@ async function run({ rollout = async () => 'done', ...options }: Running) {
     onRollout: ({ status }, { isLast }) => ends.push({ status, isLast }),
     signal: options.signal,
   });
-  const books: Books = keepBooks(group.rollouts);
-  expect(ends).toHaveLength(books.dispatched);
-  return { group, books, ends };
+  const counts: RolloutCounts = countRollouts(group.rollouts);
+  expect(ends).toHaveLength(counts.dispatched);
+  return { group, counts, ends };
 }
 
 const forever = () => new Promise<never>(() => undefined);
@@ -72,8 +72,8 @@ const failing =
   };
 
 test('a group with enough completed rollouts trains without the others', async () => {
-  const { group, books } = await run({ rollout: failing(0, 2), strategy: { type: 'minimum', share: 0.5 } });
-  expect(books).toEqual({ dispatched: 4, completed: 2, failed: 2, cancelled: 0 });
+  const { group, counts } = await run({ rollout: failing(0, 2), strategy: { type: 'minimum', share: 0.5 } });
+  expect(counts).toEqual({ dispatched: 4, completed: 2, failed: 2, cancelled: 0 });
   expect(group.isTrainable).toBe(true);
   expect(group.droppedBecause).toBeNull();
   expect(group.toTrajectoryGroup().toBody()).toMatchObject({
@@ -101,14 +101,14 @@ test('by default one completed rollout alone does not train, but a group of one 
   expect(none.group.isTrainable).toBe(false);
 });
 
-test('a failed rollout is retried under another seed, each attempt in the books', async () => {
-  const { group, books, ends } = await run({
+test('a failed rollout is retried under another seed, each attempt in the counts', async () => {
+  const { group, counts, ends } = await run({
     rollout: failing(0, 1, 2, 3, 4),
     strategy: { type: 'retry', attempts: 3, minimum: 4 },
     concurrency: 1,
     group: 5,
   });
-  expect(books).toEqual({ dispatched: 9, completed: 4, failed: 5, cancelled: 0 });
+  expect(counts).toEqual({ dispatched: 9, completed: 4, failed: 5, cancelled: 0 });
   expect(group.isTrainable).toBe(true);
   expect(group.rollouts.map(({ index, attempt }) => [index, attempt])).toEqual(
     [...group.rollouts]
@@ -121,27 +121,27 @@ test('a failed rollout is retried under another seed, each attempt in the books'
 });
 
 test('retries end after the last attempt, and the group is dropped', async () => {
-  const { group, books } = await run({
+  const { group, counts } = await run({
     rollout: async () => {
       throw new Error('always');
     },
     strategy: { type: 'retry', attempts: 2 },
     rolloutsPerGroup: 3,
   });
-  expect(books).toEqual({ dispatched: 6, completed: 0, failed: 6, cancelled: 0 });
+  expect(counts).toEqual({ dispatched: 6, completed: 0, failed: 6, cancelled: 0 });
   expect(group.droppedBecause?.message).toMatch(
     /6 x Error \(always at test\/rollout\/run-group.test.ts:\d+:\d+\)/,
   );
 });
 
 test('with fail_fast the first failed rollout cancels the others, also those that wait for room', async () => {
-  const { group, books } = await run({
+  const { group, counts } = await run({
     rollout: (_, call) => (call === 0 ? Promise.reject(new Error('first')) : forever()),
     strategy: { type: 'fail_fast' },
     rolloutsPerGroup: 6,
     concurrency: 3,
   });
-  expect(books).toEqual({ dispatched: 6, completed: 0, failed: 1, cancelled: 5 });
+  expect(counts).toEqual({ dispatched: 6, completed: 0, failed: 1, cancelled: 5 });
   expect(group.droppedBecause).toMatchObject({ code: 'Error', message: 'first' });
   expect(group.isTrainable).toBe(false);
   expect(group.rollouts[5]).toMatchObject({ status: 'cancelled', failure: { code: 'sibling_failed' } });
@@ -149,7 +149,7 @@ test('with fail_fast the first failed rollout cancels the others, also those tha
 
 test('a cancelled rollout is not retried', async () => {
   const stop = new AbortController();
-  const { group, books } = await run({
+  const { group, counts } = await run({
     rollout: (_, call) => {
       if (call === 1) stop.abort(new Error('enough'));
       return forever();
@@ -157,19 +157,19 @@ test('a cancelled rollout is not retried', async () => {
     strategy: { type: 'retry', attempts: 5 },
     signal: stop.signal,
   });
-  expect(books).toEqual({ dispatched: 4, completed: 0, failed: 0, cancelled: 4 });
+  expect(counts).toEqual({ dispatched: 4, completed: 0, failed: 0, cancelled: 4 });
   expect(group.droppedBecause?.message).toMatch(/4 x cancelled/);
 });
 
 test("a group's deadline fails what has not ended, what waits for room included, and is not retried", async () => {
-  const { group, books } = await run({
+  const { group, counts } = await run({
     rollout: (_, call) => (call < 2 ? Promise.resolve('done') : forever()),
     strategy: { type: 'retry', attempts: 3 },
     rolloutsPerGroup: 6,
     concurrency: 2,
     groupTimeoutMs: 400,
   });
-  expect(books).toEqual({ dispatched: 6, completed: 2, failed: 4, cancelled: 0 });
+  expect(counts).toEqual({ dispatched: 6, completed: 2, failed: 4, cancelled: 0 });
   for (const rollout of group.rollouts.slice(2))
     expect(rollout).toMatchObject({ status: 'failed', failure: { code: 'group_timeout' } });
   expect(group.isTrainable).toBe(true);

@@ -32,7 +32,7 @@ const scenarios = (count: number) => Array.from({ length: count }, (_, id) => ({
 test('1,000 concurrent rollouts do not mix, and come back in order', async () => {
   const { service, model } = await open();
   await using _ = service;
-  const { groups, books } = await runGroups({
+  const { groups, counts } = await runGroups({
     environment: asking,
     scenarios: scenarios(125),
     rolloutsPerGroup: 8,
@@ -40,7 +40,7 @@ test('1,000 concurrent rollouts do not mix, and come back in order', async () =>
     concurrency: 1000,
     seed: 1,
   });
-  expect(books).toEqual({ dispatched: 1000, completed: 1000, failed: 0, cancelled: 0 });
+  expect(counts).toEqual({ dispatched: 1000, completed: 1000, failed: 0, cancelled: 0 });
   for (const [at, group] of groups.entries()) {
     expect(group.scenario.id).toBe(at);
     for (const [index, rollout] of group.rollouts.entries()) {
@@ -68,7 +68,7 @@ test('the same seed gives the same seeds to rollouts and calls', async () => {
   expect(await run(4)).not.toEqual(await run(5));
 });
 
-test('each way for a rollout to go wrong has its defined end, and the books balance', async () => {
+test('each way for a rollout to go wrong has its defined end, and the counts balance', async () => {
   const { service, model } = await open();
   await using _ = service;
   const mixed = defineEnvironment({
@@ -88,14 +88,14 @@ test('each way for a rollout to go wrong has its defined end, and the books bala
       },
     },
   });
-  const { groups, books } = await runGroups({
+  const { groups, counts } = await runGroups({
     environment: mixed,
     scenarios: scenarios(6),
     rolloutsPerGroup: 2,
     model,
     timeoutMs: 200,
   });
-  expect(books).toEqual({ dispatched: 12, completed: 2, failed: 10, cancelled: 0 });
+  expect(counts).toEqual({ dispatched: 12, completed: 2, failed: 10, cancelled: 0 });
   const ends = groups.map(({ rollouts: [first] }) =>
     first?.status === 'completed' ? first.reward : first?.failure.code,
   );
@@ -144,14 +144,14 @@ test('a metric that is no number fails its rollout, not the log of the whole ste
 test('a deadline longer than a timer can hold is not a deadline of now', async () => {
   const { service, model } = await open();
   await using _ = service;
-  const { books } = await runGroups({
+  const { counts } = await runGroups({
     environment: asking,
     scenarios: scenarios(1),
     rolloutsPerGroup: 2,
     model,
     timeoutMs: Number.POSITIVE_INFINITY,
   });
-  expect(books).toMatchObject({ completed: 2 });
+  expect(counts).toMatchObject({ completed: 2 });
 });
 
 test('an unexpected call fails its rollout also where the agent swallows the error', async () => {
@@ -189,7 +189,7 @@ test('an aborted run cancels what has not ended and keeps what has', async () =>
     return { text: `re: ${String(messages[0]?.content)}` };
   });
   await using _ = service;
-  const { books, groups } = await runGroups({
+  const { counts, groups } = await runGroups({
     environment: asking,
     scenarios: scenarios(10),
     rolloutsPerGroup: 2,
@@ -197,7 +197,7 @@ test('an aborted run cancels what has not ended and keeps what has', async () =>
     concurrency: 1,
     signal: stop.signal,
   });
-  expect(books).toEqual({ dispatched: 20, completed: 4, failed: 0, cancelled: 16 });
+  expect(counts).toEqual({ dispatched: 20, completed: 4, failed: 0, cancelled: 16 });
   expect(groups[9]?.rollouts[1]).toMatchObject({ status: 'cancelled', failure: { code: 'cancelled' } });
 });
 
@@ -334,7 +334,7 @@ test('one executor bounds what several calls run together, and the earlier group
   const run = (ids: { id: number }[]) =>
     runGroups({ environment: counting, scenarios: ids, rolloutsPerGroup: 2, model, executor });
   const results = await Promise.all([run(scenarios(4)), run(scenarios(8).slice(4))]);
-  expect(results.map(({ books }) => books.completed)).toEqual([8, 8]);
+  expect(results.map(({ counts }) => counts.completed)).toEqual([8, 8]);
   expect(most).toBe(3);
   expect(order).toEqual([...order].sort((a, b) => a - b));
   await executor.close();
@@ -357,5 +357,5 @@ test('a closed executor cancels what waits and what runs', async () => {
   });
   await reached.promise;
   await executor.close();
-  expect((await running).books).toEqual({ dispatched: 4, completed: 0, failed: 0, cancelled: 4 });
+  expect((await running).counts).toEqual({ dispatched: 4, completed: 0, failed: 0, cancelled: 4 });
 });

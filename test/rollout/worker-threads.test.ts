@@ -37,7 +37,7 @@ const scenarios = (...does: Does[]) => does.map((what, id) => ({ does: what, id 
 
 test('rollouts run in several threads and come back with their trajectories and outcomes', async () => {
   const { model } = await open();
-  const { groups, books } = await runGroups({
+  const { groups, counts } = await runGroups({
     environment: threaded,
     scenarios: scenarios('burn', 'burn', 'burn'),
     rolloutsPerGroup: 4,
@@ -45,7 +45,7 @@ test('rollouts run in several threads and come back with their trajectories and 
     executor: threads(),
     seed: 3,
   });
-  expect(books).toEqual({ dispatched: 12, completed: 12, failed: 0, cancelled: 0 });
+  expect(counts).toEqual({ dispatched: 12, completed: 12, failed: 0, cancelled: 0 });
   const rollouts = groups.flatMap((group) => group.rollouts);
   expect(new Set(rollouts.map(({ trajectory }) => trajectory.metadata.thread)).size).toBe(2);
   for (const [at, group] of groups.entries())
@@ -114,19 +114,19 @@ test.each([
       });
     const slow = ['spin', 'hang'].includes(does);
     const first = await run(does, slow ? 300 : 30_000);
-    expect(first.books).toEqual({ dispatched: 1, completed: 0, failed: 1, cancelled: 0 });
+    expect(first.counts).toEqual({ dispatched: 1, completed: 0, failed: 1, cancelled: 0 });
     expect(first.groups[0]?.rollouts[0]).toMatchObject({
       status: 'failed',
       failure: { code, message: expect.stringMatching(message) },
       trajectory: { reward: null },
     });
-    expect((await run('say', 30_000)).books).toMatchObject({ completed: 1 });
+    expect((await run('say', 30_000)).counts).toMatchObject({ completed: 1 });
   },
 );
 
 test('a thread that dies takes its other rollouts along; retries run in another', async () => {
   const { model } = await open();
-  const { groups, books } = await runGroups({
+  const { groups, counts } = await runGroups({
     environment: threaded,
     scenarios: scenarios('hang', 'exit'),
     rolloutsPerGroup: 1,
@@ -135,7 +135,7 @@ test('a thread that dies takes its other rollouts along; retries run in another'
     groupStrategy: { type: 'retry', attempts: 3 },
     timeoutMs: 3_000,
   });
-  expect(books).toEqual({ dispatched: 6, completed: 0, failed: 6, cancelled: 0 });
+  expect(counts).toEqual({ dispatched: 6, completed: 0, failed: 6, cancelled: 0 });
   expect(groups[0]?.rollouts[0]).toMatchObject({ attempt: 0, failure: { code: 'worker_died' } });
   expect(groups[0]?.droppedBecause).toMatchObject({ code: 'too_few_completed' });
 });
@@ -165,7 +165,7 @@ test('a cancelled run cancels rollouts in threads, also those that never let go'
     if (++calls === 3) setImmediate(() => stop.abort(new Error('Ctrl-C')));
     return { text: `re: ${String(messages.at(-1)?.content)}` };
   });
-  const { books, groups } = await runGroups({
+  const { counts, groups } = await runGroups({
     environment: threaded,
     scenarios: scenarios('spin', 'hang', 'hang', 'say'),
     rolloutsPerGroup: 1,
@@ -173,7 +173,7 @@ test('a cancelled run cancels rollouts in threads, also those that never let go'
     executor: threads({ concurrency: 3, threads: 3 }),
     signal: stop.signal,
   });
-  expect(books).toEqual({ dispatched: 4, completed: 0, failed: 0, cancelled: 4 });
+  expect(counts).toEqual({ dispatched: 4, completed: 0, failed: 0, cancelled: 4 });
   for (const { rollouts } of groups)
     expect(rollouts[0]).toMatchObject({
       failure: { code: 'cancelled', message: expect.stringMatching(/Ctrl-C/) },
@@ -190,7 +190,7 @@ test('calls of all threads are within one budget, which a dead thread gives its 
     return { text: `re: ${String(messages.at(-1)?.content)}` };
   });
   const budget = callBudget({ concurrency: 2 });
-  const { books } = await runGroups({
+  const { counts } = await runGroups({
     environment: threaded,
     scenarios: scenarios('say', 'exit', 'throw', 'say', 'exit', 'say'),
     rolloutsPerGroup: 4,
@@ -199,7 +199,7 @@ test('calls of all threads are within one budget, which a dead thread gives its 
     groupStrategy: { type: 'retry', attempts: 3 },
   });
   expect(most).toBeLessThanOrEqual(2);
-  expect(books.dispatched).toBe(books.completed + books.failed);
+  expect(counts.dispatched).toBe(counts.completed + counts.failed);
   expect(budget.stats()).toMatchObject({ inFlight: 0, waiting: 0, peak: 2 });
 });
 
@@ -234,14 +234,14 @@ test('a closed executor cancels what it is given', async () => {
   const { model } = await open();
   const executor = threads();
   await executor.close();
-  const { books } = await runGroups({
+  const { counts } = await runGroups({
     environment: threaded,
     scenarios: scenarios('say'),
     rolloutsPerGroup: 2,
     model,
     executor,
   });
-  expect(books).toEqual({ dispatched: 2, completed: 0, failed: 0, cancelled: 2 });
+  expect(counts).toEqual({ dispatched: 2, completed: 0, failed: 0, cancelled: 2 });
 });
 
 test('options that cannot be are refused by name', () => {

@@ -7,7 +7,7 @@ const seed = 20261121;
 describe('places', () => {
   test('are never more than the limit, whoever comes and goes, and all are free in the end', () => {
     const action = fc.record({
-      owner: fc.constantFrom('a', 'b', 'c'),
+      tenant: fc.constantFrom('a', 'b', 'c'),
       amount: fc.integer({ min: 1, max: 30 }),
       what: fc.constantFrom('take', 'add', 'release'),
       which: fc.nat(),
@@ -16,10 +16,10 @@ describe('places', () => {
       fc.property(fc.integer({ min: 1, max: 60 }), fc.array(action), (limit, actions) => {
         const places = new Places(limit, () => 0);
         const held: { place: HeldPlaces; amount: number }[] = [];
-        for (const { owner, amount, what, which } of actions) {
+        for (const { tenant, amount, what, which } of actions) {
           const one = held[which % Math.max(1, held.length)];
           if (what === 'take') {
-            const place = places.take(owner, amount);
+            const place = places.take(tenant, amount);
             if (place) held.push({ place, amount });
           } else if (one && what === 'add' && one.place.add(amount)) one.amount += amount;
           else if (one && what === 'release') {
@@ -38,11 +38,11 @@ describe('places', () => {
     );
   });
 
-  test('leave room for whoever comes later, however many one owner asks for', () => {
+  test('leave room for whoever comes later, however many one tenant asks for', () => {
     const places = new Places(1700, () => 0);
     for (let count = 0; count < 5000; count++) places.take('greedy', 1);
     expect(places.taken).toBe(1600);
-    for (let owner = 0; owner < 50; owner++) expect(places.take(`modest ${owner}`, 1)).not.toBeNull();
+    for (let tenant = 0; tenant < 50; tenant++) expect(places.take(`modest ${tenant}`, 1)).not.toBeNull();
   });
 
   test('tell each who is sent away a later time, as fast as places become free', () => {

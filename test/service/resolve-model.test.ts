@@ -8,7 +8,7 @@ import type { CheckpointRecord } from '../../src/service/store/store.ts';
 import { baseModel, door, ScriptedEngine } from '../support/scripted-engine.ts';
 import { temporaryFolder } from './harness.ts';
 
-const all = new Access({ entity: null, owner: 'test' });
+const all = new Access({ entity: null, tenant: 'test' });
 const createdAt = new Date(0).toISOString();
 
 test('a name that is looked up while a checkpoint comes does not keep its old meaning', async () => {
@@ -46,7 +46,7 @@ test('a name that is looked up while a checkpoint comes does not keep its old me
     untrained: null,
     uploadSha256: null,
     traceparent: null,
-    owner: 'key',
+    tenant: 'key',
   };
   await store.insertJob({ ...job, ...nothing, resolvedConfig: {} });
   await store.finishJob(

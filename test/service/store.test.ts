@@ -24,7 +24,7 @@ const job = (id: string): JobRecord => ({
     untrained: null,
     uploadSha256: null,
     traceparent: null,
-    owner: 'key',
+    tenant: 'key',
   },
 });
 const event = () => ({ id: randomUUID(), type: 'training_failed', data: { error_message: 'why' } }) as const;
@@ -140,7 +140,7 @@ test('a job that the engine does not leave is told to run still, and is cancelle
   await queue.close();
 });
 
-test('jobs of a store that knew no owners and no lost runs go on', async () => {
+test('jobs of a store that knew no tenants and no lost runs go on', async () => {
   const path = join(await temporaryFolder(), 'store.sqlite');
   const old = new DatabaseSync(path);
   old.exec(`${migrations.slice(0, 4).join(';')}; PRAGMA user_version = 4;
@@ -153,10 +153,10 @@ test('jobs of a store that knew no owners and no lost runs go on', async () => {
   const store = openSqliteStore(path);
   onTestFinished(() => store.close());
   await store.requeueLostJobs();
-  expect(await store.job('ran')).toMatchObject({ status: 'queued', startedAt: null, owner: '' });
+  expect(await store.job('ran')).toMatchObject({ status: 'queued', startedAt: null, tenant: '' });
   expect(await store.firstJobs()).toEqual([{ id: 'ran', modelId: 'old', sequence: 1, lostRuns: 0 }]);
-  const counted = await store.countUnfinishedJobs({ modelId: 'old', owner: 'key' });
-  expect(counted).toEqual({ all: 2, ofModel: 2, ofOwner: 0 });
+  const counted = await store.countUnfinishedJobs({ modelId: 'old', tenant: 'key' });
+  expect(counted).toEqual({ all: 2, ofModel: 2, ofTenant: 0 });
 });
 
 test('a queue that is closed while it takes up a job leaves the job to the next', async () => {

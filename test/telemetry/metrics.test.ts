@@ -9,7 +9,7 @@ import { generateText } from 'ai';
 import { MockLanguageModelV4 } from 'ai/test';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
-import { baseline, defineEnvironment, runGroups } from '../../src/index.ts';
+import { defineEnvironment, externalModel, runGroups } from '../../src/index.ts';
 import { metricName } from '../../src/telemetry/index.ts';
 
 let exporter: InMemoryMetricExporter;
@@ -39,7 +39,7 @@ async function pointsOf(name: string) {
   return (found?.dataPoints ?? []).map((point) => dataSchema.parse(point));
 }
 
-test('calls and tokens of a baseline, and the values of group rewards, are counted like all others', async () => {
+test('calls and tokens of a externalModel, and the values of group rewards, are counted like all others', async () => {
   const usage = { total: 5, noCache: 5, cacheRead: 0, cacheWrite: 0 };
   const model = new MockLanguageModelV4({
     provider: 'elsewhere',
@@ -58,7 +58,7 @@ test('calls and tokens of a baseline, and the values of group rewards, are count
       (await generateText({ model: asked.languageModel, prompt: 'well?' })).text,
     groupRewards: { ranked: ({ members }) => members.map((_, at) => at) },
   });
-  await runGroups({ environment, scenarios: [{ id: 1 }], rolloutsPerGroup: 3, model: baseline(model) });
+  await runGroups({ environment, scenarios: [{ id: 1 }], rolloutsPerGroup: 3, model: externalModel(model) });
 
   const counts = (points: Awaited<ReturnType<typeof pointsOf>>) =>
     points.map(({ attributes, value }) => [attributes, z.object({ count: z.number() }).parse(value).count]);

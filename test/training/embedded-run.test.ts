@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createClient, openModel, supervise, train } from 'martingale';
+import { createClient, openModel, sft, train } from 'martingale';
 import { createEmbeddedEngine } from 'martingale/embedded';
 import { startService } from 'martingale/service';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -59,7 +59,7 @@ describe('a run on the embedded engine', () => {
     );
 
   const start = async (client: ReturnType<typeof createClient>) =>
-    supervise({
+    sft({
       model: await open(client),
       examples: await deskDemonstrations({ seed: 5, count: supervised * 8 }),
       batchSize: 8,

@@ -93,7 +93,7 @@ test.each([0, 2])(
     const result = await train({ ...settings, maxStaleness, budget: { tokens }, validation: undefined });
     expect(result).toMatchObject({ reason: 'budget', because: `${tokens} of ${tokens} tokens are used` });
     expect(result.reports).toHaveLength(2);
-    const { dispatched, completed, cancelled, failed } = result.books;
+    const { dispatched, completed, cancelled, failed } = result.counts;
     expect(dispatched).toBe(completed + cancelled + failed);
     expect(service.jobs).toHaveLength(3);
     const more = { ...settings, maxStaleness, prices: undefined, resume: true } as const;

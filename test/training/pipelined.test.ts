@@ -62,7 +62,7 @@ test('rollouts of the next step go on while a job trains, from a checkpoint no o
   expect(modelsAsked(service).sort()).toEqual([0, 0, 1, 2].flatMap((step) => Array(8).fill(step)));
   // What steps in flight sample from stays, whatever is to be kept.
   expect(result.reports.map(({ failed }) => failed)).toEqual([0, 0, 0, 0]);
-  expect(result.books).toEqual({ dispatched: 32, completed: 32, failed: 0, cancelled: 0 });
+  expect(result.counts).toEqual({ dispatched: 32, completed: 32, failed: 0, cancelled: 0 });
 });
 
 test('checkpoints that steps in flight sample from are not deleted', async () => {
@@ -145,14 +145,14 @@ test('a run stopped in the middle counts what was in flight, and can be gone on 
       event.type === 'rollouts' && event.step === 2 && event.done === 3 && stop.abort(new Error('Ctrl-C')),
   });
   expect(stopped.reason).toBe('stopped');
-  const { dispatched, completed, failed, cancelled } = stopped.books;
+  const { dispatched, completed, failed, cancelled } = stopped.counts;
   expect(dispatched).toBe(completed + failed + cancelled);
   expect(cancelled).toBeGreaterThan(0);
   const asked = service.requests.length;
   const result = await train({ ...settings, maxStaleness: 2, resume: true });
   expect(result).toMatchObject({
     reason: 'finished',
-    books: { dispatched: 32, completed: 32, cancelled: 0 },
+    counts: { dispatched: 32, completed: 32, cancelled: 0 },
   });
   expect(asked).toBeGreaterThan(8);
 });

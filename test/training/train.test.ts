@@ -2,7 +2,7 @@ import { mkdtemp, readdir, readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { generateText } from 'ai';
-import { defineEnvironment, openModel, type RunEvent, supervise, train } from 'martingale';
+import { defineEnvironment, openModel, type RunEvent, sft, train } from 'martingale';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { createTrainingJobRequestSchema, logRequestSchema } from '../../src/contract/index.ts';
@@ -84,7 +84,7 @@ test('each step samples from the checkpoint that the step before it made', async
     loss: 2,
     klReference: null,
   });
-  expect(result.books).toEqual({ dispatched: 12, completed: 12, failed: 0, cancelled: 0 });
+  expect(result.counts).toEqual({ dispatched: 12, completed: 12, failed: 0, cancelled: 0 });
 });
 
 test('a report has what the job knows better than the rewards, and its distance from the reference', async () => {
@@ -194,7 +194,7 @@ test('a run stopped when its job has ended keeps the new checkpoint', async () =
     signal: stop.signal,
     onEvent: (event) => event.type === 'job' && event.status === 'ended' && stop.abort(new Error('Ctrl-C')),
   });
-  expect(result).toMatchObject({ reason: 'stopped', finalStep: 1, books: { dispatched: 4, cancelled: 0 } });
+  expect(result).toMatchObject({ reason: 'stopped', finalStep: 1, counts: { dispatched: 4, cancelled: 0 } });
   expect(result.reports).toHaveLength(1);
 });
 
@@ -285,7 +285,7 @@ test('a step in which no rollout completes ends the run with the reasons', async
   expect(await whole(join(runDirectory, 'summary.json'))).toMatchObject({
     reason: 'failed',
     error: { code: 'no_completed_rollouts' },
-    books: { dispatched: 4, failed: 4 },
+    counts: { dispatched: 4, failed: 4 },
   });
 });
 
@@ -320,7 +320,7 @@ test('a run stopped while it samples cancels its rollouts and returns', async ()
   const result = await train({ ...settings, signal: stop.signal });
   expect(result).toMatchObject({ reason: 'stopped', finalStep: 1 });
   expect(result.reports).toHaveLength(1);
-  expect(result.books).toEqual({ dispatched: 8, completed: 6, failed: 0, cancelled: 2 });
+  expect(result.counts).toEqual({ dispatched: 8, completed: 6, failed: 0, cancelled: 2 });
   expect(events.at(-1)).toMatchObject({ type: 'run_ended', reason: 'stopped' });
   expect(await whole(join(runDirectory, 'summary.json'))).toMatchObject({ reason: 'stopped' });
   expect(await lines(join(runDirectory, 'trajectories', 'step-0001.jsonl'))).toHaveLength(2);
@@ -376,7 +376,7 @@ test('supervised training uploads the conversations and gives the new checkpoint
       { role: 'assistant', content: 'hello' },
     ],
   } as const;
-  const result = await supervise({
+  const result = await sft({
     model,
     examples: [{ messages: [...conversation.messages] }],
     batchSize: 1,

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type RunEvent, type SftExample, supervise, type WarmStart } from 'martingale';
+import { type RunEvent, type SftExample, sft, type WarmStart } from 'martingale';
 import { describe, expect, test } from 'vitest';
 import { loseReply } from '../faults/network/faults.ts';
 import { pass } from '../faults/network/proxy.ts';
@@ -167,7 +167,7 @@ describe('a run with a warm start', () => {
       ...{ steps: 1, warmStart, validation, signal: stop.signal },
       onEvent: ({ type }) => type === 'evaluated' && stop.abort(new Error('enough')),
     });
-    await supervise({ model: await world.open(), examples });
+    await sft({ model: await world.open(), examples });
     const resumed = world.train({ steps: 1, warmStart, validation, resume: true });
     await expect(resumed).rejects.toThrow(/stood at local\/network\/coin:step1, and its newest checkpoint/);
   });

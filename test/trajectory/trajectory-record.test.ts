@@ -170,7 +170,7 @@ describe('a trajectory that was read back', () => {
     expect(throughDisk(trajectory).violation).toMatchObject({ reason: 'base_model' });
   });
 
-  test('of a baseline has its calls, with what was said and what its provider counted', () => {
+  test('of an external model has its calls, with what was said and what its provider counted', () => {
     const trajectory = new Trajectory();
     const call = (messages: Message[], content: string) => {
       const { index, callId } = trajectory.beginCall();
@@ -197,6 +197,6 @@ describe('a trajectory that was read back', () => {
     trajectory.close();
     expect(trajectory.histories).toHaveLength(2);
     expect(shown(throughDisk(trajectory))).toEqual(shown(trajectory));
-    expect(throughDisk(trajectory).baseline).toBe('b');
+    expect(throughDisk(trajectory).externalModel).toBe('b');
   });
 });

@@ -21,7 +21,7 @@ const scoreOf = ({ reward, success }: Evaluation<unknown>) => ({
   success: success?.mean ?? null,
 });
 
-const failedOf = ({ books }: Evaluation<unknown>) => books.failed + books.cancelled;
+const failedOf = ({ counts }: Evaluation<unknown>) => counts.failed + counts.cancelled;
 
 const evaluated = (evaluation: Evaluation<unknown>): Evaluated => ({
   policy: evaluation.policy,
@@ -172,7 +172,7 @@ export function summaryOf({ result, options, runDirectory }: Finished, seconds: 
     seed: options.seed,
     steps: result.reports.length,
     evaluation: { before: before && scoreOf(before), after: after && scoreOf(after) },
-    books: result.books,
+    counts: result.counts,
     model: result.model.name,
     seconds,
     trainingSeconds: result.seconds,

@@ -1,8 +1,8 @@
 import type { z } from 'zod';
 import { printableLines } from '../../contract/index.ts';
 import { comparisonLines, printLines, showProgress, writeJsonLine } from '../../progress/index.ts';
+import { exitAfterFlush } from '../exit-after-flush.ts';
 import { listenForInterrupt } from '../interrupt.ts';
-import { leaveBehind } from '../leave-behind.ts';
 import { type Recipe, wholeRecipe } from './definition.ts';
 import { openModelOfRun, reopenModelOfRun } from './model.ts';
 import { readOptions, recipeProgram } from './options.ts';
@@ -110,6 +110,6 @@ export async function runRecipe<Schema extends z.ZodType, Outcome>(
   } finally {
     await service?.close();
     interrupt.release();
-    leaveBehind();
+    exitAfterFlush();
   }
 }

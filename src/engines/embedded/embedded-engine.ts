@@ -1,7 +1,7 @@
 import { availableParallelism, totalmem } from 'node:os';
 import type {
-  Asker,
   BeamSearchRequest,
+  Caller,
   ChatFormat,
   Constraint,
   Engine,
@@ -160,9 +160,9 @@ class EmbeddedEngine implements Engine {
     return this.#codec.format;
   }
 
-  async checkConstraint(baseModel: string, constraint: Constraint, asker?: Asker): Promise<void> {
+  async checkConstraint(baseModel: string, constraint: Constraint, caller?: Caller): Promise<void> {
     findBaseModel(baseModel);
-    await this.#checker.plan(constraint, asker);
+    await this.#checker.plan(constraint, caller);
   }
 
   async generate(request: GenerateRequest, onDelta?: (delta: GenerationDelta) => void): Promise<Generation> {
@@ -183,8 +183,8 @@ class EmbeddedEngine implements Engine {
   }
 
   /** The thread that samples compiles nothing: others would wait for it. */
-  async #plan(constraint: Constraint | null, asker: Asker): Promise<ConstraintPlan | null> {
-    return constraint && this.#checker.plan(constraint, asker);
+  async #plan(constraint: Constraint | null, caller: Caller): Promise<ConstraintPlan | null> {
+    return constraint && this.#checker.plan(constraint, caller);
   }
 
   async scorePrompt(request: ScorePromptRequest): Promise<(ScoredToken | null)[]> {

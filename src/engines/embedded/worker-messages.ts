@@ -11,8 +11,8 @@ import type {
 } from '../engine.ts';
 import type { ConstraintPlan } from './grammar/index.ts';
 import type { ProcessorModules } from './logits-processors/index.ts';
-import type { PulseStart } from './pulse.ts';
 import type { RuntimeChoice } from './runtime-choice.ts';
+import type { WatchdogStart } from './watchdog.ts';
 
 /** What the engine's worker threads are started with. */
 export interface WorkerSettings {
@@ -32,7 +32,7 @@ export interface WorkerStart {
   settings: WorkerSettings;
   /** The memory of its `NativeGate`. */
   gate: SharedArrayBuffer;
-  pulse: PulseStart;
+  watchdog: WatchdogStart;
 }
 
 /** A worker's first message. */

@@ -1,7 +1,7 @@
 import { Worker } from 'node:worker_threads';
 import { EngineError } from '../engine-error.ts';
 import { NativeGate, shutAtExit } from './native-gate.ts';
-import { Pulse } from './pulse.ts';
+import { Watchdog } from './watchdog.ts';
 import type { CloseRequest, WorkerReady, WorkerSettings, WorkerStart } from './worker-messages.ts';
 
 /** How long a thread that is to close may take to end the step it is in. */
@@ -17,7 +17,7 @@ interface Running {
   worker: Worker;
   ready: Promise<Worker>;
   exited: Promise<void>;
-  pulse: Pulse;
+  watchdog: Watchdog;
   /** Terminates it as soon as it is out of the native runtime. */
   terminate: (reason: Error) => void;
 }
@@ -67,11 +67,11 @@ export class WorkerThread<Request, Report> {
   /** Rejects where it cannot be started, or has not been heard of for a while. */
   async check(): Promise<void> {
     await this.start();
-    const { pulse } = this.#running ?? {};
-    if (pulse && pulse.stillMs > this.#settings.threadTimeoutMs / 2)
+    const { watchdog } = this.#running ?? {};
+    if (watchdog && watchdog.stillMs > this.#settings.threadTimeoutMs / 2)
       throw new EngineError(
         'worker_stalled',
-        `an engine thread has been at one thing for ${pulse.stillMs} ms; it is ended at ${this.#settings.threadTimeoutMs} ms`,
+        `an engine thread has been at one thing for ${watchdog.stillMs} ms; it is ended at ${this.#settings.threadTimeoutMs} ms`,
       );
   }
 
@@ -98,11 +98,11 @@ export class WorkerThread<Request, Report> {
 
   #spawn(): Running {
     const gate = new NativeGate();
-    const pulse = new Pulse(this.#settings.threadTimeoutMs);
+    const watchdog = new Watchdog(this.#settings.threadTimeoutMs);
     const workerData = {
       settings: this.#settings,
       gate: gate.shared,
-      pulse: pulse.start,
+      watchdog: watchdog.start,
     } satisfies WorkerStart;
     const worker = new Worker(this.#module, {
       workerData,
@@ -122,7 +122,7 @@ export class WorkerThread<Request, Report> {
       worker.on('message', (report: Report) => {
         if (!this.#closed) this.#handlers.onReport(report);
       });
-      unwatch = pulse.watch({
+      unwatch = watchdog.watch({
         excused: () => gate.occupied,
         onStill: () => terminate(new Error(`it did one thing for ${this.#settings.threadTimeoutMs} ms`)),
       });
@@ -140,7 +140,7 @@ export class WorkerThread<Request, Report> {
       this.#handlers.onDeath(error);
       exited.resolve();
     });
-    return { worker, ready: ready.promise, exited: exited.promise, pulse, terminate };
+    return { worker, ready: ready.promise, exited: exited.promise, watchdog, terminate };
   }
 }
 

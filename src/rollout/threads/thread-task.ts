@@ -19,7 +19,7 @@ export function describeModel(
         code: 'model_not_movable',
         message:
           `"${model.name}" cannot be called from a worker thread: only models of a service can, by openModel() or ` +
-          'ModelHandle, without recorded calls. Run baselines and replays with inProcess().',
+          'ModelHandle, without recorded calls. Run external models and replays with inProcess().',
       },
     };
   const { client, name, id, settings } = model;

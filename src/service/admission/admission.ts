@@ -37,7 +37,7 @@ export interface LoadFigures {
 export interface ComingJob {
   modelId: string;
   /** Whom its place counts for. */
-  owner: string;
+  tenant: string;
 }
 
 type JobCounts = Pick<Store, 'countUnfinishedJobs' | 'countJobsEnded'>;
@@ -74,16 +74,16 @@ export class Admission {
     };
   }
 
-  /** Takes a chat request in hand; `owner` names whom its place counts for. @throws BusyError */
-  chat(owner: string): AdmittedChat {
-    const place = this.#replies.take(owner, 1);
-    if (!place) throw this.#noReplies(owner, 1);
-    const body = this.body(owner);
+  /** Takes a chat request in hand; `tenant` names whom its place counts for. @throws BusyError */
+  chat(tenant: string): AdmittedChat {
+    const place = this.#replies.take(tenant, 1);
+    if (!place) throw this.#noReplies(tenant, 1);
+    const body = this.body(tenant);
     return {
       ...body,
       replies: (count) => {
         if (count > this.limits.replies) throw neverRoom(count, this.limits.replies);
-        if (count > 1 && !place.add(count - 1)) throw this.#noReplies(owner, count);
+        if (count > 1 && !place.add(count - 1)) throw this.#noReplies(tenant, count);
       },
       release: () => {
         body.release();
@@ -93,47 +93,47 @@ export class Admission {
   }
 
   /** Takes a body in hand. */
-  body(owner: string): AdmittedBody {
+  body(tenant: string): AdmittedBody {
     let held: HeldPlaces | null = null;
     let counted = 0;
     return {
       expect: (total) => {
-        if (!this.#bytes.hasRoom(owner, total)) throw this.#noBytes(owner, total);
+        if (!this.#bytes.hasRoom(tenant, total)) throw this.#noBytes(tenant, total);
       },
       bytes: (total) => {
         const more = total - counted;
         if (more <= 0) return;
         counted = total;
         if (held) {
-          if (!held.add(more)) throw this.#noBytes(owner, more);
+          if (!held.add(more)) throw this.#noBytes(tenant, more);
           return;
         }
-        held = this.#bytes.take(owner, more);
-        if (!held) throw this.#noBytes(owner, more);
+        held = this.#bytes.take(tenant, more);
+        if (!held) throw this.#noBytes(tenant, more);
       },
       release: () => held?.release(),
     };
   }
 
   /** Takes a stream of events in hand. @throws BusyError */
-  eventStream(owner: string): HeldPlaces {
-    const place = this.#streams.take(owner, 1);
+  eventStream(tenant: string): HeldPlaces {
+    const place = this.#streams.take(tenant, 1);
     if (place) return place;
     throw new BusyError(
       'too_many_event_streams',
       `As many event streams are followed as this service serves at once (${this.limits.eventStreams}, limits.eventStreams); end those that are not needed, or ask for the events without a stream.`,
-      this.#streams.retryAfterSeconds(owner, 1),
+      this.#streams.retryAfterSeconds(tenant, 1),
     );
   }
 
   /** Takes in hand the fetching of training data. @throws BusyError */
-  dataFetch(owner: string): HeldPlaces {
-    const place = this.#fetches.take(owner, 1);
+  dataFetch(tenant: string): HeldPlaces {
+    const place = this.#fetches.take(tenant, 1);
     if (place) return place;
     throw new BusyError(
       'too_many_data_fetches',
       `As much training data is being fetched as this service fetches at once (${this.limits.dataFetches}, limits.dataFetches; one key holds at most 16 times what is free); ask for fewer jobs at a time, or upload the data.`,
-      this.#fetches.retryAfterSeconds(owner, 1),
+      this.#fetches.retryAfterSeconds(tenant, 1),
     );
   }
 
@@ -151,7 +151,7 @@ export class Admission {
     const complaint = this.#noJob({
       all: stored.all + others.length,
       ofModel: stored.ofModel + others.filter(({ modelId }) => modelId === coming.modelId).length,
-      ofOwner: stored.ofOwner + others.filter(({ owner }) => owner === coming.owner).length,
+      ofTenant: stored.ofTenant + others.filter(({ tenant }) => tenant === coming.tenant).length,
     });
     if (complaint === null) return { release };
     release();
@@ -174,29 +174,29 @@ export class Admission {
     );
   }
 
-  #noJob({ all, ofModel, ofOwner }: { all: number; ofModel: number; ofOwner: number }): string | null {
+  #noJob({ all, ofModel, ofTenant }: { all: number; ofModel: number; ofTenant: number }): string | null {
     const { jobs, jobsOfModel } = this.limits;
     if (all >= jobs)
       return `${all} training jobs have not ended, and this service takes ${jobs} (limits.jobs)`;
     if (ofModel >= jobsOfModel)
       return `${ofModel} training jobs of this model have not ended, and this service takes ${jobsOfModel} (limits.jobsOfModel)`;
-    if (mayTake(1, { held: ofOwner, free: jobs - all })) return null;
-    return `${ofOwner} training jobs of this key have not ended, and one key has at most ${shareOfFree} times as many as are free of the ${jobs} of this service (limits.jobs)`;
+    if (mayTake(1, { held: ofTenant, free: jobs - all })) return null;
+    return `${ofTenant} training jobs of this key have not ended, and one key has at most ${shareOfFree} times as many as are free of the ${jobs} of this service (limits.jobs)`;
   }
 
-  #noReplies(owner: string, count: number): BusyError {
+  #noReplies(tenant: string, count: number): BusyError {
     return new BusyError(
       'too_many_requests',
       `As many replies are asked for as this service takes in hand at once (${this.limits.replies}, limits.replies; one key holds at most 16 times what is free); send fewer at a time.`,
-      this.#replies.retryAfterSeconds(owner, count),
+      this.#replies.retryAfterSeconds(tenant, count),
     );
   }
 
-  #noBytes(owner: string, bytes: number): BusyError {
+  #noBytes(tenant: string, bytes: number): BusyError {
     return new BusyError(
       'too_many_bytes',
       `As many bytes of requests are in hand as this service holds (${this.limits.bodyBytes}, limits.bodyBytes); send fewer or smaller requests at a time.`,
-      this.#bytes.retryAfterSeconds(owner, bytes),
+      this.#bytes.retryAfterSeconds(tenant, bytes),
     );
   }
 }

@@ -1,12 +1,12 @@
 import { Pace } from './pace.ts';
 
 /**
- * One owner may hold this many times what is left free: 16 of 17 parts where nobody else is there, and less the more
+ * One tenant may hold this many times what is left free: 16 of 17 parts where nobody else is there, and less the more
  * others hold, so that whoever comes later finds room (dynamic thresholds: Choudhury and Hahne, 1998).
  */
 export const shareOfFree = 16;
 
-/** Whether an owner who holds so much may take more of what is free. One who holds nothing may take all of it. */
+/** Whether an tenant who holds so much may take more of what is free. One who holds nothing may take all of it. */
 export function mayTake(amount: number, { held, free }: { held: number; free: number }): boolean {
   return amount <= free && (held === 0 || held + amount <= shareOfFree * free);
 }
@@ -26,12 +26,12 @@ export interface HeldPlaces {
 }
 
 interface Holding {
-  owner: string;
+  tenant: string;
   amount: number;
   since: number;
 }
 
-/** A number of places that are shared among owners, and what they are told for whom there is none. */
+/** A number of places that are shared among tenants, and what they are told for whom there is none. */
 export class Places {
   readonly limit: number;
   readonly #now: () => number;
@@ -41,7 +41,7 @@ export class Places {
   /** In the order in which they came. */
   readonly #holdings = new Set<Holding>();
   readonly #held = new Map<string, number>();
-  /** By owner, when those whom he has been sent away with will have had their turn. */
+  /** By tenant, when those whom he has been sent away with will have had their turn. */
   readonly #promised = new Map<string, number>();
   #taken = 0;
   #refused = 0;
@@ -69,16 +69,16 @@ export class Places {
   }
 
   /** Whether there is room. Where there is not it counts as a refusal. */
-  hasRoom(owner: string, amount: number): boolean {
-    const held = this.#held.get(owner) ?? 0;
+  hasRoom(tenant: string, amount: number): boolean {
+    const held = this.#held.get(tenant) ?? 0;
     if (mayTake(amount, { held, free: this.limit - this.#taken })) return true;
     this.#refused++;
     return false;
   }
 
   /** Null where there is no room. */
-  take(owner: string, amount: number): HeldPlaces | null {
-    const holding: Holding = { owner, amount: 0, since: this.#now() };
+  take(tenant: string, amount: number): HeldPlaces | null {
+    const holding: Holding = { tenant, amount: 0, since: this.#now() };
     if (!this.#add(holding, amount)) return null;
     this.#holdings.add(holding);
     return {
@@ -91,44 +91,44 @@ export class Places {
    * After how many seconds there should be room for somebody who was sent away: whoever is sent away later is told a
    * later time, as fast as places become free. 1 to 60.
    */
-  retryAfterSeconds(owner: string, amount: number): number {
+  retryAfterSeconds(tenant: string, amount: number): number {
     const now = this.#now();
     const rate = this.#pace.rate(now);
     // Where nothing has left yet, what is there may well stay for as long as it has been there.
     const waitMs = rate > 0 ? amount / rate : this.oldestMs;
-    const last = Math.max(now, this.#promised.get(owner) ?? now);
+    const last = Math.max(now, this.#promised.get(tenant) ?? now);
     const due = rate > 0 ? last + waitMs : now + waitMs;
     const promised = Math.min(due, now + longestSeconds * 1000);
     this.#forgetPast(now);
-    this.#promised.set(owner, promised);
+    this.#promised.set(tenant, promised);
     return Math.min(longestSeconds, Math.max(shortestSeconds, Math.ceil((promised - now) / 1000)));
   }
 
   #add(holding: Holding, amount: number): boolean {
-    if (!this.hasRoom(holding.owner, amount)) return false;
-    const held = this.#held.get(holding.owner) ?? 0;
+    if (!this.hasRoom(holding.tenant, amount)) return false;
+    const held = this.#held.get(holding.tenant) ?? 0;
     // What there was nothing to do in says nothing about how fast work is done.
     if (this.#taken === 0 && this.#now() - this.#idleSince > forgottenAfterMs)
       this.#pace = new Pace(this.#now());
     this.#taken += amount;
-    this.#held.set(holding.owner, held + amount);
+    this.#held.set(holding.tenant, held + amount);
     holding.amount += amount;
     return true;
   }
 
   #release(holding: Holding): void {
     if (!this.#holdings.delete(holding)) return;
-    const { owner, amount } = holding;
+    const { tenant, amount } = holding;
     this.#taken -= amount;
     this.#pace.left(amount, this.#now());
     if (this.#taken === 0) this.#idleSince = this.#now();
-    const left = (this.#held.get(owner) ?? 0) - amount;
-    if (left > 0) this.#held.set(owner, left);
-    else this.#held.delete(owner);
+    const left = (this.#held.get(tenant) ?? 0) - amount;
+    if (left > 0) this.#held.set(tenant, left);
+    else this.#held.delete(tenant);
   }
 
   #forgetPast(now: number): void {
     if (this.#promised.size < 1000) return;
-    for (const [owner, due] of this.#promised) if (due <= now) this.#promised.delete(owner);
+    for (const [tenant, due] of this.#promised) if (due <= now) this.#promised.delete(tenant);
   }
 }

@@ -77,10 +77,10 @@ export async function prepareChat(
   const model = await models.resolve(request.model, access);
   const { base, weights } = model;
   const tools = toolsOf(base.id);
-  const asker = { owner: access.owner, signal: asking };
-  const constraint = await constraints.check(base, request, asker);
+  const caller = { tenant: access.tenant, signal: asking };
+  const constraint = await constraints.check(base, request, caller);
   refuseForeignTokens(request.stop_token_ids, base.vocabularySize, ['stop_token_ids']);
-  const prompt = await toPrompt(request, { tools, base, asker });
+  const prompt = await toPrompt(request, { tools, base, caller });
   const maxTokens = toMaxTokens(request, prompt.tokens.length, base.contextLength);
   refuseLongReports(request, maxTokens);
   const { tokenizer, format } = tools;
@@ -105,7 +105,7 @@ export async function prepareChat(
     topLogprobs: request.top_logprobs ?? 0,
     priority: request.priority ?? 0,
     cacheSalt: cacheSaltOf(access, request.cache_salt ?? null),
-    owner: access.owner,
+    tenant: access.tenant,
   };
   const reading: ReplyOptions = {
     endToken: format.endToken,

@@ -100,16 +100,16 @@ export class JobEvents {
   ): { happened: Promise<boolean>; stop: () => void } {
     const { promise, resolve } = Promise.withResolvers<boolean>();
     const wake = () => resolve(true);
-    const giveUp = () => resolve(false);
+    const cancelPending = () => resolve(false);
     const waiting = this.#waiting.get(jobId) ?? new Set();
     this.#waiting.set(jobId, waiting.add(wake));
-    const timer = setTimeout(giveUp, idleMs);
-    signal.addEventListener('abort', giveUp, { once: true });
+    const timer = setTimeout(cancelPending, idleMs);
+    signal.addEventListener('abort', cancelPending, { once: true });
     return {
       happened: promise,
       stop: () => {
         clearTimeout(timer);
-        signal.removeEventListener('abort', giveUp);
+        signal.removeEventListener('abort', cancelPending);
         waiting.delete(wake);
         if (waiting.size === 0) this.#waiting.delete(jobId);
       },

@@ -1,7 +1,7 @@
 import type { Context } from 'hono';
 import type { Page } from '../../contract/index.ts';
 import { accessOf } from '../access.ts';
-import { ownerOf } from '../authentication.ts';
+import { tenantOf } from '../authentication.ts';
 import { contentOf, type ReceivedBody } from '../bodies/received-body.ts';
 import type { ServiceContext } from '../context.ts';
 import type { Answer } from '../idempotency.ts';
@@ -32,7 +32,7 @@ export async function answerBodyOnce(
   work: (body: ReceivedBody, resourceId: string) => Promise<Answer>,
   limit = service.bodyLimits.preview,
 ): Promise<Response> {
-  const held = service.admission.body(ownerOf(context));
+  const held = service.admission.body(tenantOf(context));
   try {
     return await service.bodies.receive(context, { limit, count: held }, async (body) => {
       const request = {

@@ -2,7 +2,7 @@ import { context as activeContext } from '@opentelemetry/api';
 import type { Context, Hono } from 'hono';
 import { accessOf } from '../access.ts';
 import type { AdmittedChat } from '../admission/index.ts';
-import { ownerOf } from '../authentication.ts';
+import { tenantOf } from '../authentication.ts';
 import { readBytes } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { toErrorBody } from '../error-response.ts';
@@ -20,7 +20,7 @@ import { readChatRequest } from './chat-request.ts';
 
 export function chatRoutes(app: Hono, service: ServiceContext): void {
   const handle = async (context: Context): Promise<Response> => {
-    const place = service.admission.chat(ownerOf(context));
+    const place = service.admission.chat(tenantOf(context));
     let isStreamed = false;
     try {
       const wanted = wireOf(context).whileWanted();

@@ -6,7 +6,7 @@ import {
   orderedPageQuerySchema,
 } from '../../contract/index.ts';
 import { accessOf } from '../access.ts';
-import { ownerOf } from '../authentication.ts';
+import { tenantOf } from '../authentication.ts';
 import { readJson } from '../bodies/json-body.ts';
 import { readBytes, validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
@@ -29,7 +29,7 @@ export function checkpointRoutes(app: Hono, service: ServiceContext): void {
 
   app.delete(path, async (context) => {
     const model = await findModel(service, accessOf(context), context.req.param('model_id'));
-    const held = service.admission.body(ownerOf(context));
+    const held = service.admission.body(tenantOf(context));
     const body = await readBytes(context, Math.min(textBytes, bodyLimits.preview), held)
       .then((content) => readJson(content))
       .finally(held.release);

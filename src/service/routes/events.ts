@@ -2,7 +2,7 @@ import type { Context, Hono } from 'hono';
 import { accepts } from 'hono/accepts';
 import { pageQuerySchema, type TrainingEvent } from '../../contract/index.ts';
 import { accessOf } from '../access.ts';
-import { ownerOf } from '../authentication.ts';
+import { tenantOf } from '../authentication.ts';
 import type { ServiceContext } from '../context.ts';
 import { serverSentEvents } from '../server-sent-events.ts';
 import { validate } from '../validation.ts';
@@ -23,7 +23,7 @@ export function eventRoutes(app: Hono, service: ServiceContext): void {
     const after = context.req.header('last-event-id') || query.after;
     // An unknown cursor is refused while there still is a status to say it with.
     await store.events(job.id, { after, limit: 1, order: 'asc' });
-    const place = service.admission.eventStream(ownerOf(context));
+    const place = service.admission.eventStream(tenantOf(context));
     return serverSentEvents(
       context,
       async function* (gone) {

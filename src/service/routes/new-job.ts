@@ -9,14 +9,14 @@ export type JobOrigin = Pick<JobRecord, 'id' | 'traceparent'> & { access: Access
 
 /** Keeps a place for a job until it is stored, or is not to be. @throws BusyError */
 export function takeRoom({ admission, store }: ServiceContext, model: ModelRecord, { access }: JobOrigin) {
-  return admission.job(store, { modelId: model.id, owner: access.owner });
+  return admission.job(store, { modelId: model.id, tenant: access.tenant });
 }
 
 export function newJob({ id, traceparent, access }: JobOrigin, model: ModelRecord) {
   return {
     id,
     traceparent,
-    owner: access.owner,
+    tenant: access.tenant,
     modelId: model.id,
     status: 'queued',
     createdAt: new Date().toISOString(),

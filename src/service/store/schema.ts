@@ -91,10 +91,10 @@ export const migrations: readonly string[] = [
   ) STRICT, WITHOUT ROWID;
   `,
   `
-  ALTER TABLE jobs ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+  ALTER TABLE jobs ADD COLUMN tenant TEXT NOT NULL DEFAULT '';
   DROP INDEX unfinished_jobs;
   -- Holds all that the queue asks of jobs that wait, whose configs may be long.
-  CREATE INDEX unfinished_jobs ON jobs (model_id, sequence, status, id, owner)
+  CREATE INDEX unfinished_jobs ON jobs (model_id, sequence, status, id, tenant)
     WHERE status IN ('queued', 'running');
   CREATE INDEX ended_jobs ON jobs (ended_at) WHERE ended_at IS NOT NULL;
   -- Of jobs that run, and of those whose runs were cut short with the process.

@@ -59,8 +59,8 @@ export function sqliteIdempotencyKeys(database: SqliteDatabase): IdempotencyStor
         );
         for (const row of rows) {
           const key = text(row, 'key');
-          const owner = database.one(ownerSql, text(row, 'resource_id'));
-          const modelId = owner ? text(owner, 'id') : null;
+          const tenant = database.one(ownerSql, text(row, 'resource_id'));
+          const modelId = tenant ? text(tenant, 'id') : null;
           if (modelId === null || isGone(modelId)) remove(key);
           else database.run('UPDATE idempotency_keys SET model_id = ? WHERE key = ?', modelId, key);
         }

@@ -12,13 +12,13 @@ export function sqliteJobs(database: SqliteDatabase): JobStore {
       return database.transaction(() => {
         if (!hasModel(database, job.modelId)) return false;
         database.run(
-          `INSERT INTO jobs (id, model_id, kind, status, created_at, resolved_config, upload_sha256, traceparent, owner)
+          `INSERT INTO jobs (id, model_id, kind, status, created_at, resolved_config, upload_sha256, traceparent, tenant)
            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
           ...[job.id, job.modelId, job.kind, job.status, job.createdAt],
           JSON.stringify(job.resolvedConfig),
           job.uploadSha256,
           job.traceparent,
-          job.owner,
+          job.tenant,
         );
         return true;
       });
@@ -57,15 +57,15 @@ export function sqliteJobs(database: SqliteDatabase): JobStore {
         .map((row) => ({ id: text(row, 'id'), status: jobStatusSchema.parse(text(row, 'status')) }));
     },
 
-    async countUnfinishedJobs({ modelId, owner }: { modelId: string; owner: string }) {
+    async countUnfinishedJobs({ modelId, tenant }: { modelId: string; tenant: string }) {
       const row = database.one(
-        `SELECT count(*) AS count, coalesce(sum(model_id = ?), 0) AS of_model, coalesce(sum(owner = ?), 0) AS of_owner
+        `SELECT count(*) AS count, coalesce(sum(model_id = ?), 0) AS of_model, coalesce(sum(tenant = ?), 0) AS of_tenant
          FROM jobs WHERE ${unfinished}`,
         modelId,
-        owner,
+        tenant,
       );
       const count = (column: string) => (row ? integer(row, column) : 0);
-      return { all: count('count'), ofModel: count('of_model'), ofOwner: count('of_owner') };
+      return { all: count('count'), ofModel: count('of_model'), ofTenant: count('of_tenant') };
     },
 
     async countJobsEnded(since: string): Promise<number> {
@@ -148,7 +148,7 @@ export function sqliteJobs(database: SqliteDatabase): JobStore {
       return readPage(
         database,
         toEvent,
-        { table: 'events', order: 'sequence', owner: { column: 'job_id', id: jobId } },
+        { table: 'events', order: 'sequence', tenant: { column: 'job_id', id: jobId } },
         page,
       );
     },

@@ -39,8 +39,8 @@ export function sqliteModels(database: SqliteDatabase): ModelStore {
     },
 
     async models(page: PageRequest, entity: string | null): Promise<StoredPage<ModelRecord>> {
-      const owner = entity === null ? undefined : ({ column: 'entity', id: entity } as const);
-      return readPage(database, toModel, { table: 'models', order: 'sequence', owner }, page);
+      const tenant = entity === null ? undefined : ({ column: 'entity', id: entity } as const);
+      return readPage(database, toModel, { table: 'models', order: 'sequence', tenant }, page);
     },
 
     async *everyModel(entity: string | null): AsyncGenerator<ModelRecord[]> {
@@ -69,7 +69,7 @@ export function sqliteModels(database: SqliteDatabase): ModelStore {
       return readPage(
         database,
         toCheckpoint,
-        { table: 'checkpoints', order: 'step', owner: { column: 'model_id', id: modelId } },
+        { table: 'checkpoints', order: 'step', tenant: { column: 'model_id', id: modelId } },
         page,
       );
     },

@@ -3,22 +3,22 @@ import type { SqliteDatabase } from './sqlite-database.ts';
 import { integer, type Row } from './sqlite-rows.ts';
 import type { PageRequest, StoredPage } from './store.ts';
 
-/** A list that is read in pages: the rows of a table, or those of one owner, by a column that never repeats. */
+/** A list that is read in pages: the rows of a table, or those of one tenant, by a column that never repeats. */
 export interface PagedList {
   table: 'models' | 'checkpoints' | 'events';
   order: 'sequence' | 'step';
-  owner?: { column: 'entity' | 'model_id' | 'job_id'; id: string } | undefined;
+  tenant?: { column: 'entity' | 'model_id' | 'job_id'; id: string } | undefined;
 }
 
 /** Reads the page after the item with id `after`. An `after` that names no item of the list is a 422. */
 export function readPage<Item>(
   database: SqliteDatabase,
   read: (row: Row) => Item,
-  { table, order, owner }: PagedList,
+  { table, order, tenant }: PagedList,
   page: PageRequest,
 ): StoredPage<Item> {
-  const conditions = owner ? [`${owner.column} = ?`] : ['1'];
-  const values: (string | number)[] = owner ? [owner.id] : [];
+  const conditions = tenant ? [`${tenant.column} = ?`] : ['1'];
+  const values: (string | number)[] = tenant ? [tenant.id] : [];
   if (page.after !== undefined && page.after !== '') {
     const seen = database.one(
       `SELECT ${order} AS position FROM ${table} WHERE ${conditions.join(' AND ')} AND id = ?`,

@@ -73,7 +73,7 @@ export const toJob = (row: Row): JobRecord => ({
   untrained: row.untrained === null ? null : untrainedSchema.parse(JSON.parse(text(row, 'untrained'))),
   uploadSha256: textOrNull(row, 'upload_sha256'),
   traceparent: textOrNull(row, 'traceparent'),
-  owner: text(row, 'owner'),
+  tenant: text(row, 'tenant'),
 });
 
 export const toWaitingJob = (row: Row): WaitingJob => ({

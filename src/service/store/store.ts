@@ -41,7 +41,7 @@ export interface JobRecord {
   /** The span that asked for it, as a W3C `traceparent`; null where none did. */
   traceparent: string | null;
   /** Whom its place counts for: one text for each key. */
-  owner: string;
+  tenant: string;
 }
 
 /** What the queue knows of a job that has not ended. */
@@ -142,8 +142,8 @@ export interface JobStore {
   unfinishedJobsOf(modelId: string): Promise<Pick<JobRecord, 'id' | 'status'>[]>;
   countUnfinishedJobs(of: {
     modelId: string;
-    owner: string;
-  }): Promise<{ all: number; ofModel: number; ofOwner: number }>;
+    tenant: string;
+  }): Promise<{ all: number; ofModel: number; ofTenant: number }>;
   /** `since`: an ISO date. */
   countJobsEnded(since: string): Promise<number>;
   /** Sets a job running; `event` is stored with it where one is given. */

@@ -44,8 +44,8 @@ async function fetchTrainingData(
   { address, access, accept }: Wanted,
 ): Promise<UploadRecord> {
   const { admission, files } = service;
-  const place = admission.dataFetch(access.owner);
-  const room = admission.body(access.owner);
+  const place = admission.dataFetch(access.tenant);
+  const room = admission.body(access.tenant);
   try {
     const file = await files.createIncoming();
     try {

@@ -1,7 +1,7 @@
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Context } from 'hono';
-import { accepted } from '../turns.ts';
+import { accepted } from '../ticks.ts';
 import { wireOf } from './wire.ts';
 
 /** Counts a server's connections, and knows those that came when there were enough. */

@@ -14,7 +14,7 @@ const backlog = 16_384;
  * Sockets that listen on the one port. From each, Node accepts one connection a turn of the event loop: under load,
  * where a turn takes 20 ms, one socket would take in 50 a second, and cut many of thousands that come at once.
  */
-const doors = process.platform === 'linux' ? 16 : 1;
+const listeners = process.platform === 'linux' ? 16 : 1;
 
 /**
  * How long a connection without a request is kept. Common clients drop an idle connection after 5 s (httpx) to 90 s
@@ -56,16 +56,16 @@ export class Listening {
     };
     const answering = new Answering(options);
     const listener = answering.listener(host);
-    const servers = Array.from({ length: doors }, () =>
+    const servers = Array.from({ length: listeners }, () =>
       // Of a client that closes its side once it has sent everything, and waits, Node would drop the answer.
       Object.assign(createServer(serverOptions, listener), { httpAllowHalfOpen: true }),
     );
     // Sockets that share a port share it with those of other programs of the same user that want to: not by accident.
-    const free = doors === 1 ? port : await findFree(host, port);
+    const free = listeners === 1 ? port : await findFree(host, port);
     try {
       let chosen = free;
       for (const server of servers) {
-        server.listen({ port: chosen, host, backlog, ...(doors > 1 && { reusePort: true }) });
+        server.listen({ port: chosen, host, backlog, ...(listeners > 1 && { reusePort: true }) });
         await once(server, 'listening');
         chosen = portOf(server);
       }

@@ -1,5 +1,5 @@
 import type { Alarm } from '../../progress/index.ts';
-import type { Books, RolloutGroup } from '../../rollout/index.ts';
+import type { RolloutCounts, RolloutGroup } from '../../rollout/index.ts';
 import { isJudging } from './judging.ts';
 import { percent } from './run-so-far.ts';
 import { alarmThresholds } from './thresholds.ts';
@@ -9,23 +9,23 @@ interface ValidationFigures {
   /** Steps that are finished. */
   finishedSteps: number;
   groups: readonly RolloutGroup[];
-  books: Books;
+  counts: RolloutCounts;
 }
 
 /** Share of the rollouts that did not complete; 0 of none. */
-export const failedShareOf = ({ dispatched, completed }: Books): number =>
+export const failedShareOf = ({ dispatched, completed }: RolloutCounts): number =>
   dispatched > 0 ? (dispatched - completed) / dispatched : 0;
 
 /** Too many rollouts of a validation ended without a reward; null where few did. */
-export function failedValidation({ name, finishedSteps, groups, books }: ValidationFigures): Alarm | null {
-  const share = failedShareOf(books);
+export function failedValidation({ name, finishedSteps, groups, counts }: ValidationFigures): Alarm | null {
+  const share = failedShareOf(counts);
   if (share <= alarmThresholds.failures.share) return null;
-  const counts = new Map<string, number>();
+  const failuresByCode = new Map<string, number>();
   for (const rollout of groups.flatMap(({ rollouts }) => rollouts)) {
     if (rollout.status === 'completed') continue;
-    counts.set(rollout.failure.code, (counts.get(rollout.failure.code) ?? 0) + 1);
+    failuresByCode.set(rollout.failure.code, (failuresByCode.get(rollout.failure.code) ?? 0) + 1);
   }
-  const [code, count] = [...counts].sort(([, a], [, b]) => b - a)[0] ?? ['unknown', 0];
+  const [code, count] = [...failuresByCode].sort(([, a], [, b]) => b - a)[0] ?? ['unknown', 0];
   const scored = groups.filter(({ trajectories }) => trajectories.length > 0).length;
   return {
     kind: 'failures',

@@ -21,10 +21,10 @@ export function whyNotReplayed({
 }: GroupRecord): string | undefined {
   if (lost !== undefined) return `its scenario did not survive being written: ${lost}`;
   const all = [...trajectories, ...failures.map(({ trajectory }) => trajectory)];
-  const baseline = all.find(({ record }) => record.baseline !== undefined)?.record.baseline;
-  return baseline === undefined
+  const name = all.find(({ record }) => record.externalModel !== undefined)?.record.externalModel;
+  return name === undefined
     ? undefined
-    : `the baseline "${baseline}" answered, whose calls are not on record as choices`;
+    : `the external model "${name}" answered, whose calls are not on record as choices`;
 }
 
 /** Runs the rollouts of a group again, rewards and group rewards too. Cancelled ones stay as they were. */

@@ -17,7 +17,7 @@ const result: TrainResult = {
   best: null,
   reports: [],
   evaluations: [],
-  books: { dispatched: 0, completed: 0, failed: 0, cancelled: 0 },
+  counts: { dispatched: 0, completed: 0, failed: 0, cancelled: 0 },
   usage: { promptTokens: 0, sampledTokens: 0, cost: null },
   validation: { before: null, after: null },
   seconds: 1,

@@ -59,7 +59,7 @@ it('a recipe that is killed, service, engine and all, goes on to the same end, m
   expect(ended.errors).toBe('');
   expect(ended.lines.find(({ type }) => type === 'run_started')).toHaveProperty('finishedSteps');
   expect(ended.lines.at(-1)).toMatchObject({ reason: 'finished', steps: 4 });
-  const { evaluation, books, model }: Partial<Line> = whole.lines.at(-1) ?? {};
-  expect(ended.lines.at(-1)).toMatchObject({ evaluation, books, model });
+  const { evaluation, counts, model }: Partial<Line> = whole.lines.at(-1) ?? {};
+  expect(ended.lines.at(-1)).toMatchObject({ evaluation, counts, model });
   expect(await metricsOf('killed')).toEqual(await metricsOf('whole'));
 }, 120_000);

@@ -84,8 +84,8 @@ describe('in an environment', () => {
     const broken = new MockLanguageModelV4({
       doGenerate: () => Promise.reject(new TypeError('no credit left')),
     });
-    const { groups, books } = await run(broken);
-    expect(books).toMatchObject({ completed: 0, failed: 2 });
+    const { groups, counts } = await run(broken);
+    expect(counts).toMatchObject({ completed: 0, failed: 2 });
     expect(groups[0]?.rollouts[0]).toMatchObject({
       failure: { code: 'reward_failed', message: expect.stringContaining('no credit left') },
     });

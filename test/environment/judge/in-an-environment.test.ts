@@ -1,12 +1,12 @@
 import { generateText } from 'ai';
 import { MockLanguageModelV4 } from 'ai/test';
-import { baseline, defineEnvironment, evaluate, gradingJudge, relativeJudge } from 'martingale';
+import { defineEnvironment, evaluate, externalModel, gradingJudge, relativeJudge } from 'martingale';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { saying } from '../../model/mock-replies.ts';
 import { judgeModel, scoringBy } from './judge-model.ts';
 
-test('both judges stand in an environment as they are written, and read what a baseline said', async () => {
+test('both judges stand in an environment as they are written, and read what an external model said', async () => {
   const shown: string[] = [];
   const describe = ({ outcome }: { outcome: string }) => `It said ${outcome.length} letters.`;
   const environment = defineEnvironment({
@@ -36,7 +36,7 @@ test('both judges stand in an environment as they are written, and read what a b
   const { reward } = await evaluate({
     environment,
     scenarios: [{ topic: 'cats' }, { topic: 'dogs' }],
-    model: baseline(hosted),
+    model: externalModel(hosted),
   });
   expect(reward?.mean).toBe(1.5);
   expect(shown.sort()).toEqual(

@@ -234,8 +234,8 @@ describe('in an environment', () => {
     });
     const { service, run } = await open(relativeJudge({ model: broken }));
     await using _ = service;
-    const { groups, books } = await run();
-    expect(books).toMatchObject({ completed: 0, failed: 2 });
+    const { groups, counts } = await run();
+    expect(counts).toMatchObject({ completed: 0, failed: 2 });
     expect(groups[0]?.rollouts[0]).toMatchObject({
       status: 'failed',
       failure: { code: 'group_reward_failed', message: expect.stringContaining('no credit left') },

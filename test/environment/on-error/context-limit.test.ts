@@ -1,7 +1,7 @@
 import { APICallError } from '@ai-sdk/provider';
 import { generateText, tool } from 'ai';
 import { MockLanguageModelV4 } from 'ai/test';
-import { baseline, defineEnvironment, type RolloutContext } from 'martingale';
+import { defineEnvironment, externalModel, type RolloutContext } from 'martingale';
 import { OpenAI } from 'openai';
 import { describe, expect, test, vi } from 'vitest';
 import { z } from 'zod';
@@ -207,7 +207,7 @@ test('what a piece or a tool throws is put to it, and what a piece gives wrongly
   });
 });
 
-describe('with a baseline', () => {
+describe('with an external model', () => {
   const tooLong = new APICallError({
     message: 'too long',
     url: 'https://provider.test',
@@ -227,7 +227,7 @@ describe('with a baseline', () => {
       rolloutOptions(
         defineEnvironment({ ...base, rollout, atLimit: () => 'too long', onError: () => 'error', rewards }),
         noScenario,
-        baseline(small()),
+        externalModel(small()),
       ),
     );
 

@@ -9,7 +9,7 @@ import {
   tool,
 } from 'ai';
 import { MockLanguageModelV4 } from 'ai/test';
-import { baseline, defineEnvironment, type RolloutContext } from 'martingale';
+import { defineEnvironment, externalModel, type RolloutContext } from 'martingale';
 import { expect, test, vi } from 'vitest';
 import { z } from 'zod';
 import { RewardError } from '../../../src/environment/index.ts';
@@ -377,7 +377,7 @@ test('an agent whose tool calls are none ends by its own exception, and is score
   expect(rollout.trajectory.stopReason).toBe('error:AI_NoSuchToolError');
 });
 
-test('`onError` is not asked where a baseline’s call failed in its stream', async () => {
+test('`onError` is not asked where an external model’s call failed in its stream', async () => {
   const onError = vi.fn(() => 'unreadable');
   const environment = defineEnvironment({
     ...base,
@@ -403,7 +403,7 @@ test('`onError` is not asked where a baseline’s call failed in its stream', as
       stream: ReadableStream.from(JSON.stringify(prompt).includes('"b"') ? overloaded : streaming('yes')),
     }),
   });
-  const rollout = await runRollout(rolloutOptions(environment, noScenario, baseline(model)));
+  const rollout = await runRollout(rolloutOptions(environment, noScenario, externalModel(model)));
   expect(rollout).toMatchObject({ status: 'failed', failure: { message: 'Nothing was said.' } });
   expect(rollout.trajectory.recordedCalls).toHaveLength(1);
   expect(onError).not.toHaveBeenCalled();

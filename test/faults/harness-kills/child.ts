@@ -1,7 +1,7 @@
 // Evaluates, or trains on conversations, as its argument says (JSON); prints what came of it.
 import { generateText } from 'ai';
 import { z } from 'zod';
-import { createClient, defineEnvironment, evaluate, openModel, supervise } from '../../../src/index.ts';
+import { createClient, defineEnvironment, evaluate, openModel, sft } from '../../../src/index.ts';
 
 const { task, baseUrl, apiKey, name, runDirectory, killAt, ...settings } = JSON.parse(
   process.argv[2] ?? '{}',
@@ -18,7 +18,7 @@ const environment = defineEnvironment({
 });
 
 if (task === 'evaluate') {
-  const { reward, success, books, perScenario } = await evaluate({
+  const { reward, success, counts, perScenario } = await evaluate({
     environment,
     scenarios: [0, 1, 2, 3, 4].map((id) => ({ id })),
     rolloutsPerScenario: 2,
@@ -26,7 +26,7 @@ if (task === 'evaluate') {
     directory: runDirectory,
     ...settings,
   });
-  process.stdout.write(`${JSON.stringify({ reward, success, books, perScenario })}\n`);
+  process.stdout.write(`${JSON.stringify({ reward, success, counts, perScenario })}\n`);
 } else {
   const examples = ['one', 'two', 'three'].map((content) => ({
     messages: [
@@ -49,7 +49,7 @@ if (task === 'evaluate') {
     return answer;
   };
   const onEvent = () => killAt === 'followed' && die();
-  const trained = await supervise({ model, examples, idempotencyKey: `${name}/start`, onEvent, ...settings });
+  const trained = await sft({ model, examples, idempotencyKey: `${name}/start`, onEvent, ...settings });
   process.stdout.write(`${JSON.stringify({ ...trained, model: trained.model.step })}\n`);
 }
 await client.close();

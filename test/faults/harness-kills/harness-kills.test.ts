@@ -82,13 +82,13 @@ describe.each(kindsOfRun)('a $mode run', ({ mode, half, settings }) => {
 
   test('takes the durable steps that are listed here', () => {
     expect([...new Set(points.map(({ name }) => name))].sort()).toEqual([...stepsOfRun].sort());
-    const { books, record } = undisturbed;
+    const { counts, record } = undisturbed;
     expect(record.metrics).toHaveLength(settings.steps);
-    expect(books.jobs).toEqual([
+    expect(counts.jobs).toEqual([
       ['sft', 'succeeded', 1],
       ...Array.from({ length: settings.steps }, (_, step) => ['rl', 'succeeded', step + 2]),
     ]);
-    expect(books.logs).toEqual([
+    expect(counts.logs).toEqual([
       ['train', settings.steps * 2, settings.steps * 6],
       ['val', (settings.steps + 1) * 2, (settings.steps + 1) * 2],
     ]);
@@ -138,14 +138,14 @@ test('an evaluation that is killed at any step of its folder gives what an undis
 });
 
 test('a supervised training that is killed is not done twice where the second call has its key', async () => {
-  const undisturbed = await runs.run('supervised-whole', { task: 'supervise' });
-  const books = await runs.books('supervised-whole');
-  expect(books.jobs).toEqual([['sft', 'succeeded', 1]]);
+  const undisturbed = await runs.run('supervised-whole', { task: 'sft' });
+  const counts = await runs.counts('supervised-whole');
+  expect(counts.jobs).toEqual([['sft', 'succeeded', 1]]);
   for (const killAt of ['uploaded', 'asked', 'followed']) {
     const name = `supervised-${killAt}`;
-    const killed = await runs.run(name, { task: 'supervise', killAt });
+    const killed = await runs.run(name, { task: 'sft', killAt });
     expect([killAt, killed.killed, killed.errors]).toEqual([killAt, true, '']);
-    expect([killAt, await runs.run(name, { task: 'supervise' })]).toEqual([killAt, undisturbed]);
-    expect([killAt, await runs.books(name)]).toEqual([killAt, books]);
+    expect([killAt, await runs.run(name, { task: 'sft' })]).toEqual([killAt, undisturbed]);
+    expect([killAt, await runs.counts(name)]).toEqual([killAt, counts]);
   }
 });

@@ -35,8 +35,8 @@ export type Outcome = Awaited<ReturnType<typeof outcomeOf>>;
 
 /** All that a run comes to: what `train` gives, its folder, and what the service has written down of its model. */
 export async function outcomeOf(runs: Runs, name: string, result: unknown) {
-  const [record, files, books] = [runs.record(name), runs.files(name), runs.books(name)];
-  return { result, record: await record, files: await files, books: await books };
+  const [record, files, counts] = [runs.record(name), runs.files(name), runs.counts(name)];
+  return { result, record: await record, files: await files, counts: await counts };
 }
 
 /** Where two outcomes differ: the paths, with both values. */

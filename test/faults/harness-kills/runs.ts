@@ -14,7 +14,7 @@ const fileOf = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const program = {
   train: fileOf('../../training/resume/child.ts'),
   evaluate: fileOf('child.ts'),
-  supervise: fileOf('child.ts'),
+  sft: fileOf('child.ts'),
 };
 
 export type Task = keyof typeof program;
@@ -77,7 +77,7 @@ export async function startRuns() {
         .trimEnd()
         .split('\n')
         .map((line) => JSON.parse(line)),
-    books: (name: string) => readBooks({ dataFolder, folder, name }),
+    counts: (name: string) => readBooks({ dataFolder, folder, name }),
     /** Kills the service and starts it again at the same address. */
     async restartService() {
       await service.kill();
@@ -113,13 +113,13 @@ async function startChildService(options: { dataFolder: string; apiKey: string; 
 /** What the service has written down of a model: nothing may stand there twice. */
 async function readBooks({ dataFolder, folder, name }: { dataFolder: string; folder: string; name: string }) {
   // The service holds its database; of a copy the last lines may be in the file beside it.
-  const copy = await mkdtemp(join(folder, 'books-'));
+  const copy = await mkdtemp(join(folder, 'counts-'));
   for (const file of ['martingale.sqlite', 'martingale.sqlite-wal'])
     await copyFile(join(dataFolder, file), join(copy, file)).catch(() => undefined);
   const database = new DatabaseSync(join(copy, 'martingale.sqlite'));
   const rows = (sql: string) => database.prepare(sql).all(name).map(Object.values);
   const ofModel = 'model_id = (SELECT id FROM models WHERE name = ?)';
-  const books = {
+  const counts = {
     jobs: rows(`SELECT kind, status, step FROM jobs WHERE ${ofModel} ORDER BY sequence`),
     checkpoints: rows(`SELECT step FROM checkpoints WHERE ${ofModel} ORDER BY step`).flat(),
     logs: rows(
@@ -132,5 +132,5 @@ async function readBooks({ dataFolder, folder, name }: { dataFolder: string; fol
   };
   database.close();
   await rm(copy, { recursive: true });
-  return books;
+  return counts;
 }

@@ -1,4 +1,4 @@
-import { type MartingaleError, supervise } from 'martingale';
+import { type MartingaleError, sft } from 'martingale';
 import { describe, expect, test } from 'vitest';
 import { door } from '../../support/scripted-engine.ts';
 import {
@@ -44,9 +44,9 @@ describe('a training job whose answer is lost', () => {
     async (_, fault) => {
       await using world = await startTrainingWorld({ knowsKeys: false, client: { timeoutMs: 1000 } });
       const asked = faultAt(world.proxy, fault, createsJob, 1);
-      const { reason, finalStep, books, reports } = await world.train({ lostJob: patient });
+      const { reason, finalStep, counts, reports } = await world.train({ lostJob: patient });
       expect([reason, finalStep, reports.length]).toEqual(['finished', 3, 3]);
-      expect(books).toMatchObject({ dispatched: 24, completed: 24 });
+      expect(counts).toMatchObject({ dispatched: 24, completed: 24 });
       expect(asked.met()).toBe(3);
       expect(world.engine.trainings).toBe(3);
       expect((await world.checkpoints()).at(-1)).toBe(3);
@@ -115,7 +115,7 @@ describe('a training job of which nothing is to be seen', () => {
     expect([resumed.reason, resumed.finalStep, resumed.reports.length]).toEqual(['finished', 3, 3]);
     expect(world.engine.trainings).toBe(3);
     expect(asked.met()).toBe(4);
-    expect(resumed.books).toMatchObject({ dispatched: 24, completed: 24 });
+    expect(resumed.counts).toMatchObject({ dispatched: 24, completed: 24 });
   });
 
   test('is left alone where that is decided, and the run goes on from the checkpoint that is there', async () => {
@@ -207,7 +207,7 @@ describe('a training job of which nothing is to be seen', () => {
       },
     ] as const;
     const other = () =>
-      supervise({ model, examples: examples.map(({ messages }) => ({ messages: [...messages] })) });
+      sft({ model, examples: examples.map(({ messages }) => ({ messages: [...messages] })) });
     const meddling: Fault = async ({ client }) => {
       await other();
       await other();
@@ -314,7 +314,7 @@ describe('a supervised job on a service without keys', () => {
     await using world = await startTrainingWorld({ knowsKeys: false });
     const model = await world.open();
     const asked = faultAt(world.proxy, loseReply, createsJob);
-    const trained = await supervise({ model, examples, lostJob: patient });
+    const trained = await sft({ model, examples, lostJob: patient });
     expect([trained.model.step, trained.gradientSteps]).toEqual([1, 0]);
     expect([asked.met(), world.engine.trainings]).toEqual([1, 1]);
   });
@@ -323,18 +323,18 @@ describe('a supervised job on a service without keys', () => {
     await using world = await startTrainingWorld({ knowsKeys: false });
     const model = await world.open();
     faultAt(world.proxy, reset, createsJob);
-    const error = await caught(supervise({ model, examples, lostJob: quick }));
+    const error = await caught(sft({ model, examples, lostJob: quick }));
     expect(error.code).toBe('training_job_unknown');
     expect(error.message).toContain('The supervised training job');
     const asked = faultAt(world.proxy, reset, createsJob);
-    const trained = await supervise({ model, examples, lostJob: { waitMs: 0, decision: 'ask_again' } });
+    const trained = await sft({ model, examples, lostJob: { waitMs: 0, decision: 'ask_again' } });
     expect([trained.model.step, asked.met(), world.engine.trainings]).toEqual([1, 2, 1]);
   });
 
   test('an option that cannot be is refused by name', async () => {
     await using world = await startTrainingWorld({ knowsKeys: false });
     const model = await world.open();
-    const waiting = supervise({ model, examples, lostJob: { waitMs: -1 } });
+    const waiting = sft({ model, examples, lostJob: { waitMs: -1 } });
     await expect(waiting).rejects.toThrow('`lostJob.waitMs` is -1');
     const other: string = 'guess';
     const guessing = world.train({ lostJob: { decision: other as 'stop' } });

@@ -3,7 +3,7 @@
  * test/faults/network/random.test.ts` goes on until so many requests have been made with each kind of service, and
  * tells what they met; `MARTINGALE_FAULTS_SEED` begins with another seed.
  */
-import { evaluate, supervise } from 'martingale';
+import { evaluate, sft } from 'martingale';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { draw } from '../dice.ts';
 import * as faults from './faults.ts';
@@ -105,7 +105,7 @@ async function wholeRun(seed: number, knowsKeys: boolean): Promise<number> {
   const lostJob = { waitMs: 3000, decision: 'ask_again' } as const;
 
   const model = await world.open();
-  const supervised = await supervise({ model, examples, batchSize: 2, lostJob });
+  const supervised = await sft({ model, examples, batchSize: 2, lostJob });
   expect([supervised.model.step, engine.trainings]).toEqual([1, 1]);
 
   const validation = { scenarios: [5, 6, 7, 8, 9, 10, 11, 12].map((id) => ({ id })), everySteps: 2 };
@@ -115,14 +115,14 @@ async function wholeRun(seed: number, knowsKeys: boolean): Promise<number> {
   expect(engine.trainings).toBe(1 + trained);
   expect(result.finalStep).toBe(1 + trained);
   expect((await world.checkpoints()).at(-1)).toBe(1 + trained);
-  const { dispatched, completed, failed, cancelled } = result.books;
+  const { dispatched, completed, failed, cancelled } = result.counts;
   expect([dispatched, dispatched]).toEqual([4 * 8, completed + failed + cancelled]);
   for (const report of result.reports)
     expect(report.dispatched).toBe(report.completed + report.failed + report.cancelled);
 
   const evaluation = await evaluate({ environment, scenarios: validation.scenarios, model: result.model });
-  const books = evaluation.books;
-  expect(books.dispatched).toBe(books.completed + books.failed + books.cancelled);
+  const counts = evaluation.counts;
+  expect(counts.dispatched).toBe(counts.completed + counts.failed + counts.cancelled);
 
   proxy.fault = () => pass;
   expect(await client.health()).toEqual({ status: 'ok' });

@@ -53,14 +53,14 @@ test.each(losses)(
     for (const isStreaming of name.includes('first part') ? [true] : [false, true]) {
       const sampled = world.engine.requests.length;
       const asked = faultAt(world.proxy, fault, isChat);
-      const { groups, books } = await runGroups({
+      const { groups, counts } = await runGroups({
         environment: environment(isStreaming),
         scenarios: [{ id: 1 }],
         rolloutsPerGroup: 1,
         model,
         seed: 1,
       });
-      expect(books).toMatchObject({ dispatched: 1, completed: 1 });
+      expect(counts).toMatchObject({ dispatched: 1, completed: 1 });
       const [trajectory] = groups.flatMap(({ rollouts }) => rollouts.map((rollout) => rollout.trajectory));
       expect(trajectory?.choices).toHaveLength(1);
       // The service has sampled twice, and one of the two is in the record.

@@ -3,19 +3,19 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { FaultPoint } from '../driver/fault.ts';
-import { booksAfter } from './books-after.ts';
+import { booksAfter } from './counts-after.ts';
 import { makeMess } from './mess.ts';
 import { byTwo, chosenOf, namesOf } from './points.ts';
 import { askWithoutSignal, trainEmbedded } from './script.ts';
 import { openWorld, type World } from './world.ts';
 
 let world: World;
-let undisturbed: Awaited<ReturnType<typeof booksAfter>>['books'];
+let undisturbed: Awaited<ReturnType<typeof booksAfter>>['counts'];
 let points: FaultPoint[];
 beforeAll(async () => {
   world = await openWorld();
   const life = await booksAfter(world, { name: 'undisturbed', plans: [{}] });
-  undisturbed = life.books;
+  undisturbed = life.counts;
   points = await world.service('undisturbed', []).points();
 });
 afterAll(() => world?.close());
@@ -125,16 +125,16 @@ test('killed at any of them, and at times again as it goes on, it comes to the s
       at: { name: 'commit update jobs, insert events', occurrence: 0 },
     } as const;
     const plans = index % 8 === 0 ? [kill, again] : [kill];
-    const { kills, books } = await booksAfter(world, { name: `kind ${index}`, plans });
+    const { kills, counts } = await booksAfter(world, { name: `kind ${index}`, plans });
     // What the next process still has to do may be without that step.
-    expect([at, kills >= 1, books]).toEqual([at, true, undisturbed]);
+    expect([at, kills >= 1, counts]).toEqual([at, true, undisturbed]);
   });
 }, 300_000);
 
 test('killed in a job without a signal, it ends it once, without a checkpoint', async () => {
   const life = { script: askWithoutSignal };
-  const { books } = await booksAfter(world, { ...life, name: 'silent', plans: [{}] });
-  expect(books.jobs).toMatchObject({
+  const { counts } = await booksAfter(world, { ...life, name: 'silent', plans: [{}] });
+  expect(counts.jobs).toMatchObject({
     silent: {
       ...{ status: 'succeeded', step: 0 },
       events: [
@@ -144,7 +144,7 @@ test('killed in a job without a signal, it ends it once, without a checkpoint', 
     },
     rl: { status: 'succeeded', step: 1 },
   });
-  expect(books.models).toMatchObject([{ steps: [{ step: 0 }, { step: 1 }] }]);
+  expect(counts.models).toMatchObject([{ steps: [{ step: 0 }, { step: 1 }] }]);
   const steps = [
     'commit insert jobs',
     'commit insert job_runs',
@@ -155,7 +155,7 @@ test('killed in a job without a signal, it ends it once, without a checkpoint', 
   await byTwo(steps, async (at, index) => {
     const plans = [{ mode: 'kill-after', at }] as const;
     const after = await booksAfter(world, { ...life, name: `silent ${index}`, plans });
-    expect([at, after.kills, after.books]).toEqual([at, 1, books]);
+    expect([at, after.kills, after.counts]).toEqual([at, 1, counts]);
   });
 }, 300_000);
 
@@ -199,7 +199,7 @@ test('killed as it mends what a kill has left, it mends all of it at the next st
       "writeFile write-check",
     ]
   `);
-  expect(mended.books.files).toMatchInlineSnapshot(`
+  expect(mended.counts.files).toMatchInlineSnapshot(`
     [
       "incoming",
       "jobs",
@@ -214,7 +214,7 @@ test('killed as it mends what a kill has left, it mends all of it at the next st
       "uploads",
     ]
   `);
-  expect(mended.books.records).toMatchInlineSnapshot(`
+  expect(mended.counts.records).toMatchInlineSnapshot(`
     {
       "checkpoints": 2,
       "events": 3,
@@ -231,19 +231,19 @@ test('killed as it mends what a kill has left, it mends all of it at the next st
       "uploads": 0,
     }
   `);
-  expect(mended.books.logs['first train.jsonl.gz']?.trim().split('\n')).toHaveLength(2);
+  expect(mended.counts.logs['first train.jsonl.gz']?.trim().split('\n')).toHaveLength(2);
   // Before it mends it makes sure of its folders, as when it starts for the first time.
   const steps = mending.filter(({ name }) => /^(commit|rm|truncate) /.test(name));
   await byTwo(steps, async (at, index) => {
     const plans = [{ mode: 'kill-half', at }] as const;
-    const { kills, books } = await booksAfter(world, { ...start, name: `mending ${index}`, plans });
-    expect([at, kills, books]).toEqual([at, 1, mended.books]);
+    const { kills, counts } = await booksAfter(world, { ...start, name: `mending ${index}`, plans });
+    expect([at, kills, counts]).toEqual([at, 1, mended.counts]);
   });
 }, 300_000);
 
 test('killed in the threads of the embedded engine, it comes to the same weights', async () => {
   const life = { engine: 'embedded', script: trainEmbedded } as const;
-  const { books } = await booksAfter(world, { ...life, name: 'embedded', plans: [{}] });
+  const { counts } = await booksAfter(world, { ...life, name: 'embedded', plans: [{}] });
   const taken = await world.service('embedded', []).points();
   expect(namesOf(taken).filter((name) => name.includes('step-N'))).toMatchInlineSnapshot(`
     [
@@ -269,7 +269,7 @@ test('killed in the threads of the embedded engine, it comes to the same weights
   for (const at of kills) {
     const plans = [{ mode: 'kill-half', at }] as const;
     const after = await booksAfter(world, { ...life, name: `embedded ${at.name.length}`, plans });
-    expect([at, after.kills, after.books]).toEqual([at, 1, books]);
+    expect([at, after.kills, after.counts]).toEqual([at, 1, counts]);
   }
 }, 300_000);
 
@@ -294,10 +294,13 @@ test.runIf(runs > 0)(
     await byTwo(fc.sample(plans, { numRuns: runs, seed }), async ([kill, ...rest], index) => {
       const count = tally.get(kill.at.name) ?? none;
       try {
-        const { kills, books } = await booksAfter(world, { name: `random ${index}`, plans: [kill, ...rest] });
+        const { kills, counts } = await booksAfter(world, {
+          name: `random ${index}`,
+          plans: [kill, ...rest],
+        });
         count[kill.mode] += Math.min(kills, 1);
         count.again += Math.max(0, kills - 1);
-        expect(books).toEqual(undisturbed);
+        expect(counts).toEqual(undisturbed);
       } catch (error) {
         count.differs++;
         failed.push({ kill, rest, error });

@@ -75,7 +75,7 @@ it('a run that is stopped ends within its grace, with a silent service and an ag
   await asked.promise;
   await vi.advanceTimersByTimeAsync(10_001);
   vi.useRealTimers();
-  expect(await running).toMatchObject({ reason: 'stopped', finalStep: 0, books: { cancelled: 6 } });
+  expect(await running).toMatchObject({ reason: 'stopped', finalStep: 0, counts: { cancelled: 6 } });
   expect((await warned).message).toContain('could not be cancelled');
   expect(events.at(-1)).toBe('run_ended');
   line.silence(false);
@@ -83,6 +83,6 @@ it('a run that is stopped ends within its grace, with a silent service and an ag
   held.open();
   isStuck = false;
   const ended = await train({ ...options, resume: true });
-  expect(ended).toMatchObject({ reason: 'finished', finalStep: 2, books: { completed: 12 } });
+  expect(ended).toMatchObject({ reason: 'finished', finalStep: 2, counts: { completed: 12 } });
   await client.close();
 });

@@ -188,8 +188,13 @@ try {
     ...untyped,
     onEvent,
   });
-  const { reason, books, reports } = result;
-  say({ reason, books, reports: reports.length, loopDelayMs: reports.map(({ loopDelayMs }) => loopDelayMs) });
+  const { reason, counts, reports } = result;
+  say({
+    reason,
+    counts,
+    reports: reports.length,
+    loopDelayMs: reports.map(({ loopDelayMs }) => loopDelayMs),
+  });
 } catch (error) {
   if (!(error instanceof Error)) throw error;
   say({ error: error.message, code: 'code' in error ? error.code : null });

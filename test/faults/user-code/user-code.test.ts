@@ -9,8 +9,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Fault } from './program.ts';
 
 const program = fileURLToPath(new URL('program.ts', import.meta.url));
-const books = { dispatched: 48, completed: 48, failed: 0, cancelled: 0 };
-const finished = { reason: 'finished', books, reports: 3 };
+const counts = { dispatched: 48, completed: 48, failed: 0, cancelled: 0 };
+const finished = { reason: 'finished', counts, reports: 3 };
 
 let root: string;
 beforeAll(async () => {
@@ -44,7 +44,7 @@ describe.concurrent('code of an environment', () => {
     expect(said).toContainEqual(
       expect.objectContaining({
         reason: 'finished',
-        books: { dispatched: 48, completed: 36, failed: 12, cancelled: 0 },
+        counts: { dispatched: 48, completed: 36, failed: 12, cancelled: 0 },
       }),
     );
     expect(warnings[0]).toMatchObject({ code: 'promise_left_behind', warning: /the second time/ });

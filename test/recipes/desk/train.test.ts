@@ -51,7 +51,7 @@ async function start(flags: string[], onLine: (line: Line) => void = () => {}) {
 }
 
 describe('npm start', () => {
-  it('learns in 30 steps, keeps its books and says so in JSON lines', async () => {
+  it('learns in 30 steps, keeps its counts and says so in JSON lines', async () => {
     const { code, lines, errors } = await start(['--steps', '30']);
     expect(errors).toBe('');
     expect(code).toBe(0);

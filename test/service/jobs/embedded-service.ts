@@ -38,7 +38,7 @@ export async function startEmbedded() {
     if (last?.type !== 'training_ended') throw new Error(JSON.stringify(last));
     return events.filter(({ type }) => type === 'gradient_step').map(({ data }) => data);
   };
-  const supervise = async (modelId: string, lines: object[], config: object): Promise<Json[]> => {
+  const sft = async (modelId: string, lines: object[], config: object): Promise<Json[]> => {
     const upload = await call(
       'POST',
       '/v1/preview/uploads',
@@ -51,7 +51,7 @@ export async function startEmbedded() {
     await engine.close();
     await rm(dataFolder, { recursive: true, force: true });
   };
-  return { engine, service, raw, call, createModel, run, supervise, close };
+  return { engine, service, raw, call, createModel, run, sft, close };
 }
 
 export type EmbeddedService = Awaited<ReturnType<typeof startEmbedded>>;

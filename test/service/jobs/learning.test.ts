@@ -35,7 +35,7 @@ describe('what jobs teach the embedded engine', () => {
     const lines = [demonstration(...asked('first', 'c')), demonstration(...asked('second', 'f'))];
     const likelihoods = async (name: string, data: object[], learning_rate: number | number[]) => {
       const model = await service.createModel(name);
-      const steps = await service.supervise(model.id, data, { batch_size: 1, learning_rate });
+      const steps = await service.sft(model.id, data, { batch_size: 1, learning_rate });
       expect(steps.map((step) => step.learning_rate)).toEqual(learning_rate);
       const named = `team/desk/${name}`;
       return [await alternatives(named, [first ?? {}]), await alternatives(named, [second ?? {}])];
@@ -52,7 +52,7 @@ describe('what jobs teach the embedded engine', () => {
     const conversation = [...asked('first', 'c'), ...asked('second', 'f')];
     const model = await service.createModel('turns');
     const lines = Array.from({ length: 12 }, () => demonstration(...conversation));
-    await service.supervise(model.id, lines, { batch_size: 1, learning_rate: 0.01 });
+    await service.sft(model.id, lines, { batch_size: 1, learning_rate: 0.01 });
     expect(await likelihood('team/desk/turns', conversation.slice(0, 1), 'c')).toBeGreaterThan(0.8);
     expect(await likelihood('team/desk/turns', conversation.slice(0, 3), 'f')).toBeGreaterThan(0.8);
     expect(await likelihood('martingale-tiny', conversation.slice(0, 1), 'c')).toBeLessThan(0.4);
@@ -76,7 +76,7 @@ describe('what jobs teach the embedded engine', () => {
       ['last', ofLast, 2],
     ] as const) {
       const config = { learning_rate: still, assistant_turns };
-      const [step] = await service.supervise(model.id, [demonstration(...conversation)], config);
+      const [step] = await service.sft(model.id, [demonstration(...conversation)], config);
       expect(Math.abs(step.loss - loss)).toBeLessThan(1e-4);
       expect(step.num_trainable_tokens).toBe(tokens);
     }
@@ -85,7 +85,7 @@ describe('what jobs teach the embedded engine', () => {
   it('goes on from a supervised job in the RL job that follows', async () => {
     const model = await service.createModel('sequel');
     const lines = Array.from({ length: 2 }, () => demonstration(...asked('first', 'c')));
-    await service.supervise(model.id, lines, { batch_size: 1, learning_rate: 0.01 });
+    await service.sft(model.id, lines, { batch_size: 1, learning_rate: 0.01 });
     const supervised = await alternatives('team/desk/sequel:step1', [first ?? {}]);
     const { choices } = await service.call('POST', '/v1/chat/completions', {
       ...{ model: 'team/desk/sequel', messages: [first], ...letters, n: 8, seed: 3 },
@@ -119,7 +119,7 @@ describe('what jobs teach the embedded engine', () => {
       ...fields,
     };
     const lines = Array.from({ length: 40 }, () => line);
-    await service.supervise(model.id, lines, { batch_size: 1, learning_rate: 0.005 });
+    await service.sft(model.id, lines, { batch_size: 1, learning_rate: 0.005 });
     const { choices } = await service.call('POST', '/v1/chat/completions', {
       ...{ model: 'team/desk/thought', messages: [first], ...fields, temperature: 0 },
       reasoning_effort: 'high',

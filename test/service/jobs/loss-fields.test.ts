@@ -94,7 +94,7 @@ describe('the loss of a job is that of the formulas', () => {
       ],
       structured_outputs: { regex: '[a-h]' },
     };
-    await service.supervise(model.id, [demonstration], { learning_rate: 0.01 });
+    await service.sft(model.id, [demonstration], { learning_rate: 0.01 });
     rollouts = await sampleRollouts(service, { policy: 'team/desk/letters:step1', base: 'martingale-tiny' });
   }, 60_000);
 

@@ -34,10 +34,10 @@ test('what was computed of a prompt is found again under the same entity and sal
     return usage.prompt_tokens_details.cached_tokens;
   };
 
-  const askers = [a, b, all].flatMap((key) => [undefined, 'x', 'y'].map((salt) => ({ key, salt })));
-  for (const { key, salt } of askers) expect(await cached(key, 'one', salt)).toBe(0);
-  for (const { key, salt } of askers) expect(await cached(key, 'one', salt)).toBeGreaterThanOrEqual(16);
+  const callers = [a, b, all].flatMap((key) => [undefined, 'x', 'y'].map((salt) => ({ key, salt })));
+  for (const { key, salt } of callers) expect(await cached(key, 'one', salt)).toBe(0);
+  for (const { key, salt } of callers) expect(await cached(key, 'one', salt)).toBeGreaterThanOrEqual(16);
   // All of them at once: replies to one prompt that run side by side share what is computed of it.
-  const together = await Promise.all(askers.map(({ key, salt }) => cached(key, 'two', salt)));
-  expect(together).toEqual(askers.map(() => 0));
+  const together = await Promise.all(callers.map(({ key, salt }) => cached(key, 'two', salt)));
+  expect(together).toEqual(callers.map(() => 0));
 });

@@ -39,7 +39,7 @@ test('what the service and the harness make is for their own user alone, whateve
     ).not.toEqual([]);
 }, 60_000);
 
-test('a data folder that was there keeps the mode its owner gave it; what is made in it is private', async () => {
+test('a data folder that was there keeps the mode its tenant gave it; what is made in it is private', async () => {
   const dataFolder = join(await temporaryFolder(), 'shared');
   mkdirSync(dataFolder);
   chmodSync(dataFolder, 0o755);

@@ -144,11 +144,11 @@ describe('a template that asks for too much', () => {
     expect(outcomes[2]).toMatchObject({ reason: { status: 503, code: 'templates_busy' } });
   });
 
-  test('waits for one template of each other owner, and no longer for one whose client has left', async () => {
+  test('waits for one template of each other tenant, and no longer for one whose client has left', async () => {
     const runner = new TemplateRunner({ longestQueue: 6 });
     const order: string[] = [];
-    const ask = (owner: string, source: string, signal?: AbortSignal) =>
-      runner.render({ source, variables: {} }, { owner, signal }).then((result) => {
+    const ask = (tenant: string, source: string, signal?: AbortSignal) =>
+      runner.render({ source, variables: {} }, { tenant, signal }).then((result) => {
         order.push(source);
         return result;
       });

@@ -34,7 +34,7 @@ describe("prompts of the embedded models' own template", () => {
     expect(
       await shownPrompt({
         messages: [
-          { role: 'system', content: 'Be kind.', name: 'owner' },
+          { role: 'system', content: 'Be kind.', name: 'tenant' },
           { role: 'user', content: 'hello', name: 'alice' },
           { role: 'assistant', content: 'yes', name: 'bot' },
           { role: 'function', content: 'ok', name: 'refund' },
@@ -42,7 +42,7 @@ describe("prompts of the embedded models' own template", () => {
         ],
       }),
     ).toBe(
-      '<|system|>owner: Be kind.<|end|><|user|>alice: hello<|end|><|assistant|>bot: yes<|end|>' +
+      '<|system|>tenant: Be kind.<|end|><|user|>alice: hello<|end|><|assistant|>bot: yes<|end|>' +
         '<|tool|>refund: ok<|end|><|tool|>list: done<|end|><|assistant|>',
     );
   });

@@ -63,7 +63,7 @@ test('an idempotency key of no model goes after 30 days, one of a model with the
     ...{ key: 'unanswered', fingerprint: 'f', resourceId: jobId, answer: null },
   });
   await store.insertJob({
-    ...{ id: jobId, modelId: model.id, kind: 'rl', status: 'queued', resolvedConfig: {}, owner: '' },
+    ...{ id: jobId, modelId: model.id, kind: 'rl', status: 'queued', resolvedConfig: {}, tenant: '' },
     ...{ createdAt: 'now', startedAt: null, endedAt: null, errorMessage: null, step: null, untrained: null },
     ...{ uploadSha256: null, traceparent: null },
   });

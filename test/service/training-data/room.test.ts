@@ -105,8 +105,8 @@ test('data whose metadata already speaks against the job is not even read', asyn
   await writeFile(join(folder, 'metadata.json'), '{"num_trajectories":1}');
   const taken: number[] = [];
   const admit = service.admission.body.bind(service.admission);
-  service.admission.body = (owner) => {
-    const held = admit(owner);
+  service.admission.body = (tenant) => {
+    const held = admit(tenant);
     return {
       ...held,
       bytes: (total) => {

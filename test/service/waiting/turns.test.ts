@@ -1,6 +1,6 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
-import type { Asker, Constraint } from '../../../src/engines/engine.ts';
+import type { Caller, Constraint } from '../../../src/engines/engine.ts';
 import { EngineError } from '../../../src/engines/engine-error.ts';
 import { KeyStore, startService } from '../../../src/service/index.ts';
 import { ScriptedEngine } from '../../support/scripted-engine.ts';
@@ -11,14 +11,14 @@ const bearer = (key: string) => ({ authorization: `Bearer ${key}` });
 
 /** Constraints are checked when they are let through, or given up when nobody waits any more. */
 class CheckingEngine extends ScriptedEngine {
-  readonly asked: Asker[] = [];
+  readonly asked: Caller[] = [];
   letThrough: (() => void) | null = null;
 
-  override checkConstraint(_model: string, _constraint: Constraint, asker: Asker = {}): Promise<void> {
-    this.asked.push(asker);
+  override checkConstraint(_model: string, _constraint: Constraint, caller: Caller = {}): Promise<void> {
+    this.asked.push(caller);
     return new Promise((resolve, reject) => {
       this.letThrough = resolve;
-      asker.signal?.addEventListener('abort', () => reject(asker.signal?.reason));
+      caller.signal?.addEventListener('abort', () => reject(caller.signal?.reason));
     });
   }
 }
@@ -43,7 +43,7 @@ describe('what waits for a constraint to be checked', () => {
       }),
     );
     await vi.waitFor(() => expect(engine.asked).toHaveLength(3));
-    expect(engine.asked.map(({ owner }) => owner)).toEqual([id, id, id]);
+    expect(engine.asked.map(({ tenant }) => tenant)).toEqual([id, id, id]);
     expect(await inHand()).toBe(3);
     leave.abort();
     for (const one of leaving) await expect(one).rejects.toThrow();
@@ -91,7 +91,7 @@ test('a reply counts for the key that asks for it, so that keys take turns withi
   const { id, key } = keys.create('one');
   await call('POST', '/v1/chat/completions', { messages }, bearer(key));
   await call('POST', '/v1/chat/completions', { messages });
-  expect(engine.requests.map(({ owner }) => owner)).toEqual([id, 'own key']);
+  expect(engine.requests.map(({ tenant }) => tenant)).toEqual([id, 'own key']);
 });
 
 test('one token does not wait for the crowd of another key', async () => {

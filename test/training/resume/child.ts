@@ -56,7 +56,7 @@ const onEvent = (event: RunEvent) => {
   if (event.type === 'step') steps++;
   if (kill?.event === events++) die();
 };
-const { reason, finalStep, books } = await train({
+const { reason, finalStep, counts } = await train({
   environment,
   scenarios: [0, 1, 2, 3, 4].map((id) => ({ id })),
   validation: { scenarios: [{ id: 8 }, { id: 9 }], everySteps: 2 },
@@ -69,5 +69,5 @@ const { reason, finalStep, books } = await train({
   ...settings,
   onEvent,
 });
-process.stdout.write(`${JSON.stringify({ reason, finalStep, books })}\n`);
+process.stdout.write(`${JSON.stringify({ reason, finalStep, counts })}\n`);
 await client.close();

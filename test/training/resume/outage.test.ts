@@ -78,7 +78,7 @@ describe('a validation that rollouts failed in', () => {
   test('also where the service had logged it, or none had completed', async () => {
     await runs.run('after-log', { outage, kill: { call: 'log', at: 0, when: 'after' } });
     expect((await runs.run('after-log', { resume: true })).errors).toBe('');
-    expect((await evaluated('after-log'))[0]).toMatchObject({ scored: 2, books: { completed: 2 } });
+    expect((await evaluated('after-log'))[0]).toMatchObject({ scored: 2, counts: { completed: 2 } });
     const none = await runs.run('none', { outage: { afterSteps: 0 } });
     expect(none.errors).toContain('No rollout of the validation "before" completed');
     expect((await runs.run('none', { resume: true })).result).toMatchObject({ reason: 'finished' });
@@ -90,7 +90,7 @@ describe('a validation that rollouts failed in', () => {
     expect(before).toMatchObject({
       scenarios: 2,
       scored: 1,
-      books: { dispatched: 2, completed: 1, failed: 1 },
+      counts: { dispatched: 2, completed: 1, failed: 1 },
     });
     const events = await lines(join(runs.path('counted'), 'events.jsonl'));
     const alarm = events[events.indexOf(events.find(({ type }) => type === 'evaluated')) + 1];

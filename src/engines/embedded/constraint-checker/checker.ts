@@ -1,9 +1,9 @@
 import { Worker } from 'node:worker_threads';
 import { LRUCache } from 'lru-cache';
-import type { Asker, Constraint } from '../../engine.ts';
+import { FairQueue, type NoTurn } from '../../../util/fair-queue.ts';
+import { SharedWork } from '../../../util/shared-work.ts';
+import type { Caller, Constraint } from '../../engine.ts';
 import { EngineError } from '../../engine-error.ts';
-import { FairLine, type NoTurn } from '../../fair-line.ts';
-import { SharedWork } from '../../shared-work.ts';
 import { type ConstraintPlan, planSize } from '../grammar/index.ts';
 import { fromFailure } from '../worker-failure.ts';
 import { workerModule } from '../worker-module.ts';
@@ -16,7 +16,7 @@ export interface CheckerOptions {
   timeoutMs?: number;
   /** Heap that the thread may use, in megabytes. Default 1024. */
   heapMegabytes?: number;
-  /** How many constraints may wait, of one owner as many as are left. Default 1024. */
+  /** How many constraints may wait, of one tenant as many as are left. Default 1024. */
   longestLine?: number;
   /** How long a constraint may wait for others. Default 30,000. */
   patienceMs?: number;
@@ -34,12 +34,12 @@ const busyMachine = 8;
 const keptNodes = 4_000_000;
 
 /**
- * Compiles constraints, one after the other and owners in turn, in a thread that is started when first needed and
+ * Compiles constraints, one after the other and tenants in turn, in a thread that is started when first needed and
  * again after it was ended: that is how they are checked, and nobody samples slower for it. One that takes too long,
  * or more memory than there is for it, is refused.
  */
 export class ConstraintChecker {
-  readonly #line: FairLine;
+  readonly #line: FairQueue;
   readonly #timeoutMs: number;
   readonly #heapMegabytes: number;
   readonly #compiling = new SharedWork<Constraint, ConstraintPlan>();
@@ -60,7 +60,7 @@ export class ConstraintChecker {
   }: CheckerOptions = {}) {
     this.#timeoutMs = timeoutMs;
     this.#heapMegabytes = heapMegabytes;
-    this.#line = new FairLine({
+    this.#line = new FairQueue({
       limit: longestLine,
       patienceMs,
       refusal: busy,
@@ -71,13 +71,13 @@ export class ConstraintChecker {
    * What the threads of the engine assemble a constraint from. Rejects with an `EngineError` that says what is wrong
    * with it, `constraints_busy` where too many wait, or with the signal's reason.
    */
-  async plan(constraint: Constraint, { owner, signal }: Asker = {}): Promise<ConstraintPlan> {
+  async plan(constraint: Constraint, { tenant, signal }: Caller = {}): Promise<ConstraintPlan> {
     if (this.#closed) throw engineClosed();
     const name = this.#names.get(constraint);
     const known = name === undefined ? undefined : this.#plans.get(name);
     if (known) return known;
     const begin = async (left: AbortSignal) => {
-      const plan = await this.#line.run(() => this.#compile(constraint), { owner, signal: left });
+      const plan = await this.#line.run(() => this.#compile(constraint), { tenant, signal: left });
       this.#names.set(constraint, plan.name);
       this.#plans.set(plan.name, plan);
       return plan;
@@ -151,6 +151,6 @@ const busy = (why: NoTurn) =>
   new EngineError(
     'constraints_busy',
     why === 'share_full'
-      ? 'too many constraints of this owner wait to be compiled; give fewer new ones at a time'
+      ? 'too many constraints of this tenant wait to be compiled; give fewer new ones at a time'
       : 'too many constraints wait to be compiled; ask again',
   );

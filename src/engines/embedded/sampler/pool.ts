@@ -2,7 +2,7 @@ import { EngineError } from '../../engine-error.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import type { BeamSearch } from './beam-search.ts';
 import type { Decoder } from './decoder.ts';
-import { Deliberation } from './deliberation.ts';
+import { DeferredMasking } from './deferred-masking.ts';
 import { PrefixCache, type PrefixMemory } from './prefix-cache.ts';
 import { PromptScorer } from './prompt-scorer.ts';
 import type { PromptScores } from './prompt-scores.ts';
@@ -13,7 +13,7 @@ import { WaitingLine } from './waiting-line.ts';
 /** Largest attention score tensor of one run, in elements: bounds memory for long prompts. */
 const largestScores = 4_000_000;
 
-/** How long constraints are worked on in a step at the least, in milliseconds: see `Deliberation`. */
+/** How long constraints are worked on in a step at the least, in milliseconds: see `DeferredMasking`. */
 const shortestDeliberationMs = 10;
 
 /** What a request is becoming: a reply, the replies of a search, or the scores of a prompt. */
@@ -26,7 +26,7 @@ type Waiting = Omit<Occupant, 'prompt'>;
 export interface Standing {
   priority: number;
   cacheSalt: string | null;
-  owner?: string;
+  tenant?: string;
 }
 
 /**
@@ -45,7 +45,7 @@ export class Pool {
   /** Whether there may be one that has ended among those that wait: looked for only then, as they may be thousands. */
   #mayBeOver = false;
   readonly #searches = new Set<BeamSearch>();
-  readonly #deliberation = new Deliberation();
+  readonly #deferredMasking = new DeferredMasking();
 
   constructor(
     decoder: Decoder,
@@ -105,14 +105,14 @@ export class Pool {
       for (const [slot, leader] of followers) this.#slots.follow(slot, leader);
       await this.#advance(running + leaders, followers.size);
     }
-    this.#deliberation.goOn(Math.max(shortestDeliberationMs / pools, performance.now() - began));
+    this.#deferredMasking.goOn(Math.max(shortestDeliberationMs / pools, performance.now() - began));
     for (const { sequence, search } of this.#slots.occupants) moved.add(search ?? sequence);
     for (const search of this.#searches)
-      if (!search.ended && !this.#deliberation.holds(search)) this.#branch(search);
+      if (!search.ended && !this.#deferredMasking.holds(search)) this.#branch(search);
     for (const answer of this.#dismiss()) moved.add(answer);
     if (this.#slots.count === 0) {
       this.#decoder.cache.clear();
-      this.#deliberation.clear();
+      this.#deferredMasking.clear();
     }
     if (!this.#scorer.idle) for (const scores of await this.#scorer.step()) moved.add(scores);
     return [...moved];
@@ -126,11 +126,11 @@ export class Pool {
   #wait(
     sequence: Sequence,
     search: BeamSearch | null,
-    { priority, cacheSalt: salt, owner = '' }: Standing,
+    { priority, cacheSalt: salt, tenant = '' }: Standing,
   ): void {
-    const waiting = { sequence, search, salt, owner };
+    const waiting = { sequence, search, salt, tenant };
     if (isOver(waiting)) this.#mayBeOver = true;
-    this.#waiting.add(waiting, { priority, slots: search?.width ?? 1, owner });
+    this.#waiting.add(waiting, { priority, slots: search?.width ?? 1, tenant });
   }
 
   /** Takes out what has ended: cancelled, with nothing left to decide, or done. */
@@ -216,9 +216,9 @@ export class Pool {
   }
 
   /** Chooses the next token, or leaves that for later where it is not known yet what its constraint allows. */
-  #choose({ sequence, search, owner }: Occupant, logits: Float32Array, offset: number): void {
+  #choose({ sequence, search, tenant }: Occupant, logits: Float32Array, offset: number): void {
     if (!sequence.prepare(always))
-      this.#deliberation.add(owner, {
+      this.#deferredMasking.add(tenant, {
         sequence,
         search,
         logits: logits.slice(offset, offset + this.#architecture.vocabularySize),
@@ -237,9 +237,9 @@ export class Pool {
 }
 
 /** The prompt's name is long, and of use only among those that run. */
-function toOccupant({ sequence, search, salt, owner }: Waiting): Occupant {
+function toOccupant({ sequence, search, salt, tenant }: Waiting): Occupant {
   const prompt = `${salt === null ? '' : `salt ${salt}`}:${sequence.tokens.slice(0, sequence.promptLength)}`;
-  return { sequence, search, salt, owner, prompt };
+  return { sequence, search, salt, tenant, prompt };
 }
 
 const always = () => true;

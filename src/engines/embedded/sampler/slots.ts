@@ -8,7 +8,7 @@ export interface Occupant {
   sequence: Sequence;
   search: BeamSearch | null;
   salt: string | null;
-  owner: string;
+  tenant: string;
   /** Names the prompt and the salt: those with the same may share what is computed of it. */
   prompt: string;
 }

@@ -1,11 +1,11 @@
-import { OwnerRounds } from './owner-rounds.ts';
+import { TenantRounds } from './tenant-rounds.ts';
 
 interface Place<Item> {
   item: Item;
   priority: number;
   slots: number;
-  owner: string;
-  /** Of its owner, among those of its priority. */
+  tenant: string;
+  /** Of its tenant, among those of its priority. */
   round: number;
   /** How many came before it. */
   order: number;
@@ -17,13 +17,13 @@ interface Place<Item> {
 export const overdueMs = 300_000;
 
 /**
- * What waits for slots: the lowest priority value first, among equals the owners in turns, each with the one that came
+ * What waits for slots: the lowest priority value first, among equals the tenants in turns, each with the one that came
  * first. What stands first is waited for until there are slots enough for it, so that what needs many is not overtaken
  * for ever.
  */
 export class WaitingLine<Item> {
   readonly #now: () => number;
-  readonly #rounds = new OwnerRounds();
+  readonly #rounds = new TenantRounds();
   /** A binary heap: no place stands before the one at half its index. */
   #heap: Place<Item>[] = [];
   /** In the order in which they came; those that are gone are skipped. */
@@ -47,14 +47,14 @@ export class WaitingLine<Item> {
     return this.#heap.length;
   }
 
-  /** `owner`: who takes turns with others. Default: one without a name. */
+  /** `tenant`: who takes turns with others. Default: one without a name. */
   add(
     item: Item,
-    { priority, slots, owner = '' }: { priority: number; slots: number; owner?: string },
+    { priority, slots, tenant = '' }: { priority: number; slots: number; tenant?: string },
   ): void {
-    const round = this.#rounds.enter(owner, { priority, slots });
+    const round = this.#rounds.enter(tenant, { priority, slots });
     const place: Place<Item> = {
-      ...{ item, priority, slots, owner, round },
+      ...{ item, priority, slots, tenant, round },
       order: this.#added++,
       since: this.#now(),
       isGone: false,
@@ -83,7 +83,7 @@ export class WaitingLine<Item> {
     if (leaving.length === 0) return [];
     for (const place of leaving) {
       place.isGone = true;
-      this.#rounds.leave(place.owner, { priority: place.priority, round: null });
+      this.#rounds.leave(place.tenant, { priority: place.priority, round: null });
     }
     // What is in order is a heap.
     this.#heap = staying.sort(byStanding);
@@ -100,7 +100,7 @@ export class WaitingLine<Item> {
     const first = this.#heap[0];
     if (!oldest || !this.#isOverdue(oldest)) return first;
     // Somebody's crowd that has waited long takes turns with others all the same.
-    return first && first.owner !== oldest.owner && this.#servedLate === oldest.owner ? first : oldest;
+    return first && first.tenant !== oldest.tenant && this.#servedLate === oldest.tenant ? first : oldest;
   }
 
   #isOverdue({ since }: Place<Item>): boolean {
@@ -108,11 +108,11 @@ export class WaitingLine<Item> {
   }
 
   #take(place: Place<Item>): void {
-    this.#servedLate = this.#isOverdue(place) ? place.owner : null;
+    this.#servedLate = this.#isOverdue(place) ? place.tenant : null;
     place.isGone = true;
     const isFirst = place === this.#heap[0];
-    const { owner, priority } = place;
-    this.#rounds.leave(owner, { priority, round: isFirst ? place.round : null });
+    const { tenant, priority } = place;
+    this.#rounds.leave(tenant, { priority, round: isFirst ? place.round : null });
     const at = isFirst ? 0 : this.#heap.indexOf(place);
     const last = this.#heap.pop();
     if (!last || last === place) return;

@@ -2,16 +2,16 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { ConversationCodec } from '../conversation-codec.ts';
 import { loadProcessors } from '../logits-processors/index.ts';
 import { NativeGate } from '../native-gate.ts';
-import { beat } from '../pulse.ts';
 import { loadRuntime } from '../runtime.ts';
+import { beat } from '../watchdog.ts';
 import { toFailure } from '../worker-failure.ts';
 import type { SamplerReport, SamplerRequest, WorkerReady, WorkerStart } from '../worker-messages.ts';
 import { emptyReport, Sampler } from './sampler.ts';
 
 const port = parentPort;
 if (!port) throw new Error('this module runs in a worker thread');
-const { settings, gate, pulse } = workerData as WorkerStart;
-beat(pulse);
+const { settings, gate, watchdog } = workerData as WorkerStart;
+beat(watchdog);
 const runtime = await loadRuntime(settings.runtime, settings.threads, new NativeGate(gate));
 const sampler = new Sampler(
   runtime,

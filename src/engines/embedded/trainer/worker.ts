@@ -1,11 +1,11 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import type { TrainingBatch } from '../../engine.ts';
 import { ConversationCodec } from '../conversation-codec.ts';
-import { inTurns } from '../in-turns.ts';
 import { loadProcessors } from '../logits-processors/index.ts';
 import { NativeGate } from '../native-gate.ts';
-import { beat } from '../pulse.ts';
 import { loadRuntime } from '../runtime.ts';
+import { inTurns } from '../time-slices.ts';
+import { beat } from '../watchdog.ts';
 import { toFailure } from '../worker-failure.ts';
 import type {
   TrainerCall,
@@ -18,8 +18,8 @@ import { Trainer } from './trainer.ts';
 
 const port = parentPort;
 if (!port) throw new Error('this module runs in a worker thread');
-const { settings, gate, pulse } = workerData as WorkerStart;
-beat(pulse);
+const { settings, gate, watchdog } = workerData as WorkerStart;
+beat(watchdog);
 const codec = await ConversationCodec.create(await loadProcessors(settings.logitsProcessors));
 const runtime = await loadRuntime(settings.runtime, settings.threads, new NativeGate(gate));
 const trainer = new Trainer(runtime, codec);

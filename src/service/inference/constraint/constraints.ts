@@ -1,8 +1,8 @@
 import crypto from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { MartingaleError } from '../../../contract/index.ts';
-import type { Asker, BaseModel, Constraint, Engine } from '../../../engines/engine.ts';
-import { SharedWork } from '../../../engines/shared-work.ts';
+import type { BaseModel, Caller, Constraint, Engine } from '../../../engines/engine.ts';
+import { SharedWork } from '../../../util/shared-work.ts';
 import { isEngineFault } from '../../engine-fault.ts';
 import { invalidField, RequestValidationError } from '../../errors.ts';
 import type { Store } from '../../store/store.ts';
@@ -55,10 +55,10 @@ export class Constraints {
   }
 
   /**
-   * Rejects with a 422 where the engine cannot hold a reply to it. `asker`: whose turn it is for, and what tells that
+   * Rejects with a 422 where the engine cannot hold a reply to it. `caller`: whose turn it is for, and what tells that
    * nobody waits for it any more.
    */
-  async check(base: BaseModel, fields: ConstraintFields, asker: Asker = {}): Promise<CheckedConstraint> {
+  async check(base: BaseModel, fields: ConstraintFields, caller: Caller = {}): Promise<CheckedConstraint> {
     refuseLongFields(fields);
     const json = JSON.stringify([
       base.id,
@@ -73,9 +73,9 @@ export class Constraints {
     const key = crypto.hash('sha256', json, 'base64');
     const known = this.#checked.get(key);
     if (known) return known;
-    const { owner, signal } = asker;
+    const { tenant, signal } = caller;
     const begin = async (left: AbortSignal) => {
-      const checked = await this.#check(base, fields, { owner, signal: left });
+      const checked = await this.#check(base, fields, { tenant, signal: left });
       this.#checked.set(key, checked);
       return checked;
     };
@@ -124,14 +124,14 @@ export class Constraints {
   async #check(
     { id: baseModel, contextLength }: BaseModel,
     fields: ConstraintFields,
-    asker: Asker,
+    caller: Caller,
   ): Promise<CheckedConstraint> {
     const format = this.#engine.chatFormat(baseModel);
     const constraint = toConstraint(fields, { format, contextLength, engine: this.#engine.name });
     if (constraint === null)
       return { constraint, hash: null, characters: 0, allowsCalls: false, reasoning: null };
-    const complaint = await this.#complaint(baseModel, constraint, asker);
-    if (complaint !== null) throw await this.#refusal(baseModel, constraint, { fields, asker, complaint });
+    const complaint = await this.#complaint(baseModel, constraint, caller);
+    if (complaint !== null) throw await this.#refusal(baseModel, constraint, { fields, caller, complaint });
     const { hash, json } = hashConstraint(constraint);
     return {
       constraint,
@@ -143,9 +143,13 @@ export class Constraints {
   }
 
   /** What the engine has against a constraint; null where it takes it. What has happened to the engine is no complaint. */
-  async #complaint(baseModel: string, constraint: Constraint, asker: Asker): Promise<MartingaleError | null> {
+  async #complaint(
+    baseModel: string,
+    constraint: Constraint,
+    caller: Caller,
+  ): Promise<MartingaleError | null> {
     try {
-      await this.#engine.checkConstraint(baseModel, constraint, asker);
+      await this.#engine.checkConstraint(baseModel, constraint, caller);
       return null;
     } catch (cause) {
       if (MartingaleError.isInstance(cause) && !isEngineFault(cause)) return cause;
@@ -157,10 +161,10 @@ export class Constraints {
   async #refusal(
     baseModel: string,
     { branches }: Constraint,
-    { fields, asker, complaint }: { fields: ConstraintFields; asker: Asker; complaint: MartingaleError },
+    { fields, caller, complaint }: { fields: ConstraintFields; caller: Caller; complaint: MartingaleError },
   ): Promise<Error> {
     const content = branches.filter(({ open }) => open === null);
-    const own = content.length > 0 ? await this.#complaint(baseModel, { branches: content }, asker) : null;
+    const own = content.length > 0 ? await this.#complaint(baseModel, { branches: content }, caller) : null;
     const location = own === null ? ['tools'] : contentLocation(fields);
     const cause = own ?? complaint;
     return new RequestValidationError(

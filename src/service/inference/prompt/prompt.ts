@@ -1,5 +1,5 @@
 import type { ParsedChatCompletionRequest } from '../../../contract/index.ts';
-import type { Asker, BaseModel } from '../../../engines/engine.ts';
+import type { BaseModel, Caller } from '../../../engines/engine.ts';
 import { invalidField, ServiceError } from '../../errors.ts';
 import { Slices } from '../../slices.ts';
 import type { BaseModelTools } from '../base-model-tools.ts';
@@ -40,7 +40,7 @@ type PromptRequest = Pick<
  */
 export async function toPrompt(
   request: PromptRequest,
-  { tools, base, asker }: { tools: BaseModelTools; base: BaseModel; asker?: Asker },
+  { tools, base, caller }: { tools: BaseModelTools; base: BaseModel; caller?: Caller },
 ): Promise<Prompt> {
   const { renderer } = tools;
   const { contextLength } = base;
@@ -55,7 +55,7 @@ export async function toPrompt(
   const values = toTemplateValues(request, tools.format.template);
   const conversation = { turns, tools: request.tools };
   const rendered = values
-    ? await renderer.renderLiterally(conversation, options, values, asker)
+    ? await renderer.renderLiterally(conversation, options, values, caller)
     : renderer.render(conversation, options);
   const begin = request.add_special_tokens ? tools.format.beginToken : null;
   const whole = begin === null ? rendered.tokens : [begin, ...rendered.tokens];

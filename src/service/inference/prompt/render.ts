@@ -1,7 +1,7 @@
 import crypto from 'node:crypto';
 import { Template } from '@huggingface/jinja';
 import { LRUCache } from 'lru-cache';
-import type { Asker, ChatFormat, Engine, Tokenizer } from '../../../engines/engine.ts';
+import type { Caller, ChatFormat, Engine, Tokenizer } from '../../../engines/engine.ts';
 import { refuseLongTools } from '../constraint/schema-room.ts';
 import type { Conversation } from './conversation.ts';
 import { PromptSize } from './prompt-size.ts';
@@ -82,7 +82,7 @@ export class ConversationRenderer {
     conversation: Turns,
     options: RenderOptions,
     { source, documents, variables }: TemplateValues,
-    asker?: Asker,
+    caller?: Caller,
   ): Promise<RenderedConversation> {
     const { turns, tools } = conversation;
     this.#checkCount(conversation, options);
@@ -101,7 +101,7 @@ export class ConversationRenderer {
     const rendered =
       source === undefined
         ? renderTemplate(this.#template, values)
-        : prompt.textOf(await this.#runner.render({ source, variables: values }, asker));
+        : prompt.textOf(await this.#runner.render({ source, variables: values }, caller));
     return this.#assemble(prompt.cut(rendered, { continueFinalMessage }), prompt.slots, options);
   }
 

@@ -1,7 +1,7 @@
 import type { ChatCompletion, Choice } from '../../../contract/index.ts';
 import type { Generation } from '../../../engines/engine.ts';
 import { inSlices } from '../../slices.ts';
-import { turn } from '../../turns.ts';
+import { turn } from '../../ticks.ts';
 import { type PreparedChat, tierOf, toUsage } from '../chat.ts';
 import { reportLogprobs, reportSampling } from './token-report.ts';
 

@@ -17,11 +17,11 @@ const words = (text: string): Constraint => textOf({ type: 'choice', choices: [t
 const empty: Constraint = textOf({ type: 'choice', choices: [] });
 
 describe('the thread that compiles constraints', () => {
-  test('serves owners in turn: one constraint does not wait for all of somebody else', async () => {
+  test('serves tenants in turn: one constraint does not wait for all of somebody else', async () => {
     const checker = open();
     const order: string[] = [];
-    const ask = (owner: string, name: string) =>
-      checker.plan(words(name), { owner }).then(() => order.push(name));
+    const ask = (tenant: string, name: string) =>
+      checker.plan(words(name), { tenant }).then(() => order.push(name));
     const all = [1, 2, 3, 4, 5].map((at) => ask('a', `a${at}`));
     all.push(ask('b', 'b1'));
     await Promise.all(all);
@@ -39,11 +39,11 @@ describe('the thread that compiles constraints', () => {
     await Promise.all([first, checker.plan(words('z')), checker.plan(words('w'))]);
   });
 
-  test('has room for a bounded number, less for one owner', async () => {
+  test('has room for a bounded number, less for one tenant', async () => {
     const checker = open({ longestLine: 4 });
-    const ask = (owner: string, name: string) => checker.plan(words(name), { owner });
+    const ask = (tenant: string, name: string) => checker.plan(words(name), { tenant });
     const taken = [ask('a', '1'), ask('a', '2'), ask('a', '3')];
-    await expect(ask('a', '4')).rejects.toThrow(/this owner/);
+    await expect(ask('a', '4')).rejects.toThrow(/this tenant/);
     taken.push(ask('b', '5'), ask('c', '6'));
     await expect(ask('d', '7')).rejects.toThrow(/too many constraints wait/);
     await Promise.all(taken);

@@ -1,9 +1,9 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { NativeGate } from '../../../../src/engines/embedded/native-gate.ts';
-import { beat } from '../../../../src/engines/embedded/pulse.ts';
+import { beat } from '../../../../src/engines/embedded/watchdog.ts';
 
 const gate = new NativeGate(workerData.gate);
-beat(workerData.pulse);
+beat(workerData.watchdog);
 const never = new Int32Array(new SharedArrayBuffer(4));
 
 /** A thread that does as it is told, and not what `close` asks of it. */

@@ -21,9 +21,10 @@ describe('the waiting line', () => {
     );
   });
 
-  it('lets owners take turns within a priority, each with its oldest', () => {
+  it('lets tenants take turns within a priority, each with its oldest', () => {
     const line = new WaitingLine<string>();
-    const add = (item: string, priority = 0) => line.add(item, { priority, slots: 1, owner: item.charAt(0) });
+    const add = (item: string, priority = 0) =>
+      line.add(item, { priority, slots: 1, tenant: item.charAt(0) });
     for (const item of ['a1', 'a2', 'a3', 'a4']) add(item);
     add('b1');
     expect(line.admit(3)).toEqual(['a1', 'b1', 'a2']);
@@ -39,23 +40,23 @@ describe('the waiting line', () => {
 
   it('counts slots, so that what needs many does not get more of them', () => {
     const line = new WaitingLine<string>();
-    for (const item of ['a1', 'a2']) line.add(item, { priority: 0, slots: 4, owner: 'a' });
-    for (let at = 1; at <= 6; at++) line.add(`b${at}`, { priority: 0, slots: 1, owner: 'b' });
+    for (const item of ['a1', 'a2']) line.add(item, { priority: 0, slots: 4, tenant: 'a' });
+    for (let at = 1; at <= 6; at++) line.add(`b${at}`, { priority: 0, slots: 1, tenant: 'b' });
     expect(line.admit(20)).toEqual(['a1', 'b1', 'b2', 'b3', 'b4', 'a2', 'b5', 'b6']);
   });
 
-  it('gives owners that always have something waiting as much, whatever comes and goes', () => {
-    const ask = fc.record({ owner: fc.constantFrom('a', 'b', 'c'), leaves: fc.boolean() });
+  it('gives tenants that always have something waiting as much, whatever comes and goes', () => {
+    const ask = fc.record({ tenant: fc.constantFrom('a', 'b', 'c'), leaves: fc.boolean() });
     fc.assert(
       fc.property(fc.array(ask, { maxLength: 100 }), fc.integer({ min: 1, max: 4 }), (asks, free) => {
         const line = new WaitingLine<string>();
         // Two that never run dry, beside whatever else comes.
         for (let at = 0; at < 500; at++)
-          for (const owner of ['x', 'y']) line.add(owner, { priority: 0, slots: 1, owner });
+          for (const tenant of ['x', 'y']) line.add(tenant, { priority: 0, slots: 1, tenant });
         const served = { x: 0, y: 0 };
-        for (const { owner, leaves } of asks) {
-          line.add(owner, { priority: 0, slots: 1, owner });
-          if (leaves) line.remove((item) => item === owner);
+        for (const { tenant, leaves } of asks) {
+          line.add(tenant, { priority: 0, slots: 1, tenant });
+          if (leaves) line.remove((item) => item === tenant);
           for (const item of line.admit(free)) if (item === 'x' || item === 'y') served[item]++;
           expect(Math.abs(served.x - served.y)).toBeLessThanOrEqual(1);
         }
@@ -96,9 +97,9 @@ describe('the waiting line', () => {
   it('lets others have turns also beside a crowd that has waited five minutes', () => {
     let now = 0;
     const line = new WaitingLine<string>(() => now);
-    for (const item of ['a1', 'a2', 'a3', 'a4']) line.add(item, { priority: 0, slots: 1, owner: 'a' });
+    for (const item of ['a1', 'a2', 'a3', 'a4']) line.add(item, { priority: 0, slots: 1, tenant: 'a' });
     now = overdueMs;
-    for (const item of ['b1', 'b2']) line.add(item, { priority: 0, slots: 1, owner: 'b' });
+    for (const item of ['b1', 'b2']) line.add(item, { priority: 0, slots: 1, tenant: 'b' });
     expect(line.admit(9)).toEqual(['a1', 'b1', 'a2', 'b2', 'a3', 'a4']);
   });
 

@@ -1,5 +1,5 @@
 import { type ChildProcess, fork } from 'node:child_process';
-import { type Asker, FairLine, type NoTurn } from '../../../../engines/fair-line.ts';
+import { type Caller, FairQueue, type NoTurn } from '../../../../util/fair-queue.ts';
 import { ServiceError } from '../../../errors.ts';
 import {
   type TemplateAnswer,
@@ -17,17 +17,17 @@ const idleMs = 60_000;
 const patienceMs = 30_000;
 
 /**
- * Runs the templates of requests one after the other, owners in turn, in a process of their own, which is started
+ * Runs the templates of requests one after the other, tenants in turn, in a process of their own, which is started
  * when first needed and again after it was ended. It does not keep this process alive.
  */
 export class TemplateRunner {
-  readonly #line: FairLine;
+  readonly #line: FairQueue;
   #process: Promise<ChildProcess> | undefined;
   #idle: NodeJS.Timeout | undefined;
 
-  /** `longestQueue`: how many templates may wait for their turn, of one owner as many as are left. Default 1024. */
+  /** `longestQueue`: how many templates may wait for their turn, of one tenant as many as are left. Default 1024. */
   constructor({ longestQueue = 1024 }: { longestQueue?: number } = {}) {
-    this.#line = new FairLine({
+    this.#line = new FairQueue({
       limit: longestQueue,
       patienceMs,
       refusal: busy,
@@ -38,8 +38,8 @@ export class TemplateRunner {
    * Takes at most the time that `templateLimits` names, besides waiting for others; where that is too long, a 503.
    * Rejects with the signal's reason when that is aborted while it waits.
    */
-  render(task: TemplateTask, asker?: Asker): Promise<TemplateResult> {
-    return this.#line.run(() => this.#run(task), asker);
+  render(task: TemplateTask, caller?: Caller): Promise<TemplateResult> {
+    return this.#line.run(() => this.#run(task), caller);
   }
 
   async #run(task: TemplateTask): Promise<TemplateResult> {

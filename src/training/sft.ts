@@ -6,12 +6,12 @@ import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { checkLostJob } from './check-options.ts';
 import { RunOptionError } from './errors.ts';
 import { meanMetrics } from './follow-job.ts';
-import { sturdyListener } from './listener.ts';
+import { safeListener } from './listener.ts';
 import { findJob, knowsKeys, type LostJobOptions, lostJobNames } from './lost-job.ts';
 import { type JobState, runJob } from './run-job.ts';
 import { createSftJob, type SftExamples, uploadExamples } from './sft-request.ts';
 
-export interface SuperviseOptions {
+export interface SftOptions {
   /** What is trained, from `openModel`. Training goes on from its newest checkpoint. */
   model: ModelHandle;
   /** Conversations, each ending in an assistant message. */
@@ -56,9 +56,9 @@ const superviseNames = {
   lostJob: lostJobNames,
   onEvent: true,
   signal: true,
-} satisfies OptionNames<SuperviseOptions>;
+} satisfies OptionNames<SftOptions>;
 
-export interface SuperviseResult {
+export interface SftResult {
   /** Pinned to the checkpoint that the job made. */
   model: ModelHandle;
   /** How many conversations there were. */
@@ -73,7 +73,7 @@ export interface SuperviseResult {
  * @throws RunOptionError where there are none, TrainingJobError, TrainingJobTimeoutError, TrainingJobUnknownError, the
  * signal's reason, and what the client throws.
  */
-export async function supervise(options: SuperviseOptions): Promise<SuperviseResult> {
+export async function sft(options: SftOptions): Promise<SftResult> {
   const {
     model,
     batchSize,
@@ -84,13 +84,13 @@ export async function supervise(options: SuperviseOptions): Promise<SuperviseRes
     lostJob,
     signal,
   } = options;
-  checkOptionNames('supervise()', options, superviseNames);
+  checkOptionNames('sft()', options, superviseNames);
   checkLostJob(lostJob);
   if ((options.idempotencyKey?.length ?? 0) > longestKey)
     throw new RunOptionError(
       `\`idempotencyKey\` has ${options.idempotencyKey?.length} characters; give one of at most ${longestKey}.`,
     );
-  const onEvent = sturdyListener(options.onEvent);
+  const onEvent = safeListener(options.onEvent);
   const { client } = model;
   const { url, count } = await uploadExamples(client, options.examples, { option: 'examples', signal });
   const attributes = { [attribute.jobKind]: 'sft', [attribute.modelId]: model.id };

@@ -1,17 +1,17 @@
 /** Who asks for something that many ask for. */
-export interface Asker {
-  /** Whom it counts for: owners take turns, and each has its share of the room. Absent: one without a name. */
-  owner?: string | undefined;
+export interface Caller {
+  /** Whom it counts for: tenants take turns, and each has its share of the room. Absent: one without a name. */
+  tenant?: string | undefined;
   /** Aborted when nobody waits for it any more. */
   signal?: AbortSignal | undefined;
 }
 
-/** Why there was no turn: too many wait, too many of the same owner do, or it took too long. */
+/** Why there was no turn: too many wait, too many of the same tenant do, or it took too long. */
 export type NoTurn = 'line_full' | 'share_full' | 'waited_long';
 
-export interface FairLineOptions {
+export interface FairQueueOptions {
   /**
-   * How many may wait: of one owner as many as are left free, so that half of the places are its own where nobody else
+   * How many may wait: of one tenant as many as are left free, so that half of the places are its own where nobody else
    * waits, and whoever comes later finds room.
    */
   limit: number;
@@ -26,17 +26,17 @@ interface Place {
 }
 
 /**
- * A line for what can be done only one at a time. Owners take turns, so that one with many tasks keeps another with
- * few waiting for one of them and not for all; the tasks of one owner go in the order in which they came.
+ * A line for what can be done only one at a time. Tenants take turns, so that one with many tasks keeps another with
+ * few waiting for one of them and not for all; the tasks of one tenant go in the order in which they came.
  */
-export class FairLine {
-  readonly #options: FairLineOptions;
-  /** By owner, in the order of their turns. None is empty. */
+export class FairQueue {
+  readonly #options: FairQueueOptions;
+  /** By tenant, in the order of their turns. None is empty. */
   readonly #places = new Map<string, Set<Place>>();
   #waiting = 0;
   #occupied = false;
 
-  constructor(options: FairLineOptions) {
+  constructor(options: FairQueueOptions) {
     this.#options = options;
   }
 
@@ -49,9 +49,9 @@ export class FairLine {
    * Does a task when it is its turn. Rejects with the refusal of the options where there is no room or it takes too
    * long, and with the signal's reason when that is aborted before its turn: its place is free at once.
    */
-  async run<Result>(task: () => Promise<Result>, { owner = '', signal }: Asker = {}): Promise<Result> {
+  async run<Result>(task: () => Promise<Result>, { tenant = '', signal }: Caller = {}): Promise<Result> {
     signal?.throwIfAborted();
-    if (this.#occupied) await this.#turn(owner, signal);
+    if (this.#occupied) await this.#turn(tenant, signal);
     this.#occupied = true;
     try {
       signal?.throwIfAborted();
@@ -62,11 +62,11 @@ export class FairLine {
   }
 
   /** Resolves when everything is left to this one. */
-  #turn(owner: string, signal: AbortSignal | undefined): Promise<void> {
+  #turn(tenant: string, signal: AbortSignal | undefined): Promise<void> {
     const { limit, patienceMs, refusal } = this.#options;
     const free = limit - this.#waiting;
     if (free <= 0) throw refusal('line_full');
-    const places = this.#places.get(owner) ?? new Set();
+    const places = this.#places.get(tenant) ?? new Set();
     if (places.size >= free) throw refusal('share_full');
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const leave = () => {
@@ -74,7 +74,7 @@ export class FairLine {
       signal?.removeEventListener('abort', onAbort);
       this.#waiting--;
       places.delete(place);
-      if (places.size === 0) this.#places.delete(owner);
+      if (places.size === 0) this.#places.delete(tenant);
     };
     const onAbort = () => {
       leave();
@@ -92,7 +92,7 @@ export class FairLine {
     }, patienceMs).unref();
     signal?.addEventListener('abort', onAbort, { once: true });
     places.add(place);
-    this.#places.set(owner, places);
+    this.#places.set(tenant, places);
     this.#waiting++;
     return promise;
   }
@@ -103,11 +103,11 @@ export class FairLine {
       this.#occupied = false;
       return;
     }
-    const [owner, places] = first;
+    const [tenant, places] = first;
     const [place] = places;
     // Its further ones come after those of all others.
-    this.#places.delete(owner);
-    this.#places.set(owner, places);
+    this.#places.delete(tenant);
+    this.#places.set(tenant, places);
     place?.begin();
   }
 }

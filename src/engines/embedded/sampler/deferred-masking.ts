@@ -9,16 +9,16 @@ interface Undecided {
   logits: Float32Array;
 }
 
-/** For so long one owner's constraints are worked on before it is the next owner's turn. */
+/** For so long one tenant's constraints are worked on before it is the next tenant's turn. */
 const turnMs = 2;
 
 /**
  * Works out, a slice of time in each step, which tokens heavy constraints allow. What waits for that does not go on
- * meanwhile, and all else does; owners take turns, so that somebody's heavy constraints keep nobody else's light ones
+ * meanwhile, and all else does; tenants take turns, so that somebody's heavy constraints keep nobody else's light ones
  * waiting. When something is chosen has no influence on what is chosen.
  */
-export class Deliberation {
-  /** By owner, in the order of their turns. None is empty. */
+export class DeferredMasking {
+  /** By tenant, in the order of their turns. None is empty. */
   readonly #undecided = new Map<string, Undecided[]>();
   readonly #now: () => number;
 
@@ -27,10 +27,10 @@ export class Deliberation {
     this.#now = now;
   }
 
-  add(owner: string, undecided: Undecided): void {
-    const others = this.#undecided.get(owner);
+  add(tenant: string, undecided: Undecided): void {
+    const others = this.#undecided.get(tenant);
     if (others) others.push(undecided);
-    else this.#undecided.set(owner, [undecided]);
+    else this.#undecided.set(tenant, [undecided]);
   }
 
   /** Whether one of the search's beams is undecided. */
@@ -50,12 +50,12 @@ export class Deliberation {
     do {
       const [first] = this.#undecided;
       if (!first) return;
-      const [owner, list] = first;
-      this.#undecided.delete(owner);
+      const [tenant, list] = first;
+      this.#undecided.delete(tenant);
       const turnEnd = this.#now() + turnMs;
       const [undecided] = list;
       if (undecided && isThrough(undecided, () => this.#now() >= turnEnd)) list.shift();
-      if (list.length > 0) this.#undecided.set(owner, list);
+      if (list.length > 0) this.#undecided.set(tenant, list);
     } while (this.#now() < end);
   }
 }

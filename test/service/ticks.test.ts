@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { accepted, turn } from '../../src/service/turns.ts';
+import { accepted, turn } from '../../src/service/ticks.ts';
 
 function compute(milliseconds: number): void {
   const until = performance.now() + milliseconds;

@@ -1,14 +1,14 @@
 /** Looks at a thread in so many equal parts of the time that it may stand still. */
 const looks = 10;
 
-/** What a worker finds of its pulse. */
-export interface PulseStart {
+/** What a worker finds of its watchdog. */
+export interface WatchdogStart {
   shared: SharedArrayBuffer;
   everyMs: number;
 }
 
 /** Shows, from within a thread, that its event loop turns. Does not keep the thread alive. */
-export function beat({ shared, everyMs }: PulseStart): void {
+export function beat({ shared, everyMs }: WatchdogStart): void {
   const beats = new Int32Array(shared);
   setInterval(() => Atomics.add(beats, 0, 1), everyMs).unref();
 }
@@ -17,7 +17,7 @@ export function beat({ shared, everyMs }: PulseStart): void {
  * Watches from outside whether a thread's event loop turns. Time in which this thread did not run, such as a machine's
  * sleep, does not count, nor does time that the other one is `excused` from.
  */
-export class Pulse {
+export class Watchdog {
   readonly #shared = new SharedArrayBuffer(4);
   readonly #beats = new Int32Array(this.#shared);
   readonly #everyMs: number;
@@ -28,7 +28,7 @@ export class Pulse {
     this.#everyMs = timeoutMs / looks;
   }
 
-  get start(): PulseStart {
+  get start(): WatchdogStart {
     return { shared: this.#shared, everyMs: this.#everyMs / 2 };
   }
 

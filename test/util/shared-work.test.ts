@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { SharedWork } from '../../src/engines/shared-work.ts';
+import { SharedWork } from '../../src/util/shared-work.ts';
 
 describe('shared work', () => {
   test('is done once for all who ask for it meanwhile, and anew for who comes later', async () => {

@@ -2,12 +2,12 @@ import type { LanguageModelV2 } from '@ai-sdk/provider';
 import { generateText, stepCountIs, streamText, ToolLoopAgent, tool, wrapLanguageModel } from 'ai';
 import { MockLanguageModelV4, simulateReadableStream } from 'ai/test';
 import {
-  BaselineError,
-  baseline,
   callBudget,
   currentTrajectory,
   defineEnvironment,
   type Environment,
+  ExternalModelError,
+  externalModel,
   fromTrajectoryRecord,
   ModelHandle,
   NotTrainableError,
@@ -81,13 +81,17 @@ const conversation = [
 const run = <Outcome>(model: RolloutModel, environment: Environment<typeof scenario, Outcome>) =>
   runGroups({ environment, scenarios: [{ order: 12 }], rolloutsPerGroup: 2, model });
 
-describe('a baseline', () => {
+describe('an external model', () => {
   test('runs the environment of the policy, and its conversation is recorded as messages', async () => {
-    const { groups, books, sampledTokens } = await run(baseline(hosted()), desk);
-    expect(books).toEqual({ dispatched: 2, completed: 2, failed: 0, cancelled: 0 });
+    const { groups, counts, sampledTokens } = await run(externalModel(hosted()), desk);
+    expect(counts).toEqual({ dispatched: 2, completed: 2, failed: 0, cancelled: 0 });
     expect(sampledTokens).toBe(16);
     for (const trajectory of groups[0]?.trajectories ?? []) {
-      expect(trajectory).toMatchObject({ baseline: 'hosted-1', reward: 1, metrics: { right: 1, turns: 2 } });
+      expect(trajectory).toMatchObject({
+        externalModel: 'hosted-1',
+        reward: 1,
+        metrics: { right: 1, turns: 2 },
+      });
       expect(trajectory.usage).toMatchObject({ turns: 2, tokens: 8, toolCalls: 1 });
       expect(trajectory.promptTokens).toBe(20);
       expect(trajectory.choices).toEqual([]);
@@ -111,7 +115,7 @@ describe('a baseline', () => {
       },
       rewards: { right: ({ outcome }) => Number(outcome === 'It is paid.') },
     });
-    const { groups } = await run(baseline(hosted()), streamed);
+    const { groups } = await run(externalModel(hosted()), streamed);
     expect(groups[0]?.trajectories[0]?.toBody()).toMatchObject({
       reward: 1,
       messages_and_choices: conversation,
@@ -129,7 +133,7 @@ describe('a baseline', () => {
       },
       rewards: { calls: ({ trajectory }) => trajectory.histories.length },
     });
-    const { groups } = await run(baseline(hosted()), byName);
+    const { groups } = await run(externalModel(hosted()), byName);
     putBack();
     expect(groups[0]?.trajectories.map(({ reward }) => reward)).toEqual([2, 2]);
   });
@@ -137,7 +141,9 @@ describe('a baseline', () => {
   test('takes settings, limits and signals as the policy does', async () => {
     const model = hosted();
     const trajectory = new Trajectory({ limits: { tokens: 50, turns: 1 } });
-    const cold = baseline(model, { settings: { temperature: 0, topK: 3 } }).with({ maxOutputTokens: 80 });
+    const cold = externalModel(model, { settings: { temperature: 0, topK: 3 } }).with({
+      maxOutputTokens: 80,
+    });
     const ask = () =>
       generateText({ model: cold.languageModel, prompt: 'a', temperature: 0.9, topP: 0.5, maxRetries: 0 });
     await runInTrajectory(trajectory, ask);
@@ -156,7 +162,7 @@ describe('a baseline', () => {
   });
 
   test('gives its place in the budget back with the rollout, where nobody reads its stream', async () => {
-    const model = baseline(hosted(), { budget: callBudget({ concurrency: 1 }) });
+    const model = externalModel(hosted(), { budget: callBudget({ concurrency: 1 }) });
     const leaves = defineEnvironment({
       name: 'leaves',
       scenario,
@@ -166,8 +172,8 @@ describe('a baseline', () => {
       },
       rewards: { right: () => 1 },
     });
-    expect((await run(model, leaves)).books).toMatchObject({ failed: 2 });
-    expect((await run(model, desk)).books).toMatchObject({ completed: 2 });
+    expect((await run(model, leaves)).counts).toMatchObject({ failed: 2 });
+    expect((await run(model, desk)).counts).toMatchObject({ completed: 2 });
   });
 
   test('records nothing of a call that failed, and only the answer that the agent saw of one that was repeated', async () => {
@@ -179,7 +185,7 @@ describe('a baseline', () => {
       },
     });
     const trajectory = new Trajectory();
-    const ask = () => generateText({ model: baseline(model).languageModel, prompt: 'a' });
+    const ask = () => generateText({ model: externalModel(model).languageModel, prompt: 'a' });
     await runInTrajectory(trajectory, async () => {
       await expect(ask()).rejects.toThrow('the line is down');
       expect(trajectory.histories).toHaveLength(0);
@@ -189,7 +195,9 @@ describe('a baseline', () => {
   });
 
   test('begins a new conversation where the agent edits one', async () => {
-    const model = baseline(new MockLanguageModelV4({ doGenerate: async () => saying('ok') })).languageModel;
+    const model = externalModel(
+      new MockLanguageModelV4({ doGenerate: async () => saying('ok') }),
+    ).languageModel;
     const trajectory = new Trajectory();
     const user = (content: string) => ({ role: 'user' as const, content });
     const said = { role: 'assistant' as const, content: 'ok' };
@@ -203,7 +211,7 @@ describe('a baseline', () => {
   });
 
   test('reads what is no text by its name', async () => {
-    const model = baseline(
+    const model = externalModel(
       new MockLanguageModelV4({ doGenerate: async () => saying('a cat') }),
     ).languageModel;
     const trajectory = new Trajectory();
@@ -230,9 +238,9 @@ describe('a baseline', () => {
     const service = await startFakeService({ policy: () => ({ text: 'x' }) });
     await using _ = service;
     const { languageModel } = new ModelHandle({ client: service.client, name: 'local/p/n:step1' });
-    expect(() => baseline(languageModel)).toThrow(BaselineError);
-    expect(() => baseline(policy())).toThrow(BaselineError);
-    const wrapped = baseline(wrapLanguageModel({ model: languageModel, middleware: {} }));
+    expect(() => externalModel(languageModel)).toThrow(ExternalModelError);
+    expect(() => externalModel(policy())).toThrow(ExternalModelError);
+    const wrapped = externalModel(wrapLanguageModel({ model: languageModel, middleware: {} }));
     const trajectory = new Trajectory();
     await runInTrajectory(trajectory, () => generateText({ model: wrapped.languageModel, prompt: 'a' }));
     expect(trajectory.choices).toHaveLength(0);
@@ -245,15 +253,15 @@ describe('its trajectories', () => {
     const service = await startFakeService({ policy: () => ({ text: 'x' }) });
     await using _ = service;
     const model = new ModelHandle({ client: service.client, name: 'local/p/n', id: 'id' });
-    const { groups } = await run(baseline(hosted()), desk);
+    const { groups } = await run(externalModel(hosted()), desk);
     const group = groups[0]?.toTrajectoryGroup() ?? new TrajectoryGroup({ trajectories: [] });
     await expect(submitTraining({ model, groups: [group] })).rejects.toThrow(NotTrainableError);
-    await expect(submitTraining({ model, groups: [group] })).rejects.toThrow('the baseline "hosted-1"');
+    await expect(submitTraining({ model, groups: [group] })).rejects.toThrow('the external model "hosted-1"');
     expect(service.jobs).toHaveLength(0);
   });
 
   test('are the same when they are read back, and no more trainable', async () => {
-    const { groups } = await run(baseline(hosted()), desk);
+    const { groups } = await run(externalModel(hosted()), desk);
     const [trajectory] = groups[0]?.trajectories ?? [];
     if (!trajectory) throw new TypeError('no trajectory');
     const again = fromTrajectoryRecord(JSON.parse(JSON.stringify(toTrajectoryRecord(trajectory))));
@@ -271,7 +279,7 @@ describe('its trajectories', () => {
   });
 });
 
-describe('what a baseline is made of', () => {
+describe('what an external model is made of', () => {
   test('a model for an earlier version of the AI SDK is adapted', async () => {
     const old: LanguageModelV2 = {
       specificationVersion: 'v2',
@@ -286,24 +294,24 @@ describe('what a baseline is made of', () => {
       }),
       doStream: () => Promise.reject(new TypeError('not asked for')),
     };
-    expect((await generateText({ model: baseline(old).languageModel, prompt: 'a' })).text).toBe('old');
+    expect((await generateText({ model: externalModel(old).languageModel, prompt: 'a' })).text).toBe('old');
   });
 
   test('an id is looked up in the default provider, and refused where there is none', () => {
     const before = globalThis.AI_SDK_DEFAULT_PROVIDER;
     globalThis.AI_SDK_DEFAULT_PROVIDER = undefined;
     try {
-      expect(() => baseline('gpt-x')).toThrow('The baseline "gpt-x" is only an id');
+      expect(() => externalModel('gpt-x')).toThrow('The external model "gpt-x" is only an id');
       usePolicyAsDefaultProvider({ models: 'all' });
-      expect(() => baseline('gpt-x')).toThrow('is a model of the service');
+      expect(() => externalModel('gpt-x')).toThrow('is a model of the service');
     } finally {
       globalThis.AI_SDK_DEFAULT_PROVIDER = before;
     }
   });
 
   test('it is called as it is named, else as its model', () => {
-    expect(baseline(hosted())).toMatchObject({ name: 'hosted-1', step: undefined });
-    expect(baseline(hosted(), { name: 'yesterday' }).name).toBe('yesterday');
+    expect(externalModel(hosted())).toMatchObject({ name: 'hosted-1', step: undefined });
+    expect(externalModel(hosted(), { name: 'yesterday' }).name).toBe('yesterday');
   });
 });
 
@@ -316,15 +324,15 @@ describe('its endpoint', () => {
       rollout: ({ model }) => model.endpoint(),
       rewards: { right: ({ outcome }) => Number(outcome === endpoint) },
     });
-    const { groups, books } = await run(baseline(hosted(), { endpoint }), outside);
-    expect(books.completed).toBe(2);
-    expect(groups[0]?.trajectories[0]).toMatchObject({ reward: 1, baseline: 'hosted-1', histories: [] });
+    const { groups, counts } = await run(externalModel(hosted(), { endpoint }), outside);
+    expect(counts.completed).toBe(2);
+    expect(groups[0]?.trajectories[0]).toMatchObject({ reward: 1, externalModel: 'hosted-1', histories: [] });
     expect(currentTrajectory()).toBeUndefined();
   });
 
   test('is refused where there is none', async () => {
-    await expect(baseline(hosted()).endpoint()).rejects.toThrow(
-      'the endpoint of the baseline "hosted-1", which has none',
+    await expect(externalModel(hosted()).endpoint()).rejects.toThrow(
+      'the endpoint of the external model "hosted-1", which has none',
     );
   });
 });

@@ -12,7 +12,7 @@ const ordinary = new Set(['TTYWrap', 'PipeWrap', 'FSReqCallback', 'WriteWrap', '
  * Where something still does after two seconds, once the output has been read, it is told what kinds there are, and
  * ends with its exit code.
  */
-export function leaveBehind(): void {
+export function exitAfterFlush(): void {
   const endsAt = performance.now() + readMs;
   const look = () => {
     const unread = process.stdout.writableLength + process.stderr.writableLength;

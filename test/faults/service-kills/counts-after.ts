@@ -1,7 +1,7 @@
 import { cp, rm } from 'node:fs/promises';
 import { expect, vi } from 'vitest';
-import { countRecords, filesIn, logsIn, readBooks } from './books.ts';
 import { Caller } from './caller.ts';
+import { countRecords, filesIn, logsIn, readBooks } from './counts.ts';
 import type { EngineName } from './engines.ts';
 import { callEverything, type Told } from './script.ts';
 import type { Faults, World } from './world.ts';
@@ -16,7 +16,7 @@ export interface Life {
   from?: string;
 }
 
-/** Runs the script on a service that dies as planned, and reads the books of what is left. */
+/** Runs the script on a service that dies as planned, and reads the counts of what is left. */
 export async function booksAfter(
   world: World,
   { name, plans, engine = 'chain', script = callEverything, from }: Life,
@@ -27,14 +27,14 @@ export async function booksAfter(
   try {
     const caller = new Caller(service);
     const told = await script(caller);
-    const books = await readBooks(caller, told);
+    const counts = await readBooks(caller, told);
     const { kills } = service;
     // The payload of a job goes after its last event.
     await vi.waitFor(() => expect(filesIn(dataFolder, told).join()).not.toContain('jobs/'), 5000);
     const files = filesIn(dataFolder, told);
     const logs = logsIn(dataFolder, told);
     await service.close();
-    return { kills, books: { ...books, files, logs, records: countRecords(dataFolder) } };
+    return { kills, counts: { ...counts, files, logs, records: countRecords(dataFolder) } };
   } finally {
     await service.close();
     await rm(dataFolder, { recursive: true, force: true });

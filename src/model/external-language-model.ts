@@ -22,9 +22,9 @@ import {
   withSpan,
 } from '../telemetry/index.ts';
 import { currentTrajectory, runOutsideTrajectory } from '../trajectory/index.ts';
-import { toReadableMessages, toSpokenChoice } from './baseline-messages.ts';
 import type { CallBudget, CallOutcome } from './call-budget.ts';
 import { untilAborted } from './call-deadline.ts';
+import { toReadableMessages, toSpokenChoice } from './external-messages.ts';
 import type { SamplingOverride } from './sampling-override.ts';
 import { StreamedContent } from './streamed-content.ts';
 
@@ -49,7 +49,7 @@ interface Said {
 }
 
 /** Any AI SDK model in the policy's place: each of its calls becomes messages of the trajectory of its async scope. */
-export class BaselineLanguageModel implements LanguageModelV4 {
+export class ExternalLanguageModel implements LanguageModelV4 {
   readonly specificationVersion = 'v4';
   readonly provider: string;
   readonly modelId: string;

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { afterEach, describe, expect, test, vi } from 'vitest';
-import { FairLine, type NoTurn } from '../../src/engines/fair-line.ts';
+import { FairQueue, type NoTurn } from '../../src/util/fair-queue.ts';
 
 const lineOf = ({ limit = 100 } = {}) =>
-  new FairLine({ limit, patienceMs: 1000, refusal: (why: NoTurn) => new Error(why) });
+  new FairQueue({ limit, patienceMs: 1000, refusal: (why: NoTurn) => new Error(why) });
 
 /** A line that something holds until it is let go, and what is done in it, in order. */
 function held(options: Parameters<typeof lineOf>[0] = {}) {
@@ -11,12 +11,12 @@ function held(options: Parameters<typeof lineOf>[0] = {}) {
   const done: string[] = [];
   const gate = Promise.withResolvers<void>();
   const holder = line.run(() => gate.promise);
-  const ask = (name: string, owner: string, signal?: AbortSignal) =>
+  const ask = (name: string, tenant: string, signal?: AbortSignal) =>
     line.run(
       async () => {
         done.push(name);
       },
-      { owner, signal },
+      { tenant, signal },
     );
   return { line, done, ask, letGo: gate.resolve, holder };
 }
@@ -24,7 +24,7 @@ function held(options: Parameters<typeof lineOf>[0] = {}) {
 afterEach(() => vi.useRealTimers());
 
 describe('a fair line', () => {
-  test('keeps one with a single task waiting for one task of each other owner, however many those have', async () => {
+  test('keeps one with a single task waiting for one task of each other tenant, however many those have', async () => {
     const { done, ask, letGo } = held();
     const all = ['a1', 'a2', 'a3', 'a4'].map((name) => ask(name, 'a'));
     all.push(ask('b1', 'b'), ask('c1', 'c'), ask('c2', 'c'));
@@ -33,23 +33,23 @@ describe('a fair line', () => {
     expect(done).toEqual(['a1', 'b1', 'c1', 'a2', 'c2', 'a3', 'a4']);
   });
 
-  test('does one at a time, each once, those of an owner in order, and no owner twice while another waits', async () => {
-    const owners = fc.array(fc.integer({ min: 0, max: 3 }), { minLength: 1, maxLength: 40 });
+  test('does one at a time, each once, those of an tenant in order, and no tenant twice while another waits', async () => {
+    const tenants = fc.array(fc.integer({ min: 0, max: 3 }), { minLength: 1, maxLength: 40 });
     await fc.assert(
-      fc.asyncProperty(owners, async (asked) => {
+      fc.asyncProperty(tenants, async (asked) => {
         const { done, ask, letGo } = held();
-        const all = asked.map((owner, at) => ask(`${owner}:${at}`, String(owner)));
+        const all = asked.map((tenant, at) => ask(`${tenant}:${at}`, String(tenant)));
         letGo();
         await Promise.all(all);
         const left = new Map<number, number[]>();
-        for (const [at, owner] of asked.entries()) left.set(owner, [...(left.get(owner) ?? []), at]);
+        for (const [at, tenant] of asked.entries()) left.set(tenant, [...(left.get(tenant) ?? []), at]);
         let turns: number[] = [...left.keys()];
         for (const name of done) {
-          const [owner = -1, at] = name.split(':').map(Number);
-          expect(owner).toBe(turns[0]);
-          expect(at).toBe(left.get(owner)?.shift());
+          const [tenant = -1, at] = name.split(':').map(Number);
+          expect(tenant).toBe(turns[0]);
+          expect(at).toBe(left.get(tenant)?.shift());
           turns = turns.slice(1);
-          if (left.get(owner)?.length) turns.push(owner);
+          if (left.get(tenant)?.length) turns.push(tenant);
         }
         expect(turns).toEqual([]);
       }),
@@ -59,7 +59,7 @@ describe('a fair line', () => {
 
   test('goes on after a task that fails', async () => {
     const { line, done, ask, letGo } = held();
-    const failing = line.run(() => Promise.reject(new Error('broken')), { owner: 'a' });
+    const failing = line.run(() => Promise.reject(new Error('broken')), { tenant: 'a' });
     const refused = expect(failing).rejects.toThrow('broken');
     const other = ask('b1', 'b');
     letGo();
@@ -67,7 +67,7 @@ describe('a fair line', () => {
     expect(done).toEqual(['b1']);
   });
 
-  test('has a bound, and leaves room for who comes later: one owner has as many places as are free', async () => {
+  test('has a bound, and leaves room for who comes later: one tenant has as many places as are free', async () => {
     const { line, ask, letGo } = held({ limit: 5 });
     const taken = [1, 2, 3].map((at) => ask(`a${at}`, 'a'));
     await expect(ask('a4', 'a')).rejects.toThrow('share_full');

@@ -12,7 +12,7 @@ export function toReadableMessages(prompt: LanguageModelV4Prompt): Message[] {
   return toPromptMessages(prompt.map(readable)).messages;
 }
 
-/** A baseline's reply as a choice, without the tokens that only its own service knows. */
+/** An external model's reply as a choice, without the tokens that only its own service knows. */
 export function toSpokenChoice(
   content: readonly LanguageModelV4Content[],
   reason: LanguageModelV4FinishReason,

@@ -1,4 +1,4 @@
-import { openModel, supervise } from 'martingale';
+import { openModel, sft } from 'martingale';
 import { describe, expect, test } from 'vitest';
 import { startTrainingWorld } from '../faults/network/training-world.ts';
 
@@ -17,7 +17,7 @@ test('trains on every assistant message, or with assistantTurns on the last of e
   const model = await world.open();
   const messages = [...said('yes'), ...said('no')].flatMap((example) => example.messages);
   const tokens = async (turns: { assistantTurns?: 'all' | 'last' }) =>
-    (await supervise({ model, examples: [{ messages }], ...turns })).metrics.num_trainable_tokens;
+    (await sft({ model, examples: [{ messages }], ...turns })).metrics.num_trainable_tokens;
   // A reply has the tokens of its text and the end.
   expect(await tokens({})).toBe(4 + 3);
   expect(await tokens({ assistantTurns: 'all' })).toBe(4 + 3);
@@ -28,9 +28,9 @@ describe('a supervised training with a key of its own', () => {
   test('gives the checkpoint that it made, also when the model has been trained on since', async () => {
     await using world = await startTrainingWorld({ knowsKeys: true });
     const model = await world.open();
-    const first = await supervise({ model, examples, idempotencyKey: 'first' });
-    await supervise({ model, examples: said('no') });
-    const again = await supervise({ model, examples, idempotencyKey: 'first' });
+    const first = await sft({ model, examples, idempotencyKey: 'first' });
+    await sft({ model, examples: said('no') });
+    const again = await sft({ model, examples, idempotencyKey: 'first' });
     expect([first.model.step, again.model.step]).toEqual([1, 1]);
     expect(again.metrics).toEqual(first.metrics);
     expect(world.engine.trainings).toBe(2);
@@ -45,11 +45,11 @@ describe('a supervised training with a key of its own', () => {
       stop.abort(new Error('enough'));
       await new Promise<void>(() => {});
     };
-    const stopped = supervise({ model, examples, idempotencyKey: 'nightly', signal: stop.signal });
+    const stopped = sft({ model, examples, idempotencyKey: 'nightly', signal: stop.signal });
     await expect(stopped).rejects.toThrow('enough');
     world.engine.hold = () => Promise.resolve();
-    const trained = await supervise({ model, examples, idempotencyKey: 'nightly' });
-    const again = await supervise({ model, examples, idempotencyKey: 'nightly' });
+    const trained = await sft({ model, examples, idempotencyKey: 'nightly' });
+    const again = await sft({ model, examples, idempotencyKey: 'nightly' });
     expect([trained.model.step, again.model.step]).toEqual([1, 1]);
     expect(await world.checkpoints()).toEqual([0, 1]);
   });
@@ -57,7 +57,7 @@ describe('a supervised training with a key of its own', () => {
   test('is refused a key that no header has room for', async () => {
     await using world = await startTrainingWorld({ knowsKeys: true });
     const model = await openModel({ client: world.client, ...world.settings.model });
-    const asking = supervise({ model, examples, idempotencyKey: 'k'.repeat(251) });
+    const asking = sft({ model, examples, idempotencyKey: 'k'.repeat(251) });
     await expect(asking).rejects.toThrow('`idempotencyKey` has 251 characters; give one of at most 250.');
   });
 });

@@ -2,18 +2,18 @@ import type { LanguageModelV2, LanguageModelV3, LanguageModelV4 } from '@ai-sdk/
 import { type LanguageModel, wrapLanguageModel } from 'ai';
 import { currentTrajectory } from '../trajectory/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import { BaselineLanguageModel } from './baseline-language-model.ts';
 import type { CallBudget } from './call-budget.ts';
 import { policy } from './current-model.ts';
-import { BaselineError } from './errors.ts';
+import { ExternalModelError } from './errors.ts';
+import { ExternalLanguageModel } from './external-language-model.ts';
 import { PolicyLanguageModel } from './language-model.ts';
 import type { ModelEndpoint, RolloutModel } from './rollout-model.ts';
 import type { SamplingOverride } from './sampling-override.ts';
 
-/** Settings that hold for every call of a baseline, whatever the agent asks for. */
-export type BaselineSettings = Omit<SamplingOverride, 'minP'>;
+/** Settings that hold for every call of a externalModel, whatever the agent asks for. */
+export type ExternalModelSettings = Omit<SamplingOverride, 'minP'>;
 
-export interface BaselineOptions {
+export interface ExternalModelOptions {
   /** What reports call it. Default: the model's id. */
   name?: string;
   /**
@@ -23,7 +23,7 @@ export interface BaselineOptions {
   endpoint?: ModelEndpoint;
   /** Bounds the calls in flight, together with all else that it is given to. Default: no bound. */
   budget?: CallBudget;
-  settings?: BaselineSettings;
+  settings?: ExternalModelSettings;
 }
 
 const settingsNames = {
@@ -31,47 +31,47 @@ const settingsNames = {
   topP: true,
   topK: true,
   maxOutputTokens: true,
-} satisfies OptionNames<BaselineSettings>;
+} satisfies OptionNames<ExternalModelSettings>;
 
-const baselineNames = {
+const externalModelNames = {
   name: true,
   endpoint: { baseUrl: true, apiKey: true } satisfies OptionNames<ModelEndpoint>,
   budget: true,
   settings: settingsNames,
-} satisfies OptionNames<BaselineOptions>;
+} satisfies OptionNames<ExternalModelOptions>;
 
-/** Any AI SDK model where a rollout expects the policy: made by `baseline()`. */
-export class BaselineModel implements RolloutModel {
+/** Any AI SDK model where a rollout expects the policy: made by `externalModel()`. */
+export class ExternalModel implements RolloutModel {
   readonly name: string;
-  /** A baseline has no checkpoints. */
+  /** An external model has no checkpoints. */
   readonly step = undefined;
-  readonly settings: BaselineSettings;
+  readonly settings: ExternalModelSettings;
   readonly languageModel: LanguageModelV4;
   readonly #model: LanguageModelV4;
-  readonly #options: BaselineOptions;
+  readonly #options: ExternalModelOptions;
 
-  constructor(model: LanguageModelV4, options: BaselineOptions) {
+  constructor(model: LanguageModelV4, options: ExternalModelOptions) {
     const { name = model.modelId, budget, settings = {} } = options;
     this.name = name;
     this.settings = settings;
     this.#model = model;
     this.#options = options;
-    this.languageModel = new BaselineLanguageModel({ model, name, budget, override: settings });
+    this.languageModel = new ExternalLanguageModel({ model, name, budget, override: settings });
   }
 
   /** The same model with settings that win over what agents ask for. */
-  with(settings: BaselineSettings): BaselineModel {
-    checkOptionNames('with() of a baseline', settings, settingsNames);
-    return new BaselineModel(this.#model, { ...this.#options, settings: { ...this.settings, ...settings } });
+  with(settings: ExternalModelSettings): ExternalModel {
+    checkOptionNames('with() of an external model', settings, settingsNames);
+    return new ExternalModel(this.#model, { ...this.#options, settings: { ...this.settings, ...settings } });
   }
 
-  /** @throws BaselineError where the baseline was given no endpoint. */
+  /** @throws ExternalModelError where the external model was given no endpoint. */
   async endpoint(): Promise<ModelEndpoint> {
     const { endpoint } = this.#options;
     if (!endpoint)
-      throw new BaselineError(
-        `The agent asks for the endpoint of the baseline "${this.name}", which has none. Give it: ` +
-          '`baseline(model, { endpoint: { baseUrl, apiKey } })`.',
+      throw new ExternalModelError(
+        `The agent asks for the endpoint of the external model "${this.name}", which has none. Give it: ` +
+          '`externalModel(model, { endpoint: { baseUrl, apiKey } })`.',
       );
     currentTrajectory()?.leaveToBaseline(this.name);
     return endpoint;
@@ -84,26 +84,26 @@ export class BaselineModel implements RolloutModel {
  * training job refuses them (NotTrainableError), as nobody knows the tokens.
  *
  * @param model A model of any provider; its id as a string where the AI SDK has a default provider.
- * @throws BaselineError for a string without a default provider, and for a model of the service, which needs no
- * `baseline`: give its handle.
+ * @throws ExternalModelError for a string without a default provider, and for a model of the service, which needs no
+ * `external model`: give its handle.
  */
-export function baseline(model: LanguageModel, options: BaselineOptions = {}): BaselineModel {
-  checkOptionNames('baseline()', options, baselineNames);
+export function externalModel(model: LanguageModel, options: ExternalModelOptions = {}): ExternalModel {
+  checkOptionNames('externalModel()', options, externalModelNames);
   const resolved = typeof model === 'string' ? byId(model) : model;
   if (resolved === policy() || resolved instanceof PolicyLanguageModel)
-    throw new BaselineError(
-      `"${resolved.modelId}" is a model of the service: give its handle where you give a baseline, so that its tokens ` +
+    throw new ExternalModelError(
+      `"${resolved.modelId}" is a model of the service: give its handle where you give a externalModel, so that its tokens ` +
         'are recorded.',
     );
   // Adapts what was written for an earlier version of the AI SDK.
-  return new BaselineModel(wrapLanguageModel({ model: resolved, middleware: [] }), options);
+  return new ExternalModel(wrapLanguageModel({ model: resolved, middleware: [] }), options);
 }
 
 function byId(id: string): LanguageModelV2 | LanguageModelV3 | LanguageModelV4 {
   const provider = globalThis.AI_SDK_DEFAULT_PROVIDER;
   if (provider) return provider.languageModel(id);
-  throw new BaselineError(
-    `The baseline "${id}" is only an id, and the AI SDK has no default provider. Give the model itself, as in ` +
-      '`baseline(openai("..."))`, or set `globalThis.AI_SDK_DEFAULT_PROVIDER` first.',
+  throw new ExternalModelError(
+    `The external model "${id}" is only an id, and the AI SDK has no default provider. Give the model itself, as in ` +
+      '`externalModel(openai("..."))`, or set `globalThis.AI_SDK_DEFAULT_PROVIDER` first.',
   );
 }

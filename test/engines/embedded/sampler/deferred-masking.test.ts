@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { BeamSearch } from '../../../../src/engines/embedded/sampler/beam-search.ts';
-import { Deliberation } from '../../../../src/engines/embedded/sampler/deliberation.ts';
+import { DeferredMasking } from '../../../../src/engines/embedded/sampler/deferred-masking.ts';
 import type { Pool } from '../../../../src/engines/embedded/sampler/pool.ts';
 import type { Sequence } from '../../../../src/engines/embedded/sampler/sequence.ts';
 import { codec, openPool, ordinary, sequenceOf, textOf } from './support.ts';
@@ -47,7 +47,7 @@ describe('a heavy constraint', () => {
         sequenceOf({ seed: 3, maxTokens: 12 }),
         sequenceOf({ constraint: light, seed: 4, maxTokens: 12 }),
       ]);
-    const at = (index: number) => ({ ...ordinary, owner: index < 2 ? 'heavy' : 'other' });
+    const at = (index: number) => ({ ...ordinary, tenant: index < 2 ? 'heavy' : 'other' });
     const free = await replies();
     const { pool: first } = await openPool();
     for (const [index, sequence] of free.entries()) first.add(sequence, at(index));
@@ -100,14 +100,14 @@ describe('a heavy constraint', () => {
   });
 });
 
-describe('the deliberation', () => {
-  it('lets owners take turns, so that what is light is chosen though somebody has much that is heavy', async () => {
+describe('the deferredMasking', () => {
+  it('lets tenants take turns, so that what is light is chosen though somebody has much that is heavy', async () => {
     let now = 0;
     // A look at the clock is a millisecond: a turn is two steps.
-    const deliberation = new Deliberation(() => now++);
+    const deferredMasking = new DeferredMasking(() => now++);
     const logits = new Float32Array(codec.tokenizer.vocabularySize);
     const chosen: string[] = [];
-    const add = async (owner: string, name: string, steps: number) => {
+    const add = async (tenant: string, name: string, steps: number) => {
       const sequence = await sequenceOf();
       let left = steps;
       vi.spyOn(sequence, 'prepare').mockImplementation((isOver) => {
@@ -117,14 +117,14 @@ describe('the deliberation', () => {
       vi.spyOn(sequence, 'sample').mockImplementation(() => {
         chosen.push(name);
       });
-      deliberation.add(owner, { sequence, search: null, logits });
+      deferredMasking.add(tenant, { sequence, search: null, logits });
     };
     for (let at = 1; at <= 5; at++) await add('a', `a${at}`, 20);
     await add('b', 'b1', 1);
     await add('b', 'b2', 1);
-    deliberation.goOn(20);
+    deferredMasking.goOn(20);
     expect(chosen).toEqual(['b1', 'b2']);
-    for (let step = 0; step < 100; step++) deliberation.goOn(20);
+    for (let step = 0; step < 100; step++) deferredMasking.goOn(20);
     expect(chosen).toEqual(['b1', 'b2', 'a1', 'a2', 'a3', 'a4', 'a5']);
   });
 });
