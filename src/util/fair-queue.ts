@@ -1,113 +1,227 @@
-/** Who asks for something that many ask for. */
+/** Who requests something that many share. */
 export interface Caller {
-  /** Whom it counts for: tenants take turns, and each has its share of the room. Absent: one without a name. */
+  /** Whom the request counts for: tenants take turns. Default: a tenant without a name. */
   tenant?: string | undefined;
-  /** Aborted when nobody waits for it any more. */
+  /** Aborted when nobody waits for the result any more. */
   signal?: AbortSignal | undefined;
 }
 
-/** Why there was no turn: too many wait, too many of the same tenant do, or it took too long. */
-export type NoTurn = 'line_full' | 'share_full' | 'waited_long';
-
 export interface FairQueueOptions {
-  /**
-   * How many may wait: of one tenant as many as are left free, so that half of the places are its own where nobody else
-   * waits, and whoever comes later finds room.
-   */
-  limit: number;
-  /** How long one waits for its turn at the most. */
-  patienceMs: number;
-  /** What one is told that gets no turn. */
-  refusal: (why: NoTurn) => Error;
+  /** An item that has waited this long goes before all priorities. Default: none does. */
+  overdueMs?: number;
+  /** A clock in milliseconds that never goes back. Default: `performance.now`. */
+  now?: () => number;
 }
 
-interface Place {
-  begin: () => void;
+export interface QueuedItem {
+  /** Lower values go first. Default 0. */
+  priority?: number;
+  /** Size of the item: tenants get equal shares of slots. Default 1. */
+  slots?: number;
+  /** Default: a tenant without a name. */
+  tenant?: string | undefined;
+}
+
+interface Entry<Item> {
+  item: Item;
+  slots: number;
+  since: number;
+  /** Number of items that came before it. */
+  order: number;
+}
+
+/** The items of one tenant at one priority. */
+interface Lane<Item> {
+  tenant: string;
+  level: Level<Item>;
+  entries: Fifo<Entry<Item>>;
+  /** Slots that the tenant had in the rounds before its first entry. */
+  round: number;
+  /** Breaks ties between lanes of the same round: when an item last came to the empty lane. */
+  order: number;
+}
+
+interface Level<Item> {
+  priority: number;
+  /** The latest round of which an item was taken. */
+  round: number;
+  lanes: Map<string, Lane<Item>>;
 }
 
 /**
- * A line for what can be done only one at a time. Tenants take turns, so that one with many tasks keeps another with
- * few waiting for one of them and not for all; the tasks of one tenant go in the order in which they came.
+ * A queue in which tenants take turns, so that a tenant with many items keeps another one waiting for one of them and
+ * not for all. The lowest priority value goes first; within a priority each tenant gets as many slots per round
+ * (start-time fair queueing: Goyal, Vin and Cheng, 1996), its oldest item first.
  */
-export class FairQueue {
-  readonly #options: FairQueueOptions;
-  /** By tenant, in the order of their turns. None is empty. */
-  readonly #places = new Map<string, Set<Place>>();
-  #waiting = 0;
-  #occupied = false;
+export class FairQueue<Item> {
+  readonly #overdueMs: number;
+  readonly #now: () => number;
+  /** Lowest priority value first. */
+  readonly #levels: Level<Item>[] = [];
+  #count = 0;
+  #added = 0;
+  /** No item has waited since before. */
+  #oldestSince = 0;
+  /** Tenant of the item taken last if that was overdue. */
+  #lastOverdue: string | null = null;
 
-  constructor(options: FairQueueOptions) {
-    this.#options = options;
+  constructor({
+    overdueMs = Number.POSITIVE_INFINITY,
+    now = () => performance.now(),
+  }: FairQueueOptions = {}) {
+    this.#overdueMs = overdueMs;
+    this.#now = now;
   }
 
-  /** How many wait for their turn. */
-  get waiting(): number {
-    return this.#waiting;
+  /** Number of items that wait. */
+  get count(): number {
+    return this.#count;
   }
 
-  /**
-   * Does a task when it is its turn. Rejects with the refusal of the options where there is no room or it takes too
-   * long, and with the signal's reason when that is aborted before its turn: its place is free at once.
-   */
-  async run<Result>(task: () => Promise<Result>, { tenant = '', signal }: Caller = {}): Promise<Result> {
-    signal?.throwIfAborted();
-    if (this.#occupied) await this.#turn(tenant, signal);
-    this.#occupied = true;
-    try {
-      signal?.throwIfAborted();
-      return await task();
-    } finally {
-      this.#callNext();
+  /** Number of items of a tenant that wait. */
+  countOf(tenant = ''): number {
+    return this.#levels.reduce((sum, { lanes }) => sum + (lanes.get(tenant)?.entries.length ?? 0), 0);
+  }
+
+  add(item: Item, { priority = 0, slots = 1, tenant = '' }: QueuedItem = {}): void {
+    const level = this.#levelOf(priority);
+    const known = level.lanes.get(tenant);
+    const lane = known ?? { tenant, level, entries: new Fifo(), round: 0, order: 0 };
+    if (!known) level.lanes.set(tenant, lane);
+    const order = this.#added++;
+    if (lane.entries.length === 0) {
+      lane.round = Math.max(level.round, lane.round);
+      lane.order = order;
     }
+    const since = this.#now();
+    if (this.#count++ === 0) this.#oldestSince = since;
+    lane.entries.push({ item, slots, since, order });
   }
 
-  /** Resolves when everything is left to this one. */
-  #turn(tenant: string, signal: AbortSignal | undefined): Promise<void> {
-    const { limit, patienceMs, refusal } = this.#options;
-    const free = limit - this.#waiting;
-    if (free <= 0) throw refusal('line_full');
-    const places = this.#places.get(tenant) ?? new Set();
-    if (places.size >= free) throw refusal('share_full');
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    const leave = () => {
-      clearTimeout(patience);
-      signal?.removeEventListener('abort', onAbort);
-      this.#waiting--;
-      places.delete(place);
-      if (places.size === 0) this.#places.delete(tenant);
-    };
-    const onAbort = () => {
-      leave();
-      reject(signal?.reason);
-    };
-    const place: Place = {
-      begin: () => {
-        leave();
-        resolve();
-      },
-    };
-    const patience = setTimeout(() => {
-      leave();
-      reject(refusal('waited_long'));
-    }, patienceMs).unref();
-    signal?.addEventListener('abort', onAbort, { once: true });
-    places.add(place);
-    this.#places.set(tenant, places);
-    this.#waiting++;
-    return promise;
+  /** Takes the next item. An item that `isReady` refuses is passed over, with those of its tenant behind it. */
+  take(isReady?: (item: Item) => boolean): Item | undefined {
+    const next = this.#next(isReady);
+    return next && this.#shift(next).item;
   }
 
-  #callNext(): void {
-    const [first] = this.#places;
-    if (!first) {
-      this.#occupied = false;
-      return;
+  /** Takes the next items, as many as `free` slots hold. Nothing overtakes an item that needs more slots. */
+  admit(free: number): Item[] {
+    const admitted: Item[] = [];
+    let left = free;
+    for (let next = this.#next(); next; next = this.#next()) {
+      left -= next.entries.first?.slots ?? 0;
+      if (left < 0) break;
+      admitted.push(this.#shift(next).item);
     }
-    const [tenant, places] = first;
-    const [place] = places;
-    // Its further ones come after those of all others.
-    this.#places.delete(tenant);
-    this.#places.set(tenant, places);
-    place?.begin();
+    return admitted;
+  }
+
+  /** Removes the items that `leaves` selects, by priority; none of them counts as a turn. */
+  remove(leaves: (item: Item) => boolean): Item[] {
+    const removed = this.#levels.flatMap(({ lanes }) =>
+      [...lanes.values()].flatMap(({ entries }) => entries.remove(({ item }) => leaves(item))),
+    );
+    this.#count -= removed.length;
+    return removed.map(({ item }) => item);
+  }
+
+  #levelOf(priority: number): Level<Item> {
+    const found = this.#levels.findIndex((level) => level.priority >= priority);
+    const at = found < 0 ? this.#levels.length : found;
+    const known = this.#levels[at];
+    if (known?.priority === priority) return known;
+    const level: Level<Item> = { priority, round: 0, lanes: new Map() };
+    this.#levels.splice(at, 0, level);
+    return level;
+  }
+
+  #next(isReady: (item: Item) => boolean = () => true): Lane<Item> | undefined {
+    const first = this.#firstInTurn(isReady);
+    const overdue = this.#now() - this.#overdueMs;
+    if (!first || this.#oldestSince > overdue) return first;
+    const oldest = this.#oldest();
+    const entry = oldest?.entries.first;
+    if (!oldest || !entry) return first;
+    this.#oldestSince = entry.since;
+    if (entry.since > overdue || !isReady(entry.item)) return first;
+    // A crowd of overdue items of one tenant still alternates with the items of others.
+    return first.tenant !== oldest.tenant && this.#lastOverdue === oldest.tenant ? first : oldest;
+  }
+
+  #firstInTurn(isReady: (item: Item) => boolean): Lane<Item> | undefined {
+    for (let at = 0; at < this.#levels.length; ) {
+      const level = this.#levels[at] as Level<Item>;
+      let found: Lane<Item> | undefined;
+      let waiting = 0;
+      for (const lane of level.lanes.values()) {
+        const { first, length } = lane.entries;
+        waiting += length;
+        // An empty lane is kept while its tenant is ahead of the round.
+        if (!first && lane.round <= level.round) level.lanes.delete(lane.tenant);
+        if (first && (!found || isBefore(lane, found)) && isReady(first.item)) found = lane;
+      }
+      if (found) return found;
+      if (waiting === 0) this.#levels.splice(at, 1);
+      else at++;
+    }
+    return undefined;
+  }
+
+  /** The lane that begins with the oldest item. */
+  #oldest(): Lane<Item> | undefined {
+    const lanes = this.#levels.flatMap((level) => [...level.lanes.values()]);
+    return lanes.reduce<Lane<Item> | undefined>((found, lane) => {
+      const [order, least] = [lane.entries.first?.order, found?.entries.first?.order];
+      return order !== undefined && (least === undefined || order < least) ? lane : found;
+    }, undefined);
+  }
+
+  #shift(lane: Lane<Item>): Entry<Item> {
+    const { level, entries, tenant } = lane;
+    const entry = entries.shift();
+    this.#lastOverdue = this.#now() - entry.since >= this.#overdueMs ? tenant : null;
+    level.round = Math.max(level.round, lane.round);
+    lane.round += entry.slots;
+    this.#count--;
+    return entry;
+  }
+}
+
+const isBefore = (one: Lane<unknown>, other: Lane<unknown>): boolean =>
+  one.round < other.round || (one.round === other.round && one.order < other.order);
+
+/** First in, first out. `Array.shift` moves every item: 155 µs for 20,000 of them. */
+class Fifo<Item> {
+  #items: Item[] = [];
+  #head = 0;
+
+  get first(): Item | undefined {
+    return this.#items[this.#head];
+  }
+
+  get length(): number {
+    return this.#items.length - this.#head;
+  }
+
+  push(item: Item): void {
+    this.#items.push(item);
+  }
+
+  shift(): Item {
+    const item = this.#items[this.#head++] as Item;
+    if (this.#head * 2 > this.#items.length) this.remove(() => false);
+    return item;
+  }
+
+  remove(leaves: (item: Item) => boolean): Item[] {
+    const removed: Item[] = [];
+    const kept: Item[] = [];
+    for (let at = this.#head; at < this.#items.length; at++) {
+      const item = this.#items[at] as Item;
+      (leaves(item) ? removed : kept).push(item);
+    }
+    this.#items = kept;
+    this.#head = 0;
+    return removed;
   }
 }

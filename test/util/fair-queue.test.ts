@@ -1,114 +1,137 @@
 import fc from 'fast-check';
-import { afterEach, describe, expect, test, vi } from 'vitest';
-import { FairQueue, type NoTurn } from '../../src/util/fair-queue.ts';
+import { describe, expect, it } from 'vitest';
+import { FairQueue } from '../../src/util/fair-queue.ts';
 
-const lineOf = ({ limit = 100 } = {}) =>
-  new FairQueue({ limit, patienceMs: 1000, refusal: (why: NoTurn) => new Error(why) });
+const seed = 20261121;
+const overdueMs = 300_000;
 
-/** A line that something holds until it is let go, and what is done in it, in order. */
-function held(options: Parameters<typeof lineOf>[0] = {}) {
-  const line = lineOf(options);
-  const done: string[] = [];
-  const gate = Promise.withResolvers<void>();
-  const holder = line.run(() => gate.promise);
-  const ask = (name: string, tenant: string, signal?: AbortSignal) =>
-    line.run(
-      async () => {
-        done.push(name);
-      },
-      { tenant, signal },
-    );
-  return { line, done, ask, letGo: gate.resolve, holder };
-}
-
-afterEach(() => vi.useRealTimers());
-
-describe('a fair line', () => {
-  test('keeps one with a single task waiting for one task of each other tenant, however many those have', async () => {
-    const { done, ask, letGo } = held();
-    const all = ['a1', 'a2', 'a3', 'a4'].map((name) => ask(name, 'a'));
-    all.push(ask('b1', 'b'), ask('c1', 'c'), ask('c2', 'c'));
-    letGo();
-    await Promise.all(all);
-    expect(done).toEqual(['a1', 'b1', 'c1', 'a2', 'c2', 'a3', 'a4']);
-  });
-
-  test('does one at a time, each once, those of an tenant in order, and no tenant twice while another waits', async () => {
-    const tenants = fc.array(fc.integer({ min: 0, max: 3 }), { minLength: 1, maxLength: 40 });
-    await fc.assert(
-      fc.asyncProperty(tenants, async (asked) => {
-        const { done, ask, letGo } = held();
-        const all = asked.map((tenant, at) => ask(`${tenant}:${at}`, String(tenant)));
-        letGo();
-        await Promise.all(all);
-        const left = new Map<number, number[]>();
-        for (const [at, tenant] of asked.entries()) left.set(tenant, [...(left.get(tenant) ?? []), at]);
-        let turns: number[] = [...left.keys()];
-        for (const name of done) {
-          const [tenant = -1, at] = name.split(':').map(Number);
-          expect(tenant).toBe(turns[0]);
-          expect(at).toBe(left.get(tenant)?.shift());
-          turns = turns.slice(1);
-          if (left.get(tenant)?.length) turns.push(tenant);
-        }
-        expect(turns).toEqual([]);
+describe('a fair queue', () => {
+  it('admits the lowest priority value first, among equals the one that came first', () => {
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: -3, max: 3 })), (priorities) => {
+        const queue = new FairQueue<number>();
+        for (const [item, priority] of priorities.entries()) queue.add(item, { priority, slots: 1 });
+        const expected = [...priorities.keys()].sort(
+          (a, b) => (priorities[a] as number) - (priorities[b] as number) || a - b,
+        );
+        const half = Math.floor(expected.length / 2);
+        expect([...queue.admit(half), ...queue.admit(expected.length)]).toEqual(expected);
+        expect(queue.count).toBe(0);
       }),
-      { seed: 20261121, numRuns: 50 },
+      { seed },
     );
   });
 
-  test('goes on after a task that fails', async () => {
-    const { line, done, ask, letGo } = held();
-    const failing = line.run(() => Promise.reject(new Error('broken')), { tenant: 'a' });
-    const refused = expect(failing).rejects.toThrow('broken');
-    const other = ask('b1', 'b');
-    letGo();
-    await Promise.all([refused, other]);
-    expect(done).toEqual(['b1']);
+  it('lets tenants take turns within a priority, each with its oldest', () => {
+    const queue = new FairQueue<string>();
+    const add = (item: string, priority = 0) =>
+      queue.add(item, { priority, slots: 1, tenant: item.charAt(0) });
+    for (const item of ['a1', 'a2', 'a3', 'a4']) add(item);
+    add('b1');
+    expect(queue.admit(3)).toEqual(['a1', 'b1', 'a2']);
+    add('c1');
+    add('a0', -1);
+    add('b2');
+    // Who has waited for nobody yet does not come after all that others still have.
+    expect(queue.admit(9)).toEqual(['a0', 'c1', 'b2', 'a3', 'a4']);
+    add('a5');
+    add('b3');
+    expect(queue.admit(9)).toEqual(['a5', 'b3']);
   });
 
-  test('has a bound, and leaves room for who comes later: one tenant has as many places as are free', async () => {
-    const { line, ask, letGo } = held({ limit: 5 });
-    const taken = [1, 2, 3].map((at) => ask(`a${at}`, 'a'));
-    await expect(ask('a4', 'a')).rejects.toThrow('share_full');
-    taken.push(ask('b1', 'b'));
-    await expect(ask('b2', 'b')).rejects.toThrow('share_full');
-    taken.push(ask('c1', 'c'));
-    await expect(ask('d1', 'd')).rejects.toThrow('line_full');
-    expect(line.waiting).toBe(5);
-    letGo();
-    await Promise.all(taken);
-    expect(line.waiting).toBe(0);
+  it('counts slots, so that what needs many does not get more of them', () => {
+    const queue = new FairQueue<string>();
+    for (const item of ['a1', 'a2']) queue.add(item, { priority: 0, slots: 4, tenant: 'a' });
+    for (let at = 1; at <= 6; at++) queue.add(`b${at}`, { priority: 0, slots: 1, tenant: 'b' });
+    expect(queue.admit(20)).toEqual(['a1', 'b1', 'b2', 'b3', 'b4', 'a2', 'b5', 'b6']);
   });
 
-  test('gives the place of one that left free at once, and never does its task', async () => {
-    const { line, done, ask, letGo } = held({ limit: 5 });
-    const left = new AbortController();
-    const leaving = ['a1', 'a2'].map((name) => ask(name, 'a', left.signal));
-    const staying = ask('a3', 'a');
-    await expect(ask('a4', 'a')).rejects.toThrow('share_full');
-    left.abort(new Error('left'));
-    for (const one of leaving) await expect(one).rejects.toThrow('left');
-    expect(line.waiting).toBe(1);
-    await expect(ask('a4', 'a', left.signal)).rejects.toThrow('left');
-    const further = ask('a5', 'a');
-    letGo();
-    await Promise.all([staying, further]);
-    expect(done).toEqual(['a3', 'a5']);
+  it('gives tenants that always have something waiting as much, whatever comes and goes', () => {
+    const ask = fc.record({ tenant: fc.constantFrom('a', 'b', 'c'), leaves: fc.boolean() });
+    fc.assert(
+      fc.property(fc.array(ask, { maxLength: 100 }), fc.integer({ min: 1, max: 4 }), (asks, free) => {
+        const queue = new FairQueue<string>();
+        // Two that never run dry, beside whatever else comes.
+        for (let at = 0; at < 500; at++)
+          for (const tenant of ['x', 'y']) queue.add(tenant, { priority: 0, slots: 1, tenant });
+        const served = { x: 0, y: 0 };
+        for (const { tenant, leaves } of asks) {
+          queue.add(tenant, { priority: 0, slots: 1, tenant });
+          if (leaves) queue.remove((item) => item === tenant);
+          for (const item of queue.admit(free)) if (item === 'x' || item === 'y') served[item]++;
+          expect(Math.abs(served.x - served.y)).toBeLessThanOrEqual(1);
+        }
+      }),
+      { seed },
+    );
   });
 
-  test('sends away who has waited too long, and goes on with the others', async () => {
-    vi.useFakeTimers();
-    const { line, done, ask, letGo } = held();
-    const early = ask('a1', 'a');
-    const refused = expect(early).rejects.toThrow('waited_long');
-    await vi.advanceTimersByTimeAsync(999);
-    const late = ask('a2', 'a');
-    await vi.advanceTimersByTimeAsync(1);
-    await refused;
-    expect(line.waiting).toBe(1);
-    letGo();
-    await late;
-    expect(done).toEqual(['a2']);
+  it('lets nothing overtake what needs more slots than are free', () => {
+    const queue = new FairQueue<string>();
+    queue.add('wide', { priority: 0, slots: 4 });
+    queue.add('narrow', { priority: 0, slots: 1 });
+    expect(queue.admit(3)).toEqual([]);
+    expect(queue.admit(5)).toEqual(['wide', 'narrow']);
+  });
+
+  it('lets go of those that leave, wherever they stand', () => {
+    const queue = new FairQueue<number>();
+    for (const item of [1, 2, 3, 4]) queue.add(item, { priority: -item, slots: 1 });
+    expect(queue.remove((item) => item % 2 === 0)).toEqual([4, 2]);
+    expect(queue.admit(9)).toEqual([3, 1]);
+  });
+
+  it('takes what has waited five minutes before all others, whatever their priority', () => {
+    let now = 0;
+    const queue = new FairQueue<string>({ overdueMs, now: () => now });
+    queue.add('patient', { priority: 9, slots: 1 });
+    for (let item = 0; item < 3; item++) queue.add(`pushing ${item}`, { priority: -1, slots: 1 });
+    now = overdueMs - 1;
+    expect(queue.admit(1)).toEqual(['pushing 0']);
+    now = overdueMs;
+    queue.add('late', { priority: -5, slots: 1 });
+    expect(queue.admit(2)).toEqual(['patient', 'pushing 1']);
+    expect(queue.admit(2)).toEqual(['pushing 2', 'late']);
+    expect(queue.count).toBe(0);
+  });
+
+  it('lets others have turns also beside a crowd that has waited five minutes', () => {
+    let now = 0;
+    const queue = new FairQueue<string>({ overdueMs, now: () => now });
+    for (const item of ['a1', 'a2', 'a3', 'a4']) queue.add(item, { priority: 0, slots: 1, tenant: 'a' });
+    now = overdueMs;
+    for (const item of ['b1', 'b2']) queue.add(item, { priority: 0, slots: 1, tenant: 'b' });
+    expect(queue.admit(9)).toEqual(['a1', 'b1', 'a2', 'b2', 'a3', 'a4']);
+  });
+
+  it('keeps its order as a plain list would, through every mixture of comings and goings', () => {
+    const action = fc.oneof(
+      fc.record({ type: fc.constant('add' as const), priority: fc.integer({ min: -2, max: 2 }) }),
+      fc.record({ type: fc.constant('admit' as const), free: fc.integer({ min: 0, max: 5 }) }),
+      fc.record({ type: fc.constant('remove' as const), every: fc.integer({ min: 2, max: 5 }) }),
+    );
+    fc.assert(
+      fc.property(fc.array(action, { maxLength: 200 }), (actions) => {
+        const queue = new FairQueue<number>();
+        let plain: { item: number; priority: number }[] = [];
+        for (const [item, one] of actions.entries()) {
+          if (one.type === 'add') {
+            queue.add(item, { priority: one.priority, slots: 1 });
+            plain.push({ item, priority: one.priority });
+            plain = plain.toSorted((a, b) => a.priority - b.priority || a.item - b.item);
+          } else if (one.type === 'admit') {
+            expect(queue.admit(one.free)).toEqual(plain.splice(0, one.free).map((place) => place.item));
+          } else {
+            const leaves = (candidate: number) => candidate % one.every === 0;
+            expect(queue.remove(leaves)).toEqual(
+              plain.filter((place) => leaves(place.item)).map((place) => place.item),
+            );
+            plain = plain.filter((place) => !leaves(place.item));
+          }
+          expect(queue.count).toBe(plain.length);
+        }
+      }),
+      { seed },
+    );
   });
 });

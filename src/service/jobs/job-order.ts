@@ -1,12 +1,10 @@
+import { FairQueue } from '../../util/fair-queue.ts';
 import type { ServiceError } from '../errors.ts';
 import type { WaitingJob } from '../store/store.ts';
 import { firstPauseMs, longestPauseMs } from './recovery.ts';
 
 /** From so many lost runs on, a job lets pass what was there when the service started. */
 const suspectLostRuns = 3;
-
-/** Models whose turns are remembered. */
-const mostTurns = 10_000;
 
 /** A job that the machine did not let run, or the engine broke down under. */
 interface Aside {
@@ -33,9 +31,8 @@ export class JobOrder {
   readonly #now: () => number;
   /** By model. */
   readonly #aside = new Map<string, Aside>();
-  /** By model, the one served least recently first. */
-  readonly #turns = new Map<string, number>();
-  #turn = 0;
+  /** Models take turns: each waits here for its first job. */
+  readonly #models = new FairQueue<string>();
 
   /** `newestAtStart`: the place of the newest job then. `now`: a clock in milliseconds that never goes back. */
   constructor({
@@ -51,13 +48,13 @@ export class JobOrder {
     this.#forgetAllBut(first);
     const now = this.#now();
     const ready = first.filter(({ modelId }) => (this.#aside.get(modelId)?.dueAt ?? now) <= now);
-    const [job] = this.#withoutSuspects(ready).toSorted(
-      (one, other) => this.#turnOf(one) - this.#turnOf(other),
-    );
-    if (job) {
-      this.#serve(job.modelId);
-      return { type: 'run', job };
-    }
+    const eligible = new Map(this.#withoutSuspects(ready).map((job) => [job.modelId, job]));
+    const models = new Set(first.map(({ modelId }) => modelId));
+    this.#models.remove((modelId) => !models.has(modelId));
+    for (const modelId of models)
+      if (this.#models.countOf(modelId) === 0) this.#models.add(modelId, { tenant: modelId });
+    const job = eligible.get(this.#models.take((modelId) => eligible.has(modelId)) ?? '');
+    if (job) return { type: 'run', job };
     const [soonest] = [...this.#aside.values()].sort((one, other) => one.dueAt - other.dueAt);
     return soonest
       ? { type: 'wait', fault: soonest.fault, pauseMs: soonest.dueAt - now }
@@ -95,18 +92,6 @@ export class JobOrder {
   #withoutSuspects(ready: readonly WaitingJob[]): readonly WaitingJob[] {
     const others = ready.filter(({ lostRuns }) => lostRuns < suspectLostRuns);
     return others.some(({ sequence }) => sequence <= this.#newestAtStart) ? others : ready;
-  }
-
-  #turnOf({ modelId }: WaitingJob): number {
-    return this.#turns.get(modelId) ?? 0;
-  }
-
-  #serve(modelId: string): void {
-    this.#turns.delete(modelId);
-    this.#turns.set(modelId, ++this.#turn);
-    const [oldest] = this.#turns.keys();
-    // The model it forgets is the first whose turn it is, as it was before.
-    if (this.#turns.size > mostTurns && oldest !== undefined) this.#turns.delete(oldest);
   }
 
   #forgetAllBut(first: readonly WaitingJob[]): void {

@@ -1,6 +1,6 @@
 import { Worker } from 'node:worker_threads';
 import { LRUCache } from 'lru-cache';
-import { FairQueue, type NoTurn } from '../../../util/fair-queue.ts';
+import { FairMutex, type Refusal } from '../../../util/fair-mutex.ts';
 import { SharedWork } from '../../../util/shared-work.ts';
 import type { Caller, Constraint } from '../../engine.ts';
 import { EngineError } from '../../engine-error.ts';
@@ -39,7 +39,7 @@ const keptNodes = 4_000_000;
  * or more memory than there is for it, is refused.
  */
 export class ConstraintChecker {
-  readonly #line: FairQueue;
+  readonly #mutex: FairMutex;
   readonly #timeoutMs: number;
   readonly #heapMegabytes: number;
   readonly #compiling = new SharedWork<Constraint, ConstraintPlan>();
@@ -60,7 +60,7 @@ export class ConstraintChecker {
   }: CheckerOptions = {}) {
     this.#timeoutMs = timeoutMs;
     this.#heapMegabytes = heapMegabytes;
-    this.#line = new FairQueue({
+    this.#mutex = new FairMutex({
       limit: longestLine,
       patienceMs,
       refusal: busy,
@@ -77,7 +77,7 @@ export class ConstraintChecker {
     const known = name === undefined ? undefined : this.#plans.get(name);
     if (known) return known;
     const begin = async (left: AbortSignal) => {
-      const plan = await this.#line.run(() => this.#compile(constraint), { tenant, signal: left });
+      const plan = await this.#mutex.run(() => this.#compile(constraint), { tenant, signal: left });
       this.#names.set(constraint, plan.name);
       this.#plans.set(plan.name, plan);
       return plan;
@@ -147,7 +147,7 @@ const notStarted = () =>
 const machineBusy = () =>
   new EngineError('constraints_busy', 'the machine is too busy to compile the constraint; ask again');
 
-const busy = (why: NoTurn) =>
+const busy = (why: Refusal) =>
   new EngineError(
     'constraints_busy',
     why === 'share_full'

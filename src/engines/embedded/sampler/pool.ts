@@ -1,3 +1,4 @@
+import { FairQueue } from '../../../util/fair-queue.ts';
 import { EngineError } from '../../engine-error.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import type { BeamSearch } from './beam-search.ts';
@@ -8,10 +9,12 @@ import { PromptScorer } from './prompt-scorer.ts';
 import type { PromptScores } from './prompt-scores.ts';
 import type { Sequence } from './sequence.ts';
 import { type Occupant, Slots } from './slots.ts';
-import { WaitingLine } from './waiting-line.ts';
 
 /** Largest attention score tensor of one run, in elements: bounds memory for long prompts. */
 const largestScores = 4_000_000;
+
+/** A request that has waited this long goes before all priorities: none keeps another waiting for ever. */
+const overdueMs = 300_000;
 
 /** How long constraints are worked on in a step at the least, in milliseconds: see `DeferredMasking`. */
 const shortestDeliberationMs = 10;
@@ -41,7 +44,7 @@ export class Pool {
   readonly #prefixes: PrefixCache;
   readonly #slots: Slots;
   readonly #scorer: PromptScorer;
-  readonly #waiting = new WaitingLine<Waiting>();
+  readonly #waiting = new FairQueue<Waiting>({ overdueMs });
   /** Whether there may be one that has ended among those that wait: looked for only then, as they may be thousands. */
   #mayBeOver = false;
   readonly #searches = new Set<BeamSearch>();
@@ -62,7 +65,7 @@ export class Pool {
   }
 
   get idle(): boolean {
-    return this.#waiting.empty && this.#slots.count === 0 && this.#scorer.idle;
+    return this.#waiting.count === 0 && this.#slots.count === 0 && this.#scorer.idle;
   }
 
   add(sequence: Sequence, standing: Standing): void {

@@ -1,5 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process';
-import { type Caller, FairQueue, type NoTurn } from '../../../../util/fair-queue.ts';
+import { FairMutex, type Refusal } from '../../../../util/fair-mutex.ts';
+import type { Caller } from '../../../../util/fair-queue.ts';
 import { ServiceError } from '../../../errors.ts';
 import {
   type TemplateAnswer,
@@ -21,13 +22,13 @@ const patienceMs = 30_000;
  * when first needed and again after it was ended. It does not keep this process alive.
  */
 export class TemplateRunner {
-  readonly #line: FairQueue;
+  readonly #mutex: FairMutex;
   #process: Promise<ChildProcess> | undefined;
   #idle: NodeJS.Timeout | undefined;
 
   /** `longestQueue`: how many templates may wait for their turn, of one tenant as many as are left. Default 1024. */
   constructor({ longestQueue = 1024 }: { longestQueue?: number } = {}) {
-    this.#line = new FairQueue({
+    this.#mutex = new FairMutex({
       limit: longestQueue,
       patienceMs,
       refusal: busy,
@@ -39,7 +40,7 @@ export class TemplateRunner {
    * Rejects with the signal's reason when that is aborted while it waits.
    */
   render(task: TemplateTask, caller?: Caller): Promise<TemplateResult> {
-    return this.#line.run(() => this.#run(task), caller);
+    return this.#mutex.run(() => this.#run(task), caller);
   }
 
   async #run(task: TemplateTask): Promise<TemplateResult> {
@@ -85,7 +86,7 @@ async function ready(child: ChildProcess): Promise<ChildProcess> {
 
 const unavailable = (message: string) => new ServiceError(503, 'templates_unavailable', message);
 
-const busy = (why: NoTurn) =>
+const busy = (why: Refusal) =>
   new ServiceError(
     503,
     'templates_busy',

@@ -1,0 +1,114 @@
+import fc from 'fast-check';
+import { afterEach, describe, expect, test, vi } from 'vitest';
+import { FairMutex, type Refusal } from '../../src/util/fair-mutex.ts';
+
+const mutexOf = ({ limit = 100 } = {}) =>
+  new FairMutex({ limit, patienceMs: 1000, refusal: (why: Refusal) => new Error(why) });
+
+/** A mutex that something holds until it is let go, and what is done in it, in order. */
+function held(options: Parameters<typeof mutexOf>[0] = {}) {
+  const mutex = mutexOf(options);
+  const done: string[] = [];
+  const gate = Promise.withResolvers<void>();
+  const holder = mutex.run(() => gate.promise);
+  const ask = (name: string, tenant: string, signal?: AbortSignal) =>
+    mutex.run(
+      async () => {
+        done.push(name);
+      },
+      { tenant, signal },
+    );
+  return { mutex, done, ask, letGo: gate.resolve, holder };
+}
+
+afterEach(() => vi.useRealTimers());
+
+describe('a fair mutex', () => {
+  test('keeps one with a single task waiting for one task of each other tenant, however many those have', async () => {
+    const { done, ask, letGo } = held();
+    const all = ['a1', 'a2', 'a3', 'a4'].map((name) => ask(name, 'a'));
+    all.push(ask('b1', 'b'), ask('c1', 'c'), ask('c2', 'c'));
+    letGo();
+    await Promise.all(all);
+    expect(done).toEqual(['a1', 'b1', 'c1', 'a2', 'c2', 'a3', 'a4']);
+  });
+
+  test('does one at a time, each once, those of a tenant in order, and no tenant twice while another waits', async () => {
+    const tenants = fc.array(fc.integer({ min: 0, max: 3 }), { minLength: 1, maxLength: 40 });
+    await fc.assert(
+      fc.asyncProperty(tenants, async (asked) => {
+        const { done, ask, letGo } = held();
+        const all = asked.map((tenant, at) => ask(`${tenant}:${at}`, String(tenant)));
+        letGo();
+        await Promise.all(all);
+        const left = new Map<number, number[]>();
+        for (const [at, tenant] of asked.entries()) left.set(tenant, [...(left.get(tenant) ?? []), at]);
+        let turns: number[] = [...left.keys()];
+        for (const name of done) {
+          const [tenant = -1, at] = name.split(':').map(Number);
+          expect(tenant).toBe(turns[0]);
+          expect(at).toBe(left.get(tenant)?.shift());
+          turns = turns.slice(1);
+          if (left.get(tenant)?.length) turns.push(tenant);
+        }
+        expect(turns).toEqual([]);
+      }),
+      { seed: 20261121, numRuns: 50 },
+    );
+  });
+
+  test('goes on after a task that fails', async () => {
+    const { mutex, done, ask, letGo } = held();
+    const failing = mutex.run(() => Promise.reject(new Error('broken')), { tenant: 'a' });
+    const refused = expect(failing).rejects.toThrow('broken');
+    const other = ask('b1', 'b');
+    letGo();
+    await Promise.all([refused, other]);
+    expect(done).toEqual(['b1']);
+  });
+
+  test('has a bound, and leaves room for who comes later: one tenant has as many places as are free', async () => {
+    const { mutex, ask, letGo } = held({ limit: 5 });
+    const taken = [1, 2, 3].map((at) => ask(`a${at}`, 'a'));
+    await expect(ask('a4', 'a')).rejects.toThrow('share_full');
+    taken.push(ask('b1', 'b'));
+    await expect(ask('b2', 'b')).rejects.toThrow('share_full');
+    taken.push(ask('c1', 'c'));
+    await expect(ask('d1', 'd')).rejects.toThrow('queue_full');
+    expect(mutex.waiting).toBe(5);
+    letGo();
+    await Promise.all(taken);
+    expect(mutex.waiting).toBe(0);
+  });
+
+  test('gives the place of one that left free at once, and never does its task', async () => {
+    const { mutex, done, ask, letGo } = held({ limit: 5 });
+    const left = new AbortController();
+    const leaving = ['a1', 'a2'].map((name) => ask(name, 'a', left.signal));
+    const staying = ask('a3', 'a');
+    await expect(ask('a4', 'a')).rejects.toThrow('share_full');
+    left.abort(new Error('left'));
+    for (const one of leaving) await expect(one).rejects.toThrow('left');
+    expect(mutex.waiting).toBe(1);
+    await expect(ask('a4', 'a', left.signal)).rejects.toThrow('left');
+    const further = ask('a5', 'a');
+    letGo();
+    await Promise.all([staying, further]);
+    expect(done).toEqual(['a3', 'a5']);
+  });
+
+  test('sends away who has waited too long, and goes on with the others', async () => {
+    vi.useFakeTimers();
+    const { mutex, done, ask, letGo } = held();
+    const early = ask('a1', 'a');
+    const refused = expect(early).rejects.toThrow('timed_out');
+    await vi.advanceTimersByTimeAsync(999);
+    const late = ask('a2', 'a');
+    await vi.advanceTimersByTimeAsync(1);
+    await refused;
+    expect(mutex.waiting).toBe(1);
+    letGo();
+    await late;
+    expect(done).toEqual(['a2']);
+  });
+});
