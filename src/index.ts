@@ -272,4 +272,4 @@ export {
   UnexpectedCallError,
   type UnexpectedCallReason,
 } from './trajectory/index.ts';
-export { UnknownOptionError } from './util/option-names.ts';
+export { OptionError } from './util/option-error.ts';

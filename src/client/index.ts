@@ -1,6 +1,6 @@
 import '../platform/check-node.ts';
 
-export { UnknownOptionError } from '../util/option-names.ts';
+export { OptionError } from '../util/option-error.ts';
 export * from './client.ts';
 export type { Dialect } from './dialect.ts';
 export * from './errors.ts';

@@ -34,7 +34,7 @@ const clientNames = {
 const longestReadMs = 60_000;
 const visible = /^[\x21-\x7e]+$/;
 
-/** @throws UnknownOptionError, and ClientOptionError where one cannot be. */
+/** @throws OptionError, and ClientOptionError where one cannot be. */
 export function readOptions(options: ClientOptions): ReadOptions {
   checkOptionNames('createClient()', options, clientNames);
   const address = parseBaseUrl(options.baseUrl, 'baseUrl');

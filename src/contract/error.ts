@@ -5,22 +5,36 @@ const marker = Symbol.for('martingale.error');
 
 /**
  * Base of every error that martingale throws. `code` is stable and meant for programs; `message` is meant for
- * people and says what happened, with which value, and what to do about it. What another machine or a model said may
- * be part of it: it can be shown on a terminal, as control characters are taken out of it.
+ * people and says what happened, with which value, and what to do about it. It may quote another machine or a model;
+ * control characters are removed, so that it can be shown on a terminal.
  */
-export class MartingaleError extends Error {
+export class MartingaleError<Code extends string = string> extends Error {
   readonly [marker] = true;
-  readonly code: string;
+  readonly code: Code;
 
-  constructor(code: string, message: string, options?: ErrorOptions) {
+  constructor(code: Code, message: string, options?: ErrorOptions) {
     super(printableLines(message), options);
     this.name = new.target.name;
     this.code = code;
   }
 
-  /** Recognises the errors of another installed copy of the package too, which `instanceof` does not. */
-  static isInstance(value: unknown): value is MartingaleError {
-    return typeof value === 'object' && value !== null && marker in value;
+  /**
+   * Whether the value is an error of this class. Unlike `instanceof`, it recognises errors of another installed copy of
+   * the package too: those whose class, or a class it extends, has the same name.
+   */
+  static isInstance<Instance extends MartingaleError>(
+    this: abstract new (
+      ...given: never
+    ) => Instance,
+    value: unknown,
+  ): value is Instance {
+    // biome-ignore lint/complexity/noThisInStatic: subclasses inherit this, and each recognises its own.
+    const { name } = this;
+    if (typeof value !== 'object' || value === null || !(marker in value)) return false;
+    if (name === MartingaleError.name) return true;
+    for (let of: unknown = Object.getPrototypeOf(value); of instanceof Object; of = Object.getPrototypeOf(of))
+      if (of.constructor.name === name) return true;
+    return false;
   }
 }
 

@@ -60,7 +60,7 @@ const allNames = { ...shared, ...ofRollout, ...ofPieces };
 
 /**
  * For callers whom no type has checked.
- * @throws UnknownOptionError, and TypeError for an option of the other form and for a scenario that is no schema.
+ * @throws OptionError, and TypeError for an option of the other form and for a scenario that is no schema.
  */
 export function checkNames(options: object & { name: string; scenario: unknown; rollout?: unknown }): void {
   const environment = `environment "${options.name}"`;
@@ -82,7 +82,7 @@ export function checkNames(options: object & { name: string; scenario: unknown; 
 
 const weightedNames = { weight: true, reward: true } satisfies OptionNames<WeightedReward<unknown, unknown>>;
 
-/** @throws UnknownOptionError, and TypeError for a reward that is neither a function nor one with its weight. */
+/** @throws OptionError, and TypeError for a reward that is neither a function nor one with its weight. */
 export function checkRewards(rewards: Readonly<Record<string, unknown>>, environment: string): void {
   for (const [name, given] of Object.entries(rewards)) {
     if (typeof given === 'function') continue;

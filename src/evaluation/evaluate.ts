@@ -91,7 +91,7 @@ export interface Evaluation<Scenario = unknown> {
 /**
  * Runs a model, or an external model in its place, on scenarios and says how well it did. The agent is the same as in
  * training; only the temperature is set over it.
- * @throws ScenarioError for a scenario that does not fit, UnknownOptionError, EvaluationOptionError, RolloutOptionError
+ * @throws ScenarioError for a scenario that does not fit, OptionError, EvaluationOptionError, RolloutOptionError
  *   and EvaluationDirectoryError before any rollout begins.
  */
 export async function evaluate<Schema extends z.ZodType, Outcome>(

@@ -83,7 +83,7 @@ export class ModelHandle implements RolloutModel {
   readonly #override: SamplingOverride;
   readonly #outside: OutsideCalls;
 
-  /** @throws UnknownOptionError */
+  /** @throws OptionError */
   constructor(options: ModelHandleOptions) {
     checkOptionNames('A model handle', options, handleNames);
     const { client, name, id, settings = {}, completions } = options;

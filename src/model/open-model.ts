@@ -41,7 +41,7 @@ const mostNames = 1000;
 
 /**
  * Creates the model, or takes the one of that name; the handle is pinned to its newest checkpoint.
- * @throws UnknownOptionError, BaseModelMismatchError where the model exists and was made from another base model, and
+ * @throws OptionError, BaseModelMismatchError where the model exists and was made from another base model, and
  * ModelExistsError where it exists and `ifExists` says so, or where `new` finds no free name.
  */
 export async function openModel(options: OpenModelOptions): Promise<ModelHandle> {

@@ -34,7 +34,7 @@ export const defaultGroupStrategy: GroupStrategy = { type: 'minimum', rollouts: 
 
 /**
  * How many rollouts of a group must complete.
- * @throws UnknownOptionError, and RolloutOptionError for a strategy that a group of this size cannot meet.
+ * @throws OptionError, and RolloutOptionError for a strategy that a group of this size cannot meet.
  */
 export function neededRollouts(strategy: GroupStrategy, rolloutsPerGroup: number): number {
   if (!Object.hasOwn(kinds, strategy.type))

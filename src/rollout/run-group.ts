@@ -58,7 +58,7 @@ const runGroupNames = {
 /**
  * Runs the rollouts of one scenario to their ends, has them rewarded as a group, and says whether the group trains.
  * Whatever happens within, it ends by its deadlines and does not throw.
- * @throws UnknownOptionError before any rollout begins.
+ * @throws OptionError before any rollout begins.
  */
 export async function runGroup<Schema extends z.ZodType, Outcome>(
   options: RunGroupOptions<Schema, Outcome>,

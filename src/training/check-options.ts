@@ -8,7 +8,7 @@ import { checkModelSource } from './model-source.ts';
 import { checkTrainNames, configOf } from './option-names.ts';
 import type { TrainOptions, TrainSettings } from './train-options.ts';
 
-/** @throws UnknownOptionError, and RunOptionError that names the first option that cannot be met. */
+/** @throws OptionError, and RunOptionError that names the first option that cannot be met. */
 export function checkOptions<Schema extends z.ZodType, Outcome>(
   settings: TrainOptions<Schema, Outcome>,
 ): void {

@@ -86,14 +86,14 @@ const otherWords: OtherWords = {
   epochs: ['steps'],
 };
 
-/** @throws UnknownOptionError */
+/** @throws OptionError */
 export function checkTrainNames(options: object): void {
   checkOptionNames('train()', options, trainNames, otherWords);
 }
 
 /**
  * The options of a step's job.
- * @throws RunOptionError for a promise of them and for a value that a field cannot have, UnknownOptionError.
+ * @throws RunOptionError for a promise of them and for a value that a field cannot have, OptionError.
  */
 export function configOf<Schema extends z.ZodType, Outcome>(
   { config, steps }: Pick<TrainOptions<Schema, Outcome>, 'config' | 'steps'>,

@@ -15,7 +15,7 @@ import type { TrainOptions, TrainResult, TrainSettings } from './train-options.t
  * is at most `maxStaleness` jobs older, logs them, has the service train on them, and goes on from the checkpoint that
  * comes of it. A run that is stopped, or ends early, returns; see `reason`. A run that was killed goes on with
  * `resume`.
- * @throws UnknownOptionError, RunOptionError for an option that cannot be met, ScenarioError before anything begins,
+ * @throws OptionError, RunOptionError for an option that cannot be met, ScenarioError before anything begins,
  * ResumeError, RunInUseError where another run works in the run directory, NoCompletedRolloutsError when all rollouts of
  * a step end without a reward, TrainingJobError and TrainingJobTimeoutError for a job that makes no checkpoint,
  * StorageError where the run directory cannot be written, and what the client throws. The run directory is left readable

@@ -1,6 +1,6 @@
-import { MartingaleError } from '../contract/index.ts';
+import { OptionError } from './option-error.ts';
 
-/** Names of options. An option that is an object of options itself has their names, or `true` where they are free. */
+/** Names of options. An option that is itself an object of options has a tree of its own, or `true` where its names are free. */
 export interface OptionTree {
   readonly [name: string]: true | OptionTree;
 }
@@ -17,76 +17,61 @@ type NameOf<Options> = Options extends readonly unknown[] | ((...given: never) =
  */
 export type OptionNames<Options> = Readonly<Record<NameOf<Options>, true | OptionTree>>;
 
-/** An option that a function does not have: nothing of the call has been done. */
-export class UnknownOptionError extends MartingaleError {
-  /** The function, as people write it. */
-  readonly of: string;
-  /** With the options that it is within: `validation.everyStep`. */
-  readonly option: string;
-  /** The options with the nearest names, likewise, the nearest first; empty where none is near. */
-  readonly nearest: readonly string[];
-
-  constructor(
-    of: string,
-    path: readonly string[],
-    { nearest, known, advice }: { nearest: readonly Path[]; known: readonly string[]; advice?: string },
-  ) {
-    const option = path.join('.');
-    const parent = path.slice(0, -1).join('.');
-    const guess = nearest.map((near) => `\`${shown(near, parent)}\``);
-    const isShort = known.length <= shortList;
-    const list =
-      guess.length > 0 && !isShort
-        ? ''
-        : ` ${parent === '' ? 'It' : `\`${parent}\``} has: ${known.join(', ')}.`;
-    const guesses = guess.length > 0 ? ` Did you mean ${guess.join(' or ')}?` : '';
-    super(
-      'unknown_option',
-      `${of} has no option \`${option}\`.${advice === undefined ? `${guesses}${list}` : ` ${advice}`}`,
-    );
-    this.of = of;
-    this.option = option;
-    this.nearest = nearest.map((near) => near.join('.'));
-  }
-}
-
 type Path = readonly string[];
 
 /**
- * What people call an option elsewhere, in lower case without joints, with the options that it is here, or with advice
- * where it is none of these. For names that are not near those of the options.
+ * What people call an option elsewhere, in lower case without `-` and `_`, with their names here, or with advice
+ * where there is no such option. For names that are not near those of the options.
  */
 export type OtherWords = Readonly<Record<string, readonly string[] | string>>;
 
-/** Options that a message lists although it has a guess. */
+/** Up to so many options, the message lists all of them even where it has a suggestion. */
 const shortList = 12;
 
 /**
- * For callers whom no type has checked. An unknown option is refused with the value `undefined` too: it is a slip all
- * the same, and would be found only on the day on which it has another value.
+ * For callers whose options no type has checked. An unknown option is refused with the value `undefined` too: it is a
+ * slip all the same, and would otherwise be found only once it has another value.
  * @param of The function, for the message: `train()`.
  * @param words Other words for the outermost options.
- * @throws UnknownOptionError for the first option that is not among the names.
+ * @throws OptionError (`unknown_option`) for the first option that is not among the names; it suggests the nearest.
  */
-export function checkOptionNames(of: string, given: object, names: OptionTree, words: OtherWords = {}): void {
-  const refuseUnknown = (options: object, known: OptionTree, within: Path): void => {
-    for (const [name, value] of Object.entries(options)) {
-      const inner = Object.hasOwn(known, name) ? known[name] : undefined;
+export function checkOptionNames(
+  of: string,
+  options: object,
+  names: OptionTree,
+  words: OtherWords = {},
+): void {
+  const refuseUnknown = (inner: object, known: OptionTree, within: Path): void => {
+    for (const [name, value] of Object.entries(inner)) {
+      const inside = Object.hasOwn(known, name) ? known[name] : undefined;
       const path = [...within, name];
-      if (inner === undefined) {
-        const word = plain(name);
-        const meant = within.length === 0 && Object.hasOwn(words, word) ? words[word] : undefined;
-        throw new UnknownOptionError(of, path, {
-          known: Object.keys(known),
-          ...(typeof meant === 'string'
-            ? { nearest: [], advice: meant }
-            : { nearest: meant?.map((option) => [option]) ?? nearestOptions(path, names) }),
+      if (inside === undefined) {
+        const option = path.join('.');
+        const advice = adviceOn(path, Object.keys(known), names, words);
+        throw new OptionError('unknown_option', `${of} has no option \`${option}\`.${advice}`, {
+          option,
+          value,
         });
       }
-      if (inner !== true && isPlainObject(value)) refuseUnknown(value, inner, path);
+      if (inside !== true && isPlainObject(value)) refuseUnknown(value, inside, path);
     }
   };
-  refuseUnknown(given, names, []);
+  refuseUnknown(options, names, []);
+}
+
+/** The second part of the message: what the option is called here, the options with the nearest names, or all names. */
+function adviceOn(path: Path, known: readonly string[], names: OptionTree, words: OtherWords): string {
+  const word = plain(path.at(-1) ?? '');
+  const meant = path.length === 1 && Object.hasOwn(words, word) ? words[word] : undefined;
+  if (typeof meant === 'string') return ` ${meant}`;
+  const nearest = meant?.map((option) => [option]) ?? nearestOptions(path, names);
+  const parent = path.slice(0, -1).join('.');
+  const guess =
+    nearest.length === 0
+      ? ''
+      : ` Did you mean ${nearest.map((near) => `\`${shown(near, parent)}\``).join(' or ')}?`;
+  if (guess !== '' && known.length > shortList) return guess;
+  return `${guess} ${parent === '' ? 'It' : `\`${parent}\``} has: ${known.join(', ')}.`;
 }
 
 /** The options with the nearest names to an unknown one; none where no name is near. */
@@ -94,7 +79,7 @@ function nearestOptions(path: Path, names: OptionTree): Path[] {
   const parent = path.slice(0, -1).join('.');
   const given = plain(path.at(-1) ?? '');
   const ranked = pathsOf(names).map((known) => {
-    // Of two that are as near, the one beside it.
+    // Of two that are equally near, the one in the same object.
     const away = known.slice(0, -1).join('.') === parent ? 0 : 0.5;
     return { known, rank: rankOf(given, plain(known.at(-1) ?? '')) + away };
   });
@@ -106,10 +91,10 @@ function nearestOptions(path: Path, names: OptionTree): Path[] {
     .slice(0, 3);
 }
 
-/** Upper and lower case, and how words are joined, are what people mix up first. */
+/** Ignores case and how words are joined: what people mix up first. */
 const plain = (name: string) => name.toLowerCase().replaceAll(/[_-]/g, '');
 
-/** 0 for the same name. Slips come before names that have the other in them. */
+/** 0 for the same name. Slips rank before names that contain the other. */
 function rankOf(given: string, name: string): number {
   const edits = editDistance(given, name);
   if (edits <= Math.max(1, Math.floor(Math.min(given.length, name.length) / 3))) return edits;
@@ -141,7 +126,7 @@ function pathsOf(names: OptionTree): Path[] {
   ]);
 }
 
-/** As it is written: beside the unknown one with its dots, elsewhere as the objects that it belongs into. */
+/** In the unknown option's object: the path with dots. Elsewhere: the nested objects that the option belongs into. */
 function shown(path: Path, parent: string): string {
   const [first = '', ...rest] = path;
   if (rest.length === 0 || path.slice(0, -1).join('.') === parent) return path.join('.');

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { checkOptionNames, type OptionNames, UnknownOptionError } from '../../src/util/option-names.ts';
+import { OptionError } from '../../src/util/option-error.ts';
+import { checkOptionNames, type OptionNames } from '../../src/util/option-names.ts';
 
 interface Options {
   steps: number;
@@ -23,11 +24,11 @@ const names = {
   handle: { name: true },
 } satisfies OptionNames<Options>;
 
-function refused(given: object): UnknownOptionError {
+function refused(given: object): OptionError {
   try {
     checkOptionNames('learn()', given, names);
   } catch (error) {
-    if (UnknownOptionError.isInstance(error) && error instanceof UnknownOptionError) return error;
+    if (OptionError.isInstance(error) && error instanceof OptionError) return error;
   }
   throw new Error('nothing was refused');
 }
@@ -38,13 +39,14 @@ test.each([
   ['another way to join words', { rollout_timeout_ms: 1 }, ['rolloutTimeoutMs']],
   ['a part of a name', { timeoutMs: 1 }, ['rolloutTimeoutMs', 'groupTimeoutMs']],
   ['a name with more in it', { maxSteps: 1 }, ['steps']],
-  ['an option of an inner object', { learningRate: 1 }, ['learn.learning_rate']],
+  ['an option of an inner object', { learningRate: 1 }, ['learn: { learning_rate }']],
   ['a slip in an inner object', { validation: { everyStep: 1 } }, ['validation.everySteps']],
   ['an option of the outer object', { validation: { rolloutTimeoutMs: 1 } }, ['rolloutTimeoutMs']],
   ['nothing near', { colour: 1 }, []],
 ])('%s has its nearest names', (_, given, nearest) => {
   const error = refused(given);
-  expect(error.nearest).toEqual(nearest);
+  const [, asked] = / Did you mean (.*)\?/.exec(error.message) ?? [];
+  expect(asked?.split(' or ') ?? []).toEqual(nearest.map((option) => `\`${option}\``));
   expect(error.code).toBe('unknown_option');
 });
 

@@ -132,7 +132,7 @@ export interface WholeRecipe extends LearningRecipe {
   defaults: Required<NonNullable<RecipeDescription['defaults']>>;
 }
 
-/** @throws UnknownOptionError, RunOptionError for a name that no project may have, and for two ways to learn. */
+/** @throws OptionError, RunOptionError for a name that no project may have, and for two ways to learn. */
 export function wholeRecipe<Schema extends z.ZodType, Outcome>(
   recipe: Recipe<Schema, Outcome>,
   started: Started,

@@ -40,7 +40,7 @@ import { openService, type RecipeService } from './service.ts';
  * });
  *
  * @param argv As `process.argv`: the flags begin at the third.
- * @throws UnknownOptionError, and RunOptionError for a `name` that no project may have.
+ * @throws OptionError, and RunOptionError for a `name` that no project may have.
  */
 export async function runRecipe<Schema extends z.ZodType, Outcome>(
   given: Recipe<Schema, Outcome>,

@@ -60,7 +60,7 @@ export function judgeGroup(
   return first <= unsolvedAt ? 'u' : 'e';
 }
 
-/** @throws UnknownOptionError, and ScenarioSetError that names the first option that cannot be met. */
+/** @throws OptionError, and ScenarioSetError that names the first option that cannot be met. */
 export function resolveDifficulty(options: DifficultyOptions): Required<DifficultyOptions> {
   checkOptionNames('byDifficulty()', options, difficultyNames);
   const bounds = {

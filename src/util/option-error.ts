@@ -1,0 +1,60 @@
+import { MartingaleError } from '../contract/index.ts';
+import { showValue } from './complaint.ts';
+
+/**
+ * - `unknown_option`: the function has no such option.
+ * - `invalid_..._option` and the like: the option has a value that cannot be used. The code names what was called: a
+ *   client, a call budget, an evaluation or comparison, a judge, a rollout or group, a training run, a scenario set.
+ */
+export type OptionErrorCode =
+  | 'unknown_option'
+  | 'invalid_call_budget'
+  | 'invalid_client_option'
+  | 'invalid_evaluation_option'
+  | 'invalid_judge_option'
+  | 'invalid_rollout_option'
+  | 'invalid_run_option'
+  | 'invalid_scenario_set';
+
+/** An option or argument is wrong. It is thrown before the function does anything. */
+export class OptionError extends MartingaleError<OptionErrorCode> {
+  /** Path of the option: `validation.everySteps`. */
+  readonly option: string;
+  readonly #value: unknown;
+
+  constructor(
+    code: OptionErrorCode,
+    message: string,
+    { option, value, cause }: { option: string; value?: unknown; cause?: unknown },
+  ) {
+    super(code, message, { cause });
+    this.option = option;
+    this.#value = value;
+  }
+
+  /** The value that was passed. Printing the error does not print it: it may hold a secret. */
+  get value(): unknown {
+    return this.#value;
+  }
+}
+
+/** An error with the message `` `steps` is 0. Give a whole number from 1 up. `` */
+export function invalidOption(
+  code: OptionErrorCode,
+  option: string,
+  value: unknown,
+  remedy: string,
+): OptionError {
+  return new OptionError(code, `\`${option}\` is ${showValue(value)}. ${remedy}`, { option, value });
+}
+
+/** @throws OptionError where the value is not a whole number from `least` up. */
+export function wholeNumberOption(
+  code: OptionErrorCode,
+  option: string,
+  value: number,
+  least: number,
+): number {
+  if (Number.isSafeInteger(value) && value >= least) return value;
+  throw invalidOption(code, option, value, `Give a whole number from ${least} up.`);
+}
