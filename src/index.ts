@@ -10,6 +10,7 @@ export {
   type TrajectoryBody,
   type TrajectoryGroupBody,
 } from './contract/index.ts';
+export { closeEndpoints, type ModelEndpoint } from './endpoint/index.ts';
 export {
   type CleanupContext,
   type Credit,
@@ -113,7 +114,6 @@ export {
   type CallPlace,
   type CompletionSource,
   callBudget,
-  closeEndpoints,
   type DefaultProviderOptions,
   ExternalModel,
   ExternalModelError,
@@ -124,7 +124,6 @@ export {
   IncompleteCompletionError,
   type MeteredCallBudget,
   ModelCallTimeoutError,
-  type ModelEndpoint,
   ModelExistsError,
   ModelHandle,
   type ModelHandleOptions,

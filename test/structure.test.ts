@@ -14,6 +14,7 @@ const floors = [
   'rollout',
   'environment',
   'model',
+  'endpoint',
   'trajectory',
   'client',
   'service',
@@ -33,6 +34,7 @@ const apart: readonly (readonly [string, string])[] = [
   ...[
     'client',
     'trajectory',
+    'endpoint',
     'model',
     'environment',
     'rollout',

@@ -7,7 +7,6 @@ import type {
 import type { ChatCompletionRequest, ResponseFormat, Tool, ToolChoice } from '../contract/index.ts';
 import { UnsupportedByModelError } from './errors.ts';
 import { extraFields } from './extra-fields.ts';
-import type { SamplingOverride } from './sampling-override.ts';
 
 export interface ChatRequest {
   /** Everything but `messages`, `model`, `seed` and `stream`. */
@@ -17,11 +16,11 @@ export interface ChatRequest {
 }
 
 /**
- * Converts the settings of an AI SDK call. `override` wins over what the agent asks for. Fields of the interface that
- * the AI SDK has no setting for are taken from `providerOptions.martingale`: see `extraFields`.
+ * Converts the settings of an AI SDK call. Fields of the interface that the AI SDK has no setting for are taken from
+ * `providerOptions.martingale`: see `extraFields`.
  * @throws UnsupportedByModelError for a setting that would change the reply and that the service does not have.
  */
-export function toChatRequest(options: LanguageModelV4CallOptions, override: SamplingOverride): ChatRequest {
+export function toChatRequest(options: LanguageModelV4CallOptions): ChatRequest {
   const warnings: SharedV4Warning[] = [];
   // The AI SDK always names itself; no other header would reach the service, and none would change the reply.
   if (Object.keys(options.headers ?? {}).some((name) => name.toLowerCase() !== 'user-agent')) {
@@ -41,16 +40,15 @@ export function toChatRequest(options: LanguageModelV4CallOptions, override: Sam
     ...extraFields(options.providerOptions),
     logprobs: true,
     return_token_ids: true,
-    temperature: override.temperature ?? options.temperature,
-    top_p: override.topP ?? options.topP,
-    top_k: override.topK ?? options.topK,
-    max_completion_tokens: override.maxOutputTokens ?? options.maxOutputTokens,
+    temperature: options.temperature,
+    top_p: options.topP,
+    top_k: options.topK,
+    max_completion_tokens: options.maxOutputTokens,
     stop: options.stopSequences?.length ? options.stopSequences : undefined,
     presence_penalty: options.presencePenalty,
     frequency_penalty: options.frequencyPenalty,
     reasoning_effort: toReasoningEffort(options.reasoning),
     response_format: toResponseFormat(options.responseFormat),
-    ...(override.minP === undefined ? {} : { min_p: override.minP }),
     ...(tools?.length ? { tools } : {}),
     ...toolChoiceOf(options),
   };

@@ -25,7 +25,7 @@ import { currentTrajectory, runOutsideTrajectory } from '../trajectory/index.ts'
 import type { CallBudget, CallOutcome } from './call-budget.ts';
 import { untilAborted } from './call-deadline.ts';
 import { toReadableMessages, toSpokenChoice } from './external-messages.ts';
-import type { SamplingOverride } from './sampling-override.ts';
+import type { SamplingOverride } from './policy-caller.ts';
 import { StreamedContent } from './streamed-content.ts';
 
 export interface BaselineLanguageModelOptions {

@@ -1,5 +1,6 @@
 import type { LanguageModelV2, LanguageModelV3, LanguageModelV4 } from '@ai-sdk/provider';
 import { type LanguageModel, wrapLanguageModel } from 'ai';
+import type { ModelEndpoint } from '../endpoint/index.ts';
 import { currentTrajectory } from '../trajectory/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import type { CallBudget } from './call-budget.ts';
@@ -7,8 +8,8 @@ import { policy } from './current-model.ts';
 import { ExternalModelError } from './errors.ts';
 import { ExternalLanguageModel } from './external-language-model.ts';
 import { PolicyLanguageModel } from './language-model.ts';
-import type { ModelEndpoint, RolloutModel } from './rollout-model.ts';
-import type { SamplingOverride } from './sampling-override.ts';
+import type { SamplingOverride } from './policy-caller.ts';
+import type { RolloutModel } from './rollout-model.ts';
 
 /** Settings that hold for every call of a externalModel, whatever the agent asks for. */
 export type ExternalModelSettings = Omit<SamplingOverride, 'minP'>;

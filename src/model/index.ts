@@ -13,7 +13,6 @@ export { untilAborted } from './call-deadline.ts';
 export type { CompletionSource } from './completion-source.ts';
 export { policy, runWithModel } from './current-model.ts';
 export { type DefaultProviderOptions, usePolicyAsDefaultProvider } from './default-provider.ts';
-export { closeEndpoints } from './endpoint/index.ts';
 export {
   BaseModelMismatchError,
   ExternalModelError,
@@ -41,6 +40,7 @@ export {
   requireModelId,
 } from './open-model.ts';
 export type { OutsideRollout } from './outside-rollout.ts';
+export type { SamplingOverride } from './policy-caller.ts';
 export { type RecordCallsOptions, recordCalls } from './record-calls.ts';
 export { CallNotRecordedError, RecordedCallsError } from './record-calls-errors.ts';
 export type { AskedCall } from './record-calls-line.ts';
@@ -50,5 +50,4 @@ export { toChunks } from './replay-calls-chunks.ts';
 export { differences } from './replay-calls-nearest.ts';
 export { type ReplayedModel, type ReplayModelOptions, replayModel } from './replay-model.ts';
 export { forRollout } from './rollout-handle.ts';
-export type { ModelEndpoint, RolloutModel } from './rollout-model.ts';
-export type { SamplingOverride } from './sampling-override.ts';
+export type { RolloutModel } from './rollout-model.ts';

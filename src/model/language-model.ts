@@ -10,7 +10,6 @@ import { toChatRequest } from './chat-request.ts';
 import { callStamp, toContent, toFinishReason, toUsage } from './completion-content.ts';
 import type { BegunCall, PolicyCaller } from './policy-caller.ts';
 import { providerName, toPromptMessages } from './prompt-messages.ts';
-import type { SamplingOverride } from './sampling-override.ts';
 import { toStreamParts } from './stream-parts.ts';
 import { observeToolResults } from './tool-results.ts';
 
@@ -24,12 +23,10 @@ export class PolicyLanguageModel implements LanguageModelV4 {
   readonly modelId: string;
   readonly supportedUrls = {};
   readonly #caller: PolicyCaller;
-  readonly #override: SamplingOverride;
 
-  constructor(caller: PolicyCaller, override: SamplingOverride) {
+  constructor(caller: PolicyCaller) {
     this.modelId = caller.name;
     this.#caller = caller;
-    this.#override = override;
   }
 
   async doGenerate(options: LanguageModelV4CallOptions): Promise<LanguageModelV4GenerateResult> {
@@ -68,7 +65,7 @@ export class PolicyLanguageModel implements LanguageModelV4 {
   async #begin(
     options: LanguageModelV4CallOptions,
   ): Promise<{ call: BegunCall; warnings: SharedV4Warning[] }> {
-    const { settings, tools, warnings } = toChatRequest(options, this.#override);
+    const { settings, tools, warnings } = toChatRequest(options);
     const prompt = toPromptMessages(options.prompt);
     try {
       const call = this.#caller.begin({

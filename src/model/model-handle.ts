@@ -2,17 +2,16 @@ import type { LanguageModelV4 } from '@ai-sdk/provider';
 import type { Client } from '../client/index.ts';
 import { formatModelName, parseModelName } from '../contract/index.ts';
 
+import { type ModelEndpoint, openEndpoint } from '../endpoint/index.ts';
 import { currentTrajectory } from '../trajectory/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import type { CallBudget } from './call-budget.ts';
 import type { CompletionSource } from './completion-source.ts';
-import { openEndpoint } from './endpoint/index.ts';
 import { PolicyLanguageModel } from './language-model.ts';
 import { OutsideCalls, type OutsideRollout } from './outside-rollout.ts';
-import { PolicyCaller } from './policy-caller.ts';
+import { PolicyCaller, type SamplingOverride } from './policy-caller.ts';
 import { recordCalls } from './record-calls.ts';
-import type { ModelEndpoint, RolloutModel } from './rollout-model.ts';
-import type { SamplingOverride } from './sampling-override.ts';
+import type { RolloutModel } from './rollout-model.ts';
 
 export interface ModelSettings extends SamplingOverride {
   /** Record calls in the rollout's trajectory. Default true; false for a judge or teacher on the same service. */
@@ -80,7 +79,6 @@ export class ModelHandle implements RolloutModel {
   readonly #client: Client | undefined;
   readonly #completions: CompletionSource | undefined;
   readonly #caller: PolicyCaller;
-  readonly #override: SamplingOverride;
   readonly #outside: OutsideCalls;
 
   /** @throws OptionError */
@@ -101,18 +99,18 @@ export class ModelHandle implements RolloutModel {
     this.id = id;
     this.settings = settings;
     this.#completions = completions;
-    this.#override = override;
     this.#outside = new OutsideCalls(record ? outsideRollout : 'answer');
     this.#caller = new PolicyCaller({
       completions: completions ?? this.client.chat.completions,
       name: this.name,
+      override,
       record,
       sendTokenIds,
       budget,
       callTimeoutMs,
       outside: this.#outside,
     });
-    this.languageModel = new PolicyLanguageModel(this.#caller, override);
+    this.languageModel = new PolicyLanguageModel(this.#caller);
   }
 
   /** The service over HTTP. @throws TypeError for a handle that was made without one. */
@@ -147,7 +145,7 @@ export class ModelHandle implements RolloutModel {
    */
   async endpoint(): Promise<ModelEndpoint> {
     if (!currentTrajectory()) this.#outside.meet(this.name);
-    return openEndpoint(this.#caller, this.#override);
+    return openEndpoint(this.#caller);
   }
 
   /** The same model pinned to a checkpoint. @throws TypeError for a base model, which has none. */

@@ -7,6 +7,7 @@ import type {
   Choice,
   Tool,
 } from '../contract/index.ts';
+import type { EndpointModel, ModelRequest, StreamedAnswer, WholeAnswer } from '../endpoint/index.ts';
 import { countModelCall, errorKind, recordModelCall, spanName, withSpan } from '../telemetry/index.ts';
 import { currentTrajectory, runAsOwnCall, type Trajectory } from '../trajectory/index.ts';
 import { describeReply, requestAttributes } from './call-attributes.ts';
@@ -16,13 +17,25 @@ import type { CompletionSource } from './completion-source.ts';
 import { StreamedChoice } from './completion-stream.ts';
 import { IncompleteCompletionError } from './errors.ts';
 import type { OutsideCalls } from './outside-rollout.ts';
-import { type PromptMessages, providerName } from './prompt-messages.ts';
+import { providerName } from './prompt-messages.ts';
 import { restoreSampled } from './sampled-prefix.ts';
+
+/** Sampling settings of a model handle: they win over what agents request, in every call. */
+export interface SamplingOverride {
+  /** 0 is greedy, 1 the model's own distribution. */
+  temperature?: number;
+  topP?: number;
+  topK?: number;
+  minP?: number;
+  /** Maximum number of tokens in a reply. */
+  maxOutputTokens?: number;
+}
 
 export interface PolicyCallerOptions {
   completions: CompletionSource;
   /** Name that chat completions call the model by. */
   name: string;
+  override: SamplingOverride;
   record: boolean;
   sendTokenIds: boolean;
   budget: CallBudget | undefined;
@@ -32,16 +45,8 @@ export interface PolicyCallerOptions {
   callTimeoutMs: number | undefined;
 }
 
-/** A call in the words of the contract, whichever library it came through. */
-export interface PolicyRequest {
-  /** Everything but `messages`, `model`, `seed` and `stream`. */
-  settings: Omit<ChatCompletionRequest, 'messages' | 'model' | 'seed' | 'stream'>;
-  tools: Tool[] | undefined;
-  prompt: PromptMessages;
-  /** Default: the rollout's seed for the call. */
-  seed: number | undefined;
-  signal: AbortSignal | undefined;
-  /** Whose call it is. Default: the trajectory of the async scope. */
+export interface PolicyRequest extends ModelRequest {
+  /** The trajectory that records the call. Default: the one of the async scope. */
   trajectory?: Trajectory | undefined;
 }
 
@@ -67,9 +72,10 @@ export interface StreamedReply {
 }
 
 /** The one place where a policy is called and its calls are recorded, for the AI SDK and for the endpoint alike. */
-export class PolicyCaller {
+export class PolicyCaller implements EndpointModel {
   readonly name: string;
   readonly #options: PolicyCallerOptions;
+  readonly #override: ModelRequest['settings'];
 
   /** @throws RangeError for a deadline that is not above 0. */
   constructor(options: PolicyCallerOptions) {
@@ -78,14 +84,16 @@ export class PolicyCaller {
       throw new RangeError(`callTimeoutMs is ${callTimeoutMs}. Give a time in milliseconds above 0.`);
     this.name = options.name;
     this.#options = options;
+    this.#override = overrideFields(options.override);
   }
 
   /**
    * Takes the call's place in its trajectory and puts back what the policy sampled.
    * @throws UnexpectedCallError outside of a rollout, where that is an error.
    */
-  begin({ settings, tools, prompt, seed, signal, trajectory: given }: PolicyRequest): BegunCall {
+  begin({ settings: requested, tools, prompt, seed, signal, trajectory: given }: PolicyRequest): BegunCall {
     const { name, record, sendTokenIds } = this.#options;
+    const settings = { ...requested, ...this.#override };
     const scope = given ?? currentTrajectory();
     if (record && !scope) this.#options.outside.meet(name);
     const trajectory = record ? scope : undefined;
@@ -110,6 +118,16 @@ export class PolicyCaller {
         seed: seed ?? begun?.seed,
       },
     };
+  }
+
+  async answer(request: ModelRequest): Promise<WholeAnswer> {
+    const call = this.begin(request);
+    return { ...(await this.complete(call)), callId: call.callId };
+  }
+
+  async answerStreamed(request: ModelRequest): Promise<StreamedAnswer> {
+    const call = this.begin(request);
+    return { ...(await this.stream(call)), callId: call.callId };
   }
 
   /** The whole reply, recorded. */
@@ -200,6 +218,17 @@ export class PolicyCaller {
       recordModelCall({ ...labels, durationMs, error: failure });
     }
   }
+}
+
+function overrideFields({ temperature, topP, topK, minP, maxOutputTokens }: SamplingOverride) {
+  const fields = {
+    temperature,
+    top_p: topP,
+    top_k: topK,
+    min_p: minP,
+    max_completion_tokens: maxOutputTokens,
+  };
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 }
 
 function isRateLimit(status: number | null): boolean {

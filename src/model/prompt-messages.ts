@@ -1,14 +1,7 @@
 import type { LanguageModelV4Message, LanguageModelV4Prompt } from '@ai-sdk/provider';
 import type { Message, ToolCall } from '../contract/index.ts';
+import type { PromptMessages } from '../trajectory/index.ts';
 import { UnsupportedByModelError } from './errors.ts';
-
-/** A prompt as chat messages. `callIds[i]` is the call that sampled `messages[i]`, where its parts say so. */
-export interface PromptMessages {
-  messages: Message[];
-  callIds: (string | undefined)[];
-  /** The agent's protocol may lose a reply's reasoning, so that its absence is no edit. Default false. */
-  mayDropReasoning?: boolean;
-}
 
 type AssistantMessage = Extract<LanguageModelV4Message, { role: 'assistant' }>;
 type UserMessage = Extract<LanguageModelV4Message, { role: 'user' }>;

@@ -1,12 +1,5 @@
 import type { LanguageModelV4 } from '@ai-sdk/provider';
-
-/** Where programs of any language call the model of a rollout, and the key that names the rollout. */
-export interface ModelEndpoint {
-  /** Base URL with `/v1` at its end: what OpenAI-compatible clients call `baseURL`. */
-  baseUrl: string;
-  /** Bearer key of one trajectory; it stops working when the rollout ends. */
-  apiKey: string;
-}
+import type { ModelEndpoint } from '../endpoint/index.ts';
 
 /** What an agent in a rollout calls: the policy, or an external model that stands in its place. */
 export interface RolloutModel {

@@ -1,7 +1,6 @@
 import type { Message } from '../contract/index.ts';
-import { sampledMessage, type Trajectory } from '../trajectory/index.ts';
+import { type PromptMessages, sampledMessage, type Trajectory } from '../trajectory/index.ts';
 import { ConversationTree } from './conversation-tree.ts';
-import type { PromptMessages } from './prompt-messages.ts';
 
 const trees = new WeakMap<Trajectory, ConversationTree>();
 

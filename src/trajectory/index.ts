@@ -16,7 +16,7 @@ export {
 } from './limits.ts';
 export type { Observations, ToolUses } from './observations.ts';
 export { ownModelAt, runAsOwnCall, watchOtherModels } from './other-models.ts';
-export type { RecordedCall, TrajectoryCall } from './recorded-call.ts';
+export type { PromptMessages, RecordedCall, TrajectoryCall } from './recorded-call.ts';
 export { sampledMessage } from './sampled-message.ts';
 export { currentTrajectory, runInTrajectory, runOutsideTrajectory } from './scope.ts';
 export { deriveSeed, randomSource } from './seed.ts';

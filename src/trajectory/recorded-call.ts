@@ -16,6 +16,14 @@ export interface RecordedCall {
   spoken?: { reply: Message; sampledTokens: number };
 }
 
+/** A prompt as chat messages. `callIds[i]` is the call that sampled `messages[i]`, where the agent's library says so. */
+export interface PromptMessages {
+  messages: Message[];
+  callIds: (string | undefined)[];
+  /** The agent's protocol may lose a reply's reasoning, so that its absence is no edit. Default false. */
+  mayDropReasoning?: boolean;
+}
+
 /** A recorded call as rewards see it. */
 export interface TrajectoryCall {
   readonly index: number;

@@ -222,9 +222,15 @@ test('an answer of another step or without ids rejects the call', async () => {
 test('a handle overrides what the agent asks for', async () => {
   const { service, model } = await open(() => ({ text: 'x' }));
   await using _ = service;
-  const greedy = model.with({ temperature: 0, maxOutputTokens: 5 });
+  const greedy = model.with({ temperature: 0, topK: 4, minP: 0.1, maxOutputTokens: 5 });
   await generateText({ model: greedy.languageModel, prompt: 'a', temperature: 0.9, topP: 0.5 });
-  expect(service.requests[0]).toMatchObject({ temperature: 0, top_p: 0.5, max_completion_tokens: 5 });
+  expect(service.requests[0]).toMatchObject({
+    temperature: 0,
+    top_p: 0.5,
+    top_k: 4,
+    min_p: 0.1,
+    max_completion_tokens: 5,
+  });
 });
 
 test('ids can be left out for services that refuse them; the sampled text still goes out', async () => {

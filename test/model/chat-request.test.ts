@@ -7,26 +7,22 @@ const prompt: LanguageModelV4CallOptions['prompt'] = [];
 const weather = { type: 'function', name: 'weather', inputSchema: { type: 'object' } } as const;
 
 test('settings become fields of the interface', () => {
-  const { settings, warnings } = toChatRequest(
-    {
-      prompt,
-      temperature: 0.5,
-      topP: 0.9,
-      topK: 4,
-      stopSequences: ['END'],
-      maxOutputTokens: 7,
-      responseFormat: { type: 'json', schema: { type: 'object' }, name: 'answer' },
-      tools: [weather],
-      toolChoice: { type: 'tool', toolName: 'weather' },
-      providerOptions: { martingale: { repetition_penalty: 1.1 } },
-    },
-    { minP: 0.1 },
-  );
+  const { settings, warnings } = toChatRequest({
+    prompt,
+    temperature: 0.5,
+    topP: 0.9,
+    topK: 4,
+    stopSequences: ['END'],
+    maxOutputTokens: 7,
+    responseFormat: { type: 'json', schema: { type: 'object' }, name: 'answer' },
+    tools: [weather],
+    toolChoice: { type: 'tool', toolName: 'weather' },
+    providerOptions: { martingale: { repetition_penalty: 1.1 } },
+  });
   expect(settings).toMatchObject({
     temperature: 0.5,
     top_p: 0.9,
     top_k: 4,
-    min_p: 0.1,
     stop: ['END'],
     max_completion_tokens: 7,
     repetition_penalty: 1.1,
@@ -52,7 +48,7 @@ test.each<[string, Partial<LanguageModelV4CallOptions>]>([
   ['temperature', { providerOptions: { martingale: { temperature: 0.5 } } }],
   ['tools', { providerOptions: { martingale: { tools: [] } } }],
 ])('refuses %s by name', (name, options) => {
-  expect(() => toChatRequest({ prompt, ...options }, {})).toThrow(name);
+  expect(() => toChatRequest({ prompt, ...options })).toThrow(name);
 });
 
 test('refuses files by name', () => {

@@ -1,0 +1,111 @@
+import { type Context, Hono } from 'hono';
+import { currentTrajectory } from '../trajectory/index.ts';
+import { answerChat } from './chat/answer-chat.ts';
+import type { EndpointSession } from './endpoint-session.ts';
+import { errorResponse } from './error-response.ts';
+import { EndpointError } from './errors.ts';
+import { answerResponse } from './responses/answer-response.ts';
+
+export interface EndpointAppOptions {
+  /** What a key in force stands for. */
+  find: (apiKey: string) => EndpointSession | undefined;
+  /** Whether a key was made here, be it in force or ended. */
+  isOwn: (apiKey: string) => boolean;
+}
+
+type Env = { Variables: { session: EndpointSession } };
+
+const largestBody = 64 * 2 ** 20;
+
+/** The routes that OpenAI-compatible clients call, under `/v1`. */
+export function createEndpointApp({ find, isOwn }: EndpointAppOptions): Hono<Env> {
+  const app = new Hono<Env>();
+  app.onError((error, context) => {
+    // The caller notes what becomes of calls that were made; this one was not.
+    const session: EndpointSession | undefined = context.var.session;
+    if (error instanceof EndpointError) session?.run(() => currentTrajectory()?.noteCallEnd('unanswered'));
+    return errorResponse(error);
+  });
+  app.notFound((context) =>
+    errorResponse(
+      new EndpointError(
+        404,
+        'unknown_path',
+        `${context.req.method} ${context.req.path} is not served. There are POST /v1/chat/completions, ` +
+          'POST /v1/responses and GET /v1/models.',
+      ),
+    ),
+  );
+  app.use('/v1/*', async (context, next) => {
+    const apiKey = /^bearer\s+(\S+)\s*$/i.exec(context.req.header('authorization') ?? '')?.[1];
+    const session = apiKey === undefined ? undefined : find(apiKey);
+    if (!session) throw refusal(apiKey, isOwn);
+    context.set('session', session);
+    await next();
+  });
+  app.post('/v1/chat/completions', async (context) =>
+    answerChat(context.var.session, await readBody(context), context.req.raw.signal),
+  );
+  app.post('/v1/responses', async (context) =>
+    answerResponse(context.var.session, await readBody(context), context.req.raw.signal),
+  );
+  app.get('/v1/models', (context) => context.json({ object: 'list', data: [modelOf(context.var.session)] }));
+  // Whatever model an agent names, it is this one that answers.
+  app.get('/v1/models/*', (context) => context.json(modelOf(context.var.session)));
+  return app;
+}
+
+const modelOf = ({ model }: EndpointSession) => ({
+  id: model.name,
+  object: 'model',
+  created: 0,
+  owned_by: 'martingale',
+});
+
+function refusal(apiKey: string | undefined, isOwn: (apiKey: string) => boolean): EndpointError {
+  if (apiKey === undefined)
+    return new EndpointError(
+      401,
+      'api_key_missing',
+      'The request has no key. Send the `apiKey` of `model.endpoint()` as `Authorization: Bearer <key>`.',
+    );
+  if (isOwn(apiKey))
+    return new EndpointError(
+      410,
+      'trajectory_closed',
+      'The rollout that this key belongs to has ended. Await every call of the agent inside the rollout function, ' +
+        'and stop its processes when `signal` aborts.',
+    );
+  return new EndpointError(
+    401,
+    'invalid_api_key',
+    'The key is none of this process: ask `model.endpoint()` for one inside the rollout.',
+  );
+}
+
+async function readBody(context: Context): Promise<unknown> {
+  const encoding = context.req.header('content-encoding') ?? 'identity';
+  if (encoding !== 'identity')
+    throw new EndpointError(
+      415,
+      'unsupported_encoding',
+      `The body has the Content-Encoding ${encoding}. Send it as it is.`,
+    );
+  if (Number(context.req.header('content-length')) > largestBody) throw tooLarge();
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of context.req.raw.body ?? []) {
+    bytes += chunk.byteLength;
+    if (bytes > largestBody) throw tooLarge();
+    chunks.push(chunk);
+  }
+  try {
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks)));
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new EndpointError(400, 'invalid_json', `The body is not JSON in UTF-8: ${reason}`);
+  }
+}
+
+const tooLarge = () =>
+  new EndpointError(413, 'body_too_large', `The body is larger than ${largestBody} bytes.`);

@@ -1,0 +1,107 @@
+import { createServer, type Server } from 'node:http';
+import { getRequestListener } from '@hono/node-server';
+import { type Trajectory, TrajectoryClosedError } from '../trajectory/index.ts';
+import { createEndpointApp } from './app.ts';
+import { EndpointKeys } from './endpoint-keys.ts';
+import type { EndpointModel } from './endpoint-model.ts';
+import { EndpointSession } from './endpoint-session.ts';
+import { EndpointError } from './errors.ts';
+
+/** As many clients as connect at once; the system's own bound may be lower. */
+const backlog = 4096;
+/** Clients keep connections for their next call: one that is closed under them looks like a failure. */
+const keepAliveTimeoutMs = 120_000;
+/** How long an answer may take to reach a client once the endpoint closes. */
+const closeTimeoutMs = 1000;
+
+/** The local server that agents of all rollouts call, with the keys that tell them apart. */
+export class EndpointServer {
+  readonly baseUrl: string;
+  readonly #server: Server;
+  readonly #keys: EndpointKeys;
+  readonly #sessions: Map<string, EndpointSession>;
+  readonly #ofTrajectories = new WeakMap<Trajectory, Map<EndpointModel, EndpointSession>>();
+  readonly #ofNone = new Map<EndpointModel, EndpointSession>();
+
+  private constructor(
+    server: Server,
+    baseUrl: string,
+    keys: EndpointKeys,
+    sessions: Map<string, EndpointSession>,
+  ) {
+    this.#server = server;
+    this.baseUrl = baseUrl;
+    this.#keys = keys;
+    this.#sessions = sessions;
+  }
+
+  static async start(): Promise<EndpointServer> {
+    const keys = new EndpointKeys();
+    const sessions = new Map<string, EndpointSession>();
+    const app = createEndpointApp({
+      find: (apiKey) => sessions.get(apiKey),
+      isOwn: (apiKey) => keys.isOwn(apiKey),
+    });
+    // The process is its user's: `Request` and `Response` stay what they are.
+    const listener = getRequestListener(app.fetch, { overrideGlobalObjects: false });
+    const server = createServer({ keepAliveTimeout: keepAliveTimeoutMs }, listener);
+    server.unref();
+    server.on('connection', (socket) => socket.unref());
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', reject);
+      server.listen({ host: '127.0.0.1', port: 0, backlog }, () => {
+        server.off('error', reject);
+        resolve();
+      });
+    });
+    const address = server.address();
+    if (typeof address !== 'object' || address === null) throw new TypeError('The endpoint has no address.');
+    return new EndpointServer(server, `http://127.0.0.1:${address.port}/v1`, keys, sessions);
+  }
+
+  /** The key of a model in a trajectory: the same each time it is asked for. */
+  open(model: EndpointModel, trajectory: Trajectory | undefined): EndpointSession {
+    const known = this.#ofScope(trajectory);
+    const session = known.get(model);
+    if (session) return session;
+    const opened = new EndpointSession(this.#keys.create(), model);
+    known.set(model, opened);
+    this.#sessions.set(opened.apiKey, opened);
+    trajectory?.signal?.addEventListener(
+      'abort',
+      () => {
+        this.#sessions.delete(opened.apiKey);
+        this.#ofTrajectories.delete(trajectory);
+        opened.end(new TrajectoryClosedError(trajectory.id));
+      },
+      { once: true },
+    );
+    return opened;
+  }
+
+  async close(): Promise<void> {
+    const closed = new EndpointError(
+      503,
+      'endpoint_closed',
+      'The endpoint was closed by `closeEndpoints()`.',
+    );
+    for (const session of this.#sessions.values()) session.end(closed);
+    this.#sessions.clear();
+    // Those who wait are told before their connections go.
+    const sweep = setInterval(() => this.#server.closeIdleConnections(), 10);
+    const cut = setTimeout(() => this.#server.closeAllConnections(), closeTimeoutMs);
+    await new Promise((resolve) => {
+      this.#server.close(resolve);
+      this.#server.closeIdleConnections();
+    });
+    clearInterval(sweep);
+    clearTimeout(cut);
+  }
+
+  #ofScope(trajectory: Trajectory | undefined): Map<EndpointModel, EndpointSession> {
+    if (!trajectory) return this.#ofNone;
+    const known = this.#ofTrajectories.get(trajectory) ?? new Map<EndpointModel, EndpointSession>();
+    this.#ofTrajectories.set(trajectory, known);
+    return known;
+  }
+}

@@ -1,0 +1,68 @@
+import type { z } from 'zod';
+import { EndpointError, invalid, unsupported } from './errors.ts';
+
+export type Fields = Record<string, unknown>;
+
+/** @param place Name of the field that it stands in. @throws EndpointError where it is not an object. */
+export function asFields(body: unknown, place?: string): Fields {
+  if (typeof body === 'object' && body !== null && !Array.isArray(body)) return { ...body };
+  if (place !== undefined) throw invalid(place, 'is not a JSON object.');
+  throw new EndpointError(400, 'invalid_body', 'The body is not a JSON object.');
+}
+
+/** Parses with the schema; the complaint that goes deepest is the error. */
+export function parse<Schema extends z.ZodType>(
+  schema: Schema,
+  value: unknown,
+  place = '',
+): z.output<Schema> {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const [first] = parsed.error.issues;
+  const { path, message } = first ? deepest(first) : { path: [], message: 'it is not as it should be' };
+  const param = [place, ...path.map(String)].filter((part) => part !== '').join('.');
+  throw invalid(param || 'body', `cannot be read: ${message}.`);
+}
+
+/** Of a union the complaint of the variant that the value came nearest to. */
+function deepest(issue: z.core.$ZodIssue): { path: PropertyKey[]; message: string } {
+  if (issue.code !== 'invalid_union') return issue;
+  const inner = issue.errors.flatMap((variant) => variant.slice(0, 1).map(deepest));
+  const found = inner.reduce((best, other) => (other.path.length > best.path.length ? other : best), {
+    path: [],
+    message: issue.message,
+  });
+  return { path: [...issue.path, ...found.path], message: found.message };
+}
+
+/** Fields that are about the provider's own caches, accounts and safety: none of them would change the reply. */
+const ofNoEffect = new Set([
+  'prompt_cache_key',
+  'prompt_cache_retention',
+  'prompt_cache_options',
+  'safety_identifier',
+]);
+
+/** Values that mean what is done anyway. */
+const defaults: Fields = { verbosity: 'medium', background: false, truncation: 'disabled' };
+
+/**
+ * Takes out what changes nothing and refuses by name what is not known: `null` is absent, as everywhere.
+ * @param remedies What to do instead, by the name of a field that is known to be impossible.
+ */
+export function checkNames(
+  fields: Fields,
+  known: ReadonlySet<string>,
+  remedies: Record<string, string>,
+): Fields {
+  const kept: Fields = {};
+  for (const [name, value] of Object.entries(fields)) {
+    if (value === null || value === undefined || ofNoEffect.has(name)) continue;
+    if (Object.hasOwn(defaults, name) && defaults[name] === value) continue;
+    const remedy = Object.hasOwn(remedies, name) ? remedies[name] : undefined;
+    if (remedy !== undefined) throw unsupported(name, remedy);
+    if (!known.has(name)) throw unsupported(name, 'The endpoint knows no field of that name.');
+    kept[name] = value;
+  }
+  return kept;
+}

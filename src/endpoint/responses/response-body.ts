@@ -1,0 +1,157 @@
+import { z } from 'zod';
+import type { ChatCompletionRequest, Tool } from '../../contract/index.ts';
+import { optional, refusedChatFields } from '../../contract/index.ts';
+import { invalid, unsupported } from '../errors.ts';
+import { asFields, checkNames, type Fields, parse } from '../read-fields.ts';
+
+const functionTool = z.object({
+  name: z.string(),
+  description: optional(z.string()),
+  parameters: optional(z.record(z.string(), z.unknown())),
+  strict: optional(z.boolean()),
+});
+
+const textFormat = z.discriminatedUnion('type', [
+  z.strictObject({ type: z.literal('text') }),
+  z.strictObject({ type: z.literal('json_object') }),
+  z.strictObject({
+    type: z.literal('json_schema'),
+    name: z.string(),
+    schema: z.record(z.string(), z.unknown()),
+    description: optional(z.string()),
+    strict: optional(z.boolean()),
+  }),
+]);
+
+const responseBody = z.object({
+  model: optional(z.string()),
+  input: optional(z.union([z.string(), z.array(z.unknown())])),
+  instructions: optional(z.string()),
+  previous_response_id: optional(z.string()),
+  max_output_tokens: optional(z.number().int().min(1)),
+  temperature: optional(z.number()),
+  top_p: optional(z.number()),
+  tools: optional(z.array(z.looseObject({ type: z.string() }))),
+  tool_choice: optional(
+    z.union([
+      z.enum(['none', 'auto', 'required']),
+      z.looseObject({
+        type: z.string(),
+        name: optional(z.string()),
+        mode: optional(z.enum(['auto', 'required'])),
+        tools: optional(z.array(z.looseObject({ type: z.string(), name: optional(z.string()) }))),
+      }),
+    ]),
+  ),
+  parallel_tool_calls: optional(z.boolean()),
+  text: optional(z.strictObject({ format: optional(textFormat), verbosity: optional(z.string()) })),
+  reasoning: optional(
+    z.strictObject({
+      effort: optional(z.enum(['none', 'minimal', 'low', 'medium', 'high'])),
+      summary: optional(z.string()),
+      generate_summary: optional(z.string()),
+    }),
+  ),
+  include: optional(z.array(z.string())),
+  store: optional(z.boolean()),
+  stream: optional(z.boolean()),
+  stream_options: optional(z.strictObject({ include_obfuscation: optional(z.boolean()) })),
+  metadata: optional(z.record(z.string(), z.string())),
+  user: optional(z.string()),
+  service_tier: optional(z.enum(['auto', 'default'])),
+});
+
+export type ResponseBody = z.output<typeof responseBody>;
+
+const known: ReadonlySet<string> = new Set(Object.keys(responseBody.shape));
+const leaveOut = 'Leave it out.';
+const remedies = {
+  background: 'Replies are awaited: leave it out, or give false.',
+  conversation: 'Go on from a reply with `previous_response_id`, or send the items.',
+  prompt: 'Templates are not kept here: send `instructions` and `input`.',
+  truncation: 'Send fewer items; the one value is "disabled".',
+  context_management: 'Send fewer items.',
+  max_tool_calls: 'It counts calls of built-in tools, of which there are none.',
+  top_logprobs: 'Chat completions have log-probabilities.',
+  moderation: leaveOut,
+  image: leaveOut,
+  access_programs: leaveOut,
+  n: 'Each call samples one reply: make several calls.',
+};
+
+/** Reads a Responses request as OpenAI's clients write it. @throws EndpointError that names the field. */
+export function readResponseBody(body: unknown): ResponseBody {
+  const read = parse(responseBody, checkNames(asFields(body), known, remedies));
+  const { text, include = [], stream_options, stream, tools, tool_choice } = read;
+  if (text?.verbosity !== undefined && text.verbosity !== 'medium')
+    throw unsupported('text.verbosity', refusedChatFields.verbosity);
+  for (const wanted of include)
+    if (wanted !== 'reasoning.encrypted_content')
+      throw unsupported('include', `It asks for "${wanted}"; there is "reasoning.encrypted_content".`);
+  if (stream_options && !stream) throw invalid('stream_options', 'needs `stream: true`.');
+  if (!tools?.length && tool_choice !== undefined && tool_choice !== 'auto' && tool_choice !== 'none')
+    throw invalid('tool_choice', 'needs `tools`.');
+  return read;
+}
+
+/** Everything of the request but its prompt, as a chat request has it. */
+export function chatSettings(body: ResponseBody) {
+  const tools = body.tools?.length ? body.tools.map(toTool) : undefined;
+  const { effort } = body.reasoning ?? {};
+  const settings: Omit<ChatCompletionRequest, 'messages' | 'model' | 'seed' | 'stream'> = {
+    logprobs: true,
+    return_token_ids: true,
+    temperature: body.temperature,
+    top_p: body.top_p,
+    max_completion_tokens: body.max_output_tokens,
+    // Absent means that the reply begins without reasoning.
+    reasoning_effort: effort === 'none' ? undefined : effort,
+    response_format: toResponseFormat(body.text?.format),
+    metadata: body.metadata,
+    user: body.user,
+    service_tier: body.service_tier,
+    ...(tools
+      ? { tools, tool_choice: toToolChoice(body.tool_choice), parallel_tool_calls: body.parallel_tool_calls }
+      : {}),
+  };
+  return { tools, settings };
+}
+
+function toTool(given: Fields, index: number): Tool {
+  if (given.type !== 'function')
+    throw unsupported(
+      `tools.${index}.type`,
+      `It is "${String(given.type)}": give the agent functions of its own.`,
+    );
+  if (given.defer_loading) throw unsupported(`tools.${index}.defer_loading`, 'All tools are in the prompt.');
+  const { name, description, parameters, strict } = parse(functionTool, given, `tools.${index}`);
+  return { type: 'function', function: { name, description, parameters, strict } };
+}
+
+function toToolChoice(choice: ResponseBody['tool_choice']): ChatCompletionRequest['tool_choice'] {
+  // `auto` is what absent means, also to services that know no other value.
+  if (choice === undefined || choice === 'auto') return undefined;
+  if (typeof choice === 'string') return choice;
+  if (choice.type === 'function' && choice.name !== undefined)
+    return { type: 'function', function: { name: choice.name } };
+  if (choice.type === 'allowed_tools' && choice.mode && choice.tools?.length)
+    return {
+      type: 'allowed_tools',
+      allowed_tools: { mode: choice.mode, tools: choice.tools.map(toNamedTool) },
+    };
+  throw unsupported('tool_choice', `It is of type "${choice.type}": name a function, or give fewer tools.`);
+}
+
+function toNamedTool({ type, name }: { type: string; name?: string | undefined }, index: number) {
+  if (type === 'function' && name !== undefined) return { type, function: { name } } as const;
+  throw unsupported(`tool_choice.tools.${index}`, `It is of type "${type}": name functions.`);
+}
+
+function toResponseFormat(
+  format: z.output<typeof textFormat> | undefined,
+): ChatCompletionRequest['response_format'] {
+  if (!format || format.type === 'text') return undefined;
+  if (format.type === 'json_object') return format;
+  const { name, schema, description, strict } = format;
+  return { type: 'json_schema', json_schema: { name, schema, description, strict } };
+}

@@ -1,0 +1,162 @@
+import type { ToolCall } from '../../contract/index.ts';
+import {
+  encodeReasoning,
+  type FunctionCallItem,
+  type ItemStatus,
+  type MessageItem,
+  type OutputItem,
+  type ReasoningItem,
+} from './response-items.ts';
+import { itemId } from './response-memory.ts';
+
+/** An event of a streamed response, before it has its number. */
+export interface ResponseEvent {
+  type: string;
+  [field: string]: unknown;
+}
+
+type Events = Generator<ResponseEvent, void, undefined>;
+
+interface Call {
+  item: FunctionCallItem;
+  place: number;
+}
+
+/**
+ * The output of a response as it comes to be: items, and the events that tell of them. Reasoning and text are one
+ * open item at a time; calls stay open until the reply has ended.
+ */
+export class ResponseOutput {
+  readonly items: OutputItem[] = [];
+  readonly #responseId: string;
+  readonly #encrypted: boolean;
+  #open: { item: ReasoningItem | MessageItem; place: number } | undefined;
+  readonly #calls = new Map<number, Call>();
+
+  constructor(responseId: string, { encryptedReasoning }: { encryptedReasoning: boolean }) {
+    this.#responseId = responseId;
+    this.#encrypted = encryptedReasoning;
+  }
+
+  *reasoning(delta: string): Events {
+    if (this.#open?.item.type !== 'reasoning') {
+      yield* this.#close('completed');
+      const place = this.items.length;
+      const id = itemId('rs', this.#responseId, place);
+      yield* this.#begin({ id, type: 'reasoning', status: 'in_progress', summary: [], content: [] });
+    }
+    yield* this.#extend(delta);
+  }
+
+  *text(delta: string): Events {
+    if (this.#open?.item.type !== 'message') {
+      yield* this.#close('completed');
+      const id = itemId('msg', this.#responseId, this.items.length);
+      yield* this.#begin({ id, type: 'message', status: 'in_progress', role: 'assistant', content: [] });
+    }
+    yield* this.#extend(delta);
+  }
+
+  /** @param index Place of the call among those of the reply. */
+  *call(index: number, { id, name, delta }: { id: string; name: string; delta: string }): Events {
+    let call = this.#calls.get(index);
+    if (!call) {
+      yield* this.#close('completed');
+      const place = this.items.length;
+      const item: FunctionCallItem = {
+        id: itemId('fc', this.#responseId, place),
+        type: 'function_call',
+        status: 'in_progress',
+        call_id: id,
+        name,
+        arguments: '',
+      };
+      call = { item, place };
+      this.#calls.set(index, call);
+      this.items.push(item);
+      yield { type: 'response.output_item.added', output_index: place, item: { ...item } };
+    }
+    if (delta === '') return;
+    call.item.arguments += delta;
+    yield {
+      type: 'response.function_call_arguments.delta',
+      item_id: call.item.id,
+      output_index: call.place,
+      delta,
+    };
+  }
+
+  /** Ends every item. An empty reply too is a message, so that it comes back with the next request. */
+  *end(status: ItemStatus): Events {
+    if (this.items.length === 0) yield* this.text('');
+    yield* this.#close(status);
+    for (const { item, place } of this.#calls.values()) {
+      item.status = status;
+      yield {
+        type: 'response.function_call_arguments.done',
+        item_id: item.id,
+        output_index: place,
+        name: item.name,
+        arguments: item.arguments,
+      };
+      yield { type: 'response.output_item.done', output_index: place, item };
+    }
+  }
+
+  /** The whole reply at once. */
+  *whole(reply: { reasoning: string; text: string; calls: readonly ToolCall[] }, status: ItemStatus): Events {
+    if (reply.reasoning !== '') yield* this.reasoning(reply.reasoning);
+    if (reply.text !== '') yield* this.text(reply.text);
+    for (const [index, { id, function: called }] of reply.calls.entries())
+      yield* this.call(index, { id, name: called.name, delta: called.arguments });
+    yield* this.end(status);
+  }
+
+  *#begin(item: ReasoningItem | MessageItem): Events {
+    const place = this.items.length;
+    this.#open = { item, place };
+    this.items.push(item);
+    yield { type: 'response.output_item.added', output_index: place, item: { ...item, content: [] } };
+    const part =
+      item.type === 'message'
+        ? ({ type: 'output_text', text: '', annotations: [], logprobs: [] } as const)
+        : ({ type: 'reasoning_text', text: '' } as const);
+    yield {
+      type: 'response.content_part.added',
+      item_id: item.id,
+      output_index: place,
+      content_index: 0,
+      part,
+    };
+    if (item.type === 'message')
+      item.content.push({ type: 'output_text', text: '', annotations: [], logprobs: [] });
+    else item.content.push({ type: 'reasoning_text', text: '' });
+  }
+
+  *#extend(delta: string): Events {
+    const [part] = this.#open?.item.content ?? [];
+    if (!this.#open || !part || delta === '') return;
+    part.text += delta;
+    const { item, place } = this.#open;
+    const at = { item_id: item.id, output_index: place, content_index: 0 };
+    if (item.type === 'message') yield { type: 'response.output_text.delta', ...at, delta, logprobs: [] };
+    else yield { type: 'response.reasoning_text.delta', ...at, delta };
+  }
+
+  *#close(status: ItemStatus): Events {
+    if (!this.#open) return;
+    const { item, place } = this.#open;
+    this.#open = undefined;
+    item.status = status;
+    const [part] = item.content;
+    const text = part?.text ?? '';
+    const at = { item_id: item.id, output_index: place, content_index: 0 };
+    if (item.type === 'message') yield { type: 'response.output_text.done', ...at, text, logprobs: [] };
+    else {
+      yield { type: 'response.reasoning_text.done', ...at, text };
+      if (this.#encrypted) item.encrypted_content = encodeReasoning(text);
+    }
+    yield { type: 'response.content_part.done', ...at, part };
+    yield { type: 'response.output_item.done', output_index: place, item };
+  }
+}

@@ -1,1 +1,0 @@
-export { closeEndpoints, openEndpoint } from './open-endpoint.ts';
