@@ -1,6 +1,4 @@
-/** What a timer can hold; it would fire at once for more. */
-const longestTimerMs = 2 ** 31 - 1;
-
+import { longestTimerMs } from '../util/deadline.ts';
 /**
  * One signal for a call: aborts with the caller's signal, or when the time is up. Unlike `AbortSignal.any` it lets
  * go of the caller's signal at the end, which may live as long as a run of many thousand calls.

@@ -1,6 +1,6 @@
 import { MartingaleError } from '../contract/index.ts';
 import type { Trajectory, TrajectoryCall } from '../trajectory/index.ts';
-import { withDeadline } from './deadline.ts';
+import { withDeadline } from '../util/deadline.ts';
 import { describeThrown, describeValue } from './describe-thrown.ts';
 
 export interface CreditContext<Scenario, Outcome> {

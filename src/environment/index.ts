@@ -6,7 +6,6 @@ export type {
   SetupContext,
 } from './contexts.ts';
 export { type Credit, type CreditContext, CreditError } from './credit.ts';
-export { startTimer, withDeadline } from './deadline.ts';
 export { defineEnvironment } from './define-environment.ts';
 export { codeOfThrown, describeThrown } from './describe-thrown.ts';
 export type { Environment, GroupSettlement, OpenEnvironment } from './environment.ts';

@@ -4,8 +4,8 @@ import {
   type Trajectory,
   type UsedUpLimit,
 } from '../trajectory/index.ts';
+import { startTimer } from '../util/deadline.ts';
 import { originOf } from './agent-error.ts';
-import { startTimer } from './deadline.ts';
 import { codeOfThrown, describeThrown } from './describe-thrown.ts';
 import type { AgentContext, OpenEnvironment } from './environment.ts';
 

@@ -1,7 +1,5 @@
+import { longestTimerMs } from '../util/deadline.ts';
 import { ModelCallTimeoutError } from './errors.ts';
-
-/** What a timer can hold; it would fire at once for more. */
-const longestTimerMs = 2 ** 31 - 1;
 
 /**
  * The signal of one call: aborts with the caller's, or when the time is up. Unlike `AbortSignal.any` it lets go of

@@ -1,11 +1,7 @@
 import { MartingaleError } from '../contract/index.ts';
-import {
-  cleanupFailedMetric,
-  describeThrown,
-  type OpenEnvironment,
-  withDeadline,
-} from '../environment/index.ts';
+import { cleanupFailedMetric, describeThrown, type OpenEnvironment } from '../environment/index.ts';
 import type { Trajectory } from '../trajectory/index.ts';
+import { withDeadline } from '../util/deadline.ts';
 
 class CleanupTimeoutError extends MartingaleError {
   constructor(what: string, timeoutMs: number) {

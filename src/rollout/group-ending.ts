@@ -1,8 +1,6 @@
 import { MartingaleError } from '../contract/index.ts';
+import { longestTimerMs } from '../util/deadline.ts';
 import type { Rollout, RolloutFailure } from './rollout.ts';
-
-/** What a timer can hold; it would fire at once for more. */
-const longestTimerMs = 2 ** 31 - 1;
 
 /** One signal that ends a group's rollouts, and what it makes of those that it ended. */
 export class GroupEnding {

@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { MartingaleError } from '../contract/index.ts';
-import { startTimer } from '../environment/index.ts';
+import { startTimer } from '../util/deadline.ts';
 import { toCancellation } from './failure.ts';
 import type { RolloutFailure } from './rollout.ts';
 

@@ -2,6 +2,7 @@ import type { z } from 'zod';
 import { requestLimits } from '../contract/index.ts';
 import { missingEnvironment, neededRollouts } from '../rollout/index.ts';
 import { showValue } from '../util/complaint.ts';
+import { longestTimerMs } from '../util/deadline.ts';
 import { RunOptionError } from './errors.ts';
 import { defaultLostJob, type LostJobOptions } from './lost-job.ts';
 import { checkModelSource } from './model-source.ts';
@@ -145,9 +146,6 @@ export function checkLostJob({ waitMs, decision = defaultLostJob.decision }: Los
       `\`lostJob.decision\` is "${decision}"; give "stop", "ask_again" or "take_as_done".`,
     );
 }
-
-/** What a timer can hold; it would fire at once for more. */
-const longestTimerMs = 2 ** 31 - 1;
 
 function timeout(name: string, value: number | undefined): void {
   if (value === undefined || (typeof value === 'number' && value > 0 && value <= longestTimerMs)) return;

@@ -1,5 +1,6 @@
 import type { Client } from '../client/index.ts';
 import { type Untrained, untrainedSchema } from '../contract/index.ts';
+import { longestTimerMs } from '../util/deadline.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { TrainingJobError, TrainingJobTimeoutError } from './errors.ts';
 import { stopGraceMs, withGrace } from './grace.ts';
@@ -40,9 +41,6 @@ export interface JobOutcome {
 }
 
 export const defaultJobTimeoutMs = 3_600_000;
-
-/** What a timer can hold; it would fire at once for more. */
-const longestTimerMs = 2 ** 31 - 1;
 
 /**
  * Waits for the end of a training job.

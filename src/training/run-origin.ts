@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { withDeadline } from '../environment/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import type { VersionChange } from '../progress/index.ts';
+import { withDeadline } from '../util/deadline.ts';
 import { martingaleVersion } from '../util/version.ts';
 import { type ModelSource, modelAskedOf } from './model-source.ts';
 import { trainDefaults } from './train-defaults.ts';

@@ -6,9 +6,9 @@ import {
   type ScenarioResult,
   type ScenarioSource,
   toScenarioSource,
-  withDeadline,
 } from '../environment/index.ts';
 import { parseScenarios } from '../rollout/index.ts';
+import { withDeadline } from '../util/deadline.ts';
 import { ScenarioTimeoutError } from './errors.ts';
 import { trainDefaults } from './train-defaults.ts';
 

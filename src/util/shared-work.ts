@@ -1,45 +1,54 @@
+import { untilAborted } from './deadline.ts';
+
 interface Work<Result> {
   result: Promise<Result>;
-  asking: number;
-  /** Aborts it. */
+  callers: number;
   controller: AbortController;
 }
 
-/** Work that several ask for at the same time is done once, and given up when none of them waits for it any more. */
+/** Work that several callers request at the same time runs once. It is aborted when no caller waits for it any more. */
 export class SharedWork<Key, Result> {
-  readonly #inHand = new Map<Key, Work<Result>>();
+  readonly #inFlight = new Map<Key, Work<Result>>();
 
-  /** Joins the work of this key, or begins it. Rejects as it does, and with the signal's reason when that is aborted. */
+  /** Whether work with this key is in flight. */
+  has(key: Key): boolean {
+    return this.#inFlight.has(key);
+  }
+
+  /**
+   * Joins the work of this key, or begins it. Rejects as the work does, and with the signal's reason when that aborts.
+   * @param begin Receives a signal that aborts when no caller is left, with the reason of the last one.
+   */
   async join(
     key: Key,
     begin: (signal: AbortSignal) => Promise<Result>,
     signal: AbortSignal | undefined,
   ): Promise<Result> {
     signal?.throwIfAborted();
-    const work = this.#inHand.get(key) ?? this.#begin(key, begin);
-    work.asking++;
-    const left = Promise.withResolvers<never>();
-    const leave = () => left.reject(signal?.reason);
-    signal?.addEventListener('abort', leave, { once: true });
+    const work = this.#inFlight.get(key) ?? this.#begin(key, begin);
+    work.callers++;
     try {
-      return await Promise.race([work.result, left.promise]);
+      return await untilAborted(work.result, signal);
     } finally {
-      signal?.removeEventListener('abort', leave);
-      work.asking--;
-      if (work.asking === 0) this.#end(key, work);
+      work.callers--;
+      if (work.callers === 0) {
+        this.#forget(key, work);
+        work.controller.abort(signal?.reason);
+      }
     }
   }
 
   #begin(key: Key, begin: (signal: AbortSignal) => Promise<Result>): Work<Result> {
     const controller = new AbortController();
-    const work: Work<Result> = { result: begin(controller.signal), asking: 0, controller };
-    this.#inHand.set(key, work);
+    const work: Work<Result> = { result: begin(controller.signal), callers: 0, controller };
+    this.#inFlight.set(key, work);
+    // Whoever comes after it has settled begins anew.
+    const forget = () => this.#forget(key, work);
+    work.result.then(forget, forget);
     return work;
   }
 
-  /** Whoever comes from now on begins anew. */
-  #end(key: Key, { controller }: Work<Result>): void {
-    this.#inHand.delete(key);
-    controller.abort();
+  #forget(key: Key, work: Work<Result>): void {
+    if (this.#inFlight.get(key) === work) this.#inFlight.delete(key);
   }
 }

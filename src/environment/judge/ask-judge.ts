@@ -2,11 +2,11 @@ import { createHash } from 'node:crypto';
 import { generateText, type LanguageModel, type ModelMessage, Output } from 'ai';
 import type { z } from 'zod';
 import { runOutsideTrajectory } from '../../trajectory/index.ts';
+import { SharedWork } from '../../util/shared-work.ts';
 import { describeThrown } from '../describe-thrown.ts';
 import { readLeniently } from '../loop/read-output.ts';
 import { JudgeError } from './errors.ts';
 import type { JudgeOptions } from './options.ts';
-import { SharedQuestions } from './shared-questions.ts';
 import { type JudgeUsage, UsageMeter } from './usage.ts';
 import { VerdictCache } from './verdict-cache.ts';
 
@@ -24,7 +24,7 @@ export class Judge<Scenario, Outcome> {
   readonly #options: JudgeOptions<Scenario, Outcome>;
   readonly #cache: VerdictCache;
   readonly #meter: UsageMeter;
-  readonly #questions = new SharedQuestions();
+  readonly #questions = new SharedWork<string, unknown>();
 
   constructor(options: JudgeOptions<Scenario, Outcome>) {
     const { cacheFile, cacheSize = 10_000, prices } = options;
@@ -47,11 +47,12 @@ export class Judge<Scenario, Outcome> {
         return known.data;
       }
       if (this.#questions.has(key)) this.#meter.addCached();
-      const answer = await this.#questions.join(key, question.signal, async (signal) => {
+      const askOnce = async (signal: AbortSignal) => {
         const verdict = await this.#askAgain({ ...question, signal });
         await this.#cache.set(key, verdict);
         return verdict;
-      });
+      };
+      const answer = await this.#questions.join(key, askOnce, question.signal);
       return question.schema.parse(answer);
     });
   }

@@ -1,5 +1,5 @@
 import { attribute, genAi, recordReward, spanName, withSpan } from '../../telemetry/index.ts';
-import { withDeadline } from '../deadline.ts';
+import { withDeadline } from '../../util/deadline.ts';
 import { describeThrown, describeValue } from '../describe-thrown.ts';
 import { GroupRewardError } from './errors.ts';
 import type { GroupRewardContext, GroupRewardFunction, GroupRewards, WeightedGroupReward } from './reward.ts';

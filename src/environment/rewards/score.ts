@@ -1,6 +1,6 @@
 import { MartingaleError } from '../../contract/index.ts';
 import { attribute, genAi, recordReward, spanName, withSpan } from '../../telemetry/index.ts';
-import { withDeadline } from '../deadline.ts';
+import { withDeadline } from '../../util/deadline.ts';
 import { describeThrown, describeValue } from '../describe-thrown.ts';
 import { stepRewardMetric } from '../own-metrics.ts';
 import { RewardError } from './errors.ts';

@@ -1,4 +1,5 @@
 import { Worker } from 'node:worker_threads';
+import { longestTimerMs } from '../../util/deadline.ts';
 import type { RolloutFailure } from '../rollout.ts';
 import type { Budgets } from './budgets.ts';
 import { LentPlaces } from './lent-places.ts';
@@ -31,9 +32,6 @@ export interface RolloutThreadOptions extends ThreadStart {
   /** Called once, when the thread is gone or is going. */
   onEnd: () => void;
 }
-
-/** What a timer can hold; it would fire at once for more. */
-const longestTimerMs = 2 ** 31 - 1;
 
 /** One worker thread, and the rollouts in its hand. Whatever happens to it, each of them gets a result. */
 export class RolloutThread {

@@ -1,8 +1,8 @@
 import { trainingLimits } from '../../contract/index.ts';
+import { TimeSlices } from '../../util/time-slices.ts';
 import { isObject, type JsonObject } from '../body.ts';
 import { malformed } from '../json/faults.ts';
 import { wholeBytes } from '../json/parse-in-slices.ts';
-import { Slices } from '../slices.ts';
 import { groupsInFile, openGroupedFile } from './grouped-file.ts';
 import { readJson } from './json-body.ts';
 import { type BodyBytes, contentOf } from './received-body.ts';
@@ -42,7 +42,7 @@ export interface GroupedBody {
  * in a file is read by `groups`, which then throws. A member that stands twice counts as it stands last.
  */
 export async function readGroupedBody(body: BodyBytes, known: ReadonlySet<string>): Promise<GroupedBody> {
-  const slices = new Slices();
+  const slices = new TimeSlices();
   if (body.bytes <= wholeBytes) {
     const fields = await readJson(await contentOf(body), slices);
     return {
@@ -60,7 +60,10 @@ export async function readGroupedBody(body: BodyBytes, known: ReadonlySet<string
   };
 }
 
-async function* groupsInMemory(list: unknown, slices: Slices): AsyncGenerator<TrajectoryPart | GroupPart> {
+async function* groupsInMemory(
+  list: unknown,
+  slices: TimeSlices,
+): AsyncGenerator<TrajectoryPart | GroupPart> {
   for (const [group, value] of (Array.isArray(list) ? list : []).entries()) {
     for (const part of partsOf(value, group)) {
       if (slices.over) await slices.pause();

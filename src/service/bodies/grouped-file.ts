@@ -1,4 +1,5 @@
 import { trainingLimits } from '../../contract/index.ts';
+import type { TimeSlices } from '../../util/time-slices.ts';
 import { invalidField, RequestValidationError } from '../errors.ts';
 import type { ByteSource, Range } from '../json/byte-source.ts';
 import { childrenOf } from '../json/children.ts';
@@ -14,7 +15,6 @@ import {
 import { parsePart } from '../json/parse-part.ts';
 import { runsOf } from '../json/runs.ts';
 import { omitted } from '../shown-issue.ts';
-import type { Slices } from '../slices.ts';
 import { type GroupPart, groupsField, partsOf, type TrajectoryPart } from './grouped-body.ts';
 import { lineIn, lineOf } from './line-text.ts';
 
@@ -36,7 +36,7 @@ export interface GroupedFile {
 export async function openGroupedFile(
   source: ByteSource,
   known: ReadonlySet<string>,
-  slices: Slices,
+  slices: TimeSlices,
 ): Promise<GroupedFile> {
   const whole = await wholeText(source);
   if (whole.start === whole.end) throw malformed('Unexpected end of JSON input');
@@ -60,7 +60,7 @@ export async function openGroupedFile(
 export async function* groupsInFile(
   source: ByteSource,
   list: Range,
-  slices: Slices,
+  slices: TimeSlices,
 ): AsyncGenerator<TrajectoryPart | GroupPart> {
   for await (const run of runsOf(source, list, { longest: wholeBytes, slices, keepsAll: true })) {
     const bytes = run.end - run.start <= wholeBytes ? await source.read(run) : null;
@@ -80,7 +80,7 @@ async function* largeGroup(
   source: ByteSource,
   range: Range,
   group: number,
-  slices: Slices,
+  slices: TimeSlices,
 ): AsyncGenerator<TrajectoryPart | GroupPart> {
   const line = lineIn(source, range);
   if ((await containerAt(source, range)) !== '{') {
@@ -104,7 +104,7 @@ async function* trajectoriesIn(
   source: ByteSource,
   list: Range,
   group: number,
-  slices: Slices,
+  slices: TimeSlices,
 ): AsyncGenerator<TrajectoryPart> {
   for await (const run of runsOf(source, list, { longest: wholeBytes, slices, keepsAll: true })) {
     const read = run.end - run.start <= wholeBytes ? await source.read(run) : null;
@@ -149,7 +149,7 @@ interface MembersOptions {
   listName: string;
   /** Where the object stands, for complaints. */
   at: (string | number)[];
-  slices: Slices;
+  slices: TimeSlices;
   /** Whether a member of this name is passed over where it is long. */
   passes: (name: string) => boolean;
 }

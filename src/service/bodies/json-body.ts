@@ -1,16 +1,16 @@
 import { isUtf8 } from 'node:buffer';
+import { TimeSlices } from '../../util/time-slices.ts';
 import { parseJson } from '../body.ts';
 import { MemorySource } from '../json/byte-source.ts';
 import { malformed } from '../json/faults.ts';
 import { parseInSlices, wholeBytes, wholeText } from '../json/parse-in-slices.ts';
 import { JsonShapeCheck } from '../json/shape.ts';
-import { Slices } from '../slices.ts';
 
 /**
  * The JSON of a body, or of another text with the bounds of one. It is read in pieces, between which others have their
  * turn. One that is no JSON, too deeply nested, or of too many values, is a 422; no text at all is too.
  */
-export async function readJson(content: Buffer, slices = new Slices()): Promise<unknown> {
+export async function readJson(content: Buffer, slices = new TimeSlices()): Promise<unknown> {
   if (slices.over) await slices.pause();
   if (content.length <= wholeBytes) return parseJson(textIn(content));
   const source = new MemorySource(content);

@@ -1,6 +1,6 @@
 import type { Engine } from '../../engines/engine.ts';
+import { TimeSlices } from '../../util/time-slices.ts';
 import { type GroupedBody, groupsField } from '../bodies/grouped-body.ts';
-import { Slices } from '../slices.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
 import { type ChoiceSurroundings, checkTrajectory } from './check-choice.ts';
@@ -29,7 +29,7 @@ export async function packGroups(
   { files, surroundings }: PackGroupsOptions,
 ): Promise<PackedGroups> {
   const unknown = new UnknownTrajectoryFields();
-  const slices = new Slices();
+  const slices = new TimeSlices();
   let complaint: unknown = null;
   const file = await files.compress(
     (async function* () {

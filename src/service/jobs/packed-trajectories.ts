@@ -1,15 +1,15 @@
 import type { ParsedTrajectory } from '../../contract/index.ts';
+import { byteLines } from '../../util/json-lines.ts';
+import type { TimeSlices } from '../../util/time-slices.ts';
 import { RequestValidationError } from '../errors.ts';
 import { MemorySource } from '../json/byte-source.ts';
 import { parseInSlices } from '../json/parse-in-slices.ts';
-import type { Slices } from '../slices.ts';
-import { byteLines } from '../store/byte-lines.ts';
 import { readTrajectory } from './read-trajectory.ts';
 
 /** The trajectories that `packGroups` packed, in order; null where a group ends. */
 export async function* packedTrajectories(
   payload: AsyncIterable<Uint8Array>,
-  slices: Slices,
+  slices: TimeSlices,
 ): AsyncGenerator<ParsedTrajectory | null> {
   for await (const { bytes, number } of byteLines(payload)) {
     if (bytes.length === 0) {

@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import { type ParsedTrajectory, trajectoryGroupSchema, type ValidationIssue } from '../../contract/index.ts';
+import { TimeSlices } from '../../util/time-slices.ts';
 import {
   type GroupedBody,
   type GroupPart,
@@ -7,7 +8,6 @@ import {
   type TrajectoryPart,
 } from '../bodies/grouped-body.ts';
 import { RequestValidationError } from '../errors.ts';
-import { Slices } from '../slices.ts';
 import { largestIssueCount, readItem } from '../validation.ts';
 import { readTrajectory } from './read-trajectory.ts';
 
@@ -21,7 +21,7 @@ export type ReadPart =
  * together, when they have been read; from the first complaint on nothing is given any more.
  */
 export async function* readGroups({ groups }: GroupedBody): AsyncGenerator<ReadPart> {
-  const slices = new Slices();
+  const slices = new TimeSlices();
   const issues: ValidationIssue[] = [];
   for await (const part of groups()) {
     const at = ['body', groupsField, part.group];

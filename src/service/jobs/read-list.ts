@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import type { ValidationIssue } from '../../contract/index.ts';
+import type { TimeSlices } from '../../util/time-slices.ts';
 import type { JsonObject } from '../body.ts';
-import type { Slices } from '../slices.ts';
 import { largestIssueCount, type ReadItem } from '../validation.ts';
 
 export type Place = (string | number)[];
@@ -9,7 +9,7 @@ export type Place = (string | number)[];
 export interface ReadOptions {
   /** Where the value stands in the body. */
   place: Place;
-  slices: Slices;
+  slices: TimeSlices;
 }
 
 export interface ReadListOptions<Item> extends ReadOptions {

@@ -6,9 +6,9 @@ import {
   trainingLimits,
   trajectorySchema,
 } from '../../contract/index.ts';
+import type { TimeSlices } from '../../util/time-slices.ts';
 import { isObject, type JsonObject } from '../body.ts';
 import { wholeBytes } from '../json/parse-in-slices.ts';
-import type { Slices } from '../slices.ts';
 import { type ReadItem, readItem } from '../validation.ts';
 import { readChoiceOrMessage } from './read-choice.ts';
 import { inSchemaOrder, type Place, type ReadOptions, readList } from './read-list.ts';
@@ -18,7 +18,7 @@ type ParsedHistory = z.output<typeof historySchema>;
 export interface ReadTrajectoryOptions {
   /** Length of its text in bytes; null where the text around it is read as a whole. */
   bytes: number | null;
-  slices: Slices;
+  slices: TimeSlices;
 }
 
 /**

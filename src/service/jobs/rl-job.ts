@@ -9,9 +9,9 @@ import {
   type RewardedTrajectory,
   resolveRlConfig,
 } from '../../learning/index.ts';
+import { TimeSlices } from '../../util/time-slices.ts';
 import { groupsField } from '../bodies/grouped-body.ts';
 import { ServiceError } from '../errors.ts';
-import { Slices } from '../slices.ts';
 import { packedTrajectories } from './packed-trajectories.ts';
 import type { PreparedJob } from './prepared-job.ts';
 import { type TrajectoryDependencies, trajectorySequences } from './trajectory-sequences.ts';
@@ -37,7 +37,7 @@ export async function prepareRlJob(
   const { config, loss } = resolveRlConfig(rlConfigSchema.parse(resolvedConfig), {
     learningRate: dependencies.base.defaults.rlLearningRate,
   });
-  const slices = new Slices();
+  const slices = new TimeSlices();
   const rewarded: RewardedGroup<Constraint>[] = [];
   let trajectories: RewardedTrajectory<Constraint>[] = [];
   for await (const trajectory of packedTrajectories(payload, slices)) {

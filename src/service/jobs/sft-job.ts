@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { type ParsedSftExample, sftExampleSchema } from '../../contract/index.ts';
 import type { BaseModel, Constraint, Engine, Reply } from '../../engines/engine.ts';
 import type { Datum } from '../../learning/index.ts';
+import { TimeSlices } from '../../util/time-slices.ts';
 import { readJson } from '../bodies/json-body.ts';
 import { parseJson } from '../body.ts';
 import { messageOf, RequestValidationError, ServiceError } from '../errors.ts';
@@ -9,7 +10,6 @@ import type { BaseModelTools } from '../inference/base-model-tools.ts';
 import type { Constraints } from '../inference/constraint/constraints.ts';
 import { charactersIn } from '../inference/prompt/prompt-size.ts';
 import { wholeBytes } from '../json/parse-in-slices.ts';
-import { Slices } from '../slices.ts';
 import { validate } from '../validation.ts';
 import { exampleConversation, toReply } from './example-conversation.ts';
 import type { CountedBatch, PreparedTraining } from './prepared-job.ts';
@@ -45,7 +45,7 @@ interface NumberedLine {
 /** Reads one line of training data, a long one in pieces; what is wrong with it is said with its number. */
 export async function readExample(
   { line, number }: NumberedLine,
-  slices = new Slices(),
+  slices = new TimeSlices(),
 ): Promise<ParsedSftExample> {
   try {
     if (slices.over) await slices.pause();
@@ -110,7 +110,7 @@ async function toBatch(
   const conversations: TrainingConversation[] = [];
   const replies: Reply[] = [];
   const missing: ((tokenIds: number[]) => void)[] = [];
-  const slices = new Slices();
+  const slices = new TimeSlices();
   for (const line of lines) {
     if (slices.over) await slices.pause();
     const conversation = await atLine(line, async () => {

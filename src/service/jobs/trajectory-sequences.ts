@@ -1,13 +1,13 @@
 import type { Choice, ParsedTrajectory } from '../../contract/index.ts';
 import type { BaseModel, Constraint } from '../../engines/engine.ts';
 import type { SampledSequence } from '../../learning/index.ts';
+import { TimeSlices } from '../../util/time-slices.ts';
 import { invalidField } from '../errors.ts';
 import type { BaseModelTools } from '../inference/base-model-tools.ts';
 import type { KnownConstraints } from '../inference/constraint/constraints.ts';
 import { choiceToTurn, type Location, toTurn } from '../inference/prompt/conversation.ts';
 import { tokenIdsHash } from '../inference/prompt/token-ids-hash.ts';
 import { fromSampling } from '../inference/sampling/sampling.ts';
-import { Slices } from '../slices.ts';
 import { type Sampled, type TrainingConversation, toSequence } from './sequences.ts';
 import { wholeChoice } from './whole-choice.ts';
 
@@ -58,7 +58,7 @@ async function historySequences(
   /** For each turn, where it is one. */
   const choices: (Choice | null)[] = [];
   const own: SampledSequence<Constraint>[] = [];
-  const slices = new Slices();
+  const slices = new TimeSlices();
   for (const [index, item] of history.messages_and_choices.entries()) {
     if (slices.over) await slices.pause();
     const at = [...location, 'messages_and_choices', index];

@@ -1,5 +1,5 @@
 import { requestLimits } from '../../contract/index.ts';
-import { Slices } from '../slices.ts';
+import { TimeSlices } from '../../util/time-slices.ts';
 import type { ByteSource, Range } from './byte-source.ts';
 import { malformed, tooDeep, tooManyMembers } from './faults.ts';
 
@@ -209,7 +209,7 @@ export class ChildScanner {
 export async function* childrenOf(
   source: ByteSource,
   range: Range,
-  slices = new Slices(),
+  slices = new TimeSlices(),
 ): AsyncGenerator<Child> {
   const found: Child[] = [];
   const scanner = new ChildScanner(range.start, (start, end, key) => found.push({ start, end, key }));

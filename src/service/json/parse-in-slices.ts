@@ -1,4 +1,4 @@
-import { Slices } from '../slices.ts';
+import { TimeSlices } from '../../util/time-slices.ts';
 import type { ByteSource, Range } from './byte-source.ts';
 import { parsePart } from './parse-part.ts';
 import { runsOf } from './runs.ts';
@@ -8,7 +8,7 @@ import { parseString } from './strings.ts';
 export const wholeBytes = 131_072;
 
 export interface ParseOptions {
-  slices?: Slices;
+  slices?: TimeSlices;
   /** What is no longer than this many bytes is parsed in one piece. */
   whole?: number;
 }
@@ -20,7 +20,7 @@ export interface ParseOptions {
 export async function parseInSlices(
   source: ByteSource,
   range: Range,
-  { slices = new Slices(), whole = wholeBytes }: ParseOptions = {},
+  { slices = new TimeSlices(), whole = wholeBytes }: ParseOptions = {},
 ): Promise<unknown> {
   const options = { slices, whole };
   if (range.end - range.start > whole)
@@ -74,7 +74,7 @@ async function parseRun(source: ByteSource, run: Range, [open, close]: [string, 
 }
 
 /** Refuses a range whose text is no JSON, without keeping what is in it. */
-export async function checkInSlices(source: ByteSource, range: Range, slices: Slices): Promise<void> {
+export async function checkInSlices(source: ByteSource, range: Range, slices: TimeSlices): Promise<void> {
   const opening = range.end - range.start > wholeBytes ? await openingOf(source, range) : null;
   if (opening !== '[' && opening !== '{') {
     await parseInSlices(source, range, { slices });

@@ -1,4 +1,4 @@
-import type { Slices } from '../slices.ts';
+import type { TimeSlices } from '../../util/time-slices.ts';
 import type { ByteSource, Range } from './byte-source.ts';
 import { type Child, ChildScanner } from './children.ts';
 
@@ -14,7 +14,7 @@ export interface Run extends Range {
 
 export interface RunOptions {
   longest: number;
-  slices: Slices;
+  slices: TimeSlices;
   /** Whether runs name each child. Default: the first alone, of what may be a million of them. */
   keepsAll?: boolean;
 }

@@ -1,4 +1,4 @@
-import type { Slices } from '../slices.ts';
+import type { TimeSlices } from '../../util/time-slices.ts';
 import type { ByteSource, Range } from './byte-source.ts';
 import { parsePart } from './parse-part.ts';
 
@@ -12,7 +12,7 @@ const longestUnit = 6;
 export async function parseString(
   source: ByteSource,
   { start, end }: Range,
-  { slices, whole }: { slices: Slices; whole: number },
+  { slices, whole }: { slices: TimeSlices; whole: number },
 ): Promise<string> {
   const longest = Math.max(whole, longestUnit);
   const parts: string[] = [];

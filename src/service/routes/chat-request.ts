@@ -12,12 +12,12 @@ import {
   toolSchema,
   type ValidationIssue,
 } from '../../contract/index.ts';
+import { TimeSlices } from '../../util/time-slices.ts';
 import { readJson } from '../bodies/json-body.ts';
 import { isObject, type JsonObject, refuseUnknownFields, renameAliases, validateBody } from '../body.ts';
 import { RequestValidationError, unsupportedField } from '../errors.ts';
 import { inSchemaOrder } from '../jobs/read-list.ts';
 import { wholeBytes } from '../json/parse-in-slices.ts';
-import { Slices } from '../slices.ts';
 import { largestIssueCount, readItem } from '../validation.ts';
 
 type ReadList = 'messages' | 'tools' | 'documents';
@@ -36,7 +36,7 @@ const besideSchema = chatCompletionRequestSchema.extend({
  * of it is the same.
  */
 export async function readChatRequest(content: Buffer): Promise<ParsedChatCompletionRequest> {
-  const slices = new Slices();
+  const slices = new TimeSlices();
   const given = await readJson(content, slices);
   const body = isObject(given) ? renameAliases(given, chatFieldAliases) : given;
   if (slices.over) await slices.pause();
@@ -80,7 +80,7 @@ function listIn(body: object, name: ReadList): unknown[] {
 
 async function readItems<Item extends z.ZodType>(
   items: unknown[],
-  { name, item, slices }: { name: string; item: Item; slices: Slices },
+  { name, item, slices }: { name: string; item: Item; slices: TimeSlices },
 ): Promise<{ values: z.output<Item>[]; issues: ValidationIssue[] }> {
   const values: z.output<Item>[] = [];
   const issues: ValidationIssue[] = [];

@@ -1,10 +1,10 @@
 import type { Hono } from 'hono';
 import { formatModelName, type InferenceModel, parseModelName } from '../../contract/index.ts';
 import type { BaseModel } from '../../engines/engine.ts';
+import { TimeSlices } from '../../util/time-slices.ts';
 import { type Access, accessOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
 import { unknownModel, unknownStep } from '../inference/resolve-model.ts';
-import { Slices } from '../slices.ts';
 import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
 
 /** What chat completions can be asked of: the base models, then the trained ones, each by its own name. */
@@ -16,7 +16,7 @@ export function inferenceModelRoutes(app: Hono, { engine, store }: ServiceContex
   });
 
   app.get('/v1/models', async (context) => {
-    const slices = new Slices();
+    const slices = new TimeSlices();
     const data = engine.baseModels.map((base) => JSON.stringify(ofBase(base)));
     for await (const trained of store.everyModel(accessOf(context).entity)) {
       for (const model of trained) data.push(JSON.stringify(ofModel(model)));

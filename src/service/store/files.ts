@@ -1,9 +1,9 @@
 import { createReadStream } from 'node:fs';
 import { mkdir, rename, rm } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
+import { byteLines } from '../../util/json-lines.ts';
 import { pieceBytes } from '../json/byte-source.ts';
 import type { ServiceLog } from '../log.ts';
-import { byteLines } from './byte-lines.ts';
 import { compressInto, readCompressed } from './compressed.ts';
 import { copyFolder, syncFolder } from './durable-files.ts';
 import { InTurn } from './in-turn.ts';

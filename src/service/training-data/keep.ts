@@ -1,9 +1,9 @@
 import { isUtf8 } from 'node:buffer';
 import { createHash } from 'node:crypto';
+import { byteLines } from '../../util/json-lines.ts';
+import { TimeSlices } from '../../util/time-slices.ts';
 import { RequestValidationError } from '../errors.ts';
 import { readExample } from '../jobs/sft-job.ts';
-import { Slices } from '../slices.ts';
-import { byteLines } from '../store/byte-lines.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
 import type { Store, UploadRecord } from '../store/store.ts';
@@ -72,7 +72,7 @@ async function hashOf(file: IncomingFile): Promise<string> {
 }
 
 async function countExamples(file: IncomingFile): Promise<number> {
-  const slices = new Slices();
+  const slices = new TimeSlices();
   const tooLong = (number: number) =>
     wrongLine(number, `has more than the ${longestLine} bytes that a line may have`);
   let examples = 0;

@@ -1,7 +1,7 @@
 import type { ParsedChatCompletionRequest } from '../../../contract/index.ts';
 import type { BaseModel, Caller } from '../../../engines/engine.ts';
+import { TimeSlices } from '../../../util/time-slices.ts';
 import { invalidField, ServiceError } from '../../errors.ts';
-import { Slices } from '../../slices.ts';
 import type { BaseModelTools } from '../base-model-tools.ts';
 import { refuseForeignTokens } from '../sampling/token-ids.ts';
 import { type Turn, toTurn } from './conversation.ts';
@@ -79,7 +79,7 @@ async function toTurns(
   { messages }: Pick<PromptRequest, 'messages'>,
   { inSlices }: { inSlices: boolean },
 ): Promise<Turn[]> {
-  const slices = inSlices ? new Slices() : null;
+  const slices = inSlices ? new TimeSlices() : null;
   const turns: Turn[] = [];
   for (const [index, message] of messages.entries()) {
     if (slices?.over) await slices.pause();

@@ -1,6 +1,6 @@
 import type { ChatCompletion, Choice } from '../../../contract/index.ts';
 import type { Generation } from '../../../engines/engine.ts';
-import { inSlices } from '../../slices.ts';
+import { inTimeSlices } from '../../../util/time-slices.ts';
 import { turn } from '../../ticks.ts';
 import { type PreparedChat, tierOf, toUsage } from '../chat.ts';
 import { reportLogprobs, reportSampling } from './token-report.ts';
@@ -20,7 +20,7 @@ export async function complete(chat: PreparedChat, signal: AbortSignal): Promise
     const completionTokens = generations.reduce((sum, { tokens }) => sum + tokens.length, 0);
     const cachedTokens = Math.max(0, ...generations.map((generation) => generation.cachedTokens));
     const choices: Choice[] = [];
-    for await (const [index, generation] of inSlices(generations))
+    for await (const [index, generation] of inTimeSlices(generations))
       choices.push(toChoice(chat, generation, index));
     return {
       id: chat.id,

@@ -1,5 +1,5 @@
 import type { ChatCompletion } from '../../../contract/index.ts';
-import { inSlices } from '../../slices.ts';
+import { inTimeSlices } from '../../../util/time-slices.ts';
 
 /** JSON of a completion, choice by choice: with many alternatives to each token it is megabytes. */
 export async function completionJson(completion: ChatCompletion): Promise<string> {
@@ -14,6 +14,6 @@ export async function completionJson(completion: ChatCompletion): Promise<string
 
 async function listJson(items: readonly unknown[]): Promise<string> {
   const parts: string[] = [];
-  for await (const [, item] of inSlices(items)) parts.push(JSON.stringify(item));
+  for await (const [, item] of inTimeSlices(items)) parts.push(JSON.stringify(item));
   return `[${parts.join(',')}]`;
 }

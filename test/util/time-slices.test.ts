@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { inSlices, Slices } from '../../src/service/slices.ts';
+import { inTimeSlices, TimeSlices } from '../../src/util/time-slices.ts';
 
 /** Takes longer than a slice. */
 function work(): void {
@@ -15,7 +15,7 @@ test('a long list is worked through in slices, between which others have their t
     for (; !done; turns++) await nextTurn();
   })();
   const seen: string[] = [];
-  for await (const [index, item] of inSlices(['a', 'b', 'c'])) {
+  for await (const [index, item] of inTimeSlices(['a', 'b', 'c'])) {
     work();
     seen.push(item + index);
   }
@@ -29,7 +29,7 @@ test('of several long works one has its slice in a turn', async () => {
   const order: string[] = [];
   let done = 0;
   const run = async (name: string) => {
-    const slices = new Slices();
+    const slices = new TimeSlices();
     for (let piece = 0; piece < 3; piece++) {
       if (slices.over) await slices.pause();
       work();
@@ -61,7 +61,7 @@ test('works that come at the same moment share a turn, however many they are', a
   const inTurn: number[] = [0];
   let done = 0;
   const run = async () => {
-    const slices = new Slices();
+    const slices = new TimeSlices();
     if (slices.over) await slices.pause();
     work();
     inTurn.push((inTurn.pop() ?? 0) + 1);
@@ -79,13 +79,13 @@ test('a crowd of short pieces goes on in few turns, and in order', async () => {
   let turns = 0;
   const done: number[] = [];
   const run = async (index: number) => {
-    const slices = new Slices();
+    const slices = new TimeSlices();
     if (slices.over) await slices.pause();
     // As deep as a request is.
     for (let step = 0; step < 20; step++) await null;
     done.push(index);
   };
-  const slices = new Slices();
+  const slices = new TimeSlices();
   if (!slices.over) work();
   const crowd = Promise.all(Array.from({ length: 1000 }, (_, index) => run(index)));
   const watch = (async () => {

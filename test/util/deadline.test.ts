@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { startTimer, withDeadline } from '../../src/environment/index.ts';
+import { startTimer, withDeadline } from '../../src/util/deadline.ts';
 
 const late = new Error('late');
 const never = () => new Promise<string>(() => undefined);

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { byteLines, type LineLimit } from '../../src/service/store/byte-lines.ts';
+import { byteLines, type LineLimit } from '../../src/util/json-lines.ts';
 
 /** The lines of bytes that come in pieces of one and the same buffer, as from a file. */
 async function linesOf(bytes: Buffer, pieceLength: number, limit: LineLimit = {}) {
