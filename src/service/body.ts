@@ -1,12 +1,11 @@
 import type { Context } from 'hono';
 import type { z } from 'zod';
+import { isObject, type JsonObject } from '../util/json.ts';
 import { type ByteCount, bodyPieces } from './bodies/body-pieces.ts';
 import { RequestValidationError, unsupportedField } from './errors.ts';
 import { refuseHeavyJson } from './json/shape.ts';
 import { largestIssueCount } from './shown-issue.ts';
 import { validate } from './validation.ts';
-
-export type JsonObject = Record<string, unknown>;
 
 /** Reads a body of at most `limit` bytes; a longer one is 413, before it is read where its length is declared. */
 export async function readBytes(context: Context, limit: number, count: ByteCount): Promise<Buffer> {
@@ -32,10 +31,6 @@ export function parseJson(text: string): unknown {
       },
     ]);
   }
-}
-
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** Gives fields that came under a vendor's name the interface's own. Both at once is a contradiction. */

@@ -1,6 +1,7 @@
 import { trainingLimits } from '../../contract/index.ts';
+import { isObject, type JsonObject } from '../../util/json.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
-import { isObject, type JsonObject } from '../body.ts';
+
 import { malformed } from '../json/faults.ts';
 import { wholeBytes } from '../json/parse-in-slices.ts';
 import { groupsInFile, openGroupedFile } from './grouped-file.ts';

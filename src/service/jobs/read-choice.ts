@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import { choiceSchema, historySchema, logprobsSchema, requestLimits } from '../../contract/index.ts';
-import { isObject, type JsonObject } from '../body.ts';
+import { isObject, type JsonObject } from '../../util/json.ts';
+
 import { type ReadItem, readItem } from '../validation.ts';
 import { inSchemaOrder, type ReadOptions } from './read-list.ts';
 

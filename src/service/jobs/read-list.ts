@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import type { ValidationIssue } from '../../contract/index.ts';
+import type { JsonObject } from '../../util/json.ts';
 import type { TimeSlices } from '../../util/time-slices.ts';
-import type { JsonObject } from '../body.ts';
 import { largestIssueCount, type ReadItem } from '../validation.ts';
 
 export type Place = (string | number)[];

@@ -6,8 +6,9 @@ import {
   trainingLimits,
   trajectorySchema,
 } from '../../contract/index.ts';
+import { isObject, type JsonObject } from '../../util/json.ts';
 import type { TimeSlices } from '../../util/time-slices.ts';
-import { isObject, type JsonObject } from '../body.ts';
+
 import { wholeBytes } from '../json/parse-in-slices.ts';
 import { type ReadItem, readItem } from '../validation.ts';
 import { readChoiceOrMessage } from './read-choice.ts';

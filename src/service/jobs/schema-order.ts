@@ -1,5 +1,6 @@
 import type { JsonSchema } from '../../engines/engine.ts';
-import { isObject } from '../body.ts';
+import { isObject } from '../../util/json.ts';
+
 import { resolveReference } from '../inference/constraint/local-reference.ts';
 
 /**

@@ -4,8 +4,9 @@ import {
   trajectorySchema,
   type ValidationIssue,
 } from '../../contract/index.ts';
+import { isObject } from '../../util/json.ts';
 import { type GroupPart, groupsField, type TrajectoryPart } from '../bodies/grouped-body.ts';
-import { asksForNothing, isObject } from '../body.ts';
+import { asksForNothing } from '../body.ts';
 import { RequestValidationError } from '../errors.ts';
 import { largestIssueCount } from '../validation.ts';
 

@@ -12,9 +12,10 @@ import {
   toolSchema,
   type ValidationIssue,
 } from '../../contract/index.ts';
+import { isObject, type JsonObject } from '../../util/json.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { readJson } from '../bodies/json-body.ts';
-import { isObject, type JsonObject, refuseUnknownFields, renameAliases, validateBody } from '../body.ts';
+import { refuseUnknownFields, renameAliases, validateBody } from '../body.ts';
 import { RequestValidationError, unsupportedField } from '../errors.ts';
 import { inSchemaOrder } from '../jobs/read-list.ts';
 import { wholeBytes } from '../json/parse-in-slices.ts';

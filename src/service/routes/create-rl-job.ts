@@ -8,9 +8,10 @@ import {
   trainingLimits,
 } from '../../contract/index.ts';
 import { type ResolvedRlConfig, resolveRlConfig } from '../../learning/index.ts';
+import { isObject } from '../../util/json.ts';
 import { groupsField, readGroupedBody } from '../bodies/grouped-body.ts';
 import type { ReceivedBody } from '../bodies/received-body.ts';
-import { asksForNothing, isObject, renameAliases, validateBody } from '../body.ts';
+import { asksForNothing, renameAliases, validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, unsupportedField } from '../errors.ts';
 import { stepBefore } from '../jobs/kl-reference.ts';

@@ -1,5 +1,6 @@
 import type { JsonSchema } from '../../../engines/engine.ts';
-import { isObject } from '../../body.ts';
+import { isObject } from '../../../util/json.ts';
+
 import type { Location } from '../prompt/conversation.ts';
 import { resolveReference } from './local-reference.ts';
 import { hasReference } from './schema-notes.ts';

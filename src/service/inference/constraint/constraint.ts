@@ -7,7 +7,8 @@ import type {
   ToolChoice,
 } from '../../../contract/index.ts';
 import type { ChatFormat, Constraint, JsonSchema } from '../../../engines/engine.ts';
-import { isObject } from '../../body.ts';
+import { isObject } from '../../../util/json.ts';
+
 import { invalidField, unsupportedField } from '../../errors.ts';
 import { argumentsSchema } from './arguments-schema.ts';
 import { contentGrammar } from './content-grammar.ts';

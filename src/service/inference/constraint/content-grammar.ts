@@ -1,6 +1,7 @@
 import type { ResponseFormat, StructuredOutputs } from '../../../contract/index.ts';
 import type { Grammar, JsonSchema, JsonStyle } from '../../../engines/engine.ts';
-import { isObject } from '../../body.ts';
+import { isObject } from '../../../util/json.ts';
+
 import { invalidField, unsupportedField } from '../../errors.ts';
 import { refuseHeavyJson } from '../../json/shape.ts';
 import { withoutNotes } from './schema-notes.ts';

@@ -1,4 +1,4 @@
-import { isObject } from '../../body.ts';
+import { isObject } from '../../../util/json.ts';
 
 /** What a `$ref` into the same document leads to: a JSON pointer (RFC 6901) as a URI fragment. */
 export function resolveReference(pointer: string, document: unknown): unknown {

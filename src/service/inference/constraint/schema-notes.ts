@@ -1,5 +1,5 @@
 import type { JsonSchema } from '../../../engines/engine.ts';
-import { isObject } from '../../body.ts';
+import { isObject } from '../../../util/json.ts';
 
 /** What these say is a text, in which no reference finds a schema. */
 const texts = new Set(['title', 'description', '$comment']);
