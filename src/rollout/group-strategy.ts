@@ -1,7 +1,7 @@
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import { commonFailures } from './common-failures.ts';
-import { RolloutOptionError, wholeNumber } from './errors.ts';
 import type { Rollout, RolloutFailure } from './rollout.ts';
+import { commonFailures } from './rollout.ts';
+import { RolloutOptionError, wholeNumber } from './rollout-settings.ts';
 
 /**
  * What becomes of a group of which not all rollouts complete.

@@ -1,8 +1,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { MartingaleError } from '../contract/index.ts';
 import { startTimer } from '../util/deadline.ts';
-import { toCancellation } from './failure.ts';
 import type { RolloutFailure } from './rollout.ts';
+import { toCancellation } from './rollout.ts';
 
 export interface Interrupted {
   status: 'failed' | 'cancelled';

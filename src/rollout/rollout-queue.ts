@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import PQueue from 'p-queue';
 import { MartingaleError } from '../contract/index.ts';
-import { PacedStarts } from './paced-starts.ts';
 
 /** One for all: a stack trace for each rollout would cost more than the rest of its ending. */
 const closed = new MartingaleError('executor_closed', 'The executor was closed.');
@@ -75,5 +75,35 @@ export class RolloutQueue {
     };
     this.#queue.add(inTurn, { priority }).catch(() => undefined);
     return promise;
+  }
+}
+
+/** Rollouts that begin in one turn of the event loop. Thousands at once would keep it from everything else. */
+const startsPerTurn = 128;
+
+/** Spreads what begins over turns of the event loop, so that timers, sockets and signals are heard in between. */
+export class PacedStarts {
+  #thisTurn = 0;
+  #turn: Promise<void> | undefined;
+
+  /** Nothing where there is room in this turn, else what resolves in a later one that has room. */
+  next(): Promise<void> | undefined {
+    if (this.#take()) return undefined;
+    return this.#wait();
+  }
+
+  async #wait(): Promise<void> {
+    do await this.#turn;
+    while (!this.#take());
+  }
+
+  #take(): boolean {
+    this.#turn ??= nextTurn().then(() => {
+      this.#thisTurn = 0;
+      this.#turn = undefined;
+    });
+    if (this.#thisTurn >= startsPerTurn) return false;
+    this.#thisTurn++;
+    return true;
   }
 }

@@ -2,14 +2,19 @@ import type { z } from 'zod';
 import type { Environment } from '../environment/index.ts';
 import type { RolloutModel } from '../model/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import { limitWords, missingEssential } from './check-essentials.ts';
-import { milliseconds, RolloutOptionError, wholeNumber } from './errors.ts';
 import type { RolloutExecutor } from './executor.ts';
+import { inProcess } from './executor.ts';
 import { defaultGroupStrategy, type GroupStrategy, neededRollouts } from './group-strategy.ts';
-import { inProcess } from './in-process.ts';
-import { parseScenarios } from './parse-scenarios.ts';
 import { countRollouts, type RolloutCounts } from './rollout.ts';
 import type { RolloutGroup } from './rollout-group.ts';
+import {
+  limitWords,
+  milliseconds,
+  missingEssential,
+  parseScenarios,
+  RolloutOptionError,
+  wholeNumber,
+} from './rollout-settings.ts';
 import { runGroup } from './run-group.ts';
 
 export interface RunGroupsOptions<Schema extends z.ZodType, Outcome> {

@@ -1,21 +1,23 @@
 import { setImmediate as nextTick } from 'node:timers/promises';
+import { type Span, SpanStatusCode } from '@opentelemetry/api';
 import type { z } from 'zod';
 import { MartingaleError } from '../contract/index.ts';
 import {
   checkMetrics,
+  cleanupFailedMetric,
+  describeThrown,
   type Environment,
   type OpenEnvironment,
   runAgent,
   watchAiSdkTools,
 } from '../environment/index.ts';
 import { forRollout, type RolloutModel, runWithModel } from '../model/index.ts';
+import { attribute, errorType, genAi, recordRollout, spanName, withSpan } from '../telemetry/index.ts';
 import { runInTrajectory, runOutsideTrajectory, Trajectory, watchOtherModels } from '../trajectory/index.ts';
-import { cleanUp } from './clean-up.ts';
-import { toCancellation, toFailure } from './failure.ts';
+import { withDeadline } from '../util/deadline.ts';
 import { Interruption } from './interruption.ts';
 import { type CodeOwner, watchLeftBehind } from './left-behind.ts';
-import type { Rollout, RolloutFailure } from './rollout.ts';
-import { inRolloutSpan } from './rollout-span.ts';
+import { type Rollout, type RolloutFailure, toCancellation, toFailure } from './rollout.ts';
 
 export interface RunRolloutOptions<Schema extends z.ZodType, Outcome> {
   environment: Environment<Schema, Outcome>;
@@ -154,4 +156,84 @@ function whyNothingRecorded(model: string, { stopReason, observations }: Traject
     `The agent returned without an answered call to "${model}".${instead} Hand \`model.languageModel\` to the agent or build it ` +
       'on policy(), and await its calls.',
   );
+}
+
+type Task<Schema extends z.ZodType, Outcome> = Pick<
+  RunRolloutOptions<Schema, Outcome>,
+  'environment' | 'group' | 'index' | 'model'
+>;
+
+/** Runs a rollout within its span, and counts what came of it. */
+export function inRolloutSpan<Schema extends z.ZodType, Outcome>(
+  { environment, group, index, model }: Task<Schema, Outcome>,
+  run: () => Promise<Rollout<Outcome>>,
+): Promise<Rollout<Outcome>> {
+  const attributes = {
+    [genAi.operationName]: 'invoke_agent',
+    [genAi.agentName]: environment.name,
+    [attribute.groupIndex]: group,
+    [attribute.rolloutIndex]: index,
+    [attribute.policyVersion]: model.step,
+  };
+  return withSpan(spanName.rollout, attributes, async (span) => {
+    const rollout = await run();
+    describeRollout(span, rollout);
+    return rollout;
+  });
+}
+
+function describeRollout(span: Span, rollout: Rollout): void {
+  const { status: outcome, durationMs, trajectory } = rollout;
+  span.setAttribute(attribute.rolloutOutcome, outcome);
+  span.setAttribute(genAi.conversationId, trajectory.id);
+  if (rollout.status === 'completed') {
+    span.setAttribute(attribute.reward, rollout.reward);
+    recordRollout({ outcome, durationMs });
+    return;
+  }
+  const { code, message } = rollout.failure;
+  span.setAttribute(errorType, code);
+  span.setStatus({ code: SpanStatusCode.ERROR, message });
+  recordRollout({ outcome, durationMs, reason: code });
+}
+
+class CleanupTimeoutError extends MartingaleError {
+  constructor(what: string, timeoutMs: number) {
+    super('cleanup_timeout', `${what} within ${timeoutMs} ms; raise \`cleanupTimeoutMs\`.`);
+  }
+}
+
+/**
+ * Cleans up what was set up for a rollout that has ended. Set-up that is still under way has as long as the clean-up
+ * itself; should it give a state later than that, the clean-up runs then, and nobody waits for it. Never throws: what
+ * goes wrong stands in the trajectory.
+ */
+export async function cleanUp<Outcome>(
+  opening: Promise<OpenEnvironment<Outcome>>,
+  timeoutMs: number,
+  trajectory: Trajectory,
+): Promise<void> {
+  const failed = (error: unknown) => {
+    // Its trajectory was handed over meanwhile.
+    if (trajectory.isSealed) {
+      process.emitWarning(`The clean-up of a rollout failed, long after its end: ${describeThrown(error)}`, {
+        type: 'MartingaleWarning',
+        code: 'cleanup_failed',
+      });
+      return;
+    }
+    trajectory.metrics[cleanupFailedMetric] = 1;
+    trajectory.logs.push(`The clean-up failed: ${describeThrown(error)}`);
+  };
+  const within = <Result>(what: string, work: (signal: AbortSignal) => Promise<Result>) =>
+    withDeadline(
+      { timeoutMs, signal: undefined, timedOut: () => new CleanupTimeoutError(what, timeoutMs) },
+      work,
+    );
+  // A set-up that threw gave no state to clean up.
+  const opened = opening.catch(() => undefined);
+  const cleaned = opened.then((environment) =>
+    environment ? within('It did not end', (signal) => environment.close(signal)).catch(failed) : undefined,
+  );
+  await within('The set-up had not ended', () => opened).then(() => cleaned, failed);
 }

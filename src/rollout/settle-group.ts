@@ -2,9 +2,9 @@ import type { z } from 'zod';
 import { MartingaleError } from '../contract/index.ts';
 import { checkMetrics, type Environment, type GroupSettlement } from '../environment/index.ts';
 import { runOutsideTrajectory } from '../trajectory/index.ts';
-import { toCancellation, toFailure } from './failure.ts';
 import { watchLeftBehind } from './left-behind.ts';
 import type { Rollout, RolloutFailure } from './rollout.ts';
+import { toCancellation, toFailure } from './rollout.ts';
 
 export interface SettleGroupOptions<Schema extends z.ZodType, Outcome> {
   environment: Environment<Schema, Outcome>;

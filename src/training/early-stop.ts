@@ -1,6 +1,6 @@
 import type { RunValidation, StepReport } from '../progress/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import { isJudging } from './diagnosis/judging.ts';
+import { isJudging } from './diagnosis/thresholds.ts';
 import { RunOptionError } from './errors.ts';
 
 /** What a run has reached, as `stopWhen` is given it after each step. */

@@ -1,13 +1,8 @@
 export type { RunBudget, TokenPrices, TokenUsage } from './budget.ts';
 export { type KeepCheckpoints, type PruneCheckpointsOptions, pruneCheckpoints } from './checkpoints.ts';
-export {
-  alarmThresholds,
-  diagnose,
-  type EvaluationPoint,
-  newAlarms,
-  type RunFigures,
-  repeatedShare,
-} from './diagnosis/index.ts';
+export { diagnose, newAlarms } from './diagnosis/diagnose.ts';
+export type { EvaluationPoint, RunFigures } from './diagnosis/run-so-far.ts';
+export { alarmThresholds } from './diagnosis/thresholds.ts';
 export { type EarlyStopOptions, earlyStop, type StopProgress, type StopWhen } from './early-stop.ts';
 export {
   NoCompletedRolloutsError,
@@ -29,27 +24,32 @@ export {
 export type { LostJobOptions } from './lost-job.ts';
 export type { ModelSource } from './model-source.ts';
 export {
-  type ReplayDifference,
-  type ReplayedStep,
   ReplayMismatchError,
-  type ReplayOptions,
-  type ReplayStepOptions,
-  type Rescored,
-  type RescoredGroups,
-  type RescoredRollout,
-  type RescoreOptions,
   type RunEvaluation,
   type RunReader,
   RunRecordError,
   readRun,
+} from './replay/read-run.ts';
+export {
+  type ReplayDifference,
+  type ReplayedStep,
+  type ReplayOptions,
+  type ReplayStepOptions,
   replayStep,
+} from './replay/replay-step.ts';
+export {
+  type Rescored,
+  type RescoredGroups,
+  type RescoredRollout,
+  type RescoreOptions,
   rescore,
-} from './replay/index.ts';
+} from './replay/rescore.ts';
 export { RunDirectory } from './run-directory.ts';
 export type { RunConfig, RunVersions } from './run-origin.ts';
 export type { JobRecord, RunPart, RunState } from './run-state.ts';
 export { constant, cosine, linear, type RunProgress, type Schedule, warmup } from './schedules.ts';
 export { type SftOptions, type SftResult, sft } from './sft.ts';
+export { repeatedShare } from './step-figures.ts';
 export {
   type LogTrajectoriesOptions,
   logTrajectories,

@@ -1,9 +1,9 @@
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import type { z } from 'zod';
 import type { RunListener } from '../progress/index.ts';
 import type { RolloutExecutor } from '../rollout/index.ts';
-import type { FailureTeller } from './failure-teller.ts';
-import type { LoopDelay } from './loop-delay.ts';
 import type { RunDirectory } from './run-directory.ts';
+import type { FailureTeller } from './run-events.ts';
 import type { TrainSettings } from './train-options.ts';
 
 /** What the parts of a run share. */
@@ -19,4 +19,42 @@ export interface RunContext<Schema extends z.ZodType, Outcome> {
   runId: string;
   /** Aborts when the run is stopped or ends: rollouts that still go on are cancelled. */
   signal: AbortSignal;
+}
+
+const resolutionMs = 20;
+
+/** How long the event loop was held, between one look and the next. */
+export class LoopDelay implements Disposable {
+  readonly #histogram = monitorEventLoopDelay({ resolution: resolutionMs });
+
+  constructor() {
+    this.#histogram.enable();
+  }
+
+  /** The longest time in milliseconds since the last look; 0 where nothing was seen. */
+  take(): number {
+    const longest = Math.max(0, this.#histogram.max / 1e6 - resolutionMs);
+    const seen = this.#histogram.count > 0;
+    this.#histogram.reset();
+    return seen ? longest : 0;
+  }
+
+  [Symbol.dispose](): void {
+    this.#histogram.disable();
+  }
+}
+
+/** Wall-clock seconds: `lap` since the last lap, `total` since the start. */
+export function startStopwatch(): { lap: () => number; total: () => number } {
+  const start = performance.now();
+  let last = start;
+  return {
+    lap: () => {
+      const now = performance.now();
+      const seconds = (now - last) / 1000;
+      last = now;
+      return seconds;
+    },
+    total: () => (performance.now() - start) / 1000,
+  };
 }

@@ -5,9 +5,20 @@ import { makeFolder, storing } from '../evaluation/index.ts';
 import type { RunEvent, StepReport } from '../progress/index.ts';
 import { fromGroupRecord, parseGroupRecord, type RolloutGroup, toGroupRecord } from '../rollout/index.ts';
 import { ResumeError, RunOptionError } from './errors.ts';
-import { appendLine, readIfThere, removeFile, takeUpLines, writeWhole } from './run-files.ts';
-import { isRun, jobFile, loggingFile, stepName, warmStartFile } from './run-layout.ts';
-import { lockRun, type RunLock } from './run-lock.ts';
+import {
+  appendLine,
+  isRun,
+  jobFile,
+  lockRun,
+  loggingFile,
+  type RunLock,
+  readIfThere,
+  removeFile,
+  stepName,
+  takeUpLines,
+  warmStartFile,
+  writeWhole,
+} from './run-files.ts';
 import {
   type JobRecord,
   jobRecordSchema,

@@ -1,6 +1,9 @@
+import { closeSync, existsSync, openSync } from 'node:fs';
 import { type FileHandle, mkdir, open, readFile, rename, rm, truncate } from 'node:fs/promises';
-import { dirname } from 'node:path';
-import { storing } from '../evaluation/index.ts';
+import { dirname, join } from 'node:path';
+import { StorageError, storing } from '../evaluation/index.ts';
+import { DatabaseSync } from '../platform/sqlite.ts';
+import { RunInUseError } from './errors.ts';
 
 /** Writes a file that is whole or absent, and durable when this returns. @throws StorageError */
 export function writeWhole(path: string, pieces: Iterable<string>): Promise<void> {
@@ -73,3 +76,74 @@ async function syncFolder(path: string): Promise<void> {
   await using folder = await open(dirname(path), 'r');
   await folder.sync();
 }
+
+/** File in a run directory that one process at a time holds. */
+export const lockFile = 'run.lock';
+
+/** Holds a run directory until it is released, or the process dies. */
+export interface RunLock {
+  /** Harmless when repeated. */
+  release: () => void;
+}
+
+/**
+ * Holds a run directory for this process alone.
+ * @throws RunInUseError where another run, in this process or another, holds it, StorageError where it cannot be held.
+ */
+export function lockRun(path: string): RunLock {
+  // The operating system holds SQLite's lock for the process: one that is killed leaves none behind, and no id of a
+  // dead process can be mistaken for a living one.
+  const file = join(path, lockFile);
+  const database = openLock(file);
+  try {
+    database.exec('BEGIN EXCLUSIVE');
+  } catch (cause) {
+    database.close();
+    if (cause instanceof Error && /locked|busy/i.test(cause.message))
+      throw new RunInUseError(path, { cause });
+    throw notLocked(file, cause);
+  }
+  return {
+    release: () => {
+      if (database.isOpen) database.close();
+    },
+  };
+}
+
+function openLock(file: string): DatabaseSync {
+  try {
+    // SQLite would make it for everybody to read. One that is there is not opened: closing it would end its locks.
+    if (!existsSync(file)) closeSync(openSync(file, 'a', 0o600));
+    return new DatabaseSync(file);
+  } catch (cause) {
+    throw notLocked(file, cause);
+  }
+}
+
+const notLocked = (file: string, cause: unknown) =>
+  new StorageError(file, cause instanceof Error ? cause : new Error(String(cause)));
+
+/** Default place of a run: `runs/<ISO date>-<name>`, with characters that every file system takes. */
+export function defaultRunDirectory(name: string, now = new Date()): string {
+  const date = now.toISOString().replaceAll(':', '-');
+  return join('runs', `${date}-${name.replaceAll(/[^A-Za-z0-9._-]+/g, '-')}`);
+}
+
+/** What a run has that was killed, or failed, before it had a model. */
+const begun = new Set([
+  ...['trajectories', 'jobs', 'config.json.partial', 'events.jsonl', 'summary.json'],
+  ...[lockFile, `${lockFile}-journal`],
+]);
+
+/** Whether a folder with these names in it holds a run. */
+export const isRun = (names: readonly string[]) =>
+  names.includes('config.json') || names.every((name) => begun.has(name));
+
+/** `step-0000`: names sort as steps do. */
+export function stepName(step: number): string {
+  return `step-${String(step).padStart(4, '0')}`;
+}
+
+export const jobFile = (step: number) => `jobs/${stepName(step)}.json`;
+export const warmStartFile = 'jobs/warm-start.json';
+export const loggingFile = (name: string) => `logged/${name}.json`;

@@ -10,7 +10,7 @@ import {
 import { parseScenarios } from '../rollout/index.ts';
 import { withDeadline } from '../util/deadline.ts';
 import { ScenarioTimeoutError } from './errors.ts';
-import { trainDefaults } from './train-defaults.ts';
+import { trainDefaults } from './train-options.ts';
 
 /** Where a source stood before a step drew from it. */
 export interface Draw {

@@ -10,14 +10,21 @@ import type {
   RunValidation,
   StepReport,
 } from '../progress/index.ts';
-import type { GroupStrategy, RolloutCounts, RolloutExecutor } from '../rollout/index.ts';
+import {
+  defaultConcurrency,
+  defaultGroupStrategy,
+  type GroupStrategy,
+  type RolloutCounts,
+  type RolloutExecutor,
+} from '../rollout/index.ts';
 import type { RunBudget, TokenPrices } from './budget.ts';
 import type { KeepCheckpoints } from './checkpoints.ts';
 import type { StopWhen } from './early-stop.ts';
-import type { LostJobOptions } from './lost-job.ts';
+import { defaultJobTimeoutMs } from './follow-job.ts';
+import { defaultLostJob, type LostJobOptions } from './lost-job.ts';
 import type { ModelSource } from './model-source.ts';
 import type { RunProgress } from './schedules.ts';
-import type { SftExamples } from './sft-request.ts';
+import type { SftExamples } from './sft.ts';
 
 export interface ValidationOptions<Schema extends z.ZodType> {
   scenarios: readonly z.input<Schema>[];
@@ -172,3 +179,19 @@ export interface TrainResult<Scenario = unknown> {
   /** Wall-clock seconds, those before a resume included. */
   seconds: number;
 }
+
+/** What the options of `train` are without being given. Those that are not here have no value then. */
+export const trainDefaults = {
+  maxStaleness: 0,
+  config: {},
+  concurrency: defaultConcurrency,
+  groupStrategy: defaultGroupStrategy,
+  rolloutTimeoutMs: 600_000,
+  scenarioTimeoutMs: 600_000,
+  jobTimeoutMs: defaultJobTimeoutMs,
+  lostJob: defaultLostJob,
+  onUnexpectedCall: 'error',
+  seed: 0,
+  keepCheckpoints: 2,
+  resume: false,
+} as const satisfies Partial<TrainSettings<z.ZodType, unknown>>;

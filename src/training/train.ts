@@ -6,7 +6,7 @@ import { attribute, spanName, withSpan } from '../telemetry/index.ts';
 import { checkOptions } from './check-options.ts';
 import { Run } from './run.ts';
 import type { RunDirectory } from './run-directory.ts';
-import { describeRun } from './run-span.ts';
+import { describeRun } from './run-origin.ts';
 import { openRunDirectory } from './start-run.ts';
 import type { TrainOptions, TrainResult, TrainSettings } from './train-options.ts';
 

@@ -4,10 +4,10 @@ import { attribute, spanName, withSpan } from '../telemetry/index.ts';
 import type { RunContext } from './run-context.ts';
 import { runJob } from './run-job.ts';
 import type { WarmStartRecord } from './run-state.ts';
-import { createSftJob, uploadExamples } from './sft-request.ts';
-import { goOnWithResume } from './step-job.ts';
-import { trainDefaults } from './train-defaults.ts';
+import { goOnWithResume } from './run-step.ts';
+import { createSftJob, uploadExamples } from './sft.ts';
 import type { WarmStart } from './train-options.ts';
+import { trainDefaults } from './train-options.ts';
 
 export interface WarmStartOptions<Schema extends z.ZodType, Outcome> {
   context: RunContext<Schema, Outcome>;

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { PacedStarts } from '../../src/rollout/paced-starts.ts';
+import { PacedStarts } from '../../src/rollout/rollout-queue.ts';
 
 test('what begins is spread over turns of the event loop, in order, and others are heard in between', async () => {
   const starts = new PacedStarts();

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { earlyStop } from '../../src/index.ts';
 import { RolloutGroup } from '../../src/rollout/index.ts';
 import { rankCheckpoints } from '../../src/training/checkpoints.ts';
-import { groupsThatStay } from '../../src/training/kept-groups.ts';
+import { groupsThatStay } from '../../src/training/step-queue.ts';
 import { Trajectory } from '../../src/trajectory/index.ts';
 
 const validation = (checkpoint: number, reward: number, failedShare: number) => ({

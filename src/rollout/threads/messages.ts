@@ -1,9 +1,12 @@
+import { context, propagation } from '@opentelemetry/api';
 import type { z } from 'zod';
 import type { ClientOptions } from '../../client/index.ts';
-import type { CallOutcome, ModelSettings } from '../../model/index.ts';
-import type { TrajectoryRecord } from '../../trajectory/index.ts';
-import type { Rollout, RolloutFailure } from '../rollout.ts';
+import { type CallOutcome, ModelHandle, type ModelSettings, type RolloutModel } from '../../model/index.ts';
+import { fromTrajectoryRecord, Trajectory, type TrajectoryRecord } from '../../trajectory/index.ts';
+import { type Rollout, type RolloutFailure, toCancellation } from '../rollout.ts';
 import type { RunRolloutOptions } from '../run-rollout.ts';
+import type { Budgets } from './call-budgets.ts';
+import type { ThreadTask } from './rollout-thread.ts';
 
 /** What a thread is started with. */
 export interface ThreadStart {
@@ -46,3 +49,75 @@ export type FromThread =
   | { type: 'leave'; call: number }
   | { type: 'limited'; call: number }
   | { type: 'release'; call: number; outcome: CallOutcome };
+
+type Task<Schema extends z.ZodType, Outcome> = RunRolloutOptions<Schema, Outcome>;
+
+/** The rollout as a thread sent it. Its outcome is what the environment's own function returned, cloned. */
+export function toRollout<Outcome>({ trajectory, ...rollout }: SentRollout): Rollout<Outcome> {
+  return { ...rollout, trajectory: fromTrajectoryRecord(trajectory) } as Rollout<Outcome>;
+}
+
+/** A rollout that no thread gave an end to: cancelled where it had been, else failed; nothing of it was kept. */
+export function lostRollout<Schema extends z.ZodType, Outcome>(
+  { index, attempt, seed, group, model, signal }: Task<Schema, Outcome>,
+  failure: RolloutFailure,
+  begun: number,
+): Rollout<Outcome> {
+  const trajectory = new Trajectory({ seed, ...(model.step === undefined ? {} : { policy: model.name }) });
+  Object.assign(trajectory.metadata, { group, rollout: index, seed });
+  trajectory.close();
+  const base = { index, attempt, seed, trajectory, durationMs: performance.now() - begun };
+  if (signal?.aborted) return { ...base, status: 'cancelled', failure: toCancellation(signal) };
+  return { ...base, status: 'failed', failure };
+}
+
+/** What a thread makes its own handle from, or why it cannot. */
+export function describeModel(
+  model: RolloutModel,
+  budgets: Budgets,
+): { sent: SentModel } | { failure: RolloutFailure } {
+  if (!(model instanceof ModelHandle) || model.completions)
+    return {
+      failure: {
+        code: 'model_not_movable',
+        message:
+          `"${model.name}" cannot be called from a worker thread: only models of a service can, by openModel() or ` +
+          'ModelHandle, without recorded calls. Run external models and replays with inProcess().',
+      },
+    };
+  const { client, name, id, settings } = model;
+  const { budget, ...rest } = settings;
+  return {
+    sent: {
+      client: client.options,
+      name,
+      id,
+      settings: rest,
+      budget: budget ? budgets.numberOf(budget) : null,
+    },
+  };
+}
+
+export function toThreadTask<Schema extends z.ZodType, Outcome>(
+  { environment, model: _, signal, ...task }: RunRolloutOptions<Schema, Outcome>,
+  model: SentModel,
+): ThreadTask {
+  const trace: Record<string, string> = {};
+  propagation.inject(context.active(), trace);
+  // Set-up that has not ended, and then the clean-up itself, have this long each.
+  const allowedAfterAbortMs = 2 * (environment.cleanupTimeoutMs ?? 0);
+  return {
+    message: { task, model, trace },
+    allowedMs: task.timeoutMs + allowedAfterAbortMs,
+    allowedAfterAbortMs,
+    signal,
+    abortReason: () =>
+      signal ? toCancellation(signal) : { code: 'cancelled', message: 'The run was stopped.' },
+    overdue: {
+      code: 'rollout_timeout',
+      message:
+        `The rollout and its rewards took longer than ${task.timeoutMs} ms and its worker thread no longer answered: ` +
+        'the thread was ended. Look for a loop that never lets go of the processor.',
+    },
+  };
+}

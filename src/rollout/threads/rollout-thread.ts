@@ -1,10 +1,8 @@
 import { Worker } from 'node:worker_threads';
 import { longestTimerMs } from '../../util/deadline.ts';
 import type { RolloutFailure } from '../rollout.ts';
-import type { Budgets } from './budgets.ts';
-import { LentPlaces } from './lent-places.ts';
+import { type Budgets, LentPlaces } from './call-budgets.ts';
 import type { FromThread, SentRollout, ThreadStart, ToThread } from './messages.ts';
-import { threadModule } from './thread-module.ts';
 
 /** What came of a rollout that a thread was given: its end, or why the thread gives none. */
 export type ThreadResult =
@@ -172,3 +170,9 @@ function notCloneable(error: unknown): RolloutFailure {
     message: `The scenario, or the model's settings, cannot be copied to a worker thread: ${String(error)}`,
   };
 }
+
+/** The inside of a worker thread: TypeScript where this is TypeScript, JavaScript in the built package. */
+export const threadModule = new URL(
+  `./thread${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`,
+  import.meta.url,
+);

@@ -5,11 +5,11 @@ import { MartingaleError } from '../../contract/index.ts';
 import type { Environment } from '../../environment/index.ts';
 import { ModelHandle } from '../../model/index.ts';
 import { toTrajectoryRecord } from '../../trajectory/index.ts';
-import { toFailure } from '../failure.ts';
 import type { Rollout } from '../rollout.ts';
+import { toFailure } from '../rollout.ts';
 import { runRollout } from '../run-rollout.ts';
+import { RemoteBudgets } from './call-budgets.ts';
 import type { FromThread, SentModel, SentRollout, ThreadStart, ToThread } from './messages.ts';
-import { RemoteBudgets } from './remote-budget.ts';
 
 const port = parentPort;
 if (!port) throw new TypeError('This module is the inside of a worker thread of workerThreads().');

@@ -1,16 +1,14 @@
 import { availableParallelism } from 'node:os';
 import type { z } from 'zod';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
-import { milliseconds, wholeNumber } from '../errors.ts';
 import type { RolloutExecutor } from '../executor.ts';
 import type { Rollout } from '../rollout.ts';
 import { RolloutQueue } from '../rollout-queue.ts';
-import { inRolloutSpan } from '../rollout-span.ts';
-import { type RunRolloutOptions, runRollout } from '../run-rollout.ts';
-import { Budgets } from './budgets.ts';
-import { lostRollout, toRollout } from './received-rollout.ts';
+import { milliseconds, wholeNumber } from '../rollout-settings.ts';
+import { inRolloutSpan, type RunRolloutOptions, runRollout } from '../run-rollout.ts';
+import { Budgets } from './call-budgets.ts';
+import { describeModel, lostRollout, toRollout, toThreadTask } from './messages.ts';
 import { RolloutThread } from './rollout-thread.ts';
-import { describeModel, toThreadTask } from './thread-task.ts';
 
 export interface WorkerThreadsOptions {
   /** Module that exports the environment: `new URL('./environment.ts', import.meta.url)`. Each thread loads it once. */

@@ -1,7 +1,4 @@
 import type { Alarm, AlarmKind } from '../../progress/index.ts';
-import { detectCollapse } from './collapse.ts';
-import { detectEventLoopHeld } from './event-loop-held.ts';
-import { detectGreedySampling } from './greedy-sampling.ts';
 import {
   detectClipped,
   detectCreditUnused,
@@ -10,17 +7,19 @@ import {
   detectStale,
 } from './job.ts';
 import { lastingSilence, silenceDetectors } from './no-signal.ts';
-import { detectFailures, detectRepeatedText, detectWrongModel } from './replies.ts';
-import { detectRewardUpSuccessFlat } from './reward-up-success-flat.ts';
-import { detectRewardUpValidationDown } from './reward-up-validation-down.ts';
+import { detectCollapse, detectRewardUpSuccessFlat, detectRewardUpValidationDown } from './rewards.ts';
 import {
   detectCallsInFlight,
   detectContextOverflow,
+  detectEventLoopHeld,
+  detectFailures,
+  detectGreedySampling,
   detectOtherModels,
+  detectRepeatedText,
   detectToolErrors,
+  detectWrongModel,
 } from './rollouts.ts';
-import { type Detector, type RunFigures, RunSoFar } from './run-so-far.ts';
-import { runTotals } from './run-totals.ts';
+import { type Detector, type RunFigures, RunSoFar, runTotals } from './run-so-far.ts';
 import { alarmThresholds } from './thresholds.ts';
 
 const detectors: readonly (readonly [AlarmKind, Detector])[] = [

@@ -1,8 +1,7 @@
 import type { Alarm } from '../../progress/index.ts';
 import type { RolloutCounts, RolloutGroup } from '../../rollout/index.ts';
-import { isJudging } from './judging.ts';
 import { percent } from './run-so-far.ts';
-import { alarmThresholds } from './thresholds.ts';
+import { alarmThresholds, isJudging } from './thresholds.ts';
 
 interface ValidationFigures {
   name: string;

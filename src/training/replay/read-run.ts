@@ -1,12 +1,13 @@
+import { createReadStream } from 'node:fs';
 import { access, readdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
+import { createInterface } from 'node:readline';
+import { MartingaleError } from '../../contract/index.ts';
 import type { RunEvent, StepReport } from '../../progress/index.ts';
 import { type GroupRecord, requireGroupRecord } from '../../rollout/index.ts';
-import { stepName } from '../run-layout.ts';
+import { stepName } from '../run-files.ts';
 import { type RunConfig, runConfigSchema } from '../run-origin.ts';
 import { addedFigures } from '../run-state.ts';
-import { RunRecordError } from './errors.ts';
-import { isMissing, readJsonLines } from './json-lines.ts';
 
 /** What a run's events say of a validation. */
 export interface RunEvaluation
@@ -147,4 +148,51 @@ function isReport(value: unknown): value is StepReport {
 
 function isEvaluated(value: unknown): value is Extract<RunEvent, { type: 'evaluated' }> {
   return isRecord(value) && value.type === 'evaluated' && isRecord(value.score);
+}
+
+/** The lines of a file as they are read; none where it does not exist. */
+async function* readLines(file: string): AsyncGenerator<string, undefined> {
+  try {
+    yield* createInterface({ input: createReadStream(file), crlfDelay: Number.POSITIVE_INFINITY });
+  } catch (error) {
+    if (!isMissing(error)) throw error;
+  }
+}
+
+/**
+ * The values of a file of JSON lines, without a last line that a killed process left half written.
+ * @throws RunRecordError for any other line that is not JSON.
+ */
+export async function* readJsonLines(file: string): AsyncGenerator<unknown, undefined> {
+  let broken: { line: number; cause: unknown } | undefined;
+  let line = 0;
+  for await (const text of readLines(file)) {
+    line++;
+    if (broken) throw new RunRecordError(`Line ${broken.line} of ${file} is not JSON.`, broken);
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch (cause) {
+      broken = { line, cause };
+      continue;
+    }
+    yield value;
+  }
+}
+
+export const isMissing = (error: unknown): boolean =>
+  error instanceof Error && 'code' in error && error.code === 'ENOENT';
+
+/** A run directory cannot be read. */
+export class RunRecordError extends MartingaleError {
+  constructor(message: string, options?: ErrorOptions) {
+    super('invalid_run_record', message, options);
+  }
+}
+
+/** A rollout that is replayed made another model call than the recorded one made. */
+export class ReplayMismatchError extends MartingaleError {
+  constructor(what: string) {
+    super('replay_mismatch', what);
+  }
 }

@@ -7,7 +7,7 @@ import {
 import type { ChatCompletion, ChatCompletionChunk, Choice, Message } from '../../contract/index.ts';
 import { type CompletionSource, canonicalJson, differences, toChunks } from '../../model/index.ts';
 import { deriveSeed, type RecordedCall, type Trajectory } from '../../trajectory/index.ts';
-import { ReplayMismatchError } from './errors.ts';
+import { ReplayMismatchError } from './read-run.ts';
 
 /**
  * Answers the calls of one rollout with the choices of its record, each to the messages that it answered then. Seeds

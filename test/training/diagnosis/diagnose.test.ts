@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Alarm, AlarmKind, StepReport } from '../../../src/progress/index.ts';
-import { diagnose, newAlarms, RunDiagnosis, type RunFigures } from '../../../src/training/diagnosis/index.ts';
+import { diagnose, newAlarms, RunDiagnosis } from '../../../src/training/diagnosis/diagnose.ts';
+import type { RunFigures } from '../../../src/training/diagnosis/run-so-far.ts';
 import { comparison, deskRun, reports } from './reports.ts';
 
 const from =

@@ -1,0 +1,123 @@
+import { MartingaleError } from '../../contract/index.ts';
+import type { CallBudget, CallPlace } from '../../model/index.ts';
+import { type RolloutFailure, toFailure } from '../rollout.ts';
+import type { FromThread, ToThread } from './messages.ts';
+
+/** Call budgets by the numbers that messages name them by. */
+export class Budgets {
+  readonly #numbers = new Map<CallBudget, number>();
+  readonly #budgets: CallBudget[] = [];
+
+  numberOf(budget: CallBudget): number {
+    const known = this.#numbers.get(budget);
+    if (known !== undefined) return known;
+    this.#numbers.set(budget, this.#budgets.length);
+    return this.#budgets.push(budget) - 1;
+  }
+
+  get(number: number): CallBudget | undefined {
+    return this.#budgets[number];
+  }
+}
+
+type BudgetMessage = Extract<FromThread, { type: 'enter' | 'leave' | 'limited' | 'release' }>;
+
+/** In the main thread: the places in call budgets that one thread's calls have or wait for. */
+export class LentPlaces {
+  readonly #budgets: Budgets;
+  readonly #post: (message: ToThread) => void;
+  readonly #waiting = new Map<number, AbortController>();
+  readonly #places = new Map<number, CallPlace>();
+
+  constructor(budgets: Budgets, post: (message: ToThread) => void) {
+    this.#budgets = budgets;
+    this.#post = post;
+  }
+
+  receive(message: BudgetMessage): void {
+    const { call } = message;
+    if (message.type === 'enter') void this.#enter(call, message.budget);
+    else if (message.type === 'leave') this.#takeBack(call);
+    else if (message.type === 'limited') this.#places.get(call)?.rateLimited();
+    else {
+      this.#places.get(call)?.release(message.outcome);
+      this.#places.delete(call);
+    }
+  }
+
+  /** The thread is gone, and its calls with it. */
+  takeBackAll(): void {
+    for (const call of [...this.#waiting.keys(), ...this.#places.keys()]) this.#takeBack(call);
+  }
+
+  async #enter(call: number, number: number): Promise<void> {
+    const leaving = new AbortController();
+    this.#waiting.set(call, leaving);
+    try {
+      const place = await this.#budgets.get(number)?.acquire(leaving.signal);
+      if (!place) return;
+      if (leaving.signal.aborted) return place.release({ status: 'failed', durationMs: 0 });
+      this.#places.set(call, place);
+      this.#post({ type: 'admitted', call });
+    } catch (error) {
+      // A caller that left has been told by its own signal.
+      if (!leaving.signal.aborted) this.#post({ type: 'refused', call, failure: toFailure(error) });
+    } finally {
+      this.#waiting.delete(call);
+    }
+  }
+
+  #takeBack(call: number): void {
+    this.#waiting.get(call)?.abort();
+    this.#places.get(call)?.release({ status: 'failed', durationMs: 0 });
+    this.#places.delete(call);
+  }
+}
+
+/** Within a thread: the budgets of the main thread, asked by messages. */
+export class RemoteBudgets {
+  readonly #post: (message: FromThread) => void;
+  readonly #waiting = new Map<number, PromiseWithResolvers<void>>();
+  #calls = 0;
+
+  constructor(post: (message: FromThread) => void) {
+    this.#post = post;
+  }
+
+  budget(number: number): CallBudget {
+    return { acquire: (signal) => this.#acquire(number, signal) };
+  }
+
+  /** The main thread gives the call its place. */
+  admit(call: number): void {
+    this.#waiting.get(call)?.resolve();
+  }
+
+  refuse(call: number, { code, message }: RolloutFailure): void {
+    this.#waiting.get(call)?.reject(new MartingaleError(code, message));
+  }
+
+  async #acquire(budget: number, signal: AbortSignal | undefined): Promise<CallPlace> {
+    signal?.throwIfAborted();
+    const call = this.#calls++;
+    const admission = Promise.withResolvers<void>();
+    const onAbort = () => {
+      // Where the place is under way to us, the message tells the main thread to take it back.
+      this.#post({ type: 'leave', call });
+      admission.reject(signal?.reason);
+    };
+    this.#waiting.set(call, admission);
+    signal?.addEventListener('abort', onAbort, { once: true });
+    this.#post({ type: 'enter', call, budget });
+    try {
+      await admission.promise;
+    } finally {
+      this.#waiting.delete(call);
+      signal?.removeEventListener('abort', onAbort);
+    }
+    return {
+      rateLimited: () => this.#post({ type: 'limited', call }),
+      release: (outcome) => this.#post({ type: 'release', call, outcome }),
+    };
+  }
+}

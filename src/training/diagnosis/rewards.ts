@@ -1,0 +1,116 @@
+import { type Finding, groupsWithSignalShare, percent, type RunSoFar, shown } from './run-so-far.ts';
+import { alarmThresholds } from './thresholds.ts';
+
+/** The policy always says the same, and that is not yet what solves the task. */
+export function detectCollapse(run: RunSoFar): Finding {
+  const { entropyShare, deviationShare, success: solved } = alarmThresholds.collapse;
+  if (!run.hasHistory) return null;
+  // Steps without a signal train nothing and measure none: the last that did speaks for them.
+  const entropy = run.now(({ entropy }) => entropy) ?? run.last(({ entropy }) => entropy);
+  const entropyAtStart = run.start(({ entropy }) => entropy);
+  const deviation = run.now(({ rewardDeviation }) => rewardDeviation) ?? 0;
+  const deviationAtStart = run.start(({ rewardDeviation }) => rewardDeviation) ?? 0;
+  if (entropy === null || entropyAtStart === null || entropy >= entropyShare * entropyAtStart) return null;
+  const signal = run.now(groupsWithSignalShare) ?? 0;
+  if (deviation > deviationShare * deviationAtStart && signal > alarmThresholds.noSignal.groups) return null;
+  const success = run.now(({ success }) => success);
+  if (success === null ? !hasFallen(run, deviationAtStart) : success >= solved) return null;
+  const reached =
+    success === null
+      ? `the reward, at ${shown(run.now(({ reward }) => reward) ?? 0)}, is below its best`
+      : `${percent(success)} succeed`;
+  return {
+    message:
+      `Entropy is ${shown(entropy)} nats and was ${shown(entropyAtStart)} at the start; the deviation of rewards is ` +
+      `${shown(deviation)} and was ${shown(deviationAtStart)}; ${percent(signal)} of the groups differ in theirs; ${reached}.`,
+    lookAt:
+      'Replies of the last step: they will be nearly the same. Lower the learning rate, set entropy_coefficient or ' +
+      'kl_penalty_coef, raise the temperature, and go on from an earlier checkpoint.',
+  };
+}
+
+/** Without a metric `success`, what is solved is not known: a reward well below the run's best is not. */
+function hasFallen(run: RunSoFar, deviationAtStart: number): boolean {
+  const rewards = run.rewards().map(({ reward }) => reward);
+  const now = rewards.at(-1) ?? 0;
+  return Math.max(...rewards) - now > deviationAtStart / 2;
+}
+
+/** The run gets better at its training scenarios and worse at the others, or better at the reward alone. */
+export function detectRewardUpValidationDown(run: RunSoFar): Finding {
+  const { evaluations: least, share } = alarmThresholds.rewardUpValidationDown;
+  const falling = fallingEnd(run.evaluations);
+  const [first, last] = [falling[0], falling.at(-1)];
+  if (!first || !last || falling.length < least) return null;
+  const rewards = run.rewards();
+  const range =
+    Math.max(...rewards.map(({ reward }) => reward)) - Math.min(...rewards.map(({ reward }) => reward));
+  if (!(range > 0)) return null;
+  const before = rewards.findLast(({ step }) => step < first.step) ?? rewards[0];
+  const now = rewards.at(-1);
+  if (!before || !now) return null;
+  const fall = first.reward - last.reward;
+  const rise = now.reward - before.reward;
+  if (fall < share * range || rise < share * range) return null;
+  return {
+    message:
+      `The validation fell from ${shown(first.reward)} to ${shown(last.reward)} over ${falling.length} evaluations, while ` +
+      `the training reward rose from ${shown(before.reward)} to ${shown(now.reward)}.`,
+    lookAt:
+      'Trajectories with high rewards: what do they do that the reward should not pay? Else too few scenarios, taken ' +
+      'too often: add some, stop earlier, set kl_penalty_coef. The checkpoint that was best on validation is kept ' +
+      'where `keepCheckpoints` says so.',
+  };
+}
+
+/** The last evaluations, each below the one before it. */
+function fallingEnd(evaluations: RunSoFar['evaluations']): RunSoFar['evaluations'] {
+  let from = evaluations.length - 1;
+  while (from > 0 && (evaluations[from - 1]?.reward ?? 0) > (evaluations[from]?.reward ?? 0)) from--;
+  return evaluations.slice(Math.max(0, from));
+}
+
+/** The policy earns more and succeeds no more often: the reward pays for something else. */
+export function detectRewardUpSuccessFlat(run: RunSoFar): Finding {
+  const { steps, rise, success, error, solved } = alarmThresholds.rewardUpSuccessFlat;
+  if (run.steps < steps) return null;
+  const quarter = Math.floor(run.steps / 4);
+  const first = figuresOf(run, 0, quarter);
+  const last = figuresOf(run, run.steps - quarter, run.steps);
+  if (!first || !last || last.success >= solved) return null;
+  if (first.deviation === 0 || last.reward - first.reward < rise * first.deviation) return null;
+  if (last.success - first.success > success) return null;
+  if (Math.hypot(errorOf(first), errorOf(last)) > error) return null;
+  return {
+    message:
+      `The training reward rose from ${shown(first.reward)} to ${shown(last.reward)} between the first and the last ` +
+      `quarter of ${run.steps} steps, while ${percent(first.success)} and ${percent(last.success)} of the rollouts succeeded.`,
+    lookAt:
+      'Trajectories with a high reward and no success: what are they paid for? Take that part out of the reward, bound ' +
+      'it, or weigh success more. Where it is meant to come first, such as a format, success should follow soon.',
+  };
+}
+
+interface Figures {
+  reward: number;
+  deviation: number;
+  success: number;
+  rollouts: number;
+}
+
+/** Means of the steps from `begin` up to, and without, `end`; null where one has no metric `success`. */
+function figuresOf(run: RunSoFar, begin: number, end: number): Figures | null {
+  const [before, after] = [run.totals(begin), run.totals(end)];
+  const steps = end - begin;
+  if (after.judged - before.judged < steps) return null;
+  return {
+    reward: (after.reward - before.reward) / steps,
+    deviation: (after.rewardDeviation - before.rewardDeviation) / steps,
+    success: (after.success - before.success) / steps,
+    rollouts: after.completed - before.completed,
+  };
+}
+
+/** Standard error of a share: sqrt(p (1 - p) / n). */
+const errorOf = ({ success, rollouts }: Figures): number =>
+  Math.sqrt(Math.max(0, success * (1 - success)) / Math.max(1, rollouts));
