@@ -19,6 +19,7 @@ const floors = [
   'client',
   'service',
   'engines',
+  'language',
   'learning',
   'telemetry',
   'util',

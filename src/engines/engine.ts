@@ -1,3 +1,6 @@
+import type { ChatFormat } from '../language/chat/chat-format.ts';
+import type { Constraint, Reply } from '../language/constraint/constraint.ts';
+import type { Tokenizer } from '../language/tokenizer/tokenizer.ts';
 import type { Datum, LossConfig, SamplingParameters } from '../learning/index.ts';
 import type { Caller } from '../util/fair-queue.ts';
 
@@ -20,72 +23,6 @@ export interface Weights {
   baseModel: string;
   /** Absolute path of the checkpoint's folder, as `train` wrote it. */
   folder: string | null;
-}
-
-/** Text to token ids and back. Special tokens never come out of `encode`: text cannot forge a role or an end. */
-export interface Tokenizer {
-  readonly vocabularySize: number;
-  /** Special tokens by their text, such as `<|end|>`. */
-  readonly special: ReadonlyMap<string, number>;
-  encode(text: string): number[];
-  /** Bytes that are no valid UTF-8 become U+FFFD; special tokens decode to nothing. */
-  decode(tokens: readonly number[]): string;
-  /** The bytes of one token; empty for a special token. */
-  bytes(token: number): Uint8Array;
-  /** A token as `logprobs` shows it: its text, or the text of a special token. */
-  text(token: number): string;
-}
-
-/** How a base model writes conversations. */
-export interface ChatFormat {
-  /**
-   * Jinja source over `messages`, `tools`, `add_generation_prompt`, `documents`, `reasoning_effort` and the texts of
-   * two special tokens, `bos_token` and `eos_token`.
-   */
-  template: string;
-  /** What the tokenizer's own special tokens begin a sequence with, on top of the template's; null: nothing. */
-  beginToken: number | null;
-  /** Sampled at the end of every reply. */
-  endToken: number;
-  /** Sampled before each tool call, which is then written `name{"argument":"value"}`. */
-  callToken: number;
-  /** Special tokens around the reasoning that a reply may begin with; null where the model knows none. */
-  reasoning: { open: number; close: number } | null;
-}
-
-export type JsonSchema = Record<string, unknown>;
-
-/** How JSON is written. */
-export interface JsonStyle {
-  /** A regular expression of what may stand between the tokens of JSON. Absent: nothing, as the embedded models' templates write it. */
-  whitespace?: string;
-  /** Objects whose schema names properties and is silent on further ones have no further ones. Absent: the same as true. */
-  closed?: boolean;
-}
-
-/** A language over text. */
-export type Grammar =
-  | { type: 'text' }
-  | ({ type: 'json_object' } & JsonStyle)
-  | ({ type: 'json_schema'; schema: JsonSchema } & JsonStyle)
-  | { type: 'regex'; pattern: string }
-  | { type: 'choice'; choices: string[] }
-  /** One of the names, followed at once by JSON of its schema. */
-  | { type: 'named_json'; alternatives: { name: string; schema: JsonSchema }[] }
-  /** GBNF: rules `name ::= ...`, one of them called `root`. */
-  | { type: 'ebnf'; grammar: string }
-  /** Free text in which certain tags, once begun, hold what their schema says; as the request wrote it. */
-  | { type: 'structural_tag'; tag: Record<string, unknown> };
-
-/**
- * What a reply may be: its reasoning where there is to be some, one branch, then its end. A branch with `open` begins
- * with that special token. After a branch that repeats further ones that repeat may follow, and a `text` branch may be
- * left for one at any point. Plain data, so that a hash names it and it crosses threads.
- */
-export interface Constraint {
-  /** The reply begins with `open`, then any text of at most `limit` tokens, then `close`. */
-  reasoning?: { open: number; close: number; limit: number };
-  branches: { open: number | null; grammar: Grammar; repeat: boolean }[];
 }
 
 export interface GenerateRequest {
@@ -171,12 +108,6 @@ export interface Generation extends GenerationDelta {
   stop: string | number | null;
   /** Prompt tokens whose computation was already there. */
   cachedTokens: number;
-}
-
-/** A reply of training data: text and special tokens, in order, without the end token. */
-export interface Reply {
-  parts: (string | number)[];
-  constraint: Constraint | null;
 }
 
 /** Data of one optimizer step. */

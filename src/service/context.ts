@@ -3,7 +3,7 @@ import type { Admission } from './admission/index.ts';
 import type { Bodies } from './bodies/bodies.ts';
 import type { Idempotency } from './idempotency.ts';
 import type { BaseModelTools } from './inference/base-model-tools.ts';
-import type { Constraints } from './inference/constraint/constraints.ts';
+import type { Constraints } from './inference/constraints.ts';
 import type { ModelResolver } from './inference/resolve-model.ts';
 import type { JobEvents } from './jobs/job-events.ts';
 import type { JobQueue } from './jobs/job-queue.ts';

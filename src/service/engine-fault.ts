@@ -1,4 +1,5 @@
 import { EngineError } from '../engines/engine-error.ts';
+import { LanguageError } from '../language/error.ts';
 import type { ErrorStatus } from './errors.ts';
 
 /** Errors of an engine that are not about what was asked. Their messages speak of the inside of the service. */
@@ -21,9 +22,9 @@ export const engineFaults: Readonly<Record<string, { status: ErrorStatus; messag
 export const internalFaults: ReadonlySet<string> = new Set(['bad_checkpoint', 'engine_failed']);
 
 /** Whether something has happened to the engine; else it says what is wrong with what it was asked. */
-export function isEngineFault(error: unknown): error is EngineError {
+export function isEngineFault(error: unknown): error is EngineError | LanguageError {
   return (
-    error instanceof EngineError &&
+    (error instanceof EngineError || error instanceof LanguageError) &&
     (Object.hasOwn(engineFaults, error.code) || internalFaults.has(error.code))
   );
 }

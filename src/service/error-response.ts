@@ -1,7 +1,8 @@
 import type { ErrorBody, ValidationIssue } from '../contract/index.ts';
 import { EngineError } from '../engines/engine-error.ts';
+import { LanguageError } from '../language/error.ts';
 import { engineFaults, internalFaults } from './engine-fault.ts';
-import { type ErrorStatus, messageOf, RequestValidationError, ServiceError } from './errors.ts';
+import { type ErrorStatus, fromLanguage, messageOf, RequestValidationError, ServiceError } from './errors.ts';
 import type { ServiceLog } from './log.ts';
 import { machineFaultOf } from './machine-fault.ts';
 
@@ -47,12 +48,14 @@ const errorTypes: Partial<Record<ErrorStatus, string>> = {
 };
 
 /** What an engine cannot do it says by the name of the option: that is for the caller. */
-function fromEngine(cause: EngineError): ServiceError {
+function fromEngine(cause: EngineError | LanguageError): ServiceError {
   const fault = engineFaults[cause.code];
   if (fault) return new ServiceError(fault.status, cause.code, fault.message, { cause });
   return internalFaults.has(cause.code)
     ? internalError(cause)
-    : new ServiceError(422, cause.code, cause.message, { cause });
+    : cause instanceof LanguageError
+      ? fromLanguage(cause)
+      : new ServiceError(422, cause.code, cause.message, { cause });
 }
 
 const internalError = (cause: unknown) =>
@@ -62,7 +65,7 @@ function toServiceError(error: unknown): ServiceError {
   if (error instanceof ServiceError) return error;
   const machineFault = machineFaultOf(error);
   if (machineFault) return machineFault;
-  if (error instanceof EngineError) return fromEngine(error);
+  if (error instanceof EngineError || error instanceof LanguageError) return fromEngine(error);
   if (error instanceof RangeError && error.message.includes('call stack'))
     return new ServiceError(422, 'too_deep', 'The body is nested too deeply.', { cause: error });
   return internalError(error);

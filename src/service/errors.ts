@@ -1,5 +1,6 @@
 import type { ValidationIssue } from '../contract/index.ts';
 import { MartingaleError } from '../contract/index.ts';
+import type { LanguageError } from '../language/error.ts';
 import { largestIssueCount, shownIssue } from './shown-issue.ts';
 
 export type ErrorStatus = 400 | 401 | 404 | 405 | 408 | 409 | 413 | 415 | 422 | 429 | 500 | 503;
@@ -25,6 +26,20 @@ export class RequestValidationError extends ServiceError {
     super(422, 'invalid_request', message, options);
     this.issues = shown;
   }
+}
+
+const languageStatus: Readonly<Record<string, ErrorStatus>> = {
+  context_length_exceeded: 400,
+  templates_busy: 503,
+  templates_unavailable: 503,
+};
+
+/** What the caller is told of messages, a template or a constraint that cannot be turned into tokens. */
+export function fromLanguage(cause: LanguageError): ServiceError {
+  const { issue, code, message } = cause;
+  return issue
+    ? new RequestValidationError([issue], { cause })
+    : new ServiceError(languageStatus[code] ?? 422, code, message, { cause });
 }
 
 export const notFound = (what: string, id: string) =>

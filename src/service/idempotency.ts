@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
+import { LanguageError } from '../language/error.ts';
 import type { Access } from './access.ts';
-import { RequestValidationError, ServiceError } from './errors.ts';
+import { fromLanguage, RequestValidationError, ServiceError } from './errors.ts';
 import type { Store } from './store/store.ts';
 
 /** An answer that can be given again. */
@@ -86,7 +87,8 @@ export class Idempotency {
       return answer;
     } catch (error) {
       // A refused request made nothing: the same key may carry its corrected form.
-      if (error instanceof ServiceError && error.status < 500)
+      const refusal = error instanceof LanguageError ? fromLanguage(error) : error;
+      if (refusal instanceof ServiceError && refusal.status < 500)
         await this.#store.releaseIdempotencyKey(scopedKey);
       throw error;
     }

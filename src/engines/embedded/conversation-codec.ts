@@ -1,14 +1,17 @@
-import type { ChatFormat, Constraint, Reply, SamplingParameters, Tokenizer } from '../engine.ts';
+import type { ChatFormat } from '../../language/chat/chat-format.ts';
+import type { Constraint, Reply } from '../../language/constraint/constraint.ts';
 import {
   type CompiledConstraint,
   type ConstraintPlan,
   createGrammarCompiler,
   encodeReply,
   type GrammarCompiler,
-} from './grammar/index.ts';
+} from '../../language/grammar/index.ts';
+import { chatFormat, loadTokenizer } from '../../language/tokenizer/index.ts';
+import type { Tokenizer } from '../../language/tokenizer/tokenizer.ts';
+import type { SamplingParameters } from '../engine.ts';
 import type { LogitsProcessorFactories } from './logits-processors/index.ts';
 import { ReplySampling } from './reply-sampling/index.ts';
-import { chatFormat, loadTokenizer } from './tokenizer/index.ts';
 
 /** What sampling and training need to know of text: tokens, the tokens of a conversation, and grammars. */
 export class ConversationCodec {

@@ -1,26 +1,25 @@
 import { availableParallelism, totalmem } from 'node:os';
+import type { ChatFormat } from '../../language/chat/chat-format.ts';
+import { ConstraintChecker } from '../../language/constraint/checker/checker.ts';
+import type { Constraint, Reply } from '../../language/constraint/constraint.ts';
+import type { ConstraintPlan } from '../../language/grammar/index.ts';
+import type { Tokenizer } from '../../language/tokenizer/tokenizer.ts';
 import type {
   BeamSearchRequest,
   Caller,
-  ChatFormat,
-  Constraint,
   Engine,
   ExportedWeights,
   GenerateRequest,
   Generation,
   GenerationDelta,
-  Reply,
   ScoredToken,
   ScorePromptRequest,
-  Tokenizer,
   TrainRequest,
   Weights,
 } from '../engine.ts';
 import { EngineError } from '../engine-error.ts';
 import { embeddedBaseModels, findBaseModel } from './base-models.ts';
-import { ConstraintChecker } from './constraint-checker/checker.ts';
 import { ConversationCodec } from './conversation-codec.ts';
-import type { ConstraintPlan } from './grammar/index.ts';
 import { loadProcessors, processorModules } from './logits-processors/index.ts';
 import { installCommand, type RuntimeChoice, runtimeOfEnvironment } from './runtime-choice.ts';
 import { SamplerClient } from './sampler-client.ts';

@@ -1,4 +1,5 @@
-import type { Reply, TrainRequest } from '../engine.ts';
+import type { Reply } from '../../language/constraint/constraint.ts';
+import type { TrainRequest } from '../engine.ts';
 import type { EngineError } from '../engine-error.ts';
 import { Outstanding } from './outstanding.ts';
 import { inMessages } from './trainer/batch-messages.ts';

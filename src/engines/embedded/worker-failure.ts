@@ -1,3 +1,4 @@
+import { MartingaleError } from '../../contract/index.ts';
 import { EngineError } from '../engine-error.ts';
 import type { WorkerFailure } from './worker-messages.ts';
 
@@ -11,7 +12,7 @@ const outOfMemoryMessage = (message: string) =>
 export function toFailure(error: unknown): WorkerFailure {
   const systemCode = systemCodeOf(error);
   const system = systemCode === undefined ? {} : { systemCode };
-  if (EngineError.isInstance(error)) return { code: error.code, message: error.message, ...system };
+  if (MartingaleError.isInstance(error)) return { code: error.code, message: error.message, ...system };
   const message = error instanceof Error ? error.message : String(error);
   if (systemCode === undefined && outOfMemory.test(message))
     return { code: 'out_of_memory', message: outOfMemoryMessage(message) };

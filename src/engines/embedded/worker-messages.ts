@@ -1,15 +1,15 @@
+import type { Reply } from '../../language/constraint/constraint.ts';
+import type { ConstraintPlan } from '../../language/grammar/index.ts';
 import type {
   BeamSearchRequest,
   GenerateRequest,
   Generation,
   GenerationDelta,
-  Reply,
   ScoredToken,
   ScorePromptRequest,
   TrainingBatch,
   Weights,
 } from '../engine.ts';
-import type { ConstraintPlan } from './grammar/index.ts';
 import type { ProcessorModules } from './logits-processors/index.ts';
 import type { RuntimeChoice } from './runtime-choice.ts';
 import type { WatchdogStart } from './watchdog.ts';

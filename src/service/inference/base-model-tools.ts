@@ -1,6 +1,8 @@
-import type { ChatFormat, Engine, Tokenizer } from '../../engines/engine.ts';
-import { ConversationRenderer } from './prompt/render.ts';
-import { TemplateRunner } from './prompt/template/template-runner.ts';
+import type { Engine } from '../../engines/engine.ts';
+import type { ChatFormat } from '../../language/chat/chat-format.ts';
+import { ConversationRenderer } from '../../language/chat/render.ts';
+import { TemplateRunner } from '../../language/extensions/request-template/template-runner.ts';
+import type { Tokenizer } from '../../language/tokenizer/tokenizer.ts';
 import { TokenTexts } from './reply/token-texts.ts';
 
 /** What turns the messages of one base model into tokens and back. */
@@ -23,10 +25,11 @@ export function baseModelTools(
     let tools = known.get(baseModel);
     if (!tools) {
       const tokenizer = engine.tokenizer(baseModel);
+      const format = engine.chatFormat(baseModel);
       tools = {
         tokenizer,
-        format: engine.chatFormat(baseModel),
-        renderer: new ConversationRenderer(engine, baseModel, templateRunner),
+        format,
+        renderer: new ConversationRenderer(tokenizer, format, templateRunner),
         texts: new TokenTexts(tokenizer),
       };
       known.set(baseModel, tools);

@@ -7,16 +7,16 @@ import type {
   Usage,
 } from '../../contract/index.ts';
 import type { Engine, Generation, GenerationDelta } from '../../engines/engine.ts';
+import { toTurn } from '../../language/chat/conversation.ts';
+import { type ReplyOptions, ReplyParser } from '../../language/chat/reply-parser.ts';
+import { tokenIdsHash } from '../../language/tokenizer/token-ids-hash.ts';
 import type { Access } from '../access.ts';
 import type { BaseModelTools } from './base-model-tools.ts';
 import { cacheSaltOf } from './cache-salt.ts';
 import { checkCombinations } from './check-combinations.ts';
-import type { Constraints } from './constraint/constraints.ts';
+import type { Constraints } from './constraints.ts';
 import { fingerprintOf } from './fingerprint.ts';
-import { toTurn } from './prompt/conversation.ts';
-import { type Prompt, toPrompt } from './prompt/prompt.ts';
-import { tokenIdsHash } from './prompt/token-ids-hash.ts';
-import { type ReplyOptions, ReplyParser } from './reply/reply-parser.ts';
+import { type Prompt, toPrompt } from './prompt.ts';
 import { type TokenReport, tokenReportOf } from './reply/token-report.ts';
 import type { ModelResolver, ResolvedModel } from './resolve-model.ts';
 import { refuseLongReports, seedOfChoice, toMaxTokens, toStops } from './sampling/reply-limits.ts';

@@ -1,9 +1,10 @@
 import type { Choice, ParsedTrajectory } from '../../contract/index.ts';
 import type { BaseModel, Engine } from '../../engines/engine.ts';
+import { choiceToTurn } from '../../language/chat/conversation.ts';
+import type { Location } from '../../language/error.ts';
 import { largestReward } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
-import type { KnownConstraints } from '../inference/constraint/constraints.ts';
-import { choiceToTurn, type Location } from '../inference/prompt/conversation.ts';
+import type { KnownConstraints } from '../inference/constraints.ts';
 import { rangeOf, refuseForeignTokens } from '../inference/sampling/token-ids.ts';
 import { findConstraint, historiesOf } from './trajectory-sequences.ts';
 import { wholeChoice } from './whole-choice.ts';

@@ -1,9 +1,10 @@
 import type { ParsedSftExample } from '../../contract/index.ts';
-import type { BaseModel, Constraint, Reply } from '../../engines/engine.ts';
+import type { BaseModel } from '../../engines/engine.ts';
+import { type Turn, type TurnToolCall, toTurn } from '../../language/chat/conversation.ts';
+import type { Constraint, Reply } from '../../language/constraint/constraint.ts';
 import { plainSampling } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
-import type { Constraints } from '../inference/constraint/constraints.ts';
-import { type Turn, type TurnToolCall, toTurn } from '../inference/prompt/conversation.ts';
+import type { Constraints } from '../inference/constraints.ts';
 import { refuseForeignTokens } from '../inference/sampling/token-ids.ts';
 import { inSchemaOrder } from './schema-order.ts';
 import type { TrainingConversation } from './sequences.ts';

@@ -1,7 +1,7 @@
 import type { BaseModel, Engine } from '../../engines/engine.ts';
 import { ServiceError } from '../errors.ts';
 import type { BaseModelTools } from '../inference/base-model-tools.ts';
-import type { Constraints } from '../inference/constraint/constraints.ts';
+import type { Constraints } from '../inference/constraints.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { JobRecord, ModelRecord, Store } from '../store/store.ts';
 import { findKlReference } from './kl-reference.ts';

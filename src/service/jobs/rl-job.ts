@@ -1,5 +1,6 @@
 import { rlConfigSchema, type Untrained } from '../../contract/index.ts';
-import type { Constraint, Weights } from '../../engines/engine.ts';
+import type { Weights } from '../../engines/engine.ts';
+import type { Constraint } from '../../language/constraint/constraint.ts';
 import {
   type BatchCounts,
   hasSignal,

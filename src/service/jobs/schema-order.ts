@@ -1,7 +1,6 @@
-import type { JsonSchema } from '../../engines/engine.ts';
+import type { JsonSchema } from '../../language/constraint/constraint.ts';
+import { resolveReference } from '../../language/constraint/local-reference.ts';
 import { isObject } from '../../util/json.ts';
-
-import { resolveReference } from '../inference/constraint/local-reference.ts';
 
 /**
  * JSON as a model under this schema writes it: without white space, and the keys of each object in the order of the

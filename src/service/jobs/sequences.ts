@@ -1,8 +1,10 @@
-import type { ChatFormat, Constraint, SamplingParameters } from '../../engines/engine.ts';
+import type { SamplingParameters } from '../../engines/engine.ts';
+import type { ChatFormat } from '../../language/chat/chat-format.ts';
+import type { Conversation } from '../../language/chat/conversation.ts';
+import type { Constraint } from '../../language/constraint/constraint.ts';
 import type { SampledSequence } from '../../learning/index.ts';
 import { ServiceError } from '../errors.ts';
 import type { BaseModelTools } from '../inference/base-model-tools.ts';
-import type { Conversation } from '../inference/prompt/conversation.ts';
 
 /** What is known of a turn that trains, besides its tokens. */
 export interface Sampled {

@@ -1,14 +1,15 @@
 import { z } from 'zod';
 import { type ParsedSftExample, sftExampleSchema } from '../../contract/index.ts';
-import type { BaseModel, Constraint, Engine, Reply } from '../../engines/engine.ts';
+import type { BaseModel, Engine } from '../../engines/engine.ts';
+import { charactersIn } from '../../language/chat/prompt-size.ts';
+import type { Constraint, Reply } from '../../language/constraint/constraint.ts';
 import type { Datum } from '../../learning/index.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { readJson } from '../bodies/json-body.ts';
 import { parseJson } from '../body.ts';
 import { messageOf, RequestValidationError, ServiceError } from '../errors.ts';
 import type { BaseModelTools } from '../inference/base-model-tools.ts';
-import type { Constraints } from '../inference/constraint/constraints.ts';
-import { charactersIn } from '../inference/prompt/prompt-size.ts';
+import type { Constraints } from '../inference/constraints.ts';
 import { wholeBytes } from '../json/parse-in-slices.ts';
 import { validate } from '../validation.ts';
 import { exampleConversation, toReply } from './example-conversation.ts';

@@ -1,12 +1,14 @@
 import type { Choice, ParsedTrajectory } from '../../contract/index.ts';
-import type { BaseModel, Constraint } from '../../engines/engine.ts';
+import type { BaseModel } from '../../engines/engine.ts';
+import { choiceToTurn, toTurn } from '../../language/chat/conversation.ts';
+import type { Constraint } from '../../language/constraint/constraint.ts';
+import type { Location } from '../../language/error.ts';
+import { tokenIdsHash } from '../../language/tokenizer/token-ids-hash.ts';
 import type { SampledSequence } from '../../learning/index.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { invalidField } from '../errors.ts';
 import type { BaseModelTools } from '../inference/base-model-tools.ts';
-import type { KnownConstraints } from '../inference/constraint/constraints.ts';
-import { choiceToTurn, type Location, toTurn } from '../inference/prompt/conversation.ts';
-import { tokenIdsHash } from '../inference/prompt/token-ids-hash.ts';
+import type { KnownConstraints } from '../inference/constraints.ts';
 import { fromSampling } from '../inference/sampling/sampling.ts';
 import { type Sampled, type TrainingConversation, toSequence } from './sequences.ts';
 import { wholeChoice } from './whole-choice.ts';

@@ -1,7 +1,7 @@
 import type { Choice } from '../../contract/index.ts';
+import type { Location } from '../../language/error.ts';
+import { tokenIdsHash } from '../../language/tokenizer/token-ids-hash.ts';
 import { invalidField } from '../errors.ts';
-import type { Location } from '../inference/prompt/conversation.ts';
-import { tokenIdsHash } from '../inference/prompt/token-ids-hash.ts';
 
 /**
  * A choice with its token ids, sampling and prompt where its fields have them. A client that put it together from a

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
-import type { Constraint, Weights } from '../../../src/engines/engine.ts';
+import type { Weights } from '../../../src/engines/engine.ts';
+import type { Constraint } from '../../../src/language/constraint/constraint.ts';
 import { Bench, baseModel } from './support.ts';
 
 describe('the embedded engine', () => {

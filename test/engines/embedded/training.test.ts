@@ -2,7 +2,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
-import type { Constraint } from '../../../src/engines/engine.ts';
+import type { Constraint } from '../../../src/language/constraint/constraint.ts';
 import type { Datum } from '../../../src/learning/index.ts';
 import { Bench, baseModel, batchOf } from './support.ts';
 

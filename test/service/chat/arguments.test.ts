@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
-import { argumentsSchema } from '../../../src/service/inference/constraint/arguments-schema.ts';
+import { argumentsSchema } from '../../../src/language/constraint/arguments-schema.ts';
 import { special } from '../../support/scripted-engine.ts';
 import { start } from '../harness.ts';
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { ReplyParser } from '../../../src/service/inference/reply/reply-parser.ts';
+import { ReplyParser } from '../../../src/language/chat/reply-parser.ts';
 import { byteTokenizer, type ScriptedReply, special, tokensOf } from '../../support/scripted-engine.ts';
 import { frames, type Json, start } from '../harness.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { withoutNotes } from '../../../src/service/inference/constraint/schema-notes.ts';
+import { withoutNotes } from '../../../src/language/constraint/schema-notes.ts';
 import { start } from '../harness.ts';
 
 const described = {

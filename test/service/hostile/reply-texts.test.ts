@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { BannedTexts } from '../../../src/engines/embedded/reply-sampling/banned-texts.ts';
-import { PrefixMatcher } from '../../../src/service/inference/reply/prefix-matcher.ts';
-import { StopFilter } from '../../../src/service/inference/reply/stop-filter.ts';
+import { PrefixMatcher } from '../../../src/language/chat/prefix-matcher.ts';
+import { StopFilter } from '../../../src/language/chat/stop-filter.ts';
 
 const letters = fc.string({ unit: fc.constantFrom('a', 'b'), minLength: 1, maxLength: 8 });
 

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { TemplateRunner } from '../../../src/service/inference/prompt/template/template-runner.ts';
+import { TemplateRunner } from '../../../src/language/extensions/request-template/template-runner.ts';
 
 const runner = new TemplateRunner();
 const messages = [{ role: 'user', content: 'a secret' }];

@@ -1,9 +1,9 @@
 import type { ChatCompletionRequest } from '../../../src/contract/index.ts';
 import { chatCompletionRequestSchema } from '../../../src/contract/index.ts';
 import { embeddedBaseModels } from '../../../src/engines/embedded/base-models.ts';
-import { chatFormat, loadTokenizer } from '../../../src/engines/embedded/tokenizer/index.ts';
+import { chatFormat, loadTokenizer } from '../../../src/language/tokenizer/index.ts';
 import { baseModelTools } from '../../../src/service/inference/base-model-tools.ts';
-import { toPrompt } from '../../../src/service/inference/prompt/prompt.ts';
+import { toPrompt } from '../../../src/service/inference/prompt.ts';
 
 export const tokenizer = loadTokenizer();
 export const format = chatFormat(tokenizer);

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { messageSchema, type ParsedMessage, type Tool } from '../../../src/contract/index.ts';
-import { toTurn } from '../../../src/service/inference/prompt/conversation.ts';
+import { toTurn } from '../../../src/language/chat/conversation.ts';
 import { format, promptOf, tokenizer, tools } from './embedded.ts';
 
 const SEED = 20261121;

@@ -1,7 +1,7 @@
+import type { ConstraintState, IsOver } from '../../../language/grammar/index.ts';
 import type { Generation, GenerationDelta, SamplingParameters, TokenLogprob } from '../../engine.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
 import { type Distribution, likeliest, pick } from '../distribution.ts';
-import type { ConstraintState, IsOver } from '../grammar/index.ts';
 import type { Random } from '../random.ts';
 import type { ReplySampling } from '../reply-sampling/index.ts';
 import { notNumbers } from './not-numbers.ts';

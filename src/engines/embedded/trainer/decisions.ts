@@ -1,5 +1,5 @@
+import type { Constraint } from '../../../language/constraint/constraint.ts';
 import type { Datum, Span } from '../../../learning/index.ts';
-import type { Constraint } from '../../engine.ts';
 import { EngineError } from '../../engine-error.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
 import type { Distribution } from '../distribution.ts';

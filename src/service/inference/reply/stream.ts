@@ -1,8 +1,8 @@
 import type { ChatCompletionChunk } from '../../../contract/index.ts';
 import type { Generation, GenerationDelta } from '../../../engines/engine.ts';
+import type { ReplyDelta, ReplyParser } from '../../../language/chat/reply-parser.ts';
 import { type PreparedChat, tierOf, toUsage } from '../chat.ts';
 import { Arrivals } from './arrivals.ts';
-import type { ReplyDelta, ReplyParser } from './reply-parser.ts';
 import { reportLogprobs, reportSampling } from './token-report.ts';
 
 type ChunkChoice = ChatCompletionChunk['choices'][number];

@@ -1,7 +1,7 @@
 import type { Choice, Logprobs, ParsedChatCompletionRequest } from '../../../contract/index.ts';
 import type { GenerationDelta } from '../../../engines/engine.ts';
+import { tokenIdsHash } from '../../../language/tokenizer/token-ids-hash.ts';
 import type { PreparedChat } from '../chat.ts';
-import { tokenIdsHash } from '../prompt/token-ids-hash.ts';
 import type { ResolvedModel } from '../resolve-model.ts';
 
 /** What an answer tells of the sampled tokens. */

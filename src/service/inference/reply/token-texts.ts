@@ -1,5 +1,6 @@
 import type { Logprobs, PromptLogprob } from '../../../contract/index.ts';
-import type { GenerationDelta, ScoredToken, Tokenizer } from '../../../engines/engine.ts';
+import type { GenerationDelta, ScoredToken } from '../../../engines/engine.ts';
+import type { Tokenizer } from '../../../language/tokenizer/tokenizer.ts';
 
 interface TokenText {
   token: string;

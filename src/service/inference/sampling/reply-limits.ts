@@ -1,4 +1,5 @@
 import { chatLimits, type ParsedChatCompletionRequest } from '../../../contract/index.ts';
+import type { Stops } from '../../../language/chat/stop-filter.ts';
 import { invalidField, ServiceError } from '../../errors.ts';
 
 /** Seeds of the choices of a request: the request's, the next one, and so on. */
@@ -39,12 +40,6 @@ export function refuseLongReports(
     `of ${top}, for ${n} choices of up to ${maxTokens} tokens, could report ${reported} log-probabilities, and ${chatLimits.reported} is the most; ask for fewer alternatives, choices or max_completion_tokens`,
     top,
   );
-}
-
-/** Texts and tokens that end a reply. */
-export interface Stops {
-  strings: readonly string[];
-  tokens: readonly number[];
 }
 
 export function toStops({

@@ -1,7 +1,9 @@
 import { chatLimits, type ParsedChatCompletionRequest } from '../../../contract/index.ts';
-import type { ChatFormat, SamplingParameters, Tokenizer } from '../../../engines/engine.ts';
+import type { SamplingParameters } from '../../../engines/engine.ts';
+import type { ChatFormat } from '../../../language/chat/chat-format.ts';
+import type { Tokenizer } from '../../../language/tokenizer/tokenizer.ts';
 import { invalidField } from '../../errors.ts';
-import type { CheckedConstraint } from '../constraint/constraints.ts';
+import type { CheckedConstraint } from '../constraints.ts';
 import { toBiases, toProcessors } from './sampling.ts';
 import { rangeOf, refuseForeignTokens } from './token-ids.ts';
 

@@ -1,7 +1,8 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 import { BeamSearch } from '../../../../src/engines/embedded/sampler/beam-search.ts';
 import type { SequenceOptions } from '../../../../src/engines/embedded/sampler/sequence.ts';
-import type { Constraint, Generation } from '../../../../src/engines/engine.ts';
+import type { Generation } from '../../../../src/engines/engine.ts';
+import type { Constraint } from '../../../../src/language/constraint/constraint.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
 import { codec, createModel, drain, encode, openPool, ordinary, sequenceOf, textOf } from './support.ts';
 

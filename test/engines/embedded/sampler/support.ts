@@ -7,7 +7,7 @@ import { type Answer, Pool } from '../../../../src/engines/embedded/sampler/pool
 import { PrefixMemory } from '../../../../src/engines/embedded/sampler/prefix-cache.ts';
 import { Sequence, type SequenceOptions } from '../../../../src/engines/embedded/sampler/sequence.ts';
 import { parameterCount } from '../../../../src/engines/embedded/weights/architecture.ts';
-import type { Constraint, Grammar } from '../../../../src/engines/engine.ts';
+import type { Constraint, Grammar } from '../../../../src/language/constraint/constraint.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
 
 export const architecture = {

@@ -1,0 +1,143 @@
+import type { Choice, ParsedMessage, Tool } from '../../contract/index.ts';
+import { invalidField, type Location, unsupportedField } from '../error.ts';
+import { compactingCalls } from './compact-arguments.ts';
+
+/** A message as a chat template sees it. */
+export interface TurnToolCall {
+  id: string;
+  name: string;
+  arguments: string;
+}
+
+export interface Turn {
+  role: string;
+  content: string;
+  toolCalls: TurnToolCall[];
+  /** What an assistant thought before the content. */
+  reasoning?: string;
+  toolCallId?: string;
+  name?: string;
+  /** Sampled ids that stand for content, reasoning and calls. */
+  tokenIds?: readonly number[];
+}
+
+export interface Conversation {
+  turns: Turn[];
+  tools: readonly Tool[] | undefined;
+  /** Where the messages stand in the request, for errors. */
+  location: Location;
+}
+
+type AssistantMessage = Extract<ParsedMessage, { role: 'assistant' }>;
+type ContentPart = { text: string } | { refusal: string };
+
+/** A message of a request as a turn. What a template could not show is refused, not dropped. */
+export function toTurn(message: ParsedMessage, location: Location): Turn {
+  if (isAssistant(message)) return toAssistantTurn(message, location);
+  const { content, name } = message;
+  const turn = {
+    content: textOf(content),
+    toolCalls: [],
+    ...(name === undefined || name === '' ? {} : { name }),
+  };
+  switch (message.role) {
+    case 'tool':
+      return {
+        ...turn,
+        role: 'tool',
+        ...(message.tool_call_id === undefined ? {} : { toolCallId: message.tool_call_id }),
+      };
+    case 'function':
+      // The earlier form of the same: its name stands where a tool's result has the id of its call.
+      return { ...turn, role: 'tool' };
+    case 'developer':
+      // The later name of the same role; templates know `system`.
+      return { ...turn, role: 'system' };
+    default:
+      return { ...turn, role: message.role };
+  }
+}
+
+// The role alone does not tell the type: the generic message has any role.
+const isAssistant = (message: ParsedMessage): message is AssistantMessage => message.role === 'assistant';
+
+function toAssistantTurn(message: AssistantMessage, location: Location): Turn {
+  if (message.audio !== undefined)
+    throw unsupportedField(
+      [...location, 'audio'],
+      message.audio,
+      'audio is not supported here: the models read text, so give what was said as content',
+    );
+  const { token_ids: tokenIds, name } = message;
+  const said = {
+    role: 'assistant',
+    content: contentOf(message, location),
+    toolCalls: callsOf(message, location),
+  };
+  const reasoning = reasoningOf(message, location);
+  if (tokenIds && tokenIds.length > 0) return { ...said, tokenIds };
+  return { ...said, ...(name ? { name } : {}), ...(reasoning ? { reasoning } : {}) };
+}
+
+function contentOf({ content, refusal }: AssistantMessage, location: Location): string {
+  const text = textOf(content);
+  if (!refusal || refusal === text) return text;
+  if (text !== '')
+    throw invalidField(
+      [...location, 'refusal'],
+      'stands as the content of a message, and this one has a content too; give one of them',
+      refusal,
+    );
+  return refusal;
+}
+
+function reasoningOf(
+  { reasoning, reasoning_content: other }: AssistantMessage,
+  location: Location,
+): string | undefined {
+  if (reasoning !== undefined && other !== undefined && reasoning !== other)
+    throw invalidField(
+      [...location, 'reasoning_content'],
+      'is another name of reasoning and has to be equal to it where both are given',
+      other,
+    );
+  return reasoning ?? other;
+}
+
+function callsOf(
+  { tool_calls: calls = [], function_call: single }: AssistantMessage,
+  location: Location,
+): TurnToolCall[] {
+  const compact = compactingCalls();
+  if (!single)
+    return calls.map(({ id, function: called }) => ({
+      id,
+      name: called.name,
+      arguments: compact(called.arguments),
+    }));
+  if (calls.length > 0)
+    throw invalidField(
+      [...location, 'function_call'],
+      'is the earlier form of tool_calls, which this message has too; give one of them',
+      single,
+    );
+  return [{ id: '', name: single.name, arguments: compact(single.arguments) }];
+}
+
+/** A choice that came back: its sampled ids stand in the conversation as they are. */
+export function choiceToTurn(choice: Choice, location: Location): Turn {
+  const { token_ids: tokenIds } = choice;
+  if (!tokenIds || tokenIds.length === 0)
+    throw invalidField(
+      [...location, 'token_ids'],
+      'a choice to train on needs the token ids that were sampled; send it back whole, as a trained model (entity/project/name) gives it unless return_token_ids is false, or ask for them with return_token_ids: true. From a stream without it, keep the entries of logprobs as they came: they have the ids',
+      tokenIds ?? choice,
+    );
+  return { role: 'assistant', content: '', toolCalls: [], tokenIds };
+}
+
+function textOf(content: string | ContentPart[] | undefined): string {
+  if (content === undefined) return '';
+  if (typeof content === 'string') return content;
+  return content.map((part) => ('text' in part ? part.text : part.refusal)).join('');
+}

@@ -1,0 +1,179 @@
+import { randomUUID } from 'node:crypto';
+import type { FinishReason, ResponseMessage, ToolCall } from '../../contract/index.ts';
+import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import { StopFilter, type Stops } from './stop-filter.ts';
+import { type Mark, type Piece, TokenReader } from './token-reader.ts';
+
+/** What further tokens added to a reply. */
+export interface ReplyDelta {
+  reasoning: string;
+  content: string;
+  calls: { index: number; id?: string; name?: string; arguments: string }[];
+}
+
+/** What ended a reply. */
+export interface ReplyEnd {
+  finishReason: 'stop' | 'length';
+  /** The stop string or stop token that ended it; null for the end token and for `length`. */
+  stop: string | number | null;
+}
+
+export interface ReplyOptions {
+  endToken: number;
+  /** Null: replies cannot hold calls, and the token means nothing. */
+  callToken: number | null;
+  /** The tokens around reasoning; null where the reply has none. */
+  reasoning: { open: number; close: number } | null;
+  stops: Stops;
+  /** What is shown beside the text. */
+  show: { special: boolean; spaces: boolean; stop: boolean; reasoning: boolean };
+  /** Text that the content begins with. */
+  echo: string;
+}
+
+interface ReadCall {
+  id: string;
+  /** Text up to the first brace. */
+  name: string;
+  arguments: string;
+}
+
+/**
+ * Reads the tokens of a reply as they come: reasoning, text, and tool calls written `name{...}` after the call token;
+ * one whose arguments never began is none. Text is given out on the borders of UTF-8 characters, and withheld while it may be the beginning of a stop string.
+ */
+export class ReplyParser {
+  readonly #options: ReplyOptions;
+  readonly #reader: TokenReader;
+  readonly #filter: StopFilter;
+  readonly #ends: ReadonlySet<number>;
+  /** A token that ends the reply, unless another comes after it. */
+  #last: number | null = null;
+  #inReasoning = false;
+  #reasoning = '';
+  #content: string;
+  /** Calls whose name is complete. */
+  readonly #calls: ReadCall[] = [];
+  /** What is known of the name of a call that has begun; null outside of names. */
+  #name: string | null = null;
+
+  constructor(tokenizer: Tokenizer, options: ReplyOptions) {
+    const { callToken, reasoning, show, stops } = options;
+    const marks = new Map<number, Mark>();
+    if (callToken !== null) marks.set(callToken, 'call');
+    if (reasoning) marks.set(reasoning.open, 'reasoning').set(reasoning.close, 'answer');
+    this.#options = options;
+    this.#reader = new TokenReader(tokenizer, { marks, showSpecial: show.special, spaces: show.spaces });
+    this.#filter = new StopFilter(stops.strings);
+    this.#ends = new Set([options.endToken, ...stops.tokens]);
+    this.#content = options.echo;
+  }
+
+  push(tokens: readonly number[]): ReplyDelta {
+    const delta: ReplyDelta = { reasoning: '', content: '', calls: [] };
+    for (const token of tokens) {
+      if (this.#last !== null) this.#add(this.#filter.push(this.#reader.read(this.#last)), delta);
+      this.#last = this.#ends.has(token) ? token : null;
+      if (this.#last === null) this.#add(this.#filter.push(this.#reader.read(token)), delta);
+    }
+    return delta;
+  }
+
+  /** What was withheld, now that the reply has ended; without what ended it, unless that is shown. */
+  end({ finishReason, stop }: ReplyEnd): ReplyDelta {
+    const delta: ReplyDelta = { reasoning: '', content: '', calls: [] };
+    const { show } = this.#options;
+    const rest: Piece[] = [];
+    if (this.#last !== null) {
+      const ended = finishReason === 'stop' && typeof stop !== 'string';
+      if (!ended) this.#add(this.#filter.push(this.#reader.read(this.#last)), delta);
+      else if (show.stop) rest.push(...this.#reader.readAsText(this.#last));
+    }
+    rest.push(...this.#reader.finish());
+    const stopText = typeof stop === 'string' ? stop : null;
+    this.#add(this.#filter.end(rest, stopText, { include: show.stop }), delta);
+    return delta;
+  }
+
+  message(): ResponseMessage {
+    const calls = this.#calls.map(
+      (call): ToolCall => ({
+        id: call.id,
+        type: 'function',
+        function: { name: call.name, arguments: call.arguments },
+      }),
+    );
+    return {
+      role: 'assistant',
+      content: this.#content === '' && calls.length > 0 ? null : this.#content,
+      refusal: null,
+      // A stream has no way to say that there is none of what was asked for.
+      ...(this.#reasoning === '' ? {} : { reasoning: this.#reasoning, reasoning_content: this.#reasoning }),
+      ...(calls.length > 0 ? { tool_calls: calls } : {}),
+    };
+  }
+
+  /** Once the reply has ended: `tool_calls` only where a stop string or stop token has cut none of its calls. */
+  finishReason({ finishReason, stop }: ReplyEnd): FinishReason {
+    if (finishReason === 'length') return 'length';
+    const last = this.#calls.at(-1);
+    return last && (stop === null || isJson(last.arguments)) ? 'tool_calls' : 'stop';
+  }
+
+  #add(pieces: readonly Piece[], delta: ReplyDelta): void {
+    for (const piece of pieces) {
+      if (piece.type !== 'mark') this.#write(piece, delta);
+      else if (piece.mark === 'call') this.#name = '';
+      else this.#inReasoning = piece.mark === 'reasoning';
+    }
+  }
+
+  #write({ type, text }: Exclude<Piece, { type: 'mark' }>, delta: ReplyDelta): void {
+    if (this.#name !== null || this.#calls.length > 0) {
+      // A special token that is shown would make the arguments no JSON.
+      if (type === 'text') this.#writeCall(text, delta);
+    } else if (!this.#inReasoning) {
+      this.#content += text;
+      delta.content += text;
+    } else if (this.#options.show.reasoning) {
+      this.#reasoning += text;
+      delta.reasoning += text;
+    }
+  }
+
+  #writeCall(text: string, delta: ReplyDelta): void {
+    if (this.#name === null) {
+      this.#writeArguments(text, delta);
+      return;
+    }
+    const brace = text.indexOf('{');
+    this.#name += brace < 0 ? text : text.slice(0, brace);
+    if (brace < 0) return;
+    const call = {
+      id: `call_${randomUUID().replaceAll('-', '')}`,
+      name: this.#name,
+      arguments: text.slice(brace),
+    };
+    this.#name = null;
+    delta.calls.push({ index: this.#calls.push(call) - 1, ...call });
+  }
+
+  #writeArguments(text: string, delta: ReplyDelta): void {
+    const index = this.#calls.length - 1;
+    const call = this.#calls[index];
+    if (!call) return;
+    call.arguments += text;
+    const last = delta.calls.at(-1);
+    if (last?.index === index) last.arguments += text;
+    else delta.calls.push({ index, arguments: text });
+  }
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}

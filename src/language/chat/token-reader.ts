@@ -1,0 +1,72 @@
+import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+
+/** A run of a reply. */
+export type Piece =
+  /** What the model wrote. */
+  | { type: 'text'; text: string }
+  /** A special token as text, or the space beside one: shown, but not looked through for stop strings. */
+  | { type: 'special'; text: string }
+  /** A special token that gives the reply its form. */
+  | { type: 'mark'; mark: Mark };
+
+export type Mark = 'call' | 'reasoning' | 'answer';
+
+export interface ReadingOptions {
+  /** Special tokens that give the reply its form. Others have none. */
+  marks: ReadonlyMap<number, Mark>;
+  showSpecial: boolean;
+  /** With `showSpecial`: a space between a special token and its neighbours. */
+  spaces: boolean;
+}
+
+/** Reads tokens as text on the borders of UTF-8 characters, special tokens and marks. */
+export class TokenReader {
+  readonly #tokenizer: Tokenizer;
+  readonly #options: ReadingOptions;
+  readonly #special: ReadonlySet<number>;
+  readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+  #before: 'nothing' | 'text' | 'special' = 'nothing';
+
+  constructor(tokenizer: Tokenizer, options: ReadingOptions) {
+    this.#tokenizer = tokenizer;
+    this.#options = options;
+    this.#special = options.showSpecial ? new Set(tokenizer.special.values()) : new Set();
+  }
+
+  read(token: number): Piece[] {
+    const mark = this.#options.marks.get(token);
+    if (mark !== undefined) {
+      const pieces = this.finish();
+      this.#before = 'nothing';
+      return [...pieces, { type: 'mark', mark }];
+    }
+    return this.readAsText(token);
+  }
+
+  /** As `read`, for a token that is no mark here: one that ended the reply. */
+  readAsText(token: number): Piece[] {
+    if (!this.#special.has(token))
+      return this.#text(this.#decoder.decode(this.#tokenizer.bytes(token), { stream: true }));
+    const pieces = this.finish();
+    const space = this.#options.spaces && this.#before !== 'nothing' ? ' ' : '';
+    this.#before = 'special';
+    return [...pieces, { type: 'special', text: space + this.#tokenizer.text(token) }];
+  }
+
+  /** The rest: bytes that have become no character. */
+  finish(): Piece[] {
+    return this.#text(this.#decoder.decode());
+  }
+
+  #text(text: string): Piece[] {
+    if (text === '') return [];
+    const apart = this.#options.spaces && this.#before === 'special';
+    this.#before = 'text';
+    return apart
+      ? [
+          { type: 'special', text: ' ' },
+          { type: 'text', text },
+        ]
+      : [{ type: 'text', text }];
+  }
+}

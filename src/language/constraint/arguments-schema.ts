@@ -1,0 +1,177 @@
+import { isObject } from '../../util/json.ts';
+import type { Location } from '../error.ts';
+import type { JsonSchema } from './constraint.ts';
+import { resolveReference } from './local-reference.ts';
+import { hasReference } from './schema-notes.ts';
+import { type LocatedSchema, SchemaRoom } from './schema-room.ts';
+
+/** Keywords that say something about objects, and those that are about values of another type alone. */
+const objectKeywords = [
+  ...['properties', 'required', 'additionalProperties', 'unevaluatedProperties', 'propertyNames'],
+];
+const otherKeywords = new Set([
+  ...['minLength', 'maxLength', 'pattern', 'format'],
+  ...['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
+  ...['items', 'prefixItems', 'additionalItems', 'minItems', 'maxItems', 'uniqueItems'],
+]);
+
+export interface ArgumentsOptions {
+  /** Room that the tools of one request have together. Default: room of its own. */
+  room?: SchemaRoom;
+  /** Where the parameters stand in the request, for errors. */
+  location?: Location;
+}
+
+/**
+ * The objects among the values that the parameters of a tool admit, since the arguments of a call are an object: a
+ * schema silent on types admits any, and branches of other types fall away. A schema that admits nothing but objects
+ * is returned as it is. Null: no object is admitted. Throws a 422 where the room does not suffice.
+ */
+export function argumentsSchema(
+  parameters: JsonSchema,
+  { room = new SchemaRoom(), location = ['parameters'] }: ArgumentsOptions = {},
+): JsonSchema | null {
+  const document = rebased(parameters);
+  const at = { schema: parameters, location };
+  const narrowing = new Narrowing(document, room, at);
+  const narrowed = narrowing.objectsOf(document);
+  if (narrowed === document) return parameters;
+  if (!isObject(narrowed)) return null;
+  room.takeCharactersOf(narrowed, at);
+  // What references lead to must stay what it was, the root included, where a property has its type.
+  return hasReference(document) ? { ...narrowed, $defs: { document, objects: narrowing.targets } } : narrowed;
+}
+
+/** References that lead to each other: as many as a call stack bears. */
+const deepestReferences = 1000;
+
+/** What a reference leads to is an object already, so that nothing changes. */
+const same = Symbol('same');
+
+class Narrowing {
+  readonly #document: unknown;
+  readonly #room: SchemaRoom;
+  readonly #at: LocatedSchema;
+  /** What pointers lead to, by their text. */
+  readonly #resolved = new Map<string, unknown>();
+  /**
+   * What stands for a target of references, however they are spelled: `same`, the reference to use instead, or null.
+   * Known before it is found, for references to themselves.
+   */
+  readonly #narrowed = new Map<unknown, typeof same | string | null>();
+  readonly #made = new Map<JsonSchema, unknown>();
+  /** Targets of references that admitted more than objects. */
+  readonly targets: unknown[] = [];
+  #depth = 0;
+
+  constructor(document: unknown, room: SchemaRoom, at: LocatedSchema) {
+    this.#document = { $defs: { document } };
+    this.#room = room;
+    this.#at = at;
+  }
+
+  /** The same schema where all of its values are objects; null where none is. */
+  objectsOf(schema: unknown): unknown {
+    if (schema === true) return { type: 'object' };
+    if (!isObject(schema)) return null;
+    this.#take(1 + Object.keys(schema).length);
+    if (typeof schema.$ref === 'string') return this.#ofReference(schema, schema.$ref);
+    if (Array.isArray(schema.enum)) this.#take(schema.enum.length);
+    if (schema.enum !== undefined || schema.const !== undefined) return this.#once(schema, ofConstants);
+    for (const keyword of ['anyOf', 'oneOf', 'allOf']) {
+      const branches = schema[keyword];
+      if (Array.isArray(branches) && branches.length > 0) return this.#ofBranches(schema, keyword, branches);
+    }
+    return this.#once(schema, ofTypes);
+  }
+
+  /** What depends on nothing but the schema is made once. */
+  #once(schema: JsonSchema, make: (schema: JsonSchema) => unknown): unknown {
+    if (!this.#made.has(schema)) this.#made.set(schema, make(schema));
+    return this.#made.get(schema);
+  }
+
+  #take(steps: number): void {
+    this.#room.takeSteps(steps, this.#at);
+  }
+
+  #ofReference(schema: JsonSchema, pointer: string): unknown {
+    const target = this.#resolve(pointer);
+    // The engine says which reference leads nowhere.
+    if (target === undefined) return schema;
+    if (!this.#narrowed.has(target)) {
+      // The engine refuses what is as deep as this.
+      if (this.#depth === deepestReferences) return schema;
+      this.#depth++;
+      this.#narrowed.set(target, null);
+      this.#narrowed.set(target, this.#narrowTarget(target));
+      this.#depth--;
+    }
+    const reference = this.#narrowed.get(target) ?? null;
+    if (reference === null) return null;
+    return reference === same ? schema : { ...schema, $ref: reference };
+  }
+
+  #resolve(pointer: string): unknown {
+    if (!this.#resolved.has(pointer)) this.#resolved.set(pointer, resolveReference(pointer, this.#document));
+    return this.#resolved.get(pointer);
+  }
+
+  #narrowTarget(target: unknown): typeof same | string | null {
+    const narrowed = this.objectsOf(target);
+    if (narrowed === target) return same;
+    if (narrowed === null) return null;
+    this.#room.takeCharactersOf(narrowed, this.#at);
+    return `#/$defs/objects/${this.targets.push(narrowed) - 1}`;
+  }
+
+  #ofBranches(schema: JsonSchema, keyword: string, branches: unknown[]): unknown {
+    this.#take(branches.length);
+    const objects = branches.map((branch) => this.objectsOf(branch));
+    if (objects.every((branch, index) => branch === branches[index])) return schema;
+    const kept = objects.filter((branch) => branch !== null);
+    // Values of an allOf fit all of it.
+    if (kept.length === 0 || (keyword === 'allOf' && kept.length < branches.length)) return null;
+    return { ...schema, [keyword]: kept };
+  }
+}
+
+function ofConstants(schema: JsonSchema): unknown {
+  if (!namesObjects(schema)) return null;
+  if (schema.const !== undefined && !isObject(schema.const)) return null;
+  if (!Array.isArray(schema.enum)) return schema;
+  const kept = schema.enum.filter(isObject);
+  if (kept.length === schema.enum.length) return schema;
+  return kept.length === 0 ? null : { ...schema, enum: kept };
+}
+
+function ofTypes(schema: JsonSchema): unknown {
+  if (!namesObjects(schema)) return null;
+  const keywords = Object.keys(schema);
+  const others = keywords.some((keyword) => otherKeywords.has(keyword));
+  const onlyObjects =
+    schema.type === undefined
+      ? !others && objectKeywords.some((keyword) => schema[keyword] !== undefined)
+      : schema.type === 'object' || (Array.isArray(schema.type) && schema.type.length === 1);
+  if (onlyObjects) return schema;
+  const kept = Object.entries(schema).filter(([keyword]) => !otherKeywords.has(keyword));
+  return { ...Object.fromEntries(kept), type: 'object' };
+}
+
+const namesObjects = ({ type }: JsonSchema): boolean =>
+  type === undefined || type === 'object' || (Array.isArray(type) && type.includes('object'));
+
+/** A copy whose references lead into `$defs.document`. */
+function rebased(schema: JsonSchema): JsonSchema;
+function rebased(schema: unknown): unknown;
+function rebased(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map((part: unknown) => rebased(part));
+  if (!isObject(schema)) return schema;
+  return Object.fromEntries(
+    Object.entries(schema).map(([key, value]) =>
+      key === '$ref' && typeof value === 'string'
+        ? [key, value.replace(/^#/, '#/$defs/document')]
+        : [key, rebased(value)],
+    ),
+  );
+}

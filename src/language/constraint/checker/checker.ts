@@ -1,0 +1,158 @@
+import { Worker } from 'node:worker_threads';
+import { LRUCache } from 'lru-cache';
+import { FairMutex, type Refusal } from '../../../util/fair-mutex.ts';
+import type { Caller } from '../../../util/fair-queue.ts';
+import { SharedWork } from '../../../util/shared-work.ts';
+import { LanguageError } from '../../error.ts';
+import { type ConstraintPlan, planSize } from '../../grammar/index.ts';
+import type { Constraint } from '../constraint.ts';
+import { type Answer, nextMessage } from './next-message.ts';
+import type { CheckReport } from './worker.ts';
+
+export interface CheckerOptions {
+  /** How long the thread may compute for one constraint, whatever else the machine does. Default 1000. */
+  timeoutMs?: number;
+  /** Heap that the thread may use, in megabytes. Default 1024. */
+  heapMegabytes?: number;
+  /** How many constraints may wait, of one tenant as many as are left. Default 1024. */
+  longestLine?: number;
+  /** How long a constraint may wait for others. Default 30,000. */
+  patienceMs?: number;
+}
+
+interface Running {
+  worker: Worker;
+  ready: Promise<Answer<CheckReport>>;
+}
+
+const startTimeoutMs = 30_000;
+/** How much longer than its own time a constraint may take on a busy machine. */
+const busyMachine = 8;
+/** Nodes of all plans that are kept: some fifty megabytes. */
+const keptNodes = 4_000_000;
+
+/**
+ * Compiles constraints, one after the other and tenants in turn, in a thread that is started when first needed and
+ * again after it was ended: that is how they are checked, and nobody samples slower for it. One that takes too long,
+ * or more memory than there is for it, is refused.
+ */
+export class ConstraintChecker {
+  readonly #mutex: FairMutex;
+  readonly #timeoutMs: number;
+  readonly #heapMegabytes: number;
+  readonly #compiling = new SharedWork<Constraint, ConstraintPlan>();
+  /** Of constraints that have been compiled, which are not changed any more: the names of their plans. */
+  readonly #names = new WeakMap<Constraint, string>();
+  readonly #plans = new LRUCache<string, ConstraintPlan>({
+    maxSize: keptNodes,
+    sizeCalculation: (plan) => planSize(plan) + 1,
+  });
+  #running: Running | undefined;
+  #closed = false;
+
+  constructor({
+    timeoutMs = 1000,
+    heapMegabytes = 1024,
+    longestLine = 1024,
+    patienceMs = 30_000,
+  }: CheckerOptions = {}) {
+    this.#timeoutMs = timeoutMs;
+    this.#heapMegabytes = heapMegabytes;
+    this.#mutex = new FairMutex({
+      limit: longestLine,
+      patienceMs,
+      refusal: busy,
+    });
+  }
+
+  /**
+   * What the threads of the engine assemble a constraint from. Rejects with a `LanguageError` that says what is wrong
+   * with it, `constraints_busy` where too many wait, or with the signal's reason.
+   */
+  async plan(constraint: Constraint, { tenant, signal }: Caller = {}): Promise<ConstraintPlan> {
+    if (this.#closed) throw engineClosed();
+    const name = this.#names.get(constraint);
+    const known = name === undefined ? undefined : this.#plans.get(name);
+    if (known) return known;
+    const begin = async (left: AbortSignal) => {
+      const plan = await this.#mutex.run(() => this.#compile(constraint), { tenant, signal: left });
+      this.#names.set(constraint, plan.name);
+      this.#plans.set(plan.name, plan);
+      return plan;
+    };
+    return this.#compiling.join(constraint, begin, signal);
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    const worker = this.#running?.worker;
+    await worker?.terminate();
+  }
+
+  async #compile(constraint: Constraint): Promise<ConstraintPlan> {
+    if (this.#closed) throw engineClosed();
+    this.#running ??= this.#start();
+    const { worker, ready } = this.#running;
+    if ((await ready).type !== 'message') throw this.#closed ? engineClosed() : notStarted();
+    worker.ref();
+    try {
+      const answer = nextMessage<CheckReport>(worker, {
+        timeoutMs: this.#timeoutMs,
+        longestMs: busyMachine * this.#timeoutMs,
+      });
+      worker.postMessage(constraint);
+      return this.#planOf(await answer);
+    } finally {
+      worker.unref();
+    }
+  }
+
+  #planOf(answer: Answer<CheckReport>): ConstraintPlan {
+    if (answer.type === 'message') {
+      const { message } = answer;
+      if (message.type === 'plan') return message.plan;
+      if (message.type === 'refused') throw new LanguageError(message.code, message.message);
+    }
+    if (this.#closed) throw engineClosed();
+    throw answer.type === 'starved' ? machineBusy() : this.#tooComplex();
+  }
+
+  #start(): Running {
+    const worker = new Worker(workerModule, {
+      resourceLimits: { maxOldGenerationSizeMb: this.#heapMegabytes },
+    });
+    const times = { timeoutMs: startTimeoutMs, longestMs: startTimeoutMs };
+    const running = { worker, ready: nextMessage<CheckReport>(worker, times) };
+    // What it throws, or that its heap is full, shows in its end.
+    worker.on('error', () => {});
+    worker.once('exit', () => {
+      if (this.#running === running) this.#running = undefined;
+    });
+    return running;
+  }
+
+  #tooComplex(): LanguageError {
+    return new LanguageError(
+      'grammar_too_complex',
+      `the constraint takes more than ${this.#timeoutMs} ms or ${this.#heapMegabytes} MB to compile: make it smaller, and its repetitions shorter`,
+    );
+  }
+}
+
+const workerModule = new URL(`./worker${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`, import.meta.url);
+
+const engineClosed = () => new LanguageError('engine_closed', 'the engine has been closed');
+
+const notStarted = () =>
+  new LanguageError('worker_died', 'the thread that compiles constraints did not start; ask again');
+
+const machineBusy = () =>
+  new LanguageError('constraints_busy', 'the machine is too busy to compile the constraint; ask again');
+
+const busy = (why: Refusal) =>
+  new LanguageError(
+    'constraints_busy',
+    why === 'share_full'
+      ? 'too many constraints of this tenant wait to be compiled; give fewer new ones at a time'
+      : 'too many constraints wait to be compiled; ask again',
+  );

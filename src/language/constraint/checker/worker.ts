@@ -1,0 +1,31 @@
+/** Compiles the constraints of requests in a thread of its own: a grammar may take longer than others can wait. */
+import { parentPort } from 'node:worker_threads';
+import { MartingaleError } from '../../../contract/index.ts';
+import { messageOf } from '../../error.ts';
+import { type ConstraintPlan, createGrammarCompiler } from '../../grammar/index.ts';
+import { chatFormat, loadTokenizer } from '../../tokenizer/index.ts';
+import type { Constraint } from '../constraint.ts';
+
+/** What the thread says: that it has started, and then of each constraint what it has become or what is wrong with it. */
+export type CheckReport =
+  | { type: 'ready' }
+  | { type: 'plan'; plan: ConstraintPlan }
+  | { type: 'refused'; code: string; message: string };
+
+const port = parentPort;
+if (!port) throw new Error('this module runs in a worker thread');
+const tokenizer = loadTokenizer();
+const compiler = await createGrammarCompiler(tokenizer, chatFormat(tokenizer));
+const report = (message: CheckReport) => port.postMessage(message);
+
+port.on('message', (constraint: Constraint) => {
+  compiler.plan(constraint).then(
+    (plan) => report({ type: 'plan', plan }),
+    (error: unknown) => report({ type: 'refused', code: codeOf(error), message: messageOf(error) }),
+  );
+});
+report({ type: 'ready' });
+
+function codeOf(error: unknown): string {
+  return MartingaleError.isInstance(error) ? error.code : 'engine_failed';
+}

@@ -1,0 +1,144 @@
+import { createHash } from 'node:crypto';
+import type {
+  ParsedChatCompletionRequest,
+  ResponseFormat,
+  StructuredOutputs,
+  Tool,
+  ToolChoice,
+} from '../../contract/index.ts';
+import { isObject } from '../../util/json.ts';
+import type { ChatFormat } from '../chat/chat-format.ts';
+import { invalidField, unsupportedField } from '../error.ts';
+import { argumentsSchema } from './arguments-schema.ts';
+import type { Constraint, JsonSchema } from './constraint.ts';
+import { type ConstraintSurroundings, contentGrammar } from './content-grammar.ts';
+import { withoutNotes } from './schema-notes.ts';
+import { SchemaRoom } from './schema-room.ts';
+
+/** The fields of a request (or of a line of training data) that say what a reply may be. */
+export interface ConstraintFields {
+  tools?: Tool[] | undefined;
+  tool_choice?: ToolChoice | undefined;
+  /** The older form of `tool_choice`. */
+  function_call?: 'none' | undefined;
+  parallel_tool_calls?: boolean | undefined;
+  response_format?: ResponseFormat | undefined;
+  structured_outputs?: StructuredOutputs | undefined;
+  reasoning_effort?: ParsedChatCompletionRequest['reasoning_effort'];
+}
+
+const emptySchema: JsonSchema = { type: 'object', properties: {} };
+
+/** What the fields allow, or null where a reply may be any text. */
+export function toConstraint(
+  fields: ConstraintFields,
+  { format, contextLength, engine, parseJson }: ConstraintSurroundings,
+): Constraint | null {
+  const tools = fields.tools ?? [];
+  const choice = fields.tool_choice ?? fields.function_call ?? (tools.length > 0 ? 'auto' : 'none');
+  const content = contentGrammar(fields, { engine, parseJson });
+  const reasoning = toReasoning(fields.reasoning_effort, format, contextLength);
+  const branches: Constraint['branches'] = [];
+  const mustCall = asksForCall(choice);
+  if (!mustCall) branches.push({ open: null, grammar: content ?? { type: 'text' }, repeat: false });
+  const room = new SchemaRoom();
+  const called = callable(tools, choice);
+  if (called.length > 0)
+    branches.push({
+      open: format.callToken,
+      grammar: {
+        type: 'named_json',
+        alternatives: called.map((tool) => ({
+          name: tool.function.name,
+          schema: toArguments(tool, tools.indexOf(tool), room),
+        })),
+      },
+      // A function that is named is called once.
+      repeat: fields.parallel_tool_calls !== false && !isNamed(choice),
+    });
+  const freeText = content === null && tools.length === 0 && !mustCall && !reasoning;
+  return freeText ? null : { ...(reasoning ? { reasoning } : {}), branches };
+}
+
+/** Shares of the context that reasoning may take. */
+const reasoningShares = { minimal: 1 / 32, low: 1 / 16, medium: 1 / 8, high: 1 / 4 };
+
+function toReasoning(
+  effort: ConstraintFields['reasoning_effort'],
+  { reasoning }: ChatFormat,
+  contextLength: number,
+): Constraint['reasoning'] {
+  if (effort === undefined || effort === 'none') return undefined;
+  if (!reasoning)
+    throw unsupportedField(
+      ['reasoning_effort'],
+      effort,
+      'this model knows no reasoning; leave the field out',
+    );
+  return { ...reasoning, limit: Math.floor(contextLength * reasoningShares[effort]) };
+}
+
+/** Whether replies under this constraint can hold tool calls. */
+export function allowsCalls(constraint: Constraint | null, format: ChatFormat): boolean {
+  return constraint?.branches.some((branch) => branch.open === format.callToken) ?? false;
+}
+
+/** The name of a constraint: a hash of its JSON with sorted keys. */
+export function hashConstraint(constraint: Constraint): { hash: string; json: string } {
+  const json = JSON.stringify(constraint);
+  return { hash: `sha256-${createHash('sha256').update(canonicalJson(constraint)).digest('hex')}`, json };
+}
+
+const isNamed = (choice: ToolChoice) => typeof choice === 'object' && choice.type === 'function';
+
+function asksForCall(choice: ToolChoice): boolean {
+  if (typeof choice !== 'object') return choice === 'required';
+  return choice.type === 'function' || choice.allowed_tools.mode === 'required';
+}
+
+/** The tools that a reply may call. */
+function callable(tools: Tool[], choice: ToolChoice): Tool[] {
+  if (choice === 'none') return [];
+  if (choice === 'auto') return tools;
+  if (tools.length === 0)
+    throw invalidField(['tool_choice'], 'a tool can only be called when tools are given', choice);
+  if (choice === 'required') return tools;
+  const names = tools.map((tool) => tool.function.name);
+  const allowed =
+    choice.type === 'function'
+      ? [{ name: choice.function.name, at: ['function', 'name'] }]
+      : choice.allowed_tools.tools.map((tool, index) => ({
+          name: tool.function.name,
+          at: ['allowed_tools', 'tools', index, 'function', 'name'],
+        }));
+  const missing = allowed.find(({ name }) => !names.includes(name));
+  if (missing)
+    throw invalidField(
+      ['tool_choice', ...missing.at],
+      `there is no tool ${JSON.stringify(missing.name)} in tools (${names.join(', ')})`,
+      missing.name,
+    );
+  return tools.filter((tool) => allowed.some(({ name }) => name === tool.function.name));
+}
+
+function toArguments({ function: { parameters } }: Tool, index: number, room: SchemaRoom): JsonSchema {
+  if (parameters == null) return emptySchema;
+  const location = ['tools', index, 'function', 'parameters'];
+  const schema = argumentsSchema(withoutNotes(parameters), { room, location });
+  if (schema) return schema;
+  throw invalidField(
+    location,
+    'admits no object, and the arguments of a call are one; send a schema of objects, such as {"type":"object","properties":{}}',
+    parameters,
+  );
+}
+
+function canonicalJson(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;
+  if (!isObject(value)) return JSON.stringify(value) ?? 'null';
+  const entries = Object.keys(value)
+    .sort()
+    .filter((key) => value[key] !== undefined)
+    .map((key) => `${JSON.stringify(key)}:${canonicalJson(value[key])}`);
+  return `{${entries.join(',')}}`;
+}

@@ -1,0 +1,60 @@
+import { isObject } from '../../util/json.ts';
+import type { JsonSchema } from './constraint.ts';
+
+/** What these say is a text, in which no reference finds a schema. */
+const texts = new Set(['title', 'description', '$comment']);
+/** What these say may be anything, a schema that a reference leads to among it. */
+const values = new Set(['default', 'example', 'examples']);
+
+const ofSchemas = new Set(['properties', 'patternProperties', '$defs', 'definitions']);
+const asSchemas = new Set([
+  ...['anyOf', 'oneOf', 'allOf', 'prefixItems', 'items', 'additionalItems'],
+  ...['additionalProperties', 'unevaluatedProperties', 'propertyNames'],
+]);
+
+/**
+ * A schema without what it says to people: that demands nothing of a value, and may be most of it. The schema itself
+ * where it says nothing of the kind.
+ */
+export function withoutNotes(schema: JsonSchema): JsonSchema {
+  const refers = hasReference(schema);
+  const strip = (part: unknown): unknown => {
+    if (Array.isArray(part)) return mapped(part, strip);
+    return isObject(part) ? stripObject(part) : part;
+  };
+  const stripObject = (part: JsonSchema): JsonSchema => {
+    let isSame = true;
+    const kept: [string, unknown][] = [];
+    for (const [keyword, value] of Object.entries(part)) {
+      const isNote = texts.has(keyword) ? typeof value === 'string' : values.has(keyword) && !refers;
+      const stripped = isNote ? undefined : stripKeyword(keyword, value);
+      if (stripped !== value) isSame = false;
+      if (!isNote) kept.push([keyword, stripped]);
+    }
+    return isSame ? part : Object.fromEntries(kept);
+  };
+  const stripKeyword = (keyword: string, value: unknown): unknown => {
+    if (asSchemas.has(keyword)) return strip(value);
+    if (!ofSchemas.has(keyword) || !isObject(value)) return value;
+    const members = Object.entries(value);
+    const stripped = mapped(members, (member) => {
+      const schema = strip(member[1]);
+      return schema === member[1] ? member : ([member[0], schema] satisfies [string, unknown]);
+    });
+    return stripped === members ? value : Object.fromEntries(stripped);
+  };
+  return stripObject(schema);
+}
+
+/** Whether a `$ref` stands anywhere in it. */
+export function hasReference(schema: unknown): boolean {
+  if (Array.isArray(schema)) return schema.some(hasReference);
+  if (!isObject(schema)) return false;
+  return typeof schema.$ref === 'string' || Object.values(schema).some(hasReference);
+}
+
+/** A list of what is made of each item; the list itself where that is the item each time. */
+function mapped<Item>(items: Item[], make: (item: Item) => Item): Item[] {
+  const made = items.map(make);
+  return made.every((item, index) => item === items[index]) ? items : made;
+}

@@ -1,0 +1,52 @@
+import { invalidField, type Location } from '../error.ts';
+import { charactersOfJson } from './json-characters.ts';
+
+/** Characters of JSON that everything which says what a reply may be has at the most. */
+export const largestConstraint = 2 ** 20;
+
+/** Schemas, their keywords and their branches that are looked at for one request: some tens of milliseconds. */
+const mostSteps = 2 ** 17;
+
+/** The tools of a request, descriptions and all, are refused where they are longer than a constraint may be. */
+export function refuseLongTools(tools: readonly unknown[] | undefined, location: Location): void {
+  if (tools === undefined || charactersOfJson(tools, largestConstraint) <= largestConstraint) return;
+  throw invalidField(
+    location,
+    `have more than ${largestConstraint} characters of JSON together, and that is the most; give fewer tools, or shorter ones`,
+    tools,
+  );
+}
+
+/** A schema of a request, and where it stands there. */
+export interface LocatedSchema {
+  schema: unknown;
+  location: Location;
+}
+
+/** Room for what is made of the schemas of one request. A few references can lead to one large schema many times. */
+export class SchemaRoom {
+  #steps = 0;
+  #characters = 0;
+
+  /** Throws a 422 that names the schema `at` where so many further steps are too many. */
+  takeSteps(steps: number, at: LocatedSchema): void {
+    this.#steps += steps;
+    if (this.#steps > mostSteps)
+      throw invalidField(
+        at.location,
+        `its references and branches take more than ${mostSteps} steps to narrow to the objects that they admit, and that is the most; define fewer schemas in each other, or give each the type "object"`,
+        at.schema,
+      );
+  }
+
+  /** The same for the characters of a schema that was made. */
+  takeCharactersOf(schema: unknown, at: LocatedSchema): void {
+    this.#characters += charactersOfJson(schema, largestConstraint - this.#characters);
+    if (this.#characters > largestConstraint)
+      throw invalidField(
+        at.location,
+        `its references make more than ${largestConstraint} characters of JSON once they are narrowed to the objects that they admit, and that is the most; refer to fewer schemas in each other, or give each the type "object"`,
+        at.schema,
+      );
+  }
+}

@@ -1,0 +1,131 @@
+import type { Expression } from '../../grammar/expression.ts';
+import type { GrammarRule } from './parse.ts';
+import { refuseGrammar } from './reader.ts';
+
+type Rules = ReadonlyMap<string, GrammarRule>;
+
+/** Refuses grammars without a root, with rules that are not there, that call themselves first, or never end. */
+export function checkRules(rules: Rules): void {
+  if (!rules.has('root'))
+    refuseGrammar('it has no rule called root, which is what a text must be', { line: 1, column: 1 });
+  for (const { calls } of rules.values())
+    for (const { name, place } of calls)
+      if (!rules.has(name)) refuseGrammar(`there is no rule called ${name}`, place);
+  checkEndings(rules);
+  checkBeginnings(rules);
+}
+
+function checkEndings(rules: Rules): void {
+  const ending = rulesThat(rules, (body, known) =>
+    holds(body, known, { literal: () => true, characters: true }),
+  );
+  for (const [name, { place }] of rules)
+    if (!ending.has(name))
+      refuseGrammar(`the rule ${name} never ends, since each of its alternatives needs it again`, place);
+}
+
+/** A rule that begins with itself would have to be called without end before anything is read. */
+function checkBeginnings(rules: Rules): void {
+  const empty = rulesThat(rules, (body, known) =>
+    holds(body, known, { literal: (text) => text === '', characters: false }),
+  );
+  const beginnings = new Map(
+    [...rules].map(([name, { body }]) => {
+      const first = new Set<string>();
+      beginningsOf(body, empty, first);
+      return [name, first];
+    }),
+  );
+  const finished = new Set<string>();
+  for (const start of rules.keys()) {
+    const path: { name: string; remaining: Iterator<string> }[] = [];
+    const onPath = new Set<string>();
+    const enter = (name: string) => {
+      path.push({ name, remaining: (beginnings.get(name) ?? new Set<string>()).values() });
+      onPath.add(name);
+    };
+    if (!finished.has(start)) enter(start);
+    for (let top = path.at(-1); top; top = path.at(-1)) {
+      const { value, done } = top.remaining.next();
+      if (done) {
+        path.pop();
+        onPath.delete(top.name);
+        finished.add(top.name);
+      } else if (onPath.has(value)) refuseRecursion(rules, [...onPath], value);
+      else if (!finished.has(value)) enter(value);
+    }
+  }
+}
+
+function refuseRecursion(rules: Rules, path: string[], name: string): never {
+  const cycle = [...path.slice(path.indexOf(name)), name];
+  const shown = cycle.length > 8 ? [...cycle.slice(0, 4), '...', ...cycle.slice(-3)] : cycle;
+  return refuseGrammar(
+    `left recursion: ${shown.join(' -> ')} can call itself before anything is written; write it as a repetition`,
+    rules.get(name)?.place ?? { line: 1, column: 1 },
+  );
+}
+
+/** Adds the rules that an expression may begin with. Returns whether it may be empty. */
+function beginningsOf(expression: Expression, empty: ReadonlySet<string>, first: Set<string>): boolean {
+  switch (expression.kind) {
+    case 'literal':
+      return expression.text === '';
+    case 'characters':
+      return false;
+    case 'sequence':
+      return expression.parts.every((part) => beginningsOf(part, empty, first));
+    case 'choice':
+      return (
+        expression.alternatives.filter((alternative) => beginningsOf(alternative, empty, first)).length > 0
+      );
+    case 'repeat':
+      if (expression.maximum === 0) return true;
+      return beginningsOf(expression.body, empty, first) || expression.minimum === 0;
+    case 'rule':
+      first.add(expression.name);
+      return empty.has(expression.name);
+  }
+}
+
+interface Leaves {
+  literal: (text: string) => boolean;
+  characters: boolean;
+}
+
+/** Something that holds of a sequence if it holds of all its parts, and of a choice if of any. */
+function holds(expression: Expression, known: ReadonlySet<string>, leaves: Leaves): boolean {
+  switch (expression.kind) {
+    case 'literal':
+      return leaves.literal(expression.text);
+    case 'characters':
+      return leaves.characters;
+    case 'sequence':
+      return expression.parts.every((part) => holds(part, known, leaves));
+    case 'choice':
+      return expression.alternatives.some((alternative) => holds(alternative, known, leaves));
+    case 'repeat':
+      return expression.minimum === 0 || holds(expression.body, known, leaves);
+    case 'rule':
+      return known.has(expression.name);
+  }
+}
+
+/** The smallest set of rules that a condition holds of, given the set. */
+function rulesThat(
+  rules: Rules,
+  condition: (body: Expression, known: ReadonlySet<string>) => boolean,
+): Set<string> {
+  const callers = new Map<string, string[]>([...rules.keys()].map((name) => [name, []]));
+  for (const [caller, { calls }] of rules)
+    for (const name of new Set(calls.map((call) => call.name))) callers.get(name)?.push(caller);
+  const known = new Set<string>();
+  const pending = [...rules.keys()];
+  for (let name = pending.pop(); name !== undefined; name = pending.pop()) {
+    const body = rules.get(name)?.body;
+    if (!body || known.has(name) || !condition(body, known)) continue;
+    known.add(name);
+    for (const caller of callers.get(name) ?? []) pending.push(caller);
+  }
+  return known;
+}

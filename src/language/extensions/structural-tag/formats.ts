@@ -1,0 +1,215 @@
+import {
+  choiceOf,
+  type Expression,
+  literal,
+  optional,
+  renamed,
+  repeat,
+  rule,
+  sequence,
+  sequenceOf,
+} from '../../grammar/expression.ts';
+import { isRecord } from '../../grammar/json/keywords.ts';
+import { compactLayout } from '../../grammar/json/layout.ts';
+import { SchemaCompiler } from '../../grammar/json/schema.ts';
+import { MAXIMUM_REPETITIONS } from '../../grammar/limits.ts';
+import { plainSpelling } from '../../grammar/regex/character-set.ts';
+import { wholeMatch } from '../../grammar/regex/language.ts';
+import { ebnfLanguage } from '../ebnf/language.ts';
+import { Fields } from './fields.ts';
+import { type FreeText, freeText } from './free-text.ts';
+import { checkTriggers, readTag, type Tag } from './tags.ts';
+
+const SUPPORTED =
+  'const_string, json_schema, grammar, regex, any_text, sequence, or, optional, plus, star, repeat, tag, triggered_tags, tags_with_separator and dispatch are';
+
+/** Compiles formats, each a piece of text. Within a tag, free text never holds the tag's end. */
+export class FormatCompiler {
+  readonly rules = new Map<string, Expression>(compactLayout.rules);
+  #count = 0;
+
+  /** `barred` are the ends of the innermost tag around the format. */
+  compile(format: unknown, place: string, barred: readonly string[]): Expression {
+    const fields = new Fields(format, place);
+    const type = fields.string('type');
+    const only = (...known: string[]) => fields.allowOnly(['type', ...known]);
+    const inner = (name: string) => this.compile(fields.value(name), `${place}.${name}`, barred);
+    switch (type) {
+      case 'const_string':
+        only('value');
+        return literal(fields.string('value'));
+      case 'json_schema':
+        only('json_schema', 'style', 'any_order');
+        return this.#jsonSchema(fields);
+      case 'grammar':
+        only('grammar');
+        return this.#grammar(fields.string('grammar'));
+      case 'regex':
+        only('pattern');
+        return wholeMatch(fields.string('pattern'), plainSpelling);
+      case 'any_text':
+        only('excludes', 'excluded_str');
+        return this.#freeText({ triggers: [], barred: [...barred, ...excludesOf(fields)] });
+      case 'sequence':
+        only('elements');
+        return sequenceOf(this.#elements(fields, barred));
+      case 'or':
+        only('elements');
+        return choiceOf(this.#elements(fields, barred));
+      case 'optional':
+        only('content');
+        return optional(inner('content'));
+      case 'plus':
+        only('content');
+        return repeat(inner('content'), 1, null);
+      case 'star':
+        only('content');
+        return repeat(inner('content'), 0, null);
+      case 'repeat':
+        only('content', 'min', 'max');
+        return this.#repeat(fields, inner('content'));
+      case 'tag':
+        return this.#tag(readTag(format, place));
+      case 'triggered_tags':
+        only('triggers', 'tags', 'at_least_one', 'stop_after_first', 'excludes');
+        return this.#triggeredTags(fields, barred);
+      case 'tags_with_separator':
+        only('tags', 'separator', 'at_least_one', 'stop_after_first');
+        return this.#separatedTags(fields);
+      case 'dispatch':
+        only('rules', 'loop', 'excludes');
+        return this.#dispatch(fields, barred);
+      default:
+        return fields.refuse('type', `is not supported; ${SUPPORTED}`);
+    }
+  }
+
+  #jsonSchema(fields: Fields): Expression {
+    const schema = fields.value('json_schema');
+    if ((fields.value('style') ?? 'json') !== 'json') fields.refuse('style', 'must be "json"');
+    if (fields.flag('any_order')) fields.refuse('any_order', 'must be false: the order is the schema’s');
+    if (schema === true) return compactLayout.anyValue;
+    if (!isRecord(schema)) return fields.refuse('json_schema', 'must be a schema');
+    const compiled = new SchemaCompiler(schema, fields.place);
+    for (const [name, body] of compiled.rules) this.rules.set(name, body);
+    return compiled.root;
+  }
+
+  #grammar(source: string): Expression {
+    const { start, rules } = ebnfLanguage(source);
+    const label = `grammar ${this.#count++}`;
+    const named = (name: string) => `${label} ${name}`;
+    for (const [name, body] of rules) this.rules.set(named(name), renamed(body, named));
+    return renamed(start, named);
+  }
+
+  #elements(fields: Fields, barred: readonly string[]): Expression[] {
+    const elements = fields.list('elements');
+    if (elements.length === 0) fields.refuse('elements', 'is empty');
+    return elements.map((element, index) =>
+      this.compile(element, `${fields.place}.elements[${index}]`, barred),
+    );
+  }
+
+  #repeat(fields: Fields, content: Expression): Expression {
+    const minimum = fields.integer('min', 0);
+    const maximum = fields.integer('max', -1);
+    if (maximum !== -1 && maximum < minimum) fields.refuse('max', 'is below min');
+    if (Math.max(minimum, maximum) > MAXIMUM_REPETITIONS)
+      fields.refuse(maximum > minimum ? 'max' : 'min', `is more than ${MAXIMUM_REPETITIONS}`);
+    return repeat(content, minimum, maximum === -1 ? null : maximum);
+  }
+
+  /** A tag, or the rest of it behind what has been written of its `begin`. */
+  #tag({ begin, content, ends, place }: Tag, written = ''): Expression {
+    return sequence(
+      literal(begin.slice(written.length)),
+      this.compile(
+        content,
+        `${place}.content`,
+        ends.filter((end) => end !== ''),
+      ),
+      choiceOf(ends.map(literal)),
+    );
+  }
+
+  #triggeredTags(fields: Fields, barred: readonly string[]): Expression {
+    const tags = fields.list('tags').map((tag, index) => readTag(tag, `${fields.place}.tags[${index}]`));
+    const excluded = [...barred, ...excludesOf(fields)];
+    const atLeastOne = fields.flag('at_least_one');
+    return this.triggered(fields, tags, excluded, atLeastOne, fields.flag('stop_after_first'));
+  }
+
+  /** Free text in which the `triggers` of `fields` begin tags. */
+  triggered(
+    fields: Fields,
+    tags: readonly Tag[],
+    barred: readonly string[] = [],
+    atLeastOne = false,
+    stopAfterFirst = false,
+  ): Expression {
+    const triggers = fields.strings('triggers');
+    checkTriggers(fields, triggers, tags);
+    const compiled = tags.map((tag) => {
+      const trigger = triggers.find((text) => tag.begin.startsWith(text)) ?? '';
+      return { trigger, rest: this.#shared(this.#tag(tag, trigger)) };
+    });
+    const name = this.#newText();
+    const goesOn = stopAfterFirst ? literal('') : rule(name);
+    const follows = compiled.map(({ trigger, rest }) => ({ text: trigger, follow: sequence(rest, goesOn) }));
+    const text = this.#freeText({ triggers: follows, barred }, name);
+    if (!atLeastOne) return text;
+    const first = compiled.map(({ trigger, rest }) => sequence(literal(trigger), rest));
+    return sequence(choiceOf(first), goesOn);
+  }
+
+  #separatedTags(fields: Fields): Expression {
+    const tags = fields.list('tags');
+    if (tags.length === 0) fields.refuse('tags', 'is empty');
+    const tag = this.#shared(
+      choiceOf(tags.map((value, index) => this.#tag(readTag(value, `${fields.place}.tags[${index}]`)))),
+    );
+    const further = sequence(literal(fields.string('separator')), tag);
+    const some = fields.flag('stop_after_first') ? tag : sequence(tag, repeat(further, 0, null));
+    return fields.flag('at_least_one') ? some : optional(some);
+  }
+
+  #dispatch(fields: Fields, barred: readonly string[]): Expression {
+    const name = this.#newText();
+    const goesOn = !fields.has('loop') || fields.flag('loop') ? rule(name) : literal('');
+    const triggers = fields.list('rules').map((pair, index) => {
+      const place = `${fields.place}.rules[${index}]`;
+      const [text, format] = Array.isArray(pair) && pair.length === 2 ? pair : [];
+      if (typeof text !== 'string' || text === '' || !text.isWellFormed())
+        return fields.refuse('rules', `must be pairs of a string and a format; ${place} is not`);
+      return { text, follow: sequence(this.compile(format, `${place}[1]`, barred), goesOn) };
+    });
+    return this.#freeText({ triggers, barred: [...barred, ...excludesOf(fields)] }, name);
+  }
+
+  #freeText(text: FreeText, name = this.#newText()): Expression {
+    const { start, rules } = freeText(text, name);
+    for (const [ruleName, body] of rules) this.rules.set(ruleName, body);
+    return start;
+  }
+
+  #newText(): string {
+    return `text ${this.#count++}`;
+  }
+
+  #shared(expression: Expression): Expression {
+    const name = `shared ${this.#count++}`;
+    this.rules.set(name, expression);
+    return rule(name);
+  }
+}
+
+function excludesOf(fields: Fields): string[] {
+  return ['excludes', 'excluded_str'].flatMap((name) => {
+    if (!fields.has(name)) return [];
+    const excluded = fields.strings(name);
+    return excluded.includes('')
+      ? fields.refuse(name, 'has an empty string, which any text holds')
+      : excluded;
+  });
+}

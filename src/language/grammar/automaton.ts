@@ -1,0 +1,243 @@
+import { LanguageError } from '../error.ts';
+import type { ByteGraph } from './byte-graph.ts';
+import { Calls, END_OF_TEXT, type OpenCall, placeKey, type Returns } from './calls.ts';
+import { nodeAt, nodeCount, nodeKind } from './packed-nodes.ts';
+import { StateMemory } from './state-memory.ts';
+
+interface Position {
+  node: number;
+  first: number;
+  last: number;
+  next: number;
+  returns: Returns;
+}
+
+/** What may follow some text: two texts with the same future lead to the same state as far as the graph shows. */
+export interface AutomatonState {
+  /** The text so far is in the language. */
+  readonly complete: boolean;
+  /** Follows one byte; null where it leaves the language. */
+  step(byte: number): AutomatonState | null;
+  /** The only byte that may follow, or null where there are several, none, or the text may end here. */
+  readonly onlyByte: number | null;
+  /** Nothing may follow. */
+  readonly final: boolean;
+}
+
+/** States kept before all are forgotten and made again as needed. */
+const MAXIMUM_STATES = 20_000;
+/**
+ * Nodes visited for one set of legal tokens: about 0.2 seconds. Grammars in use need some hundred; 20,000 alternatives
+ * with one beginning need half of it.
+ */
+const MAXIMUM_VISITS = 200_000;
+/** Nodes visited for one state: some 20 milliseconds, in which nobody else is sampled for. */
+const MAXIMUM_VISITS_OF_STATE = 50_000;
+
+/**
+ * Runs a byte graph: the subset construction, made state by state as texts lead there, and remembered. All calls of
+ * a rule at one place of the text are one call that returns to several places, so that what can be read in many ways
+ * costs no more than the sum of its parts (Tomita 1985, the graph-structured stack).
+ */
+export class Automaton {
+  readonly #graph: ByteGraph;
+  readonly #maximumStates: number;
+  readonly #memory: StateMemory;
+  readonly #calls = new Calls();
+  #states = new Map<string, State>();
+  #afterEntries = new Map<string, State>();
+  #visits = 0;
+  #limit = MAXIMUM_VISITS;
+  #start: State | null = null;
+
+  constructor(graph: ByteGraph, memory = new StateMemory(), maximumStates = MAXIMUM_STATES) {
+    this.#graph = graph;
+    this.#maximumStates = maximumStates;
+    this.#memory = memory;
+  }
+
+  /** Nodes of its graph. */
+  get size(): number {
+    return nodeCount(this.#graph.nodes);
+  }
+
+  get start(): AutomatonState {
+    this.#start ??= this.stateAfter([{ node: this.#graph.start, returns: END_OF_TEXT }]);
+    return this.#start;
+  }
+
+  /** Nodes visited for the task in hand. */
+  get effort(): number {
+    return this.#visits;
+  }
+
+  /** Begins a task that may visit so many nodes, or goes on with one for which `spent` have been visited. */
+  renewEffort({ spent = 0, limit = MAXIMUM_VISITS }: { spent?: number; limit?: number } = {}): void {
+    this.#visits = spent;
+    this.#limit = limit;
+  }
+
+  /** Counts something that is kept with the states, of as much memory as so many positions. */
+  hold(positions: number): void {
+    this.#memory.hold(this, positions);
+  }
+
+  stateAfter(entries: readonly { node: number; returns: Returns }[]): State {
+    const entryKey = keyOf(entries);
+    const reached = this.#afterEntries.get(entryKey);
+    if (reached) return reached;
+    const { positions, complete } = this.#close(entries);
+    const key = `${keyOf(positions)}${complete ? ' end' : ''}`;
+    let state = this.#states.get(key);
+    if (!state) {
+      if (this.#states.size >= this.#maximumStates) this.forget();
+      state = new State(this, positions, complete);
+      this.#memory.hold(this, positions.length);
+      this.#states.set(key, state);
+    }
+    this.#memory.hold(this, entries.length);
+    this.#afterEntries.set(entryKey, state);
+    return state;
+  }
+
+  /** Lets go of all states but those in use, and of what those lead to; they are made again as needed. */
+  forget(): void {
+    this.#memory.release(this);
+    for (const state of this.#states.values()) state.forget();
+    this.#states = new Map();
+    this.#afterEntries = new Map();
+    this.#start = null;
+    this.#calls.forget();
+  }
+
+  /** Follows splits, calls and returns until only bytes are left to read. */
+  #close(entries: readonly { node: number; returns: Returns }[]) {
+    const { nodes, exit } = this.#graph;
+    const found: { node: number; returns: Returns | OpenCall }[] = [];
+    const opened = new Map<number, OpenCall>();
+    const seen = new Set<number>();
+    const pending: { node: number; returns: Returns | OpenCall }[] = [];
+    let complete = false;
+    const before = this.#visits;
+    const reach = (node: number, returns: Returns | OpenCall) => {
+      const key = placeKey(node, returns);
+      if (seen.has(key)) return;
+      seen.add(key);
+      pending.push({ node, returns });
+    };
+    for (const { node, returns } of entries) reach(node, returns);
+    for (let entry = pending.pop(); entry; entry = pending.pop()) {
+      this.#countVisit(before);
+      const { node, returns } = entry;
+      const { kind, a, b } = nodeAt(nodes, node);
+      if (kind === nodeKind.bytes) found.push(entry);
+      else if (kind === nodeKind.split) for (let at = a; at < b; at++) reach(nodes.targets[at]!, returns);
+      else if (kind === nodeKind.call) {
+        const [rule, next] = [a, b];
+        let call = opened.get(rule);
+        if (!call) {
+          call = this.#calls.open();
+          opened.set(rule, call);
+          reach(rule, call);
+        }
+        if (next === exit) call.tails.push(returns);
+        else call.places.push({ node: next, returns });
+        if (call.returned) reach(next, returns);
+      } else {
+        for (const place of returns.places) reach(place.node, place.returns);
+        if (returns.open) {
+          returns.returned = true;
+          for (const tail of returns.tails) reach(exit, tail);
+        } else if (returns.end) complete = true;
+      }
+    }
+    const positions = found.map(({ node, returns }): Position => {
+      const { a: range, b: next } = nodeAt(nodes, node);
+      return { node, first: range >> 8, last: range & 0xff, next, returns: this.#calls.close(returns) };
+    });
+    return { positions, complete };
+  }
+
+  /** `before`: how many there were before those of the state in hand. */
+  #countVisit(before: number): void {
+    this.#visits++;
+    if (this.#visits > this.#limit) throw tooComplex(this.#limit, 'what may come next');
+    if (this.#visits - before > MAXIMUM_VISITS_OF_STATE)
+      throw tooComplex(MAXIMUM_VISITS_OF_STATE, 'what may follow one character');
+  }
+}
+
+function tooComplex(steps: number, what: string): LanguageError {
+  return new LanguageError(
+    'grammar_too_complex',
+    `the grammar needs more than ${steps} steps to tell ${what}: ` +
+      'make its alternatives differ earlier, and nest fewer repetitions of what may be empty',
+  );
+}
+
+function keyOf(places: readonly { node: number; returns: Returns }[]): string {
+  if (places.length === 1) return String(placeKey(places[0]!.node, places[0]!.returns));
+  return Float64Array.from(new Set(places.map(({ node, returns }) => placeKey(node, returns))))
+    .sort()
+    .join(' ');
+}
+
+class State implements AutomatonState {
+  readonly complete: boolean;
+  readonly #automaton: Automaton;
+  readonly #positions: readonly Position[];
+  /** Where the bytes fall into classes that lead to the same state: the first byte of each class but the first. */
+  #borders: Uint16Array | undefined;
+  #next: (State | null)[] = [];
+
+  constructor(automaton: Automaton, positions: readonly Position[], complete: boolean) {
+    this.#automaton = automaton;
+    this.#positions = positions;
+    this.complete = complete;
+  }
+
+  step(byte: number): AutomatonState | null {
+    const byteClass = this.#classOf(byte);
+    let next = this.#next[byteClass];
+    if (next === undefined) {
+      next = this.#follow(byte);
+      this.#next[byteClass] = next;
+    }
+    return next;
+  }
+
+  get onlyByte(): number | null {
+    const candidate = this.#positions[0]?.first;
+    if (this.complete || candidate === undefined) return null;
+    return this.#positions.every(({ first, last }) => first === candidate && last === candidate)
+      ? candidate
+      : null;
+  }
+
+  get final(): boolean {
+    return this.#positions.length === 0;
+  }
+
+  /** Lets go of the states that it leads to: whatever holds this one does not hold all that came of it. */
+  forget(): void {
+    this.#next = [];
+  }
+
+  #follow(byte: number): State | null {
+    const entries = this.#positions
+      .filter(({ first, last }) => first <= byte && byte <= last)
+      .map(({ next: node, returns }) => ({ node, returns }));
+    if (entries.length === 0) return null;
+    const reached = this.#automaton.stateAfter(entries);
+    return reached.final && !reached.complete ? null : reached;
+  }
+
+  #classOf(byte: number): number {
+    this.#borders ??= Uint16Array.from(
+      new Set(this.#positions.flatMap(({ first, last }) => [first, last + 1])),
+    ).sort();
+    let byteClass = 0;
+    while (byteClass < this.#borders.length && this.#borders[byteClass]! <= byte) byteClass++;
+    return byteClass;
+  }
+}

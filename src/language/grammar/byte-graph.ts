@@ -1,0 +1,129 @@
+import { LanguageError } from '../error.ts';
+import type { Expression, GrammarSource } from './expression.ts';
+import { type PackedNodes, packNodes } from './packed-nodes.ts';
+import { utf8Sequences } from './utf8-ranges.ts';
+
+/** A node of the graph that a grammar becomes. Nodes are named by their index. */
+export type ByteNode =
+  | { kind: 'bytes'; first: number; last: number; next: number }
+  | { kind: 'split'; targets: number[] }
+  | { kind: 'call'; rule: number; next: number }
+  | { kind: 'return' };
+
+/** A pushdown automaton over bytes: the text is in the language if it leads from `start` back to `exit`. */
+export interface ByteGraph {
+  nodes: PackedNodes;
+  start: number;
+  /** The one `return` node: the end of a rule, and with no rule open the end of the text. */
+  exit: number;
+}
+
+/** About 50 MB of states at the worst; schemas in use stay far below. */
+export const MAXIMUM_NODES = 200_000;
+/** Nodes of a repeated body that is cheaper to copy than to call. */
+const LONGEST_INLINE = 4;
+
+/** Lays an expression out back to front: each part is built knowing the node that follows it. */
+export function buildByteGraph(source: GrammarSource): ByteGraph {
+  const builder = new GraphBuilder(source.rules);
+  const start = builder.build(source.start, builder.exit);
+  builder.buildRules();
+  return { start, nodes: packNodes(builder.nodes), exit: builder.exit };
+}
+
+class GraphBuilder {
+  readonly nodes: ByteNode[] = [{ kind: 'return' }];
+  readonly exit = 0;
+  readonly #rules: ReadonlyMap<string, Expression>;
+  readonly #entries = new Map<string, number>();
+  readonly #unbuilt: { body: Expression; targets: number[] }[] = [];
+
+  constructor(rules: ReadonlyMap<string, Expression>) {
+    this.#rules = rules;
+  }
+
+  /** Lays out what has been called so far; not at the call, since rules may call each other to any depth. */
+  buildRules(): void {
+    for (let rule = this.#unbuilt.pop(); rule; rule = this.#unbuilt.pop())
+      rule.targets.push(this.build(rule.body, this.exit));
+  }
+
+  build(expression: Expression, next: number): number {
+    switch (expression.kind) {
+      case 'literal':
+        return Buffer.from(expression.text, 'utf8').reduceRight(
+          (following, byte) => this.#add({ kind: 'bytes', first: byte, last: byte, next: following }),
+          next,
+        );
+      case 'characters':
+        return this.#split(
+          expression.ranges
+            .flatMap(utf8Sequences)
+            .map((bytes) =>
+              bytes.reduceRight(
+                (following, [first, last]) => this.#add({ kind: 'bytes', first, last, next: following }),
+                next,
+              ),
+            ),
+        );
+      case 'sequence':
+        return expression.parts.reduceRight((following, part) => this.build(part, following), next);
+      case 'choice':
+        return this.#split(expression.alternatives.map((alternative) => this.build(alternative, next)));
+      case 'repeat':
+        return this.#repeat(expression, next);
+      case 'rule':
+        return this.#add({ kind: 'call', rule: this.#entry(expression.name), next });
+    }
+  }
+
+  #repeat({ body, minimum, maximum }: Extract<Expression, { kind: 'repeat' }>, next: number): number {
+    const once = this.#repeatable(body, Math.max(minimum, maximum ?? 0));
+    let entry = next;
+    if (maximum === null) {
+      const loop: ByteNode = { kind: 'split', targets: [next] };
+      entry = this.#add(loop);
+      loop.targets.push(this.build(body, entry));
+    } else for (let count = minimum; count < maximum; count++) entry = this.#split([next, once(entry)]);
+    for (let count = 0; count < minimum; count++) entry = once(entry);
+    return entry;
+  }
+
+  /** Lays a body out before a node: in place where it is short, else by a call to the one copy there is. */
+  #repeatable(body: Expression, copies: number): (next: number) => number {
+    if (copies > 1) {
+      const before = this.nodes.length;
+      const entry = this.build(body, this.exit);
+      if (this.nodes.length === before) return (next) => next;
+      if (this.nodes.length - before > LONGEST_INLINE)
+        return (next) => this.#add({ kind: 'call', rule: entry, next });
+    }
+    return (next) => this.build(body, next);
+  }
+
+  #split(targets: number[]): number {
+    return targets.length === 1 ? targets[0]! : this.#add({ kind: 'split', targets });
+  }
+
+  #entry(name: string): number {
+    const known = this.#entries.get(name);
+    if (known !== undefined) return known;
+    const body = this.#rules.get(name);
+    if (!body)
+      throw new LanguageError('grammar_invalid', `the grammar calls a rule ${name} that it does not have`);
+    const targets: number[] = [];
+    const index = this.#add({ kind: 'split', targets });
+    this.#entries.set(name, index);
+    this.#unbuilt.push({ body, targets });
+    return index;
+  }
+
+  #add(node: ByteNode): number {
+    if (this.nodes.length >= MAXIMUM_NODES)
+      throw new LanguageError(
+        'grammar_too_large',
+        `the grammar needs more than ${MAXIMUM_NODES} nodes: lower its repetition counts (maxLength, maxItems, {m,n})`,
+      );
+    return this.nodes.push(node) - 1;
+  }
+}

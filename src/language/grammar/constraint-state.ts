@@ -1,0 +1,154 @@
+import { LanguageError } from '../error.ts';
+import type { Branch, Branches } from './branches.ts';
+import type { TextState } from './text-state.ts';
+import type { IsOver } from './token-trie.ts';
+
+/** Where a reply stands in its constraint. Everything is a function of the constraint and the tokens so far. */
+export interface ConstraintState {
+  /** Tokens that have no alternative, taken at once; empty when a decision is due. May end with the end token. */
+  takeForced(): number[];
+  /** Legal token ids, ascending, at a decision: after `takeForced()`, and not when ended. Not to be changed. */
+  legal(): Int32Array;
+  /**
+   * Works on what `legal()` will say until it is over; true once that costs nothing any more. At a decision, as
+   * `legal()`. Throws a `LanguageError` where the grammar is too complex.
+   */
+  prepare(isOver: IsOver): boolean;
+  /** Takes a legal token. Throws a `LanguageError` for any other. */
+  accept(token: number): void;
+  /** The end token was taken. */
+  readonly ended: boolean;
+  /** Every text is legal here, so that text is written as the tokenizer would write it. */
+  readonly freeText: boolean;
+  /** A state of its own at the same place: what happens to one does not touch the other. */
+  clone(): ConstraintState;
+  /** Lets go of the grammar. The state is of no use afterwards. */
+  dispose(): void;
+}
+
+const NOTHING = new Int32Array(0);
+
+export class BranchedState implements ConstraintState {
+  readonly #branches: Branches;
+  readonly #merge: (text: Int32Array, special: Int32Array) => Int32Array;
+  #branch: Branch | null;
+  /** Null before the first branch. */
+  #text: TextState | null;
+  #untouched = true;
+  #ended = false;
+
+  constructor(branches: Branches, merge: (text: Int32Array, special: Int32Array) => Int32Array) {
+    this.#branches = branches;
+    this.#merge = merge;
+    this.#branch = branches.unopened;
+    this.#text = this.#branch?.start() ?? null;
+  }
+
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  get freeText(): boolean {
+    return !this.#ended && this.#branch?.freeText === true;
+  }
+
+  takeForced(): number[] {
+    const taken: number[] = [];
+    while (!this.#ended) {
+      const special = this.#special();
+      const forced = special.length === 0 ? (this.#text?.forced ?? null) : null;
+      if (forced) {
+        for (const token of forced.tokens) taken.push(token);
+        this.#text = forced.after;
+        this.#untouched = false;
+      } else if (this.#isForced(special)) {
+        taken.push(special[0]!);
+        this.#takeSpecial(special[0]!);
+      } else break;
+    }
+    return taken;
+  }
+
+  legal(): Int32Array {
+    const special = this.#decision();
+    const text = this.#text?.legal ?? NOTHING;
+    return special.length === 0 ? text : this.#merge(text, special);
+  }
+
+  prepare(isOver: IsOver): boolean {
+    return this.#text?.prepare(isOver) ?? true;
+  }
+
+  accept(token: number): void {
+    const special = this.#decision();
+    if (special.includes(token)) this.#takeSpecial(token);
+    else if (this.#text && includesSorted(this.#text.legal, token)) {
+      this.#text = this.#text.after(token);
+      this.#untouched = false;
+    } else
+      throw new LanguageError(
+        'illegal_token',
+        `token ${token} is not among the ${this.legal().length} legal ones here`,
+      );
+  }
+
+  clone(): BranchedState {
+    const copy = new BranchedState(this.#branches, this.#merge);
+    copy.#branch = this.#branch;
+    copy.#text = this.#text;
+    copy.#untouched = this.#untouched;
+    copy.#ended = this.#ended;
+    return copy;
+  }
+
+  dispose(): void {
+    this.#ended = true;
+    this.#branch = null;
+    this.#text = null;
+  }
+
+  /** Special tokens that may come here, after making sure that there is something to decide. */
+  #decision(): Int32Array {
+    if (this.#ended)
+      throw new LanguageError('reply_ended', 'the reply has ended: nothing follows its end token');
+    const special = this.#special();
+    if (special.length === 0 ? this.#text?.forced : this.#isForced(special))
+      throw new LanguageError(
+        'forced_tokens_due',
+        'the constraint forces what comes here: call takeForced() first',
+      );
+    return special;
+  }
+
+  #isForced(special: Int32Array): boolean {
+    return special.length === 1 && this.#text?.hasLegal !== true;
+  }
+
+  /** Special tokens that may come here. */
+  #special(): Int32Array {
+    if (!this.#text || (this.#untouched && !this.#text.complete)) return this.#branches.opening;
+    if (this.#untouched) return this.#branches.openingOrEnd;
+    return this.#text.complete && this.#branch ? this.#branches.after(this.#branch) : NOTHING;
+  }
+
+  #takeSpecial(token: number): void {
+    this.#untouched = false;
+    if (token === this.#branches.endToken) {
+      this.#ended = true;
+      return;
+    }
+    this.#branch = this.#branches.openedBy(token);
+    this.#text = this.#branch?.start() ?? null;
+  }
+}
+
+function includesSorted(sorted: Int32Array, value: number): boolean {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle]! < value) low = middle + 1;
+    else high = middle;
+  }
+  return sorted[low] === value;
+}

@@ -1,0 +1,133 @@
+import type { ChatFormat } from '../chat/chat-format.ts';
+import type { Constraint, Reply } from '../constraint/constraint.ts';
+import { LanguageError } from '../error.ts';
+import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import type { CompiledConstraint } from './compiler.ts';
+import type { ConstraintState } from './constraint-state.ts';
+
+/**
+ * Tokens of a reply as sampling under its constraint would have produced them, the end token included: forced
+ * stretches are taken whole, and where there is a choice the longest legal token that fits is taken, or what the
+ * tokenizer writes where any text is legal. `compiled` is the reply's constraint, compiled. Throws an
+ * `LanguageError` that names the place where the reply leaves its constraint.
+ */
+export function encodeReply(
+  reply: Reply,
+  compiled: CompiledConstraint | null,
+  tokenizer: Tokenizer,
+  format: ChatFormat,
+): number[] {
+  const parts = joinTexts(reply.parts);
+  if (!compiled) {
+    const tokens = parts.flatMap((part) => (typeof part === 'string' ? tokenizer.encode(part) : [part]));
+    return [...tokens, format.endToken];
+  }
+  const { reasoning } = reply.constraint ?? {};
+  if (reasoning) checkReasoningLength(parts, reasoning, tokenizer);
+  const reader = new ReplyReader(parts, tokenizer, format.endToken);
+  const state = compiled.start();
+  const tokens: number[] = [];
+  for (;;) {
+    const forced = state.takeForced();
+    for (const token of forced) {
+      reader.read(token);
+      tokens.push(token);
+    }
+    if (state.ended) return tokens;
+    const decided = reader.decide(state);
+    for (const token of decided) {
+      reader.read(token);
+      state.accept(token);
+      tokens.push(token);
+    }
+    if (state.ended) return tokens;
+  }
+}
+
+/** Text that is written as the tokenizer writes it cannot be cut to the limit's measure. */
+function checkReasoningLength(
+  [open, text]: Reply['parts'],
+  reasoning: NonNullable<Constraint['reasoning']>,
+  tokenizer: Tokenizer,
+): void {
+  if (open !== reasoning.open || typeof text !== 'string') return;
+  const { length } = tokenizer.encode(text);
+  if (length > reasoning.limit)
+    throw new LanguageError(
+      'reasoning_too_long',
+      `the reply's reasoning has ${length} tokens, and its constraint admits ${reasoning.limit}: shorten it, or ask for more reasoning`,
+    );
+}
+
+function joinTexts(parts: Reply['parts']): Reply['parts'] {
+  const joined: Reply['parts'] = [];
+  for (const part of parts) {
+    const last = joined.at(-1);
+    if (typeof part === 'string' && typeof last === 'string') joined[joined.length - 1] = last + part;
+    else if (part !== '') joined.push(part);
+  }
+  return joined;
+}
+
+/** What is left of a reply while its tokens are found. */
+class ReplyReader {
+  readonly #parts: (Buffer | number)[];
+  readonly #tokenizer: Tokenizer;
+  readonly #endToken: number;
+  #part = 0;
+  #offset = 0;
+
+  constructor(parts: Reply['parts'], tokenizer: Tokenizer, endToken: number) {
+    this.#parts = parts.map((part) => (typeof part === 'string' ? Buffer.from(part, 'utf8') : part));
+    this.#tokenizer = tokenizer;
+    this.#endToken = endToken;
+  }
+
+  /** Tokens to take at a decision: one, or the whole part where any text is legal. */
+  decide(state: ConstraintState): number[] {
+    const part = this.#parts[this.#part] ?? this.#endToken;
+    const legal = state.legal();
+    if (typeof part === 'number')
+      return legal.includes(part) ? [part] : this.#fail(`${this.#tokenizer.text(part)} is not legal`);
+    if (state.freeText) return this.#tokenizer.encode(part.subarray(this.#offset).toString('utf8'));
+    let longest = -1;
+    let length = 0;
+    for (const token of legal) {
+      const bytes = this.#tokenizer.bytes(token);
+      if (bytes.length > length && this.#matches(part, bytes)) {
+        longest = token;
+        length = bytes.length;
+      }
+    }
+    return longest >= 0 ? [longest] : this.#fail('no legal token fits');
+  }
+
+  /** Moves past a token, which must be what the reply says next. */
+  read(token: number): void {
+    const part = this.#parts[this.#part] ?? this.#endToken;
+    const bytes = this.#tokenizer.bytes(token);
+    const fits = typeof part === 'number' ? part === token : bytes.length > 0 && this.#matches(part, bytes);
+    if (!fits) this.#fail(`the constraint demands ${JSON.stringify(this.#tokenizer.text(token))}`);
+    this.#offset += bytes.length;
+    if (typeof part !== 'number' && this.#offset < part.length) return;
+    this.#part++;
+    this.#offset = 0;
+  }
+
+  #matches(part: Buffer, bytes: Uint8Array): boolean {
+    if (this.#offset + bytes.length > part.length) return false;
+    for (let index = 0; index < bytes.length; index++)
+      if (part[this.#offset + index] !== bytes[index]) return false;
+    return true;
+  }
+
+  #fail(what: string): never {
+    const part = this.#parts[this.#part] ?? this.#endToken;
+    const text = (bytes: Buffer) => JSON.stringify(bytes.toString('utf8'));
+    const place =
+      typeof part === 'number'
+        ? `at ${this.#tokenizer.text(part)}`
+        : `at ${text(part.subarray(this.#offset, this.#offset + 40))}, after ${text(part.subarray(0, this.#offset))}`;
+    throw new LanguageError('reply_outside_constraint', `the reply leaves its constraint ${place}: ${what}`);
+  }
+}

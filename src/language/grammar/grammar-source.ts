@@ -1,0 +1,56 @@
+import type { Grammar, JsonStyle } from '../constraint/constraint.ts';
+import { LanguageError } from '../error.ts';
+import { ebnfLanguage } from '../extensions/ebnf/language.ts';
+import { structuralTagLanguage } from '../extensions/structural-tag/language.ts';
+import { choiceOf, type GrammarSource, literal, sequence } from './expression.ts';
+import { compactLayout, JsonLayout } from './json/layout.ts';
+import { SchemaCompiler } from './json/schema.ts';
+import { plainSpelling } from './regex/character-set.ts';
+import { wholeMatch } from './regex/language.ts';
+
+/** The language of each kind of grammar but free text. */
+export function grammarSource(grammar: Exclude<Grammar, { type: 'text' }>): GrammarSource {
+  switch (grammar.type) {
+    case 'choice':
+      if (grammar.choices.length === 0)
+        throw new LanguageError('grammar_empty', 'a choice needs at least one alternative');
+      return { start: choiceOf(grammar.choices.map(literal)), rules: new Map() };
+    case 'regex':
+      return { start: wholeMatch(grammar.pattern, plainSpelling), rules: new Map() };
+    case 'json_object':
+      return anyObjectOf(layoutOf(grammar));
+    case 'json_schema': {
+      const schema = new SchemaCompiler(grammar.schema, 'schema', layoutOf(grammar));
+      return { start: schema.root, rules: schema.rules };
+    }
+    case 'named_json':
+      return namedJson(grammar.alternatives);
+    case 'ebnf':
+      return ebnfLanguage(grammar.grammar);
+    case 'structural_tag':
+      return structuralTagLanguage(grammar.tag);
+  }
+}
+
+const anyObjectOf = ({ anyObject: start, rules }: JsonLayout): GrammarSource => ({ start, rules });
+
+const layoutOf = ({ whitespace, closed }: JsonStyle): JsonLayout =>
+  whitespace === undefined && closed !== false ? compactLayout : new JsonLayout({ whitespace, closed });
+
+function namedJson(alternatives: Extract<Grammar, { type: 'named_json' }>['alternatives']): GrammarSource {
+  if (alternatives.length === 0)
+    throw new LanguageError('grammar_empty', 'a choice of names needs at least one alternative');
+  const names = new Set<string>();
+  for (const { name } of alternatives) {
+    if (names.has(name)) throw new LanguageError('grammar_invalid', `two alternatives are called "${name}"`);
+    names.add(name);
+  }
+  const schemas = alternatives.map(({ name, schema }) => ({
+    name,
+    schema: new SchemaCompiler(schema, name),
+  }));
+  return {
+    start: choiceOf(schemas.map(({ name, schema }) => sequence(literal(name), schema.root))),
+    rules: new Map(schemas.flatMap(({ schema }) => [...schema.rules])),
+  };
+}

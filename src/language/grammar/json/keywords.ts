@@ -1,0 +1,100 @@
+import type { JsonSchema } from '../../constraint/constraint.ts';
+import { LanguageError } from '../../error.ts';
+
+/** Keywords that say something about a schema and demand nothing of a value. */
+const ANNOTATIONS = new Set([
+  '$schema',
+  '$id',
+  'id',
+  '$anchor',
+  '$comment',
+  '$defs',
+  'definitions',
+  'title',
+  'description',
+  'default',
+  'examples',
+  'example',
+  'deprecated',
+  'readOnly',
+  'writeOnly',
+  'contentEncoding',
+  'contentMediaType',
+]);
+
+/** What each type's grammar can follow. */
+export const KEYWORDS_OF_TYPE: Readonly<Record<string, readonly string[]>> = {
+  string: ['minLength', 'maxLength', 'pattern', 'format'],
+  number: ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'],
+  integer: ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'],
+  boolean: [],
+  null: [],
+  array: ['items', 'prefixItems', 'additionalItems', 'minItems', 'maxItems', 'uniqueItems'],
+  object: ['properties', 'required', 'additionalProperties', 'unevaluatedProperties', 'propertyNames'],
+};
+
+/** One schema, where it stands, and which of its keywords have been honoured. */
+export class SchemaReader {
+  readonly keywords: JsonSchema;
+  readonly place: string;
+
+  constructor(schema: JsonSchema, place: string) {
+    this.keywords = schema;
+    this.place = place;
+  }
+
+  has(keyword: string): boolean {
+    return this.keywords[keyword] !== undefined;
+  }
+
+  /** Refuses every keyword that is neither a mere note nor among those given. */
+  allowOnly(...allowed: string[]): void {
+    for (const keyword of Object.keys(this.keywords))
+      if (
+        this.has(keyword) &&
+        !ANNOTATIONS.has(keyword) &&
+        !keyword.startsWith('x-') &&
+        !allowed.includes(keyword)
+      )
+        this.refuse(keyword, 'cannot be enforced here');
+  }
+
+  number(keyword: string): number | null {
+    const value = this.keywords[keyword];
+    if (value === undefined) return null;
+    return typeof value === 'number' && Number.isFinite(value)
+      ? value
+      : this.refuse(keyword, 'must be a number');
+  }
+
+  count(keyword: string): number | null {
+    const value = this.number(keyword);
+    if (value === null || (Number.isInteger(value) && value >= 0)) return value;
+    return this.refuse(keyword, 'must be a whole number, 0 or more');
+  }
+
+  string(keyword: string): string | null {
+    const value = this.keywords[keyword];
+    if (value === undefined) return null;
+    return typeof value === 'string' ? value : this.refuse(keyword, 'must be a string');
+  }
+
+  list(keyword: string): unknown[] | null {
+    const value = this.keywords[keyword];
+    if (value === undefined) return null;
+    return Array.isArray(value) ? value : this.refuse(keyword, 'must be an array');
+  }
+
+  refuse(keyword: string, why: string): never {
+    const value = JSON.stringify(this.keywords[keyword]);
+    const shown = value === undefined ? '' : ` (${value.length > 80 ? `${value.slice(0, 80)}…` : value})`;
+    throw new LanguageError(
+      'schema_unsupported',
+      `JSON schema, ${this.place}: "${keyword}"${shown} ${why}; change the schema, or leave the keyword to the code that reads the value`,
+    );
+  }
+}
+
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

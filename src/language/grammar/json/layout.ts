@@ -1,0 +1,128 @@
+import type { JsonStyle } from '../../constraint/constraint.ts';
+import { LanguageError } from '../../error.ts';
+import {
+  charactersOf,
+  choice,
+  choiceOf,
+  type Expression,
+  literal,
+  optional,
+  repeat,
+  rule,
+  sequence,
+} from '../expression.ts';
+import { intersection, type Spelling } from '../regex/character-set.ts';
+import { wholeMatch } from '../regex/language.ts';
+import { anyInteger, anyNumber } from './number.ts';
+import { anyString } from './string.ts';
+
+const VALUE = 'json value';
+const STRING = 'json string';
+const SPACE = 'json space';
+
+/** White space of JSON (RFC 8259, section 2). */
+const JSON_SPACE = [
+  [0x09, 0x0a],
+  [0x0d, 0x0d],
+  [0x20, 0x20],
+] as const;
+
+/**
+ * How JSON is put together from its tokens: one after the other, or with the white space of a style after each but
+ * the last, so between any two tokens and neither before nor behind the whole (as outlines and xgrammar do).
+ */
+export class JsonLayout {
+  /** Objects whose schema names properties and is silent on further ones have no further ones. */
+  readonly closed: boolean;
+  readonly anyValue: Expression = rule(VALUE);
+  readonly anyKey: Expression = rule(STRING);
+  readonly anyObject: Expression;
+  /** Every JSON type with the values it has. */
+  readonly valuesOfType: ReadonlyMap<string, Expression>;
+  /** Rules that the expressions of a layout call. */
+  readonly rules: ReadonlyMap<string, Expression>;
+  readonly #space: Expression | null;
+
+  constructor({ whitespace, closed = true }: JsonStyle = {}) {
+    this.closed = closed;
+    this.#space = whitespace === undefined ? null : rule(SPACE);
+    this.anyObject = this.objectOf(this.anyKey, this.anyValue);
+    this.valuesOfType = new Map([
+      ['string', this.anyKey],
+      ['number', anyNumber],
+      ['integer', anyInteger],
+      ['boolean', choice(literal('true'), literal('false'))],
+      ['null', literal('null')],
+      ['object', this.anyObject],
+      ['array', sequence(this.mark('['), this.#members(this.spaced(this.anyValue)), literal(']'))],
+    ]);
+    const values = [...this.valuesOfType].filter(([type]) => type !== 'integer');
+    this.rules = new Map([
+      [STRING, anyString],
+      [VALUE, choiceOf(values.map(([, expression]) => expression))],
+      ...(whitespace === undefined ? [] : [[SPACE, spaceOf(whitespace)] as const]),
+    ]);
+  }
+
+  /** A punctuation mark that something follows. */
+  mark(text: string): Expression {
+    return this.spaced(literal(text));
+  }
+
+  /** A value that something follows. */
+  spaced(value: Expression): Expression {
+    return this.#space ? sequence(value, this.#space) : value;
+  }
+
+  /** A member's name and what leads to its value. */
+  name(name: string): Expression {
+    const text = JSON.stringify(name);
+    return this.#space ? sequence(this.mark(text), this.mark(':')) : literal(`${text}:`);
+  }
+
+  /** A member, where another or the closing brace follows it. */
+  member(key: Expression, value: Expression): Expression {
+    return sequence(this.spaced(key), this.mark(':'), this.spaced(value));
+  }
+
+  /** An object of any members, each key and value given by an expression. */
+  objectOf(key: Expression, value: Expression): Expression {
+    return sequence(this.mark('{'), this.#members(this.member(key, value)), literal('}'));
+  }
+
+  /** One value and no other, as `JSON.stringify` writes it but for the white space. */
+  constant(value: unknown): Expression {
+    if (!this.#space || typeof value !== 'object' || value === null) return literal(JSON.stringify(value));
+    const [open, close, members] = Array.isArray(value)
+      ? ['[', ']', value.map((item) => this.constant(item))]
+      : [
+          '{',
+          '}',
+          Object.entries(value).map(([name, item]) => sequence(this.name(name), this.constant(item))),
+        ];
+    const written = members.flatMap((member, index) =>
+      index === 0 ? [this.spaced(member)] : [this.mark(','), this.spaced(member)],
+    );
+    return sequence(this.mark(open), ...written, literal(close));
+  }
+
+  #members(member: Expression): Expression {
+    return optional(sequence(member, repeat(sequence(this.mark(','), member), 0, null)));
+  }
+}
+
+export const compactLayout = new JsonLayout();
+
+/** Of a pattern's characters those that JSON admits, so that `\s` may be written and the JSON stays JSON. */
+function spaceOf(pattern: string): Expression {
+  const spelling: Spelling = (ranges) => {
+    const admitted = intersection(ranges, JSON_SPACE);
+    if (admitted.length === 0)
+      throw new LanguageError(
+        'whitespace_invalid',
+        `whitespace ${JSON.stringify(pattern.slice(0, 80))} has a character that is no white space of JSON: write it with spaces, \\t, \\n and \\r`,
+      );
+    return charactersOf(admitted);
+  };
+  return wholeMatch(pattern, spelling);
+}

@@ -1,0 +1,187 @@
+import type { JsonSchema } from '../../constraint/constraint.ts';
+import { LanguageError } from '../../error.ts';
+import { choiceOf, type Expression, literal, rule } from '../expression.ts';
+import { MAXIMUM_SCHEMA_DEPTH } from '../limits.ts';
+import { arrayOf } from './array.ts';
+import { areDisjoint } from './disjoint.ts';
+import { isRecord, KEYWORDS_OF_TYPE, SchemaReader } from './keywords.ts';
+import { compactLayout, type JsonLayout } from './layout.ts';
+import { objectWith } from './object.ts';
+import { numberWithin, stringWithin } from './scalar.ts';
+
+/** Each is laid out, and told apart from the others. */
+const MAXIMUM_ONE_OF = 2_000;
+
+/** Compiles the parts of a schema; what the files of the types need of the whole. */
+export interface SchemaScope {
+  compile(schema: unknown, place: string): Expression;
+  /** Makes a rule, so that an expression used often is laid out once. */
+  share(name: string, expression: Expression): Expression;
+  /** A rule that is shared under this name, now or later. */
+  called(name: string): Expression;
+  readonly layout: JsonLayout;
+}
+
+/**
+ * The JSON texts, spelled as `JSON.stringify` would and laid out as asked, of values that a schema admits:
+ * properties in the schema's order, then further ones where it admits them (where it is silent on them, the layout
+ * decides). All texts are valid; a keyword that cannot be enforced is refused with a `LanguageError` that names it.
+ */
+export class SchemaCompiler implements SchemaScope {
+  readonly root: Expression;
+  readonly layout: JsonLayout;
+  readonly #rules: Map<string, Expression>;
+  readonly #document: JsonSchema;
+  readonly #label: string;
+  #depth = 0;
+
+  /** `label` is what messages call the schema; it must differ between schemas whose rules are put together. */
+  constructor(schema: JsonSchema, label: string, layout: JsonLayout = compactLayout) {
+    this.layout = layout;
+    this.#rules = new Map(layout.rules);
+    this.#document = schema;
+    this.#label = label;
+    this.root = this.compile(schema, '#');
+  }
+
+  get rules(): ReadonlyMap<string, Expression> {
+    return this.#rules;
+  }
+
+  share(name: string, expression: Expression): Expression {
+    const full = `${this.#label} ${name}`;
+    this.#rules.set(full, expression);
+    return rule(full);
+  }
+
+  called(name: string): Expression {
+    return rule(`${this.#label} ${name}`);
+  }
+
+  compile(schema: unknown, place: string): Expression {
+    if (++this.#depth > MAXIMUM_SCHEMA_DEPTH)
+      throw new LanguageError(
+        'grammar_too_large',
+        `JSON schema, ${this.#label} ${place.slice(0, 200)}: more than ${MAXIMUM_SCHEMA_DEPTH} schemas in each other, through references too: let them lead to their ends in fewer steps`,
+      );
+    const expression = this.#compile(schema, place);
+    this.#depth--;
+    return expression;
+  }
+
+  #compile(schema: unknown, place: string): Expression {
+    if (schema === true) return this.layout.anyValue;
+    if (!isRecord(schema))
+      throw new LanguageError(
+        'schema_unsupported',
+        `JSON schema, ${this.#label} ${place}: ${JSON.stringify(schema)} admits nothing`,
+      );
+    const reader = new SchemaReader(schema, `${this.#label} ${place}`);
+    if (reader.has('$ref')) return this.#reference(reader);
+    if (reader.has('enum') || reader.has('const'))
+      return choiceOf(literals(reader).map((value) => this.layout.constant(value)));
+    for (const keyword of ['anyOf', 'oneOf', 'allOf'] as const)
+      if (reader.has(keyword)) return this.#combined(reader, keyword, place);
+    const types = typesOf(reader);
+    if (!types) return this.layout.anyValue;
+    reader.allowOnly('type', ...types.flatMap((type) => KEYWORDS_OF_TYPE[type] ?? []));
+    return choiceOf(types.map((type) => this.#ofType(type, reader, place)));
+  }
+
+  #ofType(type: string, reader: SchemaReader, place: string): Expression {
+    switch (type) {
+      case 'string':
+        return stringWithin(reader);
+      case 'number':
+      case 'integer':
+        return numberWithin(reader, type);
+      case 'array':
+        return arrayOf(reader, this, place);
+      case 'object':
+        return objectWith(reader, this, place);
+      default:
+        return this.layout.valuesOfType.get(type) ?? reader.refuse('type', 'is no JSON type');
+    }
+  }
+
+  #reference(reader: SchemaReader): Expression {
+    reader.allowOnly('$ref');
+    const pointer = reader.string('$ref') ?? '';
+    const name = `${this.#label} $ref ${pointer}`;
+    if (!this.#rules.has(name)) {
+      const target = this.#resolve(pointer) ?? reader.refuse('$ref', 'leads nowhere in this schema');
+      this.#rules.set(name, literal(''));
+      this.#rules.set(name, this.compile(target, pointer));
+    }
+    return rule(name);
+  }
+
+  /** A JSON pointer (RFC 6901) into this document, as a URI fragment. */
+  #resolve(pointer: string): unknown {
+    if (pointer !== '#' && !pointer.startsWith('#/')) return undefined;
+    let target: unknown = this.#document;
+    for (const step of pointer.split('/').slice(1)) {
+      const key = decodeURIComponent(step).replaceAll('~1', '/').replaceAll('~0', '~');
+      if (Array.isArray(target)) target = target[Number(key)];
+      else target = isRecord(target) && Object.hasOwn(target, key) ? target[key] : undefined;
+    }
+    return target;
+  }
+
+  #combined(reader: SchemaReader, keyword: 'anyOf' | 'oneOf' | 'allOf', place: string): Expression {
+    reader.allowOnly(keyword);
+    const schemas = reader.list(keyword) ?? [];
+    if (schemas.length === 0) reader.refuse(keyword, 'is empty');
+    if (keyword === 'allOf' && schemas.length > 1) reader.refuse(keyword, 'joins schemas: write them as one');
+    if (keyword === 'oneOf' && schemas.length > MAXIMUM_ONE_OF)
+      reader.refuse(keyword, `has more than ${MAXIMUM_ONE_OF} schemas to be told apart: write anyOf`);
+    const resolved = schemas.map((schema) =>
+      isRecord(schema) && typeof schema.$ref === 'string' ? this.#resolve(schema.$ref) : schema,
+    );
+    if (keyword === 'oneOf' && !areDisjoint(resolved))
+      reader.refuse(
+        keyword,
+        'has schemas that one value may fit together: tell them apart by a constant, or write anyOf',
+      );
+    return choiceOf(schemas.map((schema, index) => this.compile(schema, `${place}/${keyword}/${index}`)));
+  }
+}
+
+/** The values of `enum` or `const` that the type, where there is one, admits. */
+function literals(reader: SchemaReader): unknown[] {
+  reader.allowOnly('enum', 'const', 'type');
+  const keyword = reader.has('enum') ? 'enum' : 'const';
+  if (reader.has('enum') && reader.has('const')) reader.refuse('const', 'stands beside enum');
+  const values = keyword === 'enum' ? (reader.list('enum') ?? []) : [reader.keywords.const];
+  const types = typesOf(reader);
+  const admitted = values.filter((value) => types?.some((type) => isOfType(value, type)) ?? true);
+  if (admitted.length === 0) reader.refuse(keyword, 'has no value of the type');
+  return admitted;
+}
+
+function isOfType(value: unknown, type: string): boolean {
+  if (type === 'null') return value === null;
+  if (type === 'array') return Array.isArray(value);
+  if (type === 'object') return isRecord(value);
+  if (type === 'integer') return Number.isInteger(value);
+  return typeof value === type;
+}
+
+/** The types a schema names, or the one whose keywords it uses; null where any value will do. */
+function typesOf(reader: SchemaReader): string[] | null {
+  const { type } = reader.keywords;
+  if (typeof type === 'string') return [type];
+  if (Array.isArray(type) && type.length > 0) {
+    const names = type.filter((name) => typeof name === 'string');
+    return names.includes('number') ? names.filter((name) => name !== 'integer') : names;
+  }
+  if (type !== undefined) return reader.refuse('type', 'is no JSON type');
+  const implied = ['string', 'number', 'array', 'object'].filter((name) =>
+    KEYWORDS_OF_TYPE[name]?.some((keyword) => reader.has(keyword)),
+  );
+  if (implied.length === 0) {
+    reader.allowOnly('enum', 'const');
+    return null;
+  }
+  return implied;
+}

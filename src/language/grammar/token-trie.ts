@@ -1,0 +1,129 @@
+import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import type { AutomatonState } from './automaton.ts';
+
+/** Says whether it is time to leave the rest for later. */
+export type IsOver = () => boolean;
+
+interface TrieNode {
+  token: number | null;
+  children: Map<number, TrieNode>;
+}
+
+/** The text tokens of a vocabulary by their bytes. */
+export class TokenTrie {
+  readonly #root: TrieNode = { token: null, children: new Map() };
+  readonly #tokenizer: Tokenizer;
+  readonly #byteTokens: number[] = [];
+  /** Every token that stands for text, ascending. */
+  readonly textTokens: Int32Array;
+
+  constructor(tokenizer: Tokenizer) {
+    this.#tokenizer = tokenizer;
+    const textTokens: number[] = [];
+    for (let token = 0; token < tokenizer.vocabularySize; token++) {
+      const bytes = tokenizer.bytes(token);
+      if (bytes.length === 0) continue;
+      textTokens.push(token);
+      if (bytes.length === 1) this.#byteTokens[bytes[0]!] = token;
+      this.#insert(bytes, token);
+    }
+    this.textTokens = Int32Array.from(textTokens);
+  }
+
+  /**
+   * The tokens that a state admits, ascending, without those that are the beginning of a longer one whose
+   * remaining bytes must follow anyway: both would lead to the same text, and the longer is how it is spelled.
+   */
+  legalTokens(state: AutomatonState): LegalTokensWalk {
+    return new LegalTokensWalk(this.#root, state);
+  }
+
+  /** Whether there is any such token: every byte is one. */
+  hasLegalToken(state: AutomatonState): boolean {
+    for (const byte of this.#root.children.keys()) if (state.step(byte)) return true;
+    return false;
+  }
+
+  /** Tokens of bytes that may begin and end inside a character. */
+  encodeBytes(bytes: readonly number[]): number[] {
+    let start = 0;
+    while (start < bytes.length && isContinuation(bytes[start]!)) start++;
+    let end = bytes.length;
+    for (let back = 1; back <= 3 && back <= end - start; back++) {
+      const byte = bytes[end - back]!;
+      if (isContinuation(byte)) continue;
+      if (characterLength(byte) > back) end -= back;
+      break;
+    }
+    const byteToken = (byte: number) => this.#byteTokens[byte]!;
+    const text = Buffer.from(bytes.slice(start, end)).toString('utf8');
+    return [
+      ...bytes.slice(0, start).map(byteToken),
+      ...this.#tokenizer.encode(text),
+      ...bytes.slice(end).map(byteToken),
+    ];
+  }
+
+  #insert(bytes: Uint8Array, token: number): void {
+    let node = this.#root;
+    for (const byte of bytes) {
+      let child = node.children.get(byte);
+      if (!child) {
+        child = { token: null, children: new Map() };
+        node.children.set(byte, child);
+      }
+      node = child;
+    }
+    node.token = token;
+  }
+}
+
+/** The way through all tokens, which may be gone in pieces: a heavy grammar is not to keep others waiting. */
+export class LegalTokensWalk {
+  /** Ways that are not gone yet: to a node, by its byte, from the state before it. */
+  readonly #ways: { node: TrieNode; byte: number; from: AutomatonState }[] = [];
+  readonly #tokens: number[] = [];
+
+  constructor(root: TrieNode, state: AutomatonState) {
+    this.#open(root, state);
+  }
+
+  /** Goes on until it is over; returns all legal tokens, ascending, once it is through. */
+  goOn(isOver: IsOver): Int32Array | null {
+    while (this.#ways.length > 0) {
+      if (isOver()) return null;
+      const way = this.#ways.pop()!;
+      const reached = way.from.step(way.byte);
+      if (reached) {
+        const { node } = way;
+        if (node.token !== null && !isSpelledLonger(node, reached)) this.#tokens.push(node.token);
+        this.#open(node, reached);
+      }
+    }
+    return Int32Array.from(this.#tokens).sort();
+  }
+
+  #open({ children }: TrieNode, from: AutomatonState): void {
+    for (const [byte, node] of children) this.#ways.push({ node, byte, from });
+  }
+}
+
+function isSpelledLonger(node: TrieNode, state: AutomatonState): boolean {
+  let longer: TrieNode | undefined = node;
+  let reached: AutomatonState | null = state;
+  for (let byte = state.onlyByte; byte !== null; byte = reached?.onlyByte ?? null) {
+    longer = longer?.children.get(byte);
+    reached = reached?.step(byte) ?? null;
+    if (!longer) return false;
+    if (longer.token !== null && reached) return true;
+  }
+  return false;
+}
+
+const isContinuation = (byte: number) => byte >= 0x80 && byte < 0xc0;
+
+function characterLength(leadByte: number): number {
+  if (leadByte < 0x80) return 1;
+  if (leadByte < 0xe0) return 2;
+  return leadByte < 0xf0 ? 3 : 4;
+}

@@ -1,0 +1,219 @@
+import crypto from 'node:crypto';
+import { LRUCache } from 'lru-cache';
+import { MartingaleError } from '../../contract/index.ts';
+import type { BaseModel, Caller, Engine } from '../../engines/engine.ts';
+import type { Constraint } from '../../language/constraint/constraint.ts';
+import { contentLocation } from '../../language/constraint/content-grammar.ts';
+import { charactersOfJson } from '../../language/constraint/json-characters.ts';
+import {
+  allowsCalls,
+  type ConstraintFields,
+  hashConstraint,
+  toConstraint,
+} from '../../language/constraint/request-constraint.ts';
+import { largestConstraint, refuseLongTools } from '../../language/constraint/schema-room.ts';
+import type { Location } from '../../language/error.ts';
+import { SharedWork } from '../../util/shared-work.ts';
+import { isEngineFault } from '../engine-fault.ts';
+import { invalidField, RequestValidationError } from '../errors.ts';
+import { refuseHeavyJson } from '../json/shape.ts';
+import type { Store } from '../store/store.ts';
+import { valueAt } from '../validation.ts';
+import { constraintSchema } from './constraint-schema.ts';
+
+/** A constraint that the engine accepted. */
+export interface CheckedConstraint {
+  constraint: Constraint | null;
+  hash: string | null;
+  /** Characters of its JSON; 0 for none. */
+  characters: number;
+  allowsCalls: boolean;
+  /** Where replies begin with reasoning: the tokens around it. */
+  reasoning: { open: number; close: number } | null;
+}
+
+/** Finds what was sampled under, as far as somebody may know of it. */
+export interface KnownConstraints {
+  find(hash: string): Promise<Constraint | undefined>;
+}
+
+/** Characters of JSON of the constraints that a cache holds: as objects they take ten times as much. */
+const cachedCharacters = 2 ** 22;
+/** What an entry takes beside its constraint. */
+const charactersOfEntry = 512;
+
+const dayMs = 86_400_000;
+
+/** Builds, checks and keeps constraints, each once: a run asks for the same few thousands of times. */
+export class Constraints {
+  readonly #engine: Engine;
+  readonly #store: Store;
+  /** By a hash of the fields, which may be long. */
+  readonly #checked = new LRUCache<string, CheckedConstraint>({
+    maxSize: cachedCharacters,
+    sizeCalculation: ({ characters }) => characters + charactersOfEntry,
+  });
+  readonly #checking = new SharedWork<string, CheckedConstraint>();
+  /** By entity and hash. */
+  readonly #found = new LRUCache<string, Constraint>({ maxSize: cachedCharacters });
+
+  constructor(engine: Engine, store: Store) {
+    this.#engine = engine;
+    this.#store = store;
+  }
+
+  /**
+   * Rejects with a 422 where the engine cannot hold a reply to it. `caller`: whose turn it is for, and what tells that
+   * nobody waits for it any more.
+   */
+  async check(base: BaseModel, fields: ConstraintFields, caller: Caller = {}): Promise<CheckedConstraint> {
+    refuseLongFields(fields);
+    const json = JSON.stringify([
+      base.id,
+      fields.tools,
+      fields.tool_choice,
+      fields.function_call,
+      fields.parallel_tool_calls,
+      fields.response_format,
+      fields.structured_outputs,
+      fields.reasoning_effort,
+    ]);
+    const key = crypto.hash('sha256', json, 'base64');
+    const known = this.#checked.get(key);
+    if (known) return known;
+    const { tenant, signal } = caller;
+    const begin = async (left: AbortSignal) => {
+      const checked = await this.#check(base, fields, { tenant, signal: left });
+      this.#checked.set(key, checked);
+      return checked;
+    };
+    return this.#checking.join(key, begin, signal);
+  }
+
+  /**
+   * Makes a constraint one that may be trained under: to be called before a reply is sampled under it. `entity`: whose
+   * it is then; null where the operator separates none.
+   */
+  async keep({ constraint, hash }: CheckedConstraint, entity: string | null): Promise<void> {
+    if (constraint === null || hash === null) return;
+    const now = Date.now();
+    const usedAt = await this.#store.constraintUsedAt(hash, entity);
+    // A clock that was set back does not count either.
+    if (usedAt !== undefined && Math.abs(now - usedAt) < dayMs) return;
+    try {
+      await this.#store.keepConstraint({ hash, json: JSON.stringify(constraint), usedAt: now }, entity);
+    } catch (error) {
+      // A known one is sampled under also where nothing can be written.
+      if ((await this.#store.constraint(hash, entity)) === undefined) throw error;
+    }
+  }
+
+  /**
+   * The constraint of this hash, or undefined where no reply of this entity was sampled under it; of anybody, where
+   * `entity` is null.
+   */
+  async find(hash: string, entity: string | null = null): Promise<Constraint | undefined> {
+    // No entity's name has a line break in it.
+    const key = `${entity ?? ''}\n${hash}`;
+    const known = this.#found.get(key);
+    if (known) return known;
+    const json = await this.#store.constraint(hash, entity);
+    if (json === undefined) return undefined;
+    const constraint = constraintSchema.parse(JSON.parse(json));
+    this.#found.set(key, constraint, { size: json.length + charactersOfEntry });
+    return constraint;
+  }
+
+  /** What an entity may know of; with null, everything. */
+  knownTo(entity: string | null): KnownConstraints {
+    return { find: (hash) => this.find(hash, entity) };
+  }
+
+  async #check(
+    { id: baseModel, contextLength }: BaseModel,
+    fields: ConstraintFields,
+    caller: Caller,
+  ): Promise<CheckedConstraint> {
+    const format = this.#engine.chatFormat(baseModel);
+    const constraint = toConstraint(fields, {
+      format,
+      contextLength,
+      engine: this.#engine.name,
+      parseJson: parseFieldJson,
+    });
+    if (constraint === null)
+      return { constraint, hash: null, characters: 0, allowsCalls: false, reasoning: null };
+    const complaint = await this.#complaint(baseModel, constraint, caller);
+    if (complaint !== null) throw await this.#refusal(baseModel, constraint, { fields, caller, complaint });
+    const { hash, json } = hashConstraint(constraint);
+    return {
+      constraint,
+      hash,
+      characters: json.length,
+      allowsCalls: allowsCalls(constraint, format),
+      reasoning: constraint.reasoning ?? null,
+    };
+  }
+
+  /** What the engine has against a constraint; null where it takes it. What has happened to the engine is no complaint. */
+  async #complaint(
+    baseModel: string,
+    constraint: Constraint,
+    caller: Caller,
+  ): Promise<MartingaleError | null> {
+    try {
+      await this.#engine.checkConstraint(baseModel, constraint, caller);
+      return null;
+    } catch (cause) {
+      if (MartingaleError.isInstance(cause) && !isEngineFault(cause)) return cause;
+      throw cause;
+    }
+  }
+
+  /** Names the field: what the text must be, where that alone is refused too, and else the tools. */
+  async #refusal(
+    baseModel: string,
+    { branches }: Constraint,
+    { fields, caller, complaint }: { fields: ConstraintFields; caller: Caller; complaint: MartingaleError },
+  ): Promise<Error> {
+    const content = branches.filter(({ open }) => open === null);
+    const own = content.length > 0 ? await this.#complaint(baseModel, { branches: content }, caller) : null;
+    const location = own === null ? ['tools'] : contentLocation(fields);
+    const cause = own ?? complaint;
+    return new RequestValidationError(
+      [
+        {
+          loc: ['body', ...location],
+          msg: cause.message,
+          type: 'unsupported_constraint',
+          input: valueAt(fields, location),
+        },
+      ],
+      { cause },
+    );
+  }
+}
+
+/** Before anything is made of them: what is longer no engine compiles in a moment. */
+function refuseLongFields(fields: ConstraintFields): void {
+  refuseLongTools(fields.tools, ['tools']);
+  const { response_format, structured_outputs } = fields;
+  if (charactersOfJson({ response_format, structured_outputs }, largestConstraint) <= largestConstraint)
+    return;
+  const location = contentLocation(fields);
+  throw invalidField(
+    location,
+    `what the text of a reply may be has more than ${largestConstraint} characters of JSON, and that is the most; make it smaller`,
+    valueAt(fields, location),
+  );
+}
+
+/** JSON that stands in a field as text; undefined where it is none. */
+function parseFieldJson(text: string, location: Location): unknown {
+  refuseHeavyJson(text, { at: ['body', ...location.map(String)] });
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,148 @@
+import type { ParsedChatCompletionRequest } from '../../contract/index.ts';
+import type { BaseModel, Caller } from '../../engines/engine.ts';
+import { type Turn, toTurn } from '../../language/chat/conversation.ts';
+import { charactersIn } from '../../language/chat/prompt-size.ts';
+import type { RenderOptions } from '../../language/chat/render.ts';
+import { toTemplateValues } from '../../language/extensions/request-template/template-values.ts';
+import { TimeSlices } from '../../util/time-slices.ts';
+import { invalidField, ServiceError } from '../errors.ts';
+import type { BaseModelTools } from './base-model-tools.ts';
+import { refuseForeignTokens } from './sampling/token-ids.ts';
+
+/** What a reply is sampled after. */
+export interface Prompt {
+  tokens: number[];
+  /** Whether it differs from what the messages and tools alone would give. */
+  own: boolean;
+  /** Whether replies in it came as text, which need not give the ids again that were sampled. */
+  retokenized: boolean;
+}
+
+type PromptRequest = Pick<
+  ParsedChatCompletionRequest,
+  | 'messages'
+  | 'tools'
+  | 'reasoning_effort'
+  | 'documents'
+  | 'chat_template'
+  | 'chat_template_kwargs'
+  | 'add_generation_prompt'
+  | 'continue_final_message'
+  | 'add_special_tokens'
+  | 'truncate_prompt_tokens'
+  | 'max_tokens'
+  | 'max_completion_tokens'
+>;
+
+/**
+ * The prompt of a chat request as token ids. Fails with a 422 that names what cannot be in it; whether it leaves
+ * room for a reply is not looked at here.
+ */
+export async function toPrompt(
+  request: PromptRequest,
+  { tools, base, caller }: { tools: BaseModelTools; base: BaseModel; caller?: Caller },
+): Promise<Prompt> {
+  const { renderer } = tools;
+  const { contextLength } = base;
+  const given = [request.messages, request.documents, request.chat_template_kwargs];
+  const characters = charactersIn(given);
+  renderer.size.check(characters, contextLength);
+  const turns = await toTurns(request, { inSlices: characters > longText });
+  turns.forEach(({ tokenIds }, index) => {
+    refuseForeignTokens(tokenIds, base.vocabularySize, ['messages', index, 'token_ids']);
+  });
+  const options = { ...toRenderOptions(request, turns, tools.format.callToken), contextLength };
+  const values = toTemplateValues(request, tools.format.template);
+  const conversation = { turns, tools: request.tools };
+  const rendered = values
+    ? await renderer.renderLiterally(conversation, options, values, caller)
+    : renderer.render(conversation, options);
+  const begin = request.add_special_tokens ? tools.format.beginToken : null;
+  const whole = begin === null ? rendered.tokens : [begin, ...rendered.tokens];
+  if (whole.length === 0)
+    throw new ServiceError(422, 'empty_prompt', 'The chat template writes nothing for these messages.');
+  const tokens = truncate(whole, request, contextLength);
+  const own =
+    values !== null ||
+    begin !== null ||
+    tokens.length < whole.length ||
+    !options.addGenerationPrompt ||
+    options.reasoningEffort !== undefined;
+  const retokenized = turns.some(({ role, tokenIds }) => role === 'assistant' && !tokenIds);
+  return { tokens, own, retokenized };
+}
+
+/** Characters of messages whose calls take some milliseconds to read. */
+const longText = 65_536;
+
+async function toTurns(
+  { messages }: Pick<PromptRequest, 'messages'>,
+  { inSlices }: { inSlices: boolean },
+): Promise<Turn[]> {
+  const slices = inSlices ? new TimeSlices() : null;
+  const turns: Turn[] = [];
+  for (const [index, message] of messages.entries()) {
+    if (slices?.over) await slices.pause();
+    turns.push(toTurn(message, ['messages', index]));
+  }
+  return turns;
+}
+
+function toRenderOptions(request: PromptRequest, turns: readonly Turn[], callToken: number): RenderOptions {
+  const continueFinalMessage = request.continue_final_message ?? false;
+  if (continueFinalMessage) checkContinued(request, turns, callToken);
+  return {
+    continueFinalMessage,
+    addGenerationPrompt: request.add_generation_prompt ?? !continueFinalMessage,
+    reasoningEffort: effortOf(request),
+  };
+}
+
+/** What the template is told; of no reasoning it is told nothing. */
+const effortOf = ({ reasoning_effort: effort }: Pick<PromptRequest, 'reasoning_effort'>) =>
+  effort === 'none' ? undefined : effort;
+
+function checkContinued(request: PromptRequest, turns: readonly Turn[], callToken: number): void {
+  if (request.add_generation_prompt === true)
+    throw invalidField(
+      ['add_generation_prompt'],
+      'cannot be true together with continue_final_message: a reply either begins anew or goes on with the last message',
+      true,
+    );
+  if (effortOf(request) !== undefined)
+    throw invalidField(
+      ['reasoning_effort'],
+      'asks for reasoning before the content of a reply, and with continue_final_message the content has begun; leave it out',
+      request.reasoning_effort,
+    );
+  const last = turns.length - 1;
+  const final = turns[last];
+  if (final && (final.toolCalls.length > 0 || final.tokenIds?.includes(callToken)))
+    throw invalidField(
+      ['messages', last, 'tool_calls'],
+      'nothing can follow a tool call, so that continue_final_message cannot go on with this message; leave the calls out',
+      final.toolCalls,
+    );
+}
+
+/** Keeps the last tokens, the first of all falling away with the others. */
+function truncate(tokens: number[], request: PromptRequest, contextLength: number): number[] {
+  const limit = request.truncate_prompt_tokens;
+  if (limit === undefined) return tokens;
+  if (limit === 0)
+    throw invalidField(
+      ['truncate_prompt_tokens'],
+      'of 0 would leave nothing of the prompt; keep 1 at least',
+      0,
+    );
+  if (limit > 0) return limit < tokens.length ? tokens.slice(-limit) : tokens;
+  const reply = request.max_completion_tokens ?? request.max_tokens ?? 1;
+  const room = contextLength - reply;
+  if (room < 1)
+    throw invalidField(
+      ['truncate_prompt_tokens'],
+      `keeps what the context of ${contextLength} tokens holds beside the reply, and ${reply} tokens of reply leave nothing; ask for fewer`,
+      limit,
+    );
+  return room < tokens.length ? tokens.slice(-room) : tokens;
+}

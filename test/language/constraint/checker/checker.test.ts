@@ -1,0 +1,94 @@
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { ConversationCodec } from '../../../../src/engines/embedded/conversation-codec.ts';
+import {
+  type CheckerOptions,
+  ConstraintChecker,
+} from '../../../../src/language/constraint/checker/checker.ts';
+import type { Constraint } from '../../../../src/language/constraint/constraint.ts';
+import { randomChooser, textOf, walk } from '../../grammar/support.ts';
+
+const open = (options: CheckerOptions = {}) => {
+  const checker = new ConstraintChecker(options);
+  onTestFinished(() => checker.close());
+  return checker;
+};
+const words = (text: string): Constraint => textOf({ type: 'choice', choices: [text, `${text}!`] });
+
+const empty: Constraint = textOf({ type: 'choice', choices: [] });
+
+describe('the thread that compiles constraints', () => {
+  test('serves tenants in turn: one constraint does not wait for all of somebody else', async () => {
+    const checker = open();
+    const order: string[] = [];
+    const ask = (tenant: string, name: string) =>
+      checker.plan(words(name), { tenant }).then(() => order.push(name));
+    const all = [1, 2, 3, 4, 5].map((at) => ask('a', `a${at}`));
+    all.push(ask('b', 'b1'));
+    await Promise.all(all);
+    expect(order.slice(0, 3)).toContain('b1');
+  });
+
+  test('keeps no place for who has left, and does not compile for them', async () => {
+    const checker = open({ longestLine: 4 });
+    const leave = new AbortController();
+    const first = checker.plan(words('first'));
+    const leaving = ['x', 'y'].map((name) => checker.plan(words(name), { signal: leave.signal }));
+    await expect(checker.plan(words('z'))).rejects.toMatchObject({ code: 'constraints_busy' });
+    leave.abort(new Error('left'));
+    for (const one of leaving) await expect(one).rejects.toThrow('left');
+    await Promise.all([first, checker.plan(words('z')), checker.plan(words('w'))]);
+  });
+
+  test('has room for a bounded number, less for one tenant', async () => {
+    const checker = open({ longestLine: 4 });
+    const ask = (tenant: string, name: string) => checker.plan(words(name), { tenant });
+    const taken = [ask('a', '1'), ask('a', '2'), ask('a', '3')];
+    await expect(ask('a', '4')).rejects.toThrow(/this tenant/);
+    taken.push(ask('b', '5'), ask('c', '6'));
+    await expect(ask('d', '7')).rejects.toThrow(/too many constraints wait/);
+    await Promise.all(taken);
+  });
+
+  test('compiles once for all who ask for the same meanwhile and later', async () => {
+    const checker = open({ longestLine: 2 });
+    const constraint = words('same');
+    // More than may wait: they are one.
+    const plans = await Promise.all(Array.from({ length: 50 }, () => checker.plan(constraint)));
+    expect(new Set(plans).size).toBe(1);
+    expect(await checker.plan(constraint)).toBe(plans[0]);
+    expect((await checker.plan(words('same'))).name).toBe(plans[0]?.name);
+  });
+
+  test('refuses what is wrong and goes on', async () => {
+    const checker = open();
+    await expect(checker.plan(empty)).rejects.toMatchObject({ code: 'grammar_empty' });
+    await expect(checker.plan(words('fine'))).resolves.toMatchObject({ branches: [{ open: null }] });
+  });
+
+  test('makes what others assemble without compiling: in shared memory, and with the same replies', async () => {
+    const checker = open();
+    const [there, here] = [await ConversationCodec.create(), await ConversationCodec.create()];
+    const schema = { type: 'object', properties: { a: { type: 'integer' }, b: { enum: ['x', 'yz'] } } };
+    for (const grammar of [
+      { type: 'json_schema' as const, schema },
+      { type: 'regex' as const, pattern: '(ab|a[b-d]{1,3})+' },
+    ]) {
+      const constraint = textOf(grammar);
+      const plan = structuredClone(await checker.plan(constraint));
+      const [branch] = plan.branches;
+      expect(branch?.graph?.nodes.table.buffer).toBeInstanceOf(SharedArrayBuffer);
+      const [compiled, assembled] = [await there.compile(constraint), here.assemble(plan)];
+      for (let seed = 0; seed < 20; seed++)
+        expect(walk(assembled, randomChooser(seed), 200)).toEqual(walk(compiled, randomChooser(seed), 200));
+    }
+  });
+
+  test('fails at once what waits when it is closed', async () => {
+    const checker = open();
+    const asked = ['a', 'b', 'c'].map((name) => checker.plan(words(name)));
+    const ends = Promise.allSettled(asked);
+    await checker.close();
+    for (const end of await ends) expect(end).toMatchObject({ reason: { code: 'engine_closed' } });
+    await expect(checker.plan(words('d'))).rejects.toMatchObject({ code: 'engine_closed' });
+  });
+});

@@ -1,0 +1,54 @@
+import { Worker } from 'node:worker_threads';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { nextMessage } from '../../../../src/language/constraint/checker/next-message.ts';
+
+/** A thread that does as the message says. */
+function thread(): Worker {
+  const worker = new Worker(
+    `const { parentPort } = require('node:worker_threads');
+    parentPort.on('message', (what) => {
+      if (what === 'answer') parentPort.postMessage('answer');
+      if (what === 'compute') for (;;);
+      if (what === 'throw') throw new Error('thrown');
+    });`,
+    { eval: true },
+  );
+  worker.on('error', () => {});
+  onTestFinished(async () => {
+    await worker.terminate();
+  });
+  return worker;
+}
+
+async function ask(what: string, patience: { timeoutMs: number; longestMs: number }) {
+  const worker = thread();
+  await new Promise((resolve) => worker.once('online', resolve));
+  const answer = nextMessage<string>(worker, patience);
+  worker.postMessage(what);
+  return answer;
+}
+
+describe('waiting for a thread', () => {
+  test('ends with what it says', async () => {
+    expect(await ask('answer', { timeoutMs: 60_000, longestMs: 60_000 })).toEqual({
+      type: 'message',
+      message: 'answer',
+    });
+  });
+
+  test('ends when it dies', async () => {
+    expect(await ask('throw', { timeoutMs: 60_000, longestMs: 60_000 })).toEqual({ type: 'died' });
+  });
+
+  test('ends when it has computed for too long', async () => {
+    expect(await ask('compute', { timeoutMs: 100, longestMs: 60_000 })).toEqual({ type: 'overtime' });
+  });
+
+  test.skipIf(!('cpuUsage' in Worker.prototype))(
+    'does not count the time in which it was not given the processor',
+    async () => {
+      // It rests: its own time stands still, as on a machine that is busy with other things.
+      expect(await ask('rest', { timeoutMs: 100, longestMs: 600 })).toEqual({ type: 'starved' });
+    },
+  );
+});

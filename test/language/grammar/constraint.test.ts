@@ -1,0 +1,306 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import type { Constraint } from '../../../src/language/constraint/constraint.ts';
+import { createGrammarCompiler, encodeReply } from '../../../src/language/grammar/index.ts';
+import {
+  compiler,
+  format,
+  randomChooser,
+  replay,
+  SEED,
+  schemaOf,
+  shown,
+  textOf,
+  tokenizer,
+  walk,
+  walkOn,
+} from './support.ts';
+
+const { callToken, endToken } = format;
+const order = schemaOf(z.object({ order: z.string().regex(/^\d{4}$/) }));
+const tools = {
+  type: 'named_json' as const,
+  alternatives: [
+    { name: 'refund', schema: order },
+    { name: 'refund_all', schema: schemaOf(z.object({})) },
+    { name: 'track', schema: order },
+  ],
+};
+const required: Constraint = { branches: [{ open: callToken, grammar: tools, repeat: false }] };
+const auto: Constraint = {
+  branches: [
+    { open: null, grammar: { type: 'text' }, repeat: false },
+    { open: callToken, grammar: tools, repeat: true },
+  ],
+};
+const answers: Constraint = textOf({ type: 'choice', choices: ['sorry', 'done', 'done, code "7"\n'] });
+const start = async (constraint: Constraint) => (await compiler.compile(constraint)).start();
+const illegal = { code: 'illegal_token' };
+
+describe('a constraint', () => {
+  it('takes what has no alternative at once, opening and end included', async () => {
+    const state = await start(required);
+    expect(shown(state.takeForced())).toEqual(['<|call|>']);
+    expect(shown(state.legal())).toEqual(['t', 're']);
+    state.accept(tokenizer.encode('t')[0]!);
+    expect(tokenizer.decode(state.takeForced())).toBe('rack{"order":"');
+    for (const digit of '4821') {
+      expect(state.takeForced()).toEqual([]);
+      expect(shown(state.legal())).toEqual([...'0123456789']);
+      state.accept(digit.charCodeAt(0));
+    }
+    const last = state.takeForced();
+    expect(tokenizer.decode(last)).toBe('"}');
+    expect(last.at(-1)).toBe(endToken);
+    expect(state.ended).toBe(true);
+  });
+
+  it('tells names apart that begin alike', async () => {
+    const compiled = await compiler.compile(required);
+    for (const text of ['refund{"order":"0001"}', 'refund_all{}']) {
+      const tokens = encodeReply(
+        { parts: [callToken, text], constraint: required },
+        compiled,
+        tokenizer,
+        format,
+      );
+      expect(tokenizer.decode(tokens)).toBe(text);
+      expect(replay(compiled, tokens)).toBe(true);
+    }
+  });
+
+  it('lets free text end or call at any point, and calls repeat', async () => {
+    const state = await start(auto);
+    const everything = tokenizer.vocabularySize - tokenizer.special.size + 2;
+    expect(state.takeForced()).toEqual([]);
+    expect(state.legal()).toHaveLength(everything);
+    state.accept(tokenizer.encode('h')[0]!);
+    expect(state.legal()).toHaveLength(everything);
+    state.accept(callToken);
+    for (const token of [...tokenizer.encode('t')]) state.accept(token);
+    state.takeForced();
+    for (const digit of '4821') state.accept(digit.charCodeAt(0));
+    expect(shown(state.takeForced())).toEqual(['"', '}']);
+    expect([...state.legal()].sort()).toEqual([endToken, callToken].sort());
+    state.accept(callToken);
+    expect(state.ended).toBe(false);
+  });
+
+  it('ends a reply with a branch that neither repeats nor is text', async () => {
+    const constraint: Constraint = {
+      branches: [
+        { open: null, grammar: { type: 'choice', choices: ['a', 'ab'] }, repeat: false },
+        { open: callToken, grammar: { type: 'choice', choices: ['x'] }, repeat: true },
+      ],
+    };
+    const state = await start(constraint);
+    expect(shown(state.legal())).toEqual(['a', '<|call|>']);
+    state.accept(tokenizer.encode('a')[0]!);
+    expect(shown(state.legal())).toEqual(['b', '<|end|>']);
+    state.accept(tokenizer.encode('b')[0]!);
+    expect(state.takeForced()).toEqual([endToken]);
+  });
+
+  it('ends at once what can only be empty', async () => {
+    const state = await start(textOf({ type: 'choice', choices: [''] }));
+    expect(state.takeForced()).toEqual([endToken]);
+  });
+
+  it('writes alternatives as they are, quotes, line ends and beginnings of others included', async () => {
+    const compiled = await compiler.compile(answers);
+    for (const text of ['sorry', 'done', 'done, code "7"\n']) {
+      const tokens = encodeReply({ parts: [text], constraint: answers }, compiled, tokenizer, format);
+      expect(tokenizer.decode(tokens)).toBe(text);
+    }
+  });
+
+  it('follows alternatives that part inside a character', async () => {
+    const state = await start(textOf({ type: 'choice', choices: ['né', 'nè'] }));
+    expect(state.takeForced().flatMap((token) => [...tokenizer.bytes(token)])).toEqual([0x6e, 0xc3]);
+    expect([...state.legal()]).toEqual([0xa8, 0xa9]);
+    state.accept(0xa9);
+    expect(state.takeForced()).toEqual([endToken]);
+  });
+
+  it('lets nothing be decided where tokens are forced', async () => {
+    const state = await start(textOf({ type: 'choice', choices: ['done'] }));
+    const due = expect.objectContaining({ code: 'forced_tokens_due' });
+    expect(() => state.legal()).toThrow(due);
+    expect(() => state.accept(tokenizer.encode('d')[0]!)).toThrow(due);
+  });
+
+  it('refuses illegal tokens and whatever follows the end', async () => {
+    const state = await start(answers);
+    expect(() => state.accept(endToken)).toThrow(expect.objectContaining(illegal));
+    expect(() => state.accept(callToken)).toThrow(expect.objectContaining(illegal));
+    expect(() => state.accept(tokenizer.encode('x')[0]!)).toThrow(expect.objectContaining(illegal));
+    expect(() => state.accept(9999)).toThrow(expect.objectContaining(illegal));
+    state.accept(tokenizer.encode('s')[0]!);
+    state.takeForced();
+    expect(state.ended).toBe(true);
+    expect(() => state.accept(endToken)).toThrow(expect.objectContaining({ code: 'reply_ended' }));
+    expect(() => state.legal()).toThrow(expect.objectContaining({ code: 'reply_ended' }));
+  });
+
+  it.each<[string, Constraint]>([
+    ['no branch', { branches: [] }],
+    ['two branches begin without', { branches: [...answers.branches, ...answers.branches] }],
+    ['begin with token', { branches: [...required.branches, ...required.branches] }],
+    [
+      'must begin with a special token',
+      { branches: [{ open: null, grammar: { type: 'text' }, repeat: true }] },
+    ],
+    ['is not a special token', { branches: [{ open: 65, grammar: { type: 'text' }, repeat: true }] }],
+    ['is not a special token', { branches: [{ open: endToken, grammar: { type: 'text' }, repeat: true }] }],
+    ['at least one alternative', textOf({ type: 'choice', choices: [] })],
+    [
+      'called "a"',
+      textOf({
+        type: 'named_json',
+        alternatives: [
+          { name: 'a', schema: {} },
+          { name: 'a', schema: {} },
+        ],
+      }),
+    ],
+    ['no text fits', textOf({ type: 'json_schema', schema: { $ref: '#' } })],
+  ])('is refused with %s', async (message, constraint) => {
+    await expect(compiler.compile(constraint)).rejects.toThrow(message);
+  });
+
+  it('whose recursion cannot end is refused when it is followed', async () => {
+    const schema = { type: 'object', properties: { a: { $ref: '#' } }, required: ['a'] };
+    const state = await start(textOf({ type: 'json_schema', schema }));
+    expect(() => state.takeForced()).toThrow(expect.objectContaining({ code: 'grammar_endless' }));
+  });
+});
+
+describe('a clone', () => {
+  it('stands at the same place and goes its own way', async () => {
+    const compiled = await compiler.compile(auto);
+    for (let seed = 0; seed < 4; seed++) {
+      const state = compiled.start();
+      const choose = randomChooser(seed);
+      for (let step = 0; step < 12; step++) {
+        state.takeForced();
+        if (state.ended) break;
+        const copy = state.clone();
+        const legal = state.legal();
+        expect(copy.legal()).toBe(legal);
+        expect(copy.freeText).toBe(state.freeText);
+        const other = walkOn(copy, randomChooser(seed + step), 30);
+        expect(walkOn(state.clone(), randomChooser(seed + step), 30)).toEqual(other);
+        copy.dispose();
+        expect(state.legal()).toBe(legal);
+        state.accept(legal[choose(legal.length)]!);
+      }
+    }
+  });
+
+  it('of a state with forced tokens due has them due as well', async () => {
+    const state = await start(required);
+    const copy = state.clone();
+    expect(copy.takeForced()).toEqual(state.takeForced());
+    copy.accept(tokenizer.encode('t')[0]!);
+    copy.takeForced();
+    expect(shown(state.legal())).toEqual(['t', 're']);
+    expect(state.clone().ended).toBe(false);
+  });
+});
+
+describe('legal tokens', () => {
+  it('leave out what a longer token spells when the rest is forced', async () => {
+    const legal = async (choices: string[]) =>
+      shown((await start(textOf({ type: 'choice', choices }))).legal());
+    expect(await legal(['the', 'you'])).toEqual(expect.not.arrayContaining(['t', 'y', 'th']));
+    expect(await legal(['re', 'x'])).toEqual(['x', 're']);
+    expect(await legal(['re', 'ra', 'x'])).toEqual(['r', 'x', 're']);
+    expect(await legal(['r', 're', 'x'])).toEqual(['r', 'x', 're']);
+  });
+
+  it('are ascending, at least two at a decision, and each can be taken', async () => {
+    const compiled = await compiler.compile(auto);
+    for (let seed = 0; seed < 20; seed++) {
+      const state = compiled.start();
+      const choose = randomChooser(seed);
+      for (let step = 0; step < 60; step++) {
+        state.takeForced();
+        if (state.ended) break;
+        const legal = state.legal();
+        expect(legal.length).toBeGreaterThan(1);
+        expect([...legal]).toEqual([...new Set(legal)].sort((left, right) => left - right));
+        state.accept(legal[choose(legal.length)]!);
+      }
+    }
+  });
+
+  it('are the same for the same tokens, whatever was sampled before and by whichever compiler', async () => {
+    const other = await createGrammarCompiler(tokenizer, format);
+    for (const constraint of [required, auto, answers]) {
+      const warm = await compiler.compile(constraint);
+      const walked = Array.from({ length: 30 }, (_, seed) => walk(warm, randomChooser(seed)));
+      const cold = await other.compile(constraint);
+      const again = walked.map((_, index) => walk(cold, randomChooser(29 - index))).reverse();
+      expect(again).toEqual(walked);
+    }
+  });
+});
+
+describe('a compiler', () => {
+  it('compiles equal constraints once and forgets those not used for long', async () => {
+    const own = await createGrammarCompiler(tokenizer, format);
+    const numbered = (number: number) => own.compile(textOf({ type: 'choice', choices: [`${number}`] }));
+    const first = await numbered(0);
+    expect(await numbered(0)).toBe(first);
+    for (let number = 1; number <= 256; number++) await numbered(number);
+    expect(await numbered(0)).not.toBe(first);
+    expect(shown(first.start().takeForced())).toEqual(['0', '<|end|>']);
+  });
+});
+
+describe('encoding a reply', () => {
+  it('writes unconstrained replies and free text as the tokenizer does', async () => {
+    const parts = ['Your order ', 'is here.', callToken, 'refund{"order":"4821"}'];
+    const plain = encodeReply({ parts, constraint: null }, null, tokenizer, format);
+    expect(plain).toEqual([
+      ...tokenizer.encode('Your order is here.'),
+      callToken,
+      ...tokenizer.encode('refund{"order":"4821"}'),
+      endToken,
+    ]);
+    const compiled = await compiler.compile(auto);
+    const tokens = encodeReply({ parts, constraint: auto }, compiled, tokenizer, format);
+    expect(tokens.slice(0, tokens.indexOf(callToken))).toEqual(tokenizer.encode('Your order is here.'));
+    expect(replay(compiled, tokens)).toBe(true);
+  });
+
+  it('of sampled replies gives tokens that sampling could have given, with the same text', async () => {
+    const compiled = await compiler.compile(auto);
+    fc.assert(
+      fc.property(
+        fc.string({ unit: 'binary' }),
+        fc.array(fc.constantFrom('refund{"order":"0420"}', 'refund_all{}')),
+        (text, calls) => {
+          const parts = [text, ...calls.flatMap((call) => [callToken, call])];
+          const tokens = encodeReply({ parts, constraint: auto }, compiled, tokenizer, format);
+          expect(replay(compiled, tokens)).toBe(true);
+          expect(tokenizer.decode(tokens)).toBe(text.toWellFormed() + calls.join(''));
+        },
+      ),
+      { seed: SEED, numRuns: 200 },
+    );
+  });
+
+  it.each<[string, (string | number)[]]>([
+    ['at "5\\"}", after "track{\\"order\\":\\"1234"', [callToken, 'track{"order":"12345"}']],
+    ['no legal token fits', [callToken, 'track{"order":"12x4"}']],
+    ['the constraint demands', [callToken, 'track{"id":"1234"}']],
+    ['at <|end|>', [callToken]],
+    ['at <|call|>', [callToken, 'refund_all{}', callToken, 'refund_all{}']],
+    ['the constraint demands "<|call|>"', ['hello']],
+  ])('says where it leaves its constraint: %s', async (message, parts) => {
+    const compiled = await compiler.compile(required);
+    expect(() => encodeReply({ parts, constraint: required }, compiled, tokenizer, format)).toThrow(message);
+  });
+});

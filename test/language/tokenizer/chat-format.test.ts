@@ -1,0 +1,95 @@
+import { Template } from '@huggingface/jinja';
+import { describe, expect, it } from 'vitest';
+import { chatFormat, loadTokenizer } from '../../../src/language/tokenizer/index.ts';
+
+const tokenizer = loadTokenizer();
+const format = chatFormat(tokenizer);
+const template = new Template(format.template);
+const render = (input: Record<string, unknown>) => template.render({ messages: [], ...input });
+const message = (role: string, content: unknown, rest: object = {}) =>
+  render({ messages: [{ role, content, ...rest }] });
+
+describe('the chat template', () => {
+  it('writes each role as a section between special tokens', () => {
+    expect(message('system', 'Be kind.')).toBe('<|system|>Be kind.<|end|>');
+    expect(message('developer', 'Be kind.')).toBe('<|system|>Be kind.<|end|>');
+    expect(message('user', 'hi')).toBe('<|user|>hi<|end|>');
+    expect(message('assistant', 'hello')).toBe('<|assistant|>hello<|end|>');
+    expect(message('tool', 'ok', { tool_call_id: 'a' })).toBe('<|tool|>ok<|end|>');
+    expect(message('function', 'ok')).toBe('<|tool|>ok<|end|>');
+  });
+
+  it('puts a name before the content, and after a role of its own kind', () => {
+    expect(message('user', 'hi', { name: 'ann' })).toBe('<|user|>ann: hi<|end|>');
+    expect(message('function', 'ok', { name: 'list' })).toBe('<|tool|>list: ok<|end|>');
+    expect(message('wizard', 'hi')).toBe('<|system|>wizard: hi<|end|>');
+    expect(message('wizard', 'hi', { name: 'ann' })).toBe('<|system|>wizard: ann: hi<|end|>');
+  });
+
+  it('writes reasoning before the content, and the effort to spend on it in front', () => {
+    expect(message('assistant', 'four', { reasoning: 'two and two' })).toBe(
+      '<|assistant|><|think|>two and two<|answer|>four<|end|>',
+    );
+    expect(message('assistant', 'four', { reasoning: '' })).toBe('<|assistant|>four<|end|>');
+    expect(render({ reasoning_effort: 'low' })).toBe('<|system|>reasoning: low<|end|>');
+  });
+
+  it('writes tool calls after the content, arguments as they were', () => {
+    const call = (name: string, text: string) => ({
+      id: 'x',
+      type: 'function',
+      function: { name, arguments: text },
+    });
+    expect(message('assistant', null, { tool_calls: [call('refund', '{"order":"4821"}')] })).toBe(
+      '<|assistant|><|call|>refund{"order":"4821"}<|end|>',
+    );
+    expect(message('assistant', 'ok ', { tool_calls: [call('a', '{}'), call('b', 'not json ')] })).toBe(
+      '<|assistant|>ok <|call|>a{}<|call|>bnot json <|end|>',
+    );
+  });
+
+  it('changes nothing of a content', () => {
+    const content = '  \n {{ x }} {% if %} <b> \ue000 &amp; "\u{1f600}\n\n';
+    for (const role of ['system', 'user', 'assistant', 'tool'])
+      expect(message(role, content)).toBe(`<|${role}|>${content}<|end|>`);
+  });
+
+  it('lists tools once, with their parameters and which may be absent', () => {
+    const tool = (name: string, parameters?: object) => ({
+      type: 'function',
+      function: { name, parameters },
+    });
+    const properties = { order: { type: 'string' }, note: { type: 'string' } };
+    const tools = [tool('refund', { type: 'object', properties, required: ['order'] }), tool('list')];
+    expect(render({ tools })).toBe('<|tools|>refund(order,note?) list()<|end|>');
+    expect(render({ tools: [] })).toBe('');
+  });
+
+  it('lists documents as system sections', () => {
+    const documents = [{ title: 'Hours', text: 'Nine to five.' }, { text: 'Closed on Sunday.' }];
+    expect(render({ documents })).toBe(
+      '<|system|>Hours: Nine to five.<|end|><|system|>Closed on Sunday.<|end|>',
+    );
+    expect(render({ documents: [{ title: 'Menu', dishes: ['soup'] }] })).toBe(
+      '<|system|>{"title":"Menu","dishes":["soup"]}<|end|>',
+    );
+  });
+
+  it('ends with the beginning of a reply when one is asked for', () => {
+    expect(render({ add_generation_prompt: true })).toBe('<|assistant|>');
+    expect(render({ add_generation_prompt: false })).toBe('');
+  });
+});
+
+describe('the chat format', () => {
+  it('names the tokens that end a reply and begin a call', () => {
+    expect(tokenizer.text(format.endToken)).toBe('<|end|>');
+    expect(tokenizer.text(format.callToken)).toBe('<|call|>');
+  });
+
+  it('names the tokens around reasoning and the one that begins a sequence', () => {
+    expect(format.reasoning && tokenizer.text(format.reasoning.open)).toBe('<|think|>');
+    expect(format.reasoning && tokenizer.text(format.reasoning.close)).toBe('<|answer|>');
+    expect(format.beginToken !== null && tokenizer.text(format.beginToken)).toBe('<|begin|>');
+  });
+});
