@@ -1,10 +1,23 @@
 import { mkdir, open, readdir, rename, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { BaseModel, BeamSearchRequest, Engine, ExportedWeights, GenerateRequest, Generation, GenerationDelta, ScoredToken, ScorePromptRequest, TrainingBatch, TrainRequest, Weights } from '../../src/engines/engine.ts';
+import type {
+  BaseModel,
+  BeamSearchRequest,
+  Engine,
+  ExportedWeights,
+  GenerateRequest,
+  Generation,
+  GenerationDelta,
+  ScoredToken,
+  ScorePromptRequest,
+  TrainingBatch,
+  TrainRequest,
+  Weights,
+} from '../../src/engines/engine.ts';
+import { EngineError } from '../../src/engines/engine-error.ts';
 import type { Constraint, Reply } from '../../src/language/constraint/constraint.ts';
 import type { Tokenizer } from '../../src/language/tokenizer/tokenizer.ts';
-import { EngineError } from '../../src/engines/engine-error.ts';
 
 /** Bytes are tokens 0 to 255; the specials come after them, and 260 is "ab", a second way to write two bytes. */
 export const special = {

@@ -2,7 +2,13 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createEmbeddedEngine, type EmbeddedEngineOptions } from '../../../src/engines/embedded/index.ts';
-import type { Engine, GenerateRequest, Generation, TrainingBatch, Weights } from '../../../src/engines/engine.ts';
+import type {
+  Engine,
+  GenerateRequest,
+  Generation,
+  TrainingBatch,
+  Weights,
+} from '../../../src/engines/engine.ts';
 import type { Constraint } from '../../../src/language/constraint/constraint.ts';
 import { type Datum, type LossConfig, plainSampling } from '../../../src/learning/index.ts';
 
