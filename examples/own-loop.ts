@@ -3,13 +3,21 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { generateText, Output } from 'ai';
-import * as martingale from 'martingale';
+import { createClient, defineEnvironment, deriveSeed, openModel, runGroups } from 'martingale';
 import { createEmbeddedEngine } from 'martingale/embedded';
+import {
+  followJob,
+  logTrajectories,
+  newestStep,
+  pruneCheckpoints,
+  submitTraining,
+  toScenarioSource,
+} from 'martingale/loop';
 import { startService } from 'martingale/service';
 import { z } from 'zod';
 
 const capitals = { france: 'paris', spain: 'madrid', italy: 'rome' } as const;
-const environment = martingale.defineEnvironment({
+const environment = defineEnvironment({
   name: 'geography',
   scenario: z.object({ country: z.enum(['france', 'spain', 'italy']) }),
   rollout: async ({ scenario, model, signal }) => {
@@ -24,31 +32,28 @@ const environment = martingale.defineEnvironment({
 const dataFolder = await mkdtemp(join(tmpdir(), 'martingale-example-'));
 const engine = await createEmbeddedEngine();
 const service = await startService({ engine, dataFolder });
-const client = martingale.createClient({ baseUrl: service.url, apiKey: service.apiKey });
+const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
 try {
-  const source = martingale.toScenarioSource(
-    [{ country: 'france' }, { country: 'spain' }, { country: 'italy' }],
-    1,
-  );
+  const source = toScenarioSource([{ country: 'france' }, { country: 'spain' }, { country: 'italy' }], 1);
   const opened = { client, project: 'examples', name: 'own-loop', baseModel: 'martingale-tiny' };
-  let model = await martingale.openModel(opened);
+  let model = await openModel(opened);
   let made: number[] = [];
   for (let step = 0; step < Number(process.argv[2] ?? 40); step++) {
     const scenarios = (await source.take(6)).map(({ scenario }) => environment.scenario.parse(scenario));
-    const seed = martingale.deriveSeed(1, step);
-    const gathered = await martingale.runGroups({ environment, scenarios, rolloutsPerGroup: 8, model, seed });
+    const seed = deriveSeed(1, step);
+    const gathered = await runGroups({ environment, scenarios, rolloutsPerGroup: 8, model, seed });
     const groups = gathered.groups
       .filter((group) => group.isTrainable)
       .map((group) => group.toTrajectoryGroup());
-    await martingale.logTrajectories({ model, split: 'train', groups });
+    await logTrajectories({ model, split: 'train', groups });
     const rewards = groups.flatMap(({ trajectories }) => trajectories.flatMap(({ reward }) => reward ?? []));
     console.log(step, (rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length).toFixed(2));
     if (!groups.some((group) => group.hasSignal)) continue;
-    const { jobId } = await martingale.submitTraining({ model, groups });
-    await martingale.followJob({ client, jobId });
-    const newest = await martingale.newestStep(model);
+    const { jobId } = await submitTraining({ model, groups });
+    await followJob({ client, jobId });
+    const newest = await newestStep(model);
     model = model.at(newest);
-    made = await martingale.pruneCheckpoints({ model, made: [...made, newest], keep: 2 });
+    made = await pruneCheckpoints({ model, made: [...made, newest], keep: 2 });
   }
   console.log('trained', model.name);
 } finally {

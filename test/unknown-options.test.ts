@@ -9,26 +9,23 @@ import {
   earlyStop,
   evaluate,
   externalModel,
-  followJob,
   gradingJudge,
   inProcess,
   linear,
-  logTrajectories,
   ModelHandle,
   openModel,
-  pruneCheckpoints,
   relativeJudge,
-  rescore,
   runGroup,
   runGroups,
   ScenarioSet,
   sft,
-  submitTraining,
   train,
   usePolicyAsDefaultProvider,
   warmup,
   workerThreads,
 } from 'martingale';
+import { followJob, logTrajectories, pruneCheckpoints, submitTraining } from 'martingale/loop';
+import { rescore } from 'martingale/records';
 import { replayModel, replayStep } from 'martingale/testing';
 import { afterAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';

@@ -1,4 +1,5 @@
-import { closeEndpoints, currentTrajectory, ModelHandle, runInTrajectory } from 'martingale';
+import { closeEndpoints, currentTrajectory, ModelHandle } from 'martingale';
+import { runInTrajectory } from 'martingale/loop';
 import OpenAI from 'openai';
 import { expect, test } from 'vitest';
 import type { CompletionSource } from '../../src/model/completion-source.ts';

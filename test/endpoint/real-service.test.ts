@@ -1,4 +1,5 @@
-import { closeEndpoints, ModelHandle, runInTrajectory, Trajectory } from 'martingale';
+import { closeEndpoints, ModelHandle, Trajectory } from 'martingale';
+import { runInTrajectory } from 'martingale/loop';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { baseModel, type RealService, startRealService } from '../model/real-service.ts';

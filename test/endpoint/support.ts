@@ -1,4 +1,5 @@
-import { closeEndpoints, ModelHandle, type ModelSettings, runInTrajectory, Trajectory } from 'martingale';
+import { closeEndpoints, ModelHandle, type ModelSettings, Trajectory } from 'martingale';
+import { runInTrajectory } from 'martingale/loop';
 import { expect } from 'vitest';
 import type { ChatCompletionRequest, Message } from '../../src/contract/index.ts';
 import { type FakePolicy, render, startFakeService } from '../model/fake-service.ts';

@@ -1,5 +1,6 @@
 import { context, trace } from '@opentelemetry/api';
-import { closeEndpoints, runInTrajectory } from 'martingale';
+import { closeEndpoints } from 'martingale';
+import { runInTrajectory } from 'martingale/loop';
 import OpenAI from 'openai';
 import { afterEach, expect, test } from 'vitest';
 import { startRecording } from '../telemetry/recording-sdk.ts';

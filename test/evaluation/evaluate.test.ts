@@ -1,14 +1,7 @@
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { generateText } from 'ai';
-import {
-  defineEnvironment,
-  evaluate,
-  evaluationCsv,
-  evaluationJsonLines,
-  evaluationTable,
-  externalModel,
-  ModelHandle,
-} from 'martingale';
+import { defineEnvironment, evaluate, evaluationTable, externalModel, ModelHandle } from 'martingale';
+import { evaluationCsv, evaluationJsonLines } from 'martingale/records';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { startFakeService } from '../model/fake-service.ts';

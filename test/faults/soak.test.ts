@@ -1,6 +1,5 @@
 import {
   callBudget,
-  countRollouts,
   type GroupsResult,
   ModelHandle,
   type RolloutCounts,
@@ -9,6 +8,7 @@ import {
   TrajectoryClosedError,
   workerThreads,
 } from 'martingale';
+import { countRollouts } from 'martingale/loop';
 import { expect, test } from 'vitest';
 import environment, { doingOf } from './environments/failing.ts';
 import { startFailingService } from './failing-service.ts';

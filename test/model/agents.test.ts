@@ -1,5 +1,6 @@
 import { generateText, Output, stepCountIs, streamText, ToolLoopAgent, tool } from 'ai';
-import { ModelHandle, policy, runInTrajectory, Trajectory } from 'martingale';
+import { ModelHandle, policy, Trajectory } from 'martingale';
+import { runInTrajectory } from 'martingale/loop';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import type { ChatCompletionRequest, Message } from '../../src/contract/index.ts';

@@ -1,5 +1,6 @@
 import { generateText, streamText } from 'ai';
-import { callBudget, ModelHandle, runInTrajectory, Trajectory } from 'martingale';
+import { callBudget, ModelHandle, Trajectory } from 'martingale';
+import { runInTrajectory } from 'martingale/loop';
 import { expect, test } from 'vitest';
 import { startFakeService } from './fake-service.ts';
 import { startLimitedService } from './limited-service.ts';

@@ -16,10 +16,10 @@ import {
   NoCurrentModelError,
   NotThePolicyError,
   runGroups,
-  runInTrajectory,
   Trajectory,
   usePolicyAsDefaultProvider,
 } from 'martingale';
+import { runInTrajectory } from 'martingale/loop';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { runWithModel } from '../../src/model/index.ts';

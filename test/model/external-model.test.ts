@@ -8,19 +8,17 @@ import {
   type Environment,
   ExternalModelError,
   externalModel,
-  fromTrajectoryRecord,
   ModelHandle,
   NotTrainableError,
   policy,
   type RolloutModel,
   runGroups,
-  runInTrajectory,
-  submitTraining,
   Trajectory,
   TrajectoryGroup,
-  toTrajectoryRecord,
   usePolicyAsDefaultProvider,
 } from 'martingale';
+import { runInTrajectory, submitTraining } from 'martingale/loop';
+import { fromTrajectoryRecord, toTrajectoryRecord } from 'martingale/records';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { startFakeService } from './fake-service.ts';

@@ -1,5 +1,6 @@
 import { generateText, jsonSchema, type ModelMessage, pruneMessages, ToolLoopAgent, tool } from 'ai';
-import { ModelHandle, type ModelSettings, runInTrajectory, Trajectory } from 'martingale';
+import { ModelHandle, type ModelSettings, Trajectory } from 'martingale';
+import { runInTrajectory } from 'martingale/loop';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Message } from '../../src/contract/index.ts';
 import { baseModel, type RealService, startRealService } from './real-service.ts';

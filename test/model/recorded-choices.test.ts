@@ -1,5 +1,6 @@
 import { generateText, jsonSchema, type ModelMessage, Output, streamText, tool } from 'ai';
-import { ModelHandle, runInTrajectory, Trajectory } from 'martingale';
+import { ModelHandle, Trajectory } from 'martingale';
+import { runInTrajectory } from 'martingale/loop';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
   type ChatCompletion,

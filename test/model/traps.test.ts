@@ -9,7 +9,8 @@ import {
   ToolLoopAgent,
   tool,
 } from 'ai';
-import { ModelHandle, runInTrajectory, Trajectory } from 'martingale';
+import { ModelHandle, Trajectory } from 'martingale';
+import { runInTrajectory } from 'martingale/loop';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { z } from 'zod';
 import type { ChatCompletionRequest } from '../../src/contract/index.ts';

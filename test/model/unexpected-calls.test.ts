@@ -1,13 +1,7 @@
 import { once } from 'node:events';
 import { generateText } from 'ai';
-import {
-  defineEnvironment,
-  ModelHandle,
-  runGroups,
-  runInTrajectory,
-  Trajectory,
-  UnexpectedCallError,
-} from 'martingale';
+import { defineEnvironment, ModelHandle, runGroups, Trajectory, UnexpectedCallError } from 'martingale';
+import { runInTrajectory } from 'martingale/loop';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { z } from 'zod';
 import { type Reply, startFakeService } from './fake-service.ts';

@@ -1,15 +1,6 @@
 import { generateText } from 'ai';
-import {
-  defineEnvironment,
-  fromGroupRecord,
-  type GroupRecord,
-  GroupRecordError,
-  ModelHandle,
-  parseGroupRecord,
-  type RolloutGroup,
-  runGroups,
-  toGroupRecord,
-} from 'martingale';
+import { defineEnvironment, GroupRecordError, ModelHandle, type RolloutGroup, runGroups } from 'martingale';
+import { fromGroupRecord, type GroupRecord, parseGroupRecord, toGroupRecord } from 'martingale/records';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { startFakeService } from '../model/fake-service.ts';

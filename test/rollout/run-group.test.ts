@@ -1,6 +1,5 @@
 import { generateText } from 'ai';
 import {
-  countRollouts,
   defineEnvironment,
   deriveSeed,
   type GroupStrategy,
@@ -10,6 +9,7 @@ import {
   type RolloutCounts,
   runGroup,
 } from 'martingale';
+import { countRollouts } from 'martingale/loop';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { startFakeService } from '../model/fake-service.ts';

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { generateText, type JSONValue, jsonSchema, stepCountIs, tool } from 'ai';
-import { defineEnvironment, followJob, openModel, runGroups, submitTraining, train } from 'martingale';
+import { defineEnvironment, openModel, runGroups, train } from 'martingale';
+import { followJob, submitTraining } from 'martingale/loop';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { baseModel, type RealService, startRealService } from '../model/real-service.ts';

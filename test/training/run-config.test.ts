@@ -1,15 +1,8 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import {
-  createClient,
-  inProcess,
-  ModelHandle,
-  type RolloutExecutor,
-  type RunConfig,
-  type RunEvent,
-  readRun,
-  train,
-} from 'martingale';
+import { createClient, inProcess, ModelHandle, type RolloutExecutor, type RunEvent, train } from 'martingale';
+import type { RunConfig } from 'martingale/loop';
+import { readRun } from 'martingale/records';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { z } from 'zod';
 import { originOf } from '../../src/training/run-origin.ts';

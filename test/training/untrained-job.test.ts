@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { generateText, Output } from 'ai';
-import { defineEnvironment, followJob, train } from 'martingale';
+import { defineEnvironment, train } from 'martingale';
+import { followJob } from 'martingale/loop';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import { baseModel, type RealService, startRealService } from '../model/real-service.ts';

@@ -1,6 +1,7 @@
 import { generateText, jsonSchema, type ModelMessage, tool } from 'ai';
 import fc from 'fast-check';
-import { createClient, ModelHandle, runInTrajectory } from 'martingale';
+import { createClient, ModelHandle } from 'martingale';
+import { runInTrajectory } from 'martingale/loop';
 import { expect, test } from 'vitest';
 import type { Choice, Message } from '../../src/contract/index.ts';
 import { Trajectory } from '../../src/trajectory/index.ts';

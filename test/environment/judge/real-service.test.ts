@@ -1,5 +1,6 @@
 import { wrapLanguageModel } from 'ai';
-import { gradingJudge, ModelHandle, relativeJudge, runInTrajectory, Trajectory } from 'martingale';
+import { gradingJudge, ModelHandle, relativeJudge, Trajectory } from 'martingale';
+import { runInTrajectory } from 'martingale/loop';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { baseModel, type RealService, startRealService } from '../../model/real-service.ts';
 import { answering } from './judge-model.ts';

@@ -7,10 +7,10 @@ import {
   ModelHandle,
   relativeJudge,
   runGroups,
-  runInTrajectory,
   Trajectory,
   usePolicyAsDefaultProvider,
 } from 'martingale';
+import { runInTrajectory } from 'martingale/loop';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { startFakeService } from '../../model/fake-service.ts';

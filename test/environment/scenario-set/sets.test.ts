@@ -2,7 +2,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { ScenarioSet, type ScenarioSource, scenarioKey, toScenarioSource } from 'martingale';
+import { ScenarioSet, type ScenarioSource, scenarioKey } from 'martingale';
+import { toScenarioSource } from 'martingale/loop';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 

@@ -1,5 +1,6 @@
 // Runs rollouts that throw, in this process and in worker threads, and prints their failures and logs as JSON.
-import { inProcess, ModelHandle, runGroups, toGroupRecord, workerThreads } from '../../../src/index.ts';
+import { inProcess, ModelHandle, runGroups, workerThreads } from '../../../src/index.ts';
+import { toGroupRecord } from '../../../src/records.ts';
 import { startFakeService } from '../../model/fake-service.ts';
 import environment, { scenario } from './faulty.ts';
 

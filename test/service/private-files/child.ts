@@ -8,7 +8,7 @@ import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import { VerdictCache } from '../../../src/environment/judge/verdict-cache.ts';
 import { createClient, defineEnvironment, evaluate, train } from '../../../src/index.ts';
 import { KeyStore, startService } from '../../../src/service/index.ts';
-import { recordCalls } from '../../../src/testing/index.ts';
+import { recordCalls } from '../../../src/testing.ts';
 
 process.umask(0);
 const root = process.argv[2] ?? '';

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { generateText } from 'ai';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { defineEnvironment, readRun } from '../../../src/index.ts';
+import { defineEnvironment } from '../../../src/index.ts';
+import { readRun } from '../../../src/records.ts';
 import { startFakeService } from '../../model/fake-service.ts';
 import { realRun } from './real-run.ts';
 

@@ -9,12 +9,11 @@ import { z } from 'zod';
 import {
   type AlarmKind,
   defineEnvironment,
-  fromGroupRecord,
   type RolloutContext,
-  readRun,
   runOutsideTrajectory,
   traceTools,
 } from '../../../src/index.ts';
+import { fromGroupRecord, readRun } from '../../../src/records.ts';
 import { rolloutFigures } from '../../../src/training/step-figures.ts';
 import type { FakePolicy } from '../../model/fake-service.ts';
 import { realRun } from './real-run.ts';

@@ -2,18 +2,14 @@ import { appendFile, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/pr
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { generateText } from 'ai';
+import { defineEnvironment, deriveSeed, type RolloutGroup, RunRecordError, train } from 'martingale';
 import {
-  defineEnvironment,
-  deriveSeed,
   fromGroupRecord,
   fromTrajectoryRecord,
-  type RolloutGroup,
-  RunRecordError,
   readRun,
   rescore,
   toTrajectoryRecord,
-  train,
-} from 'martingale';
+} from 'martingale/records';
 import { replayStep } from 'martingale/testing';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';

@@ -1,14 +1,8 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { generateText, isStepCount, ToolLoopAgent, tool } from 'ai';
-import {
-  type Environment,
-  ModelHandle,
-  type RolloutContext,
-  type RolloutGroup,
-  runGroups,
-  toGroupRecord,
-} from 'martingale';
+import { type Environment, ModelHandle, type RolloutContext, type RolloutGroup, runGroups } from 'martingale';
+import { toGroupRecord } from 'martingale/records';
 import { z } from 'zod';
 import type { startFakeService } from '../../model/fake-service.ts';
 

@@ -1,4 +1,4 @@
-import '../platform/check-node.ts';
+import './platform/check-node.ts';
 
 /** For tests of environments and rewards: model calls that were recorded once, and whole steps, without a model. */
 export {
@@ -12,7 +12,7 @@ export {
   recordCalls,
   replayCalls,
   replayModel,
-} from '../model/index.ts';
+} from './model/index.ts';
 export {
   type ReplayDifference,
   type ReplayedStep,
@@ -20,4 +20,4 @@ export {
   type ReplayOptions,
   type ReplayStepOptions,
   replayStep,
-} from '../training/index.ts';
+} from './training/index.ts';

@@ -1,0 +1,32 @@
+import './platform/check-node.ts';
+
+/** The pieces of a training loop, for those who write their own. `train` is made of them. */
+export { toScenarioSource } from './environment/index.ts';
+export { newestStep } from './model/index.ts';
+export { countRollouts, RolloutGroup, type RolloutGroupOptions } from './rollout/index.ts';
+export { metricName } from './telemetry/index.ts';
+export {
+  alarmThresholds,
+  diagnose,
+  type EvaluationPoint,
+  type FollowJobOptions,
+  followJob,
+  type JobOutcome,
+  type JobProgress,
+  type JobRecord,
+  type LogTrajectoriesOptions,
+  logTrajectories,
+  newAlarms,
+  type PruneCheckpointsOptions,
+  pruneCheckpoints,
+  type RunConfig,
+  RunDirectory,
+  type RunFigures,
+  type RunPart,
+  type RunState,
+  type RunVersions,
+  repeatedShare,
+  type SubmitTrainingOptions,
+  submitTraining,
+} from './training/index.ts';
+export { runInTrajectory } from './trajectory/index.ts';
