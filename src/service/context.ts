@@ -1,5 +1,5 @@
 import type { Engine } from '../engines/engine.ts';
-import type { Admission } from './admission/index.ts';
+import type { Admission } from './admission/admission.ts';
 import type { Bodies } from './bodies/bodies.ts';
 import type { Idempotency } from './idempotency.ts';
 import type { BaseModelTools } from './inference/base-model-tools.ts';

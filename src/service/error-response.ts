@@ -1,10 +1,9 @@
 import type { ErrorBody, ValidationIssue } from '../contract/index.ts';
 import { EngineError } from '../engines/engine-error.ts';
 import { LanguageError } from '../language/error.ts';
-import { engineFaults, internalFaults } from './engine-fault.ts';
 import { type ErrorStatus, fromLanguage, messageOf, RequestValidationError, ServiceError } from './errors.ts';
+import { engineFaults, internalFaults, machineFaultOf } from './faults.ts';
 import type { ServiceLog } from './log.ts';
-import { machineFaultOf } from './machine-fault.ts';
 
 type Body = Pick<ErrorBody, 'error'> & { detail: string | ValidationIssue[] };
 

@@ -1,4 +1,5 @@
 import crypto, { randomBytes, timingSafeEqual } from 'node:crypto';
+import { ServiceError } from './errors.ts';
 
 /** A new key of one service run, kept nowhere: 256 random bits. */
 export function createKey(): string {
@@ -24,4 +25,14 @@ export function hashKey(key: string): Buffer {
 /** Whether a key is the one of this hash, in a time that does not depend on where they differ. */
 export function matchesKey(key: string, hashed: Uint8Array): boolean {
   return timingSafeEqual(hashKey(key), hashed);
+}
+
+/** @throws ServiceError `bad_option` for a key that no request could carry. It is not shown. */
+export function checkApiKey(apiKey: string | undefined): string | undefined {
+  if (!apiKey || /^[\x21-\x7e]+$/.test(apiKey)) return apiKey;
+  throw new ServiceError(
+    500,
+    'bad_option',
+    'apiKey (MARTINGALE_API_KEY of `serve`) has characters that no request can carry. It is letters, digits and signs of ASCII, without spaces and line breaks: look for one at its end.',
+  );
 }

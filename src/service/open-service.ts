@@ -8,10 +8,9 @@ import { JobEvents } from './jobs/job-events.ts';
 import { JobQueue } from './jobs/job-queue.ts';
 import { packOlderPayloads } from './jobs/older-payloads.ts';
 import { jobPreparation } from './jobs/prepare-job.ts';
-import { checkDisk } from './store/check-disk.ts';
+import { mend, removeUnused } from './store/cleaning.ts';
+import { checkDisk } from './store/durable-files.ts';
 import { DataFiles } from './store/files.ts';
-import { mend } from './store/mend.ts';
-import { removeUnused } from './store/remove-unused.ts';
 import { openSqliteStore } from './store/sqlite-store.ts';
 
 type Given = Pick<

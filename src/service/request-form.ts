@@ -3,7 +3,7 @@ import type { ValidationIssue } from '../contract/index.ts';
 import { RequestValidationError, ServiceError } from './errors.ts';
 import type { ServiceLog } from './log.ts';
 import { findOperation, methodsOf } from './openapi/known-paths.ts';
-import { givenProject, IgnoredProjects } from './project.ts';
+import { givenProject, IgnoredProjects } from './request-headers.ts';
 
 /**
  * Holds what comes before the body against the interface: the method, the query's names. What the interface

@@ -1,5 +1,6 @@
 import { onTestFinished } from 'vitest';
-import { Admission, resolveLimits, type ServiceLimits } from '../../src/service/admission/index.ts';
+import { Admission } from '../../src/service/admission/admission.ts';
+import { resolveLimits, type ServiceLimits } from '../../src/service/admission/limits.ts';
 import { createApp } from '../../src/service/app.ts';
 import { ServiceError } from '../../src/service/errors.ts';
 import type { LogEntry } from '../../src/service/log.ts';

@@ -1,8 +1,18 @@
 import { ServiceError } from '../errors.ts';
 import type { Store } from '../store/store.ts';
-import { BusyError } from './busy-error.ts';
 import type { ServiceLimits } from './limits.ts';
 import { type HeldPlaces, mayTake, Places, shareOfFree } from './places.ts';
+
+/** More than the service takes in hand at once: to be asked again later. Status 429. */
+export class BusyError extends ServiceError {
+  /** When there should be room, in seconds from now. */
+  readonly retryAfterSeconds: number;
+
+  constructor(code: string, message: string, retryAfterSeconds: number) {
+    super(429, code, `${message} Ask again in ${retryAfterSeconds} s.`);
+    this.retryAfterSeconds = retryAfterSeconds;
+  }
+}
 
 /** A body that comes. */
 export interface AdmittedBody {

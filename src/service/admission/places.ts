@@ -1,5 +1,3 @@
-import { Pace } from './pace.ts';
-
 /**
  * One tenant may hold this many times what is left free: 16 of 17 parts where nobody else is there, and less the more
  * others hold, so that whoever comes later finds room (dynamic thresholds: Choudhury and Hahne, 1998).
@@ -130,5 +128,38 @@ export class Places {
   #forgetPast(now: number): void {
     if (this.#promised.size < 1000) return;
     for (const [tenant, due] of this.#promised) if (due <= now) this.#promised.delete(tenant);
+  }
+}
+
+/** How far back the mean reaches, in milliseconds. */
+const spanMs = 10_000;
+
+/** How fast work leaves: a mean over about the last ten seconds, in which the latest weigh most. */
+export class Pace {
+  readonly #began: number;
+  /** What has left, each amount faded by its age. */
+  #recent = 0;
+  #at: number;
+
+  constructor(now: number) {
+    this.#began = now;
+    this.#at = now;
+  }
+
+  left(amount: number, now: number): void {
+    this.#fade(now);
+    this.#recent += amount;
+  }
+
+  /** Amount in a millisecond; 0 where nothing has left for long. */
+  rate(now: number): number {
+    this.#fade(now);
+    const watched = spanMs * (1 - Math.exp(-(now - this.#began) / spanMs));
+    return watched > 0 ? this.#recent / watched : 0;
+  }
+
+  #fade(now: number): void {
+    this.#recent *= Math.exp(-(now - this.#at) / spanMs);
+    this.#at = now;
   }
 }

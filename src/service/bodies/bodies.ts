@@ -1,10 +1,28 @@
 import { createHash } from 'node:crypto';
 import type { Context } from 'hono';
-import { MemorySource } from '../json/byte-source.ts';
+import { type ByteSource, MemorySource } from '../json/byte-source.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
 import { type BodyPiecesOptions, bodyPieces } from './body-pieces.ts';
-import type { ReceivedBody } from './received-body.ts';
+
+/** The whole body of a request: in memory where it is small, else in a file that goes with the request. */
+export interface ReceivedBody {
+  bytes: number;
+  source: ByteSource;
+  /** All of it, where it is in memory. */
+  memory: Buffer | null;
+  /** Where it is not. */
+  file: IncomingFile | null;
+  /** SHA-256, in hexadecimal, of the request's method, path and body. */
+  fingerprint: string;
+}
+
+/** What of a body its reader needs. */
+export type BodyBytes = Pick<ReceivedBody, 'bytes' | 'source'>;
+
+/** All bytes of a body whose length is bounded to what may be in memory. */
+export const contentOf = ({ source, bytes }: BodyBytes): Promise<Buffer> =>
+  source.read({ start: 0, end: bytes });
 
 /** A body up to this long is kept in memory. */
 export const memoryBytes = 1024 ** 2;

@@ -2,9 +2,8 @@ import { isUtf8 } from 'node:buffer';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { parseJson } from '../body.ts';
 import { MemorySource } from '../json/byte-source.ts';
-import { malformed } from '../json/faults.ts';
-import { parseInSlices, wholeBytes, wholeText } from '../json/parse-in-slices.ts';
-import { JsonShapeCheck } from '../json/shape.ts';
+import { parseInSlices, wholeBytes, wholeText } from '../json/parse.ts';
+import { JsonShapeCheck, malformed } from '../json/shape.ts';
 
 /**
  * The JSON of a body, or of another text with the bounds of one. It is read in pieces, between which others have their

@@ -14,8 +14,8 @@ import {
 import { largestConstraint, refuseLongTools } from '../../language/constraint/schema-room.ts';
 import type { Location } from '../../language/error.ts';
 import { SharedWork } from '../../util/shared-work.ts';
-import { isEngineFault } from '../engine-fault.ts';
 import { invalidField, RequestValidationError } from '../errors.ts';
+import { isEngineFault } from '../faults.ts';
 import { refuseHeavyJson } from '../json/shape.ts';
 import type { Store } from '../store/store.ts';
 import { valueAt } from '../validation.ts';

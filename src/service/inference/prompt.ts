@@ -47,7 +47,7 @@ export async function toPrompt(
   const given = [request.messages, request.documents, request.chat_template_kwargs];
   const characters = charactersIn(given);
   renderer.size.check(characters, contextLength);
-  const turns = await toTurns(request, { inSlices: characters > longText });
+  const turns = await toTurns(request, { inTimeSlices: characters > longText });
   turns.forEach(({ tokenIds }, index) => {
     refuseForeignTokens(tokenIds, base.vocabularySize, ['messages', index, 'token_ids']);
   });
@@ -77,9 +77,9 @@ const longText = 65_536;
 
 async function toTurns(
   { messages }: Pick<PromptRequest, 'messages'>,
-  { inSlices }: { inSlices: boolean },
+  { inTimeSlices }: { inTimeSlices: boolean },
 ): Promise<Turn[]> {
-  const slices = inSlices ? new TimeSlices() : null;
+  const slices = inTimeSlices ? new TimeSlices() : null;
   const turns: Turn[] = [];
   for (const [index, message] of messages.entries()) {
     if (slices?.over) await slices.pause();

@@ -1,6 +1,6 @@
 import { MartingaleError } from '../../contract/index.ts';
 import { messageOf, ServiceError } from '../errors.ts';
-import { causesOf, machineFaultOf } from '../machine-fault.ts';
+import { causesOf, machineFaultOf } from '../faults.ts';
 
 /** How often a job may take the engine down before it counts as the job's own fault. */
 export const mostEngineDeaths = 3;

@@ -4,7 +4,7 @@ import { pipeline } from 'node:stream/promises';
 import { createGunzip } from 'node:zlib';
 import { createTrainingJobRequestSchema } from '../../contract/index.ts';
 import { readGroupedBody } from '../bodies/grouped-body.ts';
-import { machineFaultOf } from '../machine-fault.ts';
+import { machineFaultOf } from '../faults.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
 import type { Store } from '../store/store.ts';

@@ -1,6 +1,7 @@
 import type { Engine } from '../../engines/engine.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
-import { type GroupedBody, groupsField } from '../bodies/grouped-body.ts';
+import { groupsField } from '../bodies/group-parts.ts';
+import type { GroupedBody } from '../bodies/grouped-body.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
 import { type ChoiceSurroundings, checkTrajectory } from './check-choice.ts';

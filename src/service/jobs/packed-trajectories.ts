@@ -3,7 +3,7 @@ import { byteLines } from '../../util/json-lines.ts';
 import type { TimeSlices } from '../../util/time-slices.ts';
 import { RequestValidationError } from '../errors.ts';
 import { MemorySource } from '../json/byte-source.ts';
-import { parseInSlices } from '../json/parse-in-slices.ts';
+import { parseInSlices } from '../json/parse.ts';
 import { readTrajectory } from './read-trajectory.ts';
 
 /** The trajectories that `packGroups` packed, in order; null where a group ends. */

@@ -1,12 +1,8 @@
 import type { z } from 'zod';
 import { type ParsedTrajectory, trajectoryGroupSchema, type ValidationIssue } from '../../contract/index.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
-import {
-  type GroupedBody,
-  type GroupPart,
-  groupsField,
-  type TrajectoryPart,
-} from '../bodies/grouped-body.ts';
+import { type GroupPart, groupsField, type TrajectoryPart } from '../bodies/group-parts.ts';
+import type { GroupedBody } from '../bodies/grouped-body.ts';
 import { RequestValidationError } from '../errors.ts';
 import { largestIssueCount, readItem } from '../validation.ts';
 import { readTrajectory } from './read-trajectory.ts';

@@ -8,8 +8,7 @@ import {
 } from '../../contract/index.ts';
 import { isObject, type JsonObject } from '../../util/json.ts';
 import type { TimeSlices } from '../../util/time-slices.ts';
-
-import { wholeBytes } from '../json/parse-in-slices.ts';
+import { wholeBytes } from '../json/parse.ts';
 import { type ReadItem, readItem } from '../validation.ts';
 import { readChoiceOrMessage } from './read-choice.ts';
 import { inSchemaOrder, type Place, type ReadOptions, readList } from './read-list.ts';

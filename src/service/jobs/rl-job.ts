@@ -11,7 +11,7 @@ import {
   resolveRlConfig,
 } from '../../learning/index.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
-import { groupsField } from '../bodies/grouped-body.ts';
+import { groupsField } from '../bodies/group-parts.ts';
 import { ServiceError } from '../errors.ts';
 import { packedTrajectories } from './packed-trajectories.ts';
 import type { PreparedJob } from './prepared-job.ts';

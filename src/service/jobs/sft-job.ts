@@ -10,7 +10,7 @@ import { parseJson } from '../body.ts';
 import { messageOf, RequestValidationError, ServiceError } from '../errors.ts';
 import type { BaseModelTools } from '../inference/base-model-tools.ts';
 import type { Constraints } from '../inference/constraints.ts';
-import { wholeBytes } from '../json/parse-in-slices.ts';
+import { wholeBytes } from '../json/parse.ts';
 import { validate } from '../validation.ts';
 import { exampleConversation, toReply } from './example-conversation.ts';
 import type { CountedBatch, PreparedTraining } from './prepared-job.ts';

@@ -5,7 +5,7 @@ import {
   type ValidationIssue,
 } from '../../contract/index.ts';
 import { isObject } from '../../util/json.ts';
-import { type GroupPart, groupsField, type TrajectoryPart } from '../bodies/grouped-body.ts';
+import { type GroupPart, groupsField, type TrajectoryPart } from '../bodies/group-parts.ts';
 import { asksForNothing } from '../body.ts';
 import { RequestValidationError } from '../errors.ts';
 import { largestIssueCount } from '../validation.ts';

@@ -1,7 +1,7 @@
 import { requestLimits } from '../../contract/index.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import type { ByteSource, Range } from './byte-source.ts';
-import { malformed, tooDeep, tooManyMembers } from './faults.ts';
+import { malformed, tooDeep, tooManyMembers } from './shape.ts';
 
 /** A member of an object or an element of a list, by where its bytes are. */
 export interface Child extends Range {

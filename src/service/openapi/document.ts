@@ -1,4 +1,4 @@
-import { longestRequestId, requestIdPattern } from '../request-id.ts';
+import { longestRequestId, requestIdPattern } from '../request-headers.ts';
 import { failuresOf } from './failures.ts';
 import type { Operation } from './operation.ts';
 import { operations } from './operations.ts';

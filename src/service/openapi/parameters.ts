@@ -1,7 +1,6 @@
 import { requestLimits } from '../../contract/index.ts';
 import { longestKey } from '../idempotency.ts';
-import { longestProject, projectPattern } from '../project.ts';
-import { longestRequestId, requestIdPattern } from '../request-id.ts';
+import { longestProject, longestRequestId, projectPattern, requestIdPattern } from '../request-headers.ts';
 import type { Operation } from './operation.ts';
 import { schemaOf } from './schemas.ts';
 

@@ -1,8 +1,7 @@
 import type { Context } from 'hono';
 import type { Page } from '../../contract/index.ts';
-import { accessOf } from '../access.ts';
-import { tenantOf } from '../authentication.ts';
-import { contentOf, type ReceivedBody } from '../bodies/received-body.ts';
+import { accessOf, tenantOf } from '../access.ts';
+import { contentOf, type ReceivedBody } from '../bodies/bodies.ts';
 import type { ServiceContext } from '../context.ts';
 import type { Answer } from '../idempotency.ts';
 import type { StoredPage } from '../store/store.ts';

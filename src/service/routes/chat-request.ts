@@ -18,7 +18,7 @@ import { readJson } from '../bodies/json-body.ts';
 import { refuseUnknownFields, renameAliases, validateBody } from '../body.ts';
 import { RequestValidationError, unsupportedField } from '../errors.ts';
 import { inSchemaOrder } from '../jobs/read-list.ts';
-import { wholeBytes } from '../json/parse-in-slices.ts';
+import { wholeBytes } from '../json/parse.ts';
 import { largestIssueCount, readItem } from '../validation.ts';
 
 type ReadList = 'messages' | 'tools' | 'documents';

@@ -5,8 +5,7 @@ import {
   formatModelName,
   orderedPageQuerySchema,
 } from '../../contract/index.ts';
-import { accessOf } from '../access.ts';
-import { tenantOf } from '../authentication.ts';
+import { accessOf, tenantOf } from '../access.ts';
 import { readJson } from '../bodies/json-body.ts';
 import { readBytes, validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';

@@ -9,8 +9,9 @@ import {
 } from '../../contract/index.ts';
 import { type ResolvedRlConfig, resolveRlConfig } from '../../learning/index.ts';
 import { isObject } from '../../util/json.ts';
-import { groupsField, readGroupedBody } from '../bodies/grouped-body.ts';
-import type { ReceivedBody } from '../bodies/received-body.ts';
+import type { ReceivedBody } from '../bodies/bodies.ts';
+import { groupsField } from '../bodies/group-parts.ts';
+import { readGroupedBody } from '../bodies/grouped-body.ts';
 import { asksForNothing, renameAliases, validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, unsupportedField } from '../errors.ts';

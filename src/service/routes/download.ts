@@ -4,7 +4,7 @@ import { wholeNumberText } from '../../contract/index.ts';
 import { accessOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
 import { messageOf } from '../errors.ts';
-import { requestIdOf } from '../request-id.ts';
+import { requestIdOf } from '../request-headers.ts';
 import { validate } from '../validation.ts';
 import { wireOf } from '../wire/wire.ts';
 import { findCheckpoint } from './checkpoints.ts';

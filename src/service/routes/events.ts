@@ -1,8 +1,7 @@
 import type { Context, Hono } from 'hono';
 import { accepts } from 'hono/accepts';
 import { pageQuerySchema, type TrainingEvent } from '../../contract/index.ts';
-import { accessOf } from '../access.ts';
-import { tenantOf } from '../authentication.ts';
+import { accessOf, tenantOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
 import { serverSentEvents } from '../server-sent-events.ts';
 import { validate } from '../validation.ts';

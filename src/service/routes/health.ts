@@ -2,8 +2,8 @@ import type { Hono } from 'hono';
 import type { Health, SystemCheck } from '../../contract/index.ts';
 import type { ServiceContext } from '../context.ts';
 import { messageOf, ServiceError } from '../errors.ts';
-import { machineFaultOf } from '../machine-fault.ts';
-import { checkDisk } from '../store/check-disk.ts';
+import { machineFaultOf } from '../faults.ts';
+import { checkDisk } from '../store/durable-files.ts';
 
 export function healthRoutes(app: Hono, service: ServiceContext): void {
   const checkStorage = sharedWhileItRuns(async () => {

@@ -1,7 +1,22 @@
-import { constants } from 'node:fs';
+import { closeSync, constants, existsSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { copyFile, mkdir, open, readdir, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { privateFile, privateFolder } from './private-file.ts';
+
+/** Modes of what the service makes: for its own user alone, whatever the umask is. */
+export const privateFolder = 0o700;
+export const privateFile = 0o600;
+
+/**
+ * Makes an empty file for SQLite, which would make one for everybody to read, and gives its side files the mode of
+ * this one. One that is there is not even opened: closing it again would end the locks that this process has on it.
+ */
+export function createPrivately(path: string): void {
+  try {
+    closeSync(openSync(path, 'wx', privateFile));
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
+  }
+}
 
 /** Writes a file that appears whole or not at all, also after a power cut. */
 export async function writeWhole(
@@ -51,5 +66,37 @@ export async function syncFolder(path: string): Promise<void> {
     await folder.sync();
   } finally {
     await folder.close();
+  }
+}
+
+/**
+ * Makes a folder, and those it stands in, where they are not there. One at a time: Node's `recursive` never returns
+ * for a path in a file system that makes no folders, such as /proc.
+ */
+export function makeFolder(path: string): void {
+  const parent = dirname(path);
+  if (!existsSync(parent)) makeFolder(parent);
+  try {
+    mkdirSync(path, { mode: privateFolder });
+  } catch (error) {
+    if (!statSync(path, { throwIfNoEntry: false })?.isDirectory() || !isThereAlready(error)) throw error;
+  }
+}
+
+const isThereAlready = (error: unknown): boolean =>
+  error instanceof Error && 'code' in error && error.code === 'EEXIST';
+
+/** More than a file system gives away of what it keeps for itself, such as in a file's last block. */
+const block = Buffer.alloc(64 * 1024, 1);
+
+/** Writes a file durably and removes it. Rejects where that cannot be done. */
+export async function checkDisk(path: string): Promise<void> {
+  const file = await open(path, 'w', privateFile);
+  try {
+    await file.writeFile(block);
+    await file.sync();
+  } finally {
+    await file.close();
+    await rm(path, { force: true });
   }
 }

@@ -1,16 +1,12 @@
 import { createReadStream } from 'node:fs';
-import { mkdir, rename, rm } from 'node:fs/promises';
+import { mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { byteLines } from '../../util/json-lines.ts';
 import { pieceBytes } from '../json/byte-source.ts';
 import type { ServiceLog } from '../log.ts';
-import { compressInto, readCompressed } from './compressed.ts';
-import { copyFolder, syncFolder } from './durable-files.ts';
-import { InTurn } from './in-turn.ts';
-import { IncomingFile } from './incoming-file.ts';
+import { copyFolder, privateFolder, syncFolder } from './durable-files.ts';
+import { compressInto, IncomingFile, readCompressed } from './incoming-file.ts';
 import { appendToLog, cutLogs, type LogEnds } from './log-files.ts';
-import { entriesOf, own } from './own-entries.ts';
-import { privateFolder } from './private-file.ts';
 
 /**
  * The files of the data folder:
@@ -209,5 +205,47 @@ export class DataFiles {
 
   #uploadPath(sha256: string): string {
     return join(this.#root, 'uploads', `${sha256}.jsonl`);
+  }
+}
+
+const uuid = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}';
+
+/** What the service puts into its folders. Anything else there belongs to somebody else. */
+export const own = {
+  models: { isFolder: true, name: new RegExp(`^${uuid}$`) },
+  checkpoints: { isFolder: true, name: /^step-\d+(\.\w+)?$/ },
+  logs: { isFolder: false, name: /\.jsonl\.gz$/ },
+  jobs: { isFolder: false, name: new RegExp(`^${uuid}\\.`) },
+  uploads: { isFolder: false, name: /^[0-9a-f]{64}\./ },
+  incoming: { isFolder: false, name: new RegExp(`^${uuid}$`) },
+} as const;
+
+/** Names in a folder, of the service's own and of others. A folder that is not there has none. */
+export async function entriesOf(
+  folder: string,
+  { isFolder, name }: (typeof own)[keyof typeof own],
+): Promise<{ own: string[]; foreign: string[] }> {
+  const found = await readdir(folder, { withFileTypes: true }).catch((error: unknown) => {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return [];
+    throw error;
+  });
+  const isOwn = (entry: (typeof found)[number]) => entry.isDirectory() === isFolder && name.test(entry.name);
+  const namesOf = (entries: typeof found) => entries.map((entry) => entry.name);
+  return { own: namesOf(found.filter(isOwn)), foreign: namesOf(found.filter((entry) => !isOwn(entry))) };
+}
+
+/** Does one thing at a time of those that concern the same: the next begins when the one before has ended. */
+export class InTurn {
+  readonly #last = new Map<string, Promise<unknown>>();
+
+  async do<Result>(what: string, work: () => Promise<Result>): Promise<Result> {
+    const before = this.#last.get(what);
+    const done = before === undefined ? work() : before.then(work, work);
+    this.#last.set(what, done);
+    try {
+      return await done;
+    } finally {
+      if (this.#last.get(what) === done) this.#last.delete(what);
+    }
   }
 }

@@ -6,8 +6,7 @@ import { namePartPattern } from '../../contract/index.ts';
 import { DatabaseSync } from '../../platform/sqlite.ts';
 import { ServiceError } from '../errors.ts';
 import { createStoredKey, hashKey, idOfKey, matchesKey } from '../keys.ts';
-import { makeFolder } from './make-folder.ts';
-import { createPrivately } from './private-file.ts';
+import { createPrivately, makeFolder } from './durable-files.ts';
 
 /** A key as it is listed: never the key itself. Times are ISO 8601. */
 export interface KeyRecord {

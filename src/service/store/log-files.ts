@@ -1,9 +1,8 @@
 import crypto from 'node:crypto';
 import { mkdir, open, rename, rm, stat, truncate } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { syncFolder } from './durable-files.ts';
+import { privateFile, privateFolder, syncFolder } from './durable-files.ts';
 import type { IncomingFile } from './incoming-file.ts';
-import { privateFile, privateFolder } from './private-file.ts';
 
 /** Where a model's log goes on: bytes of each split's file that records cover. */
 export type LogEnds = ReadonlyMap<string, number>;

@@ -1,8 +1,16 @@
 import { jobStatusSchema, type TrainingEvent } from '../../contract/index.ts';
-import type { SqliteDatabase } from './sqlite-database.ts';
-import { readPage } from './sqlite-page.ts';
-import { integer, text, toEvent, toJob, toWaitingJob } from './sqlite-rows.ts';
-import { hasModel, insertCheckpoint, readOne, unfinished } from './sqlite-statements.ts';
+import { readPage, type SqliteDatabase } from './sqlite-database.ts';
+import {
+  hasModel,
+  insertCheckpoint,
+  integer,
+  readOne,
+  text,
+  toEvent,
+  toJob,
+  toWaitingJob,
+  unfinished,
+} from './sqlite-rows.ts';
 import type { JobOutcome, JobRecord, JobStore, PageRequest, StoredPage, WaitingJob } from './store.ts';
 
 /** Training jobs and their events. */

@@ -1,11 +1,8 @@
-import { sqliteConstraints } from './sqlite-constraints.ts';
+import { sqliteConstraints, sqliteIdempotencyKeys, sqliteUploads } from './sqlite-data.ts';
 import { SqliteDatabase } from './sqlite-database.ts';
-import { sqliteIdempotencyKeys } from './sqlite-idempotency-keys.ts';
 import { sqliteJobs } from './sqlite-jobs.ts';
 import { sqliteModels } from './sqlite-models.ts';
-import { integer, text, toLog } from './sqlite-rows.ts';
-import { hasModel, readOne } from './sqlite-statements.ts';
-import { sqliteUploads } from './sqlite-uploads.ts';
+import { hasModel, integer, readOne, text, toLog } from './sqlite-rows.ts';
 import type { LogRecord, Store } from './store.ts';
 
 /**

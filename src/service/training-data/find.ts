@@ -3,10 +3,10 @@ import type { ServiceContext } from '../context.ts';
 import { RequestValidationError } from '../errors.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
 import type { UploadRecord } from '../store/store.ts';
-import { type DataTaker, type FoundData, refuse } from './found-data.ts';
 import { readFileUrl } from './from-file.ts';
 import { fetchUrl } from './from-web.ts';
 import { type CheckedData, checkTrainingData, keepTrainingData } from './keep.ts';
+import { type DataTaker, type FoundData, refuse } from './sources.ts';
 
 type Context = Pick<
   ServiceContext,

@@ -4,10 +4,9 @@ import { join, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import { messageOf } from '../errors.ts';
+import { faultCodeOf } from '../faults.ts';
 import { pieceBytes } from '../json/byte-source.ts';
-import { faultCodeOf } from '../machine-fault.ts';
-import { type DataTaker, type FoundData, refuse } from './found-data.ts';
-import type { TrainingDataSources } from './sources.ts';
+import { type DataTaker, type FoundData, refuse, type TrainingDataSources } from './sources.ts';
 
 const dataNames = ['train.jsonl', 'trajectories.jsonl'];
 const metadataName = 'metadata.json';

@@ -1,10 +1,9 @@
 import type { BlockList } from 'node:net';
 import { Agent, fetch, type Response } from 'undici';
 import { messageOf, ServiceError } from '../errors.ts';
-import { faultCodeOf } from '../machine-fault.ts';
+import { faultCodeOf } from '../faults.ts';
 import { guardedLookup } from './addresses.ts';
-import { type DataTaker, type FoundData, refuse } from './found-data.ts';
-import type { TrainingDataSources } from './sources.ts';
+import { type DataTaker, type FoundData, refuse, type TrainingDataSources } from './sources.ts';
 
 const mostRedirects = 5;
 const redirects = new Set([301, 302, 303, 307, 308]);

@@ -2,7 +2,7 @@ import { lookup } from 'node:dns';
 import { realpath, stat } from 'node:fs/promises';
 import { type BlockList, isIP, type LookupFunction } from 'node:net';
 import { resolve } from 'node:path';
-import { messageOf, ServiceError } from '../errors.ts';
+import { invalidField, messageOf, ServiceError } from '../errors.ts';
 import { listOf } from './addresses.ts';
 
 /** Where `training_data_url` may point beside uploads. By default nowhere. */
@@ -84,3 +84,23 @@ function toList(origin: string, addresses: readonly string[]): BlockList {
 
 const badOption = (message: string, cause?: unknown) =>
   new ServiceError(500, 'bad_option', message, { cause });
+
+/** What is known of training data beside its bytes. */
+export interface FoundData {
+  /** How many examples its metadata says there are; null where it does not say. */
+  examples: number | null;
+}
+
+export interface DataTaker {
+  /** Most bytes that are taken. */
+  limit: number;
+  /** Hears how many bytes are going to come, where that is known, before the first does. What it throws is thrown. */
+  expect?: (bytes: number) => void;
+  /** The same of examples, where metadata says so. */
+  expectExamples?: (examples: number) => void;
+  /** Takes the next bytes. They may be used for others once it has resolved. */
+  take: (bytes: Uint8Array) => Promise<void>;
+}
+
+/** Refuses a `training_data_url`. */
+export const refuse = (url: string, reason: string) => invalidField(['training_data_url'], reason, url);

@@ -2,7 +2,7 @@ import { IncomingMessage, type RequestListener, ServerResponse } from 'node:http
 import { getRequestListener } from '@hono/node-server';
 import type { ServiceError } from '../errors.ts';
 import type { ServiceLog } from '../log.ts';
-import { requestIdHeader } from '../request-id.ts';
+import { requestIdHeader } from '../request-headers.ts';
 import { Lingering } from './lingering.ts';
 import { StalledReaders } from './stalled-readers.ts';
 import { Wire } from './wire.ts';

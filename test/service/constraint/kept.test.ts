@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { KeyStore } from '../../../src/service/index.ts';
-import { sqliteConstraints } from '../../../src/service/store/sqlite-constraints.ts';
+import { sqliteConstraints } from '../../../src/service/store/sqlite-data.ts';
 import { SqliteDatabase } from '../../../src/service/store/sqlite-database.ts';
 import { baseModel } from '../../support/scripted-engine.ts';
 import { choice, group, type Json, start, temporaryFolder } from '../harness.ts';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { MemorySource } from '../../../src/service/json/byte-source.ts';
-import { memberSource } from '../../../src/service/json/member.ts';
+import { memberSource } from '../../../src/service/json/parse.ts';
 
 const text = fc.string({ unit: fc.constantFrom('"', '\\', '[', ']', '{', '}', ':', ',', 's') });
 const name = fc.oneof(fc.constantFrom('seed', 'see', '__proto__'), text);

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { ByteSource } from '../../../src/service/json/byte-source.ts';
 import { childrenOf, deepestNesting, mostMembers } from '../../../src/service/json/children.ts';
-import { parseInSlices, wholeText } from '../../../src/service/json/parse-in-slices.ts';
+import { parseInSlices, wholeText } from '../../../src/service/json/parse.ts';
 
 const options = { seed: 5, numRuns: 1500 };
 

@@ -1,5 +1,5 @@
 import type { ByteSource } from '../../json/byte-source.ts';
-import { memberSource } from '../../json/member.ts';
+import { memberSource } from '../../json/parse.ts';
 
 /**
  * The seed of a request as its text writes it. Numbers of JavaScript hold whole numbers up to 2^53 alone, so that

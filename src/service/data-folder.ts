@@ -1,7 +1,8 @@
 import { join } from 'node:path';
 import { messageOf, ServiceError } from './errors.ts';
-import { type FaultCode, faultCodeOf } from './machine-fault.ts';
-import { checkDisk } from './store/check-disk.ts';
+import { type FaultCode, faultCodeOf } from './faults.ts';
+import { checkDisk } from './store/durable-files.ts';
+import { KeyStore } from './store/key-store.ts';
 
 const remedies: Record<FaultCode, string> = {
   storage_full: 'Make room on that disk, or choose another data folder.',
@@ -50,4 +51,16 @@ export async function refusedFolder(error: unknown, dataFolder: string): Promise
     `The service cannot keep its data in ${dataFolder}: ${messageOf(cause)}. ${remedies[code]}`,
     { cause },
   );
+}
+
+/**
+ * Opens the keys of a data folder; the folder and the file are made where they are not there.
+ * @throws ServiceError `bad_data_folder`, `storage_full`, `storage_read_only` and `storage_failed` where that cannot be.
+ */
+export async function openKeys(dataFolder: string): Promise<KeyStore> {
+  try {
+    return KeyStore.open(dataFolder);
+  } catch (error) {
+    throw await refusedFolder(error, dataFolder);
+  }
 }

@@ -1,8 +1,8 @@
+import { isUtf8 } from 'node:buffer';
 import { TimeSlices } from '../../util/time-slices.ts';
 import type { ByteSource, Range } from './byte-source.ts';
-import { parsePart } from './parse-part.ts';
-import { runsOf } from './runs.ts';
-import { parseString } from './strings.ts';
+import { type Child, ChildScanner, childrenOf } from './children.ts';
+import { malformed } from './shape.ts';
 
 /** Text of this many bytes is parsed in one piece, and read with its schema in another: a few milliseconds. */
 export const wholeBytes = 131_072;
@@ -126,4 +126,115 @@ export async function wholeText(source: ByteSource): Promise<Range> {
     if (spaces < piece.length) break;
   }
   return { start, end: source.bytes };
+}
+
+/** JSON text that is a part of a body, as `JSON.parse` reads it. Throws what `malformed` makes. */
+export function parsePart(bytes: Buffer, at?: number): unknown {
+  if (!isUtf8(bytes)) throw malformed('the text is no UTF-8');
+  try {
+    return JSON.parse(bytes.toString('utf8'));
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw malformed(at === undefined || at === 0 ? reason : `${reason}, in the value at byte ${at}`);
+  }
+}
+
+const quote = Buffer.from('"');
+const backslash = 0x5c;
+const letterU = 0x75;
+/** Bytes that no cut goes through: at most `\u1234`. */
+const longestUnit = 6;
+
+/** A string of many bytes, which end with its quote: read in pieces of at most `whole`. */
+export async function parseString(
+  source: ByteSource,
+  { start, end }: Range,
+  { slices, whole }: { slices: TimeSlices; whole: number },
+): Promise<string> {
+  const longest = Math.max(whole, longestUnit);
+  const parts: string[] = [];
+  for (let at = start + 1; at < end - 1; ) {
+    if (slices.over) await slices.pause();
+    const bytes = await source.read({ start: at, end: Math.min(end - 1, at + longest + 1) });
+    const piece = bytes.subarray(0, bytes.length > longest ? cutBefore(bytes, longest) : bytes.length);
+    // A quote within it that is not escaped makes it no JSON.
+    parts.push(String(parsePart(Buffer.concat([quote, piece, quote]), at)));
+    at += piece.length;
+  }
+  if (slices.over) await slices.pause();
+  return parts.join('');
+}
+
+/** The last place up to `longest` that goes neither through an escape nor through a character. */
+function cutBefore(bytes: Buffer, longest: number): number {
+  for (let escaped = bytes.indexOf(backslash); escaped !== -1 && escaped < longest; ) {
+    const next = escaped + (bytes[escaped + 1] === letterU ? longestUnit : 2);
+    if (next > longest) return escaped;
+    escaped = bytes.indexOf(backslash, next);
+  }
+  let cut = longest;
+  while (cut > longest - 3 && isContinuation(bytes[cut])) cut--;
+  return cut;
+}
+
+const isContinuation = (byte = 0) => (byte & 0xc0) === 0x80;
+
+/** Neighbours, from the first's beginning to the last's end no longer than was asked; or one child that is longer. */
+export interface Run extends Range {
+  /** Place of the first among all children. */
+  first: number;
+  /** How many they are. */
+  count: number;
+  /** The first, or all of them where that was asked. */
+  children: Child[];
+}
+
+export interface RunOptions {
+  longest: number;
+  slices: TimeSlices;
+  /** Whether runs name each child. Default: the first alone, of what may be a million of them. */
+  keepsAll?: boolean;
+}
+
+/** The children of an object or list in runs, so that small ones are read together. */
+export async function* runsOf(
+  source: ByteSource,
+  range: Range,
+  { longest, slices, keepsAll = false }: RunOptions,
+): AsyncGenerator<Run> {
+  const ended: Run[] = [];
+  let run: Run | null = null;
+  let count = 0;
+  const scanner = new ChildScanner(range.start, (start, end, key) => {
+    const from = key?.start ?? start;
+    if (run && end - run.start <= longest) {
+      run.end = end;
+      run.count++;
+      if (keepsAll) run.children.push({ start, end, key });
+    } else {
+      if (run) ended.push(run);
+      run = { start: from, end, first: count, count: 1, children: [{ start, end, key }] };
+    }
+    count++;
+  });
+  for await (const piece of source.pieces(range)) {
+    if (slices.over) await slices.pause();
+    scanner.push(piece);
+    for (const one of ended.splice(0)) yield one;
+  }
+  scanner.end();
+  if (run) yield run;
+}
+
+/**
+ * The text of a member of the object that JSON text holds, as it is written there; undefined where there is none. Of
+ * several of one name it is the last, as with `JSON.parse`, which must have taken the text.
+ */
+export async function memberSource(source: ByteSource, name: string): Promise<string | undefined> {
+  const whole = await wholeText(source);
+  if ((await containerAt(source, whole)) !== '{') return undefined;
+  let found: Child | undefined;
+  for await (const child of childrenOf(source, whole))
+    if (child.key && (await keyAt(source, child.key)) === name) found = child;
+  return found && (await source.read(found)).toString('utf8');
 }
