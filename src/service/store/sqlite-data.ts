@@ -1,13 +1,6 @@
 import type { SqliteDatabase } from './sqlite-database.ts';
-import {
-  hasModel,
-  integer,
-  readOne,
-  text,
-  textOrNull,
-  toIdempotencyRecord,
-  unfinished,
-} from './sqlite-rows.ts';
+import { integer, text, textOrNull } from './sqlite-database.ts';
+import { hasModel, readOne, toIdempotencyRecord, unfinished } from './sqlite-rows.ts';
 import type {
   ConstraintRecord,
   ConstraintStore,

@@ -1,10 +1,11 @@
-import type { SQLInputValue, StatementSync } from 'node:sqlite';
+import type { SQLInputValue, SQLOutputValue, StatementSync } from 'node:sqlite';
 import { DatabaseSync } from '../../platform/sqlite.ts';
 import { RequestValidationError, ServiceError } from '../errors.ts';
 import { createPrivately } from './durable-files.ts';
 import { migrations } from './schema.ts';
-import { integer, type Row } from './sqlite-rows.ts';
 import type { PageRequest, StoredPage } from './store.ts';
+
+export type Row = Record<string, SQLOutputValue>;
 
 /** A SQLite file with its schema up to date, prepared statements kept, and nobody else in it. */
 export class SqliteDatabase {
@@ -150,3 +151,17 @@ function unknownCursor(after: string): RequestValidationError {
     },
   ]);
 }
+
+export function text(row: Row, column: string): string {
+  const value = row[column];
+  if (typeof value !== 'string') throw new TypeError(`column ${column} holds ${typeof value}, not text`);
+  return value;
+}
+
+export function integer(row: Row, column: string): number {
+  const value = row[column];
+  if (typeof value !== 'number') throw new TypeError(`column ${column} holds ${typeof value}, not a number`);
+  return value;
+}
+
+export const textOrNull = (row: Row, column: string) => (row[column] === null ? null : text(row, column));

@@ -1,11 +1,9 @@
 import { jobStatusSchema, type TrainingEvent } from '../../contract/index.ts';
-import { readPage, type SqliteDatabase } from './sqlite-database.ts';
+import { integer, readPage, type SqliteDatabase, text } from './sqlite-database.ts';
 import {
   hasModel,
   insertCheckpoint,
-  integer,
   readOne,
-  text,
   toEvent,
   toJob,
   toWaitingJob,

@@ -1,11 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { readPage, type SqliteDatabase } from './sqlite-database.ts';
+import { integer, readPage, type SqliteDatabase, text } from './sqlite-database.ts';
 import {
   checkpointsOf,
   insertCheckpoint,
-  integer,
   readOne,
-  text,
   toCheckpoint,
   toModel,
   unfinished,

@@ -1,4 +1,3 @@
-import type { SQLOutputValue } from 'node:sqlite';
 import { z } from 'zod';
 import {
   jobKindSchema,
@@ -7,7 +6,7 @@ import {
   trainingEventSchema,
   untrainedSchema,
 } from '../../contract/index.ts';
-import type { SqliteDatabase } from './sqlite-database.ts';
+import { integer, type Row, type SqliteDatabase, text, textOrNull } from './sqlite-database.ts';
 import type {
   CheckpointRecord,
   IdempotencyRecord,
@@ -17,24 +16,9 @@ import type {
   WaitingJob,
 } from './store.ts';
 
-export type Row = Record<string, SQLOutputValue>;
-
 const numbers = z.record(z.string(), z.number());
 const anything = z.record(z.string(), z.unknown());
 
-export function text(row: Row, column: string): string {
-  const value = row[column];
-  if (typeof value !== 'string') throw new TypeError(`column ${column} holds ${typeof value}, not text`);
-  return value;
-}
-
-export function integer(row: Row, column: string): number {
-  const value = row[column];
-  if (typeof value !== 'number') throw new TypeError(`column ${column} holds ${typeof value}, not a number`);
-  return value;
-}
-
-export const textOrNull = (row: Row, column: string) => (row[column] === null ? null : text(row, column));
 const integerOrNull = (row: Row, column: string) => (row[column] === null ? null : integer(row, column));
 
 export const toModel = (row: Row): ModelRecord => ({

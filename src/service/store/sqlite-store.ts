@@ -1,8 +1,8 @@
 import { sqliteConstraints, sqliteIdempotencyKeys, sqliteUploads } from './sqlite-data.ts';
-import { SqliteDatabase } from './sqlite-database.ts';
+import { integer, SqliteDatabase, text } from './sqlite-database.ts';
 import { sqliteJobs } from './sqlite-jobs.ts';
 import { sqliteModels } from './sqlite-models.ts';
-import { hasModel, integer, readOne, text, toLog } from './sqlite-rows.ts';
+import { hasModel, readOne, toLog } from './sqlite-rows.ts';
 import type { LogRecord, Store } from './store.ts';
 
 /**
