@@ -5,14 +5,7 @@ import { join } from 'node:path';
 import { generateText, Output } from 'ai';
 import { createClient, defineEnvironment, deriveSeed, openModel, runGroups } from 'martingale';
 import { createEmbeddedEngine } from 'martingale/embedded';
-import {
-  followJob,
-  logTrajectories,
-  newestStep,
-  pruneCheckpoints,
-  submitTraining,
-  toScenarioSource,
-} from 'martingale/loop';
+import * as loop from 'martingale/loop';
 import { startService } from 'martingale/service';
 import { z } from 'zod';
 
@@ -34,7 +27,10 @@ const engine = await createEmbeddedEngine();
 const service = await startService({ engine, dataFolder });
 const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
 try {
-  const source = toScenarioSource([{ country: 'france' }, { country: 'spain' }, { country: 'italy' }], 1);
+  const source = loop.toScenarioSource(
+    [{ country: 'france' }, { country: 'spain' }, { country: 'italy' }],
+    1,
+  );
   const opened = { client, project: 'examples', name: 'own-loop', baseModel: 'martingale-tiny' };
   let model = await openModel(opened);
   let made: number[] = [];
@@ -45,15 +41,15 @@ try {
     const groups = gathered.groups
       .filter((group) => group.isTrainable)
       .map((group) => group.toTrajectoryGroup());
-    await logTrajectories({ model, split: 'train', groups });
+    await loop.logTrajectories({ model, split: 'train', groups });
     const rewards = groups.flatMap(({ trajectories }) => trajectories.flatMap(({ reward }) => reward ?? []));
     console.log(step, (rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length).toFixed(2));
     if (!groups.some((group) => group.hasSignal)) continue;
-    const { jobId } = await submitTraining({ model, groups });
-    await followJob({ client, jobId });
-    const newest = await newestStep(model);
+    const { jobId } = await loop.submitTraining({ model, groups });
+    await loop.followJob({ client, jobId });
+    const newest = await loop.newestStep(model);
     model = model.at(newest);
-    made = await pruneCheckpoints({ model, made: [...made, newest], keep: 2 });
+    made = await loop.pruneCheckpoints({ model, made: [...made, newest], keep: 2 });
   }
   console.log('trained', model.name);
 } finally {
