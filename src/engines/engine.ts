@@ -1,6 +1,5 @@
-import type { ChatFormat } from '../language/chat/chat-format.ts';
 import type { Constraint, Reply } from '../language/constraint/constraint.ts';
-import type { Tokenizer } from '../language/tokenizer/tokenizer.ts';
+import type { ChatFormat, Tokenizer } from '../language/tokenizer/tokenizer.ts';
 import type { Datum, LossConfig, SamplingParameters } from '../learning/index.ts';
 import type { Caller } from '../util/fair-queue.ts';
 

@@ -1,14 +1,13 @@
-import type { ChatFormat } from '../../language/chat/chat-format.ts';
 import type { Constraint, Reply } from '../../language/constraint/constraint.ts';
 import {
   type CompiledConstraint,
   type ConstraintPlan,
   createGrammarCompiler,
-  encodeReply,
   type GrammarCompiler,
-} from '../../language/grammar/index.ts';
-import { chatFormat, loadTokenizer } from '../../language/tokenizer/index.ts';
-import type { Tokenizer } from '../../language/tokenizer/tokenizer.ts';
+} from '../../language/grammar/compiler.ts';
+import { encodeReply } from '../../language/grammar/encode-reply.ts';
+import { chatFormat, loadTokenizer } from '../../language/tokenizer/embedded.ts';
+import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
 import type { SamplingParameters } from '../engine.ts';
 import type { LogitsProcessorFactories } from './logits-processors/index.ts';
 import { ReplySampling } from './reply-sampling/index.ts';

@@ -1,9 +1,8 @@
 import { availableParallelism, totalmem } from 'node:os';
-import type { ChatFormat } from '../../language/chat/chat-format.ts';
 import { ConstraintChecker } from '../../language/constraint/checker/checker.ts';
 import type { Constraint, Reply } from '../../language/constraint/constraint.ts';
-import type { ConstraintPlan } from '../../language/grammar/index.ts';
-import type { Tokenizer } from '../../language/tokenizer/tokenizer.ts';
+import type { ConstraintPlan } from '../../language/grammar/compiler.ts';
+import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
 import type {
   BeamSearchRequest,
   Caller,

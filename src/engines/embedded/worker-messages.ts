@@ -1,5 +1,5 @@
 import type { Reply } from '../../language/constraint/constraint.ts';
-import type { ConstraintPlan } from '../../language/grammar/index.ts';
+import type { ConstraintPlan } from '../../language/grammar/compiler.ts';
 import type {
   BeamSearchRequest,
   GenerateRequest,

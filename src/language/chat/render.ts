@@ -2,13 +2,11 @@ import crypto from 'node:crypto';
 import { Template } from '@huggingface/jinja';
 import { LRUCache } from 'lru-cache';
 import type { Caller } from '../../util/fair-queue.ts';
-import { refuseLongTools } from '../constraint/schema-room.ts';
+import { refuseLongTools } from '../constraint/schema-size.ts';
 import { LiteralPrompt, type TemplateValues } from '../extensions/request-template/literal-prompt.ts';
 import type { TemplateRunner } from '../extensions/request-template/template-runner.ts';
-import type { Tokenizer } from '../tokenizer/tokenizer.ts';
-import type { ChatFormat } from './chat-format.ts';
+import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { Conversation } from './conversation.ts';
-import type { PromptPart } from './prompt-parts.ts';
 import { PromptSize } from './prompt-size.ts';
 import {
   refuseForgedRoles,
@@ -18,7 +16,7 @@ import {
   shapeOf,
   skeletonOf,
 } from './skeleton.ts';
-import { type Slot, slotsOf } from './template-messages.ts';
+import { type PromptPart, type Slot, slotsOf } from './template-messages.ts';
 
 /** A conversation as tokens. `splices` are the runs that came as sampled ids, in the order of their turns. */
 export interface RenderedConversation {

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { FinishReason, ResponseMessage, ToolCall } from '../../contract/index.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
-import { StopFilter, type Stops } from './stop-filter.ts';
+import { StopFilter, type Stops } from './stop-strings.ts';
 import { type Mark, type Piece, TokenReader } from './token-reader.ts';
 
 /** What further tokens added to a reply. */

@@ -2,8 +2,7 @@ import type { Template } from '@huggingface/jinja';
 import type { Tool } from '../../contract/index.ts';
 import { LanguageError, messageOf } from '../error.ts';
 import type { Turn } from './conversation.ts';
-import { cutAtMarks, markOf, type PromptPart, partsUpTo } from './prompt-parts.ts';
-import { templateMessages } from './template-messages.ts';
+import { cutAtMarks, markOf, type PromptPart, partsUpTo, templateMessages } from './template-messages.ts';
 
 /** What of a prompt is decided beside its messages and tools. */
 export interface SkeletonOptions {

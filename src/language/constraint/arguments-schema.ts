@@ -1,9 +1,8 @@
 import { isObject } from '../../util/json.ts';
 import type { Location } from '../error.ts';
 import type { JsonSchema } from './constraint.ts';
-import { resolveReference } from './local-reference.ts';
-import { hasReference } from './schema-notes.ts';
-import { type LocatedSchema, SchemaRoom } from './schema-room.ts';
+import { hasReference, resolveReference } from './schema-notes.ts';
+import { type LocatedSchema, SchemaRoom } from './schema-size.ts';
 
 /** Keywords that say something about objects, and those that are about values of another type alone. */
 const objectKeywords = [

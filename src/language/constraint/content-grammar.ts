@@ -1,7 +1,7 @@
 import type { ResponseFormat, StructuredOutputs } from '../../contract/index.ts';
 import { isObject } from '../../util/json.ts';
-import type { ChatFormat } from '../chat/chat-format.ts';
 import { invalidField, type Location, unsupportedField } from '../error.ts';
+import type { ChatFormat } from '../tokenizer/tokenizer.ts';
 import type { Grammar, JsonSchema, JsonStyle } from './constraint.ts';
 import { withoutNotes } from './schema-notes.ts';
 

@@ -7,13 +7,13 @@ import type {
   ToolChoice,
 } from '../../contract/index.ts';
 import { isObject } from '../../util/json.ts';
-import type { ChatFormat } from '../chat/chat-format.ts';
 import { invalidField, unsupportedField } from '../error.ts';
+import type { ChatFormat } from '../tokenizer/tokenizer.ts';
 import { argumentsSchema } from './arguments-schema.ts';
 import type { Constraint, JsonSchema } from './constraint.ts';
 import { type ConstraintSurroundings, contentGrammar } from './content-grammar.ts';
 import { withoutNotes } from './schema-notes.ts';
-import { SchemaRoom } from './schema-room.ts';
+import { SchemaRoom } from './schema-size.ts';
 
 /** The fields of a request (or of a line of training data) that say what a reply may be. */
 export interface ConstraintFields {

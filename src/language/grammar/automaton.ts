@@ -1,7 +1,6 @@
 import { LanguageError } from '../error.ts';
-import type { ByteGraph } from './byte-graph.ts';
+import { type ByteGraph, nodeAt, nodeCount, nodeKind } from './byte-graph.ts';
 import { Calls, END_OF_TEXT, type OpenCall, placeKey, type Returns } from './calls.ts';
-import { nodeAt, nodeCount, nodeKind } from './packed-nodes.ts';
 import { StateMemory } from './state-memory.ts';
 
 interface Position {

@@ -1,7 +1,5 @@
 import { LanguageError } from '../error.ts';
-import type { Expression, GrammarSource } from './expression.ts';
-import { type PackedNodes, packNodes } from './packed-nodes.ts';
-import { utf8Sequences } from './utf8-ranges.ts';
+import type { CodePointRange, Expression, GrammarSource } from './expression.ts';
 
 /** A node of the graph that a grammar becomes. Nodes are named by their index. */
 export type ByteNode =
@@ -126,4 +124,108 @@ class GraphBuilder {
       );
     return this.nodes.push(node) - 1;
   }
+}
+
+/** Nodes of a graph in memory that threads share, so that a graph built in one is used in another without a copy. */
+export interface PackedNodes {
+  /** Of each node three numbers: its kind, and two that depend on it. */
+  table: Int32Array;
+  /** The targets of all splits. */
+  targets: Int32Array;
+}
+
+export const nodeKind = {
+  /** The first and the last byte in one number, `first << 8 | last`; the next node. */
+  bytes: 0,
+  /** Where its targets begin and end. */
+  split: 1,
+  /** The rule; the next node. */
+  call: 2,
+  return: 3,
+} as const;
+
+const numbersOfNode = 3;
+
+export const nodeCount = ({ table }: PackedNodes): number => table.length / numbersOfNode;
+
+export function nodeAt({ table }: PackedNodes, index: number): { kind: number; a: number; b: number } {
+  const at = index * numbersOfNode;
+  return { kind: table[at]!, a: table[at + 1]!, b: table[at + 2]! };
+}
+
+export function packNodes(nodes: readonly ByteNode[]): PackedNodes {
+  const targetCount = nodes.reduce(
+    (sum, node) => (node.kind === 'split' ? sum + node.targets.length : sum),
+    0,
+  );
+  const table = shared(nodes.length * numbersOfNode);
+  const targets = shared(targetCount);
+  let used = 0;
+  const split = (led: readonly number[]) => {
+    const from = used;
+    targets.set(led, from);
+    used += led.length;
+    return [nodeKind.split, from, used];
+  };
+  for (const [index, node] of nodes.entries()) table.set(numbersOf(node, split), index * numbersOfNode);
+  return { table, targets };
+}
+
+function numbersOf(node: ByteNode, split: (targets: readonly number[]) => number[]): number[] {
+  switch (node.kind) {
+    case 'bytes':
+      return [nodeKind.bytes, (node.first << 8) | node.last, node.next];
+    case 'split':
+      return split(node.targets);
+    case 'call':
+      return [nodeKind.call, node.rule, node.next];
+    case 'return':
+      return [nodeKind.return, 0, 0];
+  }
+}
+
+const shared = (length: number) =>
+  new Int32Array(new SharedArrayBuffer(length * Int32Array.BYTES_PER_ELEMENT));
+
+/** Inclusive range of bytes. */
+export type ByteRange = readonly [first: number, last: number];
+
+const SURROGATES: CodePointRange = [0xd800, 0xdfff];
+/** The last code points that are written in one, two, three and four bytes. */
+const LENGTH_ENDS = [0x7f, 0x7ff, 0xffff, 0x10ffff];
+
+/**
+ * The byte sequences that spell the code points of a range in UTF-8: each a list of byte ranges, one per byte
+ * (the method of RE2's and Rust's `utf8-ranges`). Surrogates have no spelling and are left out.
+ */
+export function utf8Sequences([first, last]: CodePointRange): ByteRange[][] {
+  if (first > last) return [];
+  const [low, high] = SURROGATES;
+  if (first <= high && last >= low)
+    return [...utf8Sequences([first, low - 1]), ...utf8Sequences([high + 1, last])];
+  for (const end of LENGTH_ENDS)
+    if (first <= end && last > end)
+      return [...utf8Sequences([first, end]), ...utf8Sequences([end + 1, last])];
+  return splitAtContinuations(first, last);
+}
+
+/** Cuts a range of equal lengths until every continuation byte runs through its whole range or stands still. */
+function splitAtContinuations(first: number, last: number): ByteRange[][] {
+  for (let bits = 6; bits < 24; bits += 6) {
+    const mask = 2 ** bits - 1;
+    if (first >> bits === last >> bits) break;
+    if ((first & mask) !== 0)
+      return [
+        ...splitAtContinuations(first, first | mask),
+        ...splitAtContinuations((first | mask) + 1, last),
+      ];
+    if ((last & mask) !== mask)
+      return [
+        ...splitAtContinuations(first, (last & ~mask) - 1),
+        ...splitAtContinuations(last & ~mask, last),
+      ];
+  }
+  const from = Buffer.from(String.fromCodePoint(first));
+  const to = Buffer.from(String.fromCodePoint(last));
+  return [Array.from(from, (byte, index): ByteRange => [byte, to[index]!])];
 }

@@ -1,21 +1,23 @@
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
-import type { ChatFormat } from '../chat/chat-format.ts';
 import type { Constraint, Grammar } from '../constraint/constraint.ts';
 import { LanguageError } from '../error.ts';
-import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { Automaton } from './automaton.ts';
-import { type Branch, Branches, checkBranches } from './branches.ts';
-import { type ByteGraph, buildByteGraph } from './byte-graph.ts';
-import { type ConstraintPlan, planSize } from './constraint-plan.ts';
-import { BranchedState, type ConstraintState } from './constraint-state.ts';
+import { type ByteGraph, buildByteGraph, nodeCount } from './byte-graph.ts';
+import {
+  type Branch,
+  BranchedState,
+  Branches,
+  type ConstraintState,
+  checkBranches,
+} from './constraint-state.ts';
 import { grammarSource } from './grammar-source.ts';
-import { LegalSets } from './legal-sets.ts';
 import { checkDepth, checkLength } from './limits.ts';
 import { checkReasoning, ReasoningState } from './reasoning-state.ts';
 import { StateMemory } from './state-memory.ts';
 import { FreeTextState, GrammarText } from './text-state.ts';
-import { TokenTrie } from './token-trie.ts';
+import { LegalSets, TokenTrie } from './token-trie.ts';
 
 export interface GrammarCompiler {
   /**
@@ -154,3 +156,19 @@ function mergeMemo(): (text: Int32Array, special: Int32Array) => Int32Array {
     return both;
   };
 }
+
+/**
+ * A constraint as far as it is compiled without a model's tokens. Its graphs lie in memory that threads share: one
+ * thread compiles a constraint, and the others begin with what has cost the time.
+ */
+export interface ConstraintPlan {
+  /** Plans of equal constraints have the same. */
+  name: string;
+  reasoning: Constraint['reasoning'];
+  /** The branches of the constraint, each with the graph of its grammar; null where that is any text. */
+  branches: { open: number | null; repeat: boolean; graph: ByteGraph | null }[];
+}
+
+/** Nodes of all its graphs. */
+export const planSize = ({ branches }: ConstraintPlan): number =>
+  branches.reduce((sum, { graph }) => sum + (graph ? nodeCount(graph.nodes) : 0), 0);

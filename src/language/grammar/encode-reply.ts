@@ -1,7 +1,6 @@
-import type { ChatFormat } from '../chat/chat-format.ts';
 import type { Constraint, Reply } from '../constraint/constraint.ts';
 import { LanguageError } from '../error.ts';
-import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { CompiledConstraint } from './compiler.ts';
 import type { ConstraintState } from './constraint-state.ts';
 

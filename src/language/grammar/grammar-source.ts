@@ -1,7 +1,7 @@
 import type { Grammar, JsonStyle } from '../constraint/constraint.ts';
 import { LanguageError } from '../error.ts';
-import { ebnfLanguage } from '../extensions/ebnf/language.ts';
-import { structuralTagLanguage } from '../extensions/structural-tag/language.ts';
+import { ebnfLanguage } from '../extensions/ebnf/ebnf.ts';
+import { structuralTagLanguage } from '../extensions/structural-tag/structural-tag.ts';
 import { choiceOf, type GrammarSource, literal, sequence } from './expression.ts';
 import { compactLayout, JsonLayout } from './json/layout.ts';
 import { SchemaCompiler } from './json/schema.ts';

@@ -1,7 +1,6 @@
 import { LanguageError } from '../error.ts';
 import type { Automaton, AutomatonState } from './automaton.ts';
-import type { LegalSets } from './legal-sets.ts';
-import type { IsOver, LegalTokensWalk, TokenTrie } from './token-trie.ts';
+import type { IsOver, LegalSets, LegalTokensWalk, TokenTrie } from './token-trie.ts';
 
 /** A text that is forced without end would otherwise be followed for ever. */
 const LONGEST_FORCED_BYTES = 1 << 14;

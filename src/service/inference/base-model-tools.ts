@@ -1,8 +1,7 @@
 import type { Engine } from '../../engines/engine.ts';
-import type { ChatFormat } from '../../language/chat/chat-format.ts';
 import { ConversationRenderer } from '../../language/chat/render.ts';
 import { TemplateRunner } from '../../language/extensions/request-template/template-runner.ts';
-import type { Tokenizer } from '../../language/tokenizer/tokenizer.ts';
+import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
 import { TokenTexts } from './reply/token-texts.ts';
 
 /** What turns the messages of one base model into tokens and back. */

@@ -9,7 +9,7 @@ import type {
 import type { Engine, Generation, GenerationDelta } from '../../engines/engine.ts';
 import { toTurn } from '../../language/chat/conversation.ts';
 import { type ReplyOptions, ReplyParser } from '../../language/chat/reply-parser.ts';
-import { tokenIdsHash } from '../../language/tokenizer/token-ids-hash.ts';
+import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
 import type { Access } from '../access.ts';
 import type { BaseModelTools } from './base-model-tools.ts';
 import { cacheSaltOf } from './cache-salt.ts';

@@ -4,14 +4,17 @@ import { MartingaleError } from '../../contract/index.ts';
 import type { BaseModel, Caller, Engine } from '../../engines/engine.ts';
 import type { Constraint } from '../../language/constraint/constraint.ts';
 import { contentLocation } from '../../language/constraint/content-grammar.ts';
-import { charactersOfJson } from '../../language/constraint/json-characters.ts';
 import {
   allowsCalls,
   type ConstraintFields,
   hashConstraint,
   toConstraint,
 } from '../../language/constraint/request-constraint.ts';
-import { largestConstraint, refuseLongTools } from '../../language/constraint/schema-room.ts';
+import {
+  charactersOfJson,
+  largestConstraint,
+  refuseLongTools,
+} from '../../language/constraint/schema-size.ts';
 import type { Location } from '../../language/error.ts';
 import { SharedWork } from '../../util/shared-work.ts';
 import { invalidField, RequestValidationError } from '../errors.ts';

@@ -1,5 +1,5 @@
 import type { JsonSchema } from '../../language/constraint/constraint.ts';
-import { resolveReference } from '../../language/constraint/local-reference.ts';
+import { resolveReference } from '../../language/constraint/schema-notes.ts';
 import { isObject } from '../../util/json.ts';
 
 /**

@@ -1,7 +1,7 @@
 import type { SamplingParameters } from '../../engines/engine.ts';
-import type { ChatFormat } from '../../language/chat/chat-format.ts';
 import type { Conversation } from '../../language/chat/conversation.ts';
 import type { Constraint } from '../../language/constraint/constraint.ts';
+import type { ChatFormat } from '../../language/tokenizer/tokenizer.ts';
 import type { SampledSequence } from '../../learning/index.ts';
 import { ServiceError } from '../errors.ts';
 import type { BaseModelTools } from '../inference/base-model-tools.ts';

@@ -3,7 +3,7 @@ import type { BaseModel } from '../../engines/engine.ts';
 import { choiceToTurn, toTurn } from '../../language/chat/conversation.ts';
 import type { Constraint } from '../../language/constraint/constraint.ts';
 import type { Location } from '../../language/error.ts';
-import { tokenIdsHash } from '../../language/tokenizer/token-ids-hash.ts';
+import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
 import type { SampledSequence } from '../../learning/index.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { invalidField } from '../errors.ts';

@@ -1,6 +1,6 @@
 import type { Choice } from '../../contract/index.ts';
 import type { Location } from '../../language/error.ts';
-import { tokenIdsHash } from '../../language/tokenizer/token-ids-hash.ts';
+import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
 import { invalidField } from '../errors.ts';
 
 /**

@@ -1,11 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { Automaton } from '../../../src/language/grammar/automaton.ts';
-import { buildByteGraph } from '../../../src/language/grammar/byte-graph.ts';
+import { buildByteGraph, packNodes, utf8Sequences } from '../../../src/language/grammar/byte-graph.ts';
 import type { CodePointRange } from '../../../src/language/grammar/expression.ts';
 import { grammarSource } from '../../../src/language/grammar/grammar-source.ts';
-import { packNodes } from '../../../src/language/grammar/packed-nodes.ts';
 import { StateMemory } from '../../../src/language/grammar/state-memory.ts';
-import { utf8Sequences } from '../../../src/language/grammar/utf8-ranges.ts';
 
 const graph = buildByteGraph(grammarSource({ type: 'json_object' }));
 

@@ -2,7 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import type { Constraint } from '../../../src/language/constraint/constraint.ts';
-import { createGrammarCompiler, encodeReply } from '../../../src/language/grammar/index.ts';
+import { createGrammarCompiler } from '../../../src/language/grammar/compiler.ts';
+import { encodeReply } from '../../../src/language/grammar/encode-reply.ts';
 import {
   compiler,
   format,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Constraint } from '../../../src/language/constraint/constraint.ts';
-import { encodeReply } from '../../../src/language/grammar/index.ts';
+import { encodeReply } from '../../../src/language/grammar/encode-reply.ts';
 import { compiler, format, randomChooser, replay, shown, tokenizer, walk } from './support.ts';
 
 const { callToken, endToken } = format;

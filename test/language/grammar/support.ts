@@ -1,12 +1,9 @@
 import { z } from 'zod';
 import type { Constraint, Grammar, JsonSchema } from '../../../src/language/constraint/constraint.ts';
-import {
-  type CompiledConstraint,
-  type ConstraintState,
-  createGrammarCompiler,
-  encodeReply,
-} from '../../../src/language/grammar/index.ts';
-import { chatFormat, loadTokenizer } from '../../../src/language/tokenizer/index.ts';
+import { type CompiledConstraint, createGrammarCompiler } from '../../../src/language/grammar/compiler.ts';
+import type { ConstraintState } from '../../../src/language/grammar/constraint-state.ts';
+import { encodeReply } from '../../../src/language/grammar/encode-reply.ts';
+import { chatFormat, loadTokenizer } from '../../../src/language/tokenizer/embedded.ts';
 
 export const SEED = 20261121;
 export const tokenizer = loadTokenizer();

@@ -1,6 +1,6 @@
 import { Template } from '@huggingface/jinja';
 import { describe, expect, it } from 'vitest';
-import { chatFormat, loadTokenizer } from '../../../src/language/tokenizer/index.ts';
+import { chatFormat, loadTokenizer } from '../../../src/language/tokenizer/embedded.ts';
 
 const tokenizer = loadTokenizer();
 const format = chatFormat(tokenizer);

@@ -1,9 +1,13 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { SPECIAL_TOKENS, VOCABULARY_SIZE, WORD_PATTERN } from '../../../src/language/tokenizer/format.ts';
-import { loadTokenizer } from '../../../src/language/tokenizer/index.ts';
-import { applyMerge, byteSymbols, learnMerges, type Merge } from '../../../src/language/tokenizer/merges.ts';
+import {
+  loadTokenizer,
+  SPECIAL_TOKENS,
+  VOCABULARY_SIZE,
+  WORD_PATTERN,
+} from '../../../src/language/tokenizer/embedded.ts';
+import { applyMerge, byteSymbols, learnMerges, type Merge } from './merges.ts';
 
 const SEED = 20261121;
 const tokenizer = loadTokenizer();

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { argumentsSchema } from '../../../src/language/constraint/arguments-schema.ts';
-import { SchemaRoom } from '../../../src/language/constraint/schema-room.ts';
+import { SchemaRoom } from '../../../src/language/constraint/schema-size.ts';
 import { start } from '../harness.ts';
 
 const toolOf = (parameters: unknown) => ({ type: 'function', function: { name: 'go', parameters } });

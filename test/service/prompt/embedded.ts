@@ -1,7 +1,6 @@
-import type { ChatCompletionRequest } from '../../../src/contract/index.ts';
-import { chatCompletionRequestSchema } from '../../../src/contract/index.ts';
+import { type ChatCompletionRequest, chatCompletionRequestSchema } from '../../../src/contract/index.ts';
 import { embeddedBaseModels } from '../../../src/engines/embedded/base-models.ts';
-import { chatFormat, loadTokenizer } from '../../../src/language/tokenizer/index.ts';
+import { chatFormat, loadTokenizer } from '../../../src/language/tokenizer/embedded.ts';
 import { baseModelTools } from '../../../src/service/inference/base-model-tools.ts';
 import { toPrompt } from '../../../src/service/inference/prompt.ts';
 

@@ -1,4 +1,5 @@
-import type { ConstraintState, IsOver } from '../../../language/grammar/index.ts';
+import type { ConstraintState } from '../../../language/grammar/constraint-state.ts';
+import type { IsOver } from '../../../language/grammar/token-trie.ts';
 import type { Generation, GenerationDelta, SamplingParameters, TokenLogprob } from '../../engine.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
 import { type Distribution, likeliest, pick } from '../distribution.ts';

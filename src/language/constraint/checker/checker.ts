@@ -4,7 +4,7 @@ import { FairMutex, type Refusal } from '../../../util/fair-mutex.ts';
 import type { Caller } from '../../../util/fair-queue.ts';
 import { SharedWork } from '../../../util/shared-work.ts';
 import { LanguageError } from '../../error.ts';
-import { type ConstraintPlan, planSize } from '../../grammar/index.ts';
+import { type ConstraintPlan, planSize } from '../../grammar/compiler.ts';
 import type { Constraint } from '../constraint.ts';
 import { type Answer, nextMessage } from './next-message.ts';
 import type { CheckReport } from './worker.ts';

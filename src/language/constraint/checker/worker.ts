@@ -2,8 +2,8 @@
 import { parentPort } from 'node:worker_threads';
 import { MartingaleError } from '../../../contract/index.ts';
 import { messageOf } from '../../error.ts';
-import { type ConstraintPlan, createGrammarCompiler } from '../../grammar/index.ts';
-import { chatFormat, loadTokenizer } from '../../tokenizer/index.ts';
+import { type ConstraintPlan, createGrammarCompiler } from '../../grammar/compiler.ts';
+import { chatFormat, loadTokenizer } from '../../tokenizer/embedded.ts';
 import type { Constraint } from '../constraint.ts';
 
 /** What the thread says: that it has started, and then of each constraint what it has become or what is wrong with it. */

@@ -10,8 +10,7 @@ import {
 } from '../../grammar/expression.ts';
 import { MAXIMUM_DEPTH, MAXIMUM_REPETITIONS, MAXIMUM_SOURCE_LENGTH } from '../../grammar/limits.ts';
 import { ANY_CHARACTER } from '../../grammar/regex/character-set.ts';
-import { readClass, readLiteral } from './characters.ts';
-import { GrammarReader, type Place } from './reader.ts';
+import { GrammarReader, type Place, readClass, readLiteral } from './reader.ts';
 
 export interface GrammarRule {
   body: Expression;

@@ -1,6 +1,6 @@
 import type { Choice, Logprobs, ParsedChatCompletionRequest } from '../../../contract/index.ts';
 import type { GenerationDelta } from '../../../engines/engine.ts';
-import { tokenIdsHash } from '../../../language/tokenizer/token-ids-hash.ts';
+import { tokenIdsHash } from '../../../language/tokenizer/tokenizer.ts';
 import type { PreparedChat } from '../chat.ts';
 import type { ResolvedModel } from '../resolve-model.ts';
 

@@ -1,5 +1,5 @@
 import { chatLimits, type ParsedChatCompletionRequest } from '../../../contract/index.ts';
-import type { Stops } from '../../../language/chat/stop-filter.ts';
+import type { Stops } from '../../../language/chat/stop-strings.ts';
 import { invalidField, ServiceError } from '../../errors.ts';
 
 /** Seeds of the choices of a request: the request's, the next one, and so on. */

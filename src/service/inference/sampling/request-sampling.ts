@@ -1,7 +1,6 @@
 import { chatLimits, type ParsedChatCompletionRequest } from '../../../contract/index.ts';
 import type { SamplingParameters } from '../../../engines/engine.ts';
-import type { ChatFormat } from '../../../language/chat/chat-format.ts';
-import type { Tokenizer } from '../../../language/tokenizer/tokenizer.ts';
+import type { ChatFormat, Tokenizer } from '../../../language/tokenizer/tokenizer.ts';
 import { invalidField } from '../../errors.ts';
 import type { CheckedConstraint } from '../constraints.ts';
 import { toBiases, toProcessors } from './sampling.ts';

@@ -1,14 +1,19 @@
 /**
  * Learns the vocabulary of the embedded models and writes it as `assets/tokenizer.json`:
  *
- *     tsx src/language/tokenizer/train.ts FILE... && npm run format
+ *     tsx test/language/tokenizer/learn-vocabulary.ts FILE... && npm run format
  *
  * The files it was made from: conversations.txt and records.json of this folder, and the 60 largest READMEs of
  * node_modules. Markdown files give technical prose, JSON files give JSON (as written, and once more without spaces), other
  * files are conversation. Each of the three kinds has its share of the weight, whatever its size.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
-import { BYTE_SYMBOLS, MERGE_COUNT, SPECIAL_TOKENS, WORD_PATTERN } from './format.ts';
+import {
+  BYTE_SYMBOLS,
+  MERGE_COUNT,
+  SPECIAL_TOKENS,
+  WORD_PATTERN,
+} from '../../../src/language/tokenizer/embedded.ts';
 import { learnMerges, type Merge } from './merges.ts';
 
 type Kind = 'conversation' | 'prose' | 'json';
@@ -110,7 +115,7 @@ function tokenizerFile(merges: Merge[]): object {
 const merges = learnMerges(weigh(process.argv.slice(2)), MERGE_COUNT);
 if (merges.length < MERGE_COUNT)
   throw new Error(`the files gave only ${merges.length} of ${MERGE_COUNT} merges: name more of them`);
-const target = new URL('./assets/tokenizer.json', import.meta.url);
+const target = new URL('../../../src/language/tokenizer/assets/tokenizer.json', import.meta.url);
 writeFileSync(target, `${JSON.stringify(tokenizerFile(merges))}\n`);
 console.error(
   `${merges.length} merges: ${merges.map((pair) => pair.join('').replaceAll('Ġ', '_')).join(' ')}`,

@@ -1,4 +1,4 @@
-import { BYTE_SYMBOLS } from './format.ts';
+import { BYTE_SYMBOLS } from '../../../src/language/tokenizer/embedded.ts';
 
 export type Merge = [left: string, right: string];
 

@@ -1,6 +1,7 @@
 import {
   choiceOf,
   type Expression,
+  type GrammarSource,
   literal,
   optional,
   renamed,
@@ -15,10 +16,40 @@ import { SchemaCompiler } from '../../grammar/json/schema.ts';
 import { MAXIMUM_REPETITIONS } from '../../grammar/limits.ts';
 import { plainSpelling } from '../../grammar/regex/character-set.ts';
 import { wholeMatch } from '../../grammar/regex/language.ts';
-import { ebnfLanguage } from '../ebnf/language.ts';
-import { Fields } from './fields.ts';
+import { ebnfLanguage } from '../ebnf/ebnf.ts';
 import { type FreeText, freeText } from './free-text.ts';
-import { checkTriggers, readTag, type Tag } from './tags.ts';
+import { checkTriggers, Fields, readTag, type Tag } from './tags.ts';
+
+/**
+ * The language of a structural tag, in either form that is in use. The older one, `structures` and `triggers`: free
+ * text in which a trigger, once written, begins one of the structures, which is its `begin`, JSON of its `schema` and
+ * its `end`. The newer one, `format`: one format as xgrammar documents them, but for those about single tokens and
+ * about other writings of values than JSON. The JSON has no white space. Throws a `LanguageError` that names the field.
+ */
+export function structuralTagLanguage(tag: Record<string, unknown>): GrammarSource {
+  const fields = new Fields(tag, 'top');
+  if (fields.has('type') && fields.value('type') !== 'structural_tag')
+    fields.refuse('type', 'must be "structural_tag"');
+  const compiler = new FormatCompiler();
+  if (fields.has('format')) {
+    fields.allowOnly(['type', 'format']);
+    return { start: compiler.compile(fields.value('format'), 'format', []), rules: compiler.rules };
+  }
+  fields.allowOnly(['type', 'structures', 'triggers']);
+  const tags = fields.list('structures').map((structure, index) => readStructure(structure, index));
+  return { start: compiler.triggered(fields, tags), rules: compiler.rules };
+}
+
+function readStructure(structure: unknown, index: number): Tag {
+  const fields = new Fields(structure, `structures[${index}]`, ['begin', 'schema', 'end']);
+  if (!fields.has('schema')) fields.refuse('schema', 'is missing');
+  return {
+    begin: fields.string('begin'),
+    content: { type: 'json_schema', json_schema: fields.value('schema') },
+    ends: [fields.string('end')],
+    place: fields.place,
+  };
+}
 
 const SUPPORTED =
   'const_string, json_schema, grammar, regex, any_text, sequence, or, optional, plus, star, repeat, tag, triggered_tags, tags_with_separator and dispatch are';

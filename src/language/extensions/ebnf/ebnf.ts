@@ -1,6 +1,13 @@
-import type { Expression } from '../../grammar/expression.ts';
-import type { GrammarRule } from './parse.ts';
+import { type Expression, type GrammarSource, rule } from '../../grammar/expression.ts';
+import { type GrammarRule, parseRules } from './parse.ts';
 import { refuseGrammar } from './reader.ts';
+
+/** The texts that a GBNF grammar derives from its rule `root`. */
+export function ebnfLanguage(source: string): GrammarSource {
+  const rules = parseRules(source);
+  checkRules(rules);
+  return { start: rule('root'), rules: new Map([...rules].map(([name, { body }]) => [name, body])) };
+}
 
 type Rules = ReadonlyMap<string, GrammarRule>;
 
