@@ -226,3 +226,4 @@ export {
   type UnexpectedCallReason,
 } from './trajectory/index.ts';
 export { OptionError } from './util/option-error.ts';
+export { RunError, type RunErrorCode } from './util/run-error.ts';

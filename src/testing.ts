@@ -3,9 +3,7 @@ import './platform/check-node.ts';
 /** For tests of environments and rewards: model calls that were recorded once, and whole steps, without a model. */
 export {
   type AskedCall,
-  CallNotRecordedError,
   type RecordCallsOptions,
-  RecordedCallsError,
   type ReplayedCalls,
   type ReplayedModel,
   type ReplayModelOptions,
@@ -21,3 +19,4 @@ export {
   type ReplayStepOptions,
   replayStep,
 } from './training/index.ts';
+export { RunError } from './util/run-error.ts';

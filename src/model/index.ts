@@ -41,13 +41,14 @@ export {
 } from './open-model.ts';
 export type { OutsideRollout } from './outside-rollout.ts';
 export type { SamplingOverride } from './policy-caller.ts';
-export { type RecordCallsOptions, recordCalls } from './record-calls.ts';
-export { CallNotRecordedError, RecordedCallsError } from './record-calls-errors.ts';
-export type { AskedCall } from './record-calls-line.ts';
-export { canonicalJson } from './record-calls-line.ts';
-export { type ReplayedCalls, replayCalls } from './replay-calls.ts';
-export { toChunks } from './replay-calls-chunks.ts';
-export { differences } from './replay-calls-nearest.ts';
-export { type ReplayedModel, type ReplayModelOptions, replayModel } from './replay-model.ts';
+export { type AskedCall, type RecordCallsOptions, recordCalls } from './record-calls.ts';
+export {
+  type ReplayedCalls,
+  type ReplayedModel,
+  type ReplayModelOptions,
+  replayCalls,
+  replayModel,
+} from './replay-calls.ts';
+export { differences, quoted, type RecordedAnswer, ReplaySource } from './replay-source.ts';
 export { forRollout } from './rollout-handle.ts';
 export type { RolloutModel } from './rollout-model.ts';

@@ -1,32 +1,72 @@
-import { appendFile, mkdir, open } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
 import { dirname } from 'node:path';
 import type { CallOptions, StreamedChatRequest, WholeChatRequest } from '../client/index.ts';
-import type { ChatCompletion, ChatCompletionChunk } from '../contract/index.ts';
+import type { ChatCompletion, ChatCompletionChunk, ChatCompletionRequest } from '../contract/index.ts';
+import { currentTrajectory } from '../trajectory/index.ts';
+import { appendLine, makeFolder } from '../util/durable-files.ts';
+import { canonicalJson } from '../util/json.ts';
+import { cutTornLine } from '../util/json-lines.ts';
 import type { CompletionSource } from './completion-source.ts';
-import {
-  type AskedCall,
-  askedCall,
-  callKey,
-  type RecordedCallLine,
-  type RecordedCallsHeader,
-  recordedCallsFormat,
-  recordedCallsVersion,
-} from './record-calls-line.ts';
+
+export const recordedCallsFormat = 'martingale.calls';
+export const recordedCallsVersion = 1;
+
+/** First line of a file of recorded calls. Each recording that appends to the file begins with another one. */
+export interface RecordedCallsHeader {
+  format: typeof recordedCallsFormat;
+  version: number;
+  /** ISO time. */
+  recorded: string;
+}
+
+/** A model call of a record. */
+export interface AskedCall {
+  /** Without `stream`: a call answers a request for a stream and a request for the whole completion alike. */
+  request: Omit<ChatCompletionRequest, 'stream' | 'stream_options'>;
+  /** Seed of the rollout that made the call, which tells apart equal requests of two rollouts; null outside of rollouts. */
+  rollout: number | null;
+}
+
+/** One answered call: a line of the file, with either `completion` or `chunks`. */
+export interface RecordedCallLine extends AskedCall {
+  /** The `callKey` of the call. */
+  key: string;
+  /** Number of the call in the order of the requests since the header, from 0. */
+  asked: number;
+  /** The answer to a request without `stream`. */
+  completion?: ChatCompletion;
+  /** The streamed answer. The chunks end early where the caller stopped reading. */
+  chunks?: ChatCompletionChunk[];
+}
+
+export function askedCall(request: ChatCompletionRequest): AskedCall {
+  const { stream: _, stream_options: __, ...rest } = request;
+  return { request: rest, rollout: currentTrajectory()?.seed ?? null };
+}
+
+/** SHA-256 of a call. The order of fields does not matter, and null fields count as absent. */
+export function callKey(call: AskedCall): string {
+  return createHash('sha256')
+    .update(canonicalJson(call, { withoutNull: true }))
+    .digest('hex');
+}
 
 export interface RecordCallsOptions {
-  /** JSON lines; made with its folder where it does not exist, added to where it does. */
+  /** Path of a file of JSON lines. It is created with its folder if missing; an existing file is appended to. */
   file: string;
-  /** What answers. */
+  /** Answers the calls. */
   completions: CompletionSource;
 }
 
 /**
  * Answers as `completions` does and writes each call to a file, from which `replayCalls` answers without a model. A
- * call is in the file before its answer has been handed out. Calls that fail are not written.
+ * call is in the file before its caller has the whole answer. Calls that fail are not written.
  */
 export function recordCalls({ file, completions }: RecordCallsOptions): CompletionSource {
   return new RecordedSource(completions, new CallsFile(file));
 }
+
+type NumberedCall = AskedCall & { asked: number };
 
 class RecordedSource implements CompletionSource {
   readonly #completions: CompletionSource;
@@ -43,36 +83,20 @@ class RecordedSource implements CompletionSource {
     request: StreamedChatRequest,
     options?: CallOptions,
   ): Promise<AsyncIterableIterator<ChatCompletionChunk>>;
-  create(
+  async create(
     request: WholeChatRequest | StreamedChatRequest,
     options?: CallOptions,
   ): Promise<ChatCompletion | AsyncIterableIterator<ChatCompletionChunk>> {
     const call = { ...askedCall(request), asked: this.#asked++ };
-    return request.stream ? this.#stream(request, call, options) : this.#whole(request, call, options);
-  }
-
-  async #whole(
-    request: WholeChatRequest,
-    call: AskedCall & { asked: number },
-    options: CallOptions | undefined,
-  ): Promise<ChatCompletion> {
+    if (request.stream) return this.#record(await this.#completions.create(request, options), call);
     const completion = await this.#completions.create(request, options);
     await this.#file.append({ ...toLine(call), completion });
     return completion;
   }
 
-  async #stream(
-    request: StreamedChatRequest,
-    call: AskedCall & { asked: number },
-    options: CallOptions | undefined,
-  ): Promise<AsyncIterableIterator<ChatCompletionChunk>> {
-    const chunks = await this.#completions.create(request, options);
-    return this.#follow(chunks, call);
-  }
-
-  async *#follow(
+  async *#record(
     source: AsyncIterable<ChatCompletionChunk>,
-    call: AskedCall & { asked: number },
+    call: NumberedCall,
   ): AsyncGenerator<ChatCompletionChunk, undefined> {
     const chunks: ChatCompletionChunk[] = [];
     let hasFailed = false;
@@ -85,17 +109,17 @@ class RecordedSource implements CompletionSource {
       hasFailed = true;
       throw error;
     } finally {
-      // A reader that stops early comes by here too.
+      // Runs for a reader that stops early too.
       if (!hasFailed) await this.#file.append({ ...toLine(call), chunks });
     }
   }
 }
 
-function toLine({ request, rollout, asked }: AskedCall & { asked: number }): RecordedCallLine {
+function toLine({ request, rollout, asked }: NumberedCall): RecordedCallLine {
   return { key: callKey({ request, rollout }), asked, rollout, request };
 }
 
-/** Appends one at a time; its header is written before the first. */
+/** Appends lines one at a time, after a header. */
 class CallsFile {
   readonly #path: string;
   #appends: Promise<void> | undefined;
@@ -105,34 +129,21 @@ class CallsFile {
   }
 
   append(line: RecordedCallLine): Promise<void> {
-    const written = `${JSON.stringify(line)}\n`;
-    this.#appends = (this.#appends ?? this.#begin()).then(() => appendFile(this.#path, written));
+    this.#appends = (this.#appends ?? this.#begin()).then(() =>
+      appendLine(this.#path, line, { durable: false }),
+    );
     return this.#appends;
   }
 
   async #begin(): Promise<void> {
-    await mkdir(dirname(this.#path), { recursive: true, mode: 0o700 });
-    await dropTornLine(this.#path);
+    await makeFolder(dirname(this.#path));
+    // The answer of a line that a killed process left half written has reached no caller.
+    await cutTornLine(this.#path);
     const header: RecordedCallsHeader = {
       format: recordedCallsFormat,
       version: recordedCallsVersion,
       recorded: new Date().toISOString(),
     };
-    await appendFile(this.#path, `${JSON.stringify(header)}\n`);
+    await appendLine(this.#path, header, { durable: false });
   }
-}
-
-/** A line that a killed process left half written: its answer never reached anybody. */
-async function dropTornLine(path: string): Promise<void> {
-  await using handle = await open(path, 'a+', 0o600);
-  const { size } = await handle.stat();
-  const chunk = Buffer.alloc(64 * 1024);
-  for (let end = size; end > 0; ) {
-    const start = Math.max(0, end - chunk.length);
-    const { bytesRead } = await handle.read(chunk, 0, end - start, start);
-    const lineEnd = chunk.subarray(0, bytesRead).lastIndexOf('\n');
-    if (lineEnd >= 0) return handle.truncate(start + lineEnd + 1);
-    end = start;
-  }
-  await handle.truncate(0);
 }

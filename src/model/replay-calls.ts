@@ -1,39 +1,52 @@
-import type { CallOptions, StreamedChatRequest, WholeChatRequest } from '../client/index.ts';
-import type { ChatCompletion, ChatCompletionChunk } from '../contract/index.ts';
+import type { ChatCompletionRequest } from '../contract/index.ts';
+import { canonicalJson, isObject } from '../util/json.ts';
+import { isMissing, readJsonLines } from '../util/json-lines.ts';
+import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { RunError } from '../util/run-error.ts';
 import type { CompletionSource } from './completion-source.ts';
-import { CallNotRecordedError } from './record-calls-errors.ts';
-import { type AskedCall, askedCall, callKey, type RecordedCallLine } from './record-calls-line.ts';
-import { toChunks, toCompletion } from './replay-calls-chunks.ts';
-import { readRecordedCalls } from './replay-calls-file.ts';
-import { describeNearest } from './replay-calls-nearest.ts';
+import { ModelHandle, type ModelSettings } from './model-handle.ts';
+import {
+  type AskedCall,
+  askedCall,
+  callKey,
+  type RecordedCallLine,
+  type RecordedCallsHeader,
+  recordedCallsFormat,
+  recordedCallsVersion,
+} from './record-calls.ts';
+import { differences, quoted, ReplaySource } from './replay-source.ts';
 
-/** Answers from a record. Each recorded call is given out once; those that are alike, in the order of asking. */
+/** Answers from a record. Each recorded call is given once; equal ones in the order in which they were requested. */
 export interface ReplayedCalls extends CompletionSource {
-  /** Names of the models in the record, in the order in which they were first asked. */
+  /** Names of the models in the record, in the order of their first calls. */
   readonly models: readonly string[];
-  /** What has been recorded and not asked for yet. */
+  /** The recorded calls that have not been requested yet. */
   unused(): AskedCall[];
 }
 
 /**
- * Answers chat requests from the file that `recordCalls` wrote: no model, key or network. A call is found by its
- * whole request, the model's name and the seed included, and by the seed of its rollout, so rollouts may run in any
- * order and number at a time. A call may be asked for as a stream that was recorded whole, and the other way round.
- * What was not recorded is refused with the nearest that was (CallNotRecordedError).
+ * Answers chat requests from the file that `recordCalls` wrote, without a model, key or network. A call is found by
+ * its whole request, the model's name and the seed included, and by the seed of its rollout, so rollouts may run in
+ * any order and at any concurrency. A recorded completion also answers a request for a stream, and a recorded stream
+ * a request for the whole.
  *
- * @throws RecordedCallsError for a file that is not one.
+ * `create` rejects a call that the file does not hold with a RunError of code `call_not_recorded`, which names the
+ * nearest recorded call.
+ *
+ * @throws RunError of code `invalid_recorded_calls` for a file that cannot be read.
  */
 export async function replayCalls({ file }: { file: string }): Promise<ReplayedCalls> {
   return new Replay(await readRecordedCalls(file));
 }
 
-class Replay implements ReplayedCalls {
+class Replay extends ReplaySource implements ReplayedCalls {
   readonly models: readonly string[];
   readonly #calls: readonly RecordedCallLine[];
-  /** What is left of each key, in order. */
+  /** The calls of each key that are left, in order. */
   readonly #left: Map<string, RecordedCallLine[]>;
 
   constructor(calls: readonly RecordedCallLine[]) {
+    super();
     this.#calls = calls;
     this.#left = Map.groupBy(calls, ({ key }) => key);
     this.models = [...new Set(calls.flatMap(({ request }) => request.model ?? []))];
@@ -44,37 +57,126 @@ class Replay implements ReplayedCalls {
     return this.#calls.filter((call) => left.has(call)).map(({ request, rollout }) => ({ request, rollout }));
   }
 
-  create(request: WholeChatRequest, options?: CallOptions): Promise<ChatCompletion>;
-  create(
-    request: StreamedChatRequest,
-    options?: CallOptions,
-  ): Promise<AsyncIterableIterator<ChatCompletionChunk>>;
-  async create(
-    request: WholeChatRequest | StreamedChatRequest,
-    { signal }: CallOptions = {},
-  ): Promise<ChatCompletion | AsyncIterableIterator<ChatCompletionChunk>> {
-    signal?.throwIfAborted();
-    const { completion, chunks } = this.#take(askedCall(request));
-    // Whoever reads it may write to it; the next reader of the file must not see that.
-    if (request.stream) return readOut(chunks ?? (completion ? toChunks(structuredClone(completion)) : []));
-    return structuredClone(completion) ?? toCompletion(structuredClone(chunks ?? []));
-  }
-
-  #take(call: AskedCall): RecordedCallLine {
+  protected override take(request: ChatCompletionRequest): RecordedCallLine {
+    const call = askedCall(request);
     const key = callKey(call);
     const taken = this.#left.get(key)?.shift();
     if (taken) return taken;
     const times = this.#calls.filter((recorded) => recorded.key === key).length;
-    throw new CallNotRecordedError(
+    const reason =
       times > 0
-        ? `it was recorded ${times === 1 ? 'once' : `${times} times`} and is asked for once more.`
-        : describeNearest(call, this.#calls),
+        ? `it was recorded ${times === 1 ? 'once' : `${times} times`} and is requested once more.`
+        : describeNearest(call, this.#calls);
+    throw new RunError(
+      'call_not_recorded',
+      `A model call is not in the record: ${reason} If the agent or the environment has changed, record the calls again.`,
     );
   }
 }
 
-async function* readOut(
-  chunks: readonly ChatCompletionChunk[],
-): AsyncGenerator<ChatCompletionChunk, undefined> {
-  for (const chunk of chunks) yield structuredClone(chunk);
+const shownDifferences = 3;
+
+/** The recorded call that differs in the fewest values, and how. */
+function describeNearest(asked: AskedCall, recorded: readonly AskedCall[]): string {
+  const plain = ({ request }: AskedCall): unknown =>
+    JSON.parse(canonicalJson(request, { withoutNull: true }));
+  const wanted = plain(asked);
+  const compared = recorded.map((call, at) => ({
+    at,
+    found: [
+      ...differences(wanted, plain(call), ''),
+      ...differences(asked.rollout, call.rollout, 'the seed of its rollout'),
+    ],
+  }));
+  const nearest = compared.sort((a, b) => a.found.length - b.found.length)[0];
+  if (!nearest) return 'the record is empty.';
+  const shown = nearest.found
+    .slice(0, shownDifferences)
+    .map(({ path, a, b }) => `${path} is ${quoted(a, 80)} and was ${quoted(b, 80)}`)
+    .join('; ');
+  const left = nearest.found.length - shownDifferences;
+  return `the nearest is call ${nearest.at + 1} of ${recorded.length}, where ${shown}${left > 0 ? `; and ${left} more` : ''}.`;
+}
+
+/** The calls of a file in the order of the requests. */
+async function readRecordedCalls(file: string): Promise<RecordedCallLine[]> {
+  const refuse = (what: string, cause?: unknown) =>
+    new RunError('invalid_recorded_calls', `The file of recorded calls ${file} ${what}.`, { cause });
+  const notJson = (line: number, cause: unknown) => refuse(`has line ${line}, which is not JSON`, cause);
+  const sessions: RecordedCallLine[][] = [];
+  try {
+    for await (const { value, line } of readJsonLines(file, notJson)) {
+      if (isHeader(value)) sessions.push([]);
+      else if (isCall(value)) sessions.at(-1)?.push(value);
+      else throw refuse(`has line ${line}, which is no call and no header`);
+      if (sessions.length === 0) throw refuse('does not begin with a header: it is another file');
+      if (isHeader(value) && value.version !== recordedCallsVersion)
+        throw refuse(
+          `is of version ${value.version}; only version ${recordedCallsVersion} can be read. Record the calls again`,
+        );
+    }
+  } catch (cause) {
+    if (isMissing(cause)) throw refuse('does not exist. Record it first: `model.recordingTo(file)`', cause);
+    throw cause;
+  }
+  return sessions.flatMap((calls) => calls.sort((a, b) => a.asked - b.asked));
+}
+
+function isHeader(value: unknown): value is RecordedCallsHeader {
+  return isObject(value) && value.format === recordedCallsFormat && 'version' in value;
+}
+
+function isCall(value: unknown): value is RecordedCallLine {
+  return (
+    isObject(value) &&
+    typeof value.key === 'string' &&
+    'request' in value &&
+    ('completion' in value || 'chunks' in value)
+  );
+}
+
+export interface ReplayModelOptions {
+  /** A file that `model.recordingTo(file)` wrote. */
+  file: string;
+  /** Name of the model to replay. Required where the file holds calls to several; default: the only one. */
+  name?: string;
+  /** The settings of the recorded handle: requests are looked up with them. */
+  settings?: ModelSettings;
+}
+
+const replayModelNames = {
+  file: true,
+  name: true,
+  settings: true,
+} satisfies OptionNames<ReplayModelOptions>;
+
+export interface ReplayedModel {
+  /** Has no client: for rollouts and evaluations, not for training. */
+  model: ModelHandle;
+  /** Check `replay.unused()` at the end of a test. */
+  replay: ReplayedCalls;
+}
+
+/**
+ * A model that answers from recorded calls: it tests environments and rewards without a model, a key or a network.
+ *
+ *     const { model, replay } = await replayModel({ file: 'test/calls/sums.jsonl' });
+ *     const { groups } = await runGroups({ environment, scenarios, rolloutsPerGroup: 4, model, seed: 1 });
+ *
+ * @throws RunError of code `invalid_recorded_calls` for a file that cannot be read; TypeError where `name` is missing
+ * or no model of the file.
+ */
+export async function replayModel(options: ReplayModelOptions): Promise<ReplayedModel> {
+  checkOptionNames('replayModel()', options, replayModelNames);
+  const { file, name, settings } = options;
+  const replay = await replayCalls({ file });
+  const [only, ...others] = replay.models;
+  const chosen = name ?? (others.length === 0 ? only : undefined);
+  if (chosen === undefined || !replay.models.includes(chosen)) {
+    const known = replay.models.map((model) => `"${model}"`).join(', ') || 'none';
+    throw new TypeError(
+      `${name === undefined ? 'No one model' : `"${name}"`} is in ${file}: name one of ${known}.`,
+    );
+  }
+  return { model: new ModelHandle({ name: chosen, completions: replay, settings }), replay };
 }

@@ -5,13 +5,7 @@ import { setImmediate } from 'node:timers/promises';
 import { generateText, isStepCount, streamText, ToolLoopAgent, tool } from 'ai';
 import fc from 'fast-check';
 import { defineEnvironment, inProcess, ModelHandle, runGroups } from 'martingale';
-import {
-  CallNotRecordedError,
-  RecordedCallsError,
-  recordCalls,
-  replayCalls,
-  replayModel,
-} from 'martingale/testing';
+import { RunError, recordCalls, replayCalls, replayModel } from 'martingale/testing';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { WholeChatRequest } from '../../src/client/index.ts';
@@ -213,7 +207,7 @@ describe('a recorded call', () => {
     for (const expected of said)
       expect((await replay.create(again)).choices[0]?.message.content).toBe(expected);
     expect(replay.unused()).toEqual([]);
-    await expect(replay.create(again)).rejects.toThrow(/recorded 6 times and is asked for once more/);
+    await expect(replay.create(again)).rejects.toThrow(/recorded 6 times and is requested once more/);
   });
 });
 
@@ -233,7 +227,8 @@ describe('a request that is not in the record', () => {
     await source.create(request('two', 2));
     const replay = await replayCalls({ file });
     const refused = replay.create(request('two!', 2));
-    await expect(refused).rejects.toBeInstanceOf(CallNotRecordedError);
+    await expect(refused).rejects.toBeInstanceOf(RunError);
+    await expect(refused).rejects.toHaveProperty('code', 'call_not_recorded');
     await expect(refused).rejects.toThrow(
       'the nearest is call 2 of 2, where messages[1].content is "two!" and was "two".',
     );
@@ -285,7 +280,8 @@ describe('the file', () => {
     const file = join(folder, `${files++}.jsonl`);
     if (content !== null) await writeFile(file, content);
     const refused = replayCalls({ file });
-    await expect(refused).rejects.toBeInstanceOf(RecordedCallsError);
+    await expect(refused).rejects.toBeInstanceOf(RunError);
+    await expect(refused).rejects.toHaveProperty('code', 'invalid_recorded_calls');
     await expect(refused).rejects.toThrow(message);
   });
 

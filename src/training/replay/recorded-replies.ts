@@ -1,19 +1,15 @@
-import {
-  type CallOptions,
-  ContextLengthError,
-  type StreamedChatRequest,
-  type WholeChatRequest,
-} from '../../client/index.ts';
-import type { ChatCompletion, ChatCompletionChunk, Choice, Message } from '../../contract/index.ts';
-import { type CompletionSource, canonicalJson, differences, toChunks } from '../../model/index.ts';
+import { ContextLengthError } from '../../client/index.ts';
+import type { ChatCompletion, ChatCompletionRequest, Choice, Message } from '../../contract/index.ts';
+import { differences, quoted, type RecordedAnswer, ReplaySource } from '../../model/index.ts';
 import { deriveSeed, type RecordedCall, type Trajectory } from '../../trajectory/index.ts';
+import { canonicalJson } from '../../util/json.ts';
 import { ReplayMismatchError } from './read-run.ts';
 
 /**
  * Answers the calls of one rollout with the choices of its record, each to the messages that it answered then. Seeds
  * tell calls in the same words apart.
  */
-export class RecordedReplies implements CompletionSource {
+export class RecordedReplies extends ReplaySource {
   readonly #trajectory: Trajectory;
   readonly #left: RecordedCall[];
   /** Calls whose prompts were too long, by their seeds. */
@@ -21,6 +17,7 @@ export class RecordedReplies implements CompletionSource {
   #mismatch: ReplayMismatchError | undefined;
 
   constructor(trajectory: Trajectory) {
+    super();
     this.#trajectory = trajectory;
     this.#left = [...trajectory.recordedCalls];
     this.#refused = new Set(trajectory.callEnds.refused.map((index) => deriveSeed(trajectory.seed, index)));
@@ -36,21 +33,7 @@ export class RecordedReplies implements CompletionSource {
     return this.#left.length;
   }
 
-  create(request: WholeChatRequest, options?: CallOptions): Promise<ChatCompletion>;
-  create(
-    request: StreamedChatRequest,
-    options?: CallOptions,
-  ): Promise<AsyncIterableIterator<ChatCompletionChunk>>;
-  async create(
-    request: WholeChatRequest | StreamedChatRequest,
-    { signal }: CallOptions = {},
-  ): Promise<ChatCompletion | AsyncIterableIterator<ChatCompletionChunk>> {
-    signal?.throwIfAborted();
-    const completion = this.#completion(this.#take(request));
-    return request.stream ? readOut(toChunks(completion)) : completion;
-  }
-
-  #take({ messages, seed }: WholeChatRequest | StreamedChatRequest): RecordedCall {
+  protected override take({ messages, seed }: ChatCompletionRequest): RecordedAnswer {
     const asked = wordsOf(messages);
     const alike = this.#left.filter((call) => wordsOf(call.messages) === asked);
     const call = alike.find(({ index }) => deriveSeed(this.#trajectory.seed, index) === seed) ?? alike[0];
@@ -62,7 +45,7 @@ export class RecordedReplies implements CompletionSource {
     }
     if (!call) throw this.#refuse(messages);
     this.#left.splice(this.#left.indexOf(call), 1);
-    return call;
+    return { completion: this.#completion(call) };
   }
 
   #refuse(messages: readonly Message[]): ReplayMismatchError {
@@ -70,7 +53,7 @@ export class RecordedReplies implements CompletionSource {
     const [first] = next ? differences(withoutIds(messages), withoutIds(next.messages), 'messages') : [];
     const error = new ReplayMismatchError(
       next
-        ? `Call ${next.index} of the rollout was made with other messages: ${first?.path} is ${quoted(first?.a)} and was ${quoted(first?.b)}.`
+        ? `Call ${next.index} of the rollout was made with other messages: ${first?.path} is ${quoted(first?.a, 120)} and was ${quoted(first?.b, 120)}.`
         : 'The rollout makes more model calls than the recorded one made.',
     );
     this.#mismatch ??= error;
@@ -78,7 +61,7 @@ export class RecordedReplies implements CompletionSource {
   }
 
   #completion(call: RecordedCall): ChatCompletion {
-    const { credited_reward: _, ...choice } = structuredClone(call.choice);
+    const { credited_reward: _, ...choice } = call.choice;
     const prompt = this.#promptIds(call);
     const sampled = choice.token_ids?.length ?? 0;
     return {
@@ -130,19 +113,9 @@ function tooLong(): ContextLengthError {
   });
 }
 
-async function* readOut(
-  chunks: readonly ChatCompletionChunk[],
-): AsyncGenerator<ChatCompletionChunk, undefined> {
-  yield* chunks;
-}
-
 /** What was said, whether or not the sampled ids went along. */
 const withoutIds = (messages: readonly Message[]): unknown[] =>
   messages.map((message) => ({ ...message, token_ids: undefined }));
 
-const wordsOf = (messages: readonly Message[]): string => canonicalJson(withoutIds(messages));
-
-function quoted(value: unknown): string {
-  const text = value === undefined ? 'absent' : JSON.stringify(value);
-  return text.length > 120 ? `${text.slice(0, 120)}…` : text;
-}
+const wordsOf = (messages: readonly Message[]): string =>
+  canonicalJson(withoutIds(messages), { withoutNull: true });

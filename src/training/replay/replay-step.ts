@@ -1,6 +1,6 @@
 import type { z } from 'zod';
 import type { Environment } from '../../environment/index.ts';
-import { differences } from '../../model/index.ts';
+import { differences, quoted } from '../../model/index.ts';
 import { type GroupRecord, inProcess, type Rollout, type RolloutGroup } from '../../rollout/index.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { RunRecordError, readRun } from './read-run.ts';
@@ -117,7 +117,7 @@ export function compareRollouts(recorded: Rollout, { rollout, mismatch, left }: 
   // What interrupted a rollout is not on record: that it ran on, or ended with the record, is no difference.
   if (recorded.status === 'failed' && rollout.status === 'failed' && left === 0) return [];
   const found = differences(shown(recorded), shown(rollout), '').map(
-    ({ path, a, b }) => `${path} was ${quoted(a)} and is ${quoted(b)}`,
+    ({ path, a, b }) => `${path} was ${quoted(a, 120)} and is ${quoted(b, 120)}`,
   );
   const all = [
     ...(mismatch ? [mismatch.message] : []),
@@ -134,9 +134,4 @@ function shown(rollout: Rollout): object {
   return rollout.status === 'completed'
     ? { status: rollout.status, reward: rollout.reward, ...plain }
     : { status: rollout.status, failure: rollout.failure.code, ...plain };
-}
-
-function quoted(value: unknown): string {
-  const text = value === undefined ? 'absent' : JSON.stringify(value);
-  return text.length > 120 ? `${text.slice(0, 120)}…` : text;
 }

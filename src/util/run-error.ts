@@ -1,0 +1,24 @@
+import { MartingaleError } from '../contract/index.ts';
+
+/**
+ * - `resume_refused`: the directory holds a run that was started with other options.
+ * - `run_in_use`: another process works in the run directory.
+ * - `invalid_run_record`: a run directory cannot be read.
+ * - `evaluation_directory_refused`: the directory holds another evaluation, or no evaluation.
+ * - `storage_failed`: the disk did not take what was written.
+ * - `replay_mismatch`: a replayed rollout made another model call than the recorded one.
+ * - `invalid_recorded_calls`: a file of recorded model calls cannot be read.
+ * - `call_not_recorded`: a replayed model was asked for a call that the file does not hold.
+ */
+export type RunErrorCode =
+  | 'resume_refused'
+  | 'run_in_use'
+  | 'invalid_run_record'
+  | 'evaluation_directory_refused'
+  | 'storage_failed'
+  | 'replay_mismatch'
+  | 'invalid_recorded_calls'
+  | 'call_not_recorded';
+
+/** A record of a run, an evaluation or model calls cannot be read, written or continued. */
+export class RunError extends MartingaleError<RunErrorCode> {}
