@@ -1,9 +1,9 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { snippetsOf, textOf } from '../readme/documents.ts';
 import { root } from '../readme/programs.ts';
-import { snippetsOf } from '../readme/snippets.ts';
 
 export interface Ended {
   code: number;
@@ -63,9 +63,9 @@ export async function pack(into: Project): Promise<string> {
   return join(into.folder, name.trim().split('\n').at(-1) ?? '');
 }
 
-/** The commands of README's blocks about a project of one's own, with the path of the package. */
-export async function readmeCommands(tarball: string): Promise<string[][]> {
-  const text = await readFile(join(root, 'README.md'), 'utf8');
+/** The commands of the guide's blocks about a project of one's own, with the path of the package. */
+export async function guideCommands(tarball: string): Promise<string[][]> {
+  const text = await textOf('docs/guide.md');
   const section = /^## In a project of your own\n(.*?)^## /ms.exec(text)?.[1] ?? '';
   return [...section.matchAll(/^```sh\n(.*?)^```$/gms)].map(([, block = '']) =>
     block

@@ -1,5 +1,5 @@
 /**
- * The project of README with other Nodes, package managers and runtimes: downloads of some 600 MB, which run where
+ * The project of the guide with other Nodes, package managers and runtimes: downloads of some 600 MB, which run where
  * `MARTINGALE_INSTALLS=1` asks for them.
  */
 import { readFile, writeFile } from 'node:fs/promises';
@@ -8,9 +8,9 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
 import type { Engine } from '../../src/engines/engine.ts';
 import { type RunningService, startService } from '../../src/service/index.ts';
+import { snippetsOf } from '../readme/documents.ts';
 import { root } from '../readme/programs.ts';
-import { snippetsOf } from '../readme/snippets.ts';
-import { firstProgram, Project, pack, readmeCommands } from './project.ts';
+import { firstProgram, guideCommands, Project, pack } from './project.ts';
 
 const olderNodes = ['18', '20', '22.12', '22.18', '23'];
 const entries = ['', '/cli', '/client', '/embedded', '/service', '/testing'];
@@ -88,10 +88,10 @@ describe.runIf(process.env.MARTINGALE_INSTALLS)(
       for (const program of programs) await refused(`${bun} ${program}`, /not run on Bun/);
     });
 
-    it('is made on an older Node as README tells, with a Node and the embedded engine of its own', async () => {
+    it('is made on an older Node as the guide says, with a Node and the embedded engine of its own', async () => {
       const bin = join(await tools('node@20'), 'node/bin');
       const own = await project();
-      const [install = [], runtime = []] = await readmeCommands(tarball);
+      const [install = [], runtime = []] = await guideCommands(tarball);
       for (const line of install) await own.succeed(line, { bin });
       expect((await own.run('npx tsx crossing.ts', { bin, env })).stderr).toMatch(/needs Node 22\.19/);
       await own.succeed('npm install node@24', { bin });
@@ -110,8 +110,9 @@ describe.runIf(process.env.MARTINGALE_INSTALLS)(
       expect(stderr).toContain('Run: npm install --ignore-scripts onnxruntime-node@1.30.0');
     });
 
-    it('is made with pnpm as README tells, and run by Deno too', async () => {
-      const builds = (await snippetsOf('README.md')).find(({ language }) => language === 'yaml')?.code ?? '';
+    it('is made with pnpm as the guide says, and run by Deno too', async () => {
+      const builds =
+        (await snippetsOf('docs/guide.md')).find(({ language }) => language === 'yaml')?.code ?? '';
       const installed = await tools('pnpm@12', 'deno@2');
       const bin = join(installed, 'pnpm');
       const strict = await project({
@@ -119,7 +120,7 @@ describe.runIf(process.env.MARTINGALE_INSTALLS)(
         'pnpm-workspace.yaml': builds,
         'own.ts': await ownService(),
       });
-      const [install = [], runtime = []] = await readmeCommands(tarball);
+      const [install = [], runtime = []] = await guideCommands(tarball);
       for (const line of [...install.slice(1), runtime[0] ?? ''])
         await strict.succeed(line.replace('npm install', 'pnpm add'), { bin });
       await strict.succeed('pnpm add node-24@npm:node@24', { bin });

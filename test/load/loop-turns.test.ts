@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startLoadService } from './driver/processes.ts';
 
-/** What README promises. */
+/** What docs/reliability.md promises. */
 const longestMs = 50;
 /** In the first round code is compiled, in any the collector may come: one has to show how long the work takes. */
 const mostRounds = 4;

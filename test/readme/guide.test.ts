@@ -1,20 +1,33 @@
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { MockLanguageModelV4 } from 'ai/test';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
 import {
+  type Alarm,
+  type Client,
   closeEndpoints,
+  createClient,
   type Environment,
   type Evaluation,
+  evaluate,
   ModelHandle,
+  type RolloutCounts,
+  type RolloutGroup,
   runGroups,
   type ScenarioSource,
+  type Schedule,
+  type StepReport,
+  sft,
   type TrainResult,
+  type TrajectoryGroup,
+  train,
 } from '../../src/index.ts';
+import { startService } from '../../src/service/index.ts';
 import { type FakePolicy, startFakeService } from '../model/fake-service.ts';
+import { type Snippet, typeScriptSnippets } from './documents.ts';
 import { root } from './programs.ts';
-import { snippetsOf } from './snippets.ts';
 
 /** In the repository, so that packages resolve as they do for a reader. */
 let folder: string;
@@ -24,22 +37,28 @@ beforeAll(async () => {
   await mkdir(join(root, '.martingale'), { recursive: true });
   folder = await mkdtemp(join(root, '.martingale/guide-'));
 });
+afterEach(() => process.chdir(outside));
 afterAll(async () => {
-  process.chdir(outside);
   await closeEndpoints();
   await rm(folder, { recursive: true, force: true });
 });
 
-/** What the guide's one snippet with such a line exports under that name. */
+/** The snippets that a test has loaded. */
+const loaded = new Set<string>();
+
+/** The export of that name of the one snippet of the documents that has it. */
 async function exported<Value>(
   name: string,
-  line: string,
   change: (code: string) => string = (code) => code,
 ): Promise<Value> {
-  const found = (await snippetsOf('README.md')).filter(({ code }) => code.includes(line));
+  const found = (await typeScriptSnippets()).filter(({ code }) =>
+    new RegExp(`^export (async function|function|const) ${name}\\b`, 'm').test(code),
+  );
   expect(found).toHaveLength(1);
+  const code = found[0]?.code ?? '';
+  loaded.add(code);
   const file = join(folder, `${name}.ts`);
-  await writeFile(file, change(found[0]?.code ?? ''));
+  await writeFile(file, change(code));
   const exports: Record<string, unknown> = await import(file);
   return z.custom<Value>((value) => value !== undefined).parse(exports[name]);
 }
@@ -80,124 +99,333 @@ const callThenSay =
     return { toolCalls: [{ name, arguments: JSON.stringify(input) }] };
   };
 
-describe('the guide in README', () => {
-  it('trains the agent that a reader has', async () => {
-    const stockroom = await exported<Environment>('stockroom', 'export const stockroom');
-    const policy = callThenSay('look', { item: 'cup' });
-    expect(await rewardsOf(stockroom, { item: 'cup', left: 3 }, policy)).toEqual([1.1, 1.1]);
+const cups = [{ item: 'cup', left: 3 }];
+const looks = callThenSay('look', { item: 'cup' });
+
+/** A model of a provider, which says what `say` makes of the conversation. */
+function hostedModel(say: (prompt: string) => string): MockLanguageModelV4 {
+  const usage = { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 };
+  return new MockLanguageModelV4({
+    modelId: 'hosted',
+    doGenerate: async ({ prompt }) => ({
+      content: [{ type: 'text', text: say(JSON.stringify(prompt)) }],
+      finishReason: { unified: 'stop', raw: 'stop' },
+      usage: { inputTokens: usage, outputTokens: { total: 1, text: 1, reasoning: 0 } },
+      warnings: [],
+    }),
+  });
+}
+
+describe('environments of README and docs', () => {
+  it('train the agent that a reader has', async () => {
+    const stockroom = await exported<Environment>('stockroom');
+    expect(await rewardsOf(stockroom, cups[0], looks)).toEqual([1.1, 1.1]);
   });
 
-  it('trains an agent of any kind by its endpoint', async () => {
-    const capitals = await exported<Environment>('capitals', 'export const capitals');
+  it('train an agent of any kind by its endpoint', async () => {
+    const capitals = await exported<Environment>('capitals');
     const scenario = { country: 'France', capital: 'Paris' };
     expect(await rewardsOf(capitals, scenario, () => ({ text: 'It is Paris.' }))).toEqual([1, 1]);
   });
 
-  it('leads the conversation of an environment of pieces', async () => {
-    const safe = await exported<Environment>('safe', 'export const safe');
+  it('train an agent that names its model by a string', async () => {
+    const antonyms = await exported<Environment>('antonyms');
+    const restore = await exported<() => void>('restore');
+    const scenario = { word: 'hot', opposite: 'cold' };
+    expect(await rewardsOf(antonyms, scenario, () => ({ text: 'cold' }))).toEqual([1, 1]);
+    restore();
+  });
+
+  it('have a user simulator that is not recorded', async () => {
+    const interview = await exported<(customer: MockLanguageModelV4) => Environment>('interview');
+    const customer = hostedModel(() => 'I am Ada.');
+    const asks = callThenSay('ask', { question: 'Who are you?' });
+    expect(await rewardsOf(interview(customer), { name: 'Ada' }, asks)).toEqual([1, 1]);
+  });
+
+  it('lead the conversation of an environment in pieces', async () => {
+    const safe = await exported<Environment>('safe');
     const dials: FakePolicy = ({ messages }) => ({
       toolCalls: [{ name: 'dial', arguments: `{"digit":${messages.length > 1 ? 7 : 2}}` }],
     });
     expect(await rewardsOf(safe, { code: 7 }, dials)).toEqual([2, 2]);
   });
 
-  it('has a judge compare the rollouts of a scenario', async () => {
-    const limericks = await exported<(judge: MockLanguageModelV4) => Environment>(
-      'limericks',
-      'export const limericks',
+  it('have a judge compare the rollouts of a scenario', async () => {
+    const limericks = await exported<(judge: MockLanguageModelV4) => Environment>('limericks');
+    const scores = ['c1', 'c2'].map((id, at) => ({ id, explanation: 'So.', score: at }));
+    const judge = hostedModel((prompt) =>
+      JSON.stringify(prompt.includes('funnier') ? { scores } : { explanation: 'They do.', score: 1 }),
     );
-    const verdict = { scores: ['c1', 'c2'].map((id, at) => ({ id, explanation: 'So.', score: at })) };
-    const usage = { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 };
-    const judge = new MockLanguageModelV4({
-      doGenerate: async () => ({
-        content: [{ type: 'text', text: JSON.stringify(verdict) }],
-        finishReason: { unified: 'stop', raw: 'stop' },
-        usage: { inputTokens: usage, outputTokens: { total: 1, text: 1, reasoning: 0 } },
-        warnings: [],
-      }),
-    });
     let written = 0;
     const policy: FakePolicy = () => ({ text: `There was a young ${written++}.` });
     const rewards = await rewardsOf(limericks(judge), { subject: 'owls' }, policy);
     expect(rewards.toSorted()).toEqual([0, 1]);
   });
 
-  it('mixes scenarios of a file and of a generator', async () => {
+  it('score an output that does not parse', async () => {
+    const forms = await exported<Environment>('forms');
+    const policy: FakePolicy = () => ({ text: 'no JSON' });
+    expect(await rewardsOf(forms, { letter: 'Yours, Ada', name: 'Ada' }, policy)).toEqual([-1, -1]);
+  });
+
+  it('mix scenarios of a file and of a generator', async () => {
     process.chdir(folder);
     const line = (n: number) => JSON.stringify({ id: `sum-${n}`, question: `${n} + 1`, answer: n + 1 });
     await writeFile('sums.jsonl', `${Array.from({ length: 200 }, (_, n) => line(n)).join('\n')}\n`);
-    const scenarios = await exported<ScenarioSource<{ id: string }>>('scenarios', 'ScenarioSet.mix(');
+    const scenarios = await exported<ScenarioSource<{ id: string }>>('scenarios');
     const drawn = await scenarios.take(400);
     const made = drawn.filter(({ scenario }) => scenario.id.startsWith('made')).length;
     expect(made).toBeGreaterThan(60);
     expect(made).toBeLessThan(140);
-    process.chdir(outside);
+  });
+});
+
+describe('runs of README and docs', () => {
+  it('begin with supervised training', async () => {
+    type Teach = (client: Client, examples: object[]) => Promise<ModelHandle>;
+    const teach = await exported<Teach>('teach');
+    await using service = await startFakeService({ policy: looks });
+    const messages = [
+      { role: 'user', content: 'hello' },
+      { role: 'assistant', content: 'good morning' },
+    ];
+    expect((await teach(service.client, [{ messages }])).step).toBe(1);
   });
 
-  it('begins a long run and goes on with it', async () => {
+  it('begin a long run and continue it', async () => {
     process.chdir(folder);
     const longRun = await exported<
       (...given: [Environment, ModelHandle, unknown[], unknown[]]) => Promise<TrainResult>
-    >('longRun', 'export const longRun', (code) =>
+    >('longRun', (code) =>
       code.replace('everySteps: 20', 'everySteps: 1').replace('groupsPerStep: 32', 'groupsPerStep: 2'),
     );
-    const stockroom = await exported<Environment>('stockroom', 'export const stockroom');
-    await using service = await startFakeService({ policy: callThenSay('look', { item: 'cup' }) });
-    const cups = [{ item: 'cup', left: 3 }];
+    const stockroom = await exported<Environment>('stockroom');
+    await using service = await startFakeService({ policy: looks });
     const begin = async () => longRun(stockroom, handle(service.client), cups, cups);
     const result = await begin();
     // All rewards are equal: nothing to learn, and no better validation.
     expect([result.reason, result.because]).toEqual(['early_stop', expect.stringContaining('validation')]);
     expect((await begin()).reports).toEqual(result.reports);
-    process.chdir(outside);
   }, 120_000);
 
-  it('compares an external model with what was trained, and keeps the evaluation', async () => {
+  it('have schedules between their two values', async () => {
+    const rates = await exported<Record<string, Schedule>>('rates');
+    const at = (step: number) =>
+      Object.fromEntries(Object.entries(rates).map(([name, rate]) => [name, rate({ step, steps: 101 })]));
+    expect(at(0)).toMatchObject({ flat: 7e-4, falling: 7e-4, slowAtBothEnds: 7e-4 });
+    expect(at(0).rising).toBeLessThan(at(5).rising ?? 0);
+    expect(at(100)).toMatchObject({ flat: 7e-4, rising: 7e-4 });
+    expect(at(100).falling).toBeCloseTo(7e-5, 10);
+    expect(at(100).slowAtBothEnds).toBeCloseTo(7e-5, 10);
+  });
+
+  it('bound the model calls of many rollouts', async () => {
+    type Thousands = (
+      environment: Environment,
+      scenarios: unknown[],
+      model: ModelHandle,
+    ) => Promise<{ counts: { completed: number }; calls: { peak: number } }>;
+    const thousands = await exported<Thousands>('thousands');
+    const stockroom = await exported<Environment>('stockroom');
+    await using service = await startFakeService({ policy: looks });
+    const { counts, calls } = await thousands(stockroom, cups, handle(service.client, 0));
+    expect(counts.completed).toBe(8);
+    expect(calls.peak).toBeGreaterThan(0);
+  });
+});
+
+describe('results of README and docs', () => {
+  type OnScenarios<Result> = (
+    environment: Environment,
+    scenarios: unknown[],
+    model: ModelHandle,
+  ) => Promise<Result>;
+
+  it('close the endpoints that an evaluation has opened', async () => {
+    const check = await exported<OnScenarios<Evaluation>>('check');
+    const capitals = await exported<Environment>('capitals');
+    await using service = await startFakeService({ policy: () => ({ text: 'Paris' }) });
+    const scenarios = [{ country: 'France', capital: 'Paris' }];
+    const { success } = await check(capitals, scenarios, handle(service.client, 3));
+    expect(success?.mean).toBe(1);
+  });
+
+  it('compare an external model with a trained one, and keep the evaluation', async () => {
     process.chdir(folder);
     type Against = (
       environment: Environment,
       scenarios: unknown[],
       models: { trained: ModelHandle; hosted: MockLanguageModelV4 },
     ) => Promise<string>;
-    const against = await exported<Against>('against', 'export async function against');
-    const stockroom = await exported<Environment>('stockroom', 'export const stockroom');
-    const usage = { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 };
-    const hosted = new MockLanguageModelV4({
-      modelId: 'hosted',
-      doGenerate: async () => ({
-        content: [{ type: 'text', text: 'no idea' }],
-        finishReason: { unified: 'stop', raw: 'stop' },
-        usage: { inputTokens: usage, outputTokens: { total: 1, text: 1, reasoning: 0 } },
-        warnings: [],
-      }),
-    });
-    await using service = await startFakeService({ policy: callThenSay('look', { item: 'cup' }) });
-    const cups = Array.from({ length: 8 }, (_, n) => ({ id: `cup-${n}`, item: 'cup', left: 3 }));
-    const text = await against(stockroom, cups, { trained: handle(service.client, 3), hosted });
+    const against = await exported<Against>('against');
+    const stockroom = await exported<Environment>('stockroom');
+    const hosted = hostedModel(() => 'no idea');
+    await using service = await startFakeService({ policy: looks });
+    const scenarios = Array.from({ length: 8 }, (_, n) => ({ id: `cup-${n}`, item: 'cup', left: 3 }));
+    const text = await against(stockroom, scenarios, { trained: handle(service.client, 3), hosted });
     expect(text).toContain('hosted');
     expect(text).toContain('step3');
-    process.chdir(outside);
   });
 
-  it('plays recorded calls back without a service', async () => {
+  it('choose the scenarios that a model does not solve', async () => {
+    const unsolved = await exported<OnScenarios<unknown[]>>('unsolved');
+    const stockroom = await exported<Environment>('stockroom');
+    await using service = await startFakeService({ policy: callThenSay('look', { item: 'cup' }) });
+    const scenarios = [...cups, { item: 'plate', left: 2 }];
+    expect(await unsolved(stockroom, scenarios, handle(service.client, 3))).toEqual([scenarios[1]]);
+  });
+
+  it('play recorded calls back without a service', async () => {
     process.chdir(folder);
-    type Record = (environment: Environment, scenarios: unknown[], model: ModelHandle) => Promise<Evaluation>;
     type Replay = (
       environment: Environment,
       scenarios: unknown[],
     ) => Promise<{ evaluation: Evaluation; unused: unknown[] }>;
-    const record = await exported<Record>('record', 'export const record');
-    const replay = await exported<Replay>('replay', 'export const record');
-    const stockroom = await exported<Environment>('stockroom', 'export const stockroom');
-    const cups = [{ item: 'cup', left: 3 }];
+    const record = await exported<OnScenarios<Evaluation>>('record');
+    const replay = await exported<Replay>('replay');
+    const stockroom = await exported<Environment>('stockroom');
     let recorded: Evaluation;
     {
-      await using service = await startFakeService({ policy: callThenSay('look', { item: 'cup' }) });
+      await using service = await startFakeService({ policy: looks });
       recorded = await record(stockroom, cups, handle(service.client, 3));
     }
     const { evaluation, unused } = await replay(stockroom, cups);
     expect(evaluation.reward).toEqual(recorded.reward);
     expect(unused).toEqual([]);
-    process.chdir(outside);
+  });
+
+  it('read what a run has written, score it again and run it again', async () => {
+    const stockroom = await exported<Environment>('stockroom');
+    const runDirectory = join(folder, 'one-step');
+    await using service = await startFakeService({ policy: looks });
+    const model = handle(service.client);
+    await train({
+      environment: stockroom,
+      scenarios: cups,
+      model,
+      steps: 1,
+      groupsPerStep: 1,
+      rolloutsPerGroup: 2,
+      runDirectory,
+    });
+    type OnRun<Result> = (runDirectory: string, environment: Environment) => Promise<Result>;
+    const withNewRewards = await exported<OnRun<unknown>>('withNewRewards');
+    expect(await withNewRewards(runDirectory, stockroom)).toEqual([
+      [1.1, 1.1],
+      [1.1, 1.1],
+    ]);
+    const isDeterministic = await exported<OnRun<boolean>>('isDeterministic');
+    expect(await isDeterministic(runDirectory, stockroom)).toBe(true);
+    const firstTrajectory = await exported<(file: string) => Promise<{ reward: number }>>('firstTrajectory');
+    const file = join(runDirectory, 'trajectories/step-0000.jsonl');
+    expect((await firstTrajectory(file)).reward).toBe(1.1);
+    const tables = await exported<(evaluation: Evaluation) => Record<string, unknown>>('tables');
+    const evaluation = await evaluate({ environment: stockroom, scenarios: cups, model: model.at(1) });
+    expect(tables(evaluation)).toMatchObject({
+      rows: [{ reward: 1.1 }],
+      csv: expect.stringContaining('reward'),
+      jsonLines: expect.stringContaining('"cup"'),
+    });
+  });
+});
+
+describe('the loop of docs/guide.md', () => {
+  it('records calls without an environment', async () => {
+    type ShortReplies = (model: ModelHandle, prompt: string) => Promise<TrajectoryGroup>;
+    const shortReplies = await exported<ShortReplies>('shortReplies');
+    let calls = 0;
+    await using service = await startFakeService({ policy: () => ({ text: 'o'.repeat(++calls) }) });
+    const group = await shortReplies(handle(service.client, 0), 'Be brief.');
+    expect(group.trajectories.map(({ reward }) => reward).toSorted()).toEqual([-1, -2, -3, -4]);
+    expect(group.hasSignal).toBe(true);
+    expect(group.toBody().trajectories).toHaveLength(4);
+  });
+
+  it('stores groups as a run does, and finds alarms', async () => {
+    type Store = (
+      path: string,
+      groups: RolloutGroup[],
+    ) => Promise<{ file: string; lines: string[]; counts: RolloutCounts }>;
+    const store = await exported<Store>('store');
+    const quickOnes = await exported<(group: RolloutGroup, limitMs: number) => RolloutGroup>('quickOnes');
+    const stockroom = await exported<Environment>('stockroom');
+    await using service = await startFakeService({ policy: looks });
+    const model = handle(service.client, 0);
+    const { groups } = await runGroups({
+      environment: stockroom,
+      scenarios: cups,
+      rolloutsPerGroup: 2,
+      model,
+    });
+    const path = join(folder, 'stored');
+    const { file, lines, counts } = await store(path, groups);
+    expect((await readFile(join(path, file), 'utf8')).trimEnd()).toBe(lines.join('\n'));
+    expect(counts).toMatchObject({ dispatched: 2, completed: 2 });
+    expect(groups.map((group) => quickOnes(group, 0).rollouts)).toEqual([[]]);
+
+    const { reports } = await train({
+      environment: stockroom,
+      scenarios: cups,
+      model: handle(service.client),
+      steps: 5,
+      groupsPerStep: 1,
+      rolloutsPerGroup: 2,
+      runDirectory: join(folder, 'diagnosed'),
+    });
+    const alarmsOfNewest = await exported<(reports: StepReport[]) => Alarm[]>('alarmsOfNewest');
+    expect(alarmsOfNewest(reports).map(({ kind }) => kind)).toContain('no_signal');
+    const isRepetitive = await exported<(tokens: number[]) => boolean>('isRepetitive');
+    expect([isRepetitive([1, 2, 3, 4, 5]), isRepetitive(Array(40).fill(1))]).toEqual([false, true]);
+    type Draw = (scenarios: string[], at: { seed: number; step: number }) => string;
+    const draw = await exported<Draw>('draw');
+    const at = { seed: 1, step: 2 };
+    expect(draw(['a', 'b', 'c'], at)).toBe(draw(['a', 'b', 'c'], at));
+  });
+});
+
+describe('what is left of README and docs', () => {
+  it('tells errors apart', async () => {
+    const whatToDo = await exported<(error: unknown) => string>('whatToDo');
+    const error = await train(z.custom<Parameters<typeof train>[0]>().parse({ maxTurns: 3 })).catch(
+      (thrown: unknown) => thrown,
+    );
+    expect(whatToDo(error)).toBe('correct the option maxTurns');
+    expect(whatToDo(new Error('no'))).toBe('not an error of martingale');
+  });
+
+  it('forks a model and downloads a checkpoint', async () => {
+    type Fork = (client: Client, modelId: string, file: string) => Promise<{ bytes: number }>;
+    const forkAndKeep = await exported<Fork>('forkAndKeep');
+    const engine = await createEmbeddedEngine({ threads: 1 });
+    const service = await startService({ engine, dataFolder: join(folder, 'service') });
+    const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
+    const { id } = await client.models.create({ project: 'first', base_model: 'martingale-tiny' });
+    const messages = [
+      { role: 'user' as const, content: 'hello' },
+      { role: 'assistant' as const, content: 'good morning' },
+    ];
+    await sft({
+      model: new ModelHandle({ client, id, name: 'local/first/any' }),
+      examples: [{ messages }],
+    });
+    const file = join(folder, 'model.safetensors');
+    const { bytes } = await forkAndKeep(client, id, file);
+    expect((await stat(file)).size).toBe(bytes);
+    await client.close();
+    await service.close();
+    await engine.close();
+  });
+
+  it('names a metric as Prometheus does', async () => {
+    expect(await exported<string>('noSignal')).toContain('(martingale_step_signal_share[10m])');
+  });
+
+  it('is no snippet that no test runs', async () => {
+    const isProgram = ({ note, code }: Snippet) =>
+      note === 'run' || note.endsWith('.ts') || code.includes('runRecipe(');
+    const others = (await typeScriptSnippets()).filter((snippet) => !isProgram(snippet));
+    const notRun = others.filter(({ code }) => !loaded.has(code));
+    expect(notRun.map(({ document, code }) => `${document}: ${code}`)).toEqual([]);
   });
 });

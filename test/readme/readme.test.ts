@@ -1,4 +1,4 @@
-import { access, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
@@ -6,8 +6,8 @@ import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
 import type { Engine } from '../../src/engines/engine.ts';
 import { type RunningService, startService } from '../../src/service/index.ts';
 import { startOtlpReceiver } from '../telemetry/otlp-receiver.ts';
+import { snippetsOf, textOf, typeScriptSnippets } from './documents.ts';
 import { root, runProgram, typeCheck } from './programs.ts';
-import { snippetsOf } from './snippets.ts';
 
 /** In the repository, so that packages and paths resolve as they do for a reader. */
 let folder: string;
@@ -32,21 +32,20 @@ afterAll(async () => {
 /** The name that a snippet is to be saved under; another where it has none. */
 const fileOf = (note: string, other: string) => (note.endsWith('.ts') ? note : other);
 
-/** How a heading is linked to. */
-const toAnchor = (heading: string) =>
-  heading
-    .toLowerCase()
-    .replace(/[^\w\- ]/g, '')
-    .replaceAll(' ', '-');
+/** The programs of a document that run as they are. */
+const programs = async (document: string) =>
+  (await snippetsOf(document)).filter(({ note }) => note === 'run').map(({ code }) => code);
 
-/** The programs of README that run as they are. */
-const programs = async () =>
-  (await snippetsOf('README.md')).filter(({ note }) => note === 'run').map(({ code }) => code);
+/** Writes the snippets that have a file name of their own, which others import. */
+async function writeFiles(document: string) {
+  for (const { note, code } of await snippetsOf(document))
+    if (fileOf(note, '') !== '') await writeFile(join(folder, note), code);
+}
 
-describe('README', () => {
-  it('has TypeScript that type-checks', async () => {
-    const snippets = (await snippetsOf('README.md')).filter(({ language }) => language === 'ts');
-    expect(snippets.length).toBeGreaterThanOrEqual(7);
+describe('README and docs', () => {
+  it('have TypeScript that type-checks', async () => {
+    const snippets = await typeScriptSnippets();
+    expect(snippets.length).toBeGreaterThanOrEqual(25);
     const files = snippets.map(({ note, code }, index) => ({
       name: fileOf(note, `snippet-${index}.ts`),
       code,
@@ -57,9 +56,9 @@ describe('README', () => {
     expect(await typeCheck(folder)).toBe('');
   });
 
-  it('has a first environment of some 30 lines that trains', async () => {
-    const [code = '', ...others] = await programs();
-    expect(others).toHaveLength(2);
+  it('have a first environment of some 30 lines that trains', async () => {
+    const [code = '', ...others] = await programs('README.md');
+    expect(others).toHaveLength(0);
     expect(code.split('\n').length).toBeLessThanOrEqual(40);
     expect(code).toContain('steps: 40');
     const file = join(folder, 'first.ts');
@@ -71,8 +70,8 @@ describe('README', () => {
     await rm(/The record is in (.*)/.exec(output)?.[1] ?? '', { recursive: true });
   });
 
-  it('has a recipe that begins with conversations, and takes the flags of one', async () => {
-    const found = (await snippetsOf('README.md')).filter(({ code }) => code.includes('runRecipe('));
+  it('have a recipe that begins with conversations, and takes the flags of one', async () => {
+    const found = (await typeScriptSnippets()).filter(({ code }) => code.includes('runRecipe('));
     expect(found).toHaveLength(1);
     const file = join(folder, 'lights.ts');
     await writeFile(file, found[0]?.code ?? '');
@@ -88,8 +87,9 @@ describe('README', () => {
     expect(events.at(-1)).toMatchObject({ reason: 'finished', steps: 2 });
   });
 
-  it('has a client of at most 25 lines that trains, samples and is refused', async () => {
-    const [, code = ''] = await programs();
+  it('have a client of at most 25 lines that trains, samples and is refused', async () => {
+    const [code = '', ...others] = await programs('docs/service.md');
+    expect(others).toHaveLength(1);
     expect(code.trim().split('\n').length).toBeLessThanOrEqual(25);
     const file = join(folder, 'client.ts');
     await writeFile(file, code);
@@ -100,17 +100,29 @@ describe('README', () => {
     expect(output).toMatch(/\[ 'body', 'temperature' \] .*: 422: /);
   });
 
-  it('has a logits processor that a program registers', async () => {
-    for (const { note, code } of await snippetsOf('README.md'))
-      if (fileOf(note, '') !== '') await writeFile(join(folder, note), code);
-    const [, , code = ''] = await programs();
+  it('have a logits processor that a program registers', async () => {
+    await writeFiles('docs/service.md');
+    const [, code = ''] = await programs('docs/service.md');
     const file = join(folder, 'processor.ts');
     await writeFile(file, code.replace("'.martingale'", JSON.stringify(join(folder, 'processor'))));
     expect(await runProgram(file)).toContain("qualname: 'my.NoEcho'");
   });
 
-  it('lists the endpoints that the service has', async () => {
-    const text = await readFile(join(root, 'README.md'), 'utf8');
+  it('have an environment that trains in worker threads', async () => {
+    await writeFiles('docs/guide.md');
+    const [code = '', ...others] = await programs('docs/guide.md');
+    expect(others).toHaveLength(0);
+    const file = join(folder, 'threads.ts');
+    const runDirectory = join(folder, 'threads');
+    await writeFile(
+      file,
+      code.replace('  executor,', `  executor, runDirectory: ${JSON.stringify(runDirectory)},`),
+    );
+    expect(await runProgram(file, { env })).toBe('0 12 completed\n1 12 completed\n');
+  });
+
+  it('list the endpoints that the service has', async () => {
+    const text = await textOf('docs/service.md');
     const told = [...text.matchAll(/^\| (`.*?`) \|/gm)].flatMap(([, cell = '']) => {
       const path = /\/v1\S*(?=`)/.exec(cell)?.[0] ?? '';
       return [...cell.matchAll(/GET|POST|DELETE/g)].map(([method]) => `${method} ${path}`);
@@ -125,13 +137,6 @@ describe('README', () => {
       .filter(([path]) => !path.endsWith('/'))
       .flatMap(([path, methods]) => Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`));
     expect(told.sort()).toEqual(had.sort());
-  });
-
-  it('names only files and headings that are there', async () => {
-    const text = await readFile(join(root, 'README.md'), 'utf8');
-    for (const [, path = ''] of text.matchAll(/\]\((?!https?:)([^)#]+)\)/g)) await access(join(root, path));
-    const headings = [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = '']) => toAnchor(heading));
-    for (const [, anchor] of text.matchAll(/\]\(#([^)]+)\)/g)) expect(headings).toContain(anchor);
   });
 });
 

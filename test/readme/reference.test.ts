@@ -23,8 +23,9 @@ import {
 import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
 import type { Engine } from '../../src/engines/engine.ts';
 import { type RunningService, startService } from '../../src/service/index.ts';
+import { textOf } from './documents.ts';
 import { root } from './programs.ts';
-import { namesIn, type Row, readmeTables } from './tables.ts';
+import { namesIn, type Row, tablesOf } from './tables.ts';
 
 const logprobEntry = logprobsSchema.shape.content.unwrap().unwrap().element;
 const streamOptions = chatCompletionRequestSchema.shape.stream_options.in.unwrap().unwrap();
@@ -61,13 +62,13 @@ const tested = [
 let tables: Map<string, Row[]>;
 
 beforeAll(async () => {
-  tables = await readmeTables();
+  tables = await tablesOf('docs/reference.md');
 });
 
 const rowsOf = (heading: string): Row[] => tables.get(heading) ?? [];
 const namesOf = (heading: string) => rowsOf(heading).flatMap(({ names }) => names);
 
-describe('the reference in README', () => {
+describe('docs/reference.md', () => {
   it.each(Object.entries(fieldsOf))('has each field of %s once, and no other', (heading, shape) => {
     expect(namesOf(heading).sort()).toEqual(Object.keys(shape).sort());
   });
@@ -92,7 +93,7 @@ describe('the reference in README', () => {
   });
 
   it('lists the options that are refused', async () => {
-    const text = await readFile(join(root, 'README.md'), 'utf8');
+    const text = await textOf('docs/reference.md');
     const [, list = ''] = /^Refused by name .*?: (.*)$/m.exec(text) ?? [];
     expect(namesIn(list).sort()).toEqual([...refusedConfigFields].sort());
   });
@@ -119,7 +120,7 @@ describe('the reference in README', () => {
   });
 });
 
-describe('the reference, held against the service', () => {
+describe('docs/reference.md, compared with the service', () => {
   let folder: string;
   let engine: Engine;
   let service: RunningService;
@@ -153,7 +154,7 @@ describe('the reference, held against the service', () => {
       .sort();
 
   it('has the base models, with their numbers', () => {
-    const rows = rowsOf('Models').map(({ names, cells }) => [names[0], ...cells.map(Number)]);
+    const rows = rowsOf('Base models').map(({ names, cells }) => [names[0], ...cells.map(Number)]);
     expect(rows).toEqual(
       engine.baseModels.map(({ id, contextLength, defaults }) => [
         ...[id, contextLength, defaults.rlLearningRate, defaults.sftLearningRate, defaults.sftBatchSize],

@@ -1,9 +1,8 @@
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { root } from './programs.ts';
+import { textOf } from './documents.ts';
 
 export interface Row {
-  /** What the first cell names in code, such as the fields that the row speaks of. */
+  /** What the first cell names in code, such as the fields that the row describes. */
   names: string[];
   /** The other cells, as they are written. */
   cells: string[];
@@ -11,9 +10,9 @@ export interface Row {
   files: string[];
 }
 
-/** The rows of all tables that stand under each heading of README, up to the next heading of any depth. */
-export async function readmeTables(): Promise<Map<string, Row[]>> {
-  const text = await readFile(join(root, 'README.md'), 'utf8');
+/** The rows of all tables under each heading of a document, up to the next heading of any depth. */
+export async function tablesOf(document: string): Promise<Map<string, Row[]>> {
+  const text = await textOf(document);
   const tables = new Map<string, Row[]>();
   let rows: Row[] = [];
   for (const line of text.replace(/^```.*?^```$/gms, '').split('\n')) {
@@ -21,12 +20,12 @@ export async function readmeTables(): Promise<Map<string, Row[]>> {
     if (heading !== undefined) {
       rows = [];
       tables.set(heading, rows);
-    } else if (line.startsWith('| `')) rows.push(toRow(line));
+    } else if (line.startsWith('| `')) rows.push(toRow(line, join(document, '..')));
   }
   return tables;
 }
 
-function toRow(line: string): Row {
+function toRow(line: string, folder: string): Row {
   const [first = '', ...cells] = line
     .slice(1, -1)
     .split(/(?<!\\)\|/)
@@ -34,7 +33,7 @@ function toRow(line: string): Row {
   return {
     names: namesIn(first),
     cells,
-    files: [...line.matchAll(/\]\(([^)#]+)\)/g)].map(([, path = '']) => path),
+    files: [...line.matchAll(/\]\(([^)#]+)\)/g)].map(([, path = '']) => join(folder, path)),
   };
 }
 
