@@ -28,7 +28,7 @@ const service = await startService({ engine, dataFolder });
 const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
 try {
   const source = loop.toScenarioSource(
-    [{ country: 'france' }, { country: 'spain' }, { country: 'italy' }],
+    Object.keys(capitals).map((country) => ({ country })),
     1,
   );
   const opened = { client, project: 'examples', name: 'own-loop', baseModel: 'martingale-tiny' };
