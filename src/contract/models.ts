@@ -1,9 +1,36 @@
 import { z } from 'zod';
-import { list, text } from './bounded.ts';
+import { list, optional, text, withDefault } from './bounded.ts';
 import { requestLimits, trainingLimits } from './limits.ts';
-import { namePartPattern } from './model-name.ts';
-import { optional, withDefault } from './optional.ts';
 import { pageSchema } from './page.ts';
+
+/** `entity/project/name`, with `:stepN` where one checkpoint is meant and without it for the newest. */
+export interface ModelName {
+  entity: string;
+  project: string;
+  name: string;
+  step?: number;
+}
+
+const pattern = /^(?:[a-z][a-z0-9+.-]*:\/\/\/)?([^/:\s]+)\/([^/:\s]+)\/([^/:\s]+?)(?::step(\d+))?$/i;
+
+/** What an entity, a project or a model may be called; a slash or a colon would make its full name ambiguous. */
+export const namePartPattern = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
+
+/**
+ * Reads the name by which chat completions call a trained model. A URI prefix (`scheme:///`) is accepted and
+ * dropped. Returns undefined for what has another form, as the names of base models do.
+ */
+export function parseModelName(text: string): ModelName | undefined {
+  const match = pattern.exec(text);
+  if (!match) return undefined;
+  const [, entity, project, name, step] = match;
+  if (entity === undefined || project === undefined || name === undefined) return undefined;
+  return step === undefined ? { entity, project, name } : { entity, project, name, step: Number(step) };
+}
+
+export function formatModelName({ entity, project, name, step }: ModelName): string {
+  return `${entity}/${project}/${name}${step === undefined ? '' : `:step${step}`}`;
+}
 
 const namePart = z
   .string()
@@ -111,3 +138,19 @@ export type DeleteModelResponse = z.infer<typeof deleteModelResponseSchema>;
 export type Checkpoint = z.infer<typeof checkpointSchema>;
 export type DeleteCheckpointsRequest = z.infer<typeof deleteCheckpointsRequestSchema>;
 export type DeleteCheckpointsResponse = z.infer<typeof deleteCheckpointsResponseSchema>;
+
+export const inferenceModelSchema = z
+  .object({
+    id: z.string().describe('What `model` of a chat completion takes.'),
+    object: z.literal('model'),
+    created: z.number().int().describe('Seconds since 1970; of a base model, when the service started.'),
+    owned_by: z.string().describe("The model's entity; of a base model, the engine's name."),
+    root: z.string().describe('The base model it was trained from; of a base model, itself.'),
+  })
+  .meta({ id: 'InferenceModel' });
+
+export const inferenceModelListSchema = z
+  .object({ object: z.literal('list'), data: z.array(inferenceModelSchema) })
+  .meta({ id: 'InferenceModelList' });
+
+export type InferenceModel = z.infer<typeof inferenceModelSchema>;

@@ -1,11 +1,10 @@
 import { z } from 'zod';
-import { list } from './bounded.ts';
+import { list, optional } from './bounded.ts';
 import { reasoningEffortSchema } from './chat/answer-fields.ts';
 import { messageSchema, type ParsedMessage } from './chat/messages.ts';
 import { responseFormatSchema, structuredOutputsSchema } from './chat/structured-outputs.ts';
 import { type Tool, type ToolChoice, toolChoiceSchema, toolSchema } from './chat/tools.ts';
 import { chatLimits } from './limits.ts';
-import { optional } from './optional.ts';
 
 /**
  * One line of supervised training data: a conversation that ends in an assistant message; every assistant

@@ -1,7 +1,6 @@
 import { z } from 'zod';
-import { figure, list, numberList, record, text } from './bounded.ts';
+import { figure, list, numberList, optional, record, text } from './bounded.ts';
 import { trainingLimits } from './limits.ts';
-import { optional } from './optional.ts';
 import { trajectoryGroupSchema } from './trajectories.ts';
 
 /**

@@ -1,10 +1,9 @@
 import { z } from 'zod';
-import { figure, list, record, text } from './bounded.ts';
+import { figure, list, optional, record, text } from './bounded.ts';
 import { messageSchema } from './chat/messages.ts';
 import { choiceSchema } from './chat/response.ts';
 import { toolSchema } from './chat/tools.ts';
 import { chatLimits, requestLimits, trainingLimits } from './limits.ts';
-import { optional } from './optional.ts';
 
 const metrics = record(z.union([z.number(), z.boolean(), z.null()]), { entries: trainingLimits.metrics });
 const metadata = record(z.union([z.number(), text(trainingLimits.metadataLength), z.boolean(), z.null()]), {

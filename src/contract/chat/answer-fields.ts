@@ -1,7 +1,6 @@
 import { z } from 'zod';
-import { emptyObject, list, record, text } from '../bounded.ts';
+import { emptyObject, list, optional, record, text } from '../bounded.ts';
 import { chatLimits } from '../limits.ts';
-import { optional } from '../optional.ts';
 import { responseFormatSchema, structuredOutputsSchema } from './structured-outputs.ts';
 import { toolChoiceSchema } from './tools.ts';
 

@@ -1,7 +1,6 @@
 import { z } from 'zod';
-import { list, text, tokenList } from '../bounded.ts';
+import { list, optional, text, tokenList } from '../bounded.ts';
 import { chatLimits, requestLimits } from '../limits.ts';
-import { optional } from '../optional.ts';
 import { toolCallSchema } from './tools.ts';
 
 export const textPartSchema = z

@@ -1,7 +1,57 @@
 import { z } from 'zod';
+import { emptyObject, json, list, optional, text } from '../bounded.ts';
+import { chatLimits, requestLimits } from '../limits.ts';
 import { answerFields } from './answer-fields.ts';
-import { promptFields } from './prompt-fields.ts';
-import { samplingFields } from './sampling-fields.ts';
+import { messageSchema } from './messages.ts';
+import { largestInteger, samplingFields } from './sampling-fields.ts';
+import { toolSchema } from './tools.ts';
+
+/** A document for the chat template. */
+export const documentSchema = json();
+
+/** Fields of a chat request that say what the reply is sampled after. */
+const promptFields = {
+  messages: list(messageSchema, chatLimits.messages).min(1),
+  model: optional(text(requestLimits.model)).describe(
+    'A base model, a model (entity/project/name: its newest checkpoint) or a checkpoint (with :stepN). Absent: the first base model. An unknown name is 404.',
+  ),
+  tools: optional(list(toolSchema, chatLimits.tools)),
+  documents: optional(list(documentSchema, chatLimits.documents)).describe(
+    'Documents for the chat template; each is best an object with title and text. No effect where the template shows none.',
+  ),
+  chat_template: optional(text(chatLimits.template)).describe(
+    "A Jinja template to use instead of the model's own, of at most 64 KiB. It sees messages (role, content, reasoning, tool_calls, tool_call_id, name; contents are texts, arguments JSON texts), tools, documents, add_generation_prompt, reasoning_effort, bos_token and eos_token. Special tokens are what it writes itself, never what stands in a text it is given. It has 1 second, 64 MiB of memory and 1,048,576 characters of output; one that fails or needs more is refused with its reason.",
+  ),
+  chat_template_kwargs: optional(
+    json(requestLimits.json, {
+      entries: chatLimits.templateVariables,
+      name: chatLimits.templateVariableName,
+    }),
+  ).describe('Further variables of the chat template. No effect where the template does not look at them.'),
+  add_generation_prompt: optional(z.boolean()).describe(
+    'Default true: the prompt ends with what begins a reply. Cannot be true together with continue_final_message.',
+  ),
+  continue_final_message: optional(z.boolean()).describe(
+    'Default false. True: the last message is left open, and the reply goes on with it: not after tool calls, and without reasoning_effort.',
+  ),
+  add_special_tokens: optional(z.boolean()).describe(
+    "Default false. True: the tokenizer's own special tokens are added on top of the template's.",
+  ),
+  truncate_prompt_tokens: optional(
+    // Beyond 2^53 `int()` takes nothing.
+    z
+      .number()
+      .min(-1)
+      .max(largestInteger)
+      .refine(Number.isInteger, 'Input should be a valid integer')
+      .meta({ type: 'integer' }),
+  ).describe('Keeps only the last so many tokens of the prompt; -1 keeps what the context can hold.'),
+  mm_processor_kwargs: optional(
+    emptyObject('these are text models, with no processor of other media'),
+  ).describe(
+    'Anything but an empty object is refused: these are text models, with no processor of other media.',
+  ),
+};
 
 /**
  * The body of `POST /v1/chat/completions`: every field of the interface. Only `messages` is required. What a field
@@ -28,3 +78,9 @@ export const refusedChatFields = {
 export type ChatCompletionRequest = z.input<typeof chatCompletionRequestSchema>;
 /** A request as the service reads it: `null` is gone. */
 export type ParsedChatCompletionRequest = z.output<typeof chatCompletionRequestSchema>;
+
+/** The vendor's names that deployed clients send, and the interface's own names for the same fields. */
+export const chatFieldAliases = { vllm_xargs: 'engine_xargs' } as const;
+export const configFieldAliases = { kimi_k2_tau: 'vendor_k2_tau' } as const;
+export const projectHeader = 'Compat-Project';
+export const projectHeaderAlias = 'OpenAI-Project';

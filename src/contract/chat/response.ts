@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { answeredTokens, figure, list, record, text } from '../bounded.ts';
 import { chatLimits, requestLimits, trainingLimits } from '../limits.ts';
-import { engineArgumentSchema, logitsProcessorSchema } from './extensions.ts';
+import { engineArgumentSchema, logitsProcessorSchema } from './sampling-fields.ts';
 import { toolCallSchema } from './tools.ts';
 
 export const topLogprobSchema = z
@@ -15,11 +15,6 @@ export const topLogprobSchema = z
 const logprobsMeaning =
   'Natural logarithms of the probabilities of the sampled tokens under the distribution that each was sampled from: over the tokens that its constraint and the other fields allowed there, after logits_processors, logit_bias and penalties, divided by the temperature (1 where that is 0), cut by top_k, top_p and min_p, and renormalised over what these left. A token that had no alternative has 0; a probability of 0 is written -9999.';
 
-/**
- * What reproduces the distribution a choice was sampled from. Clients send choices back whole, so that training
- * computes log-probabilities under that same distribution. `constraint` names the grammar by its hash. What is not
- * there is off.
- */
 export const samplingSchema = z
   .object({
     temperature: figure(),
@@ -77,11 +72,7 @@ const promptIds = () =>
 /** What a streamed choice carries on its first token: readers of streams keep entries of logprobs, and drop other fields. */
 const carriedSchema = z.object({ sampling: samplingSchema, prompt_token_ids: promptIds() });
 
-/**
- * Log-probabilities (natural logarithm) of the sampled tokens under the distribution they were sampled from: after
- * processors, biases, penalties, the grammar's mask and temperature, and renormalised over what top_k, top_p and
- * min_p left. One entry for each sampled token, the end token among them.
- */
+/** One entry for each sampled token, the end token among them. */
 export const logprobsSchema = z
   .object({
     content: list(
@@ -159,7 +150,6 @@ export const choiceSchema = z
   })
   .meta({ id: 'Choice' });
 
-/** A prompt token and the likeliest ones in its place, by token id. */
 export const promptLogprobSchema = z
   .record(z.string(), z.object({ logprob: z.number(), rank: z.number().int(), decoded_token: z.string() }))
   .meta({

@@ -1,14 +1,31 @@
 import { z } from 'zod';
-import { list, record, text, tokenList } from '../bounded.ts';
+import { json, list, optional, record, text, tokenList } from '../bounded.ts';
 import { chatLimits, requestLimits } from '../limits.ts';
-import { optional } from '../optional.ts';
-import { engineArgumentSchema, logitsProcessorSchema } from './extensions.ts';
 
 /** 2^63 as JSON numbers write it: the interface's own bound. */
-const largest = 9223372036854776000;
+export const largestInteger = 9223372036854776000;
 const integer = z.number().int();
 /** Digits of a token's id. */
 const longestId = 20;
+
+const argumentText = text(chatLimits.engineArgumentLength);
+
+/** A value of `engine_xargs`. */
+export const engineArgumentSchema = z.union([
+  argumentText,
+  z.number(),
+  list(z.union([argumentText, z.number()]), chatLimits.engineArgumentLength),
+]);
+
+/** A logits processor by the name the operator has registered it under, alone or with what it is made with. */
+export const logitsProcessorSchema = z.union([
+  text(requestLimits.name),
+  z.strictObject({
+    qualname: text(requestLimits.name),
+    args: optional(list(z.unknown())),
+    kwargs: optional(json()),
+  }),
+]);
 
 /**
  * Fields of a chat request that shape the distribution its tokens are drawn from, and when a reply ends. Their order
@@ -57,7 +74,7 @@ export const samplingFields = {
   ).describe(
     `Arguments that every one of logits_processors is given; refused where there is none. At most ${chatLimits.engineArguments}.`,
   ),
-  seed: optional(z.number().min(-largest).max(largest)).describe(
+  seed: optional(z.number().min(-largestInteger).max(largestInteger)).describe(
     'A whole number. The same request with the same seed has the same choices; choice i draws from seed + i, of which the lowest 64 bits count. JSON writers that know no whole numbers beyond 2^53, as those of JavaScript, round it. Beam search draws nothing: its choices are the same with every seed.',
   ),
   n: optional(integer.min(1).max(chatLimits.choices)).describe(

@@ -1,7 +1,6 @@
 import { z } from 'zod';
-import { json, list, text } from '../bounded.ts';
+import { json, list, optional, text } from '../bounded.ts';
 import { chatLimits, requestLimits } from '../limits.ts';
-import { optional } from '../optional.ts';
 import { jsonSchemaSchema } from './tools.ts';
 
 export const textResponseFormatSchema = z
@@ -81,10 +80,7 @@ const backend = {
   ),
 };
 
-/**
- * Constrains the text of the reply: at most one of `json`, `regex`, `choice`, `grammar`, `json_object` and
- * `structural_tag`, and none beside a `response_format` of JSON, which the fields that shape JSON apply to as well.
- */
+/** Constrains the text of the reply. */
 export const structuredOutputsSchema = z.strictObject({ ...kinds, ...style, ...backend }).meta({
   id: 'StructuredOutputs',
   description:

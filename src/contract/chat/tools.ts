@@ -1,7 +1,6 @@
 import { z } from 'zod';
-import { json, list, text } from '../bounded.ts';
+import { json, list, optional, text } from '../bounded.ts';
 import { chatLimits, requestLimits } from '../limits.ts';
-import { optional } from '../optional.ts';
 
 export const jsonSchemaSchema = json(chatLimits.schema);
 
@@ -47,7 +46,6 @@ export const toolChoiceModeSchema = z
   )
   .meta({ id: 'ToolChoiceMode' });
 
-/** `none` never calls a tool; `auto` is also what absent means when tools are given. */
 export const toolChoiceSchema = z
   .union([
     toolChoiceModeSchema,
