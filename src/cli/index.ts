@@ -1,7 +1,6 @@
 import '../platform/check-node.ts';
 
 export { printable, printableLines } from '../contract/index.ts';
-export { makeFolder } from '../evaluation/index.ts';
 export {
   type Comparison,
   comparisonLines,
@@ -10,19 +9,19 @@ export {
   type ProgressOptions,
   type ProgressView,
   printLines,
-  shortPath,
   showProgress,
   writeJsonLine,
 } from '../progress/index.ts';
-export { exitAfterFlush } from './exit-after-flush.ts';
-export { describeFailure } from './fail.ts';
+export { makeFolder } from '../util/durable-files.ts';
 export { serviceUrl, wholeNumber } from './flags.ts';
 export {
+  describeFailure,
+  exitAfterFlush,
   type Interrupt,
   type InterruptOptions,
   type InterruptReason,
   listenForInterrupt,
-} from './interrupt.ts';
+} from './program-end.ts';
 export type {
   EnvironmentRecipe,
   LearningRecipe,

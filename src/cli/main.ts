@@ -3,8 +3,8 @@ import '../platform/check-node.ts';
 
 import { Command } from 'commander';
 import { martingaleVersion } from '../util/version.ts';
-import { describeFailure } from './fail.ts';
 import { keysCommand } from './keys.ts';
+import { describeFailure } from './program-end.ts';
 import { serveCommand } from './serve.ts';
 
 const program = new Command('martingale')

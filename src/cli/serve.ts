@@ -1,10 +1,11 @@
+import { fstatSync, writeSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { isatty } from 'node:tty';
 import { Command, Option } from 'commander';
 import { jsonLine } from '../contract/index.ts';
 import type { LogEntry, ServiceLimits } from '../service/index.ts';
 import { dataFlag, namedNumbers, repeated, wholeNumber } from './flags.ts';
-import { listenForInterrupt } from './interrupt.ts';
-import { logOutput } from './log-output.ts';
+import { listenForInterrupt } from './program-end.ts';
 
 interface ServeOptions {
   host: string;
@@ -171,3 +172,23 @@ export const serveCommand = (): Command =>
       '\nKeys: those of "martingale keys create", and MARTINGALE_API_KEY. Where there is none, one is made and printed.',
     )
     .action((options: ServeOptions) => serve(options));
+
+const standardError = 2;
+
+/**
+ * Writes to the standard error output. What cannot be written, as to a file on a full disk, is dropped, and the next
+ * text tried again: a stream would not be, and would end the process.
+ */
+export function logOutput(): (text: string) => void {
+  process.stderr.on('error', () => {});
+  const found = fstatSync(standardError);
+  if (found.isFIFO() || found.isSocket() || isatty(standardError))
+    return (text) => void process.stderr.write(text);
+  return (text) => {
+    try {
+      writeSync(standardError, text);
+    } catch {
+      // There is nowhere to say so.
+    }
+  };
+}

@@ -1,5 +1,101 @@
+import { z } from 'zod';
 import type { RolloutLimits } from '../trajectory/index.ts';
-import { ownMetrics } from './own-metrics.ts';
+import { checkOptionNames, type OptionNames, type OptionTree } from '../util/option-names.ts';
+import type { LoopSettings } from './loop/pieces.ts';
+import { ownMetrics } from './metrics.ts';
+import type { LoopEnvironmentOptions, RolloutEnvironmentOptions, SharedOptions } from './options.ts';
+import type { WeightedReward } from './rewards/reward.ts';
+
+type Shared = SharedOptions<z.ZodType, unknown, unknown>;
+type OfRollout = Exclude<
+  keyof RolloutEnvironmentOptions<z.ZodType, unknown, unknown>,
+  keyof Shared | 'prompt'
+>;
+type OfPieces = Exclude<keyof LoopEnvironmentOptions<z.ZodType, unknown, unknown>, keyof Shared | 'rollout'>;
+
+const shared = {
+  name: true,
+  scenario: true,
+  limits: {
+    turns: true,
+    tokens: true,
+    toolCalls: true,
+    milliseconds: true,
+  } satisfies OptionNames<RolloutLimits>,
+  setup: true,
+  cleanup: true,
+  cleanupTimeoutMs: true,
+  rewards: true,
+  groupRewards: true,
+  credit: { discount: true },
+} satisfies OptionNames<Shared>;
+const ofRollout: Record<OfRollout, true | OptionTree> = {
+  rollout: true,
+  atLimit: true,
+  onError: true,
+};
+const ofPieces: Record<OfPieces, true | OptionTree> = {
+  prompt: true,
+  system: true,
+  tools: true,
+  toolExecution: true,
+  onToolError: true,
+  output: true,
+  settings: {
+    temperature: true,
+    topP: true,
+    topK: true,
+    maxOutputTokens: true,
+    presencePenalty: true,
+    frequencyPenalty: true,
+    stopSequences: true,
+    reasoning: true,
+    toolChoice: true,
+    providerOptions: true,
+  } satisfies OptionNames<LoopSettings>,
+  observe: true,
+  stop: true,
+  onError: true,
+};
+const allNames = { ...shared, ...ofRollout, ...ofPieces };
+
+/**
+ * For callers whom no type has checked.
+ * @throws OptionError, and TypeError for an option of the other form and for a scenario that is no schema.
+ */
+export function checkNames(options: object & { name: string; scenario: unknown; rollout?: unknown }): void {
+  const environment = `environment "${options.name}"`;
+  const [own, other] = options.rollout ? [ofRollout, ofPieces] : [ofPieces, ofRollout];
+  const [form, otherForm] = options.rollout ? ['rollout', 'prompt'] : ['prompt', 'rollout'];
+  const foreign = Object.entries(options).find(
+    ([name, value]) => value !== undefined && Object.hasOwn(other, name) && !Object.hasOwn(own, name),
+  );
+  if (foreign)
+    throw new TypeError(
+      `\`${foreign[0]}\` of ${environment} belongs to the form with \`${otherForm}\`, and this one has \`${form}\`.`,
+    );
+  checkOptionNames(`defineEnvironment({ name: "${options.name}" })`, options, allNames);
+  if (!(options.scenario instanceof z.ZodType))
+    throw new TypeError(
+      `\`scenario\` of ${environment} is no zod schema (zod 4); give one, such as z.object({}).`,
+    );
+}
+
+const weightedNames = { weight: true, reward: true } satisfies OptionNames<WeightedReward<unknown, unknown>>;
+
+/** @throws OptionError, and TypeError for a reward that is neither a function nor one with its weight. */
+export function checkRewards(rewards: Readonly<Record<string, unknown>>, environment: string): void {
+  for (const [name, given] of Object.entries(rewards)) {
+    if (typeof given === 'function') continue;
+    const weighed = typeof given === 'object' && given !== null && 'reward' in given ? given.reward : null;
+    if (typeof weighed === 'function' && typeof given === 'object' && given !== null)
+      checkOptionNames(`The reward "${name}" of environment "${environment}"`, given, weightedNames);
+    if (typeof weighed !== 'function')
+      throw new TypeError(
+        `The reward "${name}" of environment "${environment}" is none; give a function, or { weight, reward }.`,
+      );
+  }
+}
 
 interface Checked {
   name: string;

@@ -1,7 +1,7 @@
 import { MartingaleError } from '../contract/index.ts';
 import type { Trajectory, TrajectoryCall } from '../trajectory/index.ts';
 import { withDeadline } from '../util/deadline.ts';
-import { describeThrown, describeValue } from './describe-thrown.ts';
+import { describeThrown, describeValue } from './thrown.ts';
 
 export interface CreditContext<Scenario, Outcome> {
   scenario: Scenario;

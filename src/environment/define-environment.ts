@@ -1,17 +1,19 @@
 import type { z } from 'zod';
-import { checkNames, checkRewards } from './check-names.ts';
-import { checkOptions } from './check-options.ts';
-import type { SetupContext } from './contexts.ts';
-import { describeThrown } from './describe-thrown.ts';
-import type { Environment, OpenEnvironment } from './environment.ts';
-import { loopAgent } from './loop/loop-agent.ts';
-import type { LoopOutcome } from './loop/outcome.ts';
-import type { LoopEnvironmentOptions, RolloutEnvironmentOptions, SharedOptions } from './options.ts';
-import { score, weigh } from './rewards/score.ts';
-import { weighGroupRewards } from './rewards/score-group.ts';
-import { rolloutAgent } from './rollout-agent.ts';
-import { settlementOf } from './settlement.ts';
-import { SetupError } from './setup-error.ts';
+import { loopAgent, rolloutAgent } from './agents.ts';
+import { checkNames, checkOptions, checkRewards } from './check-options.ts';
+import { type Credit, creditOf } from './credit.ts';
+import type { Environment, GroupSettlement, OpenEnvironment } from './environment.ts';
+import { SetupError } from './errors.ts';
+import type { LoopOutcome } from './loop/pieces.ts';
+import type {
+  LoopEnvironmentOptions,
+  RolloutEnvironmentOptions,
+  SetupContext,
+  SharedOptions,
+} from './options.ts';
+import type { WeightedGroupReward } from './rewards/reward.ts';
+import { score, scoreGroup, weigh, weighGroupRewards } from './rewards/score.ts';
+import { describeThrown } from './thrown.ts';
 
 const defaultCleanupTimeoutMs = 30_000;
 
@@ -121,4 +123,19 @@ async function stateOf<Context>(
   } catch (error) {
     throw new SetupError(environment, describeThrown(error), { cause: error });
   }
+}
+
+/** What an environment does with a group that has ended; null where that is nothing. */
+export function settlementOf<Scenario, Outcome>(
+  groupRewards: ReadonlyMap<string, WeightedGroupReward<Scenario, Outcome>>,
+  credit: Credit<Scenario, Outcome> | undefined,
+): GroupSettlement<Scenario, Outcome> | null {
+  if (groupRewards.size === 0 && !credit) return null;
+  return {
+    score: ({ timeoutMs, ...context }) => scoreGroup(groupRewards, context, { timeoutMs }),
+    credit: async ({ scenario, signal, timeoutMs, member }) =>
+      credit
+        ? creditOf(credit, { scenario, signal, ...member, calls: member.trajectory.calls }, { timeoutMs })
+        : null,
+  };
 }

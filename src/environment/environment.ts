@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import type { RolloutModel } from '../model/index.ts';
 import type { RolloutLimits, Trajectory, UsedUpLimit } from '../trajectory/index.ts';
-import type { SetupContext } from './contexts.ts';
+import type { SetupContext } from './options.ts';
 import type { GroupMember } from './rewards/reward.ts';
 
 /** Scenarios, what an agent does in one, and how that is scored. Made by `defineEnvironment`. */
@@ -78,4 +78,10 @@ export interface SettlementContext<Scenario> {
   signal: AbortSignal;
   /** Deadline of each function in milliseconds. */
   timeoutMs: number;
+}
+
+/** Whether a value that no type has checked is what `defineEnvironment` gives. */
+export function isEnvironment(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  return 'name' in value && 'scenario' in value && 'open' in value && typeof value.open === 'function';
 }

@@ -1,30 +1,29 @@
-export type {
-  CleanupContext,
-  ErrorContext,
-  LimitContext,
-  RolloutContext,
-  SetupContext,
-} from './contexts.ts';
+export { OnErrorError } from './agents.ts';
 export { type Credit, type CreditContext, CreditError } from './credit.ts';
 export { defineEnvironment } from './define-environment.ts';
-export { codeOfThrown, describeThrown } from './describe-thrown.ts';
-export type { Environment, GroupSettlement, OpenEnvironment } from './environment.ts';
-export { isEnvironment } from './is-environment.ts';
 export {
-  type GradingJudge,
-  gradingJudge,
+  type Environment,
+  type GroupSettlement,
+  isEnvironment,
+  type OpenEnvironment,
+} from './environment.ts';
+export {
+  GroupRewardError,
   JudgeError,
   JudgeOptionError,
-  type JudgeOptions,
-  type JudgePrices,
-  type JudgeUsage,
-  type RelativeJudge,
-  type RelativeJudgeOptions,
-  relativeJudge,
-} from './judge/index.ts';
-export { PieceError, ToolError } from './loop/errors.ts';
-export type { LoopOutcome } from './loop/outcome.ts';
+  PieceError,
+  RewardError,
+  ScenarioFileError,
+  ScenarioPositionError,
+  ScenarioSetError,
+  SetupError,
+  ToolError,
+} from './errors.ts';
+export { type GradingJudge, gradingJudge } from './judge/grading-judge.ts';
+export type { JudgeOptions, JudgePrices, JudgeUsage } from './judge/options.ts';
+export { type RelativeJudge, type RelativeJudgeOptions, relativeJudge } from './judge/relative-judge.ts';
 export type {
+  LoopOutcome,
   LoopPieces,
   LoopSettings,
   PieceContext,
@@ -32,16 +31,18 @@ export type {
   ToolUse,
   TurnContext,
 } from './loop/pieces.ts';
-export { checkMetrics, MetricError } from './metric-error.ts';
-export { OnErrorError } from './on-error.ts';
+export { checkMetrics, cleanupFailedMetric, MetricError } from './metrics.ts';
 export type {
+  CleanupContext,
   EnvironmentOptions,
+  ErrorContext,
+  LimitContext,
   LoopEnvironmentOptions,
+  RolloutContext,
   RolloutEnvironmentOptions,
+  SetupContext,
   SharedOptions,
 } from './options.ts';
-export { cleanupFailedMetric } from './own-metrics.ts';
-export { GroupRewardError, RewardError } from './rewards/errors.ts';
 export type {
   GroupMember,
   GroupRewardContext,
@@ -55,28 +56,27 @@ export type {
 } from './rewards/reward.ts';
 export { score, weigh } from './rewards/score.ts';
 export { runAgent } from './run-agent.ts';
+export type { DifficultyOptions, DifficultyReport } from './scenario-set/difficulty.ts';
+export type { Generate } from './scenario-set/generator-stage.ts';
+export { digest, type KeyFunction, scenarioKey } from './scenario-set/scenario-key.ts';
 export {
-  type DifficultyOptions,
-  type DifficultyReport,
-  type DrawnScenario,
-  digest,
-  type Generate,
-  type JsonValue,
-  type KeyFunction,
   type MixedSet,
-  ScenarioFileError,
-  ScenarioPositionError,
-  type ScenarioResult,
   ScenarioSet,
-  ScenarioSetError,
   type ScenarioSetOptions,
-  type ScenarioSource,
-  type SplitOptions,
-  scenarioKey,
   toScenarioSource,
-} from './scenario-set/index.ts';
-export { SetupError } from './setup-error.ts';
-export { shortPath } from './short-path.ts';
-export { describeWithPlace, placeOfThrown, type ThrownPlace } from './thrown-place.ts';
-export { watchAiSdkTools } from './tools/ai-sdk-tools.ts';
-export { traceTools } from './tools/trace-tools.ts';
+} from './scenario-set/scenario-set.ts';
+export type {
+  DrawnScenario,
+  JsonValue,
+  ScenarioResult,
+  ScenarioSource,
+} from './scenario-set/scenario-source.ts';
+export type { SplitOptions } from './scenario-set/transform-stage.ts';
+export {
+  codeOfThrown,
+  describeThrown,
+  describeWithPlace,
+  placeOfThrown,
+  type ThrownPlace,
+} from './thrown.ts';
+export { traceTools, watchAiSdkTools } from './tools.ts';

@@ -15,13 +15,17 @@ import {
 import { showValue } from '../util/complaint.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { EvaluationOptionError } from './errors.ts';
-import { type Estimate, estimate, estimateShare } from './estimate.ts';
+import { type Estimate, estimate, estimateShare, type PassAt, passAt } from './estimate.ts';
 import { EvaluationDirectory } from './evaluation-directory.ts';
 import { openEvaluationView } from './evaluation-view.ts';
 import { gatherGroups } from './gather-groups.ts';
-import { type PassAt, passAt } from './pass-at.ts';
-import { scenarioKeys } from './scenario-keys.ts';
-import { type ScenarioScore, type SuccessOf, scoreScenario, successOf } from './score-scenario.ts';
+import {
+  type ScenarioScore,
+  type SuccessOf,
+  scenarioKeys,
+  scoreScenario,
+  successOf,
+} from './score-scenario.ts';
 
 export interface EvaluateOptions<Schema extends z.ZodType, Outcome>
   extends Omit<RunGroupsOptions<Schema, Outcome>, 'rolloutsPerGroup'> {

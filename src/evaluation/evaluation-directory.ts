@@ -9,8 +9,8 @@ import {
   type RolloutGroup,
   toGroupRecord,
 } from '../rollout/index.ts';
+import { makeFolder } from '../util/durable-files.ts';
 import { EvaluationDirectoryError } from './errors.ts';
-import { makeFolder } from './make-folder.ts';
 import { storing } from './storage.ts';
 
 /** What must be the same for an evaluation to go on from what another call of it left. */

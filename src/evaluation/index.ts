@@ -1,3 +1,4 @@
+export type { SignFlipTest } from './compare.ts';
 export {
   type CompareOptions,
   type Comparison,
@@ -6,12 +7,10 @@ export {
   type PairedScore,
 } from './compare.ts';
 export { EvaluationDirectoryError, EvaluationOptionError } from './errors.ts';
+export type { PassAt } from './estimate.ts';
 export { average, type Estimate, estimate, type Interval } from './estimate.ts';
 export { type EvaluateOptions, type Evaluation, evaluate } from './evaluate.ts';
-export { makeFolder } from './make-folder.ts';
-export type { PassAt } from './pass-at.ts';
 export { type ScenarioScore, type SuccessOf, successOf } from './score-scenario.ts';
-export type { SignFlipTest } from './sign-flip.ts';
 export { StorageError, storing } from './storage.ts';
 export {
   type EvaluationRow,

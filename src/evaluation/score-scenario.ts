@@ -1,3 +1,4 @@
+import { type KeyFunction, scenarioKey } from '../environment/index.ts';
 import type { RolloutGroup } from '../rollout/index.ts';
 import type { Trajectory } from '../trajectory/index.ts';
 import { average } from './estimate.ts';
@@ -50,4 +51,31 @@ export function scoreScenario<Scenario>(
 
 function meanOrNull(values: readonly number[]): number | null {
   return values.length > 0 ? average(values) : null;
+}
+
+/** A key for each scenario, all of them different: the second of the same key ends in `#2`, or the next free number. */
+export function scenarioKeys<Scenario>(
+  scenarios: readonly Scenario[],
+  key: KeyFunction<Scenario> = keyOrPlace(scenarios),
+): string[] {
+  const names = scenarios.map((scenario) => String(key(scenario)));
+  const taken = new Set(names);
+  const seen = new Map<string, number>();
+  return names.map((name) => {
+    let times = (seen.get(name) ?? 0) + 1;
+    while (times > 1 && taken.has(`${name}#${times}`)) times++;
+    seen.set(name, times);
+    return times === 1 ? name : `${name}#${times}`;
+  });
+}
+
+/** What a schema gives need not be JSON; such a scenario is known by its place. */
+function keyOrPlace<Scenario>(scenarios: readonly Scenario[]): KeyFunction<Scenario> {
+  return (scenario) => {
+    try {
+      return scenarioKey(scenario);
+    } catch {
+      return `place ${scenarios.indexOf(scenario)}`;
+    }
+  };
 }

@@ -1,6 +1,6 @@
 import type { Estimate } from './estimate.ts';
+import { passAllOf, passAnyOf } from './estimate.ts';
 import type { Evaluation } from './evaluate.ts';
-import { passAllOf, passAnyOf } from './pass-at.ts';
 import type { ScenarioScore } from './score-scenario.ts';
 
 /** One scenario of an evaluation, for programs. `pass@k` and `pass^k` are there for each k that was asked for. */

@@ -1,10 +1,8 @@
-import type { TrajectoryBody } from '../contract/index.ts';
-import { shortPath } from '../environment/index.ts';
-import { conversationLines, openingOf } from './conversation.ts';
+import { type Message, printable, type TrajectoryBody } from '../contract/index.ts';
+import { shortPath } from '../util/complaint.ts';
 import { count, decimal, orDash, percent } from './format.ts';
 import type { EvaluationScore } from './run-event.ts';
-import { type Cell, sideBySide, table } from './table.ts';
-import { clip, type Line } from './text.ts';
+import { clip, displayWidth, type Line, pad, plainText, type Segment, type Style, wrap } from './text.ts';
 
 /** A model on the validation scenarios. */
 export interface Evaluated {
@@ -129,4 +127,155 @@ export function comparisonLines(comparison: Comparison, columns: number): Line[]
       [{ text: `  ${command}`, style: 'cyan' }],
     ]),
   ];
+}
+
+type Entry = TrajectoryBody['messages_and_choices'][number];
+type Content = NonNullable<Extract<Message, { role: 'assistant' }>['content']>;
+
+/** One thing somebody said or did in a conversation. */
+export interface Turn {
+  speaker: 'system' | 'user' | 'thinks' | 'agent' | 'tool';
+  text: string;
+}
+
+const speakerStyles: Record<Turn['speaker'], Style> = {
+  system: 'dim',
+  user: 'cyan',
+  thinks: 'dim',
+  agent: 'magenta',
+  tool: 'yellow',
+};
+
+function contentText(content: Content | null | undefined): string {
+  if (content === null || content === undefined) return '';
+  return typeof content === 'string'
+    ? content
+    : content.map((part) => ('text' in part ? part.text : part.refusal)).join('');
+}
+
+interface Reply {
+  content?: Content | null | undefined;
+  reasoning_content?: string | null | undefined;
+  tool_calls?: { function: { name: string; arguments: string } }[] | null | undefined;
+}
+
+function replyTurns({ content, reasoning_content: reasoning, tool_calls }: Reply): Turn[] {
+  const said = contentText(content);
+  const calls = (tool_calls ?? []).map(({ function: { name, arguments: input } }) => `${name} ${input}`);
+  const texts = said === '' ? calls : [said, ...calls];
+  const replies = (texts.length === 0 ? ['(nothing)'] : texts).map(
+    (text): Turn => ({ speaker: 'agent', text }),
+  );
+  return reasoning ? [{ speaker: 'thinks', text: reasoning }, ...replies] : replies;
+}
+
+function entryTurns(entry: Entry): Turn[] {
+  if ('message' in entry) return replyTurns(entry.message);
+  switch (entry.role) {
+    case 'assistant':
+      return replyTurns(entry);
+    case 'user':
+      return [{ speaker: 'user', text: contentText(entry.content) }];
+    case 'tool':
+    case 'function':
+      return [{ speaker: 'tool', text: contentText(entry.content) }];
+    case 'system':
+    case 'developer':
+      return [{ speaker: 'system', text: contentText(entry.content) }];
+    default:
+      return [{ speaker: 'system', text: `${entry.role}: ${contentText(entry.content)}` }];
+  }
+}
+
+/** What was said in a trajectory's main conversation. */
+export const turnsOf = (trajectory: TrajectoryBody): Turn[] =>
+  trajectory.messages_and_choices.flatMap(entryTurns);
+
+/** What the trajectory began with: trajectories of the same scenario have it in common. */
+export const openingOf = (trajectory: TrajectoryBody): string =>
+  turnsOf(trajectory)
+    .filter((turn) => turn.speaker === 'system' || turn.speaker === 'user')
+    .map((turn) => turn.text)
+    .join('\n');
+
+/** A conversation under a title with its reward, wrapped to a width. */
+export function conversationLines(title: string, trajectory: TrajectoryBody, width: number): Line[] {
+  const indent = 7;
+  const reward = `reward ${decimal(trajectory.reward, 2)}`;
+  const space = Math.max(1, width - displayWidth(title) - displayWidth(reward));
+  const turns = turnsOf(trajectory).flatMap(({ speaker, text }) =>
+    wrap(printable(text), Math.max(8, width - indent)).map(
+      (part, index): Line => [
+        { text: pad(index === 0 ? speaker : '', indent), style: speakerStyles[speaker] },
+        { text: part },
+      ],
+    ),
+  );
+  return [
+    [
+      { text: title, style: 'bold' },
+      { text: ' '.repeat(space) },
+      { text: reward, style: trajectory.reward >= 1 ? 'green' : 'yellow' },
+    ],
+    ...turns,
+  ];
+}
+
+export interface Column {
+  title: string;
+  /** Default left. */
+  align?: 'left' | 'right';
+}
+
+export interface Cell {
+  text: string;
+  style?: Style;
+}
+
+const gap = '   ';
+
+/** Narrows the widest columns until the table fits. */
+function columnWidths(wanted: number[], space: number): number[] {
+  const widths = [...wanted];
+  const total = () => widths.reduce((sum, width) => sum + width, 0);
+  while (total() > space && Math.max(...widths) > 1) {
+    const widest = widths.indexOf(Math.max(...widths));
+    widths[widest] = (widths[widest] ?? 1) - 1;
+  }
+  return widths;
+}
+
+/**
+ * A table with a rule under its titles, at most `width` cells wide: long cells are cut with an ellipsis.
+ * Rows shorter than the columns are filled with empty cells.
+ */
+export function table(columns: readonly Column[], rows: readonly (readonly Cell[])[], width: number): Line[] {
+  const wanted = columns.map((column, index) =>
+    Math.max(displayWidth(column.title), ...rows.map((row) => displayWidth(row[index]?.text ?? ''))),
+  );
+  const widths = columnWidths(wanted, width - gap.length * (columns.length - 1));
+
+  const drawRow = (cells: readonly Cell[]): Line =>
+    columns.flatMap((column, index): Line => {
+      const cell = cells[index] ?? { text: '' };
+      const size = widths[index] ?? 0;
+      const text = pad(plainText(clip([cell], size)), size, column.align);
+      const segment: Segment = { ...cell, text };
+      return index === 0 ? [segment] : [{ text: gap }, segment];
+    });
+
+  return [
+    drawRow(columns.map((column): Cell => ({ text: column.title, style: 'dim' }))),
+    [{ text: widths.map((size) => '─'.repeat(size)).join('─'.repeat(gap.length)), style: 'dim' }],
+    ...rows.map(drawRow),
+  ];
+}
+
+/** Two blocks of lines beside each other, divided by a rule. Both are given their own width. */
+export function sideBySide(left: readonly Line[], right: readonly Line[], leftWidth: number): Line[] {
+  return Array.from({ length: Math.max(left.length, right.length) }, (_, index) => {
+    const line = clip(left[index] ?? [], leftWidth);
+    const space = ' '.repeat(Math.max(0, leftWidth - displayWidth(plainText(line))));
+    return [...line, { text: space }, { text: ' │ ', style: 'dim' }, ...(right[index] ?? [])];
+  });
 }

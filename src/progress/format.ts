@@ -1,5 +1,5 @@
-import { shortPath } from '../environment/index.ts';
 import type { FailureKind } from '../rollout/index.ts';
+import { shortPath } from '../util/complaint.ts';
 import type { RunEvent } from './run-event.ts';
 
 const grouped = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
@@ -81,3 +81,13 @@ const ends: Record<Ended['reason'], string> = {
 /** How a run ended, and why where that is known: `ended early: no better for 3 validations`. */
 export const endText = ({ reason, because }: Pick<Ended, 'reason' | 'because'>): string =>
   because === undefined ? ends[reason] : `${ends[reason]}: ${because}`;
+
+type Coverage = Pick<Extract<RunEvent, { type: 'evaluated' }>, 'scenarios' | 'scored' | 'counts'>;
+
+/** What a score is of: `256 scenarios`, or `110 of 256 scenarios (146 rollouts failed)`. */
+export function coverageText({ scenarios, scored, counts }: Coverage): string {
+  const failed = counts.failed + counts.cancelled;
+  if (failed === 0) return counted(scenarios, 'scenario');
+  const of = scored === scenarios ? '' : `${count(scored)} of `;
+  return `${of}${counted(scenarios, 'scenario')} (${counted(failed, 'rollout')} failed)`;
+}

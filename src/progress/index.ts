@@ -1,18 +1,22 @@
-import { createJsonView } from './json.ts';
 import { createLiveView } from './live.ts';
-import { canRepaint } from './open-progress.ts';
+import { canRepaint, createJsonView } from './open-progress.ts';
 import { createPlainView } from './plain.ts';
 import { type Line, paint, showsColors } from './text.ts';
 import type { ProgressView } from './view.ts';
 
-export { shortPath } from '../environment/index.ts';
-export type { Alarm, AlarmKind, NoSignalCause } from './alarm.ts';
 export { type Comparison, comparisonLines, type Evaluated, type NextCommand } from './comparison.ts';
-export { writeJsonLine } from './json.ts';
-export { type OpenProgressOptions, openProgress, type ProgressOption } from './open-progress.ts';
+export {
+  type OpenProgressOptions,
+  openProgress,
+  type ProgressOption,
+  writeJsonLine,
+} from './open-progress.ts';
 export type {
+  Alarm,
+  AlarmKind,
   EvaluationScore,
   GroupComparison,
+  NoSignalCause,
   RunEndReason,
   RunEvent,
   RunListener,

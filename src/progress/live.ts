@@ -1,8 +1,31 @@
 import { printable } from '../contract/index.ts';
-import { liveLines } from './live-lines.ts';
+import { shortPath } from '../util/complaint.ts';
+import {
+  count,
+  counted,
+  coverageText,
+  decimal,
+  duration,
+  endText,
+  goesOnLines,
+  leadingMetric,
+  percent,
+  versionLines,
+} from './format.ts';
+import { alarmLines, alarmTitle, bar, failureLines, sparkline } from './live-parts.ts';
 import { type Panel, Region } from './region.ts';
-import { advance, newRun } from './run-progress.ts';
-import { clip, type Line, wrap } from './text.ts';
+import {
+  advance,
+  isEvaluation,
+  isOutsideSteps,
+  isPhase,
+  type Milestone,
+  newRun,
+  type PhaseProgress,
+  type RunProgress,
+  timeLeftMs,
+} from './run-progress.ts';
+import { type Canvas, clip, type Line, lineWidth, pad, wrap } from './text.ts';
 import type { ProgressView, Terminal } from './view.ts';
 
 /** Repaints a run in place on a terminal. What the program writes itself stands above. */
@@ -56,4 +79,240 @@ function unfailing(panel: Panel): Panel {
       return [];
     }
   };
+}
+
+const labelWidth = 12;
+const figureWidth = 10;
+const nameWidth = 18;
+const barGap = 3;
+const widest = 100;
+
+/** Both ends of a line: the right one gives way when there is no room. */
+function spread(left: Line, right: Line, columns: number): Line {
+  const space = columns - lineWidth(left) - lineWidth(right);
+  return space < 2 ? left : [...left, { text: ' '.repeat(space) }, ...right];
+}
+
+function barCells(columns: number): number {
+  return Math.max(4, Math.min(40, columns - labelWidth - figureWidth - 2));
+}
+
+function barLine(label: string, done: number, total: number | null, note: string, columns: number): Line {
+  const { filled, rest } = bar(done, total, barCells(columns));
+  return [
+    { text: `  ${pad(label, labelWidth - 2)}`, style: 'dim' },
+    { text: filled, style: 'cyan' },
+    { text: rest, style: 'dim' },
+    { text: ` ${note}` },
+  ];
+}
+
+function curveLine(label: string, values: readonly number[], figure: string, columns: number): Line {
+  const cells = barCells(columns);
+  return [
+    { text: `  ${pad(label, labelWidth - 2)}`, style: 'dim' },
+    { text: pad(sparkline(values, cells), cells), style: 'green' },
+    { text: ` ${figure}`, style: 'bold' },
+  ];
+}
+
+function phaseMark({ endedAtMs, isStopped }: PhaseProgress): Line[number] {
+  if (endedAtMs === null) return { text: '› ', style: 'cyan' };
+  return isStopped ? { text: '– ', style: 'yellow' } : { text: '✓ ', style: 'green' };
+}
+
+function phaseLine(phase: PhaseProgress, { columns, nowMs }: Canvas): Line {
+  const { done, total, startedAtMs, endedAtMs, isStopped } = phase;
+  const running = endedAtMs === null;
+  const metrics = leadingMetric(phase.metrics);
+  const of = total === null ? count(done) : `${count(done)}/${count(total)}`;
+  const left: Line = [
+    phaseMark(phase),
+    { text: pad(phase.phase, nameWidth) },
+    {
+      text: [isStopped ? `stopped at ${of}` : running ? of : count(done), metrics]
+        .filter((part) => part !== '')
+        .join(' · '),
+      style: 'dim',
+    },
+  ];
+  const right: Line = [{ text: duration((endedAtMs ?? nowMs) - startedAtMs), style: 'dim' }];
+  const cells = Math.min(24, columns - lineWidth(left) - lineWidth(right) - 2 * barGap);
+  if (!running || total === null || cells < 8) return spread(left, right, columns);
+  const { filled, rest } = bar(done, total, cells);
+  const drawn: Line = [
+    { text: ' '.repeat(barGap) },
+    { text: filled, style: 'cyan' },
+    { text: rest, style: 'dim' },
+  ];
+  return spread([...left, ...drawn], right, columns);
+}
+
+function milestoneLine(milestone: Milestone, canvas: Canvas): Line {
+  if (isPhase(milestone)) return phaseLine(milestone, canvas);
+  const { name, score } = milestone;
+  const success = score.success === null ? '' : ` · success ${percent(score.success)}`;
+  return spread(
+    [
+      { text: '✓ ', style: 'green' },
+      { text: pad(name, nameWidth) },
+      { text: `reward ${decimal(score.reward)}${success}` },
+    ],
+    [{ text: coverageText(milestone), style: milestone.scored < milestone.scenarios ? 'yellow' : 'dim' }],
+    canvas.columns,
+  );
+}
+
+function headLines(progress: RunProgress, { columns, nowMs }: Canvas): Line[] {
+  const { run, steps, startedAtMs, ended } = progress;
+  const elapsed = duration((ended?.atMs ?? nowMs) - startedAtMs);
+  const inStep = ended === null && !isOutsideSteps(progress) ? 1 : 0;
+  const name = run === null ? progress.title : run.model.replace(/:step\d+$/, '');
+  const where = run === null ? '' : `step ${Math.min(steps.length + inStep, run.steps)} of ${run.steps} · `;
+  return [
+    spread(
+      [{ text: 'martingale', style: 'bold' }, { text: name === '' ? '' : `  ${name}` }],
+      [{ text: `${where}${elapsed}`, style: 'dim' }],
+      columns,
+    ),
+    ...(run === null ? [] : [[{ text: shortPath(run.runDirectory), style: 'dim' } as const]]),
+    ...(run === null
+      ? []
+      : [...goesOnLines(run), ...versionLines(run)].map((text) => [{ text, style: 'yellow' } as const])),
+    ...(run?.finishedSteps === undefined
+      ? []
+      : [[{ text: `resumed after ${counted(run.finishedSteps, 'step')}`, style: 'dim' } as const]]),
+  ];
+}
+
+/** What a bar of the job counts, or where it stands when it has not said how much will come. */
+function jobLine({ job }: RunProgress, columns: number): Line {
+  if (job === null) return barLine('training', 0, null, '', columns);
+  const note =
+    job.total === null ? job.status : `${job.gradientSteps}/${counted(job.total, 'gradient step')}`;
+  return barLine('training', job.gradientSteps, job.total, note, columns);
+}
+
+function loopLines(progress: RunProgress, columns: number): Line[] {
+  const { run, steps, rollouts, job, ended } = progress;
+  if (run === null || (steps.length === 0 && isOutsideSteps(progress))) return [];
+  const last = steps.at(-1);
+  // A step without a signal trains nothing and measures none: the last one that did speaks for it.
+  const entropy = steps.findLast((step) => step.entropy !== null)?.entropy ?? null;
+  const perStep = run.groupsPerStep * run.rolloutsPerGroup;
+  const done = rollouts?.done ?? (job === null ? 0 : perStep);
+  const left = timeLeftMs(progress);
+  const hasSuccess = last !== undefined && last.success !== null;
+  const isPipelined = steps.some(({ staleness }) => staleness.max > 0);
+  const failed = last === undefined ? 0 : last.failed + last.cancelled;
+  return [
+    [],
+    curveLine(
+      'reward',
+      steps.map((step) => step.reward),
+      last ? decimal(last.reward) : '–',
+      columns,
+    ),
+    ...(hasSuccess
+      ? [
+          curveLine(
+            'success',
+            steps.map((step) => step.success ?? 0),
+            percent(last.success ?? 0),
+            columns,
+          ),
+        ]
+      : []),
+    [
+      { text: `  ${pad('entropy', labelWidth - 2)}`, style: 'dim' },
+      { text: pad(entropy === null ? '–' : `${decimal(entropy)} nats`, 16) },
+      { text: 'sampling ', style: 'dim' },
+      { text: last ? `${count(last.tokensPerSecond)} tokens/s` : '–' },
+      // Only a pipelined run can be stale, and not in its first steps.
+      ...(isPipelined ? [{ text: `   stale ${decimal(last?.staleness.mean ?? 0, 1)}` }] : []),
+      ...(failed > 0 ? [{ text: `   ${counted(failed, 'rollout')} failed`, style: 'yellow' } as const] : []),
+    ],
+    ...(ended === null && !isOutsideSteps(progress)
+      ? [
+          [],
+          barLine(
+            'rollouts',
+            done,
+            rollouts?.total ?? perStep,
+            `${done}/${rollouts?.total ?? perStep}`,
+            columns,
+          ),
+          jobLine(progress, columns),
+          barLine('run', steps.length, run.steps, left === null ? '' : `${duration(left)} left`, columns),
+        ]
+      : []),
+  ];
+}
+
+/** Something moves while the run is in no step: which side of the loop it is on, and for how long. */
+function waitingLines(progress: RunProgress, { columns, nowMs }: Canvas): Line[] {
+  const last = progress.milestones.at(-1);
+  const isTold = last !== undefined && isPhase(last) && (last.endedAtMs === null || isEvaluation(last));
+  if (!isOutsideSteps(progress) || isTold) return [];
+  const where = progress.steps.length === 0 ? 'before the first step' : 'after the last step';
+  return [
+    spread(
+      [{ text: '› ', style: 'cyan' }, { text: where }],
+      [{ text: duration(nowMs - progress.toldAtMs), style: 'dim' }],
+      columns,
+    ),
+  ];
+}
+
+/** The live view of a run, no line wider than the canvas; where its rows do not suffice, what matters most. */
+export function liveLines(progress: RunProgress, given: Canvas & { rows?: number | undefined }): Line[] {
+  // Wider, both ends of a line would be too far apart to be read together.
+  const canvas = { ...given, columns: Math.min(given.columns, widest) };
+  const lines = wholeView(progress, canvas);
+  const rows = canvas.rows ?? lines.length;
+  const fitted = lines.length <= rows ? lines : shortView(progress, canvas).slice(0, Math.max(1, rows));
+  return fitted.map((line) => clip(line, canvas.columns));
+}
+
+/** In the order of what matters: which run, what it does now, what it has reached, what went wrong. */
+function shortView(progress: RunProgress, canvas: Canvas): Line[] {
+  const { run, steps, milestones, alarms, rollouts, job } = progress;
+  const [head = []] = headLines(progress, canvas);
+  const { columns } = canvas;
+  const loop = run === null ? [] : loopLines(progress, columns);
+  const [, reward] = loop;
+  const doing = job !== null ? loop.at(-2) : rollouts !== null ? loop.at(-3) : undefined;
+  const last = milestones.at(-1);
+  const alarm = alarms.at(-1);
+  return [
+    head,
+    ...(doing ? [doing] : last ? [milestoneLine(last, canvas)] : []),
+    ...(reward && steps.length > 0 ? [reward] : []),
+    ...(alarm ? [[{ text: `! ${alarmTitle(alarm)}: ${alarm.message}`, style: 'yellow' } as const]] : []),
+  ];
+}
+
+function wholeView(progress: RunProgress, canvas: Canvas): Line[] {
+  const before = progress.milestones.filter((milestone) => milestone.afterSteps === 0);
+  const after = progress.milestones.filter((milestone) => milestone.afterSteps > 0);
+  const waiting = waitingLines(progress, canvas);
+  const above = [
+    ...before.map((milestone) => milestoneLine(milestone, canvas)),
+    ...(progress.steps.length === 0 ? waiting : []),
+  ];
+  const below = [
+    ...after.map((milestone) => milestoneLine(milestone, canvas)),
+    ...(progress.steps.length > 0 ? waiting : []),
+  ];
+  return [
+    ...headLines(progress, canvas),
+    ...(above.length > 0 ? [[], ...above] : []),
+    ...loopLines(progress, canvas.columns),
+    ...failureLines(progress.failure, canvas.columns),
+    ...alarmLines(progress.alarms, canvas.columns),
+    ...(below.length > 0 ? [[], ...below] : []),
+    ...(progress.ended === null || progress.ended.reason === 'finished'
+      ? []
+      : [[], [{ text: endText(progress.ended), style: 'yellow' } as const]]),
+  ];
 }

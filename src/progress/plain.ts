@@ -1,10 +1,9 @@
 import { printable, printableLines } from '../contract/index.ts';
-import { shortPath } from '../environment/index.ts';
-import { alarmTitle } from './alarm-lines.ts';
-import { coverageText } from './coverage.ts';
+import { shortPath } from '../util/complaint.ts';
 import {
   count,
   counted,
+  coverageText,
   decimal,
   duration,
   endText,
@@ -15,6 +14,7 @@ import {
   percent,
   versionLines,
 } from './format.ts';
+import { alarmTitle } from './live-parts.ts';
 import type { RunEvent, StepReport } from './run-event.ts';
 import {
   advance,

@@ -1,6 +1,5 @@
 import type { FailureKind } from '../rollout/index.ts';
-import type { Alarm } from './alarm.ts';
-import type { RunEvent, StepReport } from './run-event.ts';
+import type { Alarm, RunEvent, StepReport } from './run-event.ts';
 
 type Event<Type extends RunEvent['type']> = Extract<RunEvent, { type: Type }>;
 

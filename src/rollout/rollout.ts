@@ -1,11 +1,6 @@
-import {
-  codeOfThrown,
-  describeThrown,
-  placeOfThrown,
-  shortPath,
-  type ThrownPlace,
-} from '../environment/index.ts';
+import { codeOfThrown, describeThrown, placeOfThrown, type ThrownPlace } from '../environment/index.ts';
 import type { Trajectory } from '../trajectory/index.ts';
+import { shortPath } from '../util/complaint.ts';
 
 /**
  * Why a rollout has no reward: `code` for programs and for counting, `message` for people; where it was thrown, if

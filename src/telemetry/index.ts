@@ -1,5 +1,5 @@
-export * from './content.ts';
 export * from './metrics.ts';
 export * from './names.ts';
-export * from './remote.ts';
+export * from './span.ts';
+export * from './span.ts';
 export * from './span.ts';

@@ -1,9 +1,10 @@
 import { readdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
-import { makeFolder, storing } from '../evaluation/index.ts';
+import { storing } from '../evaluation/index.ts';
 import type { RunEvent, StepReport } from '../progress/index.ts';
 import { fromGroupRecord, parseGroupRecord, type RolloutGroup, toGroupRecord } from '../rollout/index.ts';
+import { makeFolder } from '../util/durable-files.ts';
 import { ResumeError, RunOptionError } from './errors.ts';
 import {
   appendLine,

@@ -1,3 +1,4 @@
+import { isAbsolute, relative } from 'node:path';
 import type { z } from 'zod';
 
 type Issue = z.core.$ZodIssue;
@@ -46,4 +47,10 @@ function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
     (outer, key) => (typeof outer === 'object' && outer !== null ? Reflect.get(outer, key) : undefined),
     value,
   );
+}
+
+/** A path as a person in the working folder would write it: from there where it lies inside, whole elsewhere. */
+export function shortPath(path: string): string {
+  const near = relative('', path);
+  return near === '' || near.startsWith('..') || isAbsolute(near) ? path : near;
 }

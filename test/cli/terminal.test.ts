@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { describeFailure } from '../../src/cli/fail.ts';
+import { describeFailure } from '../../src/cli/program-end.ts';
 import { jsonLine, MartingaleError } from '../../src/contract/index.ts';
-import { createJsonView } from '../../src/progress/json.ts';
+import { createJsonView } from '../../src/progress/open-progress.ts';
 import { createPlainView } from '../../src/progress/plain.ts';
 import { paint } from '../../src/progress/text.ts';
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { compare, describeComparison, type Evaluation } from 'martingale';
 import { expect, test } from 'vitest';
-import { signFlipTest } from '../../src/evaluation/sign-flip.ts';
+import { signFlipTest } from '../../src/evaluation/compare.ts';
 
 /** All assignments of signs, counted by their bits. */
 function enumerated(differences: readonly number[]): number {

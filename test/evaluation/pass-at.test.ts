@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { passAllOf, passAnyOf, passAt } from '../../src/evaluation/pass-at.ts';
+import { passAllOf, passAnyOf, passAt } from '../../src/evaluation/estimate.ts';
 
 /** Every choice of `k` of the rollouts. */
 function* choices(rollouts: readonly boolean[], k: number): Generator<boolean[]> {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { scenarioKeys } from '../../src/evaluation/scenario-keys.ts';
+import { scenarioKeys } from '../../src/evaluation/score-scenario.ts';
 
 test('keys differ also where a scenario has the id that a repeated one would get', () => {
   expect(scenarioKeys([{ id: 'a#2' }, { id: 'a' }, { id: 'a' }, { id: 'a' }])).toEqual([

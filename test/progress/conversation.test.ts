@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { conversationLines } from '../../src/progress/conversation.ts';
+import { conversationLines } from '../../src/progress/comparison.ts';
 import { plainText } from '../../src/progress/text.ts';
 
 it('shows what an agent thought before what it said', () => {

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { RunEvent } from '../../src/progress/index.ts';
-import { liveLines } from '../../src/progress/live-lines.ts';
+import { liveLines } from '../../src/progress/live.ts';
+import { bar, sparkline } from '../../src/progress/live-parts.ts';
 import { advance, newRun, timeLeftMs } from '../../src/progress/run-progress.ts';
-import { bar, sparkline } from '../../src/progress/sparkline.ts';
 import { displayWidth, plainText } from '../../src/progress/text.ts';
 import { alarm, evaluated, phase, runStarted, stepReport } from './events.ts';
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { table } from '../../src/progress/table.ts';
+import { table } from '../../src/progress/comparison.ts';
 import { clip, displayWidth, lineWidth, paint, plainText, truncate, wrap } from '../../src/progress/text.ts';
 
 const anyText = fc.string({ unit: 'grapheme', maxLength: 60 });

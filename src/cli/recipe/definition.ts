@@ -3,7 +3,7 @@ import type { z } from 'zod';
 import { namePartPattern } from '../../contract/index.ts';
 import type { ScenarioSource } from '../../environment/index.ts';
 import type { ModelHandle } from '../../model/index.ts';
-import { type RunListener, shortPath } from '../../progress/index.ts';
+import type { RunListener } from '../../progress/index.ts';
 import {
   RunOptionError,
   type TrainResult,
@@ -11,6 +11,7 @@ import {
   train,
   type ValidationOptions,
 } from '../../training/index.ts';
+import { shortPath } from '../../util/complaint.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import type { RecipeOptions } from './options.ts';
 

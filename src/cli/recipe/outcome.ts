@@ -1,9 +1,10 @@
 import { MartingaleError } from '../../contract/index.ts';
 import type { Evaluation } from '../../evaluation/index.ts';
-import { type Comparison, type Evaluated, type NextCommand, shortPath } from '../../progress/index.ts';
+import type { Comparison, Evaluated, NextCommand } from '../../progress/index.ts';
 import type { TrainResult } from '../../training/index.ts';
-import { describeFailure } from '../fail.ts';
-import type { InterruptReason } from '../interrupt.ts';
+import { shortPath } from '../../util/complaint.ts';
+import type { InterruptReason } from '../program-end.ts';
+import { describeFailure } from '../program-end.ts';
 import type { WholeRecipe } from './definition.ts';
 import type { RecipeOptions } from './options.ts';
 

@@ -1,10 +1,8 @@
 import type { z } from 'zod';
 import { printableLines } from '../../contract/index.ts';
 import { comparisonLines, printLines, showProgress, writeJsonLine } from '../../progress/index.ts';
-import { exitAfterFlush } from '../exit-after-flush.ts';
-import { listenForInterrupt } from '../interrupt.ts';
+import { exitAfterFlush, listenForInterrupt } from '../program-end.ts';
 import { type Recipe, wholeRecipe } from './definition.ts';
-import { openModelOfRun, reopenModelOfRun } from './model.ts';
 import { readOptions, recipeProgram } from './options.ts';
 import {
   comparisonOf,
@@ -22,7 +20,7 @@ import {
   takeUpRunDirectory,
   trainingFolder,
 } from './run-directory.ts';
-import { openService, type RecipeService } from './service.ts';
+import { openModelOfRun, openService, type RecipeService, reopenModelOfRun } from './service.ts';
 
 /**
  * Runs a recipe as a program: reads the flags (`--help` lists them), starts a service with the embedded engine unless

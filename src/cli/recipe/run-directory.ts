@@ -1,7 +1,7 @@
 import { access, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { makeFolder } from '../../evaluation/index.ts';
 import { RunOptionError } from '../../training/index.ts';
+import { makeFolder } from '../../util/durable-files.ts';
 
 /** A new place for the run of a recipe. */
 export const newRunDirectory = (name: string, seed: number): string =>

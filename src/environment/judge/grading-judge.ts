@@ -1,11 +1,10 @@
 import { z } from 'zod';
 import { checkOptionNames } from '../../util/option-names.ts';
 import type { RewardContext } from '../rewards/reward.ts';
-import { hashOf, Judge } from './ask-judge.ts';
-import { readConversation } from './conversation-text.ts';
-import { toPrompt } from './judge-prompt.ts';
+import { readConversation, toPrompt } from './conversation.ts';
+import { hashOf, Judge } from './judge.ts';
+import type { JudgeUsage } from './options.ts';
 import { checkJudgeOptions, type JudgeOptions, judgeNames } from './options.ts';
-import type { JudgeUsage } from './usage.ts';
 
 type GradedContext<Scenario, Outcome> = Omit<RewardContext<Scenario, Outcome>, 'state'>;
 

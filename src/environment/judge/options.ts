@@ -1,9 +1,8 @@
-import type { LanguageModel } from 'ai';
+import type { LanguageModel, LanguageModelUsage } from 'ai';
 import type { OptionNames } from '../../util/option-names.ts';
+import { JudgeOptionError } from '../errors.ts';
 import type { RewardContext } from '../rewards/reward.ts';
-import type { JsonValue } from '../scenario-set/index.ts';
-import { JudgeOptionError } from './errors.ts';
-import type { JudgePrices } from './usage.ts';
+import type { JsonValue } from '../scenario-set/scenario-source.ts';
 
 type ProviderOptions = Record<string, Record<string, JsonValue | undefined>>;
 
@@ -82,4 +81,50 @@ export function checkJudgeOptions<Scenario, Outcome>(options: JudgeOptions<Scena
 function whole(option: string, value: number, least: number): void {
   if (!Number.isSafeInteger(value) || value < least)
     throw new JudgeOptionError(option, `is ${value}. Give a whole number from ${least} up.`);
+}
+
+/** Price of a million tokens, in any currency. */
+export interface JudgePrices {
+  input: number;
+  output: number;
+}
+
+/** What a judge has used since it was made; it goes on counting. */
+export interface JudgeUsage {
+  /** Model calls that were answered, unusable answers included. */
+  readonly calls: number;
+  /** Verdicts that were known already, or that somebody else was asking for. */
+  readonly cached: number;
+  /** As the model's provider counts them. */
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+  /** In the currency of `prices`; null without. */
+  readonly cost: number | null;
+}
+
+/** Adds up what a judge uses. */
+export class UsageMeter {
+  readonly #prices: JudgePrices | undefined;
+  readonly #usage: { -readonly [Name in keyof JudgeUsage]: JudgeUsage[Name] };
+
+  constructor(prices: JudgePrices | undefined) {
+    this.#prices = prices;
+    this.#usage = { calls: 0, cached: 0, inputTokens: 0, outputTokens: 0, cost: prices ? 0 : null };
+  }
+
+  get usage(): JudgeUsage {
+    return this.#usage;
+  }
+
+  addCall({ inputTokens = 0, outputTokens = 0 }: LanguageModelUsage): void {
+    const [usage, prices] = [this.#usage, this.#prices];
+    usage.calls++;
+    usage.inputTokens += inputTokens;
+    usage.outputTokens += outputTokens;
+    if (prices) usage.cost = (usage.inputTokens * prices.input + usage.outputTokens * prices.output) / 1e6;
+  }
+
+  addCached(): void {
+    this.#usage.cached++;
+  }
 }

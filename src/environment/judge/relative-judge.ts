@@ -1,13 +1,12 @@
 import { z } from 'zod';
 import { deriveSeed, randomSource } from '../../trajectory/index.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
+import { JudgeOptionError } from '../errors.ts';
 import type { GroupMember, GroupRewardContext } from '../rewards/reward.ts';
-import { hashOf, Judge } from './ask-judge.ts';
-import { readConversation } from './conversation-text.ts';
-import { JudgeOptionError } from './errors.ts';
-import { type Candidate, toPrompt } from './judge-prompt.ts';
+import { type Candidate, readConversation, toPrompt } from './conversation.ts';
+import { hashOf, Judge } from './judge.ts';
+import type { JudgeUsage } from './options.ts';
 import { checkJudgeOptions, type JudgeOptions, judgeNames } from './options.ts';
-import type { JudgeUsage } from './usage.ts';
 
 export interface RelativeJudgeOptions<Scenario, Outcome> extends JudgeOptions<Scenario, Outcome> {
   /** Of the order that conversations are shown in. Default 0. */

@@ -2,8 +2,8 @@ import { appendFile, mkdir, readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
-import { describeThrown } from '../describe-thrown.ts';
-import { JudgeOptionError } from './errors.ts';
+import { JudgeOptionError } from '../errors.ts';
+import { describeThrown } from '../thrown.ts';
 
 const lineSchema = z.object({ key: z.string(), verdict: z.unknown() });
 

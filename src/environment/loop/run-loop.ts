@@ -1,12 +1,40 @@
 import type { ModelMessage, ToolSet } from 'ai';
-import type { RolloutContext } from '../contexts.ts';
-import { describeThrown } from '../describe-thrown.ts';
-import { toolErrorMetric } from '../own-metrics.ts';
-import { traceTools } from '../tools/trace-tools.ts';
-import { PieceError } from './errors.ts';
-import type { LoopPieces, Reply, TurnContext } from './pieces.ts';
-import type { LoopProgress } from './progress.ts';
+import { PieceError } from '../errors.ts';
+import { toolErrorMetric } from '../metrics.ts';
+import type { RolloutContext } from '../options.ts';
+import { describeThrown } from '../thrown.ts';
+import { traceTools } from '../tools.ts';
+import type { LoopOutcome, LoopPieces, Reply, TurnContext } from './pieces.ts';
 import { isAnswered, takeTurn } from './take-turn.ts';
+
+/** How far a conversation has come: also what is left of one that a limit interrupts. */
+export class LoopProgress<Parsed> {
+  readonly messages: ModelMessage[] = [];
+  #turns = 0;
+  #text = '';
+  #output: Parsed | null = null;
+
+  get turns(): number {
+    return this.#turns;
+  }
+
+  addReply({ text, output }: Reply<Parsed>, messages: readonly ModelMessage[]): void {
+    this.#turns++;
+    this.#text = text;
+    this.#output = output;
+    this.messages.push(...messages);
+  }
+
+  toOutcome(stopReason: string): LoopOutcome<Parsed> {
+    return {
+      text: this.#text,
+      output: this.#output,
+      messages: [...this.messages],
+      turns: this.#turns,
+      stopReason,
+    };
+  }
+}
 
 /**
  * Leads the conversation to its end and says why it ended. `progress` always holds what has been said so far.

@@ -2,12 +2,13 @@ import {
   generateText,
   type LanguageModel,
   type ModelMessage,
+  NoObjectGeneratedError,
+  type Output,
   ToolChoiceViolationError,
   type ToolSet,
 } from 'ai';
-import { PieceError, ToolError } from './errors.ts';
+import { PieceError, ToolError } from '../errors.ts';
 import type { LoopPieces, Reply, ToolUse } from './pieces.ts';
-import { readLeniently } from './read-output.ts';
 
 export interface TurnOptions<Scenario, State, Parsed> {
   pieces: LoopPieces<Scenario, State, Parsed>;
@@ -111,4 +112,30 @@ function refuseUnanswered(toolCalls: readonly ToolUse[]): void {
       'tools',
       `has "${open.name}", whose call was not run: in a rollout nobody approves calls. Take its approval away.`,
     );
+}
+
+/**
+ * An output specification that asks the model for the same and never throws: a reply that does not follow it is the
+ * policy's own doing, and no failed rollout. `read` gives what it made of the reply.
+ */
+export function readLeniently<Parsed>(output: Output.Output<Parsed, unknown, unknown>): {
+  spec: Output.Output<string, never, never>;
+  read: () => Parsed | null;
+} {
+  let parsed: Parsed | null = null;
+  const spec: Output.Output<string, never, never> = {
+    name: output.name,
+    responseFormat: output.responseFormat,
+    parseCompleteOutput: async (reply, context) => {
+      try {
+        parsed = await output.parseCompleteOutput(reply, context);
+      } catch (error) {
+        if (!NoObjectGeneratedError.isInstance(error)) throw error;
+      }
+      return reply.text;
+    },
+    parsePartialOutput: async () => undefined,
+    createElementStreamTransform: () => undefined,
+  };
+  return { spec, read: () => parsed };
 }

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { ScenarioPositionError } from './errors.ts';
+import { ScenarioPositionError } from '../errors.ts';
 import { digest, type KeyFunction, keyWith } from './scenario-key.ts';
 import type { DrawnScenario } from './scenario-source.ts';
 import { type Cursor, readState, type Stage, type StageDescription } from './stage.ts';

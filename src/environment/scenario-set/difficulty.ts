@@ -1,6 +1,16 @@
+import { z } from 'zod';
 import { groupStandardDeviation } from '../../learning/index.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
-import { ScenarioSetError } from './errors.ts';
+import { ScenarioSetError } from '../errors.ts';
+import {
+  breathe,
+  type Cursor,
+  drawsPerBreath,
+  type Extent,
+  readState,
+  type Stage,
+  type StageDescription,
+} from './stage.ts';
 
 export interface DifficultyOptions {
   /** A scenario is judged by its last groups of rewards, and skipped where all of these ended alike. Default 2. */
@@ -93,4 +103,155 @@ export function resolveDifficulty(options: DifficultyOptions): Required<Difficul
     );
   }
   return bounds;
+}
+
+/** Key, verdicts of the last groups (the oldest first), and how often it was skipped since it was last given. */
+type Entry = readonly [key: string, verdicts: string, skips: number];
+
+const stateSchema = z.object({
+  draws: z.int().nonnegative(),
+  skipped: z.int().nonnegative(),
+  scenarios: z.array(z.tuple([z.string(), z.string(), z.int().nonnegative()])),
+  of: z.unknown(),
+});
+
+/** Skips scenarios that are always solved or never, as far as its bounds allow. */
+export class DifficultyStage<Scenario> implements Stage<Scenario> {
+  readonly learns = true;
+  readonly #of: Stage<Scenario>;
+  readonly #bounds: Required<DifficultyOptions>;
+
+  constructor(of: Stage<Scenario>, bounds: Required<DifficultyOptions>) {
+    this.#of = of;
+    this.#bounds = bounds;
+  }
+
+  get extent(): Extent {
+    return this.#of.extent;
+  }
+
+  get size(): number | null {
+    return this.#of.size;
+  }
+
+  describe(): StageDescription {
+    return { kind: 'difficulty', ...this.#bounds, of: this.#of.describe() };
+  }
+
+  open(epoch: number): Cursor<Scenario> {
+    const { groups, maxSkippedShare, retryEvery, floor } = this.#bounds;
+    const upstream = this.#of.open(epoch);
+    const known = new Entries(this.#bounds);
+    let draws = 0;
+    let skipped = 0;
+
+    const isSkipped = (entry: Entry) =>
+      known.isSettled(entry) &&
+      entry[2] + 1 < retryEvery &&
+      known.inPlay >= floor &&
+      skipped + 1 <= maxSkippedShare * (draws + 1);
+    return {
+      next: async () => {
+        for (let unseen = 1; ; unseen++) {
+          const drawn = await upstream.next();
+          if (!drawn) return null;
+          const entry = known.get(drawn.key);
+          const skips = isSkipped(entry);
+          draws++;
+          known.set([entry[0], entry[1], skips ? entry[2] + 1 : 0]);
+          if (!skips) return drawn;
+          skipped++;
+          if (unseen % drawsPerBreath === 0) await breathe();
+        }
+      },
+      state: () => ({ draws, skipped, scenarios: known.list(), of: upstream.state() }),
+      restore: async (state) => {
+        const saved = readState('difficulty', stateSchema, state);
+        ({ draws, skipped } = saved);
+        known.reset(saved.scenarios);
+        await upstream.restore(saved.of);
+      },
+      observe: (results) => {
+        for (const { key, rewards } of results) {
+          const verdict = judgeGroup(rewards, this.#bounds);
+          if (verdict === null || !known.has(key)) continue;
+          const [, verdicts, skips] = known.get(key);
+          known.set([key, (verdicts + verdict).slice(-groups), skips]);
+        }
+        upstream.observe(results);
+      },
+      reports: () => [this.#report(known, { draws, skipped }), ...upstream.reports()],
+      close: () => upstream.close(),
+    };
+  }
+
+  #report(known: Entries, counts: { draws: number; skipped: number }): DifficultyReport {
+    const settled = known.list().filter((entry) => known.isSettled(entry));
+    const count = (verdict: string) => settled.filter(([, verdicts]) => verdicts[0] === verdict).length;
+    return {
+      name: '',
+      alwaysSolved: count('s'),
+      neverSolved: count('u'),
+      alwaysEqual: count('e'),
+      inPlay: known.inPlay,
+      ...counts,
+      bounds: this.#bounds,
+    };
+  }
+}
+
+/** The scenarios that were drawn, the one heard of least lately first. */
+class Entries {
+  readonly #bounds: Required<DifficultyOptions>;
+  readonly #entries = new Map<string, Entry>();
+  #settled = 0;
+
+  constructor(bounds: Required<DifficultyOptions>) {
+    this.#bounds = bounds;
+  }
+
+  get inPlay(): number {
+    return this.#entries.size - this.#settled;
+  }
+
+  /** Whether enough groups are known and all of them ended alike, without a difference in rewards. */
+  isSettled([, verdicts]: Entry): boolean {
+    const [first] = verdicts;
+    return (
+      verdicts.length === this.#bounds.groups && first !== 'm' && [...verdicts].every((v) => v === first)
+    );
+  }
+
+  has(key: string): boolean {
+    return this.#entries.has(key);
+  }
+
+  get(key: string): Entry {
+    return this.#entries.get(key) ?? [key, '', 0];
+  }
+
+  set(entry: Entry): void {
+    this.#delete(entry[0]);
+    this.#entries.set(entry[0], entry);
+    if (this.isSettled(entry)) this.#settled++;
+    if (this.#entries.size <= this.#bounds.remember) return;
+    const [oldest] = this.#entries.keys();
+    if (oldest !== undefined) this.#delete(oldest);
+  }
+
+  list(): Entry[] {
+    return [...this.#entries.values()];
+  }
+
+  reset(entries: readonly Entry[]): void {
+    this.#entries.clear();
+    this.#settled = 0;
+    for (const entry of entries) this.set(entry);
+  }
+
+  #delete(key: string): void {
+    const entry = this.#entries.get(key);
+    if (entry && this.isSettled(entry)) this.#settled--;
+    this.#entries.delete(key);
+  }
 }

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { ScenarioPositionError } from './errors.ts';
+import { ScenarioPositionError } from '../errors.ts';
 import { digest, type KeyFunction, keyWith } from './scenario-key.ts';
 import {
   breathe,

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { deriveSeed, randomSource } from '../../trajectory/index.ts';
-import { ScenarioPositionError, ScenarioSetError } from './errors.ts';
+import { ScenarioPositionError, ScenarioSetError } from '../errors.ts';
 import { type Cursor, type Extent, readState, type Stage, type StageDescription } from './stage.ts';
 
 export interface MixPart<Scenario> {

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { ScenarioSetError } from './errors.ts';
+import { ScenarioSetError } from '../errors.ts';
 import { type Cursor, type Extent, readState, type Stage, type StageDescription } from './stage.ts';
 
 const stateSchema = z.object({ epoch: z.int().nonnegative(), of: z.unknown() });

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { ScenarioSetError } from './errors.ts';
+import { ScenarioSetError } from '../errors.ts';
 
 /** Gives the key of a scenario where neither its `id` nor its content should be it. */
 export type KeyFunction<Scenario> = (scenario: Scenario) => string | number;

@@ -1,20 +1,23 @@
 import { z } from 'zod';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
+import { ScenarioSetError } from '../errors.ts';
 import { ArrayStage } from './array-stage.ts';
-import { type DifficultyOptions, type DifficultyReport, resolveDifficulty } from './difficulty.ts';
-import { DifficultyStage } from './difficulty-stage.ts';
+import {
+  type DifficultyOptions,
+  type DifficultyReport,
+  DifficultyStage,
+  resolveDifficulty,
+} from './difficulty.ts';
 import { Drawing } from './drawing.ts';
-import { ScenarioSetError } from './errors.ts';
+import { JsonLinesStage } from './file-stage.ts';
 import { type Generate, GeneratorStage } from './generator-stage.ts';
-import { JsonLinesStage } from './json-lines-stage.ts';
 import { MixStage } from './mix-stage.ts';
 import { RepeatStage } from './repeat-stage.ts';
 import type { KeyFunction } from './scenario-key.ts';
 import type { DrawnScenario, JsonValue, ScenarioResult, ScenarioSource } from './scenario-source.ts';
 import { ShuffleStage } from './shuffle-stage.ts';
-import { mapNames, type SplitOptions, splitStage, splitter } from './split.ts';
 import type { Stage } from './stage.ts';
-import { TransformStage } from './transform-stage.ts';
+import { mapNames, type SplitOptions, splitStage, splitter, TransformStage } from './transform-stage.ts';
 
 export interface ScenarioSetOptions<Scenario> {
   /** Default: the scenario's `id`, or where it has none a hash of its JSON. */
@@ -222,4 +225,16 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
 function wholeNumber(name: string, value: number, least: number): void {
   if (Number.isInteger(value) && value >= least) return;
   throw new ScenarioSetError(`\`${name}\` is ${value}; give a whole number of at least ${least}.`);
+}
+
+/** A source as it is; an array as its scenarios in an order that the seed decides, another one each epoch, for ever. */
+export function toScenarioSource<Scenario>(
+  scenarios: readonly Scenario[] | ScenarioSource<Scenario>,
+  seed: number,
+): ScenarioSource<Scenario> {
+  return isArray(scenarios) ? ScenarioSet.of(scenarios).shuffle({ seed }).repeat() : scenarios;
+}
+
+function isArray<Item>(scenarios: readonly Item[] | ScenarioSource<Item>): scenarios is readonly Item[] {
+  return Array.isArray(scenarios);
 }

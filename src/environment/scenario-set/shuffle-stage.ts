@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { deriveSeed, randomSource } from '../../trajectory/index.ts';
-import { ScenarioPositionError, ScenarioSetError } from './errors.ts';
+import { ScenarioPositionError, ScenarioSetError } from '../errors.ts';
 import type { DrawnScenario, JsonValue } from './scenario-source.ts';
 import {
   breathe,

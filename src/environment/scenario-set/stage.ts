@@ -1,6 +1,6 @@
 import type { z } from 'zod';
+import { ScenarioPositionError } from '../errors.ts';
 import type { DifficultyReport } from './difficulty.ts';
-import { ScenarioPositionError } from './errors.ts';
 import type { DrawnScenario, JsonValue, ScenarioResult } from './scenario-source.ts';
 
 /** Whether one pass over a stage ends: `unknown` for generators, which only show it by running. */

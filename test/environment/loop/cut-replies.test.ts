@@ -4,8 +4,7 @@ import { type RolloutModel, Trajectory } from 'martingale';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import type { LoopPieces } from '../../../src/environment/index.ts';
-import { LoopProgress } from '../../../src/environment/loop/progress.ts';
-import { runLoop } from '../../../src/environment/loop/run-loop.ts';
+import { LoopProgress, runLoop } from '../../../src/environment/loop/run-loop.ts';
 
 const usage = {
   inputTokens: { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 },

@@ -1,6 +1,6 @@
 // Logs each line that it is given, and then says so.
 import { createInterface } from 'node:readline';
-import { logOutput } from '../../../src/cli/log-output.ts';
+import { logOutput } from '../../../src/cli/serve.ts';
 
 const write = logOutput();
 for await (const line of createInterface({ input: process.stdin })) {

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { type Interrupt, listenForInterrupt } from '../../src/cli/interrupt.ts';
+import { type Interrupt, listenForInterrupt } from '../../src/cli/program-end.ts';
 
 describe('an interrupt', () => {
   let interrupt: Interrupt;

@@ -1,5 +1,26 @@
 import { MartingaleError } from '../contract/index.ts';
-import { describeValue } from './describe-thrown.ts';
+import { describeValue } from './thrown.ts';
+
+/** Number of a rollout's tools that threw, in environments of pieces with tools. */
+export const toolErrorMetric = 'tool_errors';
+
+/** Sum of the step rewards, where any were given. */
+export const stepRewardMetric = 'step_reward';
+
+/** 1 where the clean-up failed or did not end. */
+export const cleanupFailedMetric = 'cleanup_failed';
+
+/** 1 where `onError` made an outcome of an error, 0 where it did not, in environments that have it. */
+export const scoredErrorMetric = 'scored_errors';
+
+/** Names of metrics that rewards cannot have. */
+export const ownMetrics: ReadonlySet<string> = new Set([
+  toolErrorMetric,
+  stepRewardMetric,
+  cleanupFailedMetric,
+  scoredErrorMetric,
+  'unexpected_calls',
+]);
 
 /** A metric of a trajectory is NaN, infinite, or neither number nor boolean, which the wire cannot carry. */
 export class MetricError extends MartingaleError {

@@ -1,4 +1,5 @@
 import { Worker } from 'node:worker_threads';
+import { MartingaleError, printableLines } from '../contract/index.ts';
 
 /** Exit status of a program that ends for one of these, as shells expect it: 128 and the number of the signal. */
 const statuses = { SIGINT: 130, SIGTERM: 143, output_closed: 141 } as const;
@@ -102,4 +103,59 @@ function killAfter(ms: number): Worker | undefined {
     // Where a program may have no threads, its own timer is all there is.
     return undefined;
   }
+}
+
+/** How long what was left running may take to end by itself. */
+const graceMs = 2000;
+
+/** How long a reader of the output may take to read what has been written. */
+const readMs = 60_000;
+
+/** Kinds that a program's own input and output are of. */
+const ordinary = new Set(['TTYWrap', 'PipeWrap', 'FSReqCallback', 'WriteWrap', 'SimpleWriteWrap']);
+
+/**
+ * For the end of a program: what others left running, a timer of an agent's say, does not keep it from ending.
+ * Where something still does after two seconds, once the output has been read, it is told what kinds there are, and
+ * ends with its exit code.
+ */
+export function exitAfterFlush(): void {
+  const endsAt = performance.now() + readMs;
+  const look = () => {
+    const unread = process.stdout.writableLength + process.stderr.writableLength;
+    // Alone it keeps no program from its end.
+    if (unread > 0 && performance.now() < endsAt) setTimeout(look, graceMs).unref();
+    else leave();
+  };
+  setTimeout(look, graceMs).unref();
+}
+
+function leave(): void {
+  const kinds = new Set(process.getActiveResourcesInfo().filter((kind) => !ordinary.has(kind)));
+  process.stderr.write(
+    `Something was left running (${[...kinds].join(', ') || 'of no known kind'}); ended without it.\n`,
+    () => process.exit(),
+  );
+}
+
+/** The system's own errors, such as a port that is taken: their message says it all. */
+const isSystemError = (error: unknown): error is Error => error instanceof Error && 'syscall' in error;
+
+const remedyOf = (error: Error): string =>
+  'code' in error && error.code === 'EADDRINUSE'
+    ? '. Stop what listens there, or choose another --port.'
+    : '';
+
+/**
+ * Tells a person what went wrong: our errors and the system's by their message, anything else with its stack. A
+ * message may hold what another machine said, and does nothing to the terminal.
+ */
+export function describeFailure(error: unknown): string {
+  return printableLines(describe(error));
+}
+
+function describe(error: unknown): string {
+  if (MartingaleError.isInstance(error)) return `error: ${error.message} [${error.code}]`;
+  if (isSystemError(error)) return `error: ${error.message}${remedyOf(error)}`;
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }

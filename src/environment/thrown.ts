@@ -1,7 +1,64 @@
 import { fileURLToPath } from 'node:url';
 import { MartingaleError, printableLines } from '../contract/index.ts';
-import { describeThrown } from './describe-thrown.ts';
-import { errorsWithin, readThrown } from './thrown-errors.ts';
+
+/** One line about whatever was thrown, also where it is no error, or hides what it is. */
+export function describeThrown(thrown: unknown): string {
+  try {
+    if (thrown instanceof Error && typeof thrown.message === 'string') return thrown.message || thrown.name;
+    return String(thrown);
+  } catch {
+    return 'something that cannot be written as text';
+  }
+}
+
+/** `code` of an error of martingale, else the name of its class, for counting; `thrown` for what is no error. */
+export function codeOfThrown(thrown: unknown): string {
+  try {
+    if (MartingaleError.isInstance(thrown)) return thrown.code;
+    if (thrown instanceof Error)
+      return typeof thrown.name === 'string' && thrown.name ? thrown.name : 'Error';
+  } catch {
+    // A name that cannot be read is none.
+  }
+  return 'thrown';
+}
+
+/** What was given in place of a number, such that the text "1" does not read like one. */
+export function describeValue(value: unknown): string {
+  if (typeof value === 'string') return JSON.stringify(value);
+  return typeof value === 'bigint' ? `the bigint ${value}` : describeThrown(value);
+}
+
+/** Errors of a chain that are looked at: an error may have any number of causes, and be its own. */
+const mostErrors = 16;
+
+/** A property of whatever was thrown; undefined where it has none, or does not let it be read. */
+export function readThrown(thrown: unknown, property: string): unknown {
+  try {
+    return typeof thrown === 'object' && thrown !== null ? Reflect.get(thrown, property) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * What was thrown, and what it holds as its reasons: causes, the errors of an AggregateError, and the last error of
+ * the AI SDK's RetryError. Each once, outermost first, 16 at most.
+ */
+export function errorsWithin(thrown: unknown): unknown[] {
+  const found = new Set<unknown>([thrown]);
+  for (const error of found) {
+    const several = readThrown(error, 'errors');
+    const reasons = [
+      readThrown(error, 'cause'),
+      readThrown(error, 'lastError'),
+      ...(Array.isArray(several) ? several.slice(0, mostErrors) : []),
+    ];
+    for (const reason of reasons)
+      if (reason !== undefined && reason !== null && found.size < mostErrors) found.add(reason);
+  }
+  return [...found];
+}
 
 /** Where something was thrown. */
 export interface ThrownPlace {

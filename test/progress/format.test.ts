@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { coverageText } from '../../src/progress/coverage.ts';
+import { coverageText } from '../../src/progress/format.ts';
 import { plainLines } from '../../src/progress/plain.ts';
 import { newRun } from '../../src/progress/run-progress.ts';
 import { evaluated } from './events.ts';

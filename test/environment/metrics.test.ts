@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { checkMetrics } from '../../src/environment/metric-error.ts';
+import { checkMetrics } from '../../src/environment/metrics.ts';
 
 test.each([
   [Number.NaN, /"share" is NaN/],

@@ -3,11 +3,10 @@ import { generateText, type LanguageModel, type ModelMessage, Output } from 'ai'
 import type { z } from 'zod';
 import { runOutsideTrajectory } from '../../trajectory/index.ts';
 import { SharedWork } from '../../util/shared-work.ts';
-import { describeThrown } from '../describe-thrown.ts';
-import { readLeniently } from '../loop/read-output.ts';
-import { JudgeError } from './errors.ts';
-import type { JudgeOptions } from './options.ts';
-import { type JudgeUsage, UsageMeter } from './usage.ts';
+import { JudgeError } from '../errors.ts';
+import { readLeniently } from '../loop/take-turn.ts';
+import { describeThrown } from '../thrown.ts';
+import { type JudgeOptions, type JudgeUsage, UsageMeter } from './options.ts';
 import { VerdictCache } from './verdict-cache.ts';
 
 export interface Question<Answer> {

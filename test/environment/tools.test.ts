@@ -2,10 +2,10 @@ import { registerTelemetry, type Telemetry, ToolLoopAgent, tool } from 'ai';
 import { defineEnvironment, traceTools } from 'martingale';
 import { expect, expectTypeOf, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
-import { withSpan } from '../../../src/telemetry/index.ts';
-import type { FakePolicy } from '../../model/fake-service.ts';
-import { startRecording } from '../../telemetry/recording-sdk.ts';
-import { noScenario, runOnce } from '../run-once.ts';
+import { withSpan } from '../../src/telemetry/index.ts';
+import type { FakePolicy } from '../model/fake-service.ts';
+import { startRecording } from '../telemetry/recording-sdk.ts';
+import { noScenario, runOnce } from './run-once.ts';
 
 const options = { toolCallId: 'call_1', messages: [], context: {} };
 const inputSchema = z.object({ at: z.string() });

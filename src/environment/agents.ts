@@ -1,0 +1,98 @@
+import type { z } from 'zod';
+import { MartingaleError } from '../contract/index.ts';
+import type { Trajectory } from '../trajectory/index.ts';
+import type { OpenEnvironment } from './environment.ts';
+import type { LoopOutcome, LoopPieces } from './loop/pieces.ts';
+import { LoopProgress, runLoop } from './loop/run-loop.ts';
+import { scoredErrorMetric } from './metrics.ts';
+import type { LoopEnvironmentOptions, RolloutEnvironmentOptions, SetupContext } from './options.ts';
+import { codeOfThrown, describeThrown, describeWithPlace } from './thrown.ts';
+
+/** The agent that `rollout` runs. */
+export function rolloutAgent<Schema extends z.ZodType, Outcome, State>(
+  { rollout, atLimit, onError }: RolloutEnvironmentOptions<Schema, Outcome, State>,
+  { scenario, seed }: SetupContext<z.output<Schema>>,
+  state: State,
+): Pick<OpenEnvironment<Outcome>, 'rollout' | 'atLimit' | 'onError'> {
+  const own = { scenario, state, seed };
+  return {
+    rollout: async (agent) => {
+      if (onError) agent.trajectory.metrics[scoredErrorMetric] = 0;
+      return rollout({ ...own, ...agent });
+    },
+    atLimit: atLimit && (async (agent) => atLimit({ ...own, ...agent })),
+    onError:
+      (atLimit || onError) &&
+      (async ({ error, stopReason: _, isAtContextEnd, ...agent }) => {
+        if (isAtContextEnd && atLimit)
+          return { outcome: await atLimit({ ...own, ...agent, reason: 'context_limit' }) };
+        return onError && askOnError(agent.trajectory, error, () => onError({ ...own, ...agent, error }));
+      }),
+  };
+}
+
+/** The agent whose conversation is led from its pieces. A limit ends it like any other reason. */
+export function loopAgent<Scenario, State, Parsed>(
+  {
+    onError,
+    ...pieces
+  }: LoopPieces<Scenario, State, Parsed> &
+    Pick<LoopEnvironmentOptions<z.ZodType<Scenario>, Parsed, State>, 'onError'>,
+  { scenario, seed }: SetupContext<Scenario>,
+  state: State,
+): Pick<OpenEnvironment<LoopOutcome<Parsed>>, 'rollout' | 'atLimit' | 'onError'> {
+  const progress = new LoopProgress<Parsed>();
+  const own = { scenario, state, seed };
+  return {
+    rollout: async (agent) => {
+      if (onError) agent.trajectory.metrics[scoredErrorMetric] = 0;
+      const reason = await runLoop(pieces, { ...own, ...agent }, progress);
+      agent.trajectory.stopReason ??= reason;
+      return progress.toOutcome(agent.trajectory.stopReason);
+    },
+    atLimit: async ({ reason }) => progress.toOutcome(reason),
+    onError:
+      onError &&
+      (({ error, stopReason, isAtContextEnd: _, ...agent }) => {
+        const outcome = progress.toOutcome(stopReason);
+        return askOnError(agent.trajectory, error, () => onError({ ...own, ...agent, error, outcome }));
+      }),
+  };
+}
+
+/** `onError` threw: the rollout is failed. `cause` is what it threw; `errors` are that, and what it was asked about. */
+export class OnErrorError extends MartingaleError {
+  readonly errors: readonly [thrown: unknown, asked: unknown];
+
+  constructor(thrown: unknown, asked: unknown) {
+    super(
+      'on_error_failed',
+      `\`onError\` threw: ${describeThrown(thrown)}. It was asked about: ${describeThrown(asked)}`,
+      { cause: thrown },
+    );
+    this.errors = [thrown, asked];
+  }
+}
+
+/**
+ * Asks the environment's `onError` for an outcome; undefined where it has none, or throws the error that it was asked
+ * about. An outcome is counted in the trajectory's metric `scored_errors` and told in its logs.
+ * @throws OnErrorError
+ */
+export async function askOnError<Outcome>(
+  { metrics, logs }: Trajectory,
+  error: unknown,
+  onError: () => Outcome | undefined | PromiseLike<Outcome | undefined>,
+): Promise<{ outcome: Outcome } | undefined> {
+  let outcome: Outcome | undefined;
+  try {
+    outcome = await onError();
+  } catch (thrown) {
+    if (thrown === error) return undefined;
+    throw new OnErrorError(thrown, error);
+  }
+  if (outcome === undefined) return undefined;
+  metrics[scoredErrorMetric] = 1;
+  logs.push(`\`onError\` made an outcome of ${codeOfThrown(error)}: ${describeWithPlace(error)}`);
+  return { outcome };
+}
