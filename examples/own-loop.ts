@@ -27,10 +27,8 @@ const engine = await createEmbeddedEngine();
 const service = await startService({ engine, dataFolder });
 const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
 try {
-  const source = loop.toScenarioSource(
-    Object.keys(capitals).map((country) => ({ country })),
-    1,
-  );
+  const countries = Object.keys(capitals).map((country) => ({ country }));
+  const source = loop.toScenarioSource(countries, 1);
   const opened = { client, project: 'examples', name: 'own-loop', baseModel: 'martingale-tiny' };
   let model = await openModel(opened);
   let made: number[] = [];
