@@ -43,9 +43,6 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-/** The snippets that a test has loaded. */
-const loaded = new Set<string>();
-
 /** The export of that name of the one snippet of the documents that has it. */
 async function exported<Value>(
   name: string,
@@ -56,7 +53,6 @@ async function exported<Value>(
   );
   expect(found).toHaveLength(1);
   const code = found[0]?.code ?? '';
-  loaded.add(code);
   const file = join(folder, `${name}.ts`);
   await writeFile(file, change(code));
   const exports: Record<string, unknown> = await import(file);
@@ -295,6 +291,21 @@ describe('results of README and docs', () => {
     expect(unused).toEqual([]);
   });
 
+  it('record and play back the calls of a handle that you make', async () => {
+    type Recording = (model: ModelHandle, file: string) => ModelHandle;
+    const recording = await exported<Recording>('recording');
+    const offline = await exported<(name: string, file: string) => Promise<ModelHandle>>('offline');
+    const stockroom = await exported<Environment>('stockroom');
+    const file = join(folder, 'own-calls.jsonl');
+    const settings = { environment: stockroom, scenarios: cups };
+    await using service = await startFakeService({ policy: looks });
+    const model = handle(service.client, 3);
+    const recorded = await evaluate({ ...settings, model: recording(model, file) });
+    const replayed = await evaluate({ ...settings, model: await offline(model.name, file) });
+    expect(replayed.reward).toEqual(recorded.reward);
+    expect(service.requests).toHaveLength(2);
+  });
+
   it('read what a run has written, score it again and run it again', async () => {
     const stockroom = await exported<Environment>('stockroom');
     const runDirectory = join(folder, 'one-step');
@@ -331,6 +342,19 @@ describe('results of README and docs', () => {
 });
 
 describe('the loop of docs/guide.md', () => {
+  it('runs one group', async () => {
+    type OneGroup = (
+      environment: Environment,
+      scenario: unknown,
+      model: ModelHandle,
+    ) => Promise<RolloutGroup>;
+    const oneGroup = await exported<OneGroup>('oneGroup');
+    const stockroom = await exported<Environment>('stockroom');
+    await using service = await startFakeService({ policy: looks });
+    const { rollouts } = await oneGroup(stockroom, cups[0], handle(service.client, 0));
+    expect(rollouts.map(({ status }) => status)).toEqual(Array(4).fill('completed'));
+  });
+
   it('records calls without an environment', async () => {
     type ShortReplies = (model: ModelHandle, prompt: string) => Promise<TrajectoryGroup>;
     const shortReplies = await exported<ShortReplies>('shortReplies');
@@ -425,7 +449,10 @@ describe('what is left of README and docs', () => {
     const isProgram = ({ note, code }: Snippet) =>
       note === 'run' || note.endsWith('.ts') || code.includes('runRecipe(');
     const others = (await typeScriptSnippets()).filter((snippet) => !isProgram(snippet));
-    const notRun = others.filter(({ code }) => !loaded.has(code));
+    const here = await readFile(import.meta.filename, 'utf8');
+    const namesOf = (code: string) =>
+      [...code.matchAll(/^export (?:async function|function|const) (\w+)/gm)].map(([, name]) => name);
+    const notRun = others.filter(({ code }) => !namesOf(code).some((name) => here.includes(`>('${name}'`)));
     expect(notRun.map(({ document, code }) => `${document}: ${code}`)).toEqual([]);
   });
 });

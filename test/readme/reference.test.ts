@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -117,6 +117,63 @@ describe('docs/reference.md', () => {
         expect(told(name)?.cells[0]).toMatch(
           new RegExp(`(?<![\\d,])${number.toLocaleString('en')}(?![\\d,])`),
         );
+  });
+});
+
+/** By heading: the interfaces whose options its table lists. */
+const optionsOf: Record<string, string[]> = {
+  defineEnvironment: ['SharedOptions', 'RolloutEnvironmentOptions', 'LoopEnvironmentOptions', 'LoopPieces'],
+  train: ['TrainSettings'],
+  runGroups: ['RunGroupsOptions'],
+  evaluate: ['EvaluateOptions'],
+  sft: ['SftOptions'],
+  Judges: ['JudgeOptions', 'RelativeJudgeOptions'],
+  'Models, budgets and executors': [
+    'OpenModelOptions',
+    'ExternalModelOptions',
+    'CallBudgetOptions',
+    'InProcessOptions',
+    'WorkerThreadsOptions',
+    'DefaultProviderOptions',
+  ],
+  'Scenario sets': ['ScenarioSetOptions', 'MixedSet', 'SplitOptions', 'DifficultyOptions'],
+  createClient: ['ClientOptions'],
+  startService: ['StartServiceOptions'],
+  createEmbeddedEngine: ['EmbeddedEngineOptions'],
+};
+
+/** The text of every file of the source, as one. */
+async function sourceText(): Promise<string> {
+  const folder = join(root, 'src');
+  const files = (await readdir(folder, { recursive: true })).filter((file) => file.endsWith('.ts'));
+  const texts = await Promise.all(files.map((file) => readFile(join(folder, file), 'utf8')));
+  return texts.join('\n');
+}
+
+describe('the options in docs/reference.md', () => {
+  it.each(Object.entries(optionsOf))('has each option of %s', async (heading, interfaces) => {
+    const source = await sourceText();
+    const page = await textOf('docs/reference.md');
+    const [, section = ''] = new RegExp(`\n### ${heading}\n([\\s\\S]*?)\n##`).exec(page) ?? [];
+    for (const name of interfaces) {
+      const body = new RegExp(`export interface ${name}\\b[^{]*\\{\n([\\s\\S]*?)\n\\}`).exec(source)?.[1];
+      const options = [...(body ?? '').matchAll(/^ {2}(\w+)\??: /gm)].map(([, option]) => option);
+      expect([name, options.length]).toEqual([name, expect.toSatisfy((count: number) => count > 0)]);
+      expect([name, options.filter((option) => !namesIn(section).includes(option ?? ''))]).toEqual([
+        name,
+        [],
+      ]);
+    }
+  });
+
+  it('has each code of an error class, and no other', async () => {
+    const source = await sourceText();
+    const unions = [...source.matchAll(/export type (\w+Error)Code =([^;]*);/g)];
+    expect(unions.length).toBeGreaterThanOrEqual(2);
+    for (const [, name = '', union = ''] of unions) {
+      const codes = [...union.matchAll(/'(\w+)'/g)].map(([, code = '']) => code);
+      expect([name, namesOf(name).sort()]).toEqual([name, codes.sort()]);
+    }
   });
 });
 
