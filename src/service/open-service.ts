@@ -6,7 +6,6 @@ import { Constraints } from './inference/constraints.ts';
 import { ModelResolver } from './inference/resolve-model.ts';
 import { JobEvents } from './jobs/job-events.ts';
 import { JobQueue } from './jobs/job-queue.ts';
-import { packOlderPayloads } from './jobs/older-payloads.ts';
 import { jobPreparation } from './jobs/prepare-job.ts';
 import { mend, removeUnused } from './store/cleaning.ts';
 import { checkDisk } from './store/durable-files.ts';
@@ -35,7 +34,6 @@ export async function openService({ dataFolder, ...given }: Given): Promise<Serv
   await checkDisk(files.absolute('write-check'));
   const store = openSqliteStore(files.databasePath);
   try {
-    await packOlderPayloads({ store, files });
     await mend(store, files);
     await removeUnused({ store, files });
   } catch (error) {

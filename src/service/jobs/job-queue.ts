@@ -2,9 +2,15 @@ import { messageOf, ServiceError } from '../errors.ts';
 import type { ServiceLog } from '../log.ts';
 import type { JobOutcome, JobRecord, WaitingJob } from '../store/store.ts';
 import { traceJob } from '../telemetry.ts';
-import { jobFaultOf, lostRunsMessage, mostEngineDeaths, mostLostRuns, queueFaultOf } from './job-fault.ts';
 import { JobOrder, type NextJob } from './job-order.ts';
-import { Recovery } from './recovery.ts';
+import {
+  jobFaultOf,
+  lostRunsMessage,
+  mostEngineDeaths,
+  mostLostRuns,
+  queueFaultOf,
+  Recovery,
+} from './recovery.ts';
 import { type TrainJobDependencies, trainJob } from './train-job.ts';
 
 export interface JobQueueOptions extends Omit<TrainJobDependencies, 'onBegin'> {

@@ -1,17 +1,19 @@
 import type { z } from 'zod';
 import {
   chatLimits,
+  choiceSchema,
   historySchema,
+  logprobsSchema,
   type ParsedTrajectory,
+  requestLimits,
   trainingLimits,
   trajectorySchema,
+  type ValidationIssue,
 } from '../../contract/index.ts';
 import { isObject, type JsonObject } from '../../util/json.ts';
 import type { TimeSlices } from '../../util/time-slices.ts';
 import { wholeBytes } from '../json/parse.ts';
-import { type ReadItem, readItem } from '../validation.ts';
-import { readChoiceOrMessage } from './read-choice.ts';
-import { inSchemaOrder, type Place, type ReadOptions, readList } from './read-list.ts';
+import { largestIssueCount, type ReadItem, readItem } from '../validation.ts';
 
 type ParsedHistory = z.output<typeof historySchema>;
 
@@ -67,3 +69,107 @@ const readMessages = (value: JsonObject, { place, slices }: ReadOptions) =>
     ...{ name: 'messages_and_choices', most: chatLimits.messages, place, slices },
     read: readChoiceOrMessage,
   });
+
+export type Place = (string | number)[];
+
+export interface ReadOptions {
+  /** Where the value stands in the body. */
+  place: Place;
+  slices: TimeSlices;
+}
+
+export interface ReadListOptions<Item> extends ReadOptions {
+  /** Name of the list in its object. */
+  name: string;
+  /** A longer list is left to the schema of the object, which refuses it. */
+  most: number;
+  read: (item: unknown, options: ReadOptions) => Promise<ReadItem<Item>>;
+}
+
+export interface ListRead<Item> {
+  /** The object with an empty list, where the list was read; else as it is. */
+  beside: JsonObject;
+  /** Null where there was no such list, or one that is left to the schema. */
+  items: Item[] | null;
+  issues: ValidationIssue[];
+}
+
+/** Reads the items of a list of an object one by one, with turns for others between them. */
+export async function readList<Item>(
+  object: JsonObject,
+  { name, most, read, place, slices }: ReadListOptions<Item>,
+): Promise<ListRead<Item>> {
+  const list = object[name];
+  if (!Array.isArray(list) || list.length > most) return { beside: object, items: null, issues: [] };
+  const items: Item[] = [];
+  const issues: ValidationIssue[] = [];
+  for (const [index, item] of list.entries()) {
+    const result = await read(item, { place: [...place, name, index], slices });
+    if ('value' in result) items.push(result.value);
+    else issues.push(...result.issues);
+    if (issues.length >= largestIssueCount) break;
+    if (slices.over) await slices.pause();
+  }
+  return { beside: { ...object, [name]: [] }, items, issues };
+}
+
+/** Complaints in the order in which the schema of an object has its fields, as it would have made them itself. */
+export function inSchemaOrder(
+  schema: z.ZodObject,
+  issues: readonly ValidationIssue[],
+  place: Place,
+): ValidationIssue[] {
+  const names = Object.keys(schema.shape);
+  const rank = ({ loc }: ValidationIssue) => {
+    const found = names.indexOf(String(loc[place.length]));
+    return found === -1 ? names.length : found;
+  };
+  return issues.toSorted((one, other) => rank(one) - rank(other)).slice(0, largestIssueCount);
+}
+
+const itemSchema = historySchema.shape.messages_and_choices.element;
+const contentSchema = logprobsSchema.shape.content.unwrap().unwrap();
+
+/** As many log-probabilities are read in one piece: about a millisecond. */
+const entriesAtATime = 1000;
+
+/** Reads what stands in a conversation; the log-probabilities of a long choice in pieces. */
+export async function readChoiceOrMessage(
+  item: unknown,
+  { place, slices }: ReadOptions,
+): Promise<ReadItem<z.output<typeof itemSchema>>> {
+  const long = longContentOf(item);
+  if (!long) return readItem(itemSchema, item, place);
+  const { choice, logprobs, content } = long;
+  const entries: z.output<typeof contentSchema> = [];
+  const issues = [];
+  for (let from = 0; from < content.length; from += entriesAtATime) {
+    const at = [...place, 'logprobs', 'content'];
+    const part = readItem(contentSchema, content.slice(from, from + entriesAtATime), at);
+    if ('issues' in part)
+      issues.push(...part.issues.map((issue) => ({ ...issue, loc: moved(issue.loc, at.length, from) })));
+    else for (const entry of part.value) entries.push(entry);
+    if (slices.over) await slices.pause();
+  }
+  const read = readItem(itemSchema, { ...choice, logprobs: { ...logprobs, content: [] } }, place, item);
+  if ('issues' in read) issues.push(...read.issues);
+  if (issues.length > 0 || 'issues' in read) return { issues: inSchemaOrder(choiceSchema, issues, place) };
+  if (!('message' in read.value)) return read;
+  return { value: { ...read.value, logprobs: { ...read.value.logprobs, content: entries } } };
+}
+
+/** The place of an entry, counted from the beginning of the whole list. */
+function moved(loc: readonly (string | number)[], position: number, from: number): (string | number)[] {
+  return loc.map((part, index) => (index === position && typeof part === 'number' ? part + from : part));
+}
+
+function longContentOf(
+  item: unknown,
+): { choice: JsonObject; logprobs: JsonObject; content: unknown[] } | undefined {
+  if (!isObject(item) || !('message' in item) || !isObject(item.logprobs)) return undefined;
+  const { content } = item.logprobs;
+  if (!Array.isArray(content) || content.length <= entriesAtATime) return undefined;
+  // A list that is too long is refused as a whole.
+  if (content.length > requestLimits.tokens) return undefined;
+  return { choice: item, logprobs: item.logprobs, content };
+}

@@ -1,4 +1,4 @@
-import { rlConfigSchema, type Untrained } from '../../contract/index.ts';
+import { type ParsedTrajectory, rlConfigSchema, type Untrained } from '../../contract/index.ts';
 import type { Weights } from '../../engines/engine.ts';
 import type { Constraint } from '../../language/constraint/constraint.ts';
 import {
@@ -10,12 +10,15 @@ import {
   type RewardedTrajectory,
   resolveRlConfig,
 } from '../../learning/index.ts';
+import { byteLines } from '../../util/json-lines.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { groupsField } from '../bodies/group-parts.ts';
-import { ServiceError } from '../errors.ts';
-import { packedTrajectories } from './packed-trajectories.ts';
-import type { PreparedJob } from './prepared-job.ts';
-import { type TrajectoryDependencies, trajectorySequences } from './trajectory-sequences.ts';
+import { RequestValidationError, ServiceError } from '../errors.ts';
+import { MemorySource } from '../json/byte-source.ts';
+import { parseInSlices } from '../json/parse.ts';
+import { readTrajectory } from './read-trajectory.ts';
+import { type TrajectoryDependencies, trajectorySequences } from './sequences.ts';
+import type { PreparedJob } from './train-job.ts';
 
 /** The options that name the reference of the KL penalty. */
 export type KlReference = Pick<ResolvedRlConfig, 'kl_penalty_reference_step' | 'kl_penalty_step_lag'>;
@@ -96,3 +99,21 @@ const credited = ({ reward, sequences }: RewardedTrajectory<Constraint>) => ({
   reward,
   credits: sequences.flatMap(({ spans }) => spans.map(({ credit }) => credit ?? null)),
 });
+
+/** The trajectories that `packGroups` packed, in order; null where a group ends. */
+export async function* packedTrajectories(
+  payload: AsyncIterable<Uint8Array>,
+  slices: TimeSlices,
+): AsyncGenerator<ParsedTrajectory | null> {
+  for await (const { bytes, number } of byteLines(payload)) {
+    if (bytes.length === 0) {
+      yield null;
+      continue;
+    }
+    const range = { start: 0, end: bytes.length };
+    const value = await parseInSlices(new MemorySource(bytes), range, { slices });
+    const result = await readTrajectory(value, [`line ${number}`], { bytes: bytes.length, slices });
+    if ('issues' in result) throw new RequestValidationError(result.issues);
+    yield result.value;
+  }
+}

@@ -13,8 +13,8 @@ import type { Constraints } from '../inference/constraints.ts';
 import { wholeBytes } from '../json/parse.ts';
 import { validate } from '../validation.ts';
 import { exampleConversation, toReply } from './example-conversation.ts';
-import type { CountedBatch, PreparedTraining } from './prepared-job.ts';
 import { type TrainingConversation, toSequence } from './sequences.ts';
+import type { CountedBatch, PreparedTraining } from './train-job.ts';
 
 /** The options of an SFT job with every default filled in: what its record shows. */
 export const resolvedSftConfigSchema = z.object({

@@ -1,11 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import type { Engine } from '../../engines/engine.ts';
+import type { Untrained } from '../../contract/index.ts';
+import type { Engine, TrainingBatch } from '../../engines/engine.ts';
 import { ServiceError } from '../errors.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { JobRecord, JobSuccess, ModelRecord, Store } from '../store/store.ts';
 import type { JobEvents } from './job-events.ts';
-import type { PreparedJob } from './prepared-job.ts';
-import { StepRecorder } from './step-recorder.ts';
 
 export interface TrainJobDependencies {
   engine: Engine;
@@ -80,3 +79,62 @@ async function begin(
   const told = (await store.countEvents(job.id, 'training_started')) > 0;
   await events.start(job.id, told ? null : { type: 'training_started', data: { num_sequences: steps } });
 }
+
+/** Writes the `gradient_step` events of one run of a job, in order. */
+export class StepRecorder {
+  /** Figures of the last step so far. */
+  last: Record<string, number> = {};
+  readonly #events: JobEvents;
+  readonly #jobId: string;
+  readonly #fail: (error: unknown) => void;
+  readonly #counts: Record<string, number>[] = [];
+  #untold: number;
+  #writing: Promise<void> = Promise.resolve();
+
+  constructor(events: JobEvents, jobId: string, toldSteps: number, fail: (error: unknown) => void) {
+    this.#events = events;
+    this.#jobId = jobId;
+    this.#untold = -toldSteps;
+    this.#fail = fail;
+  }
+
+  async *counted(batches: AsyncIterable<CountedBatch>) {
+    for await (const { batch, counts } of batches) {
+      this.#counts.push({ ...counts, learning_rate: batch.learningRate });
+      yield batch;
+    }
+  }
+
+  record(metrics: Record<string, number>): void {
+    const data = { ...metrics, ...this.#counts.shift() };
+    // JSON has no NaN: it would arrive as null, which is no number.
+    this.last = Object.fromEntries(Object.entries(data).filter(([, value]) => Number.isFinite(value)));
+    if (this.#untold++ < 0) return;
+    const event = { type: 'gradient_step', data: this.last } as const;
+    this.#writing = this.#writing.then(() => this.#events.append(this.#jobId, event));
+    this.#writing.catch(this.#fail);
+  }
+
+  async written(): Promise<void> {
+    await this.#writing;
+  }
+}
+
+/** A batch, and what the service adds to the engine's figures in its `gradient_step` event. */
+export interface CountedBatch {
+  batch: TrainingBatch;
+  counts: Record<string, number>;
+}
+
+/** What a job will train on. */
+export interface PreparedTraining {
+  /** Whether the checkpoint keeps the figures of the last step. Default true. */
+  keepsMetrics?: boolean;
+  /** How many gradient steps will come. */
+  steps: number;
+  /** Made one at a time, as the engine takes them. */
+  batches: AsyncIterable<CountedBatch>;
+}
+
+/** A job, ready to run: what it will train on, or why it trains on nothing. */
+export type PreparedJob = PreparedTraining | { untrained: Untrained };

@@ -17,7 +17,7 @@ import { TimeSlices } from '../../util/time-slices.ts';
 import { readJson } from '../bodies/json-body.ts';
 import { refuseUnknownFields, renameAliases, validateBody } from '../body.ts';
 import { RequestValidationError, unsupportedField } from '../errors.ts';
-import { inSchemaOrder } from '../jobs/read-list.ts';
+import { inSchemaOrder } from '../jobs/read-trajectory.ts';
 import { wholeBytes } from '../json/parse.ts';
 import { largestIssueCount, readItem } from '../validation.ts';
 

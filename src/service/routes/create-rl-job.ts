@@ -15,7 +15,7 @@ import { readGroupedBody } from '../bodies/grouped-body.ts';
 import { asksForNothing, renameAliases, validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, unsupportedField } from '../errors.ts';
-import { stepBefore } from '../jobs/kl-reference.ts';
+import { stepBefore } from '../jobs/prepare-job.ts';
 import { packGroups } from '../jobs/pack-groups.ts';
 import { baseModelOf } from '../jobs/prepare-job.ts';
 import type { JobRecord, ModelRecord } from '../store/store.ts';

@@ -7,7 +7,7 @@ import { type GroupedBody, readGroupedBody } from '../bodies/grouped-body.ts';
 import { validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, notFound } from '../errors.ts';
-import { readGroups } from '../jobs/read-groups.ts';
+import { readGroups } from '../jobs/pack-groups.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
 import type { LogRecord } from '../store/store.ts';

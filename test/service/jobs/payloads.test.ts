@@ -18,37 +18,35 @@ async function left() {
   await first.service.close();
   const folder = join(dataFolder, 'jobs');
   rmSync(join(folder, `${job.id}.jsonl.gz`));
-  return { dataFolder, folder, body, jobId: String(job.id) };
+  return { dataFolder, folder, jobId: String(job.id) };
 }
 
-const endOf = async (dataFolder: string, jobId: string): Promise<{ last: Json; trained: Json }> => {
-  const { follow, engine } = await start({ dataFolder });
+const endOf = async (dataFolder: string, jobId: string): Promise<{ last: Json }> => {
+  const { follow } = await start({ dataFolder });
   const events = await follow(jobId);
-  return { last: events.at(-1), trained: engine.trained };
+  return { last: events.at(-1) };
 };
 
-test('a job that waits in an earlier data folder, with its request as it came, is trained', async () => {
-  const { dataFolder, folder, body, jobId } = await left();
-  writeFileSync(join(folder, `${jobId}.json.gz`), gzipSync(JSON.stringify(body)));
-  const { last, trained } = await endOf(dataFolder, jobId);
-  expect(last).toMatchObject({ type: 'training_ended', data: { step: 1 } });
-  expect(trained).toHaveLength(1);
-  expect(trained[0].datums).toHaveLength(2);
-  await expect.poll(() => readdirSync(folder)).toEqual([]);
-  expect(readdirSync(join(dataFolder, 'incoming'))).toEqual([]);
-});
-
-test.each([
-  ['is gone', null],
-  ['cannot be read', Buffer.from('no gzip')],
-  ['is no JSON', gzipSync('{"trajectory_groups":[')],
-])('a job whose payload %s fails, and says so', async (_, older) => {
+test('a job whose payload is gone fails, and says so', async () => {
   const { dataFolder, folder, jobId } = await left();
-  if (older) writeFileSync(join(folder, `${jobId}.json.gz`), older);
   const { last } = await endOf(dataFolder, jobId);
   expect(last).toMatchObject({
     type: 'training_failed',
     data: { error_message: expect.stringMatching(/not in the data folder any more.*send the job again/) },
+  });
+  await expect.poll(() => readdirSync(folder)).toEqual([]);
+});
+
+test.each([
+  ['is no gzip', Buffer.from('no gzip'), /incorrect header check/],
+  ['is no JSON', gzipSync('{"messages_and_choices":[\n\n'), /line 1|JSON/],
+])('a job whose payload %s fails, and says so', async (_, payload, message) => {
+  const { dataFolder, folder, jobId } = await left();
+  writeFileSync(join(folder, `${jobId}.jsonl.gz`), payload);
+  const { last } = await endOf(dataFolder, jobId);
+  expect(last).toMatchObject({
+    type: 'training_failed',
+    data: { error_message: expect.stringMatching(message) },
   });
   await expect.poll(() => readdirSync(folder)).toEqual([]);
 });
