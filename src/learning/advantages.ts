@@ -1,4 +1,4 @@
-import { LearningError } from './error.ts';
+import { LearningError } from './datum.ts';
 
 export interface AdvantageOptions {
   /** Divide by the group's standard deviation. */
@@ -28,27 +28,15 @@ export interface CreditedTrajectory {
 }
 
 /**
- * Advantages of the trajectories of one group, in the order of `rewards`: A = R - mean(R), divided by
- * (population standard deviation + 1e-6) where `scaleRewards`, then balanced (see `AdvantageOptions`).
- * An advantage within rounding of 0 is exactly 0, so a group of equal rewards, or of one, has nothing but zeros.
- * The formula is GRPO's (Shao et al. 2024, arXiv:2402.03300, section 4.1.1) with the population's deviation.
- *
- * @throws LearningError `reward_not_finite` where a reward is NaN or infinite, `reward_too_large` beyond 1e30.
- */
-export function groupAdvantages(rewards: readonly number[], options: AdvantageOptions): number[] {
-  return choiceAdvantages(
-    rewards.map((reward) => ({ reward, credits: [] })),
-    options,
-  ).map(([advantage = 0]) => advantage);
-}
-
-/**
  * Advantages of the choices of one group, for each trajectory in the order of its `credits`. The return of a choice
- * is its credit, else the trajectory's reward; a trajectory without choices has its reward as the only one. The
+ * is its credit, else the trajectory's reward; a trajectory without choices has its reward as the only return. The
  * baseline is the mean over the trajectories of the mean over each one's returns, so that a trajectory counts the
  * same whatever its number of choices; the deviation is the root of the mean over the trajectories of the mean over
- * each one's squared distances from the baseline. A = return - baseline, then scaled and balanced as by
- * `groupAdvantages`, which this is where nothing is credited.
+ * each one's squared distances from the baseline.
+ *
+ * A = return - baseline, divided by (deviation + 1e-6) with `scaleRewards`, then balanced (see `AdvantageOptions`). An
+ * advantage within rounding of 0 is exactly 0, so a group of equal rewards, or of one, has nothing but zeros. Without
+ * credits this is GRPO's formula (Shao et al. 2024, arXiv:2402.03300, section 4.1.1) with the population's deviation.
  *
  * @throws LearningError `reward_not_finite` where a reward or credit is NaN or infinite, `reward_too_large` beyond 1e30.
  */

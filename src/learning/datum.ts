@@ -1,3 +1,4 @@
+import { MartingaleError } from '../contract/index.ts';
 import type { SamplingParameters } from './sampling-parameters.ts';
 
 /**
@@ -67,3 +68,9 @@ export type LossConfig =
        */
       klPenalty: { coefficient: number; source: 'current_learner' | 'sample' } | null;
     };
+
+/**
+ * No datum can be made of these numbers. Codes: `reward_not_finite`, `reward_too_large`, `span_out_of_bounds`,
+ * `span_logprobs_length`.
+ */
+export class LearningError extends MartingaleError {}

@@ -53,35 +53,20 @@ export interface Batch<Constraint> {
   counts: BatchCounts;
 }
 
-/**
- * From groups of rewarded trajectories to what an engine trains on: advantages within each group
- * (`choiceAdvantages`), with `normalize_advantages` divided by the batch's `advantageScale`, and weights over all of
- * them (`weighTrajectories`).
- *
- * An empty `datums` means that nothing in the batch has a signal; what follows from it is the caller's to decide
- * and to say.
- *
- * @throws LearningError for a reward that is not finite and for spans that do not fit their tokens.
- */
-export function makeDatums<Constraint>(
-  groups: readonly RewardedGroup<Constraint>[],
-  config: DatumConfig,
-): Batch<Constraint> {
-  const making = makingDatums(groups, config);
-  for (;;) {
-    const step = making.next();
-    if (step.done) return step.value;
-  }
-}
-
 export type DatumConfig = Pick<
   ResolvedRlConfig,
   'scale_rewards' | 'advantage_balance' | 'normalize_advantages' | 'entropy_coefficient'
 >;
 
 /**
- * `makeDatums` in pieces of a group or a trajectory each, for whoever has other things to do between them. Returns the
- * batch when all is done.
+ * From groups of rewarded trajectories to what an engine trains on: advantages within each group
+ * (`choiceAdvantages`), with `normalize_advantages` divided by the batch's `advantageScale`, and weights over all of
+ * them (`weighTrajectory`). It yields after each group and each trajectory, so that the caller can let other work go
+ * on, and returns the batch.
+ *
+ * Empty `datums` mean that nothing in the batch has a signal; what follows is the caller's to decide and to say.
+ *
+ * @throws LearningError for a reward that is not finite and for spans that do not fit their tokens.
  */
 export function* makingDatums<Constraint>(
   groups: readonly RewardedGroup<Constraint>[],
@@ -107,7 +92,8 @@ export function* makingDatums<Constraint>(
   const datums: Datum<Constraint>[] = [];
   let decisions = 0;
   for (const sequences of advantaged) {
-    const weighed = weighTrajectory({ sequences }, advantaged.length, {
+    const weighed = weighTrajectory(sequences, {
+      trajectories: advantaged.length,
       entropyCoefficient: config.entropy_coefficient,
     });
     decisions += weighed.decisions;

@@ -1,5 +1,4 @@
-import type { Datum, Span } from './datum.ts';
-import { LearningError } from './error.ts';
+import { type Datum, LearningError, type Span } from './datum.ts';
 
 /** What the policy sampled, before it is known what it was worth. */
 export type SampledSpan<Constraint> = Omit<Span<Constraint>, 'advantage' | 'weight'> & {
@@ -16,11 +15,6 @@ export interface SampledSequence<Constraint> {
 export interface AdvantagedSequence<Constraint> {
   tokens: number[];
   spans: Omit<Span<Constraint>, 'weight'>[];
-}
-
-export interface AdvantagedTrajectory<Constraint> {
-  /** One for each history; they share the trajectory's weight. */
-  sequences: AdvantagedSequence<Constraint>[];
 }
 
 export interface WeighedTrajectory<Constraint> {
@@ -43,45 +37,32 @@ export function countDecisions(span: Pick<Span, 'logprobs'>): number {
 }
 
 /**
- * Turns trajectories into datums in which every trajectory weighs the same whatever its number of tokens: each
- * decision of a trajectory weighs 1 / (trajectories * its decisions), so a batch's weights add up to at most 1.
+ * Turns a trajectory, one of `trajectories` in the job, into datums. Every trajectory weighs the same whatever its
+ * number of tokens: each decision weighs 1 / (trajectories * its decisions), so a batch's weights add up to at most 1.
  *
- * `trajectories` are those of all groups of the job. One in which no decision has an advantage has no datums but
- * stays counted, so that a step shrinks with the share of groups that have nothing to say; with `entropyCoefficient`
- * above 0 it keeps its datums, which then add to the entropy bonus alone. One without a decision has none. In a
- * trajectory that trains, choices with advantage 0 keep their place and their weight: what the others weigh does not
- * depend on them.
+ * A trajectory in which no decision has an advantage has no datums but stays counted, so that a step shrinks with the
+ * share of groups that have nothing to say; with `entropyCoefficient` above 0 it keeps its datums, which then add to
+ * the entropy bonus alone. A trajectory without a decision has none. In a trajectory that trains, choices with
+ * advantage 0 keep their position and their weight: what the others weigh does not depend on them.
  *
- * @returns One entry for each trajectory, in order.
  * @throws LearningError `span_out_of_bounds` or `span_logprobs_length` where a span does not fit its sequence.
  */
-export function weighTrajectories<Constraint>(
-  trajectories: readonly AdvantagedTrajectory<Constraint>[],
-  options: { entropyCoefficient: number },
-): WeighedTrajectory<Constraint>[] {
-  return trajectories.map((trajectory) => weighTrajectory(trajectory, trajectories.length, options));
-}
-
-/** What `weighTrajectories` does to one of so many trajectories. */
 export function weighTrajectory<Constraint>(
-  { sequences }: AdvantagedTrajectory<Constraint>,
-  trajectories: number,
-  options: { entropyCoefficient: number },
+  sequences: readonly AdvantagedSequence<Constraint>[],
+  { trajectories, entropyCoefficient }: { trajectories: number; entropyCoefficient: number },
 ): WeighedTrajectory<Constraint> {
   const deciding = sequences
     .map((sequence) => ({ sequence, decisions: sequenceDecisions(sequence) }))
     .filter(({ decisions }) => decisions > 0);
   const decisions = deciding.reduce((sum, entry) => sum + entry.decisions, 0);
-  const trains = decisions > 0 && (hasAdvantage(sequences) || options.entropyCoefficient > 0);
-  if (!trains) return { datums: [], decisions: 0 };
+  if (decisions === 0 || !(entropyCoefficient > 0 || hasAdvantage(sequences)))
+    return { datums: [], decisions: 0 };
   const weight = 1 / (trajectories * decisions);
-  return {
-    decisions,
-    datums: deciding.map(({ sequence: { tokens, spans } }) => ({
-      tokens,
-      spans: spans.map((span) => ({ ...span, weight })),
-    })),
-  };
+  const datums = deciding.map(({ sequence: { tokens, spans } }) => ({
+    tokens,
+    spans: spans.map((span) => ({ ...span, weight })),
+  }));
+  return { decisions, datums };
 }
 
 /** Whether any decision has an advantage other than 0. */

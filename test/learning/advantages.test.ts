@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { groupAdvantages, groupStandardDeviation, LearningError } from '../../src/learning/index.ts';
+import { groupStandardDeviation, LearningError } from '../../src/learning/index.ts';
+import { groupAdvantages } from './support.ts';
 
 const plain = { scaleRewards: true, advantageBalance: 0 };
 const rewardsOf = fc.array(fc.double({ min: -100, max: 100, noNaN: true }), { minLength: 1, maxLength: 16 });

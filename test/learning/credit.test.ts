@@ -1,13 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import {
-  choiceAdvantages,
-  groupAdvantages,
-  hasSignal,
-  LearningError,
-  makeDatums,
-  plainSampling,
-} from '../../src/learning/index.ts';
+import { choiceAdvantages, hasSignal, LearningError, plainSampling } from '../../src/learning/index.ts';
+import { groupAdvantages, makeDatums } from './support.ts';
 
 const value = fc.double({ min: -100, max: 100, noNaN: true });
 const options = fc.record({
@@ -94,7 +88,7 @@ describe('choiceAdvantages', () => {
   });
 });
 
-describe('makeDatums with credit', () => {
+describe('makingDatums with credit', () => {
   const group = {
     trajectories: [
       { reward: 9, sequences: [history(1, 0), history(null)] },

@@ -3,11 +3,11 @@ import { describe, expect, it } from 'vitest';
 import {
   advantageScale,
   countDecisions,
-  makeDatums,
   plainSampling,
   type RewardedGroup,
-  weighTrajectories,
+  weighTrajectory,
 } from '../../src/learning/index.ts';
+import { makeDatums } from './support.ts';
 
 const sampling = plainSampling;
 const config = {
@@ -41,13 +41,14 @@ describe('countDecisions', () => {
   });
 });
 
-describe('weighTrajectories', () => {
+describe('weighTrajectory', () => {
   it('refuses spans that do not fit their tokens', () => {
     const given = sequence(-1, -1);
     const [span] = given.spans;
     if (!span) throw new Error('no span');
     const weigh = (changed: object) =>
-      weighTrajectories([{ sequences: [{ ...given, spans: [{ ...span, advantage: 1, ...changed }] }] }], {
+      weighTrajectory([{ ...given, spans: [{ ...span, advantage: 1, ...changed }] }], {
+        trajectories: 1,
         entropyCoefficient: 0,
       });
     expect(() => weigh({ start: 2 })).toThrow(expect.objectContaining({ code: 'span_out_of_bounds' }));
@@ -58,7 +59,7 @@ describe('weighTrajectories', () => {
   });
 });
 
-describe('makeDatums', () => {
+describe('makingDatums', () => {
   it('gives every trajectory the same weight, over all its histories', () => {
     const group = {
       trajectories: [

@@ -1,19 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { rlConfigSchema } from '../../src/contract/index.ts';
-import {
-  datumLoss,
-  klPenaltyShifts,
-  makeDatums,
-  plainSampling,
-  resolveRlConfig,
-} from '../../src/learning/index.ts';
+import { datumLoss, klPenaltyShifts, plainSampling, resolveRlConfig } from '../../src/learning/index.ts';
 import {
   type ReferenceConfig,
   type ReferenceTrajectory,
   referenceObjective,
   referenceSlopes,
 } from './reference-objective.ts';
+import { makeDatums } from './support.ts';
 
 /** What src makes of a job: its loss, and the derivative by each trained token's log-probability. */
 function ours(groups: ReferenceTrajectory[][], json: ReferenceConfig) {

@@ -1,0 +1,26 @@
+import {
+  type AdvantageOptions,
+  type Batch,
+  choiceAdvantages,
+  type DatumConfig,
+  makingDatums,
+  type RewardedGroup,
+} from '../../src/learning/index.ts';
+
+/** Advantages of trajectories whose choices are not credited. */
+export function groupAdvantages(rewards: readonly number[], options: AdvantageOptions): number[] {
+  const trajectories = rewards.map((reward) => ({ reward, credits: [] }));
+  return choiceAdvantages(trajectories, options).map(([advantage = 0]) => advantage);
+}
+
+/** `makingDatums` without pauses. */
+export function makeDatums<Constraint>(
+  groups: readonly RewardedGroup<Constraint>[],
+  config: DatumConfig,
+): Batch<Constraint> {
+  const making = makingDatums(groups, config);
+  for (;;) {
+    const step = making.next();
+    if (step.done) return step.value;
+  }
+}
