@@ -1,13 +1,13 @@
 import type { Choice, ParsedTrajectory } from '../../contract/index.ts';
 import type { BaseModel, Engine } from '../../engines/engine.ts';
 import { choiceToTurn } from '../../language/chat/conversation.ts';
+import type { Constraint } from '../../language/constraint/constraint.ts';
 import type { Location } from '../../language/error.ts';
 import { tokenIdsHash } from '../../language/tokenizer/token-ids-hash.ts';
 import { largestReward } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
 import type { KnownConstraints } from '../inference/constraints.ts';
 import { rangeOf, refuseForeignTokens } from '../inference/sampling/token-ids.ts';
-import { findConstraint, historiesOf } from './sequences.ts';
 
 /**
  * A choice with its token ids, sampling and prompt where its fields have them. A client that put it together from a
@@ -171,4 +171,38 @@ function checkSampling({ sampling }: Choice, at: Location, { base, engine }: Cho
         name,
       );
   }
+}
+
+export type History = Pick<ParsedTrajectory, 'messages_and_choices' | 'tools'>;
+
+/** The conversations of a trajectory, each with its place in the request. */
+export function historiesOf(
+  trajectory: ParsedTrajectory,
+  location: Location,
+): { history: History; at: Location }[] {
+  return [
+    { history: trajectory, at: location },
+    ...(trajectory.additional_histories ?? []).map((history, index) => ({
+      history,
+      at: [...location, 'additional_histories', index],
+    })),
+  ];
+}
+
+/** The constraint a choice was sampled under. Rejects where nothing ever was sampled under it. */
+export async function findConstraint(
+  choice: Choice,
+  at: Location,
+  constraints: KnownConstraints,
+): Promise<Constraint | null> {
+  const hash = choice.sampling?.constraint;
+  if (hash === undefined || hash === null) return null;
+  const constraint = await constraints.find(hash);
+  if (!constraint)
+    throw invalidField(
+      [...at, 'sampling', 'constraint'],
+      'nothing was sampled under this constraint here; send the choices of this service back as they came',
+      hash,
+    );
+  return constraint;
 }

@@ -11,7 +11,7 @@ import { invalidField, ServiceError } from '../errors.ts';
 import type { BaseModelTools } from '../inference/base-model-tools.ts';
 import type { KnownConstraints } from '../inference/constraints.ts';
 import { fromSampling } from '../inference/sampling/sampling.ts';
-import { wholeChoice } from './choices.ts';
+import { findConstraint, type History, historiesOf, wholeChoice } from './choices.ts';
 
 /** What is known of a turn that trains, besides its tokens. */
 export interface Sampled {
@@ -84,26 +84,10 @@ function checkSpliced(
     );
 }
 
-type History = Pick<ParsedTrajectory, 'messages_and_choices' | 'tools'>;
-
 export interface TrajectoryDependencies {
   constraints: KnownConstraints;
   tools: BaseModelTools;
   base: BaseModel;
-}
-
-/** The conversations of a trajectory, each with its place in the request. */
-export function historiesOf(
-  trajectory: ParsedTrajectory,
-  location: Location,
-): { history: History; at: Location }[] {
-  return [
-    { history: trajectory, at: location },
-    ...(trajectory.additional_histories ?? []).map((history, index) => ({
-      history,
-      at: [...location, 'additional_histories', index],
-    })),
-  ];
 }
 
 /**
@@ -201,22 +185,4 @@ async function toSampled(
     constraint: await findConstraint(choice, at, constraints),
     credit: choice.credited_reward ?? null,
   };
-}
-
-/** The constraint a choice was sampled under. Rejects where nothing ever was sampled under it. */
-export async function findConstraint(
-  choice: Choice,
-  at: Location,
-  constraints: KnownConstraints,
-): Promise<Constraint | null> {
-  const hash = choice.sampling?.constraint;
-  if (hash === undefined || hash === null) return null;
-  const constraint = await constraints.find(hash);
-  if (!constraint)
-    throw invalidField(
-      [...at, 'sampling', 'constraint'],
-      'nothing was sampled under this constraint here; send the choices of this service back as they came',
-      hash,
-    );
-  return constraint;
 }
