@@ -3,7 +3,7 @@ import type { BaseModel, Engine } from '../../engines/engine.ts';
 import { choiceToTurn } from '../../language/chat/conversation.ts';
 import type { Constraint } from '../../language/constraint/constraint.ts';
 import type { Location } from '../../language/error.ts';
-import { tokenIdsHash } from '../../language/tokenizer/token-ids-hash.ts';
+import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
 import { largestReward } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
 import type { KnownConstraints } from '../inference/constraints.ts';
