@@ -6,6 +6,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { keyTable } from '../../src/cli/keys.ts';
 import { startService } from '../../src/service/index.ts';
 import { temporaryFolder } from '../service/harness.ts';
+import { fromSource } from '../support/programs.ts';
 import { ScriptedEngine } from '../support/scripted-engine.ts';
 
 const root = new URL('../../', import.meta.url);
@@ -13,7 +14,7 @@ const run = promisify(execFile);
 
 /** `martingale keys ...` in a process of its own. */
 async function keys(...words: string[]): Promise<{ status: number; stdout: string; stderr: string }> {
-  const call = run(process.execPath, ['--import', 'tsx', 'src/cli/main.ts', 'keys', ...words], { cwd: root });
+  const call = run(process.execPath, [...fromSource, 'src/cli/main.ts', 'keys', ...words], { cwd: root });
   return call.then(
     ({ stdout, stderr }) => ({ status: 0, stdout, stderr }),
     ({ code, stdout, stderr }) => ({ status: code, stdout, stderr }),
@@ -47,7 +48,7 @@ describe('martingale keys', () => {
     });
   });
 
-  test('makes a key of one entity', async () => {
+  test('makes a key of one entity', { tags: ['long'] }, async () => {
     const dataFolder = await temporaryFolder();
     const service = await startService({ engine: new ScriptedEngine(), dataFolder });
     onTestFinished(() => service.close());
@@ -66,7 +67,7 @@ describe('martingale keys', () => {
     });
   });
 
-  test('a name that would write into a terminal is refused', async () => {
+  test('a name that would write into a terminal is refused', { tags: ['long'] }, async () => {
     const refused = await keys('create', '--name', '\u001b[2J', '--data', await temporaryFolder());
     expect(refused).toMatchObject({
       status: 1,

@@ -3,11 +3,10 @@ import { once } from 'node:events';
 import { mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { welcome } from '../../src/cli/serve.ts';
+import { fromSource, root } from '../support/programs.ts';
 
-const root = fileURLToPath(new URL('../../', import.meta.url));
 let data: string;
 let running: ChildProcess | undefined;
 
@@ -18,19 +17,7 @@ async function serve(
 ): Promise<{ process: ChildProcess; text: string; url: string }> {
   const child = spawn(
     process.execPath,
-    [
-      '--import',
-      'tsx',
-      'src/cli/main.ts',
-      'serve',
-      '--port',
-      '0',
-      '--data',
-      data,
-      '--threads',
-      '1',
-      ...flags,
-    ],
+    [...fromSource, 'src/cli/main.ts', 'serve', '--port', '0', '--data', data, '--threads', '1', ...flags],
     { cwd: root, env: { ...process.env, MARTINGALE_API_KEY: apiKey }, stdio: ['ignore', 'pipe', 'pipe'] },
   );
   running = child;

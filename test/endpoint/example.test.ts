@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { createEmbeddedEngine } from 'martingale/embedded';
 import { startService } from 'martingale/service';
 import { expect, test } from 'vitest';
-import { runProgram } from '../readme/programs.ts';
+import { runProgram } from '../support/programs.ts';
 
 test('an agent that knows nothing of training is trained through the endpoint', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'martingale-endpoint-'));

@@ -10,6 +10,7 @@ import { createClient, defineEnvironment, ModelHandle } from 'martingale';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import { type FakePolicy, startFakeService } from '../model/fake-service.ts';
+import { fromSource } from '../support/programs.ts';
 import { digitOf, evaluateGuessing, guessingScenarios } from './guessing.ts';
 
 let folder: string;
@@ -27,7 +28,7 @@ const keptGroups = async (directory: string): Promise<number[]> =>
     .map((line) => JSON.parse(line).group);
 
 function start(baseUrl: string, directory: string): ChildProcess {
-  const child = spawn(process.execPath, ['--import', 'tsx', program, baseUrl, directory], {
+  const child = spawn(process.execPath, [...fromSource, program, baseUrl, directory], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   return child;

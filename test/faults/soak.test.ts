@@ -45,7 +45,8 @@ function balance(result: GroupsResult<unknown>): void {
   }
 }
 
-test('5,000 rollouts that fail in every way end, one by one, with the counts in balance', async () => {
+/** Thousands of rollouts that fail in every way end, one by one, and their counts are in balance. */
+async function failsInEveryWay(thousands: number): Promise<void> {
   const held = holding();
   const service = await startFailingService();
   const budget = callBudget({ concurrency: { min: 8, max: 256, start: 32 } });
@@ -72,23 +73,27 @@ test('5,000 rollouts that fail in every way end, one by one, with the counts in 
   const stop = new AbortController();
   let ended = 0;
   const results = await Promise.all([
-    run(200, { seed: 1, concurrency: 200 }),
-    run(150, { seed: 2, concurrency: 100, groupStrategy: { type: 'retry', attempts: 3, minimum: 6 } }),
-    run(100, { seed: 3, concurrency: 100, groupStrategy: { type: 'fail_fast' } }),
-    run(100, { seed: 4, concurrency: 40, groupTimeoutMs: 2_500 }),
-    run(80, {
+    run(40 * thousands, { seed: 1, concurrency: 200 }),
+    run(30 * thousands, {
+      seed: 2,
+      concurrency: 100,
+      groupStrategy: { type: 'retry', attempts: 3, minimum: 6 },
+    }),
+    run(20 * thousands, { seed: 3, concurrency: 100, groupStrategy: { type: 'fail_fast' } }),
+    run(20 * thousands, { seed: 4, concurrency: 40, groupTimeoutMs: 2_500 }),
+    run(16 * thousands, {
       seed: 5,
       concurrency: 100,
       signal: stop.signal,
-      onProgress: () => ++ended === 200 && stop.abort(new Error('the run is over')),
+      onProgress: () => ++ended === 40 * thousands && stop.abort(new Error('the run is over')),
     }),
-    run(25, { seed: 6, executor }),
+    run(5 * thousands, { seed: 6, executor }),
   ]);
   await executor.close();
 
   const rollouts = results.flatMap((result) => result.groups.flatMap((group) => group.rollouts));
   const counts: RolloutCounts = countRollouts(rollouts);
-  expect(counts.dispatched).toBeGreaterThanOrEqual(5_000);
+  expect(counts.dispatched).toBeGreaterThanOrEqual(1000 * thousands);
   const codes = new Set(
     rollouts.map((rollout) => (rollout.status === 'completed' ? 'completed' : rollout.failure.code)),
   );
@@ -115,4 +120,15 @@ test('5,000 rollouts that fail in every way end, one by one, with the counts in 
   await expect.poll(() => budget.stats()).toMatchObject({ inFlight: 0, waiting: 0 });
   await service[Symbol.asyncDispose]();
   await expect.poll(holding).toBeLessThanOrEqual(held);
-});
+}
+
+test('1,000 rollouts that fail in every way end, one by one, with the counts in balance', () =>
+  failsInEveryWay(1));
+
+test(
+  '5,000 rollouts that fail in every way end, one by one, with the counts in balance',
+  {
+    tags: ['long'],
+  },
+  () => failsInEveryWay(5),
+);

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { snippetsOf, textOf } from '../readme/documents.ts';
-import { root } from '../readme/programs.ts';
+import { root } from '../support/programs.ts';
 
 export interface Ended {
   code: number;

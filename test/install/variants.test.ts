@@ -9,7 +9,7 @@ import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
 import type { Engine } from '../../src/engines/engine.ts';
 import { type RunningService, startService } from '../../src/service/index.ts';
 import { snippetsOf } from '../readme/documents.ts';
-import { root } from '../readme/programs.ts';
+import { root } from '../support/programs.ts';
 import { firstProgram, guideCommands, Project, pack } from './project.ts';
 
 const olderNodes = ['18', '20', '22.12', '22.18', '23'];

@@ -1,20 +1,24 @@
-// MARTINGALE_LOAD_BYTES=100000000 npx vitest run test/load/large-bodies.test.ts sends bodies of as many bytes.
 import { readdirSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { testScale } from '../support/size.ts';
 import { type LargeBody, largeJob, largeUpload } from './large-bodies.ts';
 import { ask, type ChildService, send, startChild } from './large-client.ts';
 
-const bytes = Number(process.env.MARTINGALE_LOAD_BYTES ?? 24e6);
+const smallBytes = 8e6;
+const largeBytes = 24e6 * testScale;
 /** By far less than a body takes that is parsed in one piece: of a job no more is held than its tokens, a fifth. */
-const heapMiB = Math.ceil(72 + (0.3 * bytes) / 1e6);
+const heapMiB = (bytes: number) => Math.ceil(72 + (0.3 * bytes) / 1e6);
 const jobs = '/v1/preview/training-jobs';
 
-async function running(more = 0): Promise<{ child: ChildService; modelId: string; dataFolder: string }> {
+async function running(
+  bytes: number,
+  more = 0,
+): Promise<{ child: ChildService; modelId: string; dataFolder: string }> {
   const dataFolder = await mkdtemp(join(tmpdir(), 'martingale-large-'));
-  const child = await startChild({ dataFolder, contextLength: 2 ** 17, heapMiB: heapMiB + more });
+  const child = await startChild({ dataFolder, contextLength: 2 ** 17, heapMiB: heapMiB(bytes) + more });
   onTestFinished(async () => {
     await child.stop();
     await rm(dataFolder, { recursive: true });
@@ -60,19 +64,21 @@ async function ended(child: ChildService, jobId: string): Promise<unknown> {
 
 const tokensIn = (job: LargeBody, tokens: number) => Math.floor(job.bytes / (tokens * 100)) * tokens;
 
-test.each([
-  { what: 'of many small groups', tokens: 440, trajectoriesOfGroup: 8, more: 0 },
+const small = { bytes: smallBytes, more: 0, options: {} };
+const large = { bytes: largeBytes, more: 0, options: { tags: ['long'] } };
+for (const { what, bytes, tokens, trajectoriesOfGroup, more, options } of [
+  { ...small, what: 'of 8 MB', tokens: 440, trajectoriesOfGroup: 8 },
+  { ...large, what: 'of many small groups', tokens: 440, trajectoriesOfGroup: 8 },
   {
+    ...large,
     what: 'in a single group',
     tokens: 440,
-    trajectoriesOfGroup: Math.min(4000, Math.ceil(bytes / 36_000)),
-    more: 0,
+    trajectoriesOfGroup: Math.min(4000, Math.ceil(largeBytes / 36_000)),
   },
-  { what: 'of long trajectories', tokens: 50_000, trajectoriesOfGroup: 4, more: 32 },
-])(
-  'a large training job $what is taken, kept and trained with little memory',
-  async ({ tokens, trajectoriesOfGroup, more }) => {
-    const { child, modelId, dataFolder } = await running(more);
+  { ...large, what: 'of long trajectories', tokens: 50_000, trajectoriesOfGroup: 4, more: 32 },
+])
+  test(`a large training job ${what} is taken, kept and trained with little memory`, options, async () => {
+    const { child, modelId, dataFolder } = await running(bytes, more);
     const job = largeJob({ modelId, bytes, tokens, trajectoriesOfGroup });
     const key = { 'idempotency-key': 'large' };
     const accepted = await beside(child, send(child.url + jobs, job, key));
@@ -86,12 +92,11 @@ test.each([
     const other = largeJob({ modelId, bytes, tokens, trajectoriesOfGroup, fields: { more: null } });
     expect((await send(child.url + jobs, other, key)).status).toBe(409);
     for (const folder of ['jobs', 'incoming']) expect(readdirSync(join(dataFolder, folder))).toEqual([]);
-  },
-  300_000,
-);
+  });
 
-test('large logs and uploads are taken with little memory', async () => {
-  const { child, modelId, dataFolder } = await running();
+test('large logs and uploads are taken with little memory', { tags: ['long'] }, async () => {
+  const bytes = largeBytes;
+  const { child, modelId, dataFolder } = await running(bytes);
   const logged = largeJob({
     modelId,
     bytes,
@@ -105,4 +110,4 @@ test('large logs and uploads are taken with little memory', async () => {
   expect(uploaded.status).toBe(200);
   expect(readdirSync(join(dataFolder, 'uploads'))).toHaveLength(1);
   expect(readdirSync(join(dataFolder, 'incoming'))).toEqual([]);
-}, 300_000);
+});

@@ -1,13 +1,13 @@
-// The service and a harness under load, each in a process of its own. The short form takes seconds; with
-// MARTINGALE_LOAD_SECONDS=<s> the load is held for as long, with 16,000 calls of one harness and 2,000 clients beside
-// them, and a line of figures is printed every ten seconds.
+// The service and a harness under load, each in a process of its own.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
+import { testScale } from '../support/size.ts';
 import type { CallersFigures, CallersPlan } from './driver/callers.ts';
 import { startCallers, startLoadService } from './driver/processes.ts';
 import { printed } from './driver/table.ts';
 
-const seconds = Number(process.env.MARTINGALE_LOAD_SECONDS ?? 0);
+/** For how long a load is held, where a scale is asked for. */
+const seconds = 60 * testScale;
 
 const begin = (plan: CallersPlan) => {
   const callers = startCallers(plan);
@@ -43,16 +43,15 @@ test('2,000 clients at once, each on a connection of its own, are all answered',
   expect(own.loop.busyMax).toBeLessThan(500);
 }, 240_000);
 
-test('what is beyond the limits is sent away with 429 and answered in the end, and no more is ever in hand', async () => {
+async function retriesBeyondLimits(calls: number): Promise<void> {
   await using service = await startLoadService({
     engine: { kind: 'delayed', delayMs: 100, places: 10, tokens: 8 },
     options: { limits: { replies: 50 } },
   });
   const { url, apiKey } = service;
-  const calls = 500;
   const harness = begin({
-    ...{ ...plan, url, apiKey, calls, model: 'scripted-tiny', budget: 500 },
-    ...{ kind: 'harness', callers: 500 },
+    ...{ ...plan, url, apiKey, calls, model: 'scripted-tiny', budget: calls },
+    ...{ kind: 'harness', callers: calls },
   });
   expectAllAnswered(await harness.done, calls);
   const { statuses, mostInHand, inHand } = await service.figures();
@@ -60,9 +59,22 @@ test('what is beyond the limits is sent away with 429 and answered in the end, a
   expect(statuses[200]).toBe(calls);
   expect(mostInHand).toBeLessThanOrEqual(50);
   expect(inHand).toBe(0);
-}, 240_000);
+}
 
-test('a model with a thousand requests does not keep another waiting, whichever it is', async () => {
+test('150 requests beyond the limits are rejected with 429 and answered in the end, and no more are ever in flight', () =>
+  retriesBeyondLimits(150));
+
+test(
+  '500 requests beyond the limits are rejected with 429 and answered in the end, and no more are ever in flight',
+  {
+    tags: ['long'],
+  },
+  () => retriesBeyondLimits(500),
+);
+
+test('a model with a thousand requests does not keep another waiting, whichever it is', {
+  tags: ['long'],
+}, async () => {
   await using service = await startLoadService({ engine: { kind: 'embedded', largestBatch: 32 } });
   const { url, apiKey } = service;
   const crowd = begin({
@@ -77,37 +89,35 @@ test('a model with a thousand requests does not keep another waiting, whichever 
   expectAllAnswered(single, 3);
   // Three replies of the one model, while most of the other model's first calls still wait.
   expect((await crowd.figures()).answered).toBeLessThan(1000);
-}, 240_000);
-
-describe.runIf(seconds > 0)('held', () => {
-  test(
-    '16,000 calls of one harness and 2,000 clients are served for minutes with memory flat',
-    async () => {
-      await using service = await startLoadService({ engine: { kind: 'embedded' } });
-      const { url, apiKey } = service;
-      const common = { ...plan, url, apiKey, calls: null };
-      const crowds = [
-        begin({ ...common, kind: 'harness', callers: 16_000, model: 'martingale-tiny', budget: 16_000 }),
-        begin({ ...common, kind: 'connections', callers: 2000, model: 'martingale-small' }),
-      ];
-      const table = printed();
-      const ends = performance.now() + seconds * 1000;
-      // What is there once every caller has been answered. The heap itself V8 lets grow to several times as much.
-      const warm = ends - seconds * 600;
-      let live: number | undefined;
-      while (performance.now() < ends) {
-        await sleep(Math.min(10_000, ends - performance.now()));
-        table.add(await service.figures(), await Promise.all(crowds.map((crowd) => crowd.figures())));
-        if (performance.now() > warm) live ??= await service.liveHeap();
-      }
-      const last = table.rows.at(-1);
-      for (const crowd of last?.crowds ?? []) expect(crowd.failed).toEqual({});
-      expect(Object.keys(last?.service.statuses ?? {}).filter((status) => status >= '500')).toEqual([]);
-      // Flat: what was there then is there now, and the room of caches that fill up.
-      const liveAtEnd = await service.liveHeap();
-      console.log(`live heap: ${mebibytes(live ?? 0)} MiB when warm, ${mebibytes(liveAtEnd)} MiB at the end`);
-      expect(liveAtEnd).toBeLessThan(1.1 * (live ?? 0));
-    },
-    seconds * 1000 + 120_000,
-  );
 });
+
+test.runIf(testScale > 1)(
+  '16,000 calls of one harness and 2,000 clients are served for minutes with memory flat',
+  { tags: ['long'], timeout: seconds * 1000 + 120_000 },
+  async () => {
+    await using service = await startLoadService({ engine: { kind: 'embedded' } });
+    const { url, apiKey } = service;
+    const common = { ...plan, url, apiKey, calls: null };
+    const crowds = [
+      begin({ ...common, kind: 'harness', callers: 16_000, model: 'martingale-tiny', budget: 16_000 }),
+      begin({ ...common, kind: 'connections', callers: 2000, model: 'martingale-small' }),
+    ];
+    const table = printed();
+    const ends = performance.now() + seconds * 1000;
+    // What is there once every caller has been answered. The heap itself V8 lets grow to several times as much.
+    const warm = ends - seconds * 600;
+    let live: number | undefined;
+    while (performance.now() < ends) {
+      await sleep(Math.min(10_000, ends - performance.now()));
+      table.add(await service.figures(), await Promise.all(crowds.map((crowd) => crowd.figures())));
+      if (performance.now() > warm) live ??= await service.liveHeap();
+    }
+    const last = table.rows.at(-1);
+    for (const crowd of last?.crowds ?? []) expect(crowd.failed).toEqual({});
+    expect(Object.keys(last?.service.statuses ?? {}).filter((status) => status >= '500')).toEqual([]);
+    // Flat: what was there then is there now, and the room of caches that fill up.
+    const liveAtEnd = await service.liveHeap();
+    console.log(`live heap: ${mebibytes(live ?? 0)} MiB when warm, ${mebibytes(liveAtEnd)} MiB at the end`);
+    expect(liveAtEnd).toBeLessThan(1.1 * (live ?? 0));
+  },
+);

@@ -22,7 +22,9 @@ const exists = (path: string) =>
   );
 
 describe('two models', () => {
-  test('train and are sampled at the same time, each from its own checkpoints', async () => {
+  test('train and are sampled at the same time, each from its own checkpoints', {
+    tags: ['long'],
+  }, async () => {
     const engine = await createEmbeddedEngine({ threads: 1 });
     onTestFinished(() => engine.close());
     const service = await startService({ engine, dataFolder: await temporaryFolder() });
@@ -65,7 +67,7 @@ describe('two models', () => {
       expect(kept).toEqual([0, 1, 2, 3]);
     };
     await Promise.all(names.map(run));
-  }, 120_000);
+  });
 });
 
 describe('a model that is deleted', () => {
@@ -119,7 +121,7 @@ describe('a model that is deleted', () => {
   });
 });
 
-test('two hundred jobs of two models run in turn, each model its own in order, but for the cancelled ones', async () => {
+async function jobsInTurn(each: number): Promise<void> {
   const engine = new ScriptedEngine();
   const gate = door();
   engine.hold = (place) => (place === 'train' ? gate.wait() : Promise.resolve());
@@ -127,14 +129,14 @@ test('two hundred jobs of two models run in turn, each model its own in order, b
   const { call, createModel, follow } = await start({ engine });
   const models = [await createModel(), await createModel({ name: 'other' })];
   const ids: string[] = [];
-  for (let index = 0; index < 200; index++) {
+  for (let index = 0; index < 2 * each; index++) {
     const { status, body } = await call(
-      ...(['POST', '/v1/preview/training-jobs', jobOf(models[Math.floor(index / 100)], index)] as const),
+      ...(['POST', '/v1/preview/training-jobs', jobOf(models[Math.floor(index / each)], index)] as const),
     );
     expect(status).toBe(200);
     ids.push(body.id);
   }
-  const cancelled = [77, 100, 101, 199];
+  const cancelled = [each - 3, each, each + 1, 2 * each - 1];
   for (const index of cancelled)
     expect((await call('POST', `/v1/preview/training-jobs/${ids[index]}/cancel`)).body.status).toBe(
       'cancelled',
@@ -145,7 +147,7 @@ test('two hundred jobs of two models run in turn, each model its own in order, b
     expect(told.at(-1)?.type).toBe(cancelled.includes(index) ? 'training_failed' : 'training_ended');
   const ran = [...ids.keys()].filter((index) => !cancelled.includes(index));
   const [first = [], second = []] = [0, 1].map((number) =>
-    ran.filter((index) => Math.floor(index / 100) === number),
+    ran.filter((index) => Math.floor(index / each) === number),
   );
   const inTurn = first.flatMap((index, place) => [index, ...second.slice(place, place + 1)]);
   expect(engine.trained.map(({ datums }) => datums[0]?.tokens.at(-2))).toEqual(inTurn);
@@ -153,7 +155,18 @@ test('two hundred jobs of two models run in turn, each model its own in order, b
     const { body } = await call('GET', `/v1/preview/models/${model.id}/checkpoints?limit=1&order=desc`);
     expect(body.data[0].step).toBe([first, second][number]?.length);
   }
-}, 120_000);
+}
+
+test('20 jobs of two models run in turn, each model its own in order, but for the cancelled ones', () =>
+  jobsInTurn(10));
+
+test(
+  '200 jobs of two models run in turn, each model its own in order, but for the cancelled ones',
+  {
+    tags: ['long'],
+  },
+  () => jobsInTurn(100),
+);
 
 test('a model of a thousand checkpoints is listed, resolved and cut down', async () => {
   const dataFolder = await temporaryFolder();
@@ -193,7 +206,7 @@ test('a model of a thousand checkpoints is listed, resolved and cut down', async
   expect(body).toEqual({ deleted_count: 900, not_found_steps: [] });
   expect((await chat({ model: 'local/desk/agent:step500' })).status).toBe(404);
   expect((await chat({ model: 'local/desk/agent' })).body.model).toBe('local/desk/agent:step999');
-}, 120_000);
+});
 
 test('a hundred models answer in turn and together, each as itself', async () => {
   const { call, chat, createModel } = await start();

@@ -33,6 +33,7 @@ test('a fixed budget bounds the calls of all handles that it is given to', async
 
 test.each([429, 503] as const)(
   'a service that answers %i beyond 24 calls is found out, and every call succeeds',
+  { tags: ['long'] },
   async (status) => {
     await using service = await startLimitedService({ limit: 24, status, delayMs: () => 20 });
     const budget = callBudget({ concurrency: { min: 1, max: 1000 } });

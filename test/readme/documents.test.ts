@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { metricName, spanName } from '../../src/telemetry/index.ts';
 import { documents, headingsOf, textOf, toAnchor, typeScriptSnippets } from './documents.ts';
-import { root } from './programs.ts';
+import { root } from '../support/programs.ts';
 import { namesIn, tablesOf } from './tables.ts';
 
 describe('README and docs', () => {

@@ -1,6 +1,6 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { root } from './programs.ts';
+import { root } from '../support/programs.ts';
 
 /** README and the pages of docs/, as paths in the repository. */
 export const documents: readonly string[] = [

@@ -7,7 +7,7 @@ import type { Engine } from '../../src/engines/engine.ts';
 import { type RunningService, startService } from '../../src/service/index.ts';
 import { startOtlpReceiver } from '../telemetry/otlp-receiver.ts';
 import { snippetsOf, textOf, typeScriptSnippets } from './documents.ts';
-import { root, runProgram, typeCheck } from './programs.ts';
+import { root, runProgram, typeCheck } from '../support/programs.ts';
 
 /** In the repository, so that packages and paths resolve as they do for a reader. */
 let folder: string;

@@ -2,12 +2,11 @@ import { execFile } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import { fromSource, root } from '../support/programs.ts';
 
-const root = fileURLToPath(new URL('../../', import.meta.url));
 const run = promisify(execFile);
 
 const score = z.object({ reward: z.number(), success: z.number() });
@@ -28,31 +27,26 @@ afterEach(() => rm(folder, { recursive: true, force: true }));
 /** The summary of a recipe's run, its last line. */
 async function summaryOf(recipe: string, steps: number) {
   const flags = ['--json', '--seed', '1', '--steps', String(steps), '--run-directory', folder];
-  const { stdout } = await run(
-    process.execPath,
-    ['--import', 'tsx', `recipes/${recipe}/train.ts`, ...flags],
-    { cwd: root, maxBuffer: 2 ** 26 },
-  );
+  const { stdout } = await run(process.execPath, [...fromSource, `recipes/${recipe}/train.ts`, ...flags], {
+    cwd: root,
+    maxBuffer: 2 ** 26,
+  });
   return summarySchema.parse(JSON.parse(stdout.trim().split('\n').at(-1) ?? ''));
 }
 
-describe('the recipes', () => {
+describe('the recipes', { tags: ['long'] }, () => {
   it.each([
     ['search', 3, 7 * 16],
     ['sort', 2, 12 * 8],
-  ])(
-    '%s runs, and every rollout completes',
-    async (recipe, steps, rollouts) => {
-      const { steps: taken, counts } = await summaryOf(recipe, steps);
-      expect(taken).toBe(steps);
-      expect(counts).toEqual({ dispatched: steps * rollouts, completed: steps * rollouts });
-    },
-    300_000,
-  );
+  ])('%s runs, and every rollout completes', async (recipe, steps, rollouts) => {
+    const { steps: taken, counts } = await summaryOf(recipe, steps);
+    expect(taken).toBe(steps);
+    expect(counts).toEqual({ dispatched: steps * rollouts, completed: steps * rollouts });
+  });
 
   it('tone learns what the judge likes from its ranks alone', async () => {
     const { evaluation } = await summaryOf('tone', 90);
     expect(evaluation.before.success).toBeLessThan(0.1);
     expect(evaluation.after.success).toBeGreaterThan(0.5);
-  }, 600_000);
+  });
 });

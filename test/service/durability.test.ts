@@ -7,6 +7,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { fromSource } from '../support/programs.ts';
 import { door, ScriptedEngine, special, tokensOf } from '../support/scripted-engine.ts';
 import { group, type Json, start, temporaryFolder, trajectory } from './harness.ts';
 
@@ -27,7 +28,7 @@ async function startProcess(
   dataFolder: string,
   steps: number,
 ): Promise<{ url: string; process: ChildProcess }> {
-  const child = spawn(process.execPath, ['--import', 'tsx', program, dataFolder, String(steps)], {
+  const child = spawn(process.execPath, [...fromSource, program, dataFolder, String(steps)], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   onTestFinished(() => {

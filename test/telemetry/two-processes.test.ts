@@ -4,14 +4,14 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { root, runProgram } from '../readme/programs.ts';
+import { fromSource, root, runProgram } from '../support/programs.ts';
 import { startOtlpReceiver } from './otlp-receiver.ts';
 
 test('a run and a service in another process, each with an SDK of its own, are one trace', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'martingale-trace-'));
   const collector = await startOtlpReceiver();
   const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, MARTINGALE_API_KEY: 'mine' };
-  const preload = ['--import', 'tsx', '--import', './test/telemetry/preloaded-sdk.ts'];
+  const preload = [...fromSource, '--import', './test/telemetry/preloaded-sdk.ts'];
   const flags = ['serve', '--port', '0', '--threads', '1', '--data', join(folder, 'data')];
   const child = spawn(process.execPath, [...preload, 'src/cli/main.ts', ...flags], {
     cwd: root,

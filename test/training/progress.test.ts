@@ -50,14 +50,14 @@ describe('a run whose output goes to pipes', () => {
     expect(errors).toBe('');
   });
 
-  test('is refused a view that there is not, before anything begins', async () => {
+  test('is refused a view that there is not, before anything begins', { tags: ['long'] }, async () => {
     const { errors, code } = await pipe('other', { progress: 'loud' });
     expect(errors).toContain('`progress` is "loud"; give true, false, "plain" or "json".');
     expect(code).toBe(1);
     await expect(access(runs.path('other'))).rejects.toThrow('ENOENT');
   });
 
-  test('goes on where nobody reads what it shows', async () => {
+  test('goes on where nobody reads what it shows', { tags: ['long'] }, async () => {
     const started = spawn(process.execPath, [child, settings('unread', { progress: 'plain' })], {
       ...{ env: attended, stdio: ['ignore', 'pipe', 'pipe'] },
     });
@@ -102,7 +102,7 @@ describe.runIf(hasTerminals)('a run at a terminal', () => {
     ['it is told not to', 'off', { progress: false }, {}],
     ['it is that of a CI', 'ci', {}, { CI: 'true' }],
     ['it cannot repaint', 'dumb', {}, { TERM: 'dumb' }],
-  ])('shows nothing where %s', async (_, name, more, env) => {
+  ])('shows nothing where %s', { tags: ['long'] }, async (_, name, more, env) => {
     const { lines } = await attend(name, more, env);
     expect(lines.join('\n')).toContain('run_ended\n{"reason":"finished"');
     expect(lines.join('\n')).not.toContain('martingale');

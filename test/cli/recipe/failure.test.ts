@@ -3,12 +3,11 @@ import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
 import { start, temporaryFolder } from '../../service/harness.ts';
+import { root } from '../../support/programs.ts';
 import { CoinEngine } from '../../training/resume/coin-engine.ts';
 
-const root = fileURLToPath(new URL('../../../', import.meta.url));
 const next = /\n {2}npx tsx test\/cli\/recipe\/coin-recipe.ts (.+)\n$/;
 
 /** Whoever trains on a service elsewhere needs no runtime, and not the server: it may not be installed. */

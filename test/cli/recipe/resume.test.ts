@@ -5,10 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { text } from 'node:stream/consumers';
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-
-const root = fileURLToPath(new URL('../../../', import.meta.url));
+import { fromSource, root } from '../../support/programs.ts';
 
 let folder: string;
 beforeAll(async () => {
@@ -21,7 +19,7 @@ type Line = { type: string; [field: string]: unknown };
 /** A recipe, its service and its engine in one process, killed after the line for which `isLast` says so. */
 async function run(name: string, flags: string[], isLast: (line: Line) => boolean = () => false) {
   const size = ['--steps', '4', '--groups', '4', '--rollouts-per-group', '4', '--threads', '1'];
-  const file = ['--import', 'tsx', 'recipes/tone/train.ts', '--json', '--run-directory', join(folder, name)];
+  const file = [...fromSource, 'recipes/tone/train.ts', '--json', '--run-directory', join(folder, name)];
   const child = spawn(process.execPath, [...file, ...size, ...flags], {
     cwd: root,
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -47,7 +45,9 @@ async function metricsOf(name: string): Promise<object[]> {
     .map((line) => ({ ...JSON.parse(line), seconds: 0, phases: null, tokensPerSecond: 0, loopDelayMs: 0 }));
 }
 
-it('a recipe that is killed, service, engine and all, goes on to the same end, more than once', async () => {
+it('a recipe that is killed, service, engine and all, goes on to the same end, more than once', {
+  tags: ['long'],
+}, async () => {
   const whole = await run('whole', []);
   expect(whole.errors).toBe('');
   await run('killed', [], ({ type, step }) => type === 'step' && step === 0);
@@ -62,4 +62,4 @@ it('a recipe that is killed, service, engine and all, goes on to the same end, m
   const { evaluation, counts, model }: Partial<Line> = whole.lines.at(-1) ?? {};
   expect(ended.lines.at(-1)).toMatchObject({ evaluation, counts, model });
   expect(await metricsOf('killed')).toEqual(await metricsOf('whole'));
-}, 120_000);
+});

@@ -1,26 +1,22 @@
-// The long form: MARTINGALE_ART_SEEDS=<number> runs the loop with so many seeds and prints what each came to.
 import { execFile } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Json } from '../../service/harness.ts';
+import { testScale } from '../../support/size.ts';
 import { apiKey, service } from '../support.ts';
 import { artEnvironment } from './python-environment.ts';
 
-const environment = await artEnvironment();
-if ('missing' in environment)
-  console.error(`\n!!! The tests of ART's client did NOT run: ${environment.missing}.\n`);
-const python = 'python' in environment ? environment.python : '';
 const program = fileURLToPath(new URL('program.py', import.meta.url));
-const seeds = Number(process.env.MARTINGALE_ART_SEEDS ?? 1);
+const seeds = 2 * testScale;
 const loops = Array.from({ length: seeds }, (_, index) => `learns:${index + 1}`);
 const longestMs = 600_000;
 
 /** Runs the parts of the program side by side in a folder of their own: what each one told. */
-async function runParts(url: string, parts: readonly string[]): Promise<Map<string, Json>> {
+async function runParts(python: string, url: string, parts: readonly string[]): Promise<Map<string, Json>> {
   const folder = await mkdtemp(join(tmpdir(), 'martingale-art-'));
   try {
     const { stdout } = await promisify(execFile)(python, [program, `${url}/v1`, apiKey, ...parts], {
@@ -40,13 +36,22 @@ async function runParts(url: string, parts: readonly string[]): Promise<Map<stri
 /** Trained on as it was sampled: the trainer gives each token the probability that the sampler gave it. */
 const onPolicy = { logprob_difference_max: expect.closeTo(0, 4) };
 
-describe.runIf('python' in environment)('a program of ART', () => {
+describe('a program of ART', { tags: ['long'] }, () => {
   const running = service();
   let told = new Map<string, Json>();
+  let missing: string | null = null;
 
   beforeAll(async () => {
-    told = await runParts(running.url, ['lives', 'converses', 'streams', 'stays', ...loops]);
+    const environment = await artEnvironment();
+    if ('missing' in environment) missing = `The tests of ART's client did NOT run: ${environment.missing}.`;
+    else
+      told = await runParts(environment.python, running.url, [
+        ...['lives', 'converses', 'streams', 'stays'],
+        ...loops,
+      ]);
+    if (missing) console.error(`\n!!! ${missing}\n`);
   }, longestMs);
+  beforeEach(({ skip }) => skip(missing !== null, missing ?? ''));
 
   it('registers a model, samples, logs, trains, lists checkpoints, deletes them and the model', () => {
     expect(told.get('lives')).toEqual({
@@ -90,7 +95,6 @@ describe.runIf('python' in environment)('a program of ART', () => {
   it.each(loops)('earns more by its loop: %s', (loop) => {
     const { rewards, error } = told.get(loop) ?? { error: 'it told nothing' };
     expect(error).toBeUndefined();
-    if (seeds > 1) console.log(loop, rewards.join(' '));
     const last = rewards.slice(-3);
     const mean = last.reduce((sum: number, reward: number) => sum + reward, 0) / last.length;
     expect(mean).toBeGreaterThan(rewards[0] + 0.25);

@@ -6,15 +6,12 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import type { Engine } from '../../../src/engines/engine.ts';
 import { type LogEntry, type RunningService, startService } from '../../../src/service/index.ts';
+import { testScale, testSeed } from '../../support/size.ts';
 import { type Answered, complaintAboutChat, complaintAboutRefusal, type Sent, send } from './answers.ts';
 import { chatDefinitions, chatRequests, chatSchema } from './chat-requests.ts';
 import { mutationsOf } from './mutations.ts';
 import { createOtherRequests, type OtherRequest } from './other-requests.ts';
 
-/** `MARTINGALE_GENERATED_REQUESTS` for more, `MARTINGALE_GENERATED_SEED` for others. */
-const total = Number(process.env.MARTINGALE_GENERATED_REQUESTS ?? 20_000);
-const seed = Number(process.env.MARTINGALE_GENERATED_SEED ?? 1);
-const timeout = 60_000 + total * 20;
 /** Callers at once. */
 const callers = 32;
 
@@ -73,15 +70,20 @@ const report = (item: unknown, complaint: string, answer = '') => ({
   answer: answer.slice(0, 600),
 });
 
-const share = (part: number) => Math.ceil(total * part);
-const sample = <Value>(arbitrary: fc.Arbitrary<Value>, count: number): Value[] =>
-  fc.sample(arbitrary, { numRuns: count, seed });
+interface Size {
+  total: number;
+  seed: number;
+}
 
-describe('generated requests', () => {
+function answersAll({ total, seed }: Size): void {
+  const timeout = 60_000 + total * 20;
+  const sample = <Value>(arbitrary: fc.Arbitrary<Value>, part: number): Value[] =>
+    fc.sample(arbitrary, { numRuns: Math.ceil(total * part), seed });
+
   it(
     'answers every valid chat completion',
     async () => {
-      const requests = sample(chatRequests(['martingale-tiny']), share(0.5));
+      const requests = sample(chatRequests(['martingale-tiny']), 0.5);
       const complaints = await complaintsAbout(
         requests,
         (body) => ({ method: 'POST', path: '/v1/chat/completions', body }),
@@ -96,7 +98,7 @@ describe('generated requests', () => {
     'refuses every chat completion with something wrong in it, in the shape that clients read',
     async () => {
       const valid = chatRequests(['martingale-tiny']);
-      const mutations = sample(mutationsOf(chatSchema, chatDefinitions, valid), share(0.25));
+      const mutations = sample(mutationsOf(chatSchema, chatDefinitions, valid), 0.25);
       const complaints = await complaintsAbout(
         mutations,
         ({ body }) => ({ method: 'POST', path: '/v1/chat/completions/', body: JSON.stringify(body) }),
@@ -110,7 +112,7 @@ describe('generated requests', () => {
   it(
     'answers every valid request of the other endpoints, and refuses those with something wrong',
     async () => {
-      const others = sample(await createOtherRequests(service), share(0.25));
+      const others = sample(await createOtherRequests(service), 0.25);
       const complaints = await complaintsAbout(
         others,
         ({ sent }: OtherRequest) => sent,
@@ -131,4 +133,10 @@ describe('generated requests', () => {
   it('never reports a fault of its own', () => {
     expect(failures).toEqual([]);
   });
-});
+}
+
+describe('3,000 generated requests', () => answersAll({ total: 3_000, seed: testSeed + 1 }));
+
+describe(`${20_000 * testScale} generated requests`, { tags: ['long'] }, () =>
+  answersAll({ total: 20_000 * testScale, seed: testSeed }),
+);

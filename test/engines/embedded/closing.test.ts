@@ -2,11 +2,12 @@ import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
+import { fromSource } from '../../support/programs.ts';
 import { Bench, base, batchOf } from './support.ts';
 
 const programOf = (name: string) => fileURLToPath(new URL(`${name}-program.ts`, import.meta.url));
 const runProgram = (name: string, ...given: string[]) =>
-  promisify(execFile)(process.execPath, ['--import', 'tsx', programOf(name), ...given]);
+  promisify(execFile)(process.execPath, [...fromSource, programOf(name), ...given]);
 
 describe('closing the embedded engine', () => {
   it('ends every call at once and the threads by themselves, whatever they are in the middle of', async () => {

@@ -2,11 +2,10 @@ import { execFile } from 'node:child_process';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { runtimeNames, runtimeVersion } from '../../../src/engines/embedded/runtime-choice.ts';
+import { fromSource, root } from '../../support/programs.ts';
 
-const root = fileURLToPath(new URL('../../../', import.meta.url));
 const preload = new URL('../../support/hide-packages.ts', import.meta.url).href;
 
 interface Ended {
@@ -43,7 +42,7 @@ describe('the embedded engine without ONNX Runtime', () => {
 
   it.each([
     ['martingale serve', ['src/cli/main.ts', 'serve', '--port', '0', '--data']],
-    ['a recipe', ['--import', 'tsx', 'recipes/sort/train.ts', '--steps', '1', '--run-directory']],
+    ['a recipe', [...fromSource, 'recipes/sort/train.ts', '--steps', '1', '--run-directory']],
   ])('says so from %s, with no stack', async (_, args) => {
     const folder = await mkdtemp(join(tmpdir(), 'martingale-no-runtime-'));
     onTestFinished(() => rm(folder, { recursive: true }));
@@ -62,7 +61,9 @@ describe('the embedded engine without ONNX Runtime', () => {
     expect(chosen).toEqual({ code: 0, stdout: 'works\n', stderr: '' });
   });
 
-  it('runs on onnxruntime-node alone, and refuses the other where it is chosen', async () => {
+  it('runs on onnxruntime-node alone, and refuses the other where it is chosen', {
+    tags: ['long'],
+  }, async () => {
     const alone = { HIDDEN_PACKAGES: 'onnxruntime-web' };
     expect(await openEngine(alone)).toEqual({ code: 0, stdout: 'works\n', stderr: '' });
     const { stdout } = await openEngine({ ...alone, MARTINGALE_RUNTIME: 'onnxruntime-web' });
@@ -71,7 +72,9 @@ describe('the embedded engine without ONNX Runtime', () => {
     );
   });
 
-  it('names the other runtime where the native one does not work on the machine', async () => {
+  it('names the other runtime where the native one does not work on the machine', {
+    tags: ['long'],
+  }, async () => {
     const broken = { BROKEN_PACKAGES: 'onnxruntime-node' };
     const { stdout } = await openEngine({ ...broken, HIDDEN_PACKAGES: 'onnxruntime-web' });
     expect(stdout).toMatch(/onnxruntime-node cannot be loaded here \(libm\.so\.6: not found\)/);

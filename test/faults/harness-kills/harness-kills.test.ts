@@ -68,6 +68,15 @@ function cutOff(...files: string[]): FaultPoint[] {
   );
 }
 
+/** One step of each phase: its rollouts, its record, its job, its report, its end. */
+const phases = [
+  'sync trajectories/step-N.journal.jsonl',
+  'rename trajectories/step-N.jsonl',
+  'rename jobs/step-N.json',
+  'appendFile metrics.jsonl',
+  'appendFile summary.json.partial',
+].map((name): FaultPoint => ({ name, occurrence: 0 }));
+
 describe.each(kindsOfRun)('a $mode run', ({ mode, half, settings }) => {
   let points: FaultPoint[];
   let undisturbed: Outcome;
@@ -94,10 +103,10 @@ describe.each(kindsOfRun)('a $mode run', ({ mode, half, settings }) => {
     ]);
   });
 
-  test('that is killed at any of them, and again as it goes on, comes to the same end', async () => {
+  async function sameEndAfter(chains: readonly FaultPoint[][]): Promise<void> {
     const problems: object[] = [];
-    await byTwo([...chainsOf(points, half), cutsOf[half] ?? []], async (chain, index) => {
-      const name = `${mode}-${index}`;
+    await byTwo(chains, async (chain, index) => {
+      const name = `${mode}-${chains.length}-${index}`;
       for (const at of chain) {
         const killed = await runs.run(name, { ...settings, resume: 'auto', plan: { mode: 'kill-half', at } });
         if (!killed.killed) problems.push({ at, notKilled: killed });
@@ -108,10 +117,18 @@ describe.each(kindsOfRun)('a $mode run', ({ mode, half, settings }) => {
       if (differences.length > 0) problems.push({ chain, differences });
     });
     expect(problems).toEqual([]);
-  }, 300_000);
+  }
+
+  test('that is killed once in each phase comes to the same end', () => sameEndAfter([phases]));
+
+  test('that is killed at any step, and again as it goes on, comes to the same end', { tags: ['long'] }, () =>
+    sameEndAfter([...chainsOf(points, half), cutsOf[half] ?? []]),
+  );
 });
 
-test('an evaluation that is killed at any step of its folder gives what an undisturbed one gives', async () => {
+test('an evaluation that is killed at any step of its folder gives what an undisturbed one gives', {
+  tags: ['long'],
+}, async () => {
   const { points, ended } = await runs.pointsOf('evaluation-whole', { task: 'evaluate' });
   expect(ended.errors).toBe('');
   const kindsOfStep = [...new Map(points.map((point) => [point.name, point])).values()];
@@ -137,7 +154,9 @@ test('an evaluation that is killed at any step of its folder gives what an undis
   expect(problems).toEqual([]);
 });
 
-test('a supervised training that is killed is not done twice where the second call has its key', async () => {
+test('a supervised training that is killed is not done twice where the second call has its key', {
+  tags: ['long'],
+}, async () => {
   const undisturbed = await runs.run('supervised-whole', { task: 'sft' });
   const counts = await runs.counts('supervised-whole');
   expect(counts.jobs).toEqual([['sft', 'succeeded', 1]]);

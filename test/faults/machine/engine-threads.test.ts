@@ -1,4 +1,3 @@
-// MARTINGALE_FAULTS_LONG=1 ends the trainer's thread in every way, not in one.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -53,11 +52,16 @@ const chat = (fields: object = {}) =>
     ...{ logprobs: true, return_token_ids: true, ...fields },
   });
 
-const ways = ['throw', 'exit', 'allocate', 'loop'];
-const trainerWays = process.env.MARTINGALE_FAULTS_LONG ? ways : ['exit'];
+const long = { tags: ['long'] };
+const ways: [string, object][] = [
+  ['exit', {}],
+  ['throw', long],
+  ['allocate', long],
+  ['loop', long],
+];
 
-describe.each(ways)('a sampler thread that ends: %s', (way) => {
-  test('fails what is in flight with a 503, and the next request finds another', async () => {
+describe.each(ways)('a sampler thread that ends: %s', (way, options) => {
+  test('fails requests in flight with a 503, and the next request finds another', options, async () => {
     const before = await chat(deadly(way));
     arm();
     const [first, second] = await Promise.all([chat(deadly(way)), chat({ seed: 2, max_tokens: 200 })]);
@@ -98,41 +102,45 @@ test('a thread that stands still is known before it is ended', async () => {
   expect((await chat()).status).toBe(200);
 });
 
-describe.each(trainerWays)('a trainer thread that ends: %s', (way) => {
-  test('gets the job again: once is passed over, three times fail it, and the next job runs', async () => {
-    const model = (
-      await call('POST', '/v1/preview/models', {
-        ...{ project: 'desk', name: `trained-${way}`, base_model: 'martingale-tiny' },
-      })
-    ).body;
-    const choices = async (once: boolean) =>
-      (await chat({ n: 2, max_tokens: 4, ...deadly(way, once) })).body.choices;
-    const submit = async (sampled: Json[]) => {
-      const trajectories = sampled.map((choice, reward) => ({
-        messages_and_choices: [user, choice],
-        reward,
-      }));
-      const job = { model_id: model.id, trajectory_groups: [{ trajectories }] };
-      return (await call('POST', '/v1/preview/training-jobs', job)).body.id;
-    };
-    const follow = async (id: string) => {
-      const accept = { accept: 'text/event-stream' };
-      return frames(
-        await (await request('GET', `/v1/preview/training-jobs/${id}/events`, undefined, accept)).text(),
-      );
-    };
-    const [once, always] = [await choices(true), await choices(false)];
-    arm();
-    const passed = await follow(await submit(once));
-    expect(passed.map(({ type }) => type)).toEqual(['training_started', 'gradient_step', 'training_ended']);
-    arm();
-    const poisoned = await submit(always);
-    const next = await submit(once);
-    const failed = await follow(poisoned);
-    disarm();
-    expect(failed.map(({ type }) => type)).toEqual(['training_started', 'training_failed']);
-    expect(failed[1].data.error_message).toMatch(/broke down in each of 3 runs/);
-    const last = (await follow(next)).at(-1);
-    expect(last).toMatchObject({ type: 'training_ended', data: { step: 2 } });
-  });
+describe.each(ways)('a trainer thread that ends: %s', (way, options) => {
+  test(
+    'gets the job again: once is passed over, three times fail it, and the next job runs',
+    options,
+    async () => {
+      const model = (
+        await call('POST', '/v1/preview/models', {
+          ...{ project: 'desk', name: `trained-${way}`, base_model: 'martingale-tiny' },
+        })
+      ).body;
+      const choices = async (once: boolean) =>
+        (await chat({ n: 2, max_tokens: 4, ...deadly(way, once) })).body.choices;
+      const submit = async (sampled: Json[]) => {
+        const trajectories = sampled.map((choice, reward) => ({
+          messages_and_choices: [user, choice],
+          reward,
+        }));
+        const job = { model_id: model.id, trajectory_groups: [{ trajectories }] };
+        return (await call('POST', '/v1/preview/training-jobs', job)).body.id;
+      };
+      const follow = async (id: string) => {
+        const accept = { accept: 'text/event-stream' };
+        return frames(
+          await (await request('GET', `/v1/preview/training-jobs/${id}/events`, undefined, accept)).text(),
+        );
+      };
+      const [once, always] = [await choices(true), await choices(false)];
+      arm();
+      const passed = await follow(await submit(once));
+      expect(passed.map(({ type }) => type)).toEqual(['training_started', 'gradient_step', 'training_ended']);
+      arm();
+      const poisoned = await submit(always);
+      const next = await submit(once);
+      const failed = await follow(poisoned);
+      disarm();
+      expect(failed.map(({ type }) => type)).toEqual(['training_started', 'training_failed']);
+      expect(failed[1].data.error_message).toMatch(/broke down in each of 3 runs/);
+      const last = (await follow(next)).at(-1);
+      expect(last).toMatchObject({ type: 'training_ended', data: { step: 2 } });
+    },
+  );
 });

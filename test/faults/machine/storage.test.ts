@@ -1,4 +1,3 @@
-// Every durable step of the service fails, each in one way; MARTINGALE_FAULTS_LONG=1: each in every way.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -32,63 +31,69 @@ const tolerated = (name: string) =>
   // Of a model that is gone.
   /^commit delete (events|jobs|logs|idempotency_keys|deleted_models)$/.test(name);
 
-const isLong = process.env.MARTINGALE_FAULTS_LONG !== undefined;
-const options = { timeout: isLong ? 1_800_000 : 120_000 };
+/** Fails the named steps of the service that `modesOf` gives an error for. */
+async function failsAndGoesOn(modesOf: (index: number) => typeof codes): Promise<void> {
+  const folder = mkdtempSync(join(tmpdir(), 'martingale-storage-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const dataFolder = join(folder, 'data');
+  const [journal, orders] = [join(folder, 'journal'), join(folder, 'orders')];
+  const give = (order: FaultOrder) => writeFileSync(orders, JSON.stringify(order));
+  const lift = () => rmSync(orders, { force: true });
+  const service = await start(dataFolder, underFaults({ root: dataFolder, journal, orders }));
+  const stepsSince = (bytes: number): FaultPoint[] =>
+    readFileSync(journal, 'utf8')
+      .slice(bytes)
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(line));
+  const lengthNow = () => readFileSync(journal, 'utf8').length;
+
+  const before = lengthNow();
+  expect(await useAll(service, 'calm', lift)).toEqual([]);
+  const steps = stepsSince(before).map(({ name }) => name);
+  const names = [...new Set(steps)].filter((name) => !ofSystemCheck(name)).sort();
+  expect(names.length).toBeGreaterThan(20);
+
+  let runs = 0;
+  for (const [index, name] of names.entries()) {
+    for (const [mode, code] of modesOf(index)) {
+      const begun = lengthNow();
+      const left = leftovers(dataFolder);
+      give({ mode, name });
+      const refusals = await useAll(service, `m${runs++}`, lift);
+      lift();
+      const what = `${mode} at ${name}`;
+      expect(
+        stepsSince(begun).map((step) => step.name),
+        what,
+      ).toContain(name);
+      for (const refusal of refusals) expect(refusal.code, what).toBe(expectedCode(name, mode, code));
+      if (tolerated(name)) continue;
+      expect(refusals, what).toHaveLength(1);
+      expect(leftovers(dataFolder), what).toEqual(left);
+    }
+  }
+  // All of them at once.
+  give({ mode: 'ENOSPC' });
+  expect(await useAll(service, 'all', lift)).toEqual([{ of: 'model', code: 'storage_full' }]);
+  expect((await service.call('GET', '/v1/system-check')).status).toBe(200);
+  expect(service.log.filter(({ event }) => event === 'uncaught')).toEqual([]);
+  await service.stop();
+
+  const again = await start(dataFolder);
+  expect(await strayFiles(again, dataFolder)).toEqual([]);
+  expect((await again.call('GET', '/v1/system-check')).status).toBe(200);
+}
+
+const oneOf = (index: number) => codes.slice(index % codes.length).slice(0, 1);
+
+test('a durable step that fails is a 503 or a job that waits, and the service goes on once it works again', () =>
+  failsAndGoesOn((index) => (index % 6 === 0 ? oneOf(index / 6) : [])));
 
 test(
-  'each durable step that fails is a 503 or a job that waits, and all goes on once it works again',
-  options,
-  async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'martingale-storage-'));
-    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-    const dataFolder = join(folder, 'data');
-    const [journal, orders] = [join(folder, 'journal'), join(folder, 'orders')];
-    const give = (order: FaultOrder) => writeFileSync(orders, JSON.stringify(order));
-    const lift = () => rmSync(orders, { force: true });
-    const service = await start(dataFolder, underFaults({ root: dataFolder, journal, orders }));
-    const stepsSince = (bytes: number): FaultPoint[] =>
-      readFileSync(journal, 'utf8')
-        .slice(bytes)
-        .split('\n')
-        .filter((line) => line !== '')
-        .map((line) => JSON.parse(line));
-    const lengthNow = () => readFileSync(journal, 'utf8').length;
-
-    const before = lengthNow();
-    expect(await useAll(service, 'calm', lift)).toEqual([]);
-    const steps = stepsSince(before).map(({ name }) => name);
-    const names = [...new Set(steps)].filter((name) => !ofSystemCheck(name)).sort();
-    expect(names.length).toBeGreaterThan(20);
-
-    let runs = 0;
-    for (const [index, name] of names.entries()) {
-      const modes = isLong ? codes : codes.slice(index % codes.length).slice(0, 1);
-      for (const [mode, code] of modes) {
-        const begun = lengthNow();
-        const left = leftovers(dataFolder);
-        give({ mode, name });
-        const refusals = await useAll(service, `m${runs++}`, lift);
-        lift();
-        const what = `${mode} at ${name}`;
-        expect(
-          stepsSince(begun).map((step) => step.name),
-          what,
-        ).toContain(name);
-        for (const refusal of refusals) expect(refusal.code, what).toBe(expectedCode(name, mode, code));
-        if (tolerated(name)) continue;
-        expect(refusals, what).toHaveLength(1);
-        expect(leftovers(dataFolder), what).toEqual(left);
-      }
-    }
-    // All of them at once.
-    give({ mode: 'ENOSPC' });
-    expect(await useAll(service, 'all', lift)).toEqual([{ of: 'model', code: 'storage_full' }]);
-    expect((await service.call('GET', '/v1/system-check')).status).toBe(200);
-    expect(service.log.filter(({ event }) => event === 'uncaught')).toEqual([]);
-    await service.stop();
-
-    const again = await start(dataFolder);
-    expect(await strayFiles(again, dataFolder)).toEqual([]);
-    expect((await again.call('GET', '/v1/system-check')).status).toBe(200);
+  'each durable step that fails in each way is a 503 or a job that waits, and the service goes on once it works again',
+  {
+    tags: ['long'],
   },
+  () => failsAndGoesOn(() => codes),
 );

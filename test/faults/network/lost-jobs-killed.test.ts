@@ -71,7 +71,9 @@ test('a run that was killed when it had asked finds the checkpoint, and asks for
   expect(engine.trainings - before).toBe(2);
 });
 
-test('a run that was killed before it asked, and again when it was to ask again, asks only where that is said', async () => {
+test('a run that was killed before it asked, and again when it was to ask again, asks only where that is said', {
+  tags: ['long'],
+}, async () => {
   const before = engine.trainings;
   const killed = await train('before', { kill: { call: 'create', at: 1, when: 'before' } });
   expect([killed.killed, killed.record.jobId]).toEqual([true, undefined]);

@@ -1,17 +1,12 @@
-/*
- * Whole runs through a network that fails at random, of a seed. `MARTINGALE_FAULTS_LONG=20000 npx vitest run
- * test/faults/network/random.test.ts` goes on until so many requests have been made with each kind of service, and
- * tells what they met; `MARTINGALE_FAULTS_SEED` begins with another seed.
- */
+/* Whole runs through a network that fails at random, drawn from a seed. */
 import { evaluate, sft } from 'martingale';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { testScale, testSeed } from '../../support/size.ts';
 import { draw } from '../dice.ts';
 import * as faults from './faults.ts';
 import { type Fault, type FaultyProxy, type ProxiedRequest, pass } from './proxy.ts';
 import { environment, startTrainingWorld } from './training-world.ts';
 
-const long = Number(process.env.MARTINGALE_FAULTS_LONG ?? 0);
-const firstSeed = Number(process.env.MARTINGALE_FAULTS_SEED ?? 3);
 const json = { 'content-type': 'application/json' };
 const html = { 'content-type': 'text/html' };
 const { afterwards, instead, reply } = faults;
@@ -87,7 +82,8 @@ beforeAll(() => {
 afterAll(() => {
   process.off('unhandledRejection', onRejection);
   process.off('warning', onWarning);
-  if (long > 0) console.info(Object.fromEntries([...met].sort(([, a], [, b]) => b - a)), warnings.length);
+  if (testScale > 1)
+    console.info(Object.fromEntries([...met].sort(([, a], [, b]) => b - a)), warnings.length);
 });
 
 const examples = [0, 1, 2, 3].map((n) => ({
@@ -136,14 +132,19 @@ async function wholeRun(seed: number, knowsKeys: boolean): Promise<number> {
   return proxy.seen.length;
 }
 
-test.each([true, false])(
-  'a run through a network that fails at every fifth request trains each step once; keys known: %s',
-  async (knowsKeys) => {
-    let requests = 0;
-    for (let seed = firstSeed; seed === firstSeed || requests < long; seed++)
-      requests += await wholeRun(seed, knowsKeys);
-    expect(requests).toBeGreaterThan(50);
+describe.each([true, false])('a network that fails at every fifth request, keys known: %s', (knowsKeys) => {
+  test('lets a run train each step once', { timeout: 120_000 }, async () => {
+    expect(await wholeRun(testSeed + 2, knowsKeys)).toBeGreaterThan(50);
     expect(rejections).toEqual([]);
-  },
-  long > 0 ? 24 * 3_600_000 : 120_000,
-);
+  });
+
+  const least = 1000 * testScale;
+  test(`lets runs of ${least} requests train each step once`, {
+    tags: ['long'],
+    timeout: 1200 * least,
+  }, async () => {
+    let requests = 0;
+    for (let seed = testSeed + 3; requests < least; seed++) requests += await wholeRun(seed, knowsKeys);
+    expect(rejections).toEqual([]);
+  });
+});

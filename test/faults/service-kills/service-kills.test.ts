@@ -1,7 +1,6 @@
-// The long form: MARTINGALE_FAULTS_LONG=<number> runs the script so often, each time with one to three kills drawn at
-// random (MARTINGALE_FAULTS_SEED=<number> draws others), and prints how many there were of each kind.
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { testScale, testSeed } from '../../support/size.ts';
 import type { FaultPoint } from '../driver/fault.ts';
 import { booksAfter } from './counts-after.ts';
 import { makeMess } from './mess.ts';
@@ -117,21 +116,52 @@ test('the service takes the durable steps that are listed here', () => {
   `);
 });
 
-test('killed at any of them, and at times again as it goes on, it comes to the same end', async () => {
-  await byTwo(chosenOf(points), async (at, index) => {
+async function sameEndAfterKills(
+  chosen: readonly FaultPoint[],
+  times: 'once' | 'at times again',
+): Promise<void> {
+  await byTwo(chosen, async (at, index) => {
     const kill = { mode: 'kill-half', at } as const;
     const again = {
       mode: 'kill-half',
       at: { name: 'commit update jobs, insert events', occurrence: 0 },
     } as const;
-    const plans = index % 8 === 0 ? [kill, again] : [kill];
+    const plans = times === 'at times again' && index % 8 === 0 ? [kill, again] : [kill];
     const { kills, counts } = await booksAfter(world, { name: `kind ${index}`, plans });
     // What the next process still has to do may be without that step.
     expect([at, kills >= 1, counts]).toEqual([at, true, undisturbed]);
   });
-}, 300_000);
+}
 
-test('killed in a job without a signal, it ends it once, without a checkpoint', async () => {
+/** One step of each phase: a model, a log, an upload, a job's request, its run, its events, its checkpoint, its end. */
+const phases = [
+  'commit insert models, insert checkpoints',
+  'appendFile models/<id>/logs/train.jsonl.gz',
+  'rename uploads/<sha>.jsonl',
+  'commit insert jobs',
+  'commit insert job_runs',
+  'commit update jobs, insert events',
+  'rename models/<id>/checkpoints/step-N',
+  'commit update jobs, insert checkpoints, update models, insert events, delete job_runs',
+  'rm models/<id>',
+];
+
+test('killed once in each phase, it comes to the same end', () => {
+  const chosen = phases.map(
+    (name) => points.findLast((point) => point.name === name) ?? { name, occurrence: 0 },
+  );
+  return sameEndAfterKills(chosen, 'once');
+});
+
+test(
+  'killed at any step, and at times again as it goes on, it comes to the same end',
+  { tags: ['long'] },
+  () => sameEndAfterKills(chosenOf(points), 'at times again'),
+);
+
+test('killed in a job without a signal, it ends it once, without a checkpoint', {
+  tags: ['long'],
+}, async () => {
   const life = { script: askWithoutSignal };
   const { counts } = await booksAfter(world, { ...life, name: 'silent', plans: [{}] });
   expect(counts.jobs).toMatchObject({
@@ -157,9 +187,11 @@ test('killed in a job without a signal, it ends it once, without a checkpoint', 
     const after = await booksAfter(world, { ...life, name: `silent ${index}`, plans });
     expect([at, after.kills, after.counts]).toEqual([at, 1, counts]);
   });
-}, 300_000);
+});
 
-test('killed as it mends what a kill has left, it mends all of it at the next start', async () => {
+test('killed as it mends what a kill has left, it mends all of it at the next start', {
+  tags: ['long'],
+}, async () => {
   const { dataFolder, goOn } = await makeMess(world);
   const start = { from: dataFolder, script: goOn };
   const mended = await booksAfter(world, { ...start, name: 'mended', plans: [{}] });
@@ -239,9 +271,11 @@ test('killed as it mends what a kill has left, it mends all of it at the next st
     const { kills, counts } = await booksAfter(world, { ...start, name: `mending ${index}`, plans });
     expect([at, kills, counts]).toEqual([at, 1, mended.counts]);
   });
-}, 300_000);
+});
 
-test('killed in the threads of the embedded engine, it comes to the same weights', async () => {
+test('killed in the threads of the embedded engine, it comes to the same weights', {
+  tags: ['long'],
+}, async () => {
   const life = { engine: 'embedded', script: trainEmbedded } as const;
   const { counts } = await booksAfter(world, { ...life, name: 'embedded', plans: [{}] });
   const taken = await world.service('embedded', []).points();
@@ -271,46 +305,44 @@ test('killed in the threads of the embedded engine, it comes to the same weights
     const after = await booksAfter(world, { ...life, name: `embedded ${at.name.length}`, plans });
     expect([at, after.kills, after.counts]).toEqual([at, 1, counts]);
   }
-}, 300_000);
+});
 
 const sumOf = (numbers: number[]) => numbers.reduce((sum, number) => sum + number, 0);
-const runs = Number(process.env.MARTINGALE_FAULTS_LONG ?? 0);
+const runs = 30 * testScale;
 
-test.runIf(runs > 0)(
-  'the long form: killed at random',
-  async () => {
-    const seed = Number(process.env.MARTINGALE_FAULTS_SEED ?? 1);
-    const mode = fc.constantFrom('kill-before' as const, 'kill-half' as const, 'kill-after' as const);
-    const first = fc.record({ mode, at: fc.constantFrom(...points) });
-    // What a process takes up where another died: how often of each kind is not known.
-    const name = fc.constantFrom(...namesOf(points));
-    const further = fc.record({ mode, at: fc.record({ name, occurrence: fc.nat(1) }) });
-    const plans = fc
-      .tuple(first, fc.array(further, { maxLength: 2 }))
-      .map(([kill, rest]) => [kill, ...rest] as const);
-    const none = { 'kill-before': 0, 'kill-half': 0, 'kill-after': 0, again: 0, differs: 0 };
-    const tally = new Map(namesOf(points).map((kind) => [kind, { ...none }]));
-    const failed: unknown[] = [];
-    await byTwo(fc.sample(plans, { numRuns: runs, seed }), async ([kill, ...rest], index) => {
-      const count = tally.get(kill.at.name) ?? none;
-      try {
-        const { kills, counts } = await booksAfter(world, {
-          name: `random ${index}`,
-          plans: [kill, ...rest],
-        });
-        count[kill.mode] += Math.min(kills, 1);
-        count.again += Math.max(0, kills - 1);
-        expect(counts).toEqual(undisturbed);
-      } catch (error) {
-        count.differs++;
-        failed.push({ kill, rest, error });
-      }
-    });
-    console.table(Object.fromEntries(tally));
-    const counts = [...tally.values()];
-    const all = counts.reduce((sum, { differs, ...kills }) => sum + sumOf(Object.values(kills)), 0);
-    console.log(`${runs} runs with seed ${seed}: ${all} kills, ${failed.length} ended otherwise`);
-    expect(failed).toEqual([]);
-  },
-  2 ** 31 - 1,
-);
+test(`killed at random, one to three times in each of ${runs} runs, it comes to the same end`, {
+  tags: ['long'],
+  timeout: runs * 60_000,
+}, async () => {
+  const mode = fc.constantFrom('kill-before' as const, 'kill-half' as const, 'kill-after' as const);
+  const first = fc.record({ mode, at: fc.constantFrom(...points) });
+  // What a process takes up where another died: how often of each kind is not known.
+  const name = fc.constantFrom(...namesOf(points));
+  const further = fc.record({ mode, at: fc.record({ name, occurrence: fc.nat(1) }) });
+  const plans = fc
+    .tuple(first, fc.array(further, { maxLength: 2 }))
+    .map(([kill, rest]) => [kill, ...rest] as const);
+  const none = { 'kill-before': 0, 'kill-half': 0, 'kill-after': 0, again: 0, differs: 0 };
+  const tally = new Map(namesOf(points).map((kind) => [kind, { ...none }]));
+  const failed: unknown[] = [];
+  await byTwo(fc.sample(plans, { numRuns: runs, seed: testSeed }), async ([kill, ...rest], index) => {
+    const count = tally.get(kill.at.name) ?? none;
+    try {
+      const { kills, counts } = await booksAfter(world, {
+        name: `random ${index}`,
+        plans: [kill, ...rest],
+      });
+      count[kill.mode] += Math.min(kills, 1);
+      count.again += Math.max(0, kills - 1);
+      expect(counts).toEqual(undisturbed);
+    } catch (error) {
+      count.differs++;
+      failed.push({ kill, rest, error });
+    }
+  });
+  console.table(Object.fromEntries(tally));
+  const counts = [...tally.values()];
+  const all = counts.reduce((sum, { differs, ...kills }) => sum + sumOf(Object.values(kills)), 0);
+  console.log(`${runs} runs with seed ${testSeed}: ${all} kills, ${failed.length} ended otherwise`);
+  expect(failed).toEqual([]);
+});

@@ -1,8 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { fileURLToPath } from 'node:url';
-
-const root = fileURLToPath(new URL('../../../', import.meta.url));
+import { fromSource, root } from '../../support/programs.ts';
 
 export interface ProgramOptions {
   file: string;
@@ -13,7 +11,7 @@ export interface ProgramOptions {
 
 /** A program of ours in a process of its own, whose output is read as it comes. */
 export function startProgram({ file, flags, execArgv = [], env = {} }: ProgramOptions) {
-  const child = spawn(process.execPath, ['--import', 'tsx', ...execArgv, file, ...flags], {
+  const child = spawn(process.execPath, [...fromSource, ...execArgv, file, ...flags], {
     cwd: root,
     env: { ...process.env, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -75,25 +75,26 @@ async function holdTraining() {
 
 // On Windows a process cannot be sent these by another.
 describe.skipIf(process.platform === 'win32')('a recipe', () => {
-  it.each([
-    ['SIGINT', 130],
-    ['SIGTERM', 143],
-  ] as const)('that gets %s stops in good order with status %i, and goes on', async (signal, code) => {
-    const held = await holdTraining();
-    const program = recipe(signal);
-    await held.reached;
-    program.child.kill(signal);
-    const ended = await program.ended;
-    held.release();
-    expect(ended).toMatchObject({ code, stderr: '' });
-    expect(ended.stdout).toContain(
-      'Stopping, within 20 s. Ctrl-C again leaves at once. Either way, --resume goes on.',
-    );
-    expect(ended.stdout).toContain('Stopped after 1 step. Go on with it:\n  coins --seed 1');
-    await goesOn(signal);
-  });
+  for (const { signal, code, ...options } of [
+    { signal: 'SIGINT', code: 130 },
+    { signal: 'SIGTERM', code: 143, tags: ['long'] },
+  ] satisfies { signal: NodeJS.Signals; code: number; tags?: string[] }[])
+    it(`that gets ${signal} stops in good order with status ${code}, and goes on`, options, async () => {
+      const held = await holdTraining();
+      const program = recipe(signal);
+      await held.reached;
+      program.child.kill(signal);
+      const ended = await program.ended;
+      held.release();
+      expect(ended).toMatchObject({ code, stderr: '' });
+      expect(ended.stdout).toContain(
+        'Stopping, within 20 s. Ctrl-C again leaves at once. Either way, --resume goes on.',
+      );
+      expect(ended.stdout).toContain('Stopped after 1 step. Go on with it:\n  coins --seed 1');
+      await goesOn(signal);
+    });
 
-  it('leaves at its limit where the service is silent, and goes on', async () => {
+  it('leaves at its limit where the service is silent, and goes on', { tags: ['long'] }, async () => {
     const held = await holdTraining();
     const program = recipe('silent', { flags: ['--stop-within', '1'] });
     await held.reached;
@@ -133,7 +134,9 @@ describe.skipIf(process.platform === 'win32')('a recipe', () => {
     await goesOn('twice');
   });
 
-  it('leaves at its limit where an agent never returns and leaves a timer running', async () => {
+  it('leaves at its limit where an agent never returns and leaves a timer running', {
+    tags: ['long'],
+  }, async () => {
     const program = recipe('never', { agent: 'never returns', flags: ['--stop-within', '1'] });
     await program.said(/evaluation before/i);
     program.child.kill('SIGINT');
@@ -142,14 +145,14 @@ describe.skipIf(process.platform === 'win32')('a recipe', () => {
     await goesOn('never');
   });
 
-  it('ends where an agent has left a timer running, and says so', async () => {
+  it('ends where an agent has left a timer running, and says so', { tags: ['long'] }, async () => {
     const ended = await recipe('leak', { agent: 'leaks a timer' }).ended;
     expect(ended.code).toBe(0);
     expect(ended.stderr).toBe('Something was left running (Timeout); ended without it.\n');
     expect(await recordOf('leak')).toEqual(whole);
   });
 
-  it('is killed at its limit where something holds the event loop', async () => {
+  it('is killed at its limit where something holds the event loop', { tags: ['long'] }, async () => {
     const held = door();
     engine.hold = () => held.wait();
     const program = recipe('holding', { agent: 'holds the loop', flags: ['--stop-within', '1'] });
@@ -162,7 +165,9 @@ describe.skipIf(process.platform === 'win32')('a recipe', () => {
     await goesOn('holding');
   });
 
-  it('stops in good order where nobody reads its output any more, and goes on', async () => {
+  it('stops in good order where nobody reads its output any more, and goes on', {
+    tags: ['long'],
+  }, async () => {
     const program = recipe('unread', { flags: ['--json'] });
     await program.said(/run_started/);
     program.child.stdout.destroy();
@@ -172,23 +177,24 @@ describe.skipIf(process.platform === 'win32')('a recipe', () => {
     await goesOn('unread');
   });
 
-  it.each([
-    ['ENOSPC', /no space left on device/],
-    ['EROFS', /read-only file system/],
-  ] as const)('whose disk gives %s says so, and goes on once it does not', async (mode, message) => {
-    const flag = join(folder, `${mode}-flag`);
-    const held = await holdTraining();
-    const faults = underFaults({ root: join(folder, mode), mode: mode satisfies FaultMode, while: flag });
-    const program = recipe(mode, faults);
-    await held.reached;
-    await writeFile(flag, '');
-    held.release();
-    const ended = await program.ended;
-    expect(ended.code).toBe(1);
-    expect(ended.stderr).toMatch(message);
-    expect(ended.stderr).toContain('[storage_failed]');
-    expect(ended.stderr).not.toMatch(/^\s+at /m);
-    await rm(flag);
-    await goesOn(mode);
-  });
+  for (const { mode, message, ...options } of [
+    { mode: 'ENOSPC', message: /no space left on device/ },
+    { mode: 'EROFS', message: /read-only file system/, tags: ['long'] },
+  ] satisfies { mode: FaultMode; message: RegExp; tags?: string[] }[])
+    it(`whose disk gives ${mode} says so, and goes on once it does not`, options, async () => {
+      const flag = join(folder, `${mode}-flag`);
+      const held = await holdTraining();
+      const faults = underFaults({ root: join(folder, mode), mode, while: flag });
+      const program = recipe(mode, faults);
+      await held.reached;
+      await writeFile(flag, '');
+      held.release();
+      const ended = await program.ended;
+      expect(ended.code).toBe(1);
+      expect(ended.stderr).toMatch(message);
+      expect(ended.stderr).toContain('[storage_failed]');
+      expect(ended.stderr).not.toMatch(/^\s+at /m);
+      await rm(flag);
+      await goesOn(mode);
+    });
 });

@@ -50,7 +50,9 @@ const stuck = ['--import', fileURLToPath(new URL('stuck-worker.ts', import.meta.
 
 // On Windows a process cannot be sent these by another.
 describe.skipIf(process.platform === 'win32')('martingale serve', () => {
-  it('goes on where nobody reads its output, and ends within its time while clients stream and send', async () => {
+  it('goes on where nobody reads its output, and ends within its time while clients stream and send', {
+    tags: ['long'],
+  }, async () => {
     const service = await serve(['--stop-within', '20', '--log', 'all']);
     service.child.stdout.destroy();
     service.child.stderr.destroy();
@@ -76,20 +78,21 @@ describe.skipIf(process.platform === 'win32')('martingale serve', () => {
     expect(await service.ended).toMatchObject({ code: 0, signal: null });
   });
 
-  it.each([
-    ['SIGINT', 130],
-    ['SIGTERM', 143],
-  ] as const)('leaves at its limit where its engine does not stop: %s, status %i', async (signal, code) => {
-    const service = await serve(['--stop-within', '1'], stuck);
-    expect((await chat(service.url, { max_tokens: 1 })).status).toBe(200);
-    service.child.kill(signal);
-    const ended = await service.ended;
-    expect(ended).toMatchObject({ code, signal: null });
-    expect(ended.stderr).toContain('Closing, within 1 s: a job that runs goes on at the next start.');
-    expect(ended.stderr).toContain(
-      'Not everything had ended within 1 s: the next start goes on from what is on disk.',
-    );
-  });
+  for (const { signal, code, ...options } of [
+    { signal: 'SIGINT', code: 130, tags: ['long'] },
+    { signal: 'SIGTERM', code: 143 },
+  ] satisfies { signal: NodeJS.Signals; code: number; tags?: string[] }[])
+    it(`leaves at its limit where its engine does not stop: ${signal}, status ${code}`, options, async () => {
+      const service = await serve(['--stop-within', '1'], stuck);
+      expect((await chat(service.url, { max_tokens: 1 })).status).toBe(200);
+      service.child.kill(signal);
+      const ended = await service.ended;
+      expect(ended).toMatchObject({ code, signal: null });
+      expect(ended.stderr).toContain('Closing, within 1 s: a job that runs goes on at the next start.');
+      expect(ended.stderr).toContain(
+        'Not everything had ended within 1 s: the next start goes on from what is on disk.',
+      );
+    });
 
   it('leaves at once at the second signal', async () => {
     const service = await serve(['--stop-within', '600'], stuck);

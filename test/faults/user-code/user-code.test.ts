@@ -38,7 +38,9 @@ describe.concurrent('code of an environment', () => {
     expect(warnings).toEqual([]);
   });
 
-  test('that rejects a second time, where nobody waits, fails its rollout by the first and ends nothing else', async () => {
+  test('that rejects a second time, where nobody waits, fails its rollout by the first and ends nothing else', {
+    tags: ['long'],
+  }, async () => {
     const { said, warnings, status } = await run('rejects twice');
     expect(status).toBe(0);
     expect(said).toContainEqual(
@@ -60,19 +62,22 @@ describe.concurrent('code of an environment', () => {
     expect(logged).toHaveLength(4);
   });
 
-  test.each([
-    'leaves a promise in a reward',
-    'leaves a promise in a group reward',
-    'leaves a promise for the next step',
-    'leaves a promise for the job',
-  ] as const)('that %s does not end the run', async (fault) => {
-    const { said, warnings, status } = await run(fault);
-    expect(status).toBe(0);
-    expect(said).toContainEqual(expect.objectContaining(finished));
-    expect(warnings[0]).toMatchObject({ code: 'promise_left_behind' });
-  });
+  for (const { fault, ...options } of [
+    { fault: 'leaves a promise in a reward' },
+    { fault: 'leaves a promise in a group reward', tags: ['long'] },
+    { fault: 'leaves a promise for the next step', tags: ['long'] },
+    { fault: 'leaves a promise for the job', tags: ['long'] },
+  ] satisfies { fault: Fault; tags?: string[] }[])
+    test(`that ${fault} does not end the run`, options, async () => {
+      const { said, warnings, status } = await run(fault);
+      expect(status).toBe(0);
+      expect(said).toContainEqual(expect.objectContaining(finished));
+      expect(warnings[0]).toMatchObject({ code: 'promise_left_behind' });
+    });
 
-  test('whose promises are rejected by the end of its rollout is not warned about', async () => {
+  test('whose promises are rejected by the end of its rollout is not warned about', {
+    tags: ['long'],
+  }, async () => {
     const { said, warnings, status } = await run('leaves what its end rejects');
     expect(status).toBe(0);
     expect(said).toContainEqual(expect.objectContaining(finished));
@@ -109,25 +114,29 @@ describe.concurrent('code of an environment', () => {
 });
 
 describe.concurrent('what nobody can catch', () => {
-  test.each([
-    ['rejects outside of any rollout', 'of somebody else'],
-    ['throws in a timer', 'nobody catches this'],
-  ] as const)(
-    '%s: the process ends as Node ends it, and the run goes on from its directory',
-    async (fault, message) => {
-      const broken = await run(fault);
-      expect(broken.status).toBe(1);
-      expect(broken.errors).toContain(`Error: ${message}`);
-      const { folder } = broken;
-      // The first may have ended before the run had begun.
-      const hasRun = (await readdir(folder)).includes('run');
-      const { said } = await run('none', { folder, resume: hasRun });
-      expect(said).toContainEqual(expect.objectContaining({ reason: 'finished', reports: 3 }));
-    },
-  );
+  for (const { fault, message, ...options } of [
+    { fault: 'rejects outside of any rollout', message: 'of somebody else' },
+    { fault: 'throws in a timer', message: 'nobody catches this', tags: ['long'] },
+  ] satisfies { fault: Fault; message: string; tags?: string[] }[])
+    test(
+      `${fault}: the process ends as Node ends it, and the run goes on from its directory`,
+      options,
+      async () => {
+        const broken = await run(fault);
+        expect(broken.status).toBe(1);
+        expect(broken.errors).toContain(`Error: ${message}`);
+        const { folder } = broken;
+        // The first may have ended before the run had begun.
+        const hasRun = (await readdir(folder)).includes('run');
+        const { said } = await run('none', { folder, resume: hasRun });
+        expect(said).toContainEqual(expect.objectContaining({ reason: 'finished', reports: 3 }));
+      },
+    );
 });
 
-test('a rejection of somebody else comes to what Node was told to do with it', async () => {
+test('a rejection of somebody else comes to what Node was told to do with it', {
+  tags: ['long'],
+}, async () => {
   const { said, status } = await run('rejects outside of any rollout', {
     execArgv: ['--unhandled-rejections=warn'],
   });
@@ -136,30 +145,35 @@ test('a rejection of somebody else comes to what Node was told to do with it', a
 });
 
 describe.concurrent('a function of the run', () => {
-  test('that listens asynchronously and rejects is warned about once, and the run goes on', async () => {
+  test('that listens asynchronously and rejects is warned about once, and the run goes on', {
+    tags: ['long'],
+  }, async () => {
     const { said } = await run('an asynchronous listener that rejects');
     const warned = said.filter(({ code }) => code === 'martingale_listener_failed');
     expect(warned).toHaveLength(1);
     expect(said).toContainEqual(expect.objectContaining(finished));
   });
 
-  test.each([
-    [
-      'scenarios that never come',
-      { code: 'scenario_timeout', error: expect.stringContaining('those of step 2 within') },
-    ],
-    ['scenarios that throw', { error: 'the file is broken' }],
-    [
-      'a config that is a promise',
-      { code: 'invalid_run_option', error: expect.stringContaining('`config`') },
-    ],
-    [
-      'a stopWhen that is a promise',
-      { code: 'invalid_run_option', error: expect.stringContaining('`stopWhen`') },
-    ],
-  ] as const)('%s: the run ends with an error that names it', async (fault, error) => {
-    const { said, status } = await run(fault);
-    expect(status).toBe(0);
-    expect(said).toContainEqual(expect.objectContaining(error));
-  });
+  for (const { fault, error, ...options } of [
+    {
+      fault: 'scenarios that never come',
+      error: { code: 'scenario_timeout', error: expect.stringContaining('those of step 2 within') },
+    },
+    { fault: 'scenarios that throw', error: { error: 'the file is broken' }, tags: ['long'] },
+    {
+      fault: 'a config that is a promise',
+      error: { code: 'invalid_run_option', error: expect.stringContaining('`config`') },
+      tags: ['long'],
+    },
+    {
+      fault: 'a stopWhen that is a promise',
+      error: { code: 'invalid_run_option', error: expect.stringContaining('`stopWhen`') },
+      tags: ['long'],
+    },
+  ] satisfies { fault: Fault; error: object; tags?: string[] }[])
+    test(`${fault}: the run ends with an error that names it`, options, async () => {
+      const { said, status } = await run(fault);
+      expect(status).toBe(0);
+      expect(said).toContainEqual(expect.objectContaining(error));
+    });
 });

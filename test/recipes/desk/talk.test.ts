@@ -1,10 +1,8 @@
 import { execFile } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { expect, onTestFinished, test } from 'vitest';
+import { fromSource, root } from '../../support/programs.ts';
 import { calls, says, startScriptedService } from './scripted-service.ts';
-
-const root = fileURLToPath(new URL('../../../', import.meta.url));
 
 test('what the model and the service say does nothing to the terminal of whoever talks to the agent', async () => {
   const hostile = '\u001b[2J\u001b]0;title\u0007\u009b31m\u202egnp.exe\r\nagent  done, code 99';
@@ -14,7 +12,7 @@ test('what the model and the service say does nothing to the terminal of whoever
   const flags = ['--model', 'local/desk/clerk', '--base-url', service.url, '--api-key', 'test'];
   const { stdout, stderr } = await promisify(execFile)(
     process.execPath,
-    ['--import', 'tsx', 'recipes/desk/talk.ts', ...flags, `hi, refund order 4821${hostile}`],
+    [...fromSource, 'recipes/desk/talk.ts', ...flags, `hi, refund order 4821${hostile}`],
     { cwd: root },
   );
   expect(stdout.split('\n')).toEqual([

@@ -1,7 +1,3 @@
-/**
- * Random hostile requests against a service on a socket. `MARTINGALE_HOSTILE_REQUESTS=5000` sends as many,
- * `MARTINGALE_HOSTILE_SEED=7` others.
- */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,11 +6,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import type { Engine } from '../../../src/engines/engine.ts';
 import { type LogEntry, type RunningService, startService } from '../../../src/service/index.ts';
+import { testScale, testSeed } from '../../support/size.ts';
 import { hostileJson, hostileWork } from './hostile-values.ts';
 import { instanceWith, placesOfRequests } from './request-bounds.ts';
 
-const total = Number(process.env.MARTINGALE_HOSTILE_REQUESTS ?? 160);
-const seed = Number(process.env.MARTINGALE_HOSTILE_SEED ?? 1);
 /** One that is not answered by then hangs. */
 const answerTimeoutMs = 120_000;
 const callers = 4;
@@ -95,35 +90,44 @@ const hostileRequests: fc.Arbitrary<Sent> = fc.oneof(
 
 const shown = ({ method, path, body }: Sent) => `${method} ${path} ${body.slice(0, 300)}`;
 
-describe('hostile requests', () => {
-  it(
-    'are answered, never with a fault of the service, and leave it as it was',
-    async () => {
-      const requests = fc.sample(hostileRequests, { numRuns: total, seed });
-      const before = process.memoryUsage.rss();
-      const complaints: string[] = [];
-      let next = 0;
-      let largest = 0;
-      const call = async () => {
-        for (let sent = requests[next++]; sent && complaints.length < 10; sent = requests[next++]) {
-          try {
-            const { status, text } = await send(sent);
-            if (status >= 500 || text.length > 4_000_000) complaints.push(`${status} ${shown(sent)}`);
-          } catch (error) {
-            complaints.push(`${error} ${shown(sent)}`);
-          }
-          largest = Math.max(largest, process.memoryUsage.rss() - before);
+describe('random hostile requests', () => {
+  async function areAnswered(total: number, seed: number): Promise<void> {
+    const requests = fc.sample(hostileRequests, { numRuns: total, seed });
+    const before = process.memoryUsage.rss();
+    const complaints: string[] = [];
+    let next = 0;
+    let largest = 0;
+    const call = async () => {
+      for (let sent = requests[next++]; sent && complaints.length < 10; sent = requests[next++]) {
+        try {
+          const { status, text } = await send(sent);
+          if (status >= 500 || text.length > 4_000_000) complaints.push(`${status} ${shown(sent)}`);
+        } catch (error) {
+          complaints.push(`${error} ${shown(sent)}`);
         }
-      };
-      await Promise.all(Array.from({ length: callers }, call));
-      expect(complaints).toEqual([]);
-      expect(faults).toEqual([]);
-      expect(largest).toBeLessThan(memoryBytes);
-      const { status } = await send(
-        post('/v1/chat/completions', '{"messages":[{"role":"user","content":"a"}],"max_tokens":1}'),
-      );
-      expect(status).toBe(200);
+        largest = Math.max(largest, process.memoryUsage.rss() - before);
+      }
+    };
+    await Promise.all(Array.from({ length: callers }, call));
+    expect(complaints).toEqual([]);
+    expect(faults).toEqual([]);
+    expect(largest).toBeLessThan(memoryBytes);
+    const { status } = await send(
+      post('/v1/chat/completions', '{"messages":[{"role":"user","content":"a"}],"max_tokens":1}'),
+    );
+    expect(status).toBe(200);
+  }
+
+  it('are answered, never with a fault of the service, and leave it as it was: 60', () =>
+    areAnswered(60, testSeed + 1));
+
+  const many = 1000 * testScale;
+  it(
+    `are answered, never with a fault of the service, and leave it as it was: ${many}`,
+    {
+      tags: ['long'],
+      timeout: many * 1000,
     },
-    60_000 + total * 1000,
+    () => areAnswered(many, testSeed),
   );
 });

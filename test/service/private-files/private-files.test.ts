@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
+import { fromSource } from '../../support/programs.ts';
 import { start, temporaryFolder } from '../harness.ts';
 
 const modeOf = (path: string) => statSync(path).mode & 0o777;
@@ -11,7 +12,7 @@ const modeOf = (path: string) => statSync(path).mode & 0o777;
 test('what the service and the harness make is for their own user alone, whatever the umask', async () => {
   const folder = await temporaryFolder();
   const child = fileURLToPath(new URL('child.ts', import.meta.url));
-  const { stdout } = await promisify(execFile)(process.execPath, ['--import', 'tsx', child, folder]);
+  const { stdout } = await promisify(execFile)(process.execPath, [...fromSource, child, folder]);
   const modes = new Map<string, string>(Object.entries(JSON.parse(stdout)));
   const wrong = [...modes].filter(([, mode]) => mode !== 'folder 700' && mode !== 'file 600');
   expect(wrong).toEqual([]);

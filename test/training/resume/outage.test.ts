@@ -18,31 +18,40 @@ const lines = async (file: string) =>
     .map((line) => JSON.parse(line));
 
 describe.each([
-  { mode: 'synchronous', settings: {}, afterSteps: 1 },
+  { mode: 'synchronous', settings: {}, afterSteps: 1, options: {} },
   // The next steps are under way.
-  { mode: 'pipelined', settings: { maxStaleness: 2, concurrency: 4 }, afterSteps: 0 },
-])('a $mode run all of whose rollouts failed', ({ mode, settings, afterSteps }) => {
+  {
+    mode: 'pipelined',
+    settings: { maxStaleness: 2, concurrency: 4 },
+    afterSteps: 0,
+    options: { tags: ['long'] },
+  },
+])('a $mode run all of whose rollouts failed', ({ mode, settings, afterSteps, options }) => {
   const of = [0, 1, 2, 3, 4];
-  test('says what to do, and goes on to the end of one that never was away, killed meanwhile too', async () => {
-    const whole = await runs.run(`${mode}-whole`, settings);
-    const name = `${mode}-away`;
-    const trained = runs.engine.trainings;
-    const away = await runs.run(name, { ...settings, outage: { afterSteps, of } });
-    expect(away.errors).toMatch(
-      /No rollout of step \d completed: \d+ x Error \(database is away at [^)]+child\.ts:\d+:\d+\)/,
-    );
-    expect(away.errors).toContain('go on with `resume`: these rollouts run anew');
-    const again = await runs.run(name, { ...settings, resume: true, outage: { afterSteps: 0, of } });
-    expect(again.errors).toContain('database is away');
-    // With some groups rolled out anew and others not yet.
-    const killed = await runs.run(name, { ...settings, resume: true, kill: { event: 4 } });
-    expect([killed.killed, killed.errors]).toEqual([true, '']);
-    const ended = await runs.run(name, { ...settings, resume: true });
-    expect([ended.errors, ended.result]).toEqual(['', whole.result]);
-    expect(await runs.record(name)).toEqual(await runs.record(`${mode}-whole`));
-    expect(runs.engine.trainings - trained).toBe(4);
-    expect((await readdir(join(runs.path(name), 'trajectories'))).join()).not.toContain('journal');
-  });
+  test(
+    'says what to do, and goes on to the end of one that never was away, killed meanwhile too',
+    options,
+    async () => {
+      const whole = await runs.run(`${mode}-whole`, settings);
+      const name = `${mode}-away`;
+      const trained = runs.engine.trainings;
+      const away = await runs.run(name, { ...settings, outage: { afterSteps, of } });
+      expect(away.errors).toMatch(
+        /No rollout of step \d completed: \d+ x Error \(database is away at [^)]+child\.ts:\d+:\d+\)/,
+      );
+      expect(away.errors).toContain('go on with `resume`: these rollouts run anew');
+      const again = await runs.run(name, { ...settings, resume: true, outage: { afterSteps: 0, of } });
+      expect(again.errors).toContain('database is away');
+      // With some groups rolled out anew and others not yet.
+      const killed = await runs.run(name, { ...settings, resume: true, kill: { event: 4 } });
+      expect([killed.killed, killed.errors]).toEqual([true, '']);
+      const ended = await runs.run(name, { ...settings, resume: true });
+      expect([ended.errors, ended.result]).toEqual(['', whole.result]);
+      expect(await runs.record(name)).toEqual(await runs.record(`${mode}-whole`));
+      expect(runs.engine.trainings - trained).toBe(4);
+      expect((await readdir(join(runs.path(name), 'trajectories'))).join()).not.toContain('journal');
+    },
+  );
 });
 
 test('a step that may have been logged keeps the group that failed, and is logged and trained as it was', async () => {
@@ -59,7 +68,7 @@ test('a step that may have been logged keeps the group that failed, and is logge
   );
 });
 
-describe('a validation that rollouts failed in', () => {
+describe('a validation that rollouts failed in', { tags: ['long'] }, () => {
   const outage = { afterSteps: 0, of: [8] };
   const evaluated = async (name: string) =>
     (await lines(join(runs.path(name), 'events.jsonl'))).filter(({ type }) => type === 'evaluated');

@@ -11,17 +11,13 @@ beforeAll(async () => {
 });
 afterAll(() => runs?.close());
 
-/** Of each kind of event the first and one in the middle. */
+/** The first event of each kind and one in the middle, by number. */
 function pointsOf(events: readonly string[]): number[] {
-  const points = new Set<number>();
-  for (const kind of new Set(events)) {
-    const places = events.flatMap((event, place) => (event === kind ? [place] : []));
-    for (const at of [0, Math.floor(places.length / 2)]) {
-      const place = places[at];
-      if (place !== undefined) points.add(place);
-    }
-  }
-  return [...points].sort((a, b) => a - b);
+  const points = [...new Set(events)].flatMap((kind) => {
+    const numbers = [...events.keys()].filter((number) => events[number] === kind);
+    return [numbers[0] ?? 0, numbers[Math.floor(numbers.length / 2)] ?? 0];
+  });
+  return [...new Set(points)].sort((a, b) => a - b);
 }
 
 describe.each([
@@ -52,11 +48,19 @@ describe.each([
     expect(await runs.record(name)).toEqual(whole);
   }
 
-  test('after an event of any kind goes on to the same end', async () => {
+  test('once in each phase goes on to the same end', () =>
+    comesToTheSame(`${mode}-phases`, [
+      { call: 'list', at: 0, when: 'after' },
+      { call: 'log', at: 1, when: 'after' },
+      { call: 'create', at: 1, when: 'after' },
+      { event: Math.floor(events.length / 3) },
+    ]));
+
+  test('after an event of any kind goes on to the same end', { tags: ['long'] }, async () => {
     const points = pointsOf(events);
     expect(points.length).toBeGreaterThan(8);
     for (const event of points) await comesToTheSame(`${mode}-event-${event}`, [{ event }]);
-  }, 240_000);
+  });
 
   test.each([
     { call: 'create', at: 1, when: 'before' },
@@ -66,11 +70,11 @@ describe.each([
     { call: 'list', at: 2, when: 'after' },
     { call: 'delete', at: 0, when: 'before' },
     { call: 'delete', at: 0, when: 'after' },
-  ] as const)('$when `$call` of the service goes on to the same end', async (kill) => {
+  ] as const)('$when `$call` of the service goes on to the same end', { tags: ['long'] }, async (kill) => {
     await comesToTheSame(`${mode}-${kill.call}-${kill.when}`, [kill]);
   });
 
-  test('twice, or with torn last lines, goes on to the same end', async () => {
+  test('twice, or with torn last lines, goes on to the same end', { tags: ['long'] }, async () => {
     const name = `${mode}-twice`;
     const middle = Math.floor(events.length / 2);
     await comesToTheSame(name, [{ event: middle }, { event: 4 }], () => runs.tear(name));
@@ -132,7 +136,9 @@ test('a run whose model the service no longer has says so, and leaves no new one
   expect((await runs.models.list({ limit: 100 })).data.filter(({ name }) => name === 'lost')).toEqual([]);
 });
 
-test('a run that has finished goes on with more steps, as one that was asked for them at once', async () => {
+test('a run that has finished goes on with more steps, as one that was asked for them at once', {
+  tags: ['long'],
+}, async () => {
   await runs.run('grown', { steps: 2 });
   const { result } = await runs.run('grown', { steps: 4, resume: true });
   expect(result).toMatchObject({ reason: 'finished', finalStep: 4 });

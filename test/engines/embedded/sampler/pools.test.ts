@@ -15,8 +15,7 @@ const settings = { largestBatch: 8, prefixCacheBytes: 2 ** 20 };
 let folder: string;
 let checkpoints: Weights[];
 
-/** As many as there are in the suite; MARTINGALE_LOAD_SECONDS asks for a hundred. */
-const count = process.env.MARTINGALE_LOAD_SECONDS ? 100 : 30;
+const count = 30;
 
 /** Checkpoints that share one file. */
 beforeAll(async () => {

@@ -3,17 +3,20 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
-const run = promisify(execFile);
-
 /** Path of the repository. */
 export const root = fileURLToPath(new URL('../../', import.meta.url));
 
-/** Runs a program of the repository as `npx tsx` would, and gives its standard output. */
+/** Flags of Node for a program of the repository that imports `martingale` by name. */
+export const fromSource: readonly string[] = ['--import', new URL('from-source.ts', import.meta.url).href];
+
+const run = promisify(execFile);
+
+/** Runs a program of the repository and gives its standard output. */
 export async function runProgram(
   file: string,
   { args = [], env = {} }: { args?: string[]; env?: Record<string, string> } = {},
 ): Promise<string> {
-  const { stdout } = await run(process.execPath, ['--import', 'tsx', file, ...args], {
+  const { stdout } = await run(process.execPath, [...fromSource, file, ...args], {
     cwd: root,
     env: { ...process.env, ...env },
   });
