@@ -87,7 +87,8 @@ async function failsInEveryWay(thousands: number): Promise<void> {
       signal: stop.signal,
       onProgress: () => ++ended === 40 * thousands && stop.abort(new Error('the run is over')),
     }),
-    run(5 * thousands, { seed: 6, executor }),
+    // Few of what is drawn ends a thread.
+    run(10 + 3 * thousands, { seed: 6, executor }),
   ]);
   await executor.close();
 
