@@ -34,49 +34,48 @@ describe('a project made from the package as the guide says', { tags: ['long'] }
     await project?.remove();
   });
 
-    it('has no ONNX Runtime, and is told how to install it', async () => {
-      const names = await readdir(join(project.folder, 'node_modules'));
-      expect(names).toContain('martingale');
-      expect(names.filter((name) => name.startsWith('onnxruntime'))).toEqual([]);
-      const { code, stdout, stderr } = await project.run('npx martingale serve --port 0');
-      expect([code, stdout]).toEqual([1, '']);
-      const [command] = commands[1] ?? [];
-      expect(command).toBe(installCommand('onnxruntime-node'));
-      expect(stderr).toMatch(/^error: .* \[runtime_missing\]$/m);
-      expect(stderr).not.toMatch(/^\s+at /m);
-      expect(stderr).toContain(`Run: ${command}`);
-    });
+  it('has no ONNX Runtime, and is told how to install it', async () => {
+    const names = await readdir(join(project.folder, 'node_modules'));
+    expect(names).toContain('martingale');
+    expect(names.filter((name) => name.startsWith('onnxruntime'))).toEqual([]);
+    const { code, stdout, stderr } = await project.run('npx martingale serve --port 0');
+    expect([code, stdout]).toEqual([1, '']);
+    const [command] = commands[1] ?? [];
+    expect(command).toBe(installCommand('onnxruntime-node'));
+    expect(stderr).toMatch(/^error: .* \[runtime_missing\]$/m);
+    expect(stderr).not.toMatch(/^\s+at /m);
+    expect(stderr).toContain(`Run: ${command}`);
+  });
 
-    it('type-checks with TypeScript 5.9 and the newest, in both ways to resolve modules', async () => {
-      await project.succeed('npm install --save-dev typescript-5@npm:typescript@5.9');
-      const entries = ['', '/cli', '/client', '/embedded', '/service', '/testing'];
-      const imports = entries.map((entry, index) => `import * as m${index} from 'martingale${entry}';`);
-      const used = `console.log(${entries.map((_, index) => `m${index}`).join()});\n`;
-      await writeFile(join(project.folder, 'entries.ts'), `${imports.join('\n')}\n${used}`);
-      for (const [module, moduleResolution] of [
-        ['nodenext', 'nodenext'],
-        ['esnext', 'bundler'],
-      ]) {
-        const compilerOptions = { module, moduleResolution, target: 'es2022', strict: true, noEmit: true };
-        const config = { compilerOptions: { ...compilerOptions, types: ['node'], skipLibCheck: true } };
-        await writeFile(
-          join(project.folder, 'tsconfig.json'),
-          JSON.stringify({ ...config, include: ['*.ts'] }),
-        );
-        for (const compiler of ['typescript-5', 'typescript'])
-          expect([
-            compiler,
-            moduleResolution,
-            await project.run(`node node_modules/${compiler}/bin/tsc`),
-          ]).toEqual([compiler, moduleResolution, { code: 0, stdout: '', stderr: '' }]);
-      }
-    });
+  it('type-checks with TypeScript 5.9 and the newest, in both ways to resolve modules', async () => {
+    await project.succeed('npm install --save-dev typescript-5@npm:typescript@5.9');
+    const entries = ['', '/cli', '/client', '/embedded', '/service', '/testing'];
+    const imports = entries.map((entry, index) => `import * as m${index} from 'martingale${entry}';`);
+    const used = `console.log(${entries.map((_, index) => `m${index}`).join()});\n`;
+    await writeFile(join(project.folder, 'entries.ts'), `${imports.join('\n')}\n${used}`);
+    for (const [module, moduleResolution] of [
+      ['nodenext', 'nodenext'],
+      ['esnext', 'bundler'],
+    ]) {
+      const compilerOptions = { module, moduleResolution, target: 'es2022', strict: true, noEmit: true };
+      const config = { compilerOptions: { ...compilerOptions, types: ['node'], skipLibCheck: true } };
+      await writeFile(
+        join(project.folder, 'tsconfig.json'),
+        JSON.stringify({ ...config, include: ['*.ts'] }),
+      );
+      for (const compiler of ['typescript-5', 'typescript'])
+        expect([
+          compiler,
+          moduleResolution,
+          await project.run(`node node_modules/${compiler}/bin/tsc`),
+        ]).toEqual([compiler, moduleResolution, { code: 0, stdout: '', stderr: '' }]);
+    }
+  });
 
-    it('trains against a service elsewhere', async () => {
-      const env = { MARTINGALE_URL: service.url, MARTINGALE_API_KEY: service.apiKey };
-      const output = await project.succeed('npx tsx crossing.ts', { env });
-      expect(output).toMatch(/^0 [01]\.\d\d\n1 [01]\.\d\d\n2 [01]\.\d\d\nThe record is in /);
-      await rm(join(project.folder, 'runs'), { recursive: true });
-    });
-  },
-);
+  it('trains against a service elsewhere', async () => {
+    const env = { MARTINGALE_URL: service.url, MARTINGALE_API_KEY: service.apiKey };
+    const output = await project.succeed('npx tsx crossing.ts', { env });
+    expect(output).toMatch(/^0 [01]\.\d\d\n1 [01]\.\d\d\n2 [01]\.\d\d\nThe record is in /);
+    await rm(join(project.folder, 'runs'), { recursive: true });
+  });
+});

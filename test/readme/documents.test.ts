@@ -2,8 +2,8 @@ import { access, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { metricName, spanName } from '../../src/telemetry/index.ts';
-import { documents, headingsOf, textOf, toAnchor, typeScriptSnippets } from './documents.ts';
 import { root } from '../support/programs.ts';
+import { documents, headingsOf, textOf, toAnchor, typeScriptSnippets } from './documents.ts';
 import { namesIn, tablesOf } from './tables.ts';
 
 describe('README and docs', () => {

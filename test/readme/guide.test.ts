@@ -26,8 +26,8 @@ import {
 } from '../../src/index.ts';
 import { startService } from '../../src/service/index.ts';
 import { type FakePolicy, startFakeService } from '../model/fake-service.ts';
-import { type Snippet, typeScriptSnippets } from './documents.ts';
 import { root } from '../support/programs.ts';
+import { type Snippet, typeScriptSnippets } from './documents.ts';
 
 /** In the repository, so that packages resolve as they do for a reader. */
 let folder: string;

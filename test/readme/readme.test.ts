@@ -5,9 +5,9 @@ import { z } from 'zod';
 import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
 import type { Engine } from '../../src/engines/engine.ts';
 import { type RunningService, startService } from '../../src/service/index.ts';
+import { root, runProgram, typeCheck } from '../support/programs.ts';
 import { startOtlpReceiver } from '../telemetry/otlp-receiver.ts';
 import { snippetsOf, textOf, typeScriptSnippets } from './documents.ts';
-import { root, runProgram, typeCheck } from '../support/programs.ts';
 
 /** In the repository, so that packages and paths resolve as they do for a reader. */
 let folder: string;

@@ -23,8 +23,8 @@ import {
 import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
 import type { Engine } from '../../src/engines/engine.ts';
 import { type RunningService, startService } from '../../src/service/index.ts';
-import { textOf } from './documents.ts';
 import { root } from '../support/programs.ts';
+import { textOf } from './documents.ts';
 import { namesIn, type Row, tablesOf } from './tables.ts';
 
 const logprobEntry = logprobsSchema.shape.content.unwrap().unwrap().element;
