@@ -13,6 +13,7 @@ import {
   inProcess,
   linear,
   ModelHandle,
+  OptionError,
   openModel,
   relativeJudge,
   runGroup,
@@ -244,16 +245,23 @@ const calls: readonly [string, () => unknown, string][] = [
   ],
 ];
 
-describe('an option that there is not is refused with the nearest that there is, by', () => {
+/** The options that the message suggests, with `a: { b }` as `a.b`. */
+function suggestionsOf({ message }: OptionError): string[] {
+  const [, asked = ''] = /Did you mean (.*?)\?/.exec(message) ?? [];
+  return [...asked.matchAll(/`([^`]+)`/g)].map(([, name = '']) =>
+    name.replaceAll(': { ', '.').replaceAll(' }', ''),
+  );
+}
+
+describe('an unknown option is refused and the nearest known ones are suggested, by', () => {
   test.each(calls)('%s', async (_, call, nearest) => {
     const error = await (async () => call())().then(
       () => null,
       (thrown: unknown) => thrown,
     );
-    expect(error).toMatchObject({
-      code: 'unknown_option',
-      nearest: nearest === '' ? [] : nearest.split(' or '),
-    });
+    if (!OptionError.isInstance(error)) throw error;
+    expect(error.code).toBe('unknown_option');
+    expect(suggestionsOf(error).join(' or ')).toBe(nearest);
   });
 });
 
