@@ -2,7 +2,7 @@ import type { Engine } from '../../engines/engine.ts';
 import { ConversationRenderer } from '../../language/chat/render.ts';
 import { TemplateRunner } from '../../language/extensions/request-template/template-runner.ts';
 import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
-import { TokenTexts } from './reply/token-texts.ts';
+import { TokenTexts } from './reply/token-report.ts';
 
 /** What turns the messages of one base model into tokens and back. */
 export interface BaseModelTools {

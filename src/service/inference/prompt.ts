@@ -7,7 +7,7 @@ import { toTemplateValues } from '../../language/extensions/request-template/tem
 import { TimeSlices } from '../../util/time-slices.ts';
 import { invalidField, ServiceError } from '../errors.ts';
 import type { BaseModelTools } from './base-model-tools.ts';
-import { refuseForeignTokens } from './sampling/token-ids.ts';
+import { refuseForeignTokens } from './request-checks.ts';
 
 /** What a reply is sampled after. */
 export interface Prompt {
