@@ -70,6 +70,7 @@ export class Constraints {
    * nobody waits for it any more.
    */
   async check(base: BaseModel, fields: ConstraintFields, caller: Caller = {}): Promise<CheckedConstraint> {
+    if (!mayConstrain(fields)) return unconstrained;
     refuseLongFields(fields);
     const json = JSON.stringify([
       base.id,
@@ -144,8 +145,7 @@ export class Constraints {
       engine: this.#engine.name,
       parseJson: parseFieldJson,
     });
-    if (constraint === null)
-      return { constraint, hash: null, characters: 0, allowsCalls: false, reasoning: null };
+    if (constraint === null) return unconstrained;
     const complaint = await this.#complaint(baseModel, constraint, caller);
     if (complaint !== null) throw await this.#refusal(baseModel, constraint, { fields, caller, complaint });
     const { hash, json } = hashConstraint(constraint);
@@ -196,6 +196,22 @@ export class Constraints {
     );
   }
 }
+
+const unconstrained: CheckedConstraint = {
+  constraint: null,
+  hash: null,
+  characters: 0,
+  allowsCalls: false,
+  reasoning: null,
+};
+
+/** Whether a field is present that can constrain a reply, or be wrong. */
+const mayConstrain = (fields: ConstraintFields): boolean =>
+  (fields.tools?.length ?? 0) > 0 ||
+  fields.tool_choice !== undefined ||
+  fields.response_format !== undefined ||
+  fields.structured_outputs !== undefined ||
+  fields.reasoning_effort !== undefined;
 
 /** Before anything is made of them: what is longer no engine compiles in a moment. */
 function refuseLongFields(fields: ConstraintFields): void {
