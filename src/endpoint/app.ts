@@ -1,9 +1,8 @@
 import { type Context, Hono } from 'hono';
 import { currentTrajectory } from '../trajectory/index.ts';
 import { answerChat } from './chat/answer-chat.ts';
+import { EndpointError, errorResponse } from './endpoint-error.ts';
 import type { EndpointSession } from './endpoint-session.ts';
-import { errorResponse } from './error-response.ts';
-import { EndpointError } from './errors.ts';
 import { answerResponse } from './responses/answer-response.ts';
 
 export interface EndpointAppOptions {

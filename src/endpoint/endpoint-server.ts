@@ -1,11 +1,11 @@
 import { createServer, type Server } from 'node:http';
 import { getRequestListener } from '@hono/node-server';
-import { type Trajectory, TrajectoryClosedError } from '../trajectory/index.ts';
+import { type Trajectory, trajectoryClosed } from '../trajectory/index.ts';
 import { createEndpointApp } from './app.ts';
+import { EndpointError } from './endpoint-error.ts';
 import { EndpointKeys } from './endpoint-keys.ts';
 import type { EndpointModel } from './endpoint-model.ts';
 import { EndpointSession } from './endpoint-session.ts';
-import { EndpointError } from './errors.ts';
 
 /** As many clients as connect at once; the system's own bound may be lower. */
 const backlog = 4096;
@@ -72,7 +72,7 @@ export class EndpointServer {
       () => {
         this.#sessions.delete(opened.apiKey);
         this.#ofTrajectories.delete(trajectory);
-        opened.end(new TrajectoryClosedError(trajectory.id));
+        opened.end(trajectoryClosed(trajectory.id));
       },
       { once: true },
     );

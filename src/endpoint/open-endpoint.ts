@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { currentTrajectory, ownModelAt, TrajectoryClosedError } from '../trajectory/index.ts';
+import { currentTrajectory, ownModelAt, trajectoryClosed } from '../trajectory/index.ts';
 import type { EndpointModel } from './endpoint-model.ts';
 import type { EndpointServer } from './endpoint-server.ts';
 
@@ -20,7 +20,7 @@ let running: Promise<EndpointServer> | undefined;
  * A base URL and a key of the current trajectory, or, outside of a rollout, one that records nothing and lasts until
  * `closeEndpoints()`. The first call starts the process's server, on a free port of 127.0.0.1; it never keeps the
  * process alive.
- * @throws TrajectoryClosedError in a rollout that has ended.
+ * @throws TrajectoryError of code `trajectory_closed` in a rollout that has ended.
  */
 export async function openEndpoint(model: EndpointModel): Promise<ModelEndpoint> {
   const trajectory = currentTrajectory();
@@ -30,7 +30,7 @@ export async function openEndpoint(model: EndpointModel): Promise<ModelEndpoint>
     if (running === starting) running = undefined;
     throw error;
   });
-  if (trajectory?.signal?.aborted) throw new TrajectoryClosedError(trajectory.id);
+  if (trajectory?.signal?.aborted) throw trajectoryClosed(trajectory.id);
   ownModelAt(server.baseUrl);
   const { apiKey } = server.open(model, trajectory);
   return { baseUrl: server.baseUrl, apiKey };

@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { EndpointError, invalid, unsupported } from './errors.ts';
+import { EndpointError, invalid, unsupported } from './endpoint-error.ts';
 
 export type Fields = Record<string, unknown>;
 

@@ -128,7 +128,7 @@ export interface RolloutContext<Scenario, State = undefined> {
   trajectory: Trajectory;
   /**
    * Aborted when the rollout's deadline passes, when its `milliseconds` are used up (its reason is then a
-   * LimitReachedError), when the run is stopped, and at last when the rollout has ended.
+   * TrajectoryError), when the run is stopped, and at last when the rollout has ended.
    */
   signal: AbortSignal;
   /** Unsigned 32-bit integer: the seed of whatever this rollout draws at random. */

@@ -3,7 +3,8 @@ import { ContextLengthError } from '../client/index.ts';
 import { MartingaleError } from '../contract/index.ts';
 import { isPromptTooLong } from '../model/index.ts';
 import {
-  LimitReachedError,
+  isLimitReached,
+  limitReached,
   type RolloutLimits,
   type Trajectory,
   type UsedUpLimit,
@@ -25,7 +26,7 @@ export interface RunAgentOptions<Outcome> {
  * Runs the agent until it returns, throws, or has used up its time, and says what came of it. Where a limit ended it,
  * that is for `atLimit` to say; without it, what the agent made of the refused call counts, and what it threw is
  * the limit's error. Of what an agent threw by itself, `onError` may make an outcome.
- * @throws what the agent threw, OnErrorError, LimitReachedError, UnexpectedCallError also where the agent swallowed it.
+ * @throws what the agent threw, OnErrorError, and TrajectoryError of a limit or of an unexpected call, also where the agent swallowed it.
  */
 export async function runAgent<Outcome>(options: RunAgentOptions<Outcome>): Promise<Outcome> {
   const { opened, agent, limits } = options;
@@ -39,13 +40,11 @@ export async function runAgent<Outcome>(options: RunAgentOptions<Outcome>): Prom
     return ended.outcome;
   }
   trajectory.stopReason ??= reason;
-  if (ended.status === 'threw' && !isLimitError(ended.error))
+  if (ended.status === 'threw' && !isLimitReached(ended.error))
     trajectory.logs.push(`After the ${reason} the agent threw: ${describeThrown(ended.error)}`);
   if (opened.atLimit) return await opened.atLimit({ ...agent, reason });
   if (ended.status === 'returned') return ended.outcome;
-  throw isLimitError(ended.error)
-    ? ended.error
-    : new LimitReachedError(reason, limits[limitFields[reason]] ?? 0);
+  throw isLimitReached(ended.error) ? ended.error : limitReached(reason, limits[limitFields[reason]] ?? 0);
 }
 
 /** What the environment makes of an error that may be the policy's own doing. @throws the error, or what `onError` threw. */
@@ -79,8 +78,8 @@ async function untilEnd<Outcome>({
     milliseconds === undefined
       ? undefined
       : startTimer(milliseconds - agent.trajectory.usage.milliseconds, () => {
-          const error = new LimitReachedError('time_limit', milliseconds);
-          agent.trajectory.stopReason ??= error.reason;
+          const error = limitReached('time_limit', milliseconds);
+          agent.trajectory.stopReason ??= error.code;
           reject(error);
           controller.abort(error);
         });
@@ -106,12 +105,8 @@ const limitFields: Record<UsedUpLimit, keyof RolloutLimits> = {
 };
 
 function limitOf<Outcome>(ended: Ended<Outcome>, { stopReason }: Trajectory): UsedUpLimit | undefined {
-  if (ended.status === 'threw' && isLimitError(ended.error)) return ended.error.reason;
+  if (ended.status === 'threw' && isLimitReached(ended.error)) return ended.error.code;
   return isUsedUpLimit(stopReason) ? stopReason : undefined;
-}
-
-function isLimitError(error: unknown): error is LimitReachedError {
-  return error instanceof LimitReachedError;
 }
 
 function isUsedUpLimit(reason: string | null): reason is UsedUpLimit {

@@ -74,7 +74,7 @@ export class ExternalModel implements RolloutModel {
         `The agent asks for the endpoint of the external model "${this.name}", which has none. Give it: ` +
           '`externalModel(model, { endpoint: { baseUrl, apiKey } })`.',
       );
-    currentTrajectory()?.leaveToBaseline(this.name);
+    currentTrajectory()?.noteExternalModel(this.name);
     return endpoint;
   }
 }
@@ -82,7 +82,7 @@ export class ExternalModel implements RolloutModel {
 /**
  * Any AI SDK model in place of the policy, so that `runGroups` and `evaluate` run the same environment with it, and
  * `policy()` stands for it. Its conversations are recorded as messages: rewards, judges and reports read them, and a
- * training job refuses them (NotTrainableError), as nobody knows the tokens.
+ * training job refuses them (TrajectoryError), as nobody knows the tokens.
  *
  * @param model A model of any provider; its id as a string where the AI SDK has a default provider.
  * @throws ExternalModelError for a string without a default provider, and for a model of the service, which needs no

@@ -22,7 +22,7 @@ export interface ModelSettings extends SamplingOverride {
   budget?: CallBudget;
   /**
    * What a call is met with that no rollout holds: an answer (the default), an answer and one warning
-   * (`MARTINGALE_OUTSIDE_ROLLOUT`), or UnexpectedCallError. The handle that a rollout is given has the rollout's
+   * (`MARTINGALE_OUTSIDE_ROLLOUT`), or TrajectoryError. The handle that a rollout is given has the rollout's
    * `onUnexpectedCall` here, unless you have said otherwise.
    */
   outsideRollout?: OutsideRollout;
@@ -140,7 +140,7 @@ export class ModelHandle implements RolloutModel {
    *     const { baseUrl, apiKey } = await model.endpoint();
    *     const client = new OpenAI({ baseURL: baseUrl, apiKey });
    *
-   * @throws TrajectoryClosedError in a rollout that has ended; UnexpectedCallError outside of a rollout where
+   * @throws TrajectoryError in a rollout that has ended, and outside of a rollout where
    * `outsideRollout` is `error`.
    */
   async endpoint(): Promise<ModelEndpoint> {

@@ -1,4 +1,4 @@
-import { UnexpectedCallError } from '../trajectory/index.ts';
+import { unexpectedCall } from '../trajectory/index.ts';
 
 /** What becomes of a recorded model's call that no rollout holds. */
 export type OutsideRollout = 'answer' | 'warn' | 'error';
@@ -12,14 +12,14 @@ export class OutsideCalls {
     this.#policy = policy;
   }
 
-  /** @throws UnexpectedCallError where the policy is `error`. */
+  /** @throws TrajectoryError where the policy is `error`. */
   meet(model: string): void {
     if (this.#policy === 'answer' || this.#hasWarned) return;
     const what =
       `"${model}" was called outside of a rollout, through the handle that rollouts were given: the call is in no ` +
       'trajectory. Make it within the rollout function, in the async scope it runs in; for a judge or teacher use ' +
       '`model.with({ record: false })`.';
-    if (this.#policy === 'error') throw new UnexpectedCallError('outside_rollout', what);
+    if (this.#policy === 'error') throw unexpectedCall('outside_rollout', what);
     this.#hasWarned = true;
     process.emitWarning(what, { type: 'MartingaleWarning', code: 'MARTINGALE_OUTSIDE_ROLLOUT' });
   }

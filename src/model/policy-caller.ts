@@ -89,7 +89,7 @@ export class PolicyCaller implements EndpointModel {
 
   /**
    * Takes the call's place in its trajectory and puts back what the policy sampled.
-   * @throws UnexpectedCallError outside of a rollout, where that is an error.
+   * @throws TrajectoryError outside of a rollout, where that is an error.
    */
   begin({ settings: requested, tools, prompt, seed, signal, trajectory: given }: PolicyRequest): BegunCall {
     const { name, record, sendTokenIds } = this.#options;

@@ -32,7 +32,7 @@ const submitNames = {
 /**
  * Asks for a reinforcement-learning job on finished groups; follow it with `followJob`. Their trajectories cannot be
  * changed from here on.
- * @throws NotTrainableError for a trajectory of an external model.
+ * @throws TrajectoryError for a trajectory of an external model.
  */
 export async function submitTraining(options: SubmitTrainingOptions): Promise<{ jobId: string }> {
   checkOptionNames('submitTraining()', options, submitNames);

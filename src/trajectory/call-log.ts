@@ -1,17 +1,15 @@
-import type { Choice } from '../contract/index.ts';
 import { History } from './history.ts';
-import type { RecordedCall, TrajectoryCall } from './recorded-call.ts';
-import { begunBy, continuedBy, replyOf, type SpokenCall } from './spoken-call.ts';
+import { type RecordedCall, type SpokenCall, sampledMessage, type TrajectoryCall } from './recorded-call.ts';
 
-/** A call that was read back: ids of prompts are not kept on disk, only how many they were. */
+/** A call that was read back: a record on disk has the number of prompt tokens, not their ids. */
 export interface RestoredCall {
   call: RecordedCall;
   promptTokens: number;
-  /** Sum of its step rewards; absent where none was given. */
+  /** Sum of the call's step rewards; absent if it has none. */
   reward?: number | undefined;
 }
 
-/** The answered calls of one rollout: their histories, and what was given to each. */
+/** The answered calls of one rollout, their histories and their step rewards. */
 export class CallLog {
   readonly #histories: History[] = [];
   readonly #calls = new Map<number, RecordedCall>();
@@ -37,7 +35,7 @@ export class CallLog {
     return this.#promptTokens.get(index) ?? 0;
   }
 
-  /** Tool calls that the choices asked for. */
+  /** Number of tool calls in the choices. */
   get toolCalls(): number {
     return this.#toolCalls;
   }
@@ -46,7 +44,7 @@ export class CallLog {
     return this.#calls.get(index);
   }
 
-  /** In the order in which they began, whichever was answered first. */
+  /** In the order in which the calls began, whichever was answered first. */
   get recorded(): RecordedCall[] {
     return [...this.#calls.values()].sort((a, b) => a.index - b.index);
   }
@@ -60,34 +58,22 @@ export class CallLog {
     }));
   }
 
-  /** Adds a call to the history that its prompt extends token for token, else as a new history. */
-  add(call: RecordedCall): void {
-    this.#count(call, call.promptTokenIds.length);
+  /** Adds a call to the history that it extends, or else as a new history. */
+  add(call: RecordedCall, promptTokens = call.promptTokenIds.length): void {
+    this.#count(call, promptTokens);
     const history = this.#histories.find((candidate) => candidate.isExtendedBy(call));
     if (history) history.extend(call);
-    else {
-      this.#histories.push(History.begin(call));
-      this.#histories.sort((a, b) => a.firstCall - b.firstCall);
-    }
-  }
-
-  /** Adds a call whose tokens are not known, as messages: to the conversation that it goes on from, else as a new one. */
-  addSpoken(call: SpokenCall): void {
-    const { index, messages, tools, choice, model, promptTokens, sampledTokens } = call;
-    const reply = replyOf(call);
-    const spoken = { reply, sampledTokens };
-    this.#count({ index, messages, tools, choice, model, promptTokenIds: [], spoken }, promptTokens);
-    for (const [at, history] of this.#histories.entries()) {
-      const continued = continuedBy(history, call, reply);
-      if (!continued) continue;
-      this.#histories[at] = continued;
-      return;
-    }
-    this.#histories.push(begunBy(call, reply));
+    else this.#histories.push(History.begin(call));
     this.#histories.sort((a, b) => a.firstCall - b.firstCall);
   }
 
-  /** Takes over what was read back: histories as they were written, and the calls whose choices stand in them. */
+  /** Adds a call of an external model. */
+  addSpoken({ promptTokens, sampledTokens, ...call }: SpokenCall): void {
+    const reply = sampledMessage(call.choice, { tokenIds: false });
+    this.add({ ...call, promptTokenIds: [], spoken: { reply, sampledTokens } }, promptTokens);
+  }
+
+  /** Takes over histories and calls that were read back; the calls' choices are those of the histories. */
   restore(histories: readonly History[], calls: readonly RestoredCall[]): void {
     this.#histories.push(...histories);
     for (const { call, promptTokens, reward } of calls) {
@@ -100,21 +86,18 @@ export class CallLog {
   reward(reward: number, index: number = Math.max(...this.#calls.keys())): void {
     if (!Number.isFinite(reward)) throw new RangeError(`A step reward is ${reward}; give a finite number.`);
     if (!this.#calls.has(index))
-      throw new RangeError(
-        `Call ${index} of the rollout has not been recorded; it cannot be given a reward.`,
-      );
+      throw new RangeError(`Call ${index} of the rollout has not been recorded; it cannot have a reward.`);
     this.#stepRewards.set(index, (this.#stepRewards.get(index) ?? 0) + reward);
   }
 
-  /** The sum of the step rewards of one call; undefined where none was given. */
+  /** The sum of the step rewards of one call; undefined if it has none. */
   stepRewardOf(index: number): number | undefined {
     return this.#stepRewards.get(index);
   }
 
-  /** The sum of the step rewards of all calls; undefined where none was given. */
+  /** The sum of the step rewards of all calls; undefined if there are none. */
   get stepReward(): number | undefined {
-    if (this.#stepRewards.size === 0) return undefined;
-    return sum(this.#stepRewards.values());
+    return this.#stepRewards.size === 0 ? undefined : sum(this.#stepRewards.values());
   }
 
   credit(rewards: ReadonlyMap<number, number>): void {
@@ -122,15 +105,6 @@ export class CallLog {
       const credited = rewards.get(index);
       if (credited !== undefined) choice.credited_reward = credited;
     }
-  }
-
-  /** Keeps everything from being changed, by whoever holds a part of it. */
-  seal(): void {
-    for (const history of this.#histories) history.seal();
-  }
-
-  get choices(): Choice[] {
-    return this.#histories.flatMap((history) => history.choices);
   }
 
   #count(call: RecordedCall, promptTokens: number): void {

@@ -1,12 +1,23 @@
 import type { Choice, Message, Tool } from '../contract/index.ts';
-import { UnexpectedCallError } from './errors.ts';
 import { type Conversation, History } from './history.ts';
 import type { ObservationsRecord } from './observations.ts';
-import type { RecordedCall } from './recorded-call.ts';
-import { packSentMessages, type SentMessages, unpackSentMessages } from './sent-messages.ts';
-import { toSpokenChoice } from './spoken-call.ts';
+import { type RecordedCall, sampledMessage, toSpokenChoice } from './recorded-call.ts';
 import { Trajectory } from './trajectory.ts';
+import { type UnexpectedCallReason, unexpectedCall, unexpectedReasons } from './trajectory-error.ts';
 import type { UnrewardedTrajectory } from './trajectory-options.ts';
+
+type Entry = Message | Choice;
+
+/**
+ * The messages of a call, told by where they differ from the history that its choice stands in: there, earlier
+ * replies are choices, whose tokens are written once.
+ */
+interface SentMessages {
+  /** True where the earlier replies went out as text, without the ids that were sampled. */
+  as_text?: boolean;
+  /** Messages that went out otherwise than the history has them, by their place. */
+  messages?: Record<string, Message>;
+}
 
 /** A call by where its choice stands: the conversation holds its messages and tokens. */
 interface CallRecord extends SentMessages {
@@ -49,7 +60,7 @@ export interface TrajectoryRecord extends UnrewardedTrajectory {
     externalModel?: string;
     /** Absent where there is nothing to tell. */
     observations?: ObservationsRecord;
-    violation?: { reason: UnexpectedCallError['reason']; message: string };
+    violation?: { reason: UnexpectedCallReason; message: string };
   };
 }
 
@@ -83,7 +94,9 @@ export function toTrajectoryRecord(trajectory: Trajectory): TrajectoryRecord {
       ...(callEnds.refused.length > 0 ? { refused_calls: [...callEnds.refused] } : {}),
       ...(externalModel === undefined ? {} : { externalModel }),
       ...(observations ? { observations } : {}),
-      ...(violation ? { violation: { reason: violation.reason, message: violation.message } } : {}),
+      ...(violation
+        ? { violation: { reason: unexpectedReasons[violation.code], message: violation.message } }
+        : {}),
     },
   };
 }
@@ -109,7 +122,7 @@ export function fromTrajectoryRecord(record: TrajectoryRecord): Trajectory {
       turns,
       milliseconds,
       refusedCalls: record.record.refused_calls ?? [],
-      violation: violation && new UnexpectedCallError(violation.reason, violation.message),
+      violation: violation && unexpectedCall(violation.reason, violation.message),
       externalModel: record.record.externalModel,
       observations: record.record.observations,
     },
@@ -199,4 +212,48 @@ function ownMetadata({ metadata, record }: TrajectoryRecord): TrajectoryRecord['
   if (record.stop_reason === null) return metadata;
   const { stop_reason: _, ...own } = metadata ?? {};
   return own;
+}
+
+/** `entries`: the history up to the call's choice. */
+function packSentMessages(sent: readonly Message[], entries: readonly Entry[]): SentMessages {
+  const withIds = differences(sent, entries, true);
+  if (withIds.length === 0) return {};
+  const asText = differences(sent, entries, false);
+  const fewest = asText.length < withIds.length ? asText : withIds;
+  return {
+    ...(fewest === asText ? { as_text: true } : {}),
+    ...(fewest.length > 0 ? { messages: Object.fromEntries(fewest) } : {}),
+  };
+}
+
+/** The messages that `packSentMessages` was given. */
+function unpackSentMessages(
+  { as_text: asText = false, messages = {} }: SentMessages,
+  entries: readonly Entry[],
+): Message[] {
+  return entries.map((entry, at) => messages[at] ?? asMessage(entry, !asText));
+}
+
+function differences(
+  sent: readonly Message[],
+  entries: readonly Entry[],
+  tokenIds: boolean,
+): [number, Message][] {
+  return sent.flatMap((message, at): [number, Message][] => {
+    const entry = entries[at];
+    const isSame = message === entry || (entry && isWrittenAlike(message, asMessage(entry, tokenIds)));
+    return isSame ? [] : [[at, message]];
+  });
+}
+
+const asMessage = (entry: Entry, tokenIds: boolean): Message =>
+  'message' in entry ? sampledMessage(entry, { tokenIds }) : entry;
+
+/** A reply mostly goes out with the very texts and ids of its choice, which are long. */
+function isWrittenAlike(a: Message, b: Message): boolean {
+  const fields = Object.entries(a);
+  const isSame =
+    fields.length === Object.keys(b).length &&
+    fields.every(([name, value]) => Reflect.get(b, name) === value);
+  return isSame || JSON.stringify(a) === JSON.stringify(b);
 }

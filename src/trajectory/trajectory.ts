@@ -1,25 +1,28 @@
 import { randomUUID } from 'node:crypto';
 import { type Choice, parseModelName, type TrajectoryBody } from '../contract/index.ts';
-import { type CallEnd, CallEnds } from './call-ends.ts';
 import { CallLog } from './call-log.ts';
-import {
-  NotTrainableError,
-  TrajectoryClosedError,
-  TrajectorySealedError,
-  type UnexpectedCallError,
-} from './errors.ts';
 import type { History } from './history.ts';
-import { type RolloutLimits, type RolloutUsage, reachedLimit } from './limits.ts';
-import { Observations } from './observations.ts';
-import type { RecordedCall, TrajectoryCall } from './recorded-call.ts';
+import { type CallEnd, CallEnds, Observations } from './observations.ts';
+import type { RecordedCall, SpokenCall, TrajectoryCall } from './recorded-call.ts';
 import { deriveSeed } from './seed.ts';
-import type { SpokenCall } from './spoken-call.ts';
-import type { RestoredTrajectory, TrajectoryOptions, UnrewardedTrajectory } from './trajectory-options.ts';
-import { checkCall } from './unexpected-call.ts';
+import {
+  checkCall,
+  TrajectoryError,
+  trajectoryClosed,
+  type UnexpectedCallError,
+} from './trajectory-error.ts';
+import {
+  type RestoredTrajectory,
+  type RolloutLimits,
+  type RolloutUsage,
+  reachedLimit,
+  type TrajectoryOptions,
+  type UnrewardedTrajectory,
+} from './trajectory-options.ts';
 
 /**
- * The record of one rollout: every model call with its token ids, as one or more histories, and what was made of
- * it: reward, metrics, metadata, logs.
+ * The record of one rollout: every model call with its token ids, in one or more histories, and the rollout's reward,
+ * metrics, metadata and logs.
  */
 export class Trajectory {
   readonly id: string;
@@ -27,13 +30,13 @@ export class Trajectory {
   readonly seed: number;
   readonly signal: AbortSignal | undefined;
   readonly startTime: Date;
-  /** Numbers to follow, by name; rewards add theirs. Write your own here from rollouts and rewards. */
+  /** Numbers to follow, by name; rewards add theirs. Rollouts and rewards may add their own here. */
   readonly metrics: Record<string, number | boolean> = {};
   readonly metadata: Record<string, number | string | boolean | null> = {};
   readonly logs: string[] = [];
-  /** What the harness saw beside the calls: the step's report counts it. */
+  /** What the harness observed beside the calls: the step's report counts it. */
   readonly observations: Observations;
-  /** Why the rollout's conversation ended: a limit, or what the environment says; null where nothing has been said. */
+  /** Why the rollout's conversation ended: a limit, or a reason that the environment sets. Null if there is none. */
   stopReason: string | null = null;
   #reward: number | null = null;
   #isSealed = false;
@@ -42,7 +45,7 @@ export class Trajectory {
   readonly #log = new CallLog();
   #callEnds = new CallEnds();
   readonly #startedMs = performance.now();
-  /** How long it took, once it is closed. */
+  /** Duration of the rollout, once it is closed. */
   #tookMs: number | undefined;
   #begun = 0;
   #violation: UnexpectedCallError | undefined;
@@ -72,31 +75,31 @@ export class Trajectory {
     return trajectory;
   }
 
-  /** Weighted sum of the rewards, and the step rewards; null until they have been computed. */
+  /** Weighted sum of the rewards, plus the step rewards; null until they have been computed. */
   get reward(): number | null {
     return this.#reward;
   }
 
-  /** @throws TrajectorySealedError once it was handed over. */
+  /** @throws TrajectoryError of code `trajectory_sealed` once the trajectory has been submitted. */
   set reward(reward: number | null) {
-    if (this.#isSealed) throw new TrajectorySealedError(this.id);
+    this.#requireUnsealed();
     this.#reward = reward;
   }
 
   /**
-   * Makes it as it is for good: what is written, logged and trained on from here on is the same. Whoever changes it
-   * later gets an error, a TypeError where it is a list or a record.
+   * Closes and freezes the trajectory, so that what is written, logged and trained on is the same. A later change
+   * throws: a TrajectoryError, or a TypeError for a change of a list or record.
    */
   seal(): void {
     if (this.#isSealed) return;
     this.close();
     this.#isSealed = true;
-    this.#log.seal();
+    for (const history of this.histories) history.seal();
     this.observations.seal();
     for (const part of [this.metrics, this.metadata, this.logs]) Object.freeze(part);
   }
 
-  /** Whether it was handed over, and cannot be changed any more. */
+  /** Whether the trajectory has been submitted and cannot be changed any more. */
   get isSealed(): boolean {
     return this.#isSealed;
   }
@@ -107,7 +110,7 @@ export class Trajectory {
   }
 
   get choices(): Choice[] {
-    return this.#log.choices;
+    return this.histories.flatMap((history) => history.choices);
   }
 
   /** Number of sampled tokens, over all histories. */
@@ -115,7 +118,7 @@ export class Trajectory {
     return this.#log.sampledTokens;
   }
 
-  /** Number of prompt tokens that were sent, over all calls: what a hosted service bills. */
+  /** Number of prompt tokens that were sent, over all calls: a hosted service bills them. */
   get promptTokens(): number {
     return this.#log.promptTokens;
   }
@@ -142,65 +145,65 @@ export class Trajectory {
   }
 
   /**
-   * Gives a step reward to a call: the newest recorded one, or the one of that index. Several add up. The sum of all
-   * of them is part of the trajectory's reward; how calls are credited is the environment's `credit`.
+   * Adds a step reward to a call: the newest recorded one, or the one of that index. The sum of all step rewards is
+   * part of the trajectory's reward; the environment's `credit` decides how calls are credited.
    * @throws RangeError for a reward that is not finite, or a call that has not been recorded.
    */
   rewardCall(reward: number, { call }: { call?: number } = {}): void {
-    if (this.#isSealed) throw new TrajectorySealedError(this.id);
+    this.#requireUnsealed();
     this.#log.reward(reward, call);
   }
 
-  /** Sum of the step rewards; undefined where none was given. */
+  /** Sum of the step rewards; undefined if there are none. */
   get stepReward(): number | undefined {
     return this.#log.stepReward;
   }
 
-  /** Sum of the step rewards of the call of that index; undefined where none was given. */
+  /** Sum of the step rewards of the call of that index; undefined if it has none. */
   stepRewardOf(call: number): number | undefined {
     return this.#log.stepRewardOf(call);
   }
 
-  /** Number of prompt tokens that the call of that index sent; 0 where it has not been recorded. */
+  /** Number of prompt tokens of the call of that index; 0 if it has not been recorded. */
   promptTokensOf(call: number): number {
     return this.#log.promptTokensOf(call);
   }
 
-  /** Credits each call of that index with a reward of its own, in place of the trajectory's: see `credited_reward`. */
+  /** Sets `credited_reward` of the calls of these indexes: they are trained with it in place of the trajectory's reward. */
   creditCalls(rewards: ReadonlyMap<number, number>): void {
-    if (this.#isSealed) throw new TrajectorySealedError(this.id);
+    this.#requireUnsealed();
     this.#log.credit(rewards);
   }
 
-  /** Step of each recorded choice that a checkpoint answered, in the order in which the calls began. */
+  /** Step of each recorded choice of a checkpoint, in the order in which the calls began. */
   get policyVersions(): number[] {
-    return this.#log.recorded.flatMap((call) => parseModelName(call.model)?.step ?? []);
+    return this.recordedCalls.flatMap((call) => parseModelName(call.model)?.step ?? []);
   }
 
-  /** The first call that broke the rules, also where the agent swallowed the error it was given. */
+  /** The error of the first call that cannot be trained on, even if the agent swallowed it. */
   get violation(): UnexpectedCallError | undefined {
     return this.#violation;
   }
 
   /**
-   * Takes the next place among the calls, and the seed that belongs to it.
-   * @throws TrajectoryClosedError after the rollout has ended, LimitReachedError where a limit is used up.
+   * Begins a call: takes the next index and the seed that belongs to it.
+   * @throws TrajectoryError after the rollout has ended, and for a limit that has been reached.
    */
   beginCall(): { index: number; callId: string; seed: number } {
     if (this.isClosed) {
       this.observations.addLateCall();
-      throw new TrajectoryClosedError(this.id);
+      throw trajectoryClosed(this.id);
     }
     const reached = reachedLimit(this.#limits, this.usage);
     if (reached) {
-      this.stopReason ??= reached.reason;
+      this.stopReason ??= reached.code;
       throw reached;
     }
     const index = this.#begun++;
     return { index, callId: this.#callId(index), seed: deriveSeed(this.seed, index) };
   }
 
-  /** Notes how a model call of the rollout ended; `index` where it is recorded. Nothing counts after the rollout's end. */
+  /** Notes how a model call of the rollout ended; `index` if it is recorded. Ignored after the rollout's end. */
   noteCallEnd(end: CallEnd, index?: number): void {
     if (this.isClosed) return;
     this.#callEnds.note(end, index);
@@ -208,12 +211,12 @@ export class Trajectory {
     if (isAtContextEnd && index !== undefined) this.observations.contextOverflows++;
   }
 
-  /** How its model calls ended, those that are not recorded too. */
+  /** How the rollout's model calls ended, those that are not recorded included. */
   get callEnds(): CallEnds {
     return this.#callEnds;
   }
 
-  /** The recorded call of that id, where it is one of this trajectory's. */
+  /** The recorded call of that id; undefined for an id of another trajectory. */
   call(callId: string): RecordedCall | undefined {
     const own = `${this.id}:`;
     return callId.startsWith(own) ? this.#log.get(Number(callId.slice(own.length))) : undefined;
@@ -225,14 +228,12 @@ export class Trajectory {
   }
 
   /**
-   * Adds an answered call: to the history that its prompt extends token for token, else as a new history.
-   * @throws UnexpectedCallError for a call that cannot be trained on, unless the policy is to warn.
-   * @throws TrajectoryClosedError after the rollout has ended, RangeError for a place that is not the call's.
+   * Adds an answered call to the history that its prompt extends token for token, or else as a new history.
+   * @throws TrajectoryError for a call that cannot be trained on (unless `onUnexpectedCall` is `warn`), and after the
+   * rollout has ended; RangeError for an index that is not the call's.
    */
   record(callId: string, call: RecordedCall): void {
-    if (this.isClosed) throw new TrajectoryClosedError(this.id);
-    if (callId !== this.#callId(call.index))
-      throw new RangeError(`"${callId}" is not call ${call.index} of trajectory ${this.id}.`);
+    this.#requireOpen(callId, call.index);
     const violation = checkCall(call, this.policy);
     if (violation) {
       if (this.#onUnexpectedCall === 'error') {
@@ -249,30 +250,33 @@ export class Trajectory {
   }
 
   /**
-   * Adds an answered call of a externalModel, as messages: they can be read and scored, and not trained on.
-   * @throws TrajectoryClosedError after the rollout has ended, RangeError for a place that is not the call's.
+   * Adds an answered call of an external model as messages, which can be read and scored, but not trained on.
+   * @throws TrajectoryError after the rollout has ended; RangeError for an index that is not the call's.
    */
   recordMessages(callId: string, call: SpokenCall): void {
-    if (this.isClosed) throw new TrajectoryClosedError(this.id);
-    if (callId !== this.#callId(call.index))
-      throw new RangeError(`"${callId}" is not call ${call.index} of trajectory ${this.id}.`);
+    this.#requireOpen(callId, call.index);
     this.#externalModel ??= call.model;
     this.#log.addSpoken(call);
   }
 
-  /** Says that an external model is called where it cannot be recorded: by a program that reaches it at an endpoint of its own. */
-  leaveToBaseline(name: string): void {
+  /** Notes that the agent calls an external model at an endpoint of its own, where calls cannot be recorded. */
+  noteExternalModel(name: string): void {
     this.#externalModel ??= name;
   }
 
-  /** Name of the external model whose calls are in the trajectory; undefined for what can be trained on. */
+  /** Name of the external model that the rollout called; undefined for a trajectory that can be trained on. */
   get externalModel(): string | undefined {
     return this.#externalModel;
   }
 
-  /** @throws NotTrainableError where an external model's calls are in it. */
+  /** @throws TrajectoryError of code `not_trainable` if the rollout called an external model. */
   requireTrainable(): void {
-    if (this.#externalModel !== undefined) throw new NotTrainableError(this.id, this.#externalModel);
+    if (this.#externalModel === undefined) return;
+    throw new TrajectoryError(
+      'not_trainable',
+      `Trajectory ${this.id} was recorded from the external model "${this.#externalModel}", which returns no token ids: ` +
+        'it can be read, scored and compared, but not trained on. Run the rollouts for training with a model of the service.',
+    );
   }
 
   /** Ends the record; the rollout runner calls it when the rollout is over. */
@@ -284,7 +288,7 @@ export class Trajectory {
     return this.#tookMs !== undefined;
   }
 
-  /** Everything but the reward, as the wire has it. */
+  /** The trajectory as on the wire, without its reward. */
   toRecord(): UnrewardedTrajectory {
     const [main, ...others] = this.histories;
     const versions = this.policyVersions;
@@ -304,13 +308,27 @@ export class Trajectory {
 
   /** The trajectory as it is logged and trained on. @throws TypeError while it has no reward. */
   toBody(): TrajectoryBody {
-    if (this.reward === null) {
+    if (this.reward === null)
       throw new TypeError(`Trajectory ${this.id} has no reward: its rollout has not completed.`);
-    }
     return { ...this.toRecord(), reward: this.reward };
   }
 
   #callId(index: number): string {
     return `${this.id}:${index}`;
+  }
+
+  #requireUnsealed(): void {
+    if (!this.#isSealed) return;
+    throw new TrajectoryError(
+      'trajectory_sealed',
+      `Trajectory ${this.id} has been submitted for training: it cannot be changed any more. Set rewards and credit in ` +
+        'the environment, or before the group is submitted.',
+    );
+  }
+
+  #requireOpen(callId: string, index: number): void {
+    if (this.isClosed) throw trajectoryClosed(this.id);
+    if (callId !== this.#callId(index))
+      throw new RangeError(`"${callId}" is not call ${index} of trajectory ${this.id}.`);
   }
 }

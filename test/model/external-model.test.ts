@@ -9,7 +9,6 @@ import {
   ExternalModelError,
   externalModel,
   ModelHandle,
-  NotTrainableError,
   policy,
   type RolloutModel,
   runGroups,
@@ -253,7 +252,9 @@ describe('its trajectories', () => {
     const model = new ModelHandle({ client: service.client, name: 'local/p/n', id: 'id' });
     const { groups } = await run(externalModel(hosted()), desk);
     const group = groups[0]?.toTrajectoryGroup() ?? new TrajectoryGroup({ trajectories: [] });
-    await expect(submitTraining({ model, groups: [group] })).rejects.toThrow(NotTrainableError);
+    await expect(submitTraining({ model, groups: [group] })).rejects.toThrow(
+      expect.objectContaining({ code: 'not_trainable' }),
+    );
     await expect(submitTraining({ model, groups: [group] })).rejects.toThrow('the external model "hosted-1"');
     expect(service.jobs).toHaveLength(0);
   });
@@ -269,7 +270,7 @@ describe('its trajectories', () => {
     expect(again.usage).toMatchObject({ turns, tokens, toolCalls });
     expect(again.promptTokens).toBe(trajectory.promptTokens);
     expect(toTrajectoryRecord(again)).toEqual(toTrajectoryRecord(trajectory));
-    expect(() => again.requireTrainable()).toThrow(NotTrainableError);
+    expect(() => again.requireTrainable()).toThrow(expect.objectContaining({ code: 'not_trainable' }));
   });
 
   test('of a policy can be trained on', () => {

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { generateText } from 'ai';
 import fc from 'fast-check';
-import { currentTrajectory, defineEnvironment, LimitReachedError, type RolloutContext } from 'martingale';
+import { currentTrajectory, defineEnvironment, type RolloutContext, TrajectoryError } from 'martingale';
 import { expect, test, vi } from 'vitest';
 import { z } from 'zod';
 import { runRollout } from '../../src/rollout/run-rollout.ts';
@@ -360,7 +360,7 @@ test('the time limit interrupts a call in flight, and is no rollout timeout', as
     status: 'failed',
     failure: { code: 'time_limit', message: expect.stringMatching(/limit of 50 milliseconds/) },
   });
-  expect(reason).toBeInstanceOf(LimitReachedError);
+  expect(reason).toBeInstanceOf(TrajectoryError);
   expect(ended.trajectory.stopReason).toBe('time_limit');
 });
 

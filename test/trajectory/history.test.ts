@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Choice, Message } from '../../src/contract/index.ts';
-import { type RecordedCall, Trajectory, UnexpectedCallError } from '../../src/trajectory/index.ts';
+import { type RecordedCall, Trajectory, TrajectoryError } from '../../src/trajectory/index.ts';
 
 const choice = (content: string, token_ids: number[]): Choice => ({
   index: 0,
@@ -82,10 +82,8 @@ test('the policy versions are those of the first and the last call', () => {
 
 test('another step than the pinned one is an error and is remembered', () => {
   const trajectory = new Trajectory({ policy: 'e/p/n:step2' });
-  expect(() => record(trajectory, { promptTokenIds: [1], model: 'e/p/n:step3' })).toThrow(
-    UnexpectedCallError,
-  );
-  expect(trajectory.violation?.reason).toBe('other_step');
+  expect(() => record(trajectory, { promptTokenIds: [1], model: 'e/p/n:step3' })).toThrow(TrajectoryError);
+  expect(trajectory.violation?.code).toBe('unexpected_call_other_step');
   expect(trajectory.histories).toHaveLength(0);
 });
 

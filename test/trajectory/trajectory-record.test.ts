@@ -5,7 +5,6 @@ import {
   fromTrajectoryRecord,
   sampledMessage,
   Trajectory,
-  TrajectoryClosedError,
   type TrajectoryRecord,
   toTrajectoryRecord,
 } from '../../src/trajectory/index.ts';
@@ -130,7 +129,9 @@ describe('a trajectory that was read back', () => {
     ]);
 
   test('is closed', () => {
-    expect(() => throughDisk(conversation()).beginCall()).toThrow(TrajectoryClosedError);
+    expect(() => throughDisk(conversation()).beginCall()).toThrow(
+      expect.objectContaining({ code: 'trajectory_closed' }),
+    );
   });
 
   test('shares its choices between calls and histories, so that credit given later trains', () => {
@@ -167,7 +168,7 @@ describe('a trajectory that was read back', () => {
     };
     const call = { index, messages: [], tools: undefined, choice, promptTokenIds: [1], model: 'base' };
     expect(() => trajectory.record(callId, call)).toThrow(/pinned/);
-    expect(throughDisk(trajectory).violation).toMatchObject({ reason: 'base_model' });
+    expect(throughDisk(trajectory).violation).toMatchObject({ code: 'unexpected_call_base_model' });
   });
 
   test('of an external model has its calls, with what was said and what its provider counted', () => {

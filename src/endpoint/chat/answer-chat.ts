@@ -1,7 +1,7 @@
 import type { ChatCompletionChunk } from '../../contract/index.ts';
+import { errorBody } from '../endpoint-error.ts';
 import type { StreamedAnswer } from '../endpoint-model.ts';
 import type { EndpointSession } from '../endpoint-session.ts';
-import { errorBody } from '../error-response.ts';
 import { dataFrame, eventStream } from '../event-stream.ts';
 import { answerStreamed, answerWhole } from '../session-call.ts';
 import { shownChunk, shownCompletion } from './chat-answer.ts';

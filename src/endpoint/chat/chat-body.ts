@@ -1,5 +1,5 @@
 import { chatCompletionRequestSchema, refusedChatFields } from '../../contract/index.ts';
-import { invalid, unsupported } from '../errors.ts';
+import { invalid, unsupported } from '../endpoint-error.ts';
 import { asFields, checkNames, parse } from '../read-fields.ts';
 import type { EndpointRequest } from '../session-call.ts';
 

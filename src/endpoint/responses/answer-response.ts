@@ -1,10 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import type { Choice, FinishReason, Message, Usage } from '../../contract/index.ts';
 import { sampledMessage } from '../../trajectory/index.ts';
+import { errorBody, invalid } from '../endpoint-error.ts';
 import type { StreamedAnswer } from '../endpoint-model.ts';
 import type { EndpointSession } from '../endpoint-session.ts';
-import { errorBody } from '../error-response.ts';
-import { invalid } from '../errors.ts';
 import { eventFrame, eventStream } from '../event-stream.ts';
 import { answerStreamed, answerWhole, type EndpointRequest } from '../session-call.ts';
 import { readInput } from './input-items.ts';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Message } from '../../contract/index.ts';
 import { optional } from '../../contract/index.ts';
-import { invalid, unsupported } from '../errors.ts';
+import { invalid, unsupported } from '../endpoint-error.ts';
 import { asFields, parse } from '../read-fields.ts';
 import { AssistantDraft } from './assistant-draft.ts';
 import { decodeReasoning } from './response-items.ts';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { ChatCompletionRequest, Tool } from '../../contract/index.ts';
 import { optional, refusedChatFields } from '../../contract/index.ts';
-import { invalid, unsupported } from '../errors.ts';
+import { invalid, unsupported } from '../endpoint-error.ts';
 import { asFields, checkNames, type Fields, parse } from '../read-fields.ts';
 
 const functionTool = z.object({

@@ -1,5 +1,5 @@
 import type { Message } from '../../contract/index.ts';
-import { EndpointError } from '../errors.ts';
+import { EndpointError } from '../endpoint-error.ts';
 import type { OutputItem } from './response-items.ts';
 
 /** One answered request: what it added to the conversation, and the conversation it went on from. */

@@ -38,7 +38,7 @@ export class LoopProgress<Parsed> {
 
 /**
  * Leads the conversation to its end and says why it ended. `progress` always holds what has been said so far.
- * @throws PieceError, ToolError, and what the pieces and the model throw, LimitReachedError among it.
+ * @throws PieceError, ToolError, and what the pieces and the model throw, the TrajectoryError of a limit among it.
  */
 export async function runLoop<Scenario, State, Parsed>(
   pieces: LoopPieces<Scenario, State, Parsed>,

@@ -95,9 +95,9 @@ describe.concurrent('code of an environment', () => {
     expect(said).toContainEqual(expect.objectContaining(finished));
     expect(said).toContainEqual({
       refused: [
-        ...['metrics: TypeError', 'logs: TypeError', 'metadata: TypeError', 'reward: TrajectorySealedError'],
+        ...['metrics: TypeError', 'logs: TypeError', 'metadata: TypeError', 'reward: TrajectoryError'],
         ...[
-          'step reward: TrajectorySealedError',
+          'step reward: TrajectoryError',
           'token ids: TypeError',
           'message: TypeError',
           'entries: TypeError',

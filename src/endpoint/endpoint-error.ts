@@ -1,0 +1,98 @@
+import {
+  BadResponseError,
+  ConnectionError,
+  RateLimitError,
+  RequestError,
+  ServiceError,
+  TimeoutError,
+  UnprocessableError,
+} from '../client/index.ts';
+import { MartingaleError } from '../contract/index.ts';
+
+export type EndpointStatus = 400 | 401 | 404 | 410 | 413 | 415 | 503;
+
+/** A request that the endpoint itself refuses. */
+export class EndpointError extends MartingaleError {
+  readonly status: EndpointStatus;
+  /** The field that the error is about, in the form of OpenAI-compatible errors. */
+  readonly param: string | null;
+
+  constructor(status: EndpointStatus, code: string, message: string, param: string | null = null) {
+    super(code, message);
+    this.status = status;
+    this.param = param;
+  }
+}
+
+/** A field, or a value of a field, that has no equivalent here: refused rather than ignored. */
+export function unsupported(param: string, remedy: string): EndpointError {
+  return new EndpointError(
+    400,
+    'unsupported_parameter',
+    `\`${param}\` is not supported here. ${remedy}`,
+    param,
+  );
+}
+
+export function invalid(param: string, problem: string): EndpointError {
+  return new EndpointError(400, 'invalid_parameter', `\`${param}\` ${problem}`, param);
+}
+
+/** The form in which OpenAI-compatible clients read errors. */
+export interface ErrorResponseBody {
+  error: { message: string; type: string; param: string | null; code: string | null };
+}
+
+/** The response that tells the agent's client of an error. */
+export function errorResponse(error: unknown): Response {
+  const status = statusOf(error);
+  const headers = new Headers({ 'content-type': 'application/json' });
+  const waitMs = error instanceof RateLimitError || error instanceof ServiceError ? error.retryAfterMs : null;
+  if (waitMs !== null) {
+    headers.set('retry-after', String(Math.ceil(waitMs / 1000)));
+    headers.set('retry-after-ms', String(waitMs));
+  }
+  // OpenAI's clients read it: this process would refuse the same request again.
+  if (!(error instanceof RequestError) && status < 500) headers.set('x-should-retry', 'false');
+  return new Response(JSON.stringify(errorBody(error)), { status, headers });
+}
+
+export function errorBody(error: unknown): ErrorResponseBody {
+  return {
+    error: {
+      message: error instanceof Error ? error.message : String(error),
+      type: typeOf(statusOf(error)),
+      param: paramOf(error),
+      code: MartingaleError.isInstance(error) ? error.code : null,
+    },
+  };
+}
+
+const statusOfCode: Readonly<Record<string, number>> = {
+  trajectory_closed: 410,
+  model_call_timeout: 504,
+  incomplete_completion: 502,
+};
+
+/** Errors of the service keep their status; other errors have the status that a gateway would answer. */
+function statusOf(error: unknown): number {
+  if (error instanceof EndpointError) return error.status;
+  if (error instanceof TimeoutError) return 504;
+  if (error instanceof ConnectionError || error instanceof BadResponseError) return 502;
+  // An error after the head of a response has the status of success.
+  if (error instanceof RequestError) return error.status !== null && error.status >= 400 ? error.status : 502;
+  if (!MartingaleError.isInstance(error)) return 500;
+  return statusOfCode[error.code] ?? (error.code.startsWith('unexpected_call_') ? 422 : 400);
+}
+
+function typeOf(status: number): string {
+  if (status === 401) return 'authentication_error';
+  if (status === 429) return 'rate_limit_error';
+  return status >= 500 ? 'server_error' : 'invalid_request_error';
+}
+
+function paramOf(error: unknown): string | null {
+  if (error instanceof EndpointError) return error.param;
+  if (!(error instanceof UnprocessableError)) return null;
+  return error.issues[0]?.loc.slice(1).join('.') || null;
+}
