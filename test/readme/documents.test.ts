@@ -1,4 +1,4 @@
-import { access, readFile } from 'node:fs/promises';
+import { access, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { metricName, spanName } from '../../src/telemetry/index.ts';
@@ -86,6 +86,13 @@ describe('docs/architecture.md', () => {
     const terms = rows.map(([, term = '']) => term);
     expect(terms.length).toBeGreaterThan(50);
     expect(terms).toEqual([...new Set(terms)].sort());
+  });
+
+  it('has every room of the source, and no other', async () => {
+    const entries = await readdir(join(root, 'src'), { withFileTypes: true });
+    const rooms = entries.filter((entry) => entry.isDirectory()).map(({ name }) => `${name}/`);
+    const rows = (await tablesOf('docs/architecture.md')).get('The house') ?? [];
+    expect(rows.flatMap(({ names }) => names).sort()).toEqual(rooms.sort());
   });
 
   it('names only folders of the source that are there', async () => {
