@@ -14,7 +14,6 @@ export {
 export {
   type ReplayDifference,
   type ReplayedStep,
-  ReplayMismatchError,
   type ReplayOptions,
   type ReplayStepOptions,
   replayStep,

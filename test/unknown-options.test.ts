@@ -127,10 +127,10 @@ const calls: readonly [string, () => unknown, string][] = [
             onUnexpectedCall: 'error' as const,
             signal: undefined,
           },
-          { groupStrategy: { type: 'fail_fast' } },
+          { strategy: { type: 'fail_fast' } },
         ),
       ),
-    'group or strategy',
+    'groupStrategy',
   ],
   ['inProcess', () => inProcess(and({}, { concurency: 3 })), 'concurrency'],
   [
@@ -325,11 +325,11 @@ test.each<[object, string]>([
     { steps: 3, config: ({ step }: { step: number }) => ({ learning_rate: 1 - step }) },
     '`config.learning_rate` is 0: Too small: expected number to be >0. `config({ step: 1 })` gave it.',
   ],
-  [{ steps: '3' }, '`steps` is "3"; give a whole number'],
-  [{ rolloutTimeoutMs: '50' }, '`rolloutTimeoutMs` is "50"; give milliseconds'],
+  [{ steps: '3' }, '`steps` is "3". Give a whole number'],
+  [{ rolloutTimeoutMs: '50' }, '`rolloutTimeoutMs` is "50". Give milliseconds'],
   [{ warmStart: { examples: [{}], learningRate: '1e-3' } }, '`warmStart.learningRate` has "1e-3"'],
   [{ warmStart: { examples: [{}], batchSize: '8' } }, '`warmStart.batchSize` is "8"'],
-  [{ warmStart: { examples: null } }, '`warmStart.examples` must be a list'],
+  [{ warmStart: { examples: null } }, '`warmStart.examples` is null. Give a list'],
 ])('the value of an option that cannot be, %j, is refused before the run begins', async (more, message) => {
   const refused = train(and(settings, more));
   await expect(refused).rejects.toMatchObject({ code: 'invalid_run_option' });

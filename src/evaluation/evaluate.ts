@@ -3,16 +3,15 @@ import { digest, type KeyFunction } from '../environment/index.ts';
 import { ExternalModel, ModelHandle, type RolloutModel, type SamplingOverride } from '../model/index.ts';
 import type { ProgressOption } from '../progress/index.ts';
 import {
+  checkEssentials,
   countRollouts,
   limitWords,
-  missingEssential,
   parseScenarios,
   type RolloutCounts,
   type RolloutGroup,
   type RunGroupsOptions,
   runGroupsNames,
 } from '../rollout/index.ts';
-import { showValue } from '../util/complaint.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { EvaluationOptionError } from './errors.ts';
 import { type Estimate, estimate, estimateShare, type PassAt, passAt } from './estimate.ts';
@@ -95,7 +94,7 @@ export interface Evaluation<Scenario = unknown> {
 /**
  * Runs a model, or an external model in its place, on scenarios and says how well it did. The agent is the same as in
  * training; only the temperature is set over it.
- * @throws ScenarioError for a scenario that does not fit, OptionError, EvaluationOptionError, RolloutOptionError
+ * @throws ScenarioError for a scenario that does not fit, OptionError
  *   and EvaluationDirectoryError before any rollout begins.
  */
 export async function evaluate<Schema extends z.ZodType, Outcome>(
@@ -114,11 +113,7 @@ export async function evaluate<Schema extends z.ZodType, Outcome>(
   } = options;
   const { environment, model, seed = 0, groupStrategy = null } = options;
   checkOptionNames('evaluate()', options, evaluateNames, limitWords);
-  const missing = missingEssential(options);
-  if (missing)
-    throw new EvaluationOptionError(
-      `\`${missing.option}\` is ${showValue(missing.value)}. ${missing.remedy}`,
-    );
+  checkEssentials('invalid_evaluation_option', options);
   const begun = performance.now();
   const ks = checkPassAt(askedKs, rolloutsPerScenario);
   const { temperature, evaluated } = atTemperature(model, asked);

@@ -1,5 +1,10 @@
 import type { z } from 'zod';
-import { inProcess, RolloutGroup, type RunGroupsOptions, runGroup, runGroups } from '../rollout/index.ts';
+import {
+  RolloutGroup,
+  type RunGroupsOptions,
+  runParsedGroups,
+  wholeRolloutSettings,
+} from '../rollout/index.ts';
 import type { EvaluationDirectory } from './evaluation-directory.ts';
 
 interface Kept {
@@ -23,57 +28,39 @@ export async function gatherGroups<Schema extends z.ZodType, Outcome>(
   scenarios: readonly z.output<Schema>[],
   { kept, rerunFailed, onGroup }: Kept,
 ): Promise<RolloutGroup<z.output<Schema>>[]> {
-  // Without scenarios it only checks the options.
-  await runGroups({ ...options, scenarios: [] });
-  const { environment, model, rolloutsPerGroup, concurrency, groupStrategy, onProgress, signal } = options;
-  const { timeoutMs = 600_000, seed = 0, onUnexpectedCall = 'error' } = options;
-  const { rewardTimeoutMs = timeoutMs, groupTimeoutMs = Number.POSITIVE_INFINITY } = options;
-  const executor = options.executor ?? inProcess(concurrency === undefined ? {} : { concurrency });
-  const failed = new AbortController();
-  const stopping = signal ? AbortSignal.any([signal, failed.signal]) : failed.signal;
-  const total = scenarios.length * rolloutsPerGroup;
-  const isAsItStays = (group: RolloutGroup) => !rerunFailed || completedOf(group) >= rolloutsPerGroup;
-  let done = [...(kept?.finished.values() ?? [])].filter(isAsItStays).length * rolloutsPerGroup;
-  if (done > 0) onProgress?.({ done, total });
-
-  const gather = async (scenario: z.output<Schema>, index: number) => {
-    const finished = kept?.finished.get(index);
-    const asFinished = ({ rollouts }: RolloutGroup) =>
-      new RolloutGroup<z.output<Schema>>({ index, scenario, rollouts });
-    if (finished && isAsItStays(finished)) return asFinished(finished);
-    const group = await runGroup({
-      environment,
-      scenario,
-      rolloutsPerGroup,
-      model,
-      group: index,
-      seed,
-      executor,
-      strategy: groupStrategy,
-      timeoutMs,
-      rewardTimeoutMs,
-      groupTimeoutMs,
-      onUnexpectedCall,
-      onRollout: (_, { isLast }) => isLast && onProgress?.({ done: ++done, total }),
-      signal: stopping,
-    });
-    // Whatever failed it the first time may do so again, and worse.
-    if (finished && completedOf(group) <= completedOf(finished)) return asFinished(finished);
-    // What did not complete after a stop may be its doing: such a group is run again.
-    const wasStopped = signal?.aborted && group.rollouts.some(({ status }) => status !== 'completed');
-    if (kept && !wasStopped) await kept.append(group);
-    return group;
+  const { environment, model, rolloutsPerGroup, onProgress, signal } = options;
+  const finished: ReadonlyMap<number, RolloutGroup> = kept?.finished ?? new Map();
+  const staying = new Map(
+    [...finished].filter(([, group]) => !rerunFailed || completedOf(group) >= rolloutsPerGroup),
+  );
+  /** The group of the folder, if the one that ran again is no better: whatever failed it may do so again, and worse. */
+  const betterBefore = (group: RolloutGroup): RolloutGroup | undefined => {
+    const before = finished.get(group.index);
+    return before && completedOf(group) <= completedOf(before) ? before : undefined;
   };
-  const gathered = scenarios.map(async (scenario, index) => {
-    const group = await gather(scenario, index);
-    onGroup?.(group);
-    return group;
+  for (const group of staying.values()) onGroup?.(group);
+  const { groups } = await runParsedGroups({
+    environment,
+    scenarios,
+    rolloutsPerGroup,
+    model,
+    rollouts: wholeRolloutSettings(options, rolloutsPerGroup),
+    kept: staying,
+    onGroup: async (group) => {
+      const before = betterBefore(group);
+      // What did not complete after a stop may be its doing: such a group is run again.
+      const wasStopped = signal?.aborted && completedOf(group) < group.rollouts.length;
+      if (kept && !before && !wasStopped) await kept.append(group);
+      onGroup?.(before ?? group);
+    },
+    onProgress,
+    signal,
   });
-  try {
-    return await Promise.all(gathered);
-  } catch (error) {
-    failed.abort(error);
-    await Promise.allSettled(gathered);
-    throw error;
-  }
+  return groups.map((group) => {
+    const before = betterBefore(group);
+    if (!before) return group;
+    const { index, scenario } = group;
+    const { rollouts, droppedBecause } = before;
+    return new RolloutGroup({ index, scenario, rollouts, droppedBecause });
+  });
 }

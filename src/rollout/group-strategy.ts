@@ -1,10 +1,10 @@
+import { invalidOption, wholeNumberOption } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import type { Rollout, RolloutFailure } from './rollout.ts';
 import { commonFailures } from './rollout.ts';
-import { RolloutOptionError, wholeNumber } from './rollout-settings.ts';
 
 /**
- * What becomes of a group of which not all rollouts complete.
+ * What happens to a group of which not all rollouts complete.
  *
  * - `minimum`: it trains with those that completed, where they are enough. `rollouts` is how many that is, `share`
  *   says it as a share of the group (rounded up); where both are given, both hold. Default: 2 rollouts, since one
@@ -21,6 +21,8 @@ export type GroupStrategy =
   | { type: 'retry'; attempts: number; minimum?: number }
   | { type: 'minimum'; share?: number; rollouts?: number };
 
+const code = 'invalid_rollout_option';
+
 /** Names of the options of each kind. */
 const kinds: {
   readonly [Type in GroupStrategy['type']]: OptionNames<Extract<GroupStrategy, { type: Type }>>;
@@ -34,20 +36,17 @@ export const defaultGroupStrategy: GroupStrategy = { type: 'minimum', rollouts: 
 
 /**
  * How many rollouts of a group must complete.
- * @throws OptionError, and RolloutOptionError for a strategy that a group of this size cannot meet.
+ * @throws OptionError for a strategy that a group of this size cannot meet.
  */
 export function neededRollouts(strategy: GroupStrategy, rolloutsPerGroup: number): number {
   if (!Object.hasOwn(kinds, strategy.type))
-    throw new RolloutOptionError(
-      'groupStrategy.type',
-      strategy.type,
-      `Give ${Object.keys(kinds).join(', ')}.`,
-    );
+    throw invalidOption(code, 'groupStrategy.type', strategy.type, `Give ${Object.keys(kinds).join(', ')}.`);
   checkOptionNames(`The group strategy "${strategy.type}"`, strategy, kinds[strategy.type]);
   const compared = Math.min(2, rolloutsPerGroup);
   const named = (option: string, value: number) => {
-    if (wholeNumber(option, value, 1) <= rolloutsPerGroup) return value;
-    throw new RolloutOptionError(
+    if (wholeNumberOption(code, option, value, 1) <= rolloutsPerGroup) return value;
+    throw invalidOption(
+      code,
       option,
       value,
       `No group could train: a group has ${rolloutsPerGroup} rollouts. Give at most as many.`,
@@ -55,12 +54,12 @@ export function neededRollouts(strategy: GroupStrategy, rolloutsPerGroup: number
   };
   if (strategy.type === 'fail_fast') return rolloutsPerGroup;
   if (strategy.type === 'retry') {
-    wholeNumber('groupStrategy.attempts', strategy.attempts, 1);
+    wholeNumberOption(code, 'groupStrategy.attempts', strategy.attempts, 1);
     return strategy.minimum === undefined ? compared : named('groupStrategy.minimum', strategy.minimum);
   }
   const { share, rollouts } = strategy;
   if (share !== undefined && !(share > 0 && share <= 1))
-    throw new RolloutOptionError('groupStrategy.share', share, 'Give a share above 0 and up to 1.');
+    throw invalidOption(code, 'groupStrategy.share', share, 'Give a share above 0 and up to 1.');
   const byShare = share === undefined ? 1 : Math.ceil(share * rolloutsPerGroup);
   if (rollouts === undefined) return share === undefined ? compared : byShare;
   // The default's 2 is no demand of the caller's on a group of 1.

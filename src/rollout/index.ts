@@ -1,5 +1,4 @@
-export type { RolloutExecutor } from './executor.ts';
-export { defaultConcurrency, type InProcessOptions, inProcess } from './executor.ts';
+export { defaultConcurrency, type InProcessOptions, inProcess, type RolloutExecutor } from './executor.ts';
 export {
   fromGroupRecord,
   type GroupRecord,
@@ -21,15 +20,24 @@ export {
 } from './rollout.ts';
 export { RolloutGroup, type RolloutGroupOptions } from './rollout-group.ts';
 export {
+  checkEnvironment,
+  checkEssentials,
   limitWords,
-  missingEnvironment,
-  missingEssential,
-  parseScenarios,
-  RolloutOptionError,
-  ScenarioError,
+  type RolloutSettings,
+  rolloutDefaults,
+  type WholeRolloutSettings,
+  wholeRolloutSettings,
 } from './rollout-settings.ts';
 export { type RunGroupOptions, runGroup } from './run-group.ts';
-export { type GroupsResult, type RunGroupsOptions, runGroups, runGroupsNames } from './run-groups.ts';
+export {
+  type GroupsResult,
+  parseScenarios,
+  type RunGroupsOptions,
+  runGroups,
+  runGroupsNames,
+  runParsedGroups,
+  ScenarioError,
+} from './run-groups.ts';
 export type { RunRolloutOptions } from './run-rollout.ts';
 export { settleGroup } from './settle-group.ts';
 export { type WorkerThreadsOptions, workerThreads } from './threads/worker-threads.ts';

@@ -4,57 +4,42 @@ import type { Environment } from '../environment/index.ts';
 import type { RolloutModel } from '../model/index.ts';
 import { attribute, spanName, withSpan } from '../telemetry/index.ts';
 import { deriveSeed } from '../trajectory/index.ts';
-import { longestTimerMs } from '../util/deadline.ts';
+import { Deadline } from '../util/deadline.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import { nextGroupOrder, type RolloutExecutor } from './executor.ts';
-import { attemptsOf, defaultGroupStrategy, type GroupStrategy, whyDropped } from './group-strategy.ts';
+import { attemptsOf, whyDropped } from './group-strategy.ts';
 import type { Rollout, RolloutFailure } from './rollout.ts';
 import { RolloutGroup } from './rollout-group.ts';
+import { type RolloutSettings, rolloutSettingNames, wholeRolloutSettings } from './rollout-settings.ts';
 import { settleGroup } from './settle-group.ts';
 
-export interface RunGroupOptions<Schema extends z.ZodType, Outcome> {
+/** All randomness of the rollouts follows from `seed`, from `group`, and from their indices and attempts. */
+export interface RunGroupOptions<Schema extends z.ZodType, Outcome> extends RolloutSettings {
   environment: Environment<Schema, Outcome>;
   /** As the environment's schema gave it. */
   scenario: z.output<Schema>;
   rolloutsPerGroup: number;
   /** Pin it (`model.at(step)`): then a call that another step answers fails its rollout. */
   model: RolloutModel;
-  /** Number of the group in its step. */
+  /** Index of the group in its step. */
   group: number;
-  /** All randomness of the rollouts follows from it, from `group`, and from their places and attempts. */
-  seed: number;
-  executor: RolloutExecutor;
-  /** Default: train with what completed, where that is 2 rollouts or more. */
-  strategy?: GroupStrategy | undefined;
-  /** Deadline of one rollout and its rewards, in milliseconds. */
-  timeoutMs: number;
-  /** Deadline of each reward, in milliseconds. */
-  rewardTimeoutMs: number;
-  /** Deadline of the whole group in milliseconds, from its start: waiting for room counts. */
-  groupTimeoutMs: number;
-  onUnexpectedCall: 'error' | 'warn';
-  /** Hears of each attempt as it ends; `isLast` where no further one follows in its place. */
+  /** Called with each attempt as it ends; `isLast` where no further one follows in its place. */
   onRollout?: ((rollout: Rollout<Outcome>, place: { isLast: boolean }) => void) | undefined;
   /** Cancels what has not ended. */
-  signal: AbortSignal | undefined;
+  signal?: AbortSignal | undefined;
 }
 
 const runGroupNames = {
+  ...rolloutSettingNames,
   environment: true,
   scenario: true,
   rolloutsPerGroup: true,
   model: true,
   group: true,
-  seed: true,
-  executor: true,
-  strategy: true,
-  timeoutMs: true,
-  rewardTimeoutMs: true,
-  groupTimeoutMs: true,
-  onUnexpectedCall: true,
   onRollout: true,
   signal: true,
 } satisfies OptionNames<RunGroupOptions<z.ZodType, unknown>>;
+
+let groupsStarted = 0;
 
 /**
  * Runs the rollouts of one scenario to their ends, has them rewarded as a group, and says whether the group trains.
@@ -65,106 +50,109 @@ export async function runGroup<Schema extends z.ZodType, Outcome>(
   options: RunGroupOptions<Schema, Outcome>,
 ): Promise<RolloutGroup<z.output<Schema>>> {
   checkOptionNames('runGroup()', options, runGroupNames);
-  return withSpan(spanName.group, { [attribute.groupIndex]: options.group }, () => gather(options));
+  return withSpan(spanName.group, { [attribute.groupIndex]: options.group }, () => runAll(options));
 }
 
-async function gather<Schema extends z.ZodType, Outcome>(
+async function runAll<Schema extends z.ZodType, Outcome>(
   options: RunGroupOptions<Schema, Outcome>,
 ): Promise<RolloutGroup<z.output<Schema>>> {
-  const { environment, scenario, rolloutsPerGroup, group, groupTimeoutMs, rewardTimeoutMs } = options;
-  const strategy = options.strategy ?? defaultGroupStrategy;
-  const order = nextGroupOrder();
+  const { environment, scenario, rolloutsPerGroup, model, group, onRollout } = options;
+  const { executor, groupStrategy, seed, timeoutMs, rewardTimeoutMs, groupTimeoutMs, onUnexpectedCall } =
+    wholeRolloutSettings(options, rolloutsPerGroup);
+  // Larger for each group that starts: the retries of an early group go before a later group.
+  const order = groupsStarted++;
   const ending = new GroupEnding(groupTimeoutMs, options.signal);
+  const { signal } = ending;
+  const isFailFast = groupStrategy.type === 'fail_fast';
   let firstFailure: RolloutFailure | null = null;
+
+  const runAttempt = (index: number, attempt: number) => {
+    const path = attempt === 0 ? [group, index] : [group, index, attempt];
+    return executor.run(
+      {
+        environment,
+        scenario,
+        model,
+        group,
+        index,
+        attempt,
+        seed: deriveSeed(seed, ...path),
+        timeoutMs,
+        rewardTimeoutMs,
+        onUnexpectedCall,
+        signal,
+      },
+      { order },
+    );
+  };
+  const runPlace = async (index: number) => {
+    const tried: Rollout<Outcome>[] = [];
+    for (let attempt = 0; ; attempt++) {
+      const rollout = ending.judge(await runAttempt(index, attempt));
+      tried.push(rollout);
+      const isLast =
+        rollout.status !== 'failed' || attempt + 1 >= attemptsOf(groupStrategy) || signal.aborted;
+      if (isLast && rollout.status === 'failed') firstFailure ??= rollout.failure;
+      if (isFailFast && rollout.status === 'failed') ending.failFast(index, rollout.failure);
+      onRollout?.(rollout, { isLast });
+      if (isLast) return tried;
+    }
+  };
   try {
-    const places = Array.from({ length: rolloutsPerGroup }, async (_, index) => {
-      const tried: Rollout<Outcome>[] = [];
-      for (let attempt = 0; ; attempt++) {
-        const rollout = ending.judge(await runAttempt(options, ending.signal, { index, attempt, order }));
-        tried.push(rollout);
-        const isLast = rollout.status !== 'failed' || attempt + 1 >= attemptsOf(strategy) || ending.hasEnded;
-        if (isLast && rollout.status === 'failed') firstFailure ??= rollout.failure;
-        if (strategy.type === 'fail_fast' && rollout.status === 'failed')
-          ending.failFast(index, rollout.failure);
-        options.onRollout?.(rollout, { isLast });
-        if (isLast) return tried;
-      }
-    });
-    const ended = (await Promise.all(places)).flat();
+    const places = await Promise.all(Array.from({ length: rolloutsPerGroup }, (_, index) => runPlace(index)));
     const settled = await settleGroup({
       environment,
       scenario,
       group,
-      rollouts: ended,
+      rollouts: places.flat(),
       timeoutMs: rewardTimeoutMs,
-      signal: ending.signal,
+      signal,
     });
     const rollouts = settled.map((rollout) => ending.judge(rollout));
-    const dropped = whyDropped(strategy, rollouts, rolloutsPerGroup);
-    const droppedBecause = strategy.type === 'fail_fast' && dropped ? (firstFailure ?? dropped) : dropped;
+    const dropped = whyDropped(groupStrategy, rollouts, rolloutsPerGroup);
+    const droppedBecause = isFailFast && dropped ? (firstFailure ?? dropped) : dropped;
     return new RolloutGroup<z.output<Schema>>({ index: group, scenario, rollouts, droppedBecause });
   } finally {
     ending.dispose();
   }
 }
 
-function runAttempt<Schema extends z.ZodType, Outcome>(
-  options: RunGroupOptions<Schema, Outcome>,
-  signal: AbortSignal,
-  { index, attempt, order }: { index: number; attempt: number; order: number },
-): Promise<Rollout<Outcome>> {
-  const { environment, scenario, model, group, timeoutMs, rewardTimeoutMs, onUnexpectedCall } = options;
-  const path = attempt === 0 ? [group, index] : [group, index, attempt];
-  const seed = deriveSeed(options.seed, ...path);
-  return options.executor.run(
-    {
-      environment,
-      scenario,
-      model,
-      group,
-      index,
-      attempt,
-      seed,
-      timeoutMs,
-      rewardTimeoutMs,
-      onUnexpectedCall,
-      signal,
-    },
-    { order },
-  );
-}
-
-/** One signal that ends a group's rollouts, and what it makes of those that it ended. */
-export class GroupEnding {
+/** One signal that ends a group's rollouts, and the reason of those that it ended. */
+class GroupEnding {
   readonly #controller = new AbortController();
-  readonly #timeoutMs: number;
-  readonly #run: AbortSignal | undefined;
-  readonly #timer: NodeJS.Timeout | undefined;
+  readonly #deadline: Deadline;
   #verdict: { status: 'failed' | 'cancelled'; failure: RolloutFailure } | undefined;
 
   constructor(timeoutMs: number, run: AbortSignal | undefined) {
-    this.#timeoutMs = timeoutMs;
-    this.#run = run;
-    if (run?.aborted) this.#follow();
-    else run?.addEventListener('abort', this.#follow, { once: true });
-    if (timeoutMs !== Number.POSITIVE_INFINITY)
-      this.#timer = setTimeout(this.#expire, Math.min(timeoutMs, longestTimerMs));
+    const failure = {
+      code: 'group_timeout',
+      message:
+        `The group had not ended after ${timeoutMs} ms, including the wait for free slots. Raise groupTimeoutMs or ` +
+        'the concurrency, or run fewer rollouts at once.',
+    };
+    this.#deadline = new Deadline(timeoutMs, run, () => new MartingaleError(failure.code, failure.message));
+    const { signal } = this.#deadline;
+    const follow = () => {
+      if (this.#deadline.expired) this.#verdict ??= { status: 'failed', failure };
+      this.#controller.abort(signal.reason);
+    };
+    if (signal.aborted) follow();
+    else signal.addEventListener('abort', follow, { once: true });
   }
 
   get signal(): AbortSignal {
     return this.#controller.signal;
   }
 
-  get hasEnded(): boolean {
-    return this.signal.aborted;
-  }
-
-  /** Cancels what has not ended, because the rollout in this place has failed. */
+  /** Cancels what has not ended, because this rollout has failed. */
   failFast(index: number, { code, message }: RolloutFailure): void {
-    this.#end('cancelled', {
+    if (this.signal.aborted) return;
+    const failure = {
       code: 'sibling_failed',
       message: `Rollout ${index} of the same group failed first (${code}: ${message}), and its strategy is fail_fast.`,
-    });
+    };
+    this.#verdict = { status: 'cancelled', failure };
+    this.#controller.abort(new MartingaleError(failure.code, failure.message));
   }
 
   /** A rollout as the group sees it: one that the group itself ended has the group's reason. */
@@ -175,23 +163,6 @@ export class GroupEnding {
 
   /** Lets go of the timer and of the run's signal. */
   dispose(): void {
-    clearTimeout(this.#timer);
-    this.#run?.removeEventListener('abort', this.#follow);
+    this.#deadline.clear();
   }
-
-  #end(status: 'failed' | 'cancelled', failure: RolloutFailure): void {
-    if (this.hasEnded) return;
-    this.#verdict = { status, failure };
-    this.#controller.abort(new MartingaleError(failure.code, failure.message));
-  }
-
-  #expire = (): void =>
-    this.#end('failed', {
-      code: 'group_timeout',
-      message:
-        `The group had not ended after ${this.#timeoutMs} ms, waiting for room included. Raise groupTimeoutMs or ` +
-        'the concurrency, or ask for fewer rollouts at once.',
-    });
-
-  #follow = (): void => this.#controller.abort(this.#run?.reason);
 }

@@ -1,64 +1,54 @@
 import type { z } from 'zod';
+import { MartingaleError } from '../contract/index.ts';
 import type { Environment } from '../environment/index.ts';
 import type { RolloutModel } from '../model/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import type { RolloutExecutor } from './executor.ts';
-import { inProcess } from './executor.ts';
-import { defaultGroupStrategy, type GroupStrategy, neededRollouts } from './group-strategy.ts';
 import { countRollouts, type RolloutCounts } from './rollout.ts';
-import type { RolloutGroup } from './rollout-group.ts';
+import { RolloutGroup } from './rollout-group.ts';
 import {
+  checkEssentials,
   limitWords,
-  milliseconds,
-  missingEssential,
-  parseScenarios,
-  RolloutOptionError,
-  wholeNumber,
+  type RolloutSettings,
+  rolloutSettingNames,
+  type WholeRolloutSettings,
+  wholeRolloutSettings,
 } from './rollout-settings.ts';
 import { runGroup } from './run-group.ts';
 
-export interface RunGroupsOptions<Schema extends z.ZodType, Outcome> {
+/** What `runGroups` and `runParsedGroups` share. */
+interface GroupsOptions<Schema extends z.ZodType, Outcome> {
   environment: Environment<Schema, Outcome>;
-  /** One group for each, in this order. */
-  scenarios: readonly z.input<Schema>[];
   rolloutsPerGroup: number;
   /** Pin it (`model.at(step)`): then a call that another step answers fails its rollout. */
   model: RolloutModel;
-  /** Where rollouts run; it stays open. Default: in this thread, `concurrency` at a time. */
-  executor?: RolloutExecutor;
-  /** Rollouts in flight at a time, where no `executor` says it. Default 256. */
-  concurrency?: number;
-  /** What becomes of groups that do not complete. Default: they train with 2 completed rollouts or more. */
-  groupStrategy?: GroupStrategy;
-  /** Deadline of one rollout and its rewards, in milliseconds. Default 600,000 (10 minutes). */
-  timeoutMs?: number;
-  /** Deadline of each reward in milliseconds. Default: that of the rollout, within which it is. */
-  rewardTimeoutMs?: number;
-  /** Deadline of each group in milliseconds, from the call on: waiting for room counts. Default: none. */
-  groupTimeoutMs?: number;
-  /** All randomness of the rollouts follows from it. Default 0. */
-  seed?: number;
-  /** A call that cannot be trained on fails its rollout (`error`, the default) or is left out of it (`warn`). */
-  onUnexpectedCall?: 'error' | 'warn';
+  /** Groups of an earlier call, by the index of their scenario: they do not run again. Default: none. */
+  kept?: ReadonlyMap<number, RolloutGroup> | undefined;
+  /**
+   * Called with each group that has run, as soon as it has ended; the call waits for it. What it throws cancels the other
+   * groups, and is thrown.
+   */
+  onGroup?: ((group: RolloutGroup<z.output<Schema>>) => Promise<void> | void) | undefined;
   /** Called as rollouts end, with how many have; one that is tried again has not. */
-  onProgress?: (progress: { done: number; total: number }) => void;
+  onProgress?: ((progress: { done: number; total: number }) => void) | undefined;
   /** Cancels what has not ended; the groups are still returned. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
+}
+
+export interface RunGroupsOptions<Schema extends z.ZodType, Outcome>
+  extends RolloutSettings,
+    GroupsOptions<Schema, Outcome> {
+  /** One group for each, in this order. */
+  scenarios: readonly z.input<Schema>[];
 }
 
 export const runGroupsNames = {
+  ...rolloutSettingNames,
   environment: true,
   scenarios: true,
   rolloutsPerGroup: true,
   model: true,
-  executor: true,
-  concurrency: true,
-  groupStrategy: true,
-  timeoutMs: true,
-  rewardTimeoutMs: true,
-  groupTimeoutMs: true,
-  seed: true,
-  onUnexpectedCall: true,
+  kept: true,
+  onGroup: true,
   onProgress: true,
   signal: true,
 } satisfies OptionNames<RunGroupsOptions<z.ZodType, unknown>>;
@@ -77,60 +67,102 @@ export interface GroupsResult<Scenario> {
 /**
  * Runs `rolloutsPerGroup` rollouts of each scenario. Each ends completed, failed or cancelled; none makes the call
  * throw.
- * @throws RolloutOptionError, ScenarioError before any rollout begins.
+ * @throws OptionError, ScenarioError before any rollout begins; what `onGroup` throws.
  */
 export async function runGroups<Schema extends z.ZodType, Outcome>(
   options: RunGroupsOptions<Schema, Outcome>,
 ): Promise<GroupsResult<z.output<Schema>>> {
   checkOptionNames('runGroups()', options, runGroupsNames, limitWords);
-  const missing = missingEssential(options);
-  if (missing) throw new RolloutOptionError(missing.option, missing.value, missing.remedy);
-  const { environment, scenarios, rolloutsPerGroup, model, executor, onProgress, signal } = options;
-  const { groupStrategy = defaultGroupStrategy, timeoutMs = 600_000, seed = 0 } = options;
-  const { rewardTimeoutMs = timeoutMs, groupTimeoutMs = Number.POSITIVE_INFINITY } = options;
-  const { onUnexpectedCall = 'error', concurrency } = options;
-  wholeNumber('rolloutsPerGroup', rolloutsPerGroup, 1);
-  milliseconds('timeoutMs', timeoutMs);
-  milliseconds('rewardTimeoutMs', rewardTimeoutMs);
-  milliseconds('groupTimeoutMs', groupTimeoutMs);
-  neededRollouts(groupStrategy, rolloutsPerGroup);
-  if (executor && concurrency !== undefined)
-    throw new RolloutOptionError(
-      'concurrency',
-      concurrency,
-      'An executor is given too, and it says how many rollouts run at a time. Give one of the two.',
-    );
-  const parsed = await parseScenarios(environment, scenarios);
-  const begun = performance.now();
-  const running = executor ?? inProcess(concurrency === undefined ? {} : { concurrency });
-  const total = parsed.length * rolloutsPerGroup;
-  let done = 0;
+  checkEssentials('invalid_rollout_option', options);
+  const { environment, rolloutsPerGroup, model, kept, onGroup, onProgress, signal } = options;
+  const rollouts = wholeRolloutSettings(options, rolloutsPerGroup);
+  const scenarios = await parseScenarios(environment, options.scenarios);
+  const own = { environment, rolloutsPerGroup, model, kept, onGroup, onProgress, signal };
+  return runParsedGroups({ ...own, rollouts, scenarios });
+}
 
-  const groups = await Promise.all(
-    parsed.map((scenario, group) =>
-      runGroup({
-        environment,
-        scenario,
-        rolloutsPerGroup,
-        model,
-        group,
-        seed,
-        executor: running,
-        strategy: groupStrategy,
-        timeoutMs,
-        rewardTimeoutMs,
-        groupTimeoutMs,
-        onUnexpectedCall,
-        onRollout: (_, { isLast }) => isLast && onProgress?.({ done: ++done, total }),
-        signal,
-      }),
-    ),
-  );
-  const rollouts = groups.flatMap((group) => group.rollouts);
-  return {
-    groups,
-    counts: countRollouts(rollouts),
-    sampledTokens: rollouts.reduce((sum, { trajectory }) => sum + trajectory.sampledTokens, 0),
-    durationMs: performance.now() - begun,
+export interface RunParsedGroupsOptions<Schema extends z.ZodType, Outcome>
+  extends GroupsOptions<Schema, Outcome> {
+  /** As `parseScenarios` gives them. */
+  scenarios: readonly z.output<Schema>[];
+  rollouts: WholeRolloutSettings;
+}
+
+/** As `runGroups`, for scenarios and settings that are checked already. */
+export async function runParsedGroups<Schema extends z.ZodType, Outcome>({
+  scenarios,
+  rollouts,
+  kept,
+  onGroup,
+  onProgress,
+  signal,
+  ...shared
+}: RunParsedGroupsOptions<Schema, Outcome>): Promise<GroupsResult<z.output<Schema>>> {
+  const begun = performance.now();
+  const failed = new AbortController();
+  const ending = signal ? AbortSignal.any([signal, failed.signal]) : failed.signal;
+  const total = scenarios.length * shared.rolloutsPerGroup;
+  let done = (kept?.size ?? 0) * shared.rolloutsPerGroup;
+  if (done > 0) onProgress?.({ done, total });
+
+  const run = async (scenario: z.output<Schema>, index: number) => {
+    const before = kept?.get(index);
+    if (before) {
+      const { rollouts: ended, droppedBecause } = before;
+      return new RolloutGroup<z.output<Schema>>({ index, scenario, rollouts: ended, droppedBecause });
+    }
+    const group = await runGroup({
+      ...shared,
+      ...rollouts,
+      scenario,
+      group: index,
+      onRollout: (_, { isLast }) => isLast && onProgress?.({ done: ++done, total }),
+      signal: ending,
+    });
+    if (!failed.signal.aborted) await onGroup?.(group);
+    return group;
   };
+  const running = scenarios.map(run);
+  try {
+    const groups = await Promise.all(running);
+    const all = groups.flatMap((group) => group.rollouts);
+    return {
+      groups,
+      counts: countRollouts(all),
+      sampledTokens: all.reduce((sum, { trajectory }) => sum + trajectory.sampledTokens, 0),
+      durationMs: performance.now() - begun,
+    };
+  } catch (error) {
+    failed.abort(error);
+    await Promise.allSettled(running);
+    throw error;
+  }
+}
+
+/** A scenario does not fit the environment's schema. `cause` is zod's error. */
+export class ScenarioError extends MartingaleError {
+  constructor(index: number, environment: string, cause: Error) {
+    super(
+      'invalid_scenario',
+      `Scenario ${index} does not fit the schema of environment "${environment}": ${cause.message}`,
+      { cause },
+    );
+  }
+}
+
+/**
+ * Scenarios as the environment's schema reads them.
+ * @throws ScenarioError that names the first that does not fit.
+ */
+export async function parseScenarios<Schema extends z.ZodType, Outcome>(
+  { name, scenario: schema }: Environment<Schema, Outcome>,
+  scenarios: readonly z.input<Schema>[],
+): Promise<z.output<Schema>[]> {
+  const parsed: z.output<Schema>[] = [];
+  for (const [index, scenario] of scenarios.entries()) {
+    const result = await schema.safeParseAsync(scenario);
+    if (!result.success) throw new ScenarioError(index, name, result.error);
+    parsed.push(result.data);
+  }
+  return parsed;
 }

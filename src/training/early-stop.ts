@@ -1,7 +1,8 @@
 import type { RunValidation, StepReport } from '../progress/index.ts';
+import { wholeNumberOption } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { isJudging } from './diagnosis/thresholds.ts';
-import { RunOptionError } from './errors.ts';
+import { invalidRunOption, runOptionError } from './errors.ts';
 
 /** What a run has reached, as `stopWhen` is given it after each step. */
 export interface StopProgress {
@@ -39,18 +40,20 @@ const earlyStopNames = {
 /**
  * For `stopWhen`: ends a run that has reached its goal, or gets no better. It looks at all that has been so far, so a
  * resumed run decides as one that was never interrupted.
- * @throws RunOptionError where neither `patience` nor `goal` is given, or one cannot be.
+ * @throws OptionError where neither `patience` nor `goal` is given, or one cannot be.
  */
 export function earlyStop(options: EarlyStopOptions): StopWhen {
   checkOptionNames('earlyStop()', options, earlyStopNames);
   const { metric, patience, minDelta = 0, goal } = options;
   if (patience === undefined && goal === undefined)
-    throw new RunOptionError('earlyStop() has neither `patience` nor `goal`: it would never stop. Give one.');
-  if (patience !== undefined && (!Number.isInteger(patience) || patience < 1))
-    throw new RunOptionError(`\`patience\` is ${patience}; give a whole number of at least 1.`);
-  if (!(minDelta >= 0)) throw new RunOptionError(`\`minDelta\` is ${minDelta}; give a number of at least 0.`);
+    throw runOptionError(
+      'patience',
+      'earlyStop() has neither `patience` nor `goal`: it would never stop. Give one.',
+    );
+  if (patience !== undefined) wholeNumberOption('invalid_run_option', 'patience', patience, 1);
+  if (!(minDelta >= 0)) throw invalidRunOption('minDelta', minDelta, 'Give a number of at least 0.');
   if (goal !== undefined && !Number.isFinite(goal))
-    throw new RunOptionError(`\`goal\` is ${goal}; give a finite number.`);
+    throw invalidRunOption('goal', goal, 'Give a finite number.');
   return (progress) => {
     const values = valuesOf(metric, progress);
     const last = values.at(-1);

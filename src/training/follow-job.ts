@@ -2,7 +2,7 @@ import type { Client } from '../client/index.ts';
 import { type Untrained, untrainedSchema } from '../contract/index.ts';
 import { longestTimerMs } from '../util/deadline.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import { TrainingJobError, TrainingJobTimeoutError } from './errors.ts';
+import { jobFailed, TrainingError } from './errors.ts';
 import { stopGraceMs, withGrace } from './grace.ts';
 
 export interface JobProgress {
@@ -44,7 +44,7 @@ export const defaultJobTimeoutMs = 3_600_000;
 
 /**
  * Waits for the end of a training job.
- * @throws TrainingJobError where it failed, TrainingJobTimeoutError after the deadline.
+ * @throws TrainingError where it failed, and after the deadline.
  */
 export async function followJob(options: FollowJobOptions): Promise<JobOutcome> {
   checkOptionNames('followJob()', options, followNames);
@@ -57,20 +57,24 @@ export async function followJob(options: FollowJobOptions): Promise<JobOutcome> 
     onProgress?.({ status, gradientSteps: gradientSteps.length, total, metrics: gradientSteps.at(-1) ?? {} });
   try {
     for await (const event of client.trainingJobs.follow(jobId, { signal: either })) {
-      if (event.type === 'training_failed')
-        throw new TrainingJobError(jobId, `failed: ${event.data.error_message}`);
+      if (event.type === 'training_failed') throw jobFailed(jobId, `failed: ${event.data.error_message}`);
       if (event.type === 'training_started') total = event.data.num_sequences;
       if (event.type === 'gradient_step') gradientSteps.push(event.data);
       report(event.type === 'training_ended' ? 'ended' : 'running');
       if (event.type === 'training_ended')
         return { gradientSteps, untrained: untrainedSchema.safeParse(event.data.untrained).data };
     }
-    throw new TrainingJobError(jobId, 'stopped sending events before it ended');
+    throw jobFailed(jobId, 'stopped sending events before it ended');
   } catch (error) {
     if (!either.aborted) throw error;
     await cancelJob(client, jobId, signal?.aborted ? signal : deadline);
     if (signal?.aborted) throw signal.reason;
-    throw new TrainingJobTimeoutError(jobId, timeoutMs);
+    throw new TrainingError(
+      'training_job_timeout',
+      `Training job ${jobId} did not end within ${timeoutMs} ms and was cancelled. Raise the deadline, or look at the ` +
+        'job and at what is queued before it on the service.',
+      { jobId },
+    );
   }
 }
 

@@ -1,19 +1,11 @@
 export type { RunBudget, TokenPrices, TokenUsage } from './budget.ts';
+export { trainNames } from './check-options.ts';
 export { type KeepCheckpoints, type PruneCheckpointsOptions, pruneCheckpoints } from './checkpoints.ts';
 export { diagnose, newAlarms } from './diagnosis/diagnose.ts';
 export type { EvaluationPoint, RunFigures } from './diagnosis/run-so-far.ts';
 export { alarmThresholds } from './diagnosis/thresholds.ts';
 export { type EarlyStopOptions, earlyStop, type StopProgress, type StopWhen } from './early-stop.ts';
-export {
-  NoCompletedRolloutsError,
-  ResumeError,
-  RunInUseError,
-  RunOptionError,
-  ScenarioTimeoutError,
-  TrainingJobError,
-  TrainingJobTimeoutError,
-  TrainingJobUnknownError,
-} from './errors.ts';
+export { TrainingError, type TrainingErrorCode } from './errors.ts';
 export {
   type FollowJobOptions,
   followJob,
@@ -24,10 +16,8 @@ export {
 export type { LostJobOptions } from './lost-job.ts';
 export type { ModelSource } from './model-source.ts';
 export {
-  ReplayMismatchError,
   type RunEvaluation,
   type RunReader,
-  RunRecordError,
   readRun,
 } from './replay/read-run.ts';
 export {

@@ -2,7 +2,9 @@ import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Client, RequestError } from '../client/index.ts';
 import { type ModelHandle, requireModelId } from '../model/index.ts';
+import { longestTimerMs } from '../util/deadline.ts';
 import type { OptionNames } from '../util/option-names.ts';
+import { invalidRunOption } from './errors.ts';
 
 /** What is to be done about a training job of which it is not known whether the service has it. */
 export interface LostJobOptions {
@@ -12,7 +14,7 @@ export interface LostJobOptions {
    */
   waitMs?: number;
   /**
-   * What is done when the checkpoint has not come. `stop`: TrainingJobUnknownError, for a person to look (the
+   * What is done when the checkpoint has not come. `stop`: `training_job_unknown` is thrown, for a person to look (the
    * default). `ask_again`: ask for the job once more; where the first was only slow, the model trains twice.
    * `take_as_done`: go on from the checkpoint that is there; where there was no job, that step has not trained.
    */
@@ -22,6 +24,18 @@ export interface LostJobOptions {
 export const lostJobNames = { waitMs: true, decision: true } satisfies OptionNames<LostJobOptions>;
 
 export const defaultLostJob = { waitMs: 600_000, decision: 'stop' } as const satisfies LostJobOptions;
+
+/** @throws OptionError */
+export function checkLostJob({ waitMs, decision = defaultLostJob.decision }: LostJobOptions = {}): void {
+  if (waitMs !== undefined && !(waitMs >= 0 && waitMs <= longestTimerMs))
+    throw invalidRunOption(
+      'lostJob.waitMs',
+      waitMs,
+      `Give milliseconds from 0 up to ${longestTimerMs} (24 days).`,
+    );
+  if (!['stop', 'ask_again', 'take_as_done'].includes(decision))
+    throw invalidRunOption('lostJob.decision', decision, 'Give "stop", "ask_again" or "take_as_done".');
+}
 
 /** Whether a repeat of a POST with its `Idempotency-Key` is harmless on this service. */
 export const knowsKeys = (client: Client) => client.options.dialect !== 'deployed';

@@ -2,8 +2,7 @@ import { z } from 'zod';
 import { type Client, createClient } from '../client/index.ts';
 import { parseModelName } from '../contract/index.ts';
 import { checkIfExists, ModelHandle, newestStep, type OpenModelOptions, openModel } from '../model/index.ts';
-import { showValue } from '../util/complaint.ts';
-import { RunOptionError } from './errors.ts';
+import { invalidRunOption, runOptionError } from './errors.ts';
 
 export type ModelToOpen = Pick<OpenModelOptions, 'entity' | 'project' | 'name' | 'baseModel' | 'ifExists'>;
 
@@ -13,11 +12,12 @@ export type ModelSource =
   | { model: ModelToOpen; client: Client }
   | { model: ModelToOpen; baseUrl: string; apiKey: string };
 
-/** @throws RunOptionError where there are two ways to the service, or none. */
+/** @throws OptionError where there are two ways to the service, or none. */
 export function checkModelSource(source: ModelSource): void {
   if (source.model instanceof ModelHandle) {
     if (!('client' in source && source.client) && !('baseUrl' in source)) return;
-    throw new RunOptionError(
+    throw runOptionError(
+      'model',
       `\`model\` is the handle "${source.model.name}", which has a client of its own. Leave \`client\`, \`baseUrl\` and ` +
         '`apiKey` out, or give the model as `{ project, name, baseModel }`.',
     );
@@ -31,17 +31,15 @@ export function checkModelSource(source: ModelSource): void {
 /** For callers whom no type has checked. */
 function checkModelToOpen(model: unknown): void {
   const remedy = 'Give one of `openModel()`, or which to open: `{ project, name, baseModel }`.';
-  if (typeof model !== 'object' || model === null)
-    throw new RunOptionError(`\`model\` is ${showValue(model)}. ${remedy}`);
+  if (typeof model !== 'object' || model === null) throw invalidRunOption('model', model, remedy);
   for (const field of ['project', 'name', 'baseModel']) {
     const value: unknown = Reflect.get(model, field);
-    if (typeof value !== 'string')
-      throw new RunOptionError(`\`model.${field}\` is ${showValue(value)}. ${remedy}`);
+    if (typeof value !== 'string') throw invalidRunOption(`model.${field}`, value, remedy);
   }
 }
 
 const noService = () =>
-  new RunOptionError('A model that is to be opened needs a `client`, or a `baseUrl` and an `apiKey`.');
+  runOptionError('client', 'A model that is to be opened needs a `client`, or a `baseUrl` and an `apiKey`.');
 
 /** The way to the service of a source. */
 export function clientOf(source: ModelSource): Client {
@@ -79,7 +77,7 @@ interface RunToResume {
  * The model of a source, pinned to its newest checkpoint.
  * @param was The run that is resumed: its model is opened, whatever `ifExists` says, and a handle may be pinned to an
  * older checkpoint, that of the run's beginning.
- * @throws RunOptionError for a handle that is pinned to an older one, and what `openModel` throws.
+ * @throws OptionError for a handle that is pinned to an older one, and what `openModel` throws.
  */
 export async function resolveModel(
   source: ModelSource,
@@ -90,7 +88,8 @@ export async function resolveModel(
     const newest = await newestStep(model, signal);
     // Jobs train the newest checkpoint, whatever the rollouts sampled from.
     if (!was && model.step !== undefined && model.step !== newest) {
-      throw new RunOptionError(
+      throw runOptionError(
+        'model',
         `"${model.name}" is not the newest checkpoint, which is step ${newest}. Training goes on from the newest: ` +
           `pass \`model.at(${newest})\`, or delete the checkpoints after ${model.step}.`,
       );

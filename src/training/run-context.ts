@@ -1,7 +1,7 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import type { z } from 'zod';
 import type { RunListener } from '../progress/index.ts';
-import type { RolloutExecutor } from '../rollout/index.ts';
+import type { WholeRolloutSettings } from '../rollout/index.ts';
 import type { RunDirectory } from './run-directory.ts';
 import type { FailureTeller } from './run-events.ts';
 import type { TrainSettings } from './train-options.ts';
@@ -9,8 +9,8 @@ import type { TrainSettings } from './train-options.ts';
 /** What the parts of a run share. */
 export interface RunContext<Schema extends z.ZodType, Outcome> {
   settings: TrainSettings<Schema, Outcome>;
-  /** One for all steps and validations. */
-  executor: RolloutExecutor;
+  /** How the rollouts of all steps and validations run, with one executor. */
+  rollouts: WholeRolloutSettings;
   directory: RunDirectory;
   emit: RunListener;
   tellFailures: FailureTeller;

@@ -5,7 +5,8 @@ import { storing } from '../evaluation/index.ts';
 import type { RunEvent, StepReport } from '../progress/index.ts';
 import { fromGroupRecord, parseGroupRecord, type RolloutGroup, toGroupRecord } from '../rollout/index.ts';
 import { makeFolder } from '../util/durable-files.ts';
-import { ResumeError, RunOptionError } from './errors.ts';
+import { RunError } from '../util/run-error.ts';
+import { runOptionError } from './errors.ts';
 import {
   appendLine,
   isRun,
@@ -63,12 +64,13 @@ export class RunDirectory {
     this.#lock = lock;
   }
 
-  /** @throws RunOptionError where the folder exists and is not empty, RunInUseError where another has just begun. */
+  /** @throws OptionError where the folder exists and is not empty, RunError where another has just begun. */
   static async create(path: string): Promise<RunDirectory> {
     const absolute = resolve(path);
     await makeOwnFolder(absolute);
     if ((await readdir(absolute)).length > 0) {
-      throw new RunOptionError(
+      throw runOptionError(
+        'runDirectory',
         `The run directory ${absolute} is not empty. Choose another, move it away, or go on with the run in it: ` +
           '`resume: true`.',
       );
@@ -76,20 +78,26 @@ export class RunDirectory {
     return RunDirectory.#open(absolute);
   }
 
-  /** The run in the folder where there is one, else a new one. @throws RunOptionError where it holds something else. */
+  /** The run in the folder where there is one, else a new one. @throws OptionError where it holds something else. */
   static async open(path: string): Promise<RunDirectory> {
     const names = await readdir(path).catch(() => []);
     return names.length > 0 && isRun(names) ? RunDirectory.resume(path) : RunDirectory.create(path);
   }
 
-  /** @throws ResumeError where the folder does not hold a run, RunInUseError where it still goes on. */
+  /** @throws RunError where the folder does not hold a run, RunError where it still goes on. */
   static async resume(path: string): Promise<RunDirectory> {
     const absolute = resolve(path);
     const names = await readdir(absolute).catch(() => undefined);
     if (!names)
-      throw new ResumeError(`There is no run directory ${absolute} to go on from. Leave \`resume\` out.`);
+      throw new RunError(
+        'resume_refused',
+        `There is no run directory ${absolute} to go on from. Leave \`resume\` out.`,
+      );
     if (!isRun(names))
-      throw new ResumeError(`${absolute} has no config.json: it is not the directory of a run.`);
+      throw new RunError(
+        'resume_refused',
+        `${absolute} has no config.json: it is not the directory of a run.`,
+      );
     return RunDirectory.#open(absolute);
   }
 
@@ -206,7 +214,8 @@ export class RunDirectory {
   async takeUpMetrics(count: number): Promise<StepReport[]> {
     const lines = await takeUpLines(join(this.path, 'metrics.jsonl'), count);
     if (lines.length < count)
-      throw new ResumeError(
+      throw new RunError(
+        'resume_refused',
         `${join(this.path, 'metrics.jsonl')} has ${lines.length} lines, and ${count} steps were finished.`,
       );
     return lines.map((line) => this.#parse('metrics.jsonl', stepReportSchema, JSON.parse(line)));
@@ -246,7 +255,9 @@ export class RunDirectory {
     try {
       value = JSON.parse(text);
     } catch (cause) {
-      throw new ResumeError(`${join(this.path, file)} is not JSON: ${String(cause)}`, { cause });
+      throw new RunError('resume_refused', `${join(this.path, file)} is not JSON: ${String(cause)}`, {
+        cause,
+      });
     }
     return parse(value);
   }
@@ -254,7 +265,7 @@ export class RunDirectory {
   #parse<Schema extends z.ZodType>(file: string, schema: Schema, value: unknown): z.output<Schema> {
     const parsed = schema.safeParse(value);
     if (parsed.success) return parsed.data;
-    throw new ResumeError(`${join(this.path, file)} cannot be read: ${parsed.error.message}`, {
+    throw new RunError('resume_refused', `${join(this.path, file)} cannot be read: ${parsed.error.message}`, {
       cause: parsed.error,
     });
   }

@@ -1,4 +1,4 @@
-import type { RunListener } from '../progress/index.ts';
+import type { ProgressOption, RunListener } from '../progress/index.ts';
 import { failureKinds, type RolloutGroup } from '../rollout/index.ts';
 import { newAlarms, RunDiagnosis } from './diagnosis/diagnose.ts';
 import type { RunFigures } from './diagnosis/run-so-far.ts';
@@ -71,4 +71,22 @@ export function alarmTeller(
       emit({ type: 'alarm', ...alarm });
     }
   };
+}
+
+/** Shows events as `progress` asks for it, and passes them on. */
+export async function openView(
+  progress: ProgressOption | undefined,
+  title: string,
+  onEvent: RunListener | undefined,
+): Promise<{ listener: RunListener | undefined; close: () => void }> {
+  // The views are loaded only where one is wanted.
+  const view =
+    progress === false ? null : (await import('../progress/index.ts')).openProgress(progress, { title });
+  if (!view) return { listener: onEvent, close: () => undefined };
+  const listener: RunListener = (event) => {
+    // The view first: a warning about a listener that throws stands below the event.
+    view.listen(event);
+    return onEvent?.(event);
+  };
+  return { listener, close: view.close };
 }

@@ -3,7 +3,7 @@ import { type FileHandle, mkdir, open, readFile, rename, rm, truncate } from 'no
 import { dirname, join } from 'node:path';
 import { StorageError, storing } from '../evaluation/index.ts';
 import { DatabaseSync } from '../platform/sqlite.ts';
-import { RunInUseError } from './errors.ts';
+import { RunError } from '../util/run-error.ts';
 
 /** Writes a file that is whole or absent, and durable when this returns. @throws StorageError */
 export function writeWhole(path: string, pieces: Iterable<string>): Promise<void> {
@@ -88,7 +88,7 @@ export interface RunLock {
 
 /**
  * Holds a run directory for this process alone.
- * @throws RunInUseError where another run, in this process or another, holds it, StorageError where it cannot be held.
+ * @throws RunError where another run, in this process or another, holds it, and where it cannot be held.
  */
 export function lockRun(path: string): RunLock {
   // The operating system holds SQLite's lock for the process: one that is killed leaves none behind, and no id of a
@@ -100,7 +100,11 @@ export function lockRun(path: string): RunLock {
   } catch (cause) {
     database.close();
     if (cause instanceof Error && /locked|busy/i.test(cause.message))
-      throw new RunInUseError(path, { cause });
+      throw new RunError(
+        'run_in_use',
+        `Another run works in ${path} at this moment. Wait for its end or stop it, or choose another \`runDirectory\`.`,
+        { cause },
+      );
     throw notLocked(file, cause);
   }
   return {

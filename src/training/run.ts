@@ -2,10 +2,10 @@ import type { z } from 'zod';
 import { MartingaleError } from '../contract/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import type { RunListener, RunValidation, StepReport } from '../progress/index.ts';
-import { inProcess, type RolloutExecutor } from '../rollout/index.ts';
+import { type WholeRolloutSettings, wholeRolloutSettings } from '../rollout/index.ts';
 import { usedUp } from './budget.ts';
 import { keepPruned } from './checkpoints.ts';
-import { RunOptionError } from './errors.ts';
+import { runOptionError } from './errors.ts';
 import { countGrace } from './grace.ts';
 import type { RunContext } from './run-context.ts';
 import { LoopDelay } from './run-context.ts';
@@ -13,9 +13,8 @@ import type { RunDirectory } from './run-directory.ts';
 import { alarmTeller, failureTeller, safeListener } from './run-events.ts';
 import { addCounts, countsOf, type RunEnd, resultOf, toSummary, usageOfRun } from './run-record.ts';
 import type { RunState } from './run-state.ts';
-import type { TrainStepResult } from './run-step.ts';
+import type { StepResult } from './run-step.ts';
 import { startRun } from './start-run.ts';
-import type { StepTask } from './step-queue.ts';
 import { StepQueue } from './step-queue.ts';
 import type { TrainOptions, TrainResult } from './train-options.ts';
 import { trainDefaults } from './train-options.ts';
@@ -26,7 +25,7 @@ import { runWarmStart } from './warm-start.ts';
 export class Run<Schema extends z.ZodType, Outcome> {
   readonly #options: TrainOptions<Schema, Outcome>;
   readonly #directory: RunDirectory;
-  readonly #executor: RolloutExecutor;
+  readonly #rollouts: WholeRolloutSettings;
   readonly #begun = performance.now();
   readonly #listener: RunListener;
   readonly #ending = new AbortController();
@@ -39,10 +38,10 @@ export class Run<Schema extends z.ZodType, Outcome> {
   #started: { model: ModelHandle; state: RunState } | undefined;
 
   constructor(options: TrainOptions<Schema, Outcome>, directory: RunDirectory) {
-    const { concurrency, signal } = options;
+    const { signal, rolloutTimeoutMs: timeoutMs, rolloutsPerGroup } = options;
     this.#options = options;
     this.#directory = directory;
-    this.#executor = options.executor ?? inProcess(concurrency === undefined ? {} : { concurrency });
+    this.#rollouts = wholeRolloutSettings({ ...options, timeoutMs }, rolloutsPerGroup);
     this.#listener = safeListener(options.onEvent);
     this.#signal = signal ? AbortSignal.any([signal, this.#ending.signal]) : this.#ending.signal;
     countGrace(this.#signal);
@@ -51,12 +50,12 @@ export class Run<Schema extends z.ZodType, Outcome> {
   }
 
   /** Gives the model, pinned to what the run begins with. */
-  async start(): Promise<ModelHandle> {
+  async start(): Promise<{ model: ModelHandle; baseModel: string | null }> {
     const { steps, groupsPerStep, rolloutsPerGroup, maxStaleness } = this.#options;
     const started = await startRun(this.#options, this.#directory, () => this.#queue.position());
     this.#started = started;
     this.#reports = started.reports;
-    const { state, model, isResumed, fromStep, changedVersions } = started;
+    const { state, model, baseModel, isResumed, fromStep, changedVersions } = started;
     this.#raiseAlarms = alarmTeller(this.#figures, maxStaleness ?? trainDefaults.maxStaleness, this.#emit);
     this.#emit({
       type: 'run_started',
@@ -76,7 +75,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
     }
     await this.#note('running');
     await this.#warmStart();
-    return model;
+    return { model, baseModel };
   }
 
   /** Nothing is trained twice: what an earlier part of the run has done, or asked for, is taken up. */
@@ -84,7 +83,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
     const { warmStart } = this.#options;
     const run = this.#run;
     if (!warmStart || run.state.finishedSteps > 0) return;
-    run.model = await runWarmStart({ context: this.#context, model: run.model, warmStart });
+    run.model = await runWarmStart(this.#context, run.model, warmStart);
     run.state.policySteps = [run.model.step ?? 0];
     await this.#note('running');
   }
@@ -159,7 +158,10 @@ export class Run<Schema extends z.ZodType, Outcome> {
   }
 
   /** From here on the step is part of the run, whatever happens. */
-  async #finish(task: StepTask<Schema, Outcome>, { report, model }: TrainStepResult): Promise<void> {
+  async #finish(
+    task: NonNullable<StepQueue<Schema, Outcome>['next']>,
+    { report, model }: StepResult,
+  ): Promise<void> {
     const run = this.#run;
     await this.#directory.appendMetrics(report);
     await this.#queue.settle(task);
@@ -193,7 +195,8 @@ export class Run<Schema extends z.ZodType, Outcome> {
     const { evaluations } = this.#run.state;
     const said = this.#reports.length > 0 && stopWhen?.({ reports: this.#reports, evaluations });
     if (said && typeof said !== 'string')
-      throw new RunOptionError(
+      throw runOptionError(
+        'stopWhen',
         '`stopWhen` gave something else than a text or false. It must answer at once: an asynchronous one cannot.',
       );
     if (said) return { reason: 'early_stop', because: said };
@@ -208,7 +211,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
     this.#loopDelay[Symbol.dispose]();
     const counts = countsOf(this.#reports);
     addCounts(counts, await this.#queue.cancelPending(this.#directory));
-    if (!this.#options.executor) await this.#executor.close();
+    if (!this.#options.executor) await this.#rollouts.executor.close();
     return counts;
   }
 
@@ -241,10 +244,16 @@ export class Run<Schema extends z.ZodType, Outcome> {
 
   get #context(): RunContext<Schema, Outcome> {
     const { runId } = this.#run.state;
-    const [settings, executor, directory] = [this.#options, this.#executor, this.#directory];
-    const [emit, loopDelay] = [this.#emit, this.#loopDelay];
-    const tellFailures = this.#tellFailures;
-    return { settings, executor, directory, emit, tellFailures, loopDelay, runId, signal: this.#signal };
+    return {
+      settings: this.#options,
+      rollouts: this.#rollouts,
+      directory: this.#directory,
+      emit: this.#emit,
+      tellFailures: this.#tellFailures,
+      loopDelay: this.#loopDelay,
+      runId,
+      signal: this.#signal,
+    };
   }
 
   get #usage() {

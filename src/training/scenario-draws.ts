@@ -9,7 +9,7 @@ import {
 } from '../environment/index.ts';
 import { parseScenarios } from '../rollout/index.ts';
 import { withDeadline } from '../util/deadline.ts';
-import { ScenarioTimeoutError } from './errors.ts';
+import { TrainingError } from './errors.ts';
 import { trainDefaults } from './train-options.ts';
 
 /** Where a source stood before a step drew from it. */
@@ -90,7 +90,12 @@ export class ScenarioDraws<Schema extends z.ZodType, Outcome> {
 
   async #take(step: number, signal: AbortSignal): Promise<DrawnScenario<z.output<Schema>>[]> {
     const timeoutMs = this.#timeoutMs;
-    const timedOut = () => new ScenarioTimeoutError(step, timeoutMs);
+    const timedOut = () =>
+      new TrainingError(
+        'scenario_timeout',
+        `The source of scenarios did not give those of step ${step + 1} within ${timeoutMs} ms. Raise ` +
+          '`scenarioTimeoutMs`, or look at what its generator waits for.',
+      );
     const drawn = await withDeadline({ timeoutMs, signal, timedOut }, (ending) =>
       this.#source.take(this.#count, { signal: ending }),
     );

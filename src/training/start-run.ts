@@ -5,7 +5,7 @@ import { parseModelName } from '../contract/index.ts';
 import type { JsonValue } from '../environment/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import type { StepReport, VersionChange } from '../progress/index.ts';
-import { ResumeError } from './errors.ts';
+import { RunError } from '../util/run-error.ts';
 import { clientOf, resolveModel } from './model-source.ts';
 import { RunDirectory } from './run-directory.ts';
 import { defaultRunDirectory } from './run-files.ts';
@@ -23,11 +23,13 @@ export interface StartedRun {
   isResumed: boolean;
   /** Step of the checkpoint that the run began with; 0 where its model had not been trained. */
   fromStep: number;
+  /** Name of the base model; null where the service does not say. */
+  baseModel: string | null;
   /** What the run was begun with, and goes on with another of. */
   changedVersions: VersionChange[];
 }
 
-/** @throws RunOptionError where a new run's folder is not empty, ResumeError where there is no run to go on with. */
+/** @throws OptionError where a new run's folder is not empty, RunError where there is no run to go on with. */
 export async function openRunDirectory<Schema extends z.ZodType, Outcome>({
   environment,
   runDirectory = defaultRunDirectory(environment.name),
@@ -39,7 +41,7 @@ export async function openRunDirectory<Schema extends z.ZodType, Outcome>({
 
 /**
  * The model and the state that a run begins with, or goes on with, both noted on disk.
- * @throws ResumeError where the run was asked for otherwise, or its model is gone or has been trained by others since.
+ * @throws RunError where the run was asked for otherwise, or its model is gone or has been trained by others since.
  */
 export async function startRun<Schema extends z.ZodType, Outcome>(
   options: TrainOptions<Schema, Outcome>,
@@ -52,7 +54,9 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
   // Before the model is opened: where it is gone, that would make another of its name.
   if (was) await checkModelIsThere(was, { client, path: directory.path, signal });
   const model = await resolveModel(options, { client, signal, was });
-  const is = toConfig(options, model, await originOf(options, model, signal));
+  const origin = await originOf(options, model, signal);
+  const { baseModel } = origin;
+  const is = toConfig(options, model, origin);
   const changedVersions = versionChanges(was?.versions, is.versions);
   const isSchedule = typeof config === 'function';
   if (was) checkResume(was, is, { path: directory.path, isSchedule });
@@ -63,7 +67,7 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
     await directory.writeConfig(is);
     const state = newState(model, position());
     const isResumed = was !== undefined;
-    return { model, state, reports: [], isResumed, fromStep: model.step ?? 0, changedVersions };
+    return { model, state, reports: [], isResumed, fromStep: model.step ?? 0, baseModel, changedVersions };
   }
   const warmStart = await directory.readWarmStart();
   const newest = state.policySteps.at(-1) ?? 0;
@@ -80,7 +84,15 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
   const parts = state.parts.map((part) => (part.reason === 'running' ? { ...part, reason: 'killed' } : part));
   const taken = { ...state, parts: [...parts, newPart(state.finishedSteps)] };
   const fromStep = warmStart?.from ?? state.policySteps[0] ?? 0;
-  return { model: model.at(newest), state: taken, reports, isResumed: true, fromStep, changedVersions };
+  return {
+    model: model.at(newest),
+    state: taken,
+    reports,
+    isResumed: true,
+    fromStep,
+    baseModel,
+    changedVersions,
+  };
 }
 
 /** What `config.json` keeps of the beginning of a run that goes on, with nothing added to that of an earlier version. */
@@ -108,8 +120,9 @@ const newPart = (finishedSteps: number) => ({
   reason: 'running',
 });
 
-function trainedMeanwhile(was: string, { name }: ModelHandle): ResumeError {
-  return new ResumeError(
+function trainedMeanwhile(was: string, { name }: ModelHandle): RunError {
+  return new RunError(
+    'resume_refused',
     `The run's model stood at ${was}, and its newest checkpoint is ${name}: it has been trained by others since. ` +
       'Delete the checkpoints after that of the run, or begin another run.',
   );
@@ -133,7 +146,7 @@ type Config = Record<string, unknown>;
 
 /**
  * @param isSchedule Whether `config` is worked out step by step, from the number of steps too.
- * @throws ResumeError that names each option that is not what the run began with.
+ * @throws RunError that names each option that is not what the run began with.
  */
 export function checkResume(
   was: Config,
@@ -152,13 +165,14 @@ export function checkResume(
   if (Number(is.steps) < Number(was.steps))
     differences.push(`\`steps\` was ${shown(was.steps)} and is ${shown(is.steps)}`);
   if (differences.length === 0) return;
-  throw new ResumeError(
+  throw new RunError(
+    'resume_refused',
     `The run in ${path} was asked for otherwise: ${differences.join('; ')}. Ask for the same (\`steps\` may grow), or ` +
       'begin another run.',
   );
 }
 
-/** @throws ResumeError where the service no longer has the model that the run trains. */
+/** @throws RunError where the service no longer has the model that the run trains. */
 export async function checkModelIsThere(
   { model, modelId }: Config,
   { client, path, signal }: { client: Client; path: string; signal: AbortSignal | undefined },
@@ -168,7 +182,8 @@ export async function checkModelIsThere(
     await client.models.checkpoints.list(modelId, { limit: 1, signal });
   } catch (cause) {
     if (!(cause instanceof NotFoundError)) throw cause;
-    throw new ResumeError(
+    throw new RunError(
+      'resume_refused',
       `The run in ${path} trains ${pathOf(model)} (${modelId}), which the service no longer has: it was deleted, or ` +
         'this is another service, one with another data folder, or a key of another entity. Go on with the service, ' +
         'data folder and key that the run began with; where the model was deleted, begin another run.',

@@ -2,14 +2,12 @@ import type { z } from 'zod';
 import type { JsonValue } from '../environment/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import type { GroupsResult, RolloutCounts, RolloutGroup } from '../rollout/index.ts';
-import { attribute, spanName, withSpan } from '../telemetry/index.ts';
-import { type RunContext, startStopwatch } from './run-context.ts';
+import type { RunContext } from './run-context.ts';
 import type { RunDirectory } from './run-directory.ts';
 import { stepName } from './run-files.ts';
-import { describeStep } from './run-origin.ts';
 import { addCounts, countsOf } from './run-record.ts';
 import type { RunState } from './run-state.ts';
-import { type AdmittedStep, gatherStep, type TrainStepResult, trainStep } from './run-step.ts';
+import { type AdmittedStep, runStep, type StepResult } from './run-step.ts';
 import { type Draw, ScenarioDraws } from './scenario-draws.ts';
 import { type TrainSettings, trainDefaults } from './train-options.ts';
 
@@ -114,7 +112,7 @@ export class StepQueue<Schema extends z.ZodType, Outcome> {
     const isNext = step === state.finishedSteps;
     const kept = groupsThatStay(found, { count: scenarios.length, isNext });
     if (kept.size < found.size) await context.directory.keepOnly(step, kept.values());
-    this.#tasks.push(new StepTask(context, { step, model: model.at(sampled), scenarios, kept }));
+    this.#tasks.push(new StepTask(context, { step, sampled: model.at(sampled), scenarios, kept }));
   }
 }
 
@@ -139,44 +137,37 @@ export function groupsThatStay(
 }
 
 /** A step on its way: its rollouts begin at once, and it trains when its turn comes. */
-export class StepTask<Schema extends z.ZodType, Outcome> {
+class StepTask<Schema extends z.ZodType, Outcome> {
   readonly step: number;
   readonly scenarios: AdmittedStep<Schema>['scenarios'];
   /** Settles when all its rollouts have ended. */
   readonly gathered: Promise<GroupsResult<z.output<Schema>>>;
   readonly #turn = Promise.withResolvers<ModelHandle | null>();
-  readonly #done: Promise<TrainStepResult | null>;
+  readonly #done: Promise<StepResult | null>;
 
-  constructor(context: RunContext<Schema, Outcome>, admitted: AdmittedStep<Schema>) {
+  constructor(
+    context: RunContext<Schema, Outcome>,
+    admitted: Omit<AdmittedStep<Schema>, 'onGathered' | 'turn'>,
+  ) {
     this.step = admitted.step;
     this.scenarios = admitted.scenarios;
-    const gathered = Promise.withResolvers<GroupsResult<z.output<Schema>>>();
-    this.gathered = gathered.promise;
-    const { step, model: sampled } = admitted;
-    const clock = startStopwatch();
-    const attributes = { [attribute.step]: step, [attribute.policyVersion]: sampled.step };
-    this.#done = withSpan(spanName.step, attributes, async (span) => {
-      gatherStep(context, admitted).then(gathered.resolve, gathered.reject);
-      const [rollouts, model] = await Promise.all([this.gathered, this.#turn.promise]);
-      if (!model) return null;
-      const result = await trainStep({ context, step, sampled, model, rollouts, elapsed: clock.total });
-      describeStep(span, result.report);
-      return result;
-    });
-    // Both are awaited later, or never where the run ends before.
+    const { promise, resolve, reject } = Promise.withResolvers<GroupsResult<z.output<Schema>>>();
+    this.gathered = promise;
+    this.#done = runStep(context, { ...admitted, onGathered: resolve, turn: this.#turn.promise });
+    this.#done.catch(reject);
+    // Awaited later, or never where the run ends before.
     this.gathered.catch(() => undefined);
-    this.#done.catch(() => undefined);
   }
 
   /** @param model Pinned to the newest checkpoint. */
-  async train(model: ModelHandle): Promise<TrainStepResult> {
+  async train(model: ModelHandle): Promise<StepResult> {
     this.#turn.resolve(model);
     const result = await this.#done;
-    if (!result) throw new TypeError(`Step ${this.step} was given up before its turn.`);
+    if (!result) throw new TypeError(`Step ${this.step} was cancelled before its turn.`);
     return result;
   }
 
-  /** The run ends without it: what its rollouts came to, once the run's signal has ended them. */
+  /** The run ends without it: the result of its rollouts, once the run's signal has ended them. */
   cancelPending(): Promise<GroupsResult<z.output<Schema>>> {
     this.#turn.resolve(null);
     return this.gathered;

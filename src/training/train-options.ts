@@ -24,7 +24,7 @@ import { defaultJobTimeoutMs } from './follow-job.ts';
 import { defaultLostJob, type LostJobOptions } from './lost-job.ts';
 import type { ModelSource } from './model-source.ts';
 import type { RunProgress } from './schedules.ts';
-import type { SftExamples } from './sft.ts';
+import type { SftExamples } from './sft-job.ts';
 
 export interface ValidationOptions<Schema extends z.ZodType> {
   scenarios: readonly z.input<Schema>[];
@@ -98,7 +98,7 @@ export interface TrainSettings<Schema extends z.ZodType, Outcome> {
    * What becomes of a training job whose answer was lost, on a service that knows no idempotency keys (a client of
    * `dialect: 'deployed'`), or which the service has forgotten. The model's checkpoints are looked at before anything
    * is asked for again. Default: the checkpoint is waited for, for 10 minutes; then the run stops with
-   * TrainingJobUnknownError, and a person decides with this option when it is resumed.
+   * a TrainingError (`training_job_unknown`), and a person decides with this option when it is resumed.
    */
   lostJob?: LostJobOptions;
   /** A call that cannot be trained on fails its rollout (`error`, the default) or is left out of it (`warn`). */

@@ -5,11 +5,11 @@ import type { RunListener, RunValidation } from '../progress/index.ts';
 import { deriveSeed } from '../trajectory/index.ts';
 import { usageOf } from './budget.ts';
 import { failedShareOf, failedValidation } from './diagnosis/failed-validation.ts';
-import { NoCompletedRolloutsError } from './errors.ts';
+import { noCompletedRollouts } from './errors.ts';
 import type { RunContext } from './run-context.ts';
 import type { RunState } from './run-state.ts';
 import { logOnce } from './submit-training.ts';
-import { type TrainResult, trainDefaults, type ValidationOptions } from './train-options.ts';
+import type { TrainResult, ValidationOptions } from './train-options.ts';
 
 /** About how many `phase` events an evaluation gives: a view needs no more, and the run directory keeps them all. */
 const progressEvents = 20;
@@ -42,7 +42,7 @@ function progressTeller(name: string, emit: RunListener) {
 /**
  * Evaluates the validation set, writes its trajectories to disk and logs them under the split `val`. What an
  * interrupted run had evaluated is not run again, but for scenarios with a rollout that failed.
- * @throws NoCompletedRolloutsError, and the signal's reason when the run is stopped meanwhile.
+ * @throws TrainingError, and the signal's reason when the run is stopped meanwhile.
  */
 export async function validate<Schema extends z.ZodType, Outcome>(
   options: ValidateOptions<Schema, Outcome>,
@@ -55,7 +55,7 @@ export async function validate<Schema extends z.ZodType, Outcome>(
   await directory.writeTrajectories(name, evaluation.groups);
   signal.throwIfAborted();
   context.tellFailures({ name }, evaluation.groups);
-  if (!evaluation.reward) throw new NoCompletedRolloutsError(`the validation "${name}"`, evaluation.groups);
+  if (!evaluation.reward) throw noCompletedRollouts(`the validation "${name}"`, evaluation.groups);
   const groups = evaluation.groups.map((group) => group.toTrajectoryGroup());
   const { counts } = evaluation;
   const failedShare = failedShareOf(counts);
@@ -102,21 +102,18 @@ export function evaluateKept<Schema extends z.ZodType, Outcome>(
   { context, validation, model, finishedSteps }: ValidateOptions<Schema, Outcome>,
   { rerunFailed, onProgress }: KeptEvaluation,
 ): Promise<Evaluation<z.output<Schema>>> {
-  const { settings, executor, directory, signal } = context;
-  const { environment, rolloutTimeoutMs, rewardTimeoutMs, groupTimeoutMs, onUnexpectedCall } = settings;
+  const { settings, rollouts, directory, signal } = context;
   return evaluate({
-    environment,
+    ...rollouts,
+    // Of a validation every completed rollout counts.
+    groupStrategy: undefined,
+    environment: settings.environment,
     scenarios: validation.scenarios,
     model,
-    seed: deriveSeed(settings.seed ?? trainDefaults.seed, validationSeedPath),
+    seed: deriveSeed(rollouts.seed, validationSeedPath),
     rolloutsPerScenario: validation.rolloutsPerScenario ?? 1,
     onProgress,
     temperature: validation.temperature,
-    executor,
-    timeoutMs: rolloutTimeoutMs,
-    rewardTimeoutMs,
-    groupTimeoutMs,
-    onUnexpectedCall,
     directory: directory.evaluationFolder(finishedSteps),
     rerunFailed,
     // The run shows it among its events.

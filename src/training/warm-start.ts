@@ -1,66 +1,47 @@
 import type { z } from 'zod';
 import type { ModelHandle } from '../model/index.ts';
-import { attribute, spanName, withSpan } from '../telemetry/index.ts';
 import type { RunContext } from './run-context.ts';
 import { runJob } from './run-job.ts';
-import type { WarmStartRecord } from './run-state.ts';
 import { goOnWithResume } from './run-step.ts';
-import { createSftJob, uploadExamples } from './sft.ts';
+import { createSftJob, uploadExamples } from './sft-job.ts';
 import type { WarmStart } from './train-options.ts';
-import { trainDefaults } from './train-options.ts';
-
-export interface WarmStartOptions<Schema extends z.ZodType, Outcome> {
-  context: RunContext<Schema, Outcome>;
-  /** Pinned to the checkpoint that the run begins with. */
-  model: ModelHandle;
-  warmStart: WarmStart;
-}
 
 /** Name of its `phase` events. */
 const phase = 'warm start';
 
 /**
- * Trains on conversations before the first step. The request is on disk before the job is asked for, and what becomes
- * of it after: a run that is resumed follows the job that it knows, asks again under the same key for one whose answer
- * it does not know, and asks anew where that one has failed or was cancelled.
+ * Trains on conversations before the first step. The request is on disk before the job is created, and its outcome
+ * after: a run that is resumed follows the job that it knows, repeats the request of one whose answer it does not know,
+ * and creates another where that one has failed or was cancelled.
+ * @param model Pinned to the checkpoint that the run begins with.
  * @returns The model pinned to the checkpoint that the job made.
  */
-export async function runWarmStart<Schema extends z.ZodType, Outcome>({
-  context,
-  model,
-  warmStart,
-}: WarmStartOptions<Schema, Outcome>): Promise<ModelHandle> {
-  const { settings, directory, emit, signal } = context;
-  const before = await directory.readWarmStart();
-  const request = before?.request ?? (await uploadRequest(warmStart, context, model));
-  const attributes = { [attribute.jobKind]: 'sft', [attribute.modelId]: model.id };
-  const { step } = await withSpan(spanName.job, attributes, (span) =>
-    runJob<WarmStartRecord>({
-      model,
-      name: 'The training job of the warm start',
-      goOn: goOnWithResume,
-      before,
-      begin: (idempotencyKey) => ({ idempotencyKey, from: model.step ?? 0, request }),
-      keep: (record) => directory.writeWarmStart(record),
-      create: ({ idempotencyKey }, patient) =>
-        createSftJob(model, request, { idempotencyKey, signal: patient }),
-      onKnown: (jobId) => span.setAttribute(attribute.jobId, jobId),
-      onProgress: ({ gradientSteps: done, total, metrics }) =>
-        emit({ type: 'phase', phase, done, total, metrics }),
-      timeoutMs: settings.jobTimeoutMs,
-      lostJob: settings.lostJob,
-      signal,
-    }),
-  );
-  return model.at(step);
-}
-
-async function uploadRequest<Schema extends z.ZodType, Outcome>(
-  { examples, batchSize, learningRate, assistantTurns }: WarmStart,
-  { settings: { seed = trainDefaults.seed }, signal }: RunContext<Schema, Outcome>,
+export async function runWarmStart<Schema extends z.ZodType, Outcome>(
+  { settings, rollouts, directory, emit, signal }: RunContext<Schema, Outcome>,
   model: ModelHandle,
-): Promise<WarmStartRecord['request']> {
-  const given = typeof examples === 'function' ? examples({ seed }) : examples;
-  const { url } = await uploadExamples(model.client, given, { option: 'warmStart.examples', signal });
-  return { trainingDataUrl: url, batchSize, learningRate, assistantTurns };
+  { examples, batchSize, learningRate, assistantTurns }: WarmStart,
+): Promise<ModelHandle> {
+  const upload = async () => {
+    const given = typeof examples === 'function' ? examples({ seed: rollouts.seed }) : examples;
+    const { url } = await uploadExamples(model.client, given, { option: 'warmStart.examples', signal });
+    return { trainingDataUrl: url, batchSize, learningRate, assistantTurns };
+  };
+  const before = await directory.readWarmStart();
+  const request = before?.request ?? (await upload());
+  const { step } = await runJob({
+    kind: 'sft',
+    model,
+    name: 'The training job of the warm start',
+    goOn: goOnWithResume,
+    before,
+    keep: (state) => directory.writeWarmStart({ request, ...state }),
+    create: (idempotencyKey, patient) => createSftJob(model, request, { idempotencyKey, signal: patient }),
+    onProgress: ({ status, gradientSteps: done, total, metrics }) => {
+      if (status !== 'submitted') emit({ type: 'phase', phase, done, total, metrics });
+    },
+    timeoutMs: settings.jobTimeoutMs,
+    lostJob: settings.lostJob,
+    signal,
+  });
+  return model.at(step);
 }

@@ -50,7 +50,7 @@ async function run({ rollout = async () => 'done', ...options }: Running) {
     group: options.group ?? 0,
     seed: 7,
     executor: inProcess({ concurrency: options.concurrency ?? 8 }),
-    strategy: options.strategy,
+    groupStrategy: options.strategy,
     timeoutMs: 30_000,
     rewardTimeoutMs: 30_000,
     groupTimeoutMs: options.groupTimeoutMs ?? Number.POSITIVE_INFINITY,

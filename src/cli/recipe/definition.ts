@@ -5,15 +5,16 @@ import type { ScenarioSource } from '../../environment/index.ts';
 import type { ModelHandle } from '../../model/index.ts';
 import type { RunListener } from '../../progress/index.ts';
 import {
-  RunOptionError,
   type TrainResult,
   type TrainSettings,
   train,
+  trainNames,
   type ValidationOptions,
 } from '../../training/index.ts';
 import { shortPath } from '../../util/complaint.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import type { RecipeOptions } from './options.ts';
+import { runOptionError } from './run-directory.ts';
 
 /** What every recipe says of itself. */
 export interface RecipeDescription {
@@ -95,6 +96,24 @@ export interface RecipeRun {
   };
 }
 
+/** Options of `train` that a recipe has too. */
+const {
+  model: _model,
+  client: _client,
+  baseUrl: _baseUrl,
+  apiKey: _apiKey,
+  steps: _steps,
+  groupsPerStep: _groupsPerStep,
+  rolloutsPerGroup: _rolloutsPerGroup,
+  seed: _seed,
+  runDirectory: _runDirectory,
+  resume: _resume,
+  onEvent: _onEvent,
+  progress: _progress,
+  signal: _signal,
+  ...learningNames
+} = trainNames;
+
 const recipeNames = {
   name: true,
   description: true,
@@ -104,26 +123,7 @@ const recipeNames = {
   >,
   talkCommand: true,
   learn: true,
-  environment: true,
-  scenarios: true,
-  validation: true,
-  warmStart: true,
-  config: true,
-  maxStaleness: true,
-  executor: true,
-  concurrency: true,
-  groupStrategy: true,
-  rolloutTimeoutMs: true,
-  rewardTimeoutMs: true,
-  groupTimeoutMs: true,
-  scenarioTimeoutMs: true,
-  jobTimeoutMs: true,
-  lostJob: true,
-  onUnexpectedCall: true,
-  stopWhen: true,
-  budget: true,
-  prices: true,
-  keepCheckpoints: true,
+  ...learningNames,
 } satisfies OptionNames<EnvironmentRecipe<z.ZodType, unknown>>;
 
 /** A recipe with what it leaves out. */
@@ -133,19 +133,21 @@ export interface WholeRecipe extends LearningRecipe {
   defaults: Required<NonNullable<RecipeDescription['defaults']>>;
 }
 
-/** @throws OptionError, RunOptionError for a name that no project may have, and for two ways to learn. */
+/** @throws OptionError for an unknown option, for a name that no project may have, and for two ways to learn. */
 export function wholeRecipe<Schema extends z.ZodType, Outcome>(
   recipe: Recipe<Schema, Outcome>,
   started: Started,
 ): WholeRecipe {
   checkOptionNames('runRecipe()', recipe, recipeNames);
   if (recipe.learn && 'environment' in recipe)
-    throw new RunOptionError(
+    throw runOptionError(
+      'learn',
       'The recipe has an `environment` and a `learn`, which would take no notice of it. Give one.',
     );
   const { name, description = `Trains ${name}.`, command = commandOf(started), talkCommand } = recipe;
   if (!namePartPattern.test(name))
-    throw new RunOptionError(
+    throw runOptionError(
+      'name',
       `The recipe's \`name\` is ${JSON.stringify(name)}. It names a project: give 1 to 128 letters, digits, dots, ` +
         'underscores or hyphens, beginning with a letter or digit.',
     );

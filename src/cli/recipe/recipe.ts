@@ -38,7 +38,7 @@ import { openModelOfRun, openService, type RecipeService, reopenModelOfRun } fro
  * });
  *
  * @param argv As `process.argv`: the flags begin at the third.
- * @throws OptionError, and RunOptionError for a `name` that no project may have.
+ * @throws OptionError for an unknown option, and for a `name` that no project may have.
  */
 export async function runRecipe<Schema extends z.ZodType, Outcome>(
   given: Recipe<Schema, Outcome>,

@@ -1,27 +1,32 @@
 import { access, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { RunOptionError } from '../../training/index.ts';
 import { makeFolder } from '../../util/durable-files.ts';
+import { OptionError } from '../../util/option-error.ts';
 
-/** A new place for the run of a recipe. */
+export const runOptionError = (option: string, message: string) =>
+  new OptionError('invalid_run_option', message, { option });
+
+/** A new path for the run of a recipe. */
 export const newRunDirectory = (name: string, seed: number): string =>
   join('runs', `${new Date().toISOString().slice(0, 19).replaceAll(':', '-')}-${name}-seed-${seed}`);
 
 /**
  * Makes the folder, before anything is trained that could not be kept.
- * @throws RunOptionError where it holds something already, or cannot be made.
+ * @throws OptionError where it holds something already, or cannot be made.
  */
 export async function claimRunDirectory(path: string): Promise<void> {
   const files = await makeFolder(path)
     .then(() => readdir(path))
     .catch((error: unknown) => {
       const reason = error instanceof Error ? error.message : String(error);
-      throw new RunOptionError(
+      throw runOptionError(
+        'runDirectory',
         `The run directory ${path} cannot be made: ${reason}. Choose another with --run-directory.`,
       );
     });
   if (files.length > 0)
-    throw new RunOptionError(
+    throw runOptionError(
+      'runDirectory',
       `The run directory ${path} is not empty. Go on with the run in it with --resume, choose another with ` +
         '--run-directory, or move it away.',
     );
@@ -49,7 +54,7 @@ export async function isResumable(path: string, { ownService }: { ownService: bo
 /**
  * Gets the folder of an interrupted run ready to go on. Says whether its training had begun, and whatever comes before
  * it was done; where it had not, nothing of the run is kept, and it begins again.
- * @throws RunOptionError where there is no run, or where it cannot begin again.
+ * @throws OptionError where there is no run, or where it cannot begin again.
  */
 export async function takeUpRunDirectory(
   path: string,
@@ -57,12 +62,14 @@ export async function takeUpRunDirectory(
 ): Promise<boolean> {
   if (await hasTraining(path)) return true;
   if (!ownService)
-    throw new RunOptionError(
+    throw runOptionError(
+      'runDirectory',
       `The run directory ${path} has no training to go on with. Begin another run: leave --resume out, and choose ` +
         'another --run-directory.',
     );
   if (!(await isThere(serviceFolder(path))))
-    throw new RunOptionError(
+    throw runOptionError(
+      'runDirectory',
       `The run directory ${path} does not hold the run of a recipe. Leave --resume out to begin one.`,
     );
   // A job of the start may be half done, or queued: it would train beside that of the start that comes now.

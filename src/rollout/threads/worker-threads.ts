@@ -1,10 +1,11 @@
 import { availableParallelism } from 'node:os';
 import type { z } from 'zod';
+import { wholeNumberOption } from '../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import type { RolloutExecutor } from '../executor.ts';
 import type { Rollout } from '../rollout.ts';
 import { RolloutQueue } from '../rollout-queue.ts';
-import { milliseconds, wholeNumber } from '../rollout-settings.ts';
+import { requireMilliseconds } from '../rollout-settings.ts';
 import { inRolloutSpan, type RunRolloutOptions, runRollout } from '../run-rollout.ts';
 import { Budgets } from './call-budgets.ts';
 import { describeModel, lostRollout, toRollout, toThreadTask } from './messages.ts';
@@ -46,12 +47,14 @@ const workerThreadsNames = {
  * outcomes come back, as structured clones; the threads call the model's service by themselves, within the model's
  * one `budget`. A thread that dies, or does not answer by a rollout's deadline, fails its rollouts (`worker_died`) and
  * is replaced. Group rewards run in the main thread. Close it when it is no longer needed.
- * @throws RolloutOptionError
+ * @throws OptionError
  */
 export function workerThreads(options: WorkerThreadsOptions): RolloutExecutor {
   checkOptionNames('workerThreads()', options, workerThreadsNames);
   return new ThreadExecutor(options);
 }
+
+const code = 'invalid_rollout_option';
 
 class ThreadExecutor implements RolloutExecutor {
   readonly #options: WorkerThreadsOptions;
@@ -65,11 +68,13 @@ class ThreadExecutor implements RolloutExecutor {
   constructor(options: WorkerThreadsOptions) {
     const { threads = Math.max(1, availableParallelism() - 1), memoryLimitMb } = options;
     this.#options = options;
-    this.#size = wholeNumber('threads', threads, 1);
-    this.#queue = new RolloutQueue(wholeNumber('concurrency', options.concurrency ?? 8 * threads, 1));
-    this.#graceMs = milliseconds('graceMs', options.graceMs ?? 5_000);
-    this.#startTimeoutMs = milliseconds('startTimeoutMs', options.startTimeoutMs ?? 60_000);
-    if (memoryLimitMb !== undefined) wholeNumber('memoryLimitMb', memoryLimitMb, 1);
+    this.#size = wholeNumberOption(code, 'threads', threads, 1);
+    this.#queue = new RolloutQueue(
+      wholeNumberOption(code, 'concurrency', options.concurrency ?? 8 * threads, 1),
+    );
+    this.#graceMs = requireMilliseconds('graceMs', options.graceMs ?? 5_000);
+    this.#startTimeoutMs = requireMilliseconds('startTimeoutMs', options.startTimeoutMs ?? 60_000);
+    if (memoryLimitMb !== undefined) wholeNumberOption(code, 'memoryLimitMb', memoryLimitMb, 1);
   }
 
   run<Schema extends z.ZodType, Outcome>(

@@ -1,4 +1,4 @@
-import { createHash, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import type {
   ParsedChatCompletionRequest,
   ParsedMessage,
@@ -6,25 +6,23 @@ import type {
   Sampling,
   Usage,
 } from '../../contract/index.ts';
-import type { BaseModel, Engine, Generation, GenerationDelta } from '../../engines/engine.ts';
+import type { Engine, Generation, GenerationDelta } from '../../engines/engine.ts';
 import { toTurn } from '../../language/chat/conversation.ts';
 import { type ReplyOptions, ReplyParser } from '../../language/chat/reply-parser.ts';
 import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
 import type { Access } from '../access.ts';
 import type { BaseModelTools } from './base-model-tools.ts';
+import { cacheSaltOf } from './cache-salt.ts';
+import { checkCombinations } from './check-combinations.ts';
 import type { Constraints } from './constraints.ts';
+import { fingerprintOf } from './fingerprint.ts';
 import { type Prompt, toPrompt } from './prompt.ts';
 import { type TokenReport, tokenReportOf } from './reply/token-report.ts';
-import {
-  checkCombinations,
-  refuseForeignTokens,
-  refuseLongReports,
-  seedOfChoice,
-  toMaxTokens,
-  toStops,
-} from './request-checks.ts';
 import type { ModelResolver, ResolvedModel } from './resolve-model.ts';
-import { toSampling, toSamplingParameters } from './sampling.ts';
+import { refuseLongReports, seedOfChoice, toMaxTokens, toStops } from './sampling/reply-limits.ts';
+import { toSamplingParameters } from './sampling/request-sampling.ts';
+import { toSampling } from './sampling/sampling.ts';
+import { refuseForeignTokens } from './sampling/token-ids.ts';
 
 export interface ChatDependencies {
   engine: Engine;
@@ -182,19 +180,4 @@ export function toUsage(
 /** There is one tier; it is named where the request spoke of tiers. */
 export function tierOf({ request }: Pick<PreparedChat, 'request'>): { service_tier?: 'default' } {
   return request.service_tier === undefined ? {} : { service_tier: 'default' };
-}
-
-/**
- * The salt under which an engine keeps what it has computed of a prompt: the request's own, within its key's entity.
- * So entities never share a prefix, and neither do the salts of one entity. Keys that see every entity are one among
- * themselves.
- */
-export function cacheSaltOf({ entity }: Access, salt: string | null): string | null {
-  return entity === null && salt === null ? null : JSON.stringify([entity, salt]);
-}
-
-/** Names what answers, apart from its weights: the same for the same engine and base model. */
-export function fingerprintOf(engine: string, base: BaseModel): string {
-  const parts = [engine, base.id, base.contextLength, base.vocabularySize, base.parameters];
-  return `fp_${createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12)}`;
 }

@@ -2,9 +2,9 @@ import { createReadStream } from 'node:fs';
 import { access, readdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
-import { MartingaleError } from '../../contract/index.ts';
 import type { RunEvent, StepReport } from '../../progress/index.ts';
 import { type GroupRecord, requireGroupRecord } from '../../rollout/index.ts';
+import { RunError } from '../../util/run-error.ts';
 import { stepName } from '../run-files.ts';
 import { type RunConfig, runConfigSchema } from '../run-origin.ts';
 import { addedFigures } from '../run-state.ts';
@@ -34,7 +34,7 @@ export interface RunReader {
   groupNames(): Promise<string[]>;
   /**
    * The groups of a step (counted from 0) or of an evaluation by its name, read one at a time: `fromGroupRecord` makes
-   * a RolloutGroup of each. @throws RunRecordError where there are none, GroupRecordError for lines that are none.
+   * a RolloutGroup of each. @throws RunError where there are none, GroupRecordError for lines that are none.
    */
   groups(which: number | string): AsyncGenerator<GroupRecord, undefined>;
 }
@@ -45,12 +45,12 @@ export interface RunReader {
  *     const run = await readRun('runs/2026-11-21-desk');
  *     for await (const group of run.groups(3)) console.log(group.trajectories.map(({ reward }) => reward));
  *
- * @throws RunRecordError where there is no such directory.
+ * @throws RunError where there is no such directory.
  */
 export async function readRun(runDirectory: string): Promise<RunReader> {
   const path = resolve(runDirectory);
   await access(path).catch((cause) => {
-    throw new RunRecordError(`There is no run directory ${path}.`, { cause });
+    throw new RunError('invalid_run_record', `There is no run directory ${path}.`, { cause });
   });
   return {
     path,
@@ -72,21 +72,24 @@ async function readObject(file: string): Promise<Record<string, unknown> | null>
     throw error;
   }
   const value: unknown = JSON.parse(text);
-  if (!isRecord(value)) throw new RunRecordError(`${file} holds no object.`);
+  if (!isRecord(value)) throw new RunError('invalid_run_record', `${file} holds no object.`);
   return value;
 }
 
-/** @throws RunRecordError where a field is not what it should be. */
+/** @throws RunError where a field is not what it should be. */
 async function readConfig(file: string): Promise<RunConfig | null> {
   const parsed = runConfigSchema.nullable().safeParse(await readObject(file));
   if (parsed.success) return parsed.data;
-  throw new RunRecordError(`${file} cannot be read: ${parsed.error.message}`, { cause: parsed.error });
+  throw new RunError('invalid_run_record', `${file} cannot be read: ${parsed.error.message}`, {
+    cause: parsed.error,
+  });
 }
 
 async function readReports(file: string): Promise<StepReport[]> {
   const reports = new Map<number, StepReport>();
   for await (const value of readJsonLines(file)) {
-    if (!isReport(value)) throw new RunRecordError(`${file} has a line that is no report of a step.`);
+    if (!isReport(value))
+      throw new RunError('invalid_run_record', `${file} has a line that is no report of a step.`);
     reports.set(value.step, { ...addedFigures, ...value });
   }
   return [...reports.values()].sort((a, b) => a.step - b.step);
@@ -127,7 +130,8 @@ async function* readGroups(path: string, name: string): AsyncGenerator<GroupReco
   const files = await groupFiles(path);
   const file = files.get(name);
   if (file === undefined)
-    throw new RunRecordError(
+    throw new RunError(
+      'invalid_run_record',
       `The run ${path} has no groups of "${name}". It has: ${[...files.keys()].sort().join(', ') || 'none'}.`,
     );
   for await (const value of readJsonLines(file)) yield requireGroupRecord(value);
@@ -161,14 +165,15 @@ async function* readLines(file: string): AsyncGenerator<string, undefined> {
 
 /**
  * The values of a file of JSON lines, without a last line that a killed process left half written.
- * @throws RunRecordError for any other line that is not JSON.
+ * @throws RunError for any other line that is not JSON.
  */
 export async function* readJsonLines(file: string): AsyncGenerator<unknown, undefined> {
   let broken: { line: number; cause: unknown } | undefined;
   let line = 0;
   for await (const text of readLines(file)) {
     line++;
-    if (broken) throw new RunRecordError(`Line ${broken.line} of ${file} is not JSON.`, broken);
+    if (broken)
+      throw new RunError('invalid_run_record', `Line ${broken.line} of ${file} is not JSON.`, broken);
     let value: unknown;
     try {
       value = JSON.parse(text);
@@ -182,17 +187,3 @@ export async function* readJsonLines(file: string): AsyncGenerator<unknown, unde
 
 export const isMissing = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === 'ENOENT';
-
-/** A run directory cannot be read. */
-export class RunRecordError extends MartingaleError {
-  constructor(message: string, options?: ErrorOptions) {
-    super('invalid_run_record', message, options);
-  }
-}
-
-/** A rollout that is replayed made another model call than the recorded one made. */
-export class ReplayMismatchError extends MartingaleError {
-  constructor(what: string) {
-    super('replay_mismatch', what);
-  }
-}

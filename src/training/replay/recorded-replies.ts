@@ -3,7 +3,7 @@ import type { ChatCompletion, ChatCompletionRequest, Choice, Message } from '../
 import { differences, quoted, type RecordedAnswer, ReplaySource } from '../../model/index.ts';
 import { deriveSeed, type RecordedCall, type Trajectory } from '../../trajectory/index.ts';
 import { canonicalJson } from '../../util/json.ts';
-import { ReplayMismatchError } from './read-run.ts';
+import { RunError } from '../../util/run-error.ts';
 
 /**
  * Answers the calls of one rollout with the choices of its record, each to the messages that it answered then. Seeds
@@ -14,7 +14,7 @@ export class RecordedReplies extends ReplaySource {
   readonly #left: RecordedCall[];
   /** Calls whose prompts were too long, by their seeds. */
   readonly #refused: Set<number>;
-  #mismatch: ReplayMismatchError | undefined;
+  #mismatch: RunError | undefined;
 
   constructor(trajectory: Trajectory) {
     super();
@@ -24,7 +24,7 @@ export class RecordedReplies extends ReplaySource {
   }
 
   /** The first call that was asked for and is not in the record, also where the agent swallowed the error. */
-  get mismatch(): ReplayMismatchError | undefined {
+  get mismatch(): RunError | undefined {
     return this.#mismatch;
   }
 
@@ -48,10 +48,11 @@ export class RecordedReplies extends ReplaySource {
     return { completion: this.#completion(call) };
   }
 
-  #refuse(messages: readonly Message[]): ReplayMismatchError {
+  #refuse(messages: readonly Message[]): RunError {
     const [next] = this.#left;
     const [first] = next ? differences(withoutIds(messages), withoutIds(next.messages), 'messages') : [];
-    const error = new ReplayMismatchError(
+    const error = new RunError(
+      'replay_mismatch',
       next
         ? `Call ${next.index} of the rollout was made with other messages: ${first?.path} is ${quoted(first?.a, 120)} and was ${quoted(first?.b, 120)}.`
         : 'The rollout makes more model calls than the recorded one made.',

@@ -10,7 +10,7 @@ import {
   settleGroup,
 } from '../../rollout/index.ts';
 import type { Trajectory } from '../../trajectory/index.ts';
-import type { ReplayMismatchError } from './read-run.ts';
+import type { RunError } from '../../util/run-error.ts';
 import { RecordedReplies } from './recorded-replies.ts';
 
 export interface ReplayedGroup {
@@ -81,7 +81,7 @@ export interface ReplaySettings {
 export interface ReplayedRollout {
   rollout: Rollout;
   /** The first call that is not on record. */
-  mismatch: ReplayMismatchError | undefined;
+  mismatch: RunError | undefined;
   /** Recorded calls that were not made. */
   left: number;
 }

@@ -3,7 +3,8 @@ import type { Environment } from '../../environment/index.ts';
 import { differences, quoted } from '../../model/index.ts';
 import { type GroupRecord, inProcess, type Rollout, type RolloutGroup } from '../../rollout/index.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
-import { RunRecordError, readRun } from './read-run.ts';
+import { RunError } from '../../util/run-error.ts';
+import { readRun } from './read-run.ts';
 import { type ReplayedRollout, type ReplaySettings, replayGroup, whyNotReplayed } from './replay-group.ts';
 
 export interface ReplayOptions {
@@ -55,7 +56,7 @@ export interface ReplayedStep {
  * needed. Where the environment and its rewards are deterministic, rewards, metrics and bodies come out as they were;
  * where not, `differences` says what did not. Nothing on disk changes.
  *
- * @throws RunRecordError where the run has no such step, or is of another environment; the reason of `signal`.
+ * @throws RunError where the run has no such step, or is of another environment; the reason of `signal`.
  */
 export async function replayStep<Schema extends z.ZodType, Outcome>(
   given: ReplayStepOptions<Schema, Outcome>,
@@ -65,7 +66,8 @@ export async function replayStep<Schema extends z.ZodType, Outcome>(
   const run = await readRun(runDirectory);
   const config = await run.config();
   if (config && config.environment !== environment.name)
-    throw new RunRecordError(
+    throw new RunError(
+      'invalid_run_record',
       `The run ${run.path} is of the environment "${config.environment}", not of "${environment.name}".`,
     );
   const settings = toReplaySettings(environment, options, config?.onUnexpectedCall);

@@ -68,7 +68,7 @@ export interface Rescored {
 
 /**
  * Scores stored trajectories with other rewards. What is stored does not change.
- * @throws RunRecordError where the run has no such groups; the reason of `signal`.
+ * @throws RunError where the run has no such groups; the reason of `signal`.
  */
 export async function rescore<Schema extends z.ZodType, Outcome>(
   options: RescoreOptions<Schema, Outcome>,

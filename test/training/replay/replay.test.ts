@@ -2,7 +2,7 @@ import { appendFile, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/pr
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { generateText } from 'ai';
-import { defineEnvironment, deriveSeed, type RolloutGroup, RunRecordError, train } from 'martingale';
+import { defineEnvironment, deriveSeed, type RolloutGroup, RunError, train } from 'martingale';
 import {
   fromGroupRecord,
   fromTrajectoryRecord,
@@ -159,7 +159,10 @@ describe('a step that is replayed from its record', () => {
     await expect(replayStep({ runDirectory, step: 3, environment: environment() })).rejects.toThrow(
       /no groups of "step-0003". It has: step-0000/,
     );
-    await expect(readRun(newRun())).rejects.toBeInstanceOf(RunRecordError);
+    await expect(readRun(newRun())).rejects.toMatchObject({
+      constructor: RunError,
+      code: 'invalid_run_record',
+    });
   });
 });
 

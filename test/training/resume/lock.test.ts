@@ -4,8 +4,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { RunInUseError } from '../../../src/training/errors.ts';
 import { RunDirectory } from '../../../src/training/run-directory.ts';
+import { RunError } from '../../../src/util/run-error.ts';
 
 let path: string;
 beforeEach(async () => {
@@ -16,7 +16,9 @@ afterEach(() => rm(path, { recursive: true, force: true }));
 test('a run that goes on is not gone on with a second time, and afterwards it is', async () => {
   const first = await RunDirectory.create(path);
   await first.writeConfig({});
-  await expect(RunDirectory.resume(path)).rejects.toThrow(RunInUseError);
+  await expect(RunDirectory.resume(path)).rejects.toThrow(
+    expect.objectContaining({ constructor: RunError, code: 'run_in_use' }),
+  );
   await expect(RunDirectory.open(path)).rejects.toThrow(
     /Another run works in .* Wait for its end or stop it/,
   );
@@ -42,7 +44,9 @@ test('another process holds it until it is killed', async () => {
   const ended = once(child, 'exit');
   try {
     await once(child.stdout, 'data');
-    await expect(RunDirectory.resume(path)).rejects.toThrow(RunInUseError);
+    await expect(RunDirectory.resume(path)).rejects.toThrow(
+      expect.objectContaining({ constructor: RunError, code: 'run_in_use' }),
+    );
   } finally {
     child.kill('SIGKILL');
   }

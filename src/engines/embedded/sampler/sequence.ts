@@ -1,4 +1,3 @@
-import { StopStrings } from '../../../language/chat/stop-strings.ts';
 import type { ConstraintState } from '../../../language/grammar/constraint-state.ts';
 import type { IsOver } from '../../../language/grammar/token-trie.ts';
 import type { Generation, GenerationDelta, SamplingParameters, TokenLogprob } from '../../engine.ts';
@@ -7,6 +6,7 @@ import { type Distribution, likeliest, pick } from '../distribution.ts';
 import type { Random } from '../random.ts';
 import type { ReplySampling } from '../reply-sampling/index.ts';
 import { notNumbers } from './not-numbers.ts';
+import { StopStrings } from './stop-strings.ts';
 
 export interface SequenceOptions {
   prompt: readonly number[];

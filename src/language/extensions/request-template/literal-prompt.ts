@@ -2,7 +2,6 @@ import type { Tool } from '../../../contract/index.ts';
 import type { Conversation } from '../../chat/conversation.ts';
 import {
   cutAtMarks,
-  escapeForPattern,
   type Marks,
   markOf,
   type PromptPart,
@@ -10,9 +9,9 @@ import {
   type Slot,
   type TemplateMessage,
   templateMessages,
-} from '../../chat/skeleton.ts';
+} from '../../chat/template-messages.ts';
 import { invalidField, LanguageError } from '../../error.ts';
-import type { TemplateResult } from './template-process.ts';
+import type { TemplateResult } from './template-task.ts';
 
 /** What a request gives a template beside its conversation. */
 export interface TemplateValues {
@@ -170,3 +169,5 @@ export class PlainText {
     );
   }
 }
+
+const escapeForPattern = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');

@@ -1,0 +1,96 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { setImmediate as nextTick } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { RolloutQueue } from '../../src/rollout/rollout-queue.ts';
+
+const never = () => new Promise<never>(() => undefined);
+
+test('what begins is spread over ticks of the event loop, in order, and others are heard in between', async () => {
+  const queue = new RolloutQueue(1000);
+  const begun: number[] = [];
+  /** How many had begun at each tick that somebody else was given. */
+  const heard: number[] = [];
+  let isOver = false;
+  const listen = () => {
+    heard.push(begun.length);
+    if (!isOver) setImmediate(listen);
+  };
+  setImmediate(listen);
+  const tasks = Array.from({ length: 200 }, (_, index) =>
+    queue.run({ signal: undefined }, async () => {
+      begun.push(index);
+      const until = performance.now() + 1;
+      while (performance.now() < until);
+    }),
+  );
+  await Promise.all(tasks);
+  isOver = true;
+  expect(begun).toEqual(tasks.map((_, index) => index));
+  const most = Math.max(...heard.map((count, at) => count - (heard[at - 1] ?? 0)));
+  // A tick has 8 ms for them, and each of these takes 1 ms.
+  expect(most).toBeLessThanOrEqual(10);
+});
+
+test('a few begin at once', async () => {
+  await nextTick();
+  const queue = new RolloutQueue(8);
+  let begun = 0;
+  for (let task = 0; task < 9; task++)
+    void queue.run({ signal: undefined }, () => {
+      begun++;
+      return never();
+    });
+  expect(begun).toBe(8);
+});
+
+test('what waits begins by its order, in the async context of its caller', async () => {
+  const queue = new RolloutQueue(1);
+  const caller = new AsyncLocalStorage<number>();
+  const begun: (number | undefined)[] = [];
+  const orders = [5, 3, 9, 1, 3];
+  await Promise.all(
+    orders.map((order, at) =>
+      caller.run(10 * order + at, () =>
+        queue.run({ signal: undefined, order }, async () => {
+          await nextTick();
+          begun.push(caller.getStore());
+        }),
+      ),
+    ),
+  );
+  expect(begun).toEqual([50, 13, 31, 34, 92]);
+});
+
+test('what is aborted while it waits ends at once, and takes no slot', async () => {
+  const queue = new RolloutQueue(1);
+  const first = Promise.withResolvers<void>();
+  const running = queue.run({ signal: undefined }, () => first.promise);
+  const controller = new AbortController();
+  const waiting = queue.run({ signal: controller.signal }, async ({ aborted, reason }) => ({
+    aborted,
+    reason,
+  }));
+  controller.abort('stop');
+  expect(await waiting).toEqual({ aborted: true, reason: 'stop' });
+  first.resolve();
+  await running;
+  expect(await queue.run({ signal: undefined }, async ({ aborted }) => aborted)).toBe(false);
+});
+
+test('what is aborted while it runs keeps its slot until it has ended', async () => {
+  const queue = new RolloutQueue(1);
+  const cleaned = Promise.withResolvers<void>();
+  const controller = new AbortController();
+  const ended: string[] = [];
+  const running = queue.run({ signal: controller.signal }, async () => {
+    await cleaned.promise;
+    ended.push('first');
+  });
+  const next = queue.run({ signal: undefined }, async () => ended.push('second'));
+  controller.abort();
+  await nextTick();
+  expect(ended).toEqual([]);
+  cleaned.resolve();
+  await Promise.all([running, next]);
+  expect(ended).toEqual(['first', 'second']);
+});
