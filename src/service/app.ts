@@ -7,8 +7,7 @@ import type { ServiceContext } from './context.ts';
 import { isOpenAiPath, toErrorBody } from './error-response.ts';
 import { noSuchPath } from './errors.ts';
 import { openApiDocument } from './openapi/document.ts';
-import { methodsOf } from './openapi/known-paths.ts';
-import { checkForm } from './request-form.ts';
+import { operations } from './openapi/operations.ts';
 import { givenProject, requestIdHeader, requestIdOf, requestIdPattern } from './request-headers.ts';
 import { chatRoutes } from './routes/chat.ts';
 import { checkpointRoutes } from './routes/checkpoints.ts';
@@ -19,6 +18,7 @@ import { healthRoutes } from './routes/health.ts';
 import { inferenceModelRoutes } from './routes/inference-models.ts';
 import { logRoutes } from './routes/log.ts';
 import { modelRoutes } from './routes/models.ts';
+import { isKnownPath, refuseOtherMethods, registrar } from './routes/route.ts';
 import { trainingJobRoutes } from './routes/training-jobs.ts';
 import { uploadRoutes } from './routes/uploads.ts';
 import { traceRequests } from './telemetry.ts';
@@ -68,20 +68,21 @@ export function createApp(service: ServiceContext): Hono {
     throw service.admission.tooManyConnections();
   });
   app.use(requireKey(service.apiKey, service.keys));
-  app.use(checkForm(service));
 
-  healthRoutes(app, service);
-  inferenceModelRoutes(app, service);
-  chatRoutes(app, service);
-  modelRoutes(app, service);
-  checkpointRoutes(app, service);
-  forkRoutes(app, service);
-  downloadRoutes(app, service);
-  logRoutes(app, service);
-  trainingJobRoutes(app, service);
-  eventRoutes(app, service);
-  uploadRoutes(app, service);
-  app.get('/v1/openapi.json', (context) => context.json(openApiDocument()));
+  const on = registrar(app, service.log);
+  healthRoutes(on, service);
+  inferenceModelRoutes(on, service);
+  chatRoutes(on, service);
+  modelRoutes(on, service);
+  checkpointRoutes(on, service);
+  forkRoutes(on, service);
+  downloadRoutes(on, service);
+  logRoutes(on, service);
+  trainingJobRoutes(on, service);
+  eventRoutes(on, service);
+  uploadRoutes(on, service);
+  on(operations.openApi, (context) => context.json(openApiDocument()));
+  refuseOtherMethods(app);
 
   app.notFound((context) => {
     throw noSuchPath(context.req.path);
@@ -91,7 +92,7 @@ export function createApp(service: ServiceContext): Hono {
     if (error instanceof ClientLeftError) return new Response(null, { status: clientLeftStatus });
     const { path } = context.req;
     // OpenAI clients ask for paths that are not there: for responses, embeddings, files.
-    const openAi = isOpenAiPath(path) || methodsOf(path).length === 0;
+    const openAi = isOpenAiPath(path) || !isKnownPath(context);
     const { status, body } = toErrorBody(error, service.log, { openAi, requestId: requestIdOf(context) });
     if (status === 415) context.header('accept-encoding', acceptedEncoding);
     if (status === 401) context.header('www-authenticate', 'Bearer');

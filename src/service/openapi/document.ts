@@ -1,7 +1,6 @@
 import { longestRequestId, requestIdPattern } from '../request-headers.ts';
 import { failuresOf } from './failures.ts';
-import type { Operation } from './operation.ts';
-import { operations } from './operations.ts';
+import { type Operation, operations } from './operations.ts';
 import { parametersOf, sharedParameters } from './parameters.ts';
 import { componentSchemas, schemaOf } from './schemas.ts';
 
@@ -31,8 +30,9 @@ export function openApiDocument(): object {
 }
 
 function makeDocument(): object {
+  const all: Operation[] = Object.values(operations);
   const paths: Record<string, Record<string, object>> = {};
-  for (const operation of operations)
+  for (const operation of all)
     paths[operation.path] = { ...paths[operation.path], [operation.method]: describeOperation(operation) };
   return {
     openapi: '3.1.0',
@@ -61,7 +61,7 @@ function makeDocument(): object {
         },
       },
       parameters: sharedParameters,
-      schemas: componentSchemas(operations.flatMap(({ body }) => (body ? [body.schema] : []))),
+      schemas: componentSchemas(all.flatMap(({ body }) => (body ? [body.schema] : []))),
     },
   };
 }

@@ -3,7 +3,7 @@ import * as contract from '../../contract/index.ts';
 import { acceptedEncoding } from '../bodies/body-pieces.ts';
 import { isOpenAiPath } from '../error-response.ts';
 import { examples } from './examples.ts';
-import type { Operation } from './operation.ts';
+import type { Operation } from './operations.ts';
 import { schemaOf } from './schemas.ts';
 
 interface Failure {

@@ -1,7 +1,7 @@
 import { requestLimits } from '../../contract/index.ts';
 import { longestKey } from '../idempotency.ts';
 import { longestProject, longestRequestId, projectPattern, requestIdPattern } from '../request-headers.ts';
-import type { Operation } from './operation.ts';
+import type { Operation } from './operations.ts';
 import { schemaOf } from './schemas.ts';
 
 const header = (name: string, description: string, example: string, schema: object) => ({

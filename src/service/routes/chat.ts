@@ -1,5 +1,5 @@
 import { context as activeContext } from '@opentelemetry/api';
-import type { Context, Hono } from 'hono';
+import type { Context } from 'hono';
 import { accessOf, tenantOf } from '../access.ts';
 import type { AdmittedChat } from '../admission/admission.ts';
 import { readBytes } from '../body.ts';
@@ -11,13 +11,15 @@ import { completionJson } from '../inference/reply/completion-json.ts';
 import { stream } from '../inference/reply/stream.ts';
 import { exactSeed } from '../inference/sampling/exact-seed.ts';
 import { MemorySource } from '../json/byte-source.ts';
+import { operations } from '../openapi/operations.ts';
 import { requestIdOf } from '../request-headers.ts';
 import { dataFrame, serverSentEvents } from '../server-sent-events.ts';
 import { traceInference, traceStreamed } from '../telemetry.ts';
 import { wireOf } from '../wire/wire.ts';
 import { readChatRequest } from './chat-request.ts';
+import type { Register } from './route.ts';
 
-export function chatRoutes(app: Hono, service: ServiceContext): void {
+export function chatRoutes(on: Register, service: ServiceContext): void {
   const handle = async (context: Context): Promise<Response> => {
     const place = service.admission.chat(tenantOf(context));
     let isStreamed = false;
@@ -33,8 +35,8 @@ export function chatRoutes(app: Hono, service: ServiceContext): void {
       if (!isStreamed) place.release();
     }
   };
-  app.post('/v1/chat/completions', handle);
-  app.post('/v1/chat/completions/', handle);
+  on(operations.createChatCompletion, handle);
+  on(operations.createChatCompletionSlash, handle);
 }
 
 async function read(

@@ -1,4 +1,3 @@
-import type { Hono } from 'hono';
 import {
   type Checkpoint,
   deleteCheckpointsRequestSchema,
@@ -10,23 +9,24 @@ import { readJson } from '../bodies/json-body.ts';
 import { readBytes, validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { notFound, ServiceError } from '../errors.ts';
+import { operations } from '../openapi/operations.ts';
 import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
 import { validate } from '../validation.ts';
 import { textBytes, toPage } from './answers.ts';
 import { findModel } from './models.ts';
 import { removeWeights } from './remove-files.ts';
+import type { Register } from './route.ts';
 
-export function checkpointRoutes(app: Hono, service: ServiceContext): void {
+export function checkpointRoutes(on: Register, service: ServiceContext): void {
   const { store, bodyLimits } = service;
-  const path = '/v1/preview/models/:model_id/checkpoints';
 
-  app.get(path, async (context) => {
+  on(operations.listCheckpoints, async (context) => {
     const model = await findModel(service, accessOf(context), context.req.param('model_id'));
     const query = validate(orderedPageQuerySchema, context.req.query(), 'query');
     return context.json(toPage(await store.checkpoints(model.id, query), toCheckpoint));
   });
 
-  app.delete(path, async (context) => {
+  on(operations.deleteCheckpoints, async (context) => {
     const model = await findModel(service, accessOf(context), context.req.param('model_id'));
     const held = service.admission.body(tenantOf(context));
     const body = await readBytes(context, Math.min(textBytes, bodyLimits.preview), held)

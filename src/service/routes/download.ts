@@ -1,21 +1,23 @@
-import type { Context, Hono } from 'hono';
+import type { Context } from 'hono';
 import { z } from 'zod';
 import { wholeNumberText } from '../../contract/index.ts';
 import { accessOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
 import { messageOf } from '../errors.ts';
+import { operations } from '../openapi/operations.ts';
 import { requestIdOf } from '../request-headers.ts';
 import { validate } from '../validation.ts';
 import { wireOf } from '../wire/wire.ts';
 import { findCheckpoint } from './checkpoints.ts';
 import { findModel } from './models.ts';
+import type { Register } from './route.ts';
 
 const pathSchema = z.object({ step: wholeNumberText(z.int().min(0)) });
 
-export function downloadRoutes(app: Hono, service: ServiceContext): void {
+export function downloadRoutes(on: Register, service: ServiceContext): void {
   const { engine, files } = service;
 
-  app.get('/v1/preview/models/:model_id/checkpoints/:step/download', async (context) => {
+  on(operations.downloadCheckpoint, async (context) => {
     const model = await findModel(service, accessOf(context), context.req.param('model_id'));
     const { step } = validate(pathSchema, { step: context.req.param('step') }, 'path');
     const { folder } = await findCheckpoint(service, model, step);

@@ -1,20 +1,22 @@
-import type { Context, Hono } from 'hono';
+import type { Context } from 'hono';
 import { accepts } from 'hono/accepts';
 import { pageQuerySchema, type TrainingEvent } from '../../contract/index.ts';
 import { accessOf, tenantOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
+import { operations } from '../openapi/operations.ts';
 import { serverSentEvents } from '../server-sent-events.ts';
 import { validate } from '../validation.ts';
 import { toPage } from './answers.ts';
+import type { Register } from './route.ts';
 import { findJob } from './training-jobs.ts';
 
 /** A comment goes out when nothing happened for so long, so that neither end takes the connection for dead. */
 const idleMs = 15_000;
 
-export function eventRoutes(app: Hono, service: ServiceContext): void {
+export function eventRoutes(on: Register, service: ServiceContext): void {
   const { store, events, closing, log } = service;
 
-  app.get('/v1/preview/training-jobs/:job_id/events', async (context) => {
+  on(operations.listEvents, async (context) => {
     const job = await findJob(service, accessOf(context), context.req.param('job_id'));
     const query = validate(pageQuerySchema, context.req.query(), 'query');
     if (!wantsStream(context))

@@ -1,17 +1,18 @@
 import { randomUUID } from 'node:crypto';
-import type { Hono } from 'hono';
 import { forkModelRequestSchema, formatModelName } from '../../contract/index.ts';
 import { type Access, accessOf } from '../access.ts';
 import { isBlank, readJson } from '../bodies/json-body.ts';
 import { validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
+import { operations } from '../openapi/operations.ts';
 import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
 import { answerOnce } from './answers.ts';
 import { checkpointGone, findCheckpoint } from './checkpoints.ts';
 import { entityToMake, existingModel, findModel, madeUpName, modelExists, toModel } from './models.ts';
+import type { Register } from './route.ts';
 
-export function forkRoutes(app: Hono, service: ServiceContext): void {
-  app.post('/v1/preview/models/:model_id/fork', (context) =>
+export function forkRoutes(on: Register, service: ServiceContext): void {
+  on(operations.forkModel, (context) =>
     answerOnce(service, context, async (content, id) => {
       // Made by an earlier try under this Idempotency-Key; the other model may be gone since.
       const made = await service.store.model(id);

@@ -1,19 +1,20 @@
-import type { Hono } from 'hono';
 import type { Health, SystemCheck } from '../../contract/index.ts';
 import type { ServiceContext } from '../context.ts';
 import { messageOf, ServiceError } from '../errors.ts';
 import { machineFaultOf } from '../faults.ts';
+import { operations } from '../openapi/operations.ts';
 import { checkDisk } from '../store/durable-files.ts';
+import type { Register } from './route.ts';
 
-export function healthRoutes(app: Hono, service: ServiceContext): void {
+export function healthRoutes(on: Register, service: ServiceContext): void {
   const checkStorage = sharedWhileItRuns(async () => {
     await service.store.check();
     await checkDisk(service.files.absolute('write-check'));
   });
 
-  app.get('/v1/health', (context) => context.json({ status: 'ok' } satisfies Health));
+  on(operations.health, (context) => context.json({ status: 'ok' } satisfies Health));
 
-  app.get('/v1/system-check', async (context) => {
+  on(operations.systemCheck, async (context) => {
     const [api, database, training_queue, inference_queue] = await Promise.all([
       check(async () => {}),
       check(checkStorage),

@@ -1,21 +1,22 @@
-import type { Hono } from 'hono';
 import { formatModelName, type InferenceModel, parseModelName } from '../../contract/index.ts';
 import type { BaseModel } from '../../engines/engine.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { type Access, accessOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
 import { unknownModel, unknownStep } from '../inference/resolve-model.ts';
+import { operations } from '../openapi/operations.ts';
 import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
+import type { Register } from './route.ts';
 
 /** What chat completions can be asked of: the base models, then the trained ones, each by its own name. */
-export function inferenceModelRoutes(app: Hono, { engine, store }: ServiceContext): void {
+export function inferenceModelRoutes(on: Register, { engine, store }: ServiceContext): void {
   const startedAt = Math.floor(Date.now() / 1000);
 
   const ofBase = ({ id }: BaseModel): InferenceModel => ({
     ...{ id, object: 'model', created: startedAt, owned_by: engine.name, root: id },
   });
 
-  app.get('/v1/models', async (context) => {
+  on(operations.listInferenceModels, async (context) => {
     const slices = new TimeSlices();
     const data = engine.baseModels.map((base) => JSON.stringify(ofBase(base)));
     for await (const trained of store.everyModel(accessOf(context).entity)) {
@@ -41,7 +42,7 @@ export function inferenceModelRoutes(app: Hono, { engine, store }: ServiceContex
   };
 
   // A name has slashes, which some clients encode and others do not.
-  app.get('/v1/models/:model{.+}', async (context) =>
+  on(operations.getInferenceModel, async (context) =>
     context.json(await find(context.req.param('model'), accessOf(context))),
   );
 }

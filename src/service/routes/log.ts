@@ -1,4 +1,3 @@
-import type { Hono } from 'hono';
 import { z } from 'zod';
 import { list, logRequestSchema, trainingLimits } from '../../contract/index.ts';
 import { accessOf } from '../access.ts';
@@ -8,11 +7,13 @@ import { validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, notFound } from '../errors.ts';
 import { readGroups } from '../jobs/pack-groups.ts';
+import { operations } from '../openapi/operations.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
 import type { LogRecord } from '../store/store.ts';
 import { answerBodyOnce } from './answers.ts';
 import { findModel } from './models.ts';
+import type { Register } from './route.ts';
 
 const longestSplit = 64;
 
@@ -20,8 +21,8 @@ const longestSplit = 64;
 const requestSchema = logRequestSchema.extend({ [groupsField]: list(z.unknown(), trainingLimits.groups) });
 const fields = new Set(Object.keys(requestSchema.shape));
 
-export function logRoutes(app: Hono, service: ServiceContext): void {
-  app.post('/v1/preview/models/:model_id/log', (context) =>
+export function logRoutes(on: Register, service: ServiceContext): void {
+  on(operations.log, (context) =>
     answerBodyOnce(service, context, async (received, id) => {
       const model = await findModel(service, accessOf(context), context.req.param('model_id'));
       const body = await readGroupedBody(received, fields);

@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import type { Hono } from 'hono';
 import {
   createModelRequestSchema,
   formatModelName,
@@ -11,33 +10,35 @@ import { readJson } from '../bodies/json-body.ts';
 import { validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, notFound, ServiceError } from '../errors.ts';
+import { operations } from '../openapi/operations.ts';
 import type { ModelRecord } from '../store/store.ts';
 import { validate } from '../validation.ts';
 import { answerOnce, toPage } from './answers.ts';
 import { removeModelRest } from './remove-files.ts';
+import type { Register } from './route.ts';
 
-export function modelRoutes(app: Hono, service: ServiceContext): void {
+export function modelRoutes(on: Register, service: ServiceContext): void {
   const { store, engine } = service;
 
-  app.get('/v1/preview/base-models', (context) => context.json(engine.baseModels.map(({ id }) => id)));
+  on(operations.listBaseModels, (context) => context.json(engine.baseModels.map(({ id }) => id)));
 
-  app.post('/v1/preview/models', (context) =>
+  on(operations.createModel, (context) =>
     answerOnce(service, context, async (content, id) => {
       const model = await createModel(service, accessOf(context), await readJson(content), id);
       return { status: 200, body: toModel(model), modelId: model.id };
     }),
   );
 
-  app.get('/v1/preview/models', async (context) => {
+  on(operations.listModels, async (context) => {
     const query = validate(orderedPageQuerySchema, context.req.query(), 'query');
     return context.json(toPage(await store.models(query, accessOf(context).entity), toModel));
   });
 
-  app.get('/v1/preview/models/:model_id', async (context) =>
+  on(operations.getModel, async (context) =>
     context.json(toModel(await findModel(service, accessOf(context), context.req.param('model_id')))),
   );
 
-  app.delete('/v1/preview/models/:model_id', async (context) => {
+  on(operations.deleteModel, async (context) => {
     const model = await findModel(service, accessOf(context), context.req.param('model_id'));
     const checkpoints = await deleteWithJobs(service, model);
     service.models.forget();

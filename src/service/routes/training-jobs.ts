@@ -1,20 +1,22 @@
-import type { Context, Hono } from 'hono';
+import type { Context } from 'hono';
 import type { TrainingJob } from '../../contract/index.ts';
 import { type Access, accessOf } from '../access.ts';
 import { readJson } from '../bodies/json-body.ts';
 import type { ServiceContext } from '../context.ts';
 import { notFound, ServiceError } from '../errors.ts';
+import { operations } from '../openapi/operations.ts';
 import type { JobRecord } from '../store/store.ts';
 import { submittedBy } from '../telemetry.ts';
 import { answerBodyOnce, answerOnce } from './answers.ts';
 import { createRlJob } from './create-rl-job.ts';
 import { createSftJob } from './create-sft-job.ts';
 import type { JobOrigin } from './new-job.ts';
+import type { Register } from './route.ts';
 
-export function trainingJobRoutes(app: Hono, service: ServiceContext): void {
+export function trainingJobRoutes(on: Register, service: ServiceContext): void {
   const { store, queue } = service;
 
-  app.post('/v1/preview/training-jobs', (context) =>
+  on(operations.createRlJob, (context) =>
     answerBodyOnce(service, context, async (body, id) => {
       const job =
         (await madeBefore(service, id)) ?? (await createRlJob(service, body, originOf(context, id)));
@@ -22,7 +24,7 @@ export function trainingJobRoutes(app: Hono, service: ServiceContext): void {
     }),
   );
 
-  app.post('/v1/preview/sft-training-jobs', (context) =>
+  on(operations.createSftJob, (context) =>
     answerOnce(service, context, async (content, id) => {
       const job =
         (await madeBefore(service, id)) ??
@@ -31,11 +33,11 @@ export function trainingJobRoutes(app: Hono, service: ServiceContext): void {
     }),
   );
 
-  app.get('/v1/preview/training-jobs/:job_id', async (context) =>
+  on(operations.getJob, async (context) =>
     context.json(toTrainingJob(await findJob(service, accessOf(context), context.req.param('job_id')))),
   );
 
-  app.post('/v1/preview/training-jobs/:job_id/cancel', (context) =>
+  on(operations.cancelJob, (context) =>
     answerOnce(service, context, async () => {
       const job = await findJob(service, accessOf(context), context.req.param('job_id'));
       if (job.status === 'succeeded' || job.status === 'failed')

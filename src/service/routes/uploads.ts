@@ -1,12 +1,13 @@
-import type { Hono } from 'hono';
 import type { Upload } from '../../contract/index.ts';
 import { accessOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
+import { operations } from '../openapi/operations.ts';
 import { checkTrainingData, keepTrainingData } from '../training-data/keep.ts';
 import { answerBodyOnce } from './answers.ts';
+import type { Register } from './route.ts';
 
-export function uploadRoutes(app: Hono, service: ServiceContext): void {
-  app.post('/v1/preview/uploads', (context) =>
+export function uploadRoutes(on: Register, service: ServiceContext): void {
+  on(operations.upload, (context) =>
     answerBodyOnce(service, context, async ({ file: large, memory }) => {
       const file = large ?? (await service.files.createIncoming());
       try {

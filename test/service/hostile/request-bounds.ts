@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { operations } from '../../../src/service/openapi/operations.ts';
+import { type Operation, operations } from '../../../src/service/openapi/operations.ts';
 
 /** What of JSON Schema the contract's schemas come out as. */
 export interface Node {
@@ -47,7 +47,8 @@ export const entryName = '7';
 
 /** Every place of every request's body and query. */
 export function placesOfRequests(): Place[] {
-  return operations.flatMap((operation) => {
+  const all: Operation[] = Object.values(operations);
+  return all.flatMap((operation) => {
     const schemas = [operation.body?.schema, operation.query].filter((schema) => schema !== undefined);
     return schemas.flatMap((schema) => {
       const root: Node = z.toJSONSchema(schema, { io: 'input' }) as Node;

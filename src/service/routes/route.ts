@@ -1,0 +1,80 @@
+import type { Context, Handler, Hono } from 'hono';
+import { matchedRoutes } from 'hono/route';
+import type { BlankEnv } from 'hono/types';
+import type { ValidationIssue } from '../../contract/index.ts';
+import { RequestValidationError, ServiceError } from '../errors.ts';
+import type { ServiceLog } from '../log.ts';
+import { type Operation, operations } from '../openapi/operations.ts';
+import { givenProject, IgnoredProjects } from '../request-headers.ts';
+
+/** Registers the handler of an operation at its method and path. */
+export type Register = (
+  operation: Operation,
+  // Lets a handler read every parameter that a path of the service may have.
+  handler: Handler<BlankEnv, '/:model/:model_id/:job_id/:step'>,
+) => void;
+
+/** Registers handlers for operations. The query of a request is checked against its operation first. */
+export function registrar(app: Hono, log: ServiceLog): Register {
+  const ignoredProjects = new IgnoredProjects(log);
+  return (operation, handler) => {
+    const checked: typeof handler = (context, next) => {
+      checkForm(operation, context, ignoredProjects);
+      return handler(context, next);
+    };
+    app.on(operation.method.toUpperCase(), pathOf(operation), checked);
+  };
+}
+
+/** Hono's form of a path. The name of a model has slashes, which some clients encode and others do not. */
+const pathOf = ({ path }: Operation) =>
+  path.replace(/\{(\w+)\}/g, (_, name) => (name === 'model' ? ':model{.+}' : `:${name}`));
+
+/**
+ * Refuses query parameters that the operation does not have, by name: a misspelt option must not become a silent
+ * default. A project of another form is ignored, since OpenAI clients send the one of their environment with every
+ * request; the log says so.
+ */
+function checkForm({ query }: Operation, { req }: Context, ignoredProjects: IgnoredProjects): void {
+  const issues = queryIssues(req.queries(), Object.keys(query?.shape ?? {}));
+  if (issues.length > 0) throw new RequestValidationError(issues);
+  const { ignored } = givenProject(req.raw.headers);
+  if (ignored !== null) ignoredProjects.note(ignored);
+}
+
+function queryIssues(query: Record<string, string[]>, known: readonly string[]): ValidationIssue[] {
+  return Object.entries(query).flatMap(([name, values]): ValidationIssue[] => {
+    const loc = ['query', name];
+    if (!known.includes(name)) {
+      const takes = known.length === 0 ? 'this path takes none' : `this path takes ${known.join(', ')}`;
+      const msg = `Extra inputs are not permitted: ${name} is no query parameter here; ${takes}`;
+      return [{ loc, msg, type: 'extra_forbidden', input: values[0] }];
+    }
+    if (values.length === 1) return [];
+    const msg = `${name} stands ${values.length} times; give it once`;
+    return [{ loc, msg, type: 'value_error', input: values }];
+  });
+}
+
+/** Answers the other methods of every path: OPTIONS with 204, the rest with 405, both with `Allow`. Register it last. */
+export function refuseOtherMethods(app: Hono): void {
+  const all: Operation[] = Object.values(operations);
+  for (const [path, methods] of Map.groupBy(all, pathOf)) {
+    const own = methods.map(({ method }) => method.toUpperCase());
+    const allowed = [...own, ...(own.includes('GET') ? ['HEAD'] : []), 'OPTIONS'].join(', ');
+    app.all(path, (context) => {
+      const { method, path: asked } = context.req;
+      context.header('allow', allowed);
+      if (method === 'OPTIONS') return context.body(null, 204);
+      throw new ServiceError(
+        405,
+        'method_not_allowed',
+        `Method Not Allowed: ${asked} takes ${allowed}, not ${method}.`,
+      );
+    });
+  }
+}
+
+/** Whether the service has the path of a request, with any method. */
+export const isKnownPath = (context: Context): boolean =>
+  matchedRoutes(context).some(({ path }) => !path.endsWith('*'));
