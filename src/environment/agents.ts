@@ -1,7 +1,7 @@
 import type { z } from 'zod';
-import { MartingaleError } from '../contract/index.ts';
 import type { Trajectory } from '../trajectory/index.ts';
 import type { OpenEnvironment } from './environment.ts';
+import { EnvironmentError } from './errors.ts';
 import type { LoopOutcome, LoopPieces } from './loop/pieces.ts';
 import { LoopProgress, runLoop } from './loop/run-loop.ts';
 import { scoredErrorMetric } from './metrics.ts';
@@ -60,24 +60,10 @@ export function loopAgent<Scenario, State, Parsed>(
   };
 }
 
-/** `onError` threw: the rollout is failed. `cause` is what it threw; `errors` are that, and what it was asked about. */
-export class OnErrorError extends MartingaleError {
-  readonly errors: readonly [thrown: unknown, asked: unknown];
-
-  constructor(thrown: unknown, asked: unknown) {
-    super(
-      'on_error_failed',
-      `\`onError\` threw: ${describeThrown(thrown)}. It was asked about: ${describeThrown(asked)}`,
-      { cause: thrown },
-    );
-    this.errors = [thrown, asked];
-  }
-}
-
 /**
  * Asks the environment's `onError` for an outcome; undefined where it has none, or throws the error that it was asked
  * about. An outcome is counted in the trajectory's metric `scored_errors` and told in its logs.
- * @throws OnErrorError
+ * @throws EnvironmentError (`on_error_failed`)
  */
 export async function askOnError<Outcome>(
   { metrics, logs }: Trajectory,
@@ -89,7 +75,11 @@ export async function askOnError<Outcome>(
     outcome = await onError();
   } catch (thrown) {
     if (thrown === error) return undefined;
-    throw new OnErrorError(thrown, error);
+    throw new EnvironmentError(
+      'on_error_failed',
+      `\`onError\` threw: ${describeThrown(thrown)}. It was asked about: ${describeThrown(error)}`,
+      { cause: thrown, errors: [thrown, error] },
+    );
   }
   if (outcome === undefined) return undefined;
   metrics[scoredErrorMetric] = 1;

@@ -1,6 +1,6 @@
-import { MartingaleError } from '../contract/index.ts';
 import type { Trajectory, TrajectoryCall } from '../trajectory/index.ts';
 import { withDeadline } from '../util/deadline.ts';
+import { EnvironmentError } from './errors.ts';
 import { describeThrown, describeValue } from './thrown.ts';
 
 export interface CreditContext<Scenario, Outcome> {
@@ -26,16 +26,9 @@ export type Credit<Scenario, Outcome> =
   | { discount: number }
   | ((context: CreditContext<Scenario, Outcome>) => readonly number[] | PromiseLike<readonly number[]>);
 
-/** `credit` threw, gave something other than one finite number for each call (`credit_failed`), or took too long (`credit_timeout`). */
-export class CreditError extends MartingaleError {
-  constructor(what: string, { how = 'failed', cause }: ErrorOptions & { how?: 'failed' | 'timeout' } = {}) {
-    super(`credit_${how}`, `\`credit\` ${what}. The rollout counts as failed.`, { cause });
-  }
-}
-
 /**
  * What each call is credited with, by its index.
- * @throws CreditError, or the reason of `context.signal` where that ended it.
+ * @throws EnvironmentError (`credit_failed`, `credit_timeout`), or the reason of `context.signal` where that ended it.
  */
 export async function creditOf<Scenario, Outcome>(
   credit: Credit<Scenario, Outcome>,
@@ -49,13 +42,13 @@ export async function creditOf<Scenario, Outcome>(
       : discountedReturns(calls, context.reward, credit.discount);
   if (!Array.isArray(values) || values.length !== calls.length) {
     const what = Array.isArray(values) ? `${values.length} numbers` : describeThrown(values);
-    throw new CreditError(`gave ${what} for ${calls.length} calls; give one number for each`);
+    throw creditError('failed', `gave ${what} for ${calls.length} calls; give one number for each`);
   }
   const credited = new Map<number, number>();
   for (const [at, { index }] of calls.entries()) {
     const value = values[at];
     if (!Number.isFinite(value))
-      throw new CreditError(`gave ${describeValue(value)} for call ${index}, not a finite number`);
+      throw creditError('failed', `gave ${describeValue(value)} for call ${index}, not a finite number`);
     credited.set(index, value);
   }
   return credited;
@@ -67,16 +60,14 @@ async function given<Scenario, Outcome>(
   timeoutMs: number,
 ): Promise<readonly number[]> {
   const { signal } = context;
-  const timedOut = new CreditError(`took longer than ${timeoutMs} ms; raise \`rewardTimeoutMs\``, {
-    how: 'timeout',
-  });
+  const timedOut = creditError('timeout', `took longer than ${timeoutMs} ms; raise \`rewardTimeoutMs\``);
   try {
     return await withDeadline({ timeoutMs, signal, timedOut: () => timedOut }, async (ownSignal) =>
       credit({ ...context, signal: ownSignal }),
     );
   } catch (error) {
     if (error === timedOut || signal.aborted) throw error;
-    throw new CreditError(`threw: ${describeThrown(error)}`, { cause: error });
+    throw creditError('failed', `threw: ${describeThrown(error)}`, error);
   }
 }
 
@@ -90,4 +81,10 @@ function discountedReturns(calls: readonly TrajectoryCall[], reward: number, dis
     returns.push(after);
   }
   return returns.toReversed();
+}
+
+function creditError(how: 'failed' | 'timeout', what: string, cause?: unknown): EnvironmentError {
+  return new EnvironmentError(`credit_${how}`, `\`credit\` ${what}. The rollout counts as failed.`, {
+    cause,
+  });
 }

@@ -3,7 +3,7 @@ import { loopAgent, rolloutAgent } from './agents.ts';
 import { checkNames, checkOptions, checkRewards } from './check-options.ts';
 import { type Credit, creditOf } from './credit.ts';
 import type { Environment, GroupSettlement, OpenEnvironment } from './environment.ts';
-import { SetupError } from './errors.ts';
+import { EnvironmentError } from './errors.ts';
 import type { LoopOutcome } from './loop/pieces.ts';
 import type {
   LoopEnvironmentOptions,
@@ -121,7 +121,11 @@ async function stateOf<Context>(
   try {
     return await setup?.(context);
   } catch (error) {
-    throw new SetupError(environment, describeThrown(error), { cause: error });
+    throw new EnvironmentError(
+      'setup_failed',
+      `\`setup\` of environment "${environment}" threw: ${describeThrown(error)}`,
+      { cause: error },
+    );
   }
 }
 

@@ -16,7 +16,7 @@ export interface Environment<Schema extends z.ZodType = z.ZodType, Outcome = unk
   readonly hasSetup: boolean;
   /** Deadline of the clean-up in milliseconds; null where there is none. */
   readonly cleanupTimeoutMs: number | null;
-  /** Sets the environment up for one rollout. @throws SetupError. */
+  /** Sets the environment up for one rollout. @throws EnvironmentError */
   open(context: SetupContext<z.output<Schema>>): Promise<OpenEnvironment<Outcome>>;
   /** What is known only when the whole group has ended; null where the environment has nothing of the kind. */
   readonly settlement: GroupSettlement<z.output<Schema>, Outcome> | null;
@@ -32,7 +32,7 @@ export interface OpenEnvironment<Outcome> {
   readonly onError:
     | ((context: AgentContext & AgentError) => Promise<{ outcome: Outcome } | undefined>)
     | undefined;
-  /** The rollout's reward. @throws RewardError. */
+  /** The rollout's reward. @throws EnvironmentError */
   score(outcome: Outcome, context: ScoreContext): Promise<number>;
   /** Cleans up. */
   close(signal: AbortSignal): Promise<void>;
@@ -60,13 +60,13 @@ export interface ScoreContext {
 }
 
 export interface GroupSettlement<Scenario, Outcome> {
-  /** What the group rewards add to each member's reward. @throws GroupRewardError. */
+  /** What the group rewards add to each member's reward. @throws EnvironmentError */
   score(
     context: SettlementContext<Scenario> & { members: readonly GroupMember<Outcome>[] },
   ): Promise<number[]>;
   /**
    * What each call of a member is credited with, by its index; null where calls are not credited one by one.
-   * @throws CreditError.
+   * @throws EnvironmentError
    */
   credit(
     context: SettlementContext<Scenario> & { member: GroupMember<Outcome> },

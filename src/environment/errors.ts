@@ -1,111 +1,101 @@
 import { MartingaleError } from '../contract/index.ts';
-import { describeThrown } from './thrown.ts';
 
-/** The environment's `setup` threw: no agent was run. `cause` is what it threw. */
-export class SetupError extends MartingaleError {
-  constructor(environment: string, what: string, options: ErrorOptions) {
-    super('setup_failed', `\`setup\` of environment "${environment}" threw: ${what}`, options);
+/**
+ * - `setup_failed`: `setup` threw; no agent ran.
+ * - `invalid_piece`: `prompt`, `observe`, `stop` or `tools` gave a value that the conversation cannot continue with.
+ * - `tool_failed`: a tool threw, with `onToolError: 'fail'`.
+ * - `on_error_failed`: `onError` threw. `errors` holds what it threw and the error it was called with.
+ * - `reward_failed`, `group_reward_failed`: a reward threw, or gave something other than finite numbers.
+ * - `credit_failed`: `credit` threw, or did not give one finite number per call.
+ * - `reward_timeout`, `group_reward_timeout`, `credit_timeout`: it took longer than `rewardTimeoutMs`.
+ * - `metric_not_finite`: a metric of a trajectory is NaN, infinite, or neither a number nor a boolean.
+ * - `judge_call_failed`: the judge's model did not answer.
+ * - `judge_answer_unusable`: the judge's answers stayed unusable for all `attempts`.
+ * - `cleanup_timeout`: `cleanup` took longer than `cleanupTimeoutMs`.
+ */
+export type EnvironmentErrorCode =
+  | 'setup_failed'
+  | 'invalid_piece'
+  | 'tool_failed'
+  | 'on_error_failed'
+  | 'reward_failed'
+  | 'reward_timeout'
+  | 'group_reward_failed'
+  | 'group_reward_timeout'
+  | 'credit_failed'
+  | 'credit_timeout'
+  | 'metric_not_finite'
+  | 'judge_call_failed'
+  | 'judge_answer_unusable'
+  | 'cleanup_timeout';
+
+/** The environment's own code failed. `cause` is what it threw. */
+export class EnvironmentError extends MartingaleError<EnvironmentErrorCode> {
+  /** Name of the reward, metric, tool or piece that failed; null for the environment's other functions. */
+  readonly part: string | null;
+  /** Of `on_error_failed`: what `onError` threw, and the error it was called with. Else empty. */
+  readonly errors: readonly unknown[];
+
+  constructor(
+    code: EnvironmentErrorCode,
+    message: string,
+    {
+      part = null,
+      errors = [],
+      cause,
+    }: { part?: string | null; errors?: readonly unknown[]; cause?: unknown } = {},
+  ) {
+    super(code, message, { cause });
+    this.part = part;
+    this.errors = errors;
   }
 }
 
-/** A piece of an environment gave what the conversation cannot go on with. */
-export class PieceError extends MartingaleError {
-  /** `prompt`, `observe`, `stop` or `tools`. */
-  readonly piece: string;
-
-  constructor(piece: string, what: string) {
-    super('invalid_piece', `\`${piece}\` ${what}`);
-    this.piece = piece;
-  }
-}
-
-/** A tool threw in an environment with `onToolError: 'fail'`. `cause` is what it threw. */
-export class ToolError extends MartingaleError {
-  readonly tool: string;
-
-  constructor(tool: string, cause: unknown) {
-    super('tool_failed', `The tool "${tool}" threw: ${describeThrown(cause)}`, { cause });
-    this.tool = tool;
-  }
-}
-
-interface RewardErrorOptions extends ErrorOptions {
-  /** Default `failed`. */
-  how?: 'failed' | 'timeout';
+/** Of a piece of the conversation: `prompt`, `observe`, `stop` or `tools`. */
+export function pieceError(piece: string, what: string): EnvironmentError {
+  return new EnvironmentError('invalid_piece', `\`${piece}\` ${what}`, { part: piece });
 }
 
 /**
- * A reward function threw, gave something other than a finite number (`reward_failed`), or did not answer in time
- * (`reward_timeout`). `cause` is what it threw.
+ * - `invalid_scenario`: a scenario does not fit the environment's schema. `cause` is zod's error.
+ * - `invalid_scenario_file`: a file of scenarios cannot be read. `path` and `line` say where.
+ * - `invalid_scenario_set`: a set has no scenario to give, or cannot name one.
+ * - `scenario_position_refused`: a saved position belongs to another set, or the set's source has changed.
  */
-export class RewardError extends MartingaleError {
-  readonly reward: string;
+export type ScenarioErrorCode =
+  | 'invalid_scenario'
+  | 'invalid_scenario_file'
+  | 'invalid_scenario_set'
+  | 'scenario_position_refused';
 
-  constructor(reward: string, what: string, { how = 'failed', cause }: RewardErrorOptions = {}) {
-    super(`reward_${how}`, `The reward "${reward}" ${what}. The rollout counts as failed.`, { cause });
-    this.reward = reward;
-  }
-}
-
-/**
- * A group reward threw, gave something other than one finite number for each member (`group_reward_failed`), or did
- * not answer in time (`group_reward_timeout`). `cause` is what it threw.
- */
-export class GroupRewardError extends MartingaleError {
-  readonly reward: string;
-
-  constructor(reward: string, what: string, { how = 'failed', cause }: RewardErrorOptions = {}) {
-    super(
-      `group_reward_${how}`,
-      `The group reward "${reward}" ${what}. The group's completed rollouts count as failed.`,
-      { cause },
-    );
-    this.reward = reward;
-  }
-}
-
-/**
- * A judge gave no usable verdict. `judge_call_failed`: its model could not be asked; `cause` is why.
- * `judge_answer_unusable`: it was asked as often as it may be, and the last answer is still wrong.
- */
-export class JudgeError extends MartingaleError {
-  constructor(what: 'call_failed' | 'answer_unusable', message: string, options?: ErrorOptions) {
-    super(`judge_${what}`, message, options);
-  }
-}
-
-/** An option of a judge that cannot be, or a cache file that is not one. */
-export class JudgeOptionError extends MartingaleError {
-  readonly option: string;
-
-  constructor(option: string, what: string, options?: ErrorOptions) {
-    super('invalid_judge_option', `${option} ${what}`, options);
-    this.option = option;
-  }
-}
-
-/** A scenario set that cannot be built as asked, or cannot give what it is asked for. */
-export class ScenarioSetError extends MartingaleError {
-  constructor(message: string, options?: ErrorOptions) {
-    super('invalid_scenario_set', message, options);
-  }
-}
-
-/** A position that belongs to another set, or that the set can no longer be brought to. */
-export class ScenarioPositionError extends MartingaleError {
-  constructor(message: string, options?: ErrorOptions) {
-    super('scenario_position_refused', message, options);
-  }
-}
-
-/** A file of scenarios that cannot be read; `line` is counted from 1 and null where the whole file is meant. */
-export class ScenarioFileError extends MartingaleError {
-  readonly path: string;
+/** A scenario or a set of scenarios cannot be used. */
+export class ScenarioError extends MartingaleError<ScenarioErrorCode> {
+  /** The file that cannot be read; null where the error is about no file. */
+  readonly path: string | null;
+  /** Line of the file, from 1; null where the whole file is meant. */
   readonly line: number | null;
 
-  constructor(path: string, line: number | null, what: string, options?: ErrorOptions) {
-    super('invalid_scenario_file', `${line === null ? path : `${path}:${line}`}: ${what}`, options);
+  constructor(
+    code: ScenarioErrorCode,
+    message: string,
+    { path = null, line = null, cause }: { path?: string | null; line?: number | null; cause?: unknown } = {},
+  ) {
+    super(code, message, { cause });
     this.path = path;
     this.line = line;
   }
+}
+
+export function scenarioFileError(
+  path: string,
+  line: number | null,
+  what: string,
+  options?: ErrorOptions,
+): ScenarioError {
+  const message = `${line === null ? path : `${path}:${line}`}: ${what}`;
+  return new ScenarioError('invalid_scenario_file', message, { path, line, ...options });
+}
+
+export function positionError(message: string): ScenarioError {
+  return new ScenarioError('scenario_position_refused', message);
 }

@@ -1,5 +1,4 @@
-export { OnErrorError } from './agents.ts';
-export { type Credit, type CreditContext, CreditError } from './credit.ts';
+export type { Credit, CreditContext } from './credit.ts';
 export { defineEnvironment } from './define-environment.ts';
 export {
   type Environment,
@@ -8,16 +7,10 @@ export {
   type OpenEnvironment,
 } from './environment.ts';
 export {
-  GroupRewardError,
-  JudgeError,
-  JudgeOptionError,
-  PieceError,
-  RewardError,
-  ScenarioFileError,
-  ScenarioPositionError,
-  ScenarioSetError,
-  SetupError,
-  ToolError,
+  EnvironmentError,
+  type EnvironmentErrorCode,
+  ScenarioError,
+  type ScenarioErrorCode,
 } from './errors.ts';
 export { type GradingJudge, gradingJudge } from './judge/grading-judge.ts';
 export type { JudgeOptions, JudgePrices, JudgeUsage } from './judge/options.ts';
@@ -31,7 +24,7 @@ export type {
   ToolUse,
   TurnContext,
 } from './loop/pieces.ts';
-export { checkMetrics, cleanupFailedMetric, MetricError } from './metrics.ts';
+export { checkMetrics, cleanupFailedMetric } from './metrics.ts';
 export type {
   CleanupContext,
   EnvironmentOptions,

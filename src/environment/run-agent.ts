@@ -11,7 +11,7 @@ import {
 } from '../trajectory/index.ts';
 import { startTimer } from '../util/deadline.ts';
 import type { AgentContext, OpenEnvironment } from './environment.ts';
-import { ToolError } from './errors.ts';
+import { EnvironmentError } from './errors.ts';
 import { codeOfThrown, describeThrown, errorsWithin } from './thrown.ts';
 
 export interface RunAgentOptions<Outcome> {
@@ -26,7 +26,8 @@ export interface RunAgentOptions<Outcome> {
  * Runs the agent until it returns, throws, or has used up its time, and says what came of it. Where a limit ended it,
  * that is for `atLimit` to say; without it, what the agent made of the refused call counts, and what it threw is
  * the limit's error. Of what an agent threw by itself, `onError` may make an outcome.
- * @throws what the agent threw, OnErrorError, and TrajectoryError of a limit or of an unexpected call, also where the agent swallowed it.
+ * @throws what the agent threw, EnvironmentError (`on_error_failed`), and TrajectoryError of a limit or an unexpected
+ * call, also where the agent swallowed it.
  */
 export async function runAgent<Outcome>(options: RunAgentOptions<Outcome>): Promise<Outcome> {
   const { opened, agent, limits } = options;
@@ -139,7 +140,7 @@ function kindOf(error: unknown, isAtContextEnd: boolean): ErrorOrigin {
     // An external model's provider refuses a prompt by an error of its own; so does that of another model, such as a tool's.
     if (error instanceof ContextLengthError || (isAtContextEnd && isPromptTooLong(error)))
       return 'context_limit';
-    if (error instanceof ToolError) return 'agent';
+    if (error instanceof EnvironmentError && error.code === 'tool_failed') return 'agent';
     return MartingaleError.isInstance(error) || APICallError.isInstance(error) ? 'outside' : 'agent';
   } catch {
     // A proxy that does not let itself be looked at is none of those.

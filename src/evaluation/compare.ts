@@ -1,6 +1,6 @@
 import { randomSource } from '../trajectory/index.ts';
+import { OptionError } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import { EvaluationOptionError } from './errors.ts';
 import { type Estimate, estimate } from './estimate.ts';
 import type { Evaluation } from './evaluate.ts';
 import { describeEstimate } from './table.ts';
@@ -47,14 +47,16 @@ export interface Comparison {
 /**
  * What changes from evaluation `a` to evaluation `b`, scenario by scenario: two checkpoints, two models, or a model
  * and an external model. Pairing takes out how hard each scenario is.
- * @throws EvaluationOptionError where the two have different environments.
+ * @throws OptionError where the two have different environments.
  */
 export function compare(a: Evaluation, b: Evaluation, options: CompareOptions = {}): Comparison {
   checkOptionNames('compare()', options, compareNames);
   const { measure = 'reward', seed = 0 } = options;
   if (a.environment !== b.environment) {
-    throw new EvaluationOptionError(
+    throw new OptionError(
+      'invalid_evaluation_option',
       `Evaluations of different environments cannot be compared: "${a.environment}" and "${b.environment}".`,
+      { option: 'environment', value: b.environment },
     );
   }
   const inA = scoresOf(a, measure);

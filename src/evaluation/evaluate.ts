@@ -12,8 +12,8 @@ import {
   type RunGroupsOptions,
   runGroupsNames,
 } from '../rollout/index.ts';
+import { OptionError } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import { EvaluationOptionError } from './errors.ts';
 import { type Estimate, estimate, estimateShare, type PassAt, passAt } from './estimate.ts';
 import { EvaluationDirectory } from './evaluation-directory.ts';
 import { openEvaluationView } from './evaluation-view.ts';
@@ -94,8 +94,8 @@ export interface Evaluation<Scenario = unknown> {
 /**
  * Runs a model, or an external model in its place, on scenarios and says how well it did. The agent is the same as in
  * training; only the temperature is set over it.
- * @throws ScenarioError for a scenario that does not fit, OptionError
- *   and EvaluationDirectoryError before any rollout begins.
+ * @throws Before any rollout begins: OptionError, ScenarioError for a scenario that does not fit the schema, and
+ *   RunError for a `directory` that holds something else.
  */
 export async function evaluate<Schema extends z.ZodType, Outcome>(
   options: EvaluateOptions<Schema, Outcome>,
@@ -170,9 +170,11 @@ export async function evaluate<Schema extends z.ZodType, Outcome>(
 function checkPassAt(ks: readonly number[], rolloutsPerScenario: number): readonly number[] {
   for (const k of ks) {
     if (Number.isInteger(k) && k >= 1 && k <= rolloutsPerScenario) continue;
-    throw new EvaluationOptionError(
+    throw new OptionError(
+      'invalid_evaluation_option',
       `\`passAt\` has ${k} with ${rolloutsPerScenario} rollouts per scenario; give whole numbers from 1 to that, or ` +
         'raise `rolloutsPerScenario`.',
+      { option: 'passAt', value: ks },
     );
   }
   return ks;
@@ -187,9 +189,11 @@ function atTemperature(
     return { temperature, evaluated: temperature === 'agent' ? model : model.with({ temperature }) };
   }
   if (asked === undefined || asked === 'agent') return { temperature: 'agent', evaluated: model };
-  throw new EvaluationOptionError(
+  throw new OptionError(
+    'invalid_evaluation_option',
     `\`temperature\` is ${asked} and "${model.name}" is no model handle: its calls are sent as they are made. Leave the ` +
       'option out, and set the temperature in the agent or with `externalModel(model, { settings: { temperature } })`.',
+    { option: 'temperature', value: asked },
   );
 }
 

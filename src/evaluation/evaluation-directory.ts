@@ -10,7 +10,7 @@ import {
   toGroupRecord,
 } from '../rollout/index.ts';
 import { makeFolder } from '../util/durable-files.ts';
-import { EvaluationDirectoryError } from './errors.ts';
+import { RunError } from '../util/run-error.ts';
 import { storing } from './storage.ts';
 
 /** What must be the same for an evaluation to go on from what another call of it left. */
@@ -49,14 +49,15 @@ export class EvaluationDirectory {
     this.finished = finished;
   }
 
-  /** @throws EvaluationDirectoryError where the folder holds something else, saying what differs, and StorageError. */
+  /** @throws RunError where the folder holds something else (it says what differs) or cannot be written. */
   static async open(path: string, header: EvaluationHeader): Promise<EvaluationDirectory> {
     const folder = resolve(path);
     await storing(folder, () => makeFolder(folder));
     const names = await readdir(folder);
     if (names.includes(headerFile)) await checkHeader(join(folder, headerFile), header);
     else if (names.some((name) => name !== `${headerFile}.partial`)) {
-      throw new EvaluationDirectoryError(
+      throw new RunError(
+        'evaluation_directory_refused',
         `${folder} is not empty and has no ${headerFile}. Give an evaluation a folder of its own.`,
       );
     } else await storing(join(folder, headerFile), () => writeHeader(folder, header));
@@ -70,7 +71,7 @@ export class EvaluationDirectory {
     return new EvaluationDirectory(file, finished);
   }
 
-  /** Durable when it returns. @throws StorageError, and then for whatever comes after it. */
+  /** Durable when it returns. @throws RunError (`storage_failed`), and then for every later group. */
   append(group: RolloutGroup): Promise<void> {
     // After a failure no more: behind a part of a line, the next one could not be read.
     this.#appends = this.#appends.then(() =>
@@ -90,7 +91,7 @@ async function checkHeader(path: string, header: EvaluationHeader): Promise<void
   try {
     saved = JSON.parse(await readFile(path, 'utf8'));
   } catch (cause) {
-    throw new EvaluationDirectoryError(`${path} cannot be read: ${String(cause)}`, { cause });
+    throw new RunError('evaluation_directory_refused', `${path} cannot be read: ${String(cause)}`, { cause });
   }
   const fields = new Map(Object.entries(typeof saved === 'object' && saved !== null ? saved : {}));
   const differences = Object.entries(header)
@@ -98,7 +99,8 @@ async function checkHeader(path: string, header: EvaluationHeader): Promise<void
     .filter(([, was, is]) => was !== is)
     .map(([name, was, is]) => `\`${name}\` was ${was} and is ${is}`);
   if (differences.length === 0) return;
-  throw new EvaluationDirectoryError(
+  throw new RunError(
+    'evaluation_directory_refused',
     `${path} is of another evaluation: ${differences.join('; ')}. Choose another folder, or ask for the same.`,
   );
 }
@@ -146,7 +148,8 @@ function readLine(path: string, line: number, text: string): GroupRecord {
   try {
     return parseGroupRecord(text);
   } catch (cause) {
-    throw new EvaluationDirectoryError(
+    throw new RunError(
+      'evaluation_directory_refused',
       `${path}:${line}: ${cause instanceof Error ? cause.message : String(cause)}`,
       { cause },
     );

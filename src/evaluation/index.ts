@@ -6,12 +6,11 @@ export {
   describeComparison,
   type PairedScore,
 } from './compare.ts';
-export { EvaluationDirectoryError, EvaluationOptionError } from './errors.ts';
 export type { PassAt } from './estimate.ts';
 export { average, type Estimate, estimate, type Interval } from './estimate.ts';
 export { type EvaluateOptions, type Evaluation, evaluate } from './evaluate.ts';
 export { type ScenarioScore, type SuccessOf, successOf } from './score-scenario.ts';
-export { StorageError, storing } from './storage.ts';
+export { storageError, storing } from './storage.ts';
 export {
   type EvaluationRow,
   evaluationCsv,

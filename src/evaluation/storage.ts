@@ -1,15 +1,11 @@
-import { MartingaleError } from '../contract/index.ts';
+import { RunError } from '../util/run-error.ts';
 
-/** A file of a run or of an evaluation could not be written. What was written before is whole. */
-export class StorageError extends MartingaleError {
-  constructor(path: string, cause: Error) {
-    super(
-      'storage_failed',
-      `${path} could not be written: ${cause.message}. ${remedyOf(cause)}, ` +
-        'then go on from it: what was written before is whole.',
-      { cause },
-    );
-  }
+/** A file of a run or an evaluation could not be written. What was written before is whole. */
+export function storageError(path: string, cause: Error): RunError {
+  const message =
+    `${path} could not be written: ${cause.message}. ${remedyOf(cause)}, ` +
+    'then go on from it: what was written before is whole.';
+  return new RunError('storage_failed', message, { cause });
 }
 
 const [room, writable, allowed, files] = [
@@ -26,12 +22,12 @@ const remedies: Record<string, string> = {
 const remedyOf = (cause: Error) =>
   ('code' in cause && remedies[String(cause.code)]) || 'Mend what is wrong there';
 
-/** Writes something at a path. @throws StorageError for what the system says of it. */
+/** Writes something at a path. @throws RunError (`storage_failed`) for an error of the operating system. */
 export async function storing<Result>(path: string, work: () => Promise<Result>): Promise<Result> {
   try {
     return await work();
   } catch (error) {
-    if (error instanceof Error && 'syscall' in error) throw new StorageError(path, error);
+    if (error instanceof Error && 'syscall' in error) throw storageError(path, error);
     throw error;
   }
 }

@@ -36,7 +36,6 @@ export {
   runGroups,
   runGroupsNames,
   runParsedGroups,
-  ScenarioError,
 } from './run-groups.ts';
 export type { RunRolloutOptions } from './run-rollout.ts';
 export { settleGroup } from './settle-group.ts';

@@ -1,6 +1,5 @@
 import type { z } from 'zod';
-import { MartingaleError } from '../contract/index.ts';
-import type { Environment } from '../environment/index.ts';
+import { type Environment, ScenarioError } from '../environment/index.ts';
 import type { RolloutModel } from '../model/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { countRollouts, type RolloutCounts } from './rollout.ts';
@@ -139,17 +138,6 @@ export async function runParsedGroups<Schema extends z.ZodType, Outcome>({
   }
 }
 
-/** A scenario does not fit the environment's schema. `cause` is zod's error. */
-export class ScenarioError extends MartingaleError {
-  constructor(index: number, environment: string, cause: Error) {
-    super(
-      'invalid_scenario',
-      `Scenario ${index} does not fit the schema of environment "${environment}": ${cause.message}`,
-      { cause },
-    );
-  }
-}
-
 /**
  * Scenarios as the environment's schema reads them.
  * @throws ScenarioError that names the first that does not fit.
@@ -161,7 +149,12 @@ export async function parseScenarios<Schema extends z.ZodType, Outcome>(
   const parsed: z.output<Schema>[] = [];
   for (const [index, scenario] of scenarios.entries()) {
     const result = await schema.safeParseAsync(scenario);
-    if (!result.success) throw new ScenarioError(index, name, result.error);
+    if (!result.success)
+      throw new ScenarioError(
+        'invalid_scenario',
+        `Scenario ${index} does not fit the schema of environment "${name}": ${result.error.message}`,
+        { cause: result.error },
+      );
     parsed.push(result.data);
   }
   return parsed;

@@ -7,6 +7,7 @@ import {
   cleanupFailedMetric,
   describeThrown,
   type Environment,
+  EnvironmentError,
   type OpenEnvironment,
   runAgent,
   watchAiSdkTools,
@@ -197,12 +198,6 @@ function describeRollout(span: Span, rollout: Rollout): void {
   recordRollout({ outcome, durationMs, reason: code });
 }
 
-class CleanupTimeoutError extends MartingaleError {
-  constructor(what: string, timeoutMs: number) {
-    super('cleanup_timeout', `${what} within ${timeoutMs} ms; raise \`cleanupTimeoutMs\`.`);
-  }
-}
-
 /**
  * Cleans up what was set up for a rollout that has ended. Set-up that is still under way has as long as the clean-up
  * itself; should it give a state later than that, the clean-up runs then, and nobody waits for it. Never throws: what
@@ -227,7 +222,15 @@ export async function cleanUp<Outcome>(
   };
   const within = <Result>(what: string, work: (signal: AbortSignal) => Promise<Result>) =>
     withDeadline(
-      { timeoutMs, signal: undefined, timedOut: () => new CleanupTimeoutError(what, timeoutMs) },
+      {
+        timeoutMs,
+        signal: undefined,
+        timedOut: () =>
+          new EnvironmentError(
+            'cleanup_timeout',
+            `${what} within ${timeoutMs} ms; raise \`cleanupTimeoutMs\`.`,
+          ),
+      },
       work,
     );
   // A set-up that threw gave no state to clean up.

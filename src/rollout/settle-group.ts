@@ -1,6 +1,11 @@
 import type { z } from 'zod';
 import { MartingaleError } from '../contract/index.ts';
-import { checkMetrics, type Environment, type GroupSettlement } from '../environment/index.ts';
+import {
+  checkMetrics,
+  type Environment,
+  EnvironmentError,
+  type GroupSettlement,
+} from '../environment/index.ts';
 import { runOutsideTrajectory } from '../trajectory/index.ts';
 import { watchLeftBehind } from './left-behind.ts';
 import type { Rollout, RolloutFailure } from './rollout.ts';
@@ -60,7 +65,11 @@ async function settle<Schema extends z.ZodType, Outcome>(
     const reward = rollout.reward + (added[at] ?? 0);
     try {
       const credited = await settlement.credit({ ...context, member: { ...rollout, reward } });
-      if (!Number.isFinite(reward)) throw new GroupRewardSumError(reward);
+      if (!Number.isFinite(reward))
+        throw new EnvironmentError(
+          'group_reward_failed',
+          `The reward with the group rewards is ${reward}. Scale the rewards or their weights down.`,
+        );
       checkMetrics(trajectory.metrics);
       if (credited) trajectory.creditCalls(credited);
       trajectory.reward = reward;
@@ -88,14 +97,4 @@ function withoutReward<Outcome>(
 /** A group that ended by itself, at its deadline say, keeps the reason that it gave. */
 function cancellation(signal: AbortSignal): RolloutFailure {
   return MartingaleError.isInstance(signal.reason) ? toFailure(signal.reason) : toCancellation(signal);
-}
-
-/** Each reward is finite and their sum is not. */
-class GroupRewardSumError extends MartingaleError {
-  constructor(sum: number) {
-    super(
-      'group_reward_failed',
-      `The reward with the group rewards is ${sum}. Scale the rewards or their weights down.`,
-    );
-  }
 }

@@ -1,11 +1,11 @@
 import { closeSync, existsSync, openSync } from 'node:fs';
 import { type FileHandle, mkdir, open, readFile, rename, rm, truncate } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { StorageError, storing } from '../evaluation/index.ts';
+import { storageError, storing } from '../evaluation/index.ts';
 import { DatabaseSync } from '../platform/sqlite.ts';
 import { RunError } from '../util/run-error.ts';
 
-/** Writes a file that is whole or absent, and durable when this returns. @throws StorageError */
+/** Writes a file that is whole or absent, and durable when this returns. @throws RunError (`storage_failed`) */
 export function writeWhole(path: string, pieces: Iterable<string>): Promise<void> {
   return storing(path, async () => {
     await mkdir(dirname(path), { recursive: true, mode: 0o700 });
@@ -20,7 +20,7 @@ export function writeWhole(path: string, pieces: Iterable<string>): Promise<void
   });
 }
 
-/** Appends a line, durable when this returns where `durable` says so. @throws StorageError */
+/** Appends a line, durable when this returns where `durable` says so. @throws RunError (`storage_failed`) */
 export function appendLine(path: string, value: object, { durable }: { durable: boolean }): Promise<void> {
   return storing(path, async () => {
     await using handle: FileHandle = await open(path, 'a', 0o600);
@@ -65,7 +65,7 @@ export async function takeUpLines(path: string, count = Number.POSITIVE_INFINITY
   return lines;
 }
 
-/** @throws StorageError */
+/** @throws RunError (`storage_failed`) */
 export async function removeFile(path: string): Promise<void> {
   await storing(path, () => rm(path, { force: true }));
 }
@@ -125,7 +125,7 @@ function openLock(file: string): DatabaseSync {
 }
 
 const notLocked = (file: string, cause: unknown) =>
-  new StorageError(file, cause instanceof Error ? cause : new Error(String(cause)));
+  storageError(file, cause instanceof Error ? cause : new Error(String(cause)));
 
 /** Default place of a run: `runs/<ISO date>-<name>`, with characters that every file system takes. */
 export function defaultRunDirectory(name: string, now = new Date()): string {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { placeOfThrown, RewardError } from '../../src/environment/index.ts';
+import { EnvironmentError, placeOfThrown } from '../../src/environment/index.ts';
 
 const here = import.meta.filename;
 const hide = (error: Error, property: string) =>
@@ -20,7 +20,9 @@ test('an error of ours was thrown where its cause was, another where it was itse
   Object.assign(cause, { stack: 'Error: inner\n    at inner (/home/me/inner.ts:3:4)' });
   const outer = new Error('outer', { cause });
   outer.stack = 'Error: outer\n    at async outer (file:///home/me/outer.ts:5:6)';
-  expect(placeOfThrown(new RewardError('x', 'threw', { cause })).at).toBe('/home/me/inner.ts:3:4');
+  expect(placeOfThrown(new EnvironmentError('reward_failed', 'x threw', { cause })).at).toBe(
+    '/home/me/inner.ts:3:4',
+  );
   expect(placeOfThrown(outer)).toEqual({
     at: '/home/me/outer.ts:5:6',
     stack:

@@ -31,9 +31,9 @@ const defaultRubric =
  *
  *     rewards: { polite: gradingJudge({ model: openai('...'), rubric: 'Is it polite throughout?' }) }
  *
- * A judge that cannot be asked, or gives no usable grade, throws JudgeError: the rollout then counts as failed, never
+ * A judge that cannot be asked, or gives no usable grade, throws EnvironmentError: the rollout then counts as failed, never
  * as 0.
- * @throws JudgeOptionError for an option that cannot be.
+ * @throws OptionError for an option with a value that cannot be used.
  */
 export function gradingJudge<Scenario, Outcome>(
   options: JudgeOptions<Scenario, Outcome>,

@@ -3,7 +3,7 @@ import { generateText, type LanguageModel, type ModelMessage, Output } from 'ai'
 import type { z } from 'zod';
 import { runOutsideTrajectory } from '../../trajectory/index.ts';
 import { SharedWork } from '../../util/shared-work.ts';
-import { JudgeError } from '../errors.ts';
+import { EnvironmentError } from '../errors.ts';
 import { readLeniently } from '../loop/take-turn.ts';
 import { describeThrown } from '../thrown.ts';
 import { type JudgeOptions, type JudgeUsage, UsageMeter } from './options.ts';
@@ -36,7 +36,7 @@ export class Judge<Scenario, Outcome> {
     return this.#meter.usage;
   }
 
-  /** @throws JudgeError without a usable answer; the reason of `signal` where that ended it. */
+  /** @throws EnvironmentError (`judge_call_failed`, `judge_answer_unusable`) without a usable answer; the reason of `signal` where that ended it. */
   ask<Answer>(question: Question<Answer>): Promise<Answer> {
     return runOutsideTrajectory(async () => {
       const key = this.#keyOf(question);
@@ -76,8 +76,8 @@ export class Judge<Scenario, Outcome> {
       );
     }
     const { model } = this.#options;
-    throw new JudgeError(
-      'answer_unusable',
+    throw new EnvironmentError(
+      'judge_answer_unusable',
       `The judge "${nameOf(model)}" was asked ${attempts} times, and its last answer cannot be used: ${complaint} Raise ` +
         '`attempts`, or take a model that keeps to a JSON schema.',
     );
@@ -105,8 +105,8 @@ export class Judge<Scenario, Outcome> {
       return { text, wasCut: finishReason === 'length' };
     } catch (error) {
       signal.throwIfAborted();
-      throw new JudgeError(
-        'call_failed',
+      throw new EnvironmentError(
+        'judge_call_failed',
         `The judge "${nameOf(model)}" could not be asked: ${describeThrown(error)}`,
         {
           cause: error,

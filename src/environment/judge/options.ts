@@ -1,6 +1,6 @@
 import type { LanguageModel, LanguageModelUsage } from 'ai';
+import { invalidOption, wholeNumberOption } from '../../util/option-error.ts';
 import type { OptionNames } from '../../util/option-names.ts';
-import { JudgeOptionError } from '../errors.ts';
 import type { RewardContext } from '../rewards/reward.ts';
 import type { JsonValue } from '../scenario-set/scenario-source.ts';
 
@@ -57,30 +57,27 @@ export const judgeNames = {
   prices: { input: true, output: true } satisfies OptionNames<JudgePrices>,
 } satisfies OptionNames<JudgeOptions<unknown, unknown>>;
 
-/** @throws JudgeOptionError for the first option that cannot be. */
+/** @throws OptionError (`invalid_judge_option`) for the first option with a value that cannot be used. */
 export function checkJudgeOptions<Scenario, Outcome>(options: JudgeOptions<Scenario, Outcome>): void {
-  const { temperature = 0 } = options;
-  if (!options.model) throw new JudgeOptionError('model', 'is missing. Give the AI SDK model that judges.');
+  const refuse = (option: string, value: unknown, remedy: string) =>
+    invalidOption('invalid_judge_option', option, value, remedy);
+  const { model, attempts = 3, maxRetries = 2, cacheSize = 10_000, maxOutputTokens = 1 } = options;
+  const { temperature = 0, rubric, prices } = options;
+  if (!model) throw refuse('model', model, 'Give the AI SDK model that judges.');
   if (!(temperature >= 0 && temperature < Number.POSITIVE_INFINITY))
-    throw new JudgeOptionError('temperature', `is ${temperature}. Give a number of 0 or more.`);
-  const { attempts = 3, maxRetries = 2, cacheSize = 10_000, prices, rubric, maxOutputTokens = 1 } = options;
-  whole('attempts', attempts, 1);
-  whole('maxRetries', maxRetries, 0);
-  whole('cacheSize', cacheSize, 1);
-  whole('maxOutputTokens', maxOutputTokens, 1);
+    throw refuse('temperature', temperature, 'Give a number of 0 or more.');
+  for (const [option, value, least] of [
+    ['attempts', attempts, 1],
+    ['maxRetries', maxRetries, 0],
+    ['cacheSize', cacheSize, 1],
+    ['maxOutputTokens', maxOutputTokens, 1],
+  ] as const)
+    wholeNumberOption('invalid_judge_option', option, value, least);
   if (rubric?.trim() === '')
-    throw new JudgeOptionError('rubric', 'is empty. Say what a good conversation is, or leave it out.');
+    throw refuse('rubric', rubric, 'Say what a good conversation is, or leave it out.');
   for (const [name, price] of Object.entries(prices ?? {}))
     if (!(price >= 0 && price < Number.POSITIVE_INFINITY))
-      throw new JudgeOptionError(
-        `prices.${name}`,
-        `is ${price}. Give the price of a million tokens, 0 or more.`,
-      );
-}
-
-function whole(option: string, value: number, least: number): void {
-  if (!Number.isSafeInteger(value) || value < least)
-    throw new JudgeOptionError(option, `is ${value}. Give a whole number from ${least} up.`);
+      throw refuse(`prices.${name}`, price, 'Give the price of a million tokens, 0 or more.');
 }
 
 /** Price of a million tokens, in any currency. */

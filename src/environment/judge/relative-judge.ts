@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { deriveSeed, randomSource } from '../../trajectory/index.ts';
+import { invalidOption } from '../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
-import { JudgeOptionError } from '../errors.ts';
 import type { GroupMember, GroupRewardContext } from '../rewards/reward.ts';
 import { type Candidate, readConversation, toPrompt } from './conversation.ts';
 import { hashOf, Judge } from './judge.ts';
@@ -51,9 +51,9 @@ const defaultRubric =
  *
  *     groupRewards: { judged: relativeJudge({ model: openai('...'), rubric: 'The joke that is funnier wins.' }) }
  *
- * A judge that cannot be asked, or gives no usable verdict, throws JudgeError: the group's rollouts then count as
+ * A judge that cannot be asked, or gives no usable verdict, throws EnvironmentError: the group's rollouts then count as
  * failed, never as 0.
- * @throws JudgeOptionError for an option that cannot be.
+ * @throws OptionError for an option with a value that cannot be used.
  */
 export function relativeJudge<Scenario, Outcome>(
   options: RelativeJudgeOptions<Scenario, Outcome>,
@@ -61,7 +61,7 @@ export function relativeJudge<Scenario, Outcome>(
   checkOptionNames('relativeJudge()', options, relativeJudgeNames);
   checkJudgeOptions(options);
   if (!Number.isSafeInteger(options.seed ?? 0))
-    throw new JudgeOptionError('seed', `is ${options.seed}. Give a whole number.`);
+    throw invalidOption('invalid_judge_option', 'seed', options.seed, 'Give a whole number.');
   const judge = new Judge(options);
   const score = async (context: GroupRewardContext<Scenario, Outcome>): Promise<number[]> => {
     const { scenario, members, signal } = context;

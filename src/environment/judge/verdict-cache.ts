@@ -2,7 +2,7 @@ import { appendFile, mkdir, readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
-import { JudgeOptionError } from '../errors.ts';
+import { OptionError } from '../../util/option-error.ts';
 import { describeThrown } from '../thrown.ts';
 
 const lineSchema = z.object({ key: z.string(), verdict: z.unknown() });
@@ -19,7 +19,7 @@ export class VerdictCache {
     this.#known = new LRUCache({ max: size });
   }
 
-  /** @throws JudgeOptionError for a file that has something else in it. */
+  /** @throws OptionError for a file with another content. */
   async get(key: string): Promise<unknown> {
     this.#opened ??= this.#open();
     await this.#opened;
@@ -57,25 +57,19 @@ export class VerdictCache {
       // A torn line that a later run ended stands in the middle.
       if (read) this.#known.set(read.key, { verdict: read.verdict });
       else if (line.startsWith('{"key":')) continue;
-      else
-        throw new JudgeOptionError(
-          'cacheFile',
-          `"${file}" has something else than a verdict in line ${at + 1}.`,
-        );
+      else throw cacheError(file, `has something other than a verdict in line ${at + 1}.`);
     }
   }
 }
 
-/** @throws JudgeOptionError for a file that cannot be read, or its folder not be made. */
+/** @throws OptionError where the file cannot be read or its folder cannot be made. */
 async function readOrMake(file: string): Promise<string> {
   try {
     await mkdir(dirname(file), { recursive: true, mode: 0o700 });
     return await readFile(file, 'utf8');
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return '';
-    throw new JudgeOptionError('cacheFile', `"${file}" cannot be read: ${describeThrown(error)}`, {
-      cause: error,
-    });
+    throw cacheError(file, `cannot be read: ${describeThrown(error)}`, error);
   }
 }
 
@@ -86,4 +80,12 @@ function parseLine(line: string): { key: string; verdict: unknown } | undefined 
   } catch {
     return undefined;
   }
+}
+
+function cacheError(file: string, what: string, cause?: unknown): OptionError {
+  return new OptionError('invalid_judge_option', `\`cacheFile\` "${file}" ${what}`, {
+    option: 'cacheFile',
+    value: file,
+    cause,
+  });
 }

@@ -1,5 +1,5 @@
 import type { ModelMessage, ToolSet } from 'ai';
-import { PieceError } from '../errors.ts';
+import { pieceError } from '../errors.ts';
 import { toolErrorMetric } from '../metrics.ts';
 import type { RolloutContext } from '../options.ts';
 import { describeThrown } from '../thrown.ts';
@@ -38,7 +38,8 @@ export class LoopProgress<Parsed> {
 
 /**
  * Leads the conversation to its end and says why it ended. `progress` always holds what has been said so far.
- * @throws PieceError, ToolError, and what the pieces and the model throw, the TrajectoryError of a limit among it.
+ * @throws EnvironmentError (`invalid_piece`, `tool_failed`), TrajectoryError of a limit, and what the pieces and the
+ * model throw.
  */
 export async function runLoop<Scenario, State, Parsed>(
   pieces: LoopPieces<Scenario, State, Parsed>,
@@ -94,23 +95,20 @@ function cutReason(
 function readStop(said: unknown): string | false {
   if (said === undefined || said === false) return false;
   if (typeof said === 'string' && said !== '') return said;
-  throw new PieceError('stop', `gave ${describeThrown(said)}; give the reason to end, or false to go on.`);
+  throw pieceError('stop', `gave ${describeThrown(said)}; give the reason to end, or false to go on.`);
 }
 
 function toMessages(piece: 'prompt' | 'observe', given: string | ModelMessage[]): ModelMessage[] {
   if (typeof given === 'string') return [{ role: 'user', content: given }];
   if (Array.isArray(given) && given.length > 0) return given;
   const remedy = piece === 'observe' ? 'give text or messages, or null to end' : 'give text or messages';
-  throw new PieceError(
-    piece,
-    `gave ${Array.isArray(given) ? 'no message' : describeThrown(given)}; ${remedy}.`,
-  );
+  throw pieceError(piece, `gave ${Array.isArray(given) ? 'no message' : describeThrown(given)}; ${remedy}.`);
 }
 
 function prepareTools(tools: ToolSet | undefined): ToolSet | undefined {
   if (tools === undefined || Object.keys(tools).length === 0) return undefined;
   for (const [name, { execute }] of Object.entries(tools))
     if (!execute)
-      throw new PieceError('tools', `has "${name}" without \`execute\`: nothing could answer its calls.`);
+      throw pieceError('tools', `has "${name}" without \`execute\`: nothing could answer its calls.`);
   return traceTools(tools);
 }

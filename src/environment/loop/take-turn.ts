@@ -7,7 +7,8 @@ import {
   ToolChoiceViolationError,
   type ToolSet,
 } from 'ai';
-import { PieceError, ToolError } from '../errors.ts';
+import { EnvironmentError, pieceError } from '../errors.ts';
+import { describeThrown } from '../thrown.ts';
 import type { LoopPieces, Reply, ToolUse } from './pieces.ts';
 
 export interface TurnOptions<Scenario, State, Parsed> {
@@ -29,7 +30,7 @@ export interface Turn<Parsed> {
   breaksToolChoice: boolean;
 }
 
-/** One model call and, once each, the tools that it asks for. @throws ToolError where tools must not fail. */
+/** One model call and, once each, the tools that it asks for. @throws EnvironmentError (`tool_failed`) where tools must not fail. */
 export async function takeTurn<Scenario, State, Parsed>({
   pieces,
   model,
@@ -67,7 +68,12 @@ export async function takeTurn<Scenario, State, Parsed>({
       const call = finalStep.toolCalls.find(({ toolCallId }) => toolCallId === part.toolCallId);
       if (call?.invalid) continue;
       toolErrors++;
-      if (pieces.onToolError === 'fail') throw new ToolError(part.toolName, part.error);
+      if (pieces.onToolError === 'fail')
+        throw new EnvironmentError(
+          'tool_failed',
+          `The tool "${part.toolName}" threw: ${describeThrown(part.error)}`,
+          { part: part.toolName, cause: part.error },
+        );
     }
   }
   const toolCalls = [...uses.values()];
@@ -108,7 +114,7 @@ export function isAnswered({ toolCalls }: Pick<Reply, 'toolCalls'>): boolean {
 function refuseUnanswered(toolCalls: readonly ToolUse[]): void {
   const open = toolCalls.find((use) => !isAnswered({ toolCalls: [use] }));
   if (open)
-    throw new PieceError(
+    throw pieceError(
       'tools',
       `has "${open.name}", whose call was not run: in a rollout nobody approves calls. Take its approval away.`,
     );

@@ -1,7 +1,6 @@
-import { MartingaleError } from '../../contract/index.ts';
 import { attribute, genAi, recordReward, spanName, withSpan } from '../../telemetry/index.ts';
 import { withDeadline } from '../../util/deadline.ts';
-import { GroupRewardError, RewardError } from '../errors.ts';
+import { EnvironmentError, type EnvironmentErrorCode } from '../errors.ts';
 import { stepRewardMetric } from '../metrics.ts';
 import { describeThrown, describeValue } from '../thrown.ts';
 import type {
@@ -31,7 +30,7 @@ export function weigh<Scenario, Outcome, State>(
  * Computes every reward in the order of definition, writes each value to the trajectory's metrics, and returns their
  * weighted sum and the sum of the step rewards together.
  * @param timeoutMs Deadline of each reward in milliseconds. Default: none.
- * @throws RewardError with the name of the first reward that failed; the reason of `context.signal` where that ended it.
+ * @throws EnvironmentError (`reward_failed`, `reward_timeout`) with the name of the first reward that failed; the reason of `context.signal` where that ended it.
  */
 export async function score<Scenario, Outcome, State>(
   rewards: ReadonlyMap<string, WeightedReward<Scenario, Outcome, State>>,
@@ -57,7 +56,11 @@ export async function score<Scenario, Outcome, State>(
     trajectory.metrics[stepRewardMetric] = stepReward;
     sum += stepReward;
   }
-  if (!Number.isFinite(sum)) throw new RewardSumError(sum);
+  if (!Number.isFinite(sum))
+    throw new EnvironmentError(
+      'reward_failed',
+      `The weighted sum of the rewards is ${sum}. Scale the rewards or their weights down.`,
+    );
   return sum;
 }
 
@@ -69,10 +72,10 @@ async function evaluate<Scenario, Outcome, State>(
 ): Promise<number> {
   const { signal } = context;
   // Made when it is needed: its stack trace would cost each rollout more than most rewards do.
-  let timedOut: RewardError | undefined;
+  let timedOut: EnvironmentError | undefined;
   const onTimeout = () => {
     const what = `took longer than ${timeoutMs} ms; raise \`rewardTimeoutMs\`, or find what it waits for`;
-    timedOut = new RewardError(name, what, { how: 'timeout' });
+    timedOut = rewardError('reward_timeout', name, what);
     return timedOut;
   };
   let value: number;
@@ -82,21 +85,11 @@ async function evaluate<Scenario, Outcome, State>(
     );
   } catch (error) {
     if ((timedOut && error === timedOut) || signal.aborted) throw error;
-    throw new RewardError(name, `threw: ${describeThrown(error)}`, { cause: error });
+    throw rewardError('reward_failed', name, `threw: ${describeThrown(error)}`, error);
   }
   if (!Number.isFinite(value))
-    throw new RewardError(name, `gave ${describeValue(value)}, not a finite number`);
+    throw rewardError('reward_failed', name, `gave ${describeValue(value)}, not a finite number`);
   return value;
-}
-
-/** Each reward is finite and their sum is not. */
-class RewardSumError extends MartingaleError {
-  constructor(sum: number) {
-    super(
-      'reward_failed',
-      `The weighted sum of the rewards is ${sum}. Scale the rewards or their weights down.`,
-    );
-  }
 }
 
 /** Group rewards as they are computed: each with its weight, in the order of definition. */
@@ -115,7 +108,7 @@ export function weighGroupRewards<Scenario, Outcome>(
  * Computes every group reward in the order of definition, writes each member's value to its trajectory's metrics, and
  * returns each member's weighted sum.
  * @param timeoutMs Deadline of each group reward in milliseconds.
- * @throws GroupRewardError with the name of the first that failed; the reason of `context.signal` where that ended it.
+ * @throws EnvironmentError (`group_reward_failed`, `group_reward_timeout`) with the name of the first that failed; the reason of `context.signal` where that ended it.
  */
 export async function scoreGroup<Scenario, Outcome>(
   rewards: ReadonlyMap<string, WeightedGroupReward<Scenario, Outcome>>,
@@ -145,10 +138,10 @@ async function evaluateGroup<Scenario, Outcome>(
   timeoutMs: number,
 ): Promise<readonly number[]> {
   const { members, signal } = context;
-  const timedOut = new GroupRewardError(
+  const timedOut = rewardError(
+    'group_reward_timeout',
     name,
     `took longer than ${timeoutMs} ms; raise \`rewardTimeoutMs\`, or find what it waits for`,
-    { how: 'timeout' },
   );
   let values: readonly number[];
   try {
@@ -157,16 +150,29 @@ async function evaluateGroup<Scenario, Outcome>(
     );
   } catch (error) {
     if (error === timedOut || signal.aborted) throw error;
-    throw new GroupRewardError(name, `threw: ${describeThrown(error)}`, { cause: error });
+    throw rewardError('group_reward_failed', name, `threw: ${describeThrown(error)}`, error);
   }
   if (!Array.isArray(values) || values.length !== members.length) {
     const given = Array.isArray(values) ? `${values.length} numbers` : describeThrown(values);
-    throw new GroupRewardError(name, `gave ${given} for ${members.length} members; give one number for each`);
+    throw rewardError(
+      'group_reward_failed',
+      name,
+      `gave ${given} for ${members.length} members; give one number for each`,
+    );
   }
   const wrong = values.findIndex((value) => !Number.isFinite(value));
   if (wrong >= 0) {
     const given = describeValue(values[wrong]);
-    throw new GroupRewardError(name, `gave ${given} for member ${wrong}, not a finite number`);
+    throw rewardError('group_reward_failed', name, `gave ${given} for member ${wrong}, not a finite number`);
   }
   return values;
+}
+
+type RewardErrorCode = Extract<EnvironmentErrorCode, `${string}reward_${string}`>;
+
+function rewardError(code: RewardErrorCode, name: string, what: string, cause?: unknown): EnvironmentError {
+  const [kind, lost] = code.startsWith('group')
+    ? ['group reward', "The group's completed rollouts count as failed."]
+    : ['reward', 'The rollout counts as failed.'];
+  return new EnvironmentError(code, `The ${kind} "${name}" ${what}. ${lost}`, { part: name, cause });
 }

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { ScenarioPositionError } from '../errors.ts';
+import { positionError } from '../errors.ts';
 import { digest, type KeyFunction, keyWith } from './scenario-key.ts';
 import type { DrawnScenario } from './scenario-source.ts';
 import { type Cursor, readState, type Stage, type StageDescription } from './stage.ts';
@@ -49,7 +49,7 @@ export class ArrayStage<Scenario> implements Stage<Scenario> {
       restore: async (state) => {
         at = readState('array', stateSchema, state);
         if (at > this.size)
-          throw new ScenarioPositionError(`The position is at scenario ${at} of an array of ${this.size}.`);
+          throw positionError(`The position is at scenario ${at} of an array of ${this.size}.`);
       },
       observe: () => undefined,
       reports: () => [],

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { groupStandardDeviation } from '../../learning/index.ts';
+import { invalidOption, OptionError, wholeNumberOption } from '../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
-import { ScenarioSetError } from '../errors.ts';
 import {
   breathe,
   type Cursor,
@@ -70,7 +70,7 @@ export function judgeGroup(
   return first <= unsolvedAt ? 'u' : 'e';
 }
 
-/** @throws OptionError, and ScenarioSetError that names the first option that cannot be met. */
+/** @throws OptionError for the first option that is unknown or cannot be used. */
 export function resolveDifficulty(options: DifficultyOptions): Required<DifficultyOptions> {
   checkOptionNames('byDifficulty()', options, difficultyNames);
   const bounds = {
@@ -89,17 +89,21 @@ export function resolveDifficulty(options: DifficultyOptions): Required<Difficul
     ['floor', bounds.floor, 0],
     ['remember', bounds.remember, 1],
   ] as const) {
-    if (!Number.isInteger(value) || value < least)
-      throw new ScenarioSetError(`\`${name}\` is ${value}; give a whole number of at least ${least}.`);
+    wholeNumberOption('invalid_scenario_set', name, value, least);
   }
   if (!(bounds.maxSkippedShare >= 0 && bounds.maxSkippedShare < 1)) {
-    throw new ScenarioSetError(
-      `\`maxSkippedShare\` is ${bounds.maxSkippedShare}; give a share from 0 to below 1.`,
+    throw invalidOption(
+      'invalid_scenario_set',
+      'maxSkippedShare',
+      bounds.maxSkippedShare,
+      'Give a share from 0 to below 1.',
     );
   }
   if (!(bounds.unsolvedAt < bounds.solvedAt)) {
-    throw new ScenarioSetError(
+    throw new OptionError(
+      'invalid_scenario_set',
       `\`unsolvedAt\` is ${bounds.unsolvedAt} and \`solvedAt\` ${bounds.solvedAt}; the first must be the lower one.`,
+      { option: 'unsolvedAt', value: bounds.unsolvedAt },
     );
   }
   return bounds;

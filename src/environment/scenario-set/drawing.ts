@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { ScenarioPositionError } from '../errors.ts';
+import { positionError } from '../errors.ts';
 import type { DrawnScenario, JsonValue, ScenarioResult } from './scenario-source.ts';
 import {
   breathe,
@@ -135,7 +135,7 @@ export function writePosition(
   return { set, state, observed: observed.map(({ key, rewards }) => ({ key, rewards: [...rewards] })) };
 }
 
-/** @throws ScenarioPositionError where the position is none, or of another set: the first difference is named. */
+/** @throws ScenarioError (`scenario_position_refused`) where the position is none, or of another set: the first difference is named. */
 export function readPosition(
   position: unknown,
   set: StageDescription,
@@ -143,7 +143,7 @@ export function readPosition(
   const { set: saved, state, observed } = readState('ScenarioSet', positionSchema, position);
   const difference = differenceOf(saved, set, String(set.kind));
   if (difference) {
-    throw new ScenarioPositionError(
+    throw positionError(
       `The position is of another set: ${difference}. Seek with the set that the position was taken from, or begin ` +
         'without a position.',
     );

@@ -1,6 +1,6 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import { z } from 'zod';
-import { ScenarioFileError, ScenarioPositionError } from '../errors.ts';
+import { positionError, ScenarioError, scenarioFileError } from '../errors.ts';
 import { type KeyFunction, keyWith } from './scenario-key.ts';
 import type { DrawnScenario } from './scenario-source.ts';
 import { type Cursor, readState, type Stage, type StageDescription } from './stage.ts';
@@ -55,7 +55,7 @@ export class JsonLinesStage<Scenario> implements Stage<Scenario> {
         if (!saved) return;
         const drawn = await next();
         if (lines.bytes === saved.bytes && drawn?.key === saved.key) return;
-        throw new ScenarioPositionError(
+        throw positionError(
           `The position is at line ${saved.line} of a file of ${saved.bytes} bytes, and ${this.#path} ` +
             (lines.bytes === saved.bytes
               ? 'has another scenario there. It has been changed, or is another file.'
@@ -74,12 +74,12 @@ export class JsonLinesStage<Scenario> implements Stage<Scenario> {
       value = JSON.parse(text);
     } catch (cause) {
       const what = cause instanceof Error ? cause.message : String(cause);
-      throw new ScenarioFileError(this.#path, line, `The line is not JSON: ${what}`, { cause });
+      throw scenarioFileError(this.#path, line, `The line is not JSON: ${what}`, { cause });
     }
     const parsed = await this.#schema.safeParseAsync(value);
     if (!parsed.success) {
       const what = `The scenario does not fit the schema: ${parsed.error.message}`;
-      throw new ScenarioFileError(this.#path, line, what, { cause: parsed.error });
+      throw scenarioFileError(this.#path, line, what, { cause: parsed.error });
     }
     return { scenario: parsed.data, key: keyWith(parsed.data, this.#key) };
   }
@@ -116,7 +116,7 @@ export class FileLines {
     return this.#bytes;
   }
 
-  /** Null at the end. @throws ScenarioFileError where the file cannot be read, or is not the same any more. */
+  /** Null at the end. @throws ScenarioError (`invalid_scenario_file`) where the file cannot be read, or is not the same any more. */
   async next(): Promise<FileLine | null> {
     for (;;) {
       const line = await this.#nextOfAny();
@@ -152,9 +152,9 @@ export class FileLines {
       await this.#checkSize(handle);
       ({ bytesRead } = await handle.read(buffer, 0, buffer.length, this.#byte + this.#pending.length));
     } catch (error) {
-      if (error instanceof ScenarioFileError) throw error;
+      if (error instanceof ScenarioError) throw error;
       const what = error instanceof Error ? error.message : String(error);
-      throw new ScenarioFileError(this.#path, null, `cannot be read: ${what}`, { cause: error });
+      throw scenarioFileError(this.#path, null, `cannot be read: ${what}`, { cause: error });
     }
     this.#pending = Buffer.concat([this.#pending, buffer.subarray(0, bytesRead)]);
     return bytesRead > 0;
@@ -165,7 +165,7 @@ export class FileLines {
     this.#bytes ??= size;
     if (this.#bytes === size) return;
     const what = `had ${this.#bytes} bytes when reading began and has ${size} now. Do not change it during a run.`;
-    throw new ScenarioFileError(this.#path, null, what);
+    throw scenarioFileError(this.#path, null, what);
   }
 
   #decode(bytes: Buffer): string {
@@ -173,7 +173,7 @@ export class FileLines {
       // Drops a byte order mark, which editors put before the first line.
       return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
     } catch (cause) {
-      throw new ScenarioFileError(this.#path, this.#line, 'The line is not UTF-8.', { cause });
+      throw scenarioFileError(this.#path, this.#line, 'The line is not UTF-8.', { cause });
     }
   }
 }

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { ScenarioPositionError } from '../errors.ts';
+import { positionError } from '../errors.ts';
 import { digest, type KeyFunction, keyWith } from './scenario-key.ts';
 import {
   breathe,
@@ -64,7 +64,7 @@ export class GeneratorStage<Scenario> implements Stage<Scenario> {
           if (drawn % drawsPerBreath === 0) await breathe();
         }
         if (drawn === saved.drawn && keys === saved.keys) return;
-        throw new ScenarioPositionError(
+        throw positionError(
           `The generator was run again up to scenario ${saved.drawn} and did not give the same scenarios ` +
             `(it gave ${drawn}). A generator that can be resumed gives the same ones each time: draw what is ` +
             'random from a seed of your own and `epoch`.',

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { deriveSeed, randomSource } from '../../trajectory/index.ts';
-import { ScenarioPositionError, ScenarioSetError } from '../errors.ts';
+import { OptionError } from '../../util/option-error.ts';
+import { positionError } from '../errors.ts';
 import { type Cursor, type Extent, readState, type Stage, type StageDescription } from './stage.ts';
 
 export interface MixPart<Scenario> {
@@ -21,14 +22,26 @@ export class MixStage<Scenario> implements Stage<Scenario> {
   readonly #parts: readonly MixPart<Scenario>[];
   readonly #seed: number;
 
-  /** @throws ScenarioSetError */
+  /** @throws OptionError */
   constructor(parts: readonly MixPart<Scenario>[], seed: number) {
-    if (parts.length === 0) throw new ScenarioSetError('A mix needs at least one set.');
+    if (parts.length === 0)
+      throw new OptionError('invalid_scenario_set', 'A mix needs at least one set.', {
+        option: 'sets',
+        value: parts,
+      });
     for (const { name, weight } of parts) {
       if (!(weight > 0 && Number.isFinite(weight)))
-        throw new ScenarioSetError(`The weight of "${name}" is ${weight}; give a finite number above 0.`);
+        throw new OptionError(
+          'invalid_scenario_set',
+          `The weight of "${name}" is ${weight}; give a finite number above 0.`,
+          { option: 'weight', value: weight },
+        );
       if (name.includes('/') || parts.filter((part) => part.name === name).length > 1)
-        throw new ScenarioSetError(`"${name}" begins keys: give each set a name of its own, without "/".`);
+        throw new OptionError(
+          'invalid_scenario_set',
+          `"${name}" begins keys: give each set a name of its own, without "/".`,
+          { option: 'name', value: name },
+        );
     }
     this.#parts = parts;
     this.#seed = seed;
@@ -90,7 +103,7 @@ export class MixStage<Scenario> implements Stage<Scenario> {
       restore: async (state) => {
         const saved = readState('mix', stateSchema, state);
         if (saved.parts.length !== parts.length || saved.ended.length !== parts.length)
-          throw new ScenarioPositionError(
+          throw positionError(
             `The position is of a mix of ${saved.parts.length} sets, not of ${parts.length}.`,
           );
         draws = saved.draws;

@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { ScenarioSetError } from '../errors.ts';
+import { OptionError } from '../../util/option-error.ts';
+import { ScenarioError } from '../errors.ts';
 import { type Cursor, type Extent, readState, type Stage, type StageDescription } from './stage.ts';
 
 const stateSchema = z.object({ epoch: z.int().nonnegative(), of: z.unknown() });
@@ -13,9 +14,11 @@ export class RepeatStage<Scenario> implements Stage<Scenario> {
   /** `epochs` may be Infinity. */
   constructor(of: Stage<Scenario>, epochs: number) {
     if (of.learns) {
-      throw new ScenarioSetError(
+      throw new OptionError(
+        'invalid_scenario_set',
         '`.repeat()` begins its set anew each epoch, and what `.byDifficulty()` has learnt would be lost. Put ' +
           '`.byDifficulty()` after `.repeat()`.',
+        { option: 'epochs', value: epochs },
       );
     }
     this.#of = of;
@@ -52,7 +55,8 @@ export class RepeatStage<Scenario> implements Stage<Scenario> {
           }
           if (epoch + 1 >= this.#epochs) return null;
           if (isEmpty && this.#epochs === Number.POSITIVE_INFINITY) {
-            throw new ScenarioSetError(
+            throw new ScenarioError(
+              'invalid_scenario_set',
               `Epoch ${epoch} of a set that repeats for ever gave no scenario: there is nothing to draw. Look at ` +
                 'what it is made from, and at its filters.',
             );

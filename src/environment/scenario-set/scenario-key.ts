@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { ScenarioSetError } from '../errors.ts';
+import { ScenarioError } from '../errors.ts';
 
 /** Gives the key of a scenario where neither its `id` nor its content should be it. */
 export type KeyFunction<Scenario> = (scenario: Scenario) => string | number;
@@ -7,7 +7,7 @@ export type KeyFunction<Scenario> = (scenario: Scenario) => string | number;
 /**
  * The key of a scenario: its `id` where that is a number or a text, else a hash of its JSON that the order of fields
  * does not change.
- * @throws ScenarioSetError for a scenario that is not JSON and has no `id`.
+ * @throws ScenarioError for a scenario that is not JSON and has no `id`.
  */
 export function scenarioKey(scenario: unknown): string {
   if (typeof scenario === 'object' && scenario !== null && 'id' in scenario) {
@@ -17,12 +17,13 @@ export function scenarioKey(scenario: unknown): string {
   return digest(canonicalJson(scenario)).slice(0, 20);
 }
 
-/** @throws ScenarioSetError for a key that is not a number or a text of at least one character. */
+/** @throws ScenarioError for a key that is not a number or a text of at least one character. */
 export function keyWith<Scenario>(scenario: Scenario, key: KeyFunction<Scenario> | undefined): string {
   if (!key) return scenarioKey(scenario);
   const given: unknown = key(scenario);
   if (typeof given === 'number' || (typeof given === 'string' && given !== '')) return String(given);
-  throw new ScenarioSetError(
+  throw new ScenarioError(
+    'invalid_scenario_set',
     `The key function gave ${JSON.stringify(given)} for a scenario; give a number or a text that is not empty.`,
   );
 }
@@ -53,8 +54,9 @@ function sorted(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-function noKey(why: string, cause?: unknown): ScenarioSetError {
-  return new ScenarioSetError(
+function noKey(why: string, cause?: unknown): ScenarioError {
+  return new ScenarioError(
+    'invalid_scenario_set',
     `A scenario has no \`id\` and cannot be written as JSON (${why}). Give it an \`id\`, or give the set \`key\`.`,
     { cause },
   );

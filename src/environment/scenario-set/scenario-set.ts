@@ -1,6 +1,7 @@
 import { z } from 'zod';
+import { wholeNumberOption } from '../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
-import { ScenarioSetError } from '../errors.ts';
+import { ScenarioError } from '../errors.ts';
 import { ArrayStage } from './array-stage.ts';
 import {
   type DifficultyOptions,
@@ -64,7 +65,7 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
 
   /**
    * A file with one scenario as JSON a line, read as it is drawn from; blank lines are passed over. With `schema`, a
-   * scenario is what that gives. Drawing throws ScenarioFileError, which names file and line.
+   * scenario is what that gives. Drawing throws ScenarioError (`invalid_scenario_file`), which names file and line.
    */
   static fromJsonLines(path: string, options?: ScenarioSetOptions<JsonValue>): ScenarioSet<JsonValue>;
   static fromJsonLines<Scenario>(
@@ -117,7 +118,7 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
    * Another order each epoch. A set that ends is shuffled whole, for which a file's scenarios are held in memory; with
    * `buffer`, and for generators always, that many scenarios are read at a time and shuffled among themselves. Going
    * back to a position reads at most one buffer again. Default seed 0.
-   * @throws ScenarioSetError for a set whose end is not known, without `buffer`.
+   * @throws OptionError for a set whose end is not known, without `buffer`.
    */
   shuffle(options: { seed?: number; buffer?: number } = {}): ScenarioSet<Scenario> {
     checkOptionNames('shuffle()', options, { seed: true, buffer: true });
@@ -127,7 +128,7 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
 
   /** The set again and again. Default: for ever. */
   repeat(epochs = Number.POSITIVE_INFINITY): ScenarioSet<Scenario> {
-    if (epochs !== Number.POSITIVE_INFINITY) wholeNumber('epochs', epochs, 1);
+    if (epochs !== Number.POSITIVE_INFINITY) wholeNumberOption('invalid_scenario_set', 'epochs', epochs, 1);
     return new ScenarioSet(new RepeatStage(this.#stage, epochs));
   }
 
@@ -182,14 +183,15 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
    * take begins at the same place.
    */
   take(count: number, { signal }: { signal?: AbortSignal } = {}): Promise<DrawnScenario<Scenario>[]> {
-    wholeNumber('count', count, 0);
+    if (count !== Number.POSITIVE_INFINITY) wholeNumberOption('invalid_scenario_set', 'count', count, 0);
     return this.#drawing.take(count, signal);
   }
 
-  /** All scenarios of one pass, whatever has been taken. @throws ScenarioSetError for a set without end. */
+  /** All scenarios of one pass, whatever has been taken. @throws ScenarioError (`invalid_scenario_set`) for a set without an end. */
   async toArray({ signal }: { signal?: AbortSignal } = {}): Promise<Scenario[]> {
     if (this.#stage.extent === 'infinite')
-      throw new ScenarioSetError(
+      throw new ScenarioError(
+        'invalid_scenario_set',
         'The set repeats for ever and makes no array. Call `toArray()` before `.repeat()`.',
       );
     const drawing = new Drawing(this.#stage);
@@ -202,7 +204,7 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
     return this.#drawing.position();
   }
 
-  /** @throws ScenarioPositionError for a position of another set, seed or size, which is named. */
+  /** @throws ScenarioError (`scenario_position_refused`) for a position of another set, seed or size, which is named. */
   seek(position: JsonValue): Promise<void> {
     return this.#drawing.seek(position);
   }
@@ -220,11 +222,6 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
   close(): Promise<void> {
     return this.#drawing.close();
   }
-}
-
-function wholeNumber(name: string, value: number, least: number): void {
-  if (Number.isInteger(value) && value >= least) return;
-  throw new ScenarioSetError(`\`${name}\` is ${value}; give a whole number of at least ${least}.`);
 }
 
 /** A source as it is; an array as its scenarios in an order that the seed decides, another one each epoch, for ever. */

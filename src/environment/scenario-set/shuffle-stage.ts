@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { deriveSeed, randomSource } from '../../trajectory/index.ts';
-import { ScenarioPositionError, ScenarioSetError } from '../errors.ts';
+import { OptionError } from '../../util/option-error.ts';
+import { positionError } from '../errors.ts';
 import type { DrawnScenario, JsonValue } from './scenario-source.ts';
 import {
   breathe,
@@ -32,7 +33,7 @@ export class ShuffleStage<Scenario> implements Stage<Scenario> {
   readonly #seed: number;
   readonly #buffer: number;
 
-  /** @throws ScenarioSetError */
+  /** @throws OptionError */
   constructor(of: Stage<Scenario>, { seed, buffer }: { seed: number; buffer: number | undefined }) {
     this.#of = of;
     this.#seed = seed;
@@ -104,7 +105,7 @@ export class ShuffleStage<Scenario> implements Stage<Scenario> {
         order = [];
         await readBlock();
         if (block !== saved.block || order.length < saved.drawn) {
-          throw new ScenarioPositionError(
+          throw positionError(
             `Block ${saved.block} of the shuffle had at least ${saved.drawn} scenarios and now has ${order.length}: ` +
               'what the set is made from has changed.',
           );
@@ -124,9 +125,11 @@ function bufferFor(extent: Extent, buffer: number | undefined): number {
   const size = buffer ?? (extent === 'finite' ? Number.POSITIVE_INFINITY : Number.NaN);
   if (Number.isInteger(size) && size >= 1) return size;
   if (size === Number.POSITIVE_INFINITY && extent !== 'infinite') return size;
-  throw new ScenarioSetError(
+  throw new OptionError(
+    'invalid_scenario_set',
     `\`buffer\` is ${buffer} for a set whose end is ${extent === 'finite' ? '' : 'not '}known; give a whole number of ` +
       'scenarios to shuffle among themselves, such as 1000, or put `.shuffle()` before `.repeat()`.',
+    { option: 'buffer', value: buffer },
   );
 }
 

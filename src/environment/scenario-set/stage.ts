@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { ScenarioPositionError } from '../errors.ts';
+import { positionError } from '../errors.ts';
 import type { DifficultyReport } from './difficulty.ts';
 import type { DrawnScenario, JsonValue, ScenarioResult } from './scenario-source.ts';
 
@@ -27,7 +27,7 @@ export interface Cursor<Scenario> {
   next(): Promise<DrawnScenario<Scenario> | null>;
   /** All that the next draws depend on. It is not changed by draws that follow. */
   state(): JsonValue;
-  /** Brings the cursor to a state, wherever it stands. @throws ScenarioPositionError */
+  /** Brings the cursor to a state, wherever it stands. @throws ScenarioError (`scenario_position_refused`) */
   restore(state: unknown): Promise<void>;
   observe(results: readonly ScenarioResult[]): void;
   reports(): DifficultyReport[];
@@ -35,7 +35,7 @@ export interface Cursor<Scenario> {
   close(): Promise<void>;
 }
 
-/** @throws ScenarioPositionError where a saved state does not have the shape that the stage writes. */
+/** @throws ScenarioError (`scenario_position_refused`) where a saved state does not have the shape that the stage writes. */
 export function readState<Schema extends z.ZodType>(
   kind: string,
   schema: Schema,
@@ -43,7 +43,7 @@ export function readState<Schema extends z.ZodType>(
 ): z.output<Schema> {
   const read = schema.safeParse(state);
   if (read.success) return read.data;
-  throw new ScenarioPositionError(
+  throw positionError(
     `The state of \`${kind}\` in the position is not as this version writes it: ${read.error.message}`,
   );
 }

@@ -1,5 +1,6 @@
+import { OptionError } from '../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
-import { ScenarioSetError } from '../errors.ts';
+import { ScenarioError } from '../errors.ts';
 import { ArrayStage } from './array-stage.ts';
 import { type KeyFunction, shareOf } from './scenario-key.ts';
 import type { DrawnScenario } from './scenario-source.ts';
@@ -50,7 +51,8 @@ export class TransformStage<From, To> implements Stage<To> {
           const changed = await apply(drawn);
           if (changed) return changed;
           if (unseen === mostUnseen) {
-            throw new ScenarioSetError(
+            throw new ScenarioError(
+              'invalid_scenario_set',
               `\`${this.#options.description.kind}\` let none of ${mostUnseen} scenarios in a row through: the set may ` +
                 'have none that fits. Look at the filter or the split.',
             );
@@ -76,7 +78,7 @@ export interface SplitOptions<Scenario> {
 
 /**
  * Which split a scenario is in: a hash of it decides, so that neither order nor other scenarios change it.
- * @throws ScenarioSetError for shares that are not above 0 or do not add up to 1.
+ * @throws OptionError for shares that are not above 0 or do not add up to 1.
  */
 export function splitter<Scenario>(
   shares: Readonly<Record<string, number>>,
@@ -91,13 +93,19 @@ export function splitter<Scenario>(
   for (const name of names) {
     const share = shares[name];
     if (share === undefined || !(share > 0 && share <= 1))
-      throw new ScenarioSetError(
+      throw new OptionError(
+        'invalid_scenario_set',
         `The share of split "${name}" is ${share}; give a number above 0 and up to 1.`,
+        { option: `shares.${name}`, value: share },
       );
   }
   const sum = names.reduce((total, name) => total + (shares[name] ?? 0), 0);
   if (Math.abs(sum - 1) > 1e-9) {
-    throw new ScenarioSetError(`The shares of the splits add up to ${sum}; they must add up to 1.`);
+    throw new OptionError(
+      'invalid_scenario_set',
+      `The shares of the splits add up to ${sum}; they must add up to 1.`,
+      { option: 'shares', value: shares },
+    );
   }
   return ({ scenario, key }) => {
     const place = shareOf(`${seed}/${by ? by(scenario) : key}`);

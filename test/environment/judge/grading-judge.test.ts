@@ -2,8 +2,8 @@ import { generateText } from 'ai';
 import { MockLanguageModelV4 } from 'ai/test';
 import {
   defineEnvironment,
+  EnvironmentError,
   gradingJudge,
-  JudgeError,
   ModelHandle,
   runGroups,
   type Trajectory,
@@ -48,7 +48,7 @@ test.each([1.01, -1, 'high', null])(
     const model = judgeModel((_, call) => ({ explanation: '', score: call < 2 ? score : 1 }));
     expect(await gradingJudge({ model })(context(answering('x')))).toBe(1);
     const never = gradingJudge({ model: judgeModel(() => ({ explanation: '', score })) });
-    await expect(never(context(answering('x')))).rejects.toThrow(JudgeError);
+    await expect(never(context(answering('x')))).rejects.toThrow(EnvironmentError);
   },
 );
 

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { appendFile, mkdir, mkdtemp, readFile, rm, truncate, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { JudgeOptionError, relativeJudge, type Trajectory } from 'martingale';
+import { OptionError, relativeJudge, type Trajectory } from 'martingale';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { answering, judgeModel, scoringBy } from './judge-model.ts';
 
@@ -67,7 +67,7 @@ describe('a verdict', () => {
     const warned = once(process, 'warning');
     expect(await judge(group(answering('good'), answering('middling')))).toEqual([0.9, 0.5]);
     expect((await warned)[0]).toMatchObject({ code: 'verdict_not_kept' });
-    await expect(judgeOf({ cacheFile }).judge(pair())).rejects.toThrow(JudgeOptionError);
+    await expect(judgeOf({ cacheFile }).judge(pair())).rejects.toThrow(OptionError);
   });
 
   test('is asked for again where anything is different that it follows from', async () => {
@@ -123,7 +123,7 @@ describe('a verdict', () => {
     await judgeOf({ cacheFile }).judge(pair());
     await appendFile(cacheFile, 'name,score\n');
     const { judge } = judgeOf({ cacheFile });
-    await expect(judge(pair())).rejects.toThrow(JudgeOptionError);
+    await expect(judge(pair())).rejects.toThrow(OptionError);
     await expect(judge(pair())).rejects.toThrow('line 2');
   });
 

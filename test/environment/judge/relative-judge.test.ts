@@ -2,9 +2,9 @@ import { customProvider, generateText } from 'ai';
 import { MockLanguageModelV4 } from 'ai/test';
 import {
   defineEnvironment,
-  JudgeError,
-  JudgeOptionError,
+  EnvironmentError,
   ModelHandle,
+  OptionError,
   relativeJudge,
   runGroups,
   Trajectory,
@@ -163,7 +163,7 @@ describe.each(unusable)('%s', (_, answer, complaint) => {
     const judge = relativeJudge({ model: judgeModel(() => answer), attempts: 2 });
     const members = [answering('good'), answering('bad')];
     const judged = judge(group(...members));
-    await expect(judged).rejects.toThrow(JudgeError);
+    await expect(judged).rejects.toThrow(EnvironmentError);
     await expect(judged).rejects.toThrow(complaint);
     await expect(judged).rejects.toMatchObject({ code: 'judge_answer_unusable' });
     expect(members.map(({ logs }) => logs)).toEqual([[], []]);
@@ -286,6 +286,6 @@ test.each([
   ['rubric', { rubric: ' ' }],
 ])('%s that cannot be is refused by name', (option, options) => {
   const make = () => relativeJudge({ model: judgeModel(() => ''), ...options });
-  expect(make).toThrow(JudgeOptionError);
+  expect(make).toThrow(OptionError);
   expect(make).toThrow(option);
 });

@@ -12,7 +12,7 @@ import { MockLanguageModelV4 } from 'ai/test';
 import { defineEnvironment, externalModel, type RolloutContext } from 'martingale';
 import { expect, test, vi } from 'vitest';
 import { z } from 'zod';
-import { RewardError } from '../../../src/environment/index.ts';
+import { EnvironmentError } from '../../../src/environment/index.ts';
 import { runRollout } from '../../../src/rollout/run-rollout.ts';
 import type { FakePolicy } from '../../model/fake-service.ts';
 import { streaming, usage } from '../../model/mock-replies.ts';
@@ -287,7 +287,9 @@ test('a call that another model answers, and a judge that fails, are none of its
     ...base,
     rollout: async (context) => {
       await ask(context);
-      throw new Error('no verdict', { cause: new RewardError('judge', 'did not answer') });
+      throw new Error('no verdict', {
+        cause: new EnvironmentError('reward_failed', 'The reward "judge" did not answer.'),
+      });
     },
     onError,
     rewards,

@@ -1,4 +1,4 @@
-import { RewardError, type Rewards, Trajectory } from 'martingale';
+import { EnvironmentError, type Rewards, Trajectory } from 'martingale';
 import { expect, test } from 'vitest';
 import { score, weigh } from '../../../src/environment/index.ts';
 import { recordCall } from '../record-call.ts';
@@ -73,9 +73,9 @@ test.each<[string, () => number | Promise<number>, RegExp]>([
   ['gives text', () => JSON.parse('"1"'), /gave "1", not a finite number/],
 ])('a reward that %s is an error that names it', async (_, right, message) => {
   const failing = score(weigh<unknown, unknown, undefined>({ right }), context());
-  await expect(failing).rejects.toThrow(RewardError);
+  await expect(failing).rejects.toThrow(EnvironmentError);
   await expect(failing).rejects.toThrow(message);
-  await expect(failing).rejects.toMatchObject({ code: 'reward_failed', reward: 'right' });
+  await expect(failing).rejects.toMatchObject({ code: 'reward_failed', part: 'right' });
 });
 
 test('a reward that never answers ends with its deadline, and its signal with it', async () => {
@@ -90,7 +90,7 @@ test('a reward that never answers ends with its deadline, and its signal with it
   };
   await expect(score(weigh(hanging), context(), { timeoutMs: 20 })).rejects.toMatchObject({
     code: 'reward_timeout',
-    reward: 'judged',
+    part: 'judged',
     message: expect.stringMatching(/took longer than 20 ms; raise `rewardTimeoutMs`/),
   });
   expect(aborted).toBe(true);

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { EvaluationDirectory, type EvaluationHeader } from '../../../src/evaluation/evaluation-directory.ts';
-import { StorageError } from '../../../src/index.ts';
+import { RunError } from '../../../src/index.ts';
 import { RolloutGroup } from '../../../src/rollout/index.ts';
 import { RunDirectory } from '../../../src/training/run-directory.ts';
 
@@ -23,7 +23,7 @@ test('behind a group that could not be kept nothing is written, and a resumed ru
   await directory.keepGroup(0, groupOf(0));
   // What stands in the place of the file makes the writing fail as a full disk does.
   await mkdir(journal);
-  await expect(directory.keepGroup(1, groupOf(0))).rejects.toThrow(StorageError);
+  await expect(directory.keepGroup(1, groupOf(0))).rejects.toThrow(RunError);
   await rmdir(journal);
   await expect(directory.keepGroup(1, groupOf(1))).rejects.toThrow(
     /step-0001.journal.jsonl could not be written/,
@@ -49,7 +49,7 @@ test('nor in the folder of an evaluation', async () => {
   const groups = join(path, 'groups.jsonl');
   await rename(groups, `${groups}.aside`);
   await mkdir(groups);
-  await expect(directory.append(groupOf(1))).rejects.toThrow(StorageError);
+  await expect(directory.append(groupOf(1))).rejects.toThrow(RunError);
   await rmdir(groups);
   await rename(`${groups}.aside`, groups);
   await expect(directory.append(groupOf(1))).rejects.toThrow(/groups.jsonl could not be written/);
