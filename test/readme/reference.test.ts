@@ -124,7 +124,7 @@ describe('docs/reference.md', () => {
 const optionsOf: Record<string, string[]> = {
   defineEnvironment: ['SharedOptions', 'RolloutEnvironmentOptions', 'LoopEnvironmentOptions', 'LoopPieces'],
   train: ['TrainSettings'],
-  runGroups: ['RunGroupsOptions'],
+  runGroups: ['RunGroupsOptions', 'GroupsOptions', 'RolloutSettings'],
   evaluate: ['EvaluateOptions'],
   sft: ['SftOptions'],
   Judges: ['JudgeOptions', 'RelativeJudgeOptions'],
@@ -150,13 +150,25 @@ async function sourceText(): Promise<string> {
   return texts.join('\n');
 }
 
+/** The members of a union of texts, with those of the unions that it names. */
+function membersOf(type: string, source: string): string[] {
+  const union = new RegExp(`export type ${type} =([^;]*);`).exec(source)?.[1] ?? '';
+  return union.split('|').flatMap((part) => {
+    const [, text] = /'(\w+)'/.exec(part) ?? [];
+    if (text !== undefined) return text;
+    const [, prefix = '', member] = /`(\w*)\$\{(\w+)\}`/.exec(part) ?? [];
+    const other = member ?? /[A-Z]\w*/.exec(part)?.[0];
+    return other === undefined ? [] : membersOf(other, source).map((name) => `${prefix}${name}`);
+  });
+}
+
 describe('the options in docs/reference.md', () => {
   it.each(Object.entries(optionsOf))('has each option of %s', async (heading, interfaces) => {
     const source = await sourceText();
     const page = await textOf('docs/reference.md');
     const [, section = ''] = new RegExp(`\n### ${heading}\n([\\s\\S]*?)\n##`).exec(page) ?? [];
     for (const name of interfaces) {
-      const body = new RegExp(`export interface ${name}\\b[^{]*\\{\n([\\s\\S]*?)\n\\}`).exec(source)?.[1];
+      const body = new RegExp(`interface ${name}\\b[^{]*\\{\n([\\s\\S]*?)\n\\}`).exec(source)?.[1];
       const options = [...(body ?? '').matchAll(/^ {2}(\w+)\??: /gm)].map(([, option]) => option);
       expect([name, options.length]).toEqual([name, expect.toSatisfy((count: number) => count > 0)]);
       expect([name, options.filter((option) => !namesIn(section).includes(option ?? ''))]).toEqual([
@@ -168,11 +180,21 @@ describe('the options in docs/reference.md', () => {
 
   it('has each code of an error class, and no other', async () => {
     const source = await sourceText();
-    const unions = [...source.matchAll(/export type (\w+Error)Code =([^;]*);/g)];
-    expect(unions.length).toBeGreaterThanOrEqual(2);
-    for (const [, name = '', union = ''] of unions) {
-      const codes = [...union.matchAll(/'(\w+)'/g)].map(([, code = '']) => code);
-      expect([name, namesOf(name).sort()]).toEqual([name, codes.sort()]);
+    const classes = [...source.matchAll(/export type (\w+Error)Code =/g)].map(([, name = '']) => name);
+    expect(classes.length).toBeGreaterThanOrEqual(2);
+    for (const name of classes)
+      expect([name, namesOf(name).sort()]).toEqual([name, membersOf(`${name}Code`, source).sort()]);
+  });
+});
+
+describe('the alarms in docs/guide.md', () => {
+  it('are all, with every cause of a missing signal', async () => {
+    const source = await sourceText();
+    const [, section = ''] = /\n## A flat curve\n([\s\S]*?)\n## /.exec(await textOf('docs/guide.md')) ?? [];
+    for (const name of ['AlarmKind', 'NoSignalCause']) {
+      const members = membersOf(name, source);
+      expect(members.length).toBeGreaterThan(5);
+      expect([name, members.filter((member) => !namesIn(section).includes(member))]).toEqual([name, []]);
     }
   });
 });
