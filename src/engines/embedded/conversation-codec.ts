@@ -2,8 +2,7 @@ import type { Constraint, Reply } from '../../language/constraint/constraint.ts'
 import {
   type CompiledConstraint,
   type ConstraintPlan,
-  createGrammarCompiler,
-  type GrammarCompiler,
+  GrammarCompiler,
 } from '../../language/grammar/compiler.ts';
 import { encodeReply } from '../../language/grammar/encode-reply.ts';
 import { chatFormat, loadTokenizer } from '../../language/tokenizer/embedded.ts';
@@ -43,12 +42,7 @@ export class ConversationCodec {
   static async create(processors: LogitsProcessorFactories = new Map()): Promise<ConversationCodec> {
     const tokenizer = loadTokenizer();
     const format = chatFormat(tokenizer);
-    return new ConversationCodec(
-      tokenizer,
-      format,
-      await createGrammarCompiler(tokenizer, format),
-      processors,
-    );
+    return new ConversationCodec(tokenizer, format, new GrammarCompiler(tokenizer, format), processors);
   }
 
   /** Makes sampling parameters ready for one reply. Throws an `EngineError` that names what cannot be meant. */

@@ -16,20 +16,8 @@ import { grammarSource } from './grammar-source.ts';
 import { checkDepth, checkLength } from './limits.ts';
 import { checkReasoning, ReasoningState } from './reasoning-state.ts';
 import { StateMemory } from './state-memory.ts';
-import { FreeTextState, GrammarText } from './text-state.ts';
+import { FreeTextState, GrammarText, type Vocabulary } from './text-state.ts';
 import { LegalSets, TokenTrie } from './token-trie.ts';
-
-export interface GrammarCompiler {
-  /**
-   * Throws a `LanguageError` that says what is wrong with the constraint. Equal constraints compile once: the
-   * ones used last are kept, with all that was computed of them.
-   */
-  compile(constraint: Constraint): Promise<CompiledConstraint>;
-  /** The part of `compile` that takes long, and finds what is wrong. */
-  plan(constraint: Constraint): Promise<ConstraintPlan>;
-  /** The part of `compile` that takes no time. */
-  assemble(plan: ConstraintPlan): CompiledConstraint;
-}
 
 export interface CompiledConstraint {
   /** A reply that has not begun. */
@@ -46,22 +34,25 @@ const CACHED_NODES = 2_000_000;
 /** Characters of a constraint's JSON that take as much as a node. */
 const CHARACTERS_OF_A_NODE = 64;
 
-export async function createGrammarCompiler(
-  tokenizer: Tokenizer,
-  format: ChatFormat,
-): Promise<GrammarCompiler> {
-  const trie = new TokenTrie(tokenizer);
-  const vocabulary = { trie, sets: new LegalSets(), bytesOf: (token: number) => tokenizer.bytes(token) };
-  const special = new Set(tokenizer.special.values());
-  const memory = new StateMemory();
+/**
+ * Compiles constraints for one tokenizer and chat format, and keeps those used last. Grammars run on an automaton of
+ * our own because training needs what libraries of masks do not offer: legal sets without tokens that only spell the
+ * same forced text differently, states that are recognised when they recur (so that a legal set costs a look-up), and
+ * a refusal of every schema keyword that is not enforced.
+ */
+export class GrammarCompiler {
+  readonly #special: ReadonlySet<number>;
+  readonly #endToken: number;
+  readonly #vocabulary: Vocabulary;
+  readonly #memory = new StateMemory();
   /** By the constraint's JSON. */
-  const plans = new LRUCache<string, ConstraintPlan>({
+  readonly #plans = new LRUCache<string, ConstraintPlan>({
     max: CACHED_CONSTRAINTS,
     maxSize: CACHED_NODES,
     sizeCalculation: (plan, key) => planSize(plan) + Math.ceil((key.length + 1) / CHARACTERS_OF_A_NODE),
   });
   /** By the plan's name. */
-  const ready = new LRUCache<string, Assembled>({
+  readonly #ready = new LRUCache<string, Assembled>({
     max: CACHED_CONSTRAINTS,
     maxSize: CACHED_NODES,
     sizeCalculation: ({ automata }) => automata.reduce((sum, { size }) => sum + size, 1),
@@ -70,63 +61,71 @@ export async function createGrammarCompiler(
     },
   });
 
-  const build = ({ branches: planned, reasoning }: ConstraintPlan): Assembled => {
+  constructor(tokenizer: Tokenizer, { endToken }: ChatFormat) {
+    const trie = new TokenTrie(tokenizer);
+    this.#vocabulary = { trie, sets: new LegalSets(), bytesOf: (token) => tokenizer.bytes(token) };
+    this.#special = new Set(tokenizer.special.values());
+    this.#endToken = endToken;
+  }
+
+  /** Throws a `LanguageError` that says what is wrong with the constraint. Equal constraints compile once. */
+  async compile(constraint: Constraint): Promise<CompiledConstraint> {
+    return this.assemble(this.#plan(constraint));
+  }
+
+  /** The slow part of `compile`, which also finds what is wrong. */
+  async plan(constraint: Constraint): Promise<ConstraintPlan> {
+    return this.#plan(constraint);
+  }
+
+  #plan(constraint: Constraint): ConstraintPlan {
+    checkDepth(constraint);
+    const key = JSON.stringify(constraint);
+    checkLength(key);
+    const known = this.#plans.get(key);
+    if (known) return known;
+    checkBranches(constraint, this.#special, this.#endToken);
+    const { reasoning } = constraint;
+    if (reasoning) checkReasoning(reasoning, this.#special, this.#endToken);
+    const branches = constraint.branches.map(({ open, repeat, grammar }) => ({
+      open,
+      repeat,
+      graph: grammar.type === 'text' ? null : graphOf(grammar, this.#memory),
+    }));
+    const plan = { name: createHash('sha256').update(key).digest('base64'), reasoning, branches };
+    this.#plans.set(key, plan);
+    return plan;
+  }
+
+  /** The fast part of `compile`. */
+  assemble(plan: ConstraintPlan): CompiledConstraint {
+    const known = this.#ready.get(plan.name);
+    if (known) return known;
+    const assembled = this.#assemble(plan);
+    this.#ready.set(plan.name, assembled);
+    return assembled;
+  }
+
+  #assemble({ branches: planned, reasoning }: ConstraintPlan): Assembled {
+    const { trie } = this.#vocabulary;
     const automata: Automaton[] = [];
     const branches = planned.map(({ open, repeat, graph }): Branch => {
       if (!graph) {
         const state = new FreeTextState(trie);
         return { open, repeat, freeText: true, start: () => state };
       }
-      const automaton = new Automaton(graph, memory);
+      const automaton = new Automaton(graph, this.#memory);
       automata.push(automaton);
-      const text = new GrammarText(automaton, vocabulary);
+      const text = new GrammarText(automaton, this.#vocabulary);
       return { open, repeat, freeText: false, start: () => text.start };
     });
-    const table = new Branches(branches, format.endToken);
+    const table = new Branches(branches, this.#endToken);
     const merge = mergeMemo();
     const answer = () => new BranchedState(table, merge);
     if (!reasoning) return { start: answer, automata };
     const legal = Int32Array.from([...trie.textTokens, reasoning.close]).sort();
     return { start: () => new ReasoningState({ ...reasoning, legal }, answer()), automata };
-  };
-
-  const assemble = (plan: ConstraintPlan): Assembled => {
-    const known = ready.get(plan.name);
-    if (known) return known;
-    const assembled = build(plan);
-    ready.set(plan.name, assembled);
-    return assembled;
-  };
-
-  const lay = (constraint: Constraint, name: string): ConstraintPlan => {
-    checkBranches(constraint, special, format.endToken);
-    const { reasoning } = constraint;
-    if (reasoning) checkReasoning(reasoning, special, format.endToken);
-    const branches = constraint.branches.map(({ open, repeat, grammar }) => ({
-      open,
-      repeat,
-      graph: grammar.type === 'text' ? null : graphOf(grammar, memory),
-    }));
-    return { name, reasoning, branches };
-  };
-
-  const plan = (constraint: Constraint): ConstraintPlan => {
-    checkDepth(constraint);
-    const key = JSON.stringify(constraint);
-    checkLength(key);
-    let known = plans.get(key);
-    if (!known) {
-      known = lay(constraint, createHash('sha256').update(key).digest('base64'));
-      plans.set(key, known);
-    }
-    return known;
-  };
-
-  return {
-    plan: async (constraint) => plan(constraint),
-    compile: async (constraint) => assemble(plan(constraint)),
-    assemble,
-  };
+  }
 }
 
 function graphOf(grammar: Exclude<Grammar, { type: 'text' }>, memory: StateMemory): ByteGraph {
@@ -158,8 +157,8 @@ function mergeMemo(): (text: Int32Array, special: Int32Array) => Int32Array {
 }
 
 /**
- * A constraint as far as it is compiled without a model's tokens. Its graphs lie in memory that threads share: one
- * thread compiles a constraint, and the others begin with what has cost the time.
+ * A constraint compiled as far as possible without a model's tokens. Its graphs are in shared memory: one thread does
+ * the slow part, and the others continue from it.
  */
 export interface ConstraintPlan {
   /** Plans of equal constraints have the same. */

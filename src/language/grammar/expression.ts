@@ -16,7 +16,8 @@ export interface GrammarSource {
   rules: ReadonlyMap<string, Expression>;
 }
 
-export const LAST_CODE_POINT = 0x10ffff;
+const LAST_CODE_POINT = 0x10ffff;
+export const ANY_CHARACTER: readonly CodePointRange[] = [[0, LAST_CODE_POINT]];
 
 export const literal = (text: string): Expression => ({ kind: 'literal', text });
 export const characters = (...ranges: CodePointRange[]): Expression => charactersOf(ranges);
@@ -54,4 +55,33 @@ export function renamed(expression: Expression, named: (name: string) => string)
     default:
       return expression;
   }
+}
+
+/** The ranges in order, joined where they touch. */
+function normalized(ranges: readonly CodePointRange[]): CodePointRange[] {
+  const joined: [number, number][] = [];
+  for (const [first, last] of [...ranges].sort((left, right) => left[0] - right[0])) {
+    const previous = joined.at(-1);
+    if (previous && first <= previous[1] + 1) previous[1] = Math.max(previous[1], last);
+    else joined.push([first, last]);
+  }
+  return joined;
+}
+
+export function complement(ranges: readonly CodePointRange[]): CodePointRange[] {
+  const outside: CodePointRange[] = [];
+  let next = 0;
+  for (const [first, last] of normalized(ranges)) {
+    if (first > next) outside.push([next, first - 1]);
+    next = last + 1;
+  }
+  if (next <= LAST_CODE_POINT) outside.push([next, LAST_CODE_POINT]);
+  return outside;
+}
+
+export function intersection(
+  left: readonly CodePointRange[],
+  right: readonly CodePointRange[],
+): CodePointRange[] {
+  return complement([...complement(left), ...complement(right)]);
 }

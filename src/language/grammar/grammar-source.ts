@@ -5,8 +5,7 @@ import { structuralTagLanguage } from '../extensions/structural-tag/structural-t
 import { choiceOf, type GrammarSource, literal, sequence } from './expression.ts';
 import { compactLayout, JsonLayout } from './json/layout.ts';
 import { SchemaCompiler } from './json/schema.ts';
-import { plainSpelling } from './regex/character-set.ts';
-import { wholeMatch } from './regex/language.ts';
+import { plainSpelling, wholeMatch } from './regex/regex.ts';
 
 /** The language of each kind of grammar but free text. */
 export function grammarSource(grammar: Exclude<Grammar, { type: 'text' }>): GrammarSource {

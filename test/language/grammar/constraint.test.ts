@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import type { Constraint } from '../../../src/language/constraint/constraint.ts';
-import { createGrammarCompiler } from '../../../src/language/grammar/compiler.ts';
+import { GrammarCompiler } from '../../../src/language/grammar/compiler.ts';
 import { encodeReply } from '../../../src/language/grammar/encode-reply.ts';
 import {
   compiler,
@@ -237,7 +237,7 @@ describe('legal tokens', () => {
   });
 
   it('are the same for the same tokens, whatever was sampled before and by whichever compiler', async () => {
-    const other = await createGrammarCompiler(tokenizer, format);
+    const other = new GrammarCompiler(tokenizer, format);
     for (const constraint of [required, auto, answers]) {
       const warm = await compiler.compile(constraint);
       const walked = Array.from({ length: 30 }, (_, seed) => walk(warm, randomChooser(seed)));
@@ -250,7 +250,7 @@ describe('legal tokens', () => {
 
 describe('a compiler', () => {
   it('compiles equal constraints once and forgets those not used for long', async () => {
-    const own = await createGrammarCompiler(tokenizer, format);
+    const own = new GrammarCompiler(tokenizer, format);
     const numbered = (number: number) => own.compile(textOf({ type: 'choice', choices: [`${number}`] }));
     const first = await numbered(0);
     expect(await numbered(0)).toBe(first);

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { Constraint, Grammar, JsonSchema } from '../../../src/language/constraint/constraint.ts';
-import { type CompiledConstraint, createGrammarCompiler } from '../../../src/language/grammar/compiler.ts';
+import { type CompiledConstraint, GrammarCompiler } from '../../../src/language/grammar/compiler.ts';
 import type { ConstraintState } from '../../../src/language/grammar/constraint-state.ts';
 import { encodeReply } from '../../../src/language/grammar/encode-reply.ts';
 import { chatFormat, loadTokenizer } from '../../../src/language/tokenizer/embedded.ts';
@@ -8,7 +8,7 @@ import { chatFormat, loadTokenizer } from '../../../src/language/tokenizer/embed
 export const SEED = 20261121;
 export const tokenizer = loadTokenizer();
 export const format = chatFormat(tokenizer);
-export const compiler = await createGrammarCompiler(tokenizer, format);
+export const compiler = new GrammarCompiler(tokenizer, format);
 
 /** The whole reply is one text of the grammar. */
 export const textOf = (grammar: Grammar): Constraint => ({

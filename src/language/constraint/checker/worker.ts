@@ -2,7 +2,7 @@
 import { parentPort } from 'node:worker_threads';
 import { MartingaleError } from '../../../contract/index.ts';
 import { messageOf } from '../../error.ts';
-import { type ConstraintPlan, createGrammarCompiler } from '../../grammar/compiler.ts';
+import { type ConstraintPlan, GrammarCompiler } from '../../grammar/compiler.ts';
 import { chatFormat, loadTokenizer } from '../../tokenizer/embedded.ts';
 import type { Constraint } from '../constraint.ts';
 
@@ -15,7 +15,7 @@ export type CheckReport =
 const port = parentPort;
 if (!port) throw new Error('this module runs in a worker thread');
 const tokenizer = loadTokenizer();
-const compiler = await createGrammarCompiler(tokenizer, chatFormat(tokenizer));
+const compiler = new GrammarCompiler(tokenizer, chatFormat(tokenizer));
 const report = (message: CheckReport) => port.postMessage(message);
 
 port.on('message', (constraint: Constraint) => {

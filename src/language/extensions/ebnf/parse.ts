@@ -1,5 +1,6 @@
 import { LanguageError } from '../../error.ts';
 import {
+  ANY_CHARACTER,
   charactersOf,
   choiceOf,
   type Expression,
@@ -9,7 +10,6 @@ import {
   sequenceOf,
 } from '../../grammar/expression.ts';
 import { MAXIMUM_DEPTH, MAXIMUM_REPETITIONS, MAXIMUM_SOURCE_LENGTH } from '../../grammar/limits.ts';
-import { ANY_CHARACTER } from '../../grammar/regex/character-set.ts';
 import { GrammarReader, type Place, readClass, readLiteral } from './reader.ts';
 
 export interface GrammarRule {

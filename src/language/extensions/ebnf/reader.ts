@@ -1,6 +1,5 @@
 import { LanguageError } from '../../error.ts';
-import type { CodePointRange } from '../../grammar/expression.ts';
-import { complement } from '../../grammar/regex/character-set.ts';
+import { type CodePointRange, complement } from '../../grammar/expression.ts';
 
 export interface Place {
   line: number;

@@ -3,12 +3,12 @@ import {
   type CodePointRange,
   charactersOf,
   choiceOf,
+  complement,
   type Expression,
   literal,
   rule,
   sequence,
 } from '../../grammar/expression.ts';
-import { complement } from '../../grammar/regex/character-set.ts';
 
 export interface FreeText {
   /** What must follow once one of these has been written; the text goes on only where that says so. */

@@ -1,3 +1,4 @@
+import { isObject } from '../../../util/json.ts';
 import {
   choiceOf,
   type Expression,
@@ -10,12 +11,10 @@ import {
   sequence,
   sequenceOf,
 } from '../../grammar/expression.ts';
-import { isRecord } from '../../grammar/json/keywords.ts';
 import { compactLayout } from '../../grammar/json/layout.ts';
 import { SchemaCompiler } from '../../grammar/json/schema.ts';
 import { MAXIMUM_REPETITIONS } from '../../grammar/limits.ts';
-import { plainSpelling } from '../../grammar/regex/character-set.ts';
-import { wholeMatch } from '../../grammar/regex/language.ts';
+import { plainSpelling, wholeMatch } from '../../grammar/regex/regex.ts';
 import { ebnfLanguage } from '../ebnf/ebnf.ts';
 import { type FreeText, freeText } from './free-text.ts';
 import { checkTriggers, Fields, readTag, type Tag } from './tags.ts';
@@ -120,7 +119,7 @@ export class FormatCompiler {
     if ((fields.value('style') ?? 'json') !== 'json') fields.refuse('style', 'must be "json"');
     if (fields.flag('any_order')) fields.refuse('any_order', 'must be false: the order is the schema’s');
     if (schema === true) return compactLayout.anyValue;
-    if (!isRecord(schema)) return fields.refuse('json_schema', 'must be a schema');
+    if (!isObject(schema)) return fields.refuse('json_schema', 'must be a schema');
     const compiled = new SchemaCompiler(schema, fields.place);
     for (const [name, body] of compiled.rules) this.rules.set(name, body);
     return compiled.root;

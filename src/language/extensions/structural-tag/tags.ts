@@ -1,3 +1,4 @@
+import { isObject } from '../../../util/json.ts';
 import { LanguageError } from '../../error.ts';
 
 export interface Tag {
@@ -45,9 +46,6 @@ export function checkTriggers(fields: Fields, triggers: readonly string[], tags:
       `has ${JSON.stringify(hiding)} within another, which could then never be written`,
     );
 }
-
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** Reads the fields of one part of a structural tag. `null` means absent. What is not read is refused. */
 export class Fields {

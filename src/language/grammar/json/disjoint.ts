@@ -1,4 +1,4 @@
-import { isRecord } from './keywords.ts';
+import { isObject } from '../../../util/json.ts';
 
 /** What tells values of a schema from others: null where it does not say. */
 interface Marks {
@@ -45,10 +45,10 @@ const meet = (left: ReadonlySet<string>, right: ReadonlySet<string>): boolean =>
   [...left].some((value) => right.has(value));
 
 function marksOf(schema: unknown): Marks | null {
-  if (!isRecord(schema)) return null;
+  if (!isObject(schema)) return null;
   const { properties, required } = schema;
   const names = new Set(Array.isArray(required) ? required : []);
-  const members = isRecord(properties) ? Object.entries(properties) : [];
+  const members = isObject(properties) ? Object.entries(properties) : [];
   return {
     types: typesOf(schema),
     values: valuesOf(schema),

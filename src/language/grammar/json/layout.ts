@@ -5,14 +5,14 @@ import {
   choice,
   choiceOf,
   type Expression,
+  intersection,
   literal,
   optional,
   repeat,
   rule,
   sequence,
 } from '../expression.ts';
-import { intersection, type Spelling } from '../regex/character-set.ts';
-import { wholeMatch } from '../regex/language.ts';
+import { type Spelling, wholeMatch } from '../regex/regex.ts';
 import { anyInteger, anyNumber } from './number.ts';
 import { anyString } from './string.ts';
 
@@ -125,4 +125,14 @@ function spaceOf(pattern: string): Expression {
     return charactersOf(admitted);
   };
   return wholeMatch(pattern, spelling);
+}
+
+/** Compiles the parts of a schema; what the files of the types need of the whole. */
+export interface SchemaScope {
+  compile(schema: unknown, place: string): Expression;
+  /** Makes a rule, so that an expression used often is laid out once. */
+  share(name: string, expression: Expression): Expression;
+  /** A rule that is shared under this name, now or later. */
+  called(name: string): Expression;
+  readonly layout: JsonLayout;
 }

@@ -8,6 +8,7 @@ import {
   repeat,
   sequence,
 } from '../expression.ts';
+import type { SchemaReader } from './keywords.ts';
 
 const digit = characters([0x30, 0x39]);
 const digitFrom = (first: number, last: number) => characters([0x30 + first, 0x30 + last]);
@@ -32,7 +33,7 @@ export const anyNumber: Expression = sequence(
 );
 
 /** Integers from one bound to the other, both included; null is the outermost safe integer. */
-export function integerBetween(minimum: number | null, maximum: number | null): Expression | null {
+function integerBetween(minimum: number | null, maximum: number | null): Expression | null {
   const low = Math.max(minimum ?? -Number.MAX_SAFE_INTEGER, -Number.MAX_SAFE_INTEGER);
   const high = Math.min(maximum ?? Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER);
   const signs: Expression[] = [];
@@ -44,7 +45,7 @@ export function integerBetween(minimum: number | null, maximum: number | null): 
 
 export const anyInteger: Expression = integerBetween(null, null)!;
 
-export interface NumberBounds {
+interface NumberBounds {
   minimum: number;
   maximum: number;
   /** The minimum itself is outside. */
@@ -54,12 +55,7 @@ export interface NumberBounds {
 }
 
 /** Decimal numbers, without exponents, between two integers. */
-export function numberBetween({
-  minimum,
-  maximum,
-  aboveMinimum,
-  belowMaximum,
-}: NumberBounds): Expression | null {
+function numberBetween({ minimum, maximum, aboveMinimum, belowMaximum }: NumberBounds): Expression | null {
   const negative =
     minimum < 0
       ? magnitudes(Math.max(0, -maximum), maximum >= 0 || belowMaximum, -minimum, aboveMinimum)
@@ -108,3 +104,54 @@ function numeralsBetween(first: string, last: string): Expression {
   alternatives.push(sequence(digitFrom(high, high), numeralsBetween(lowest, restOfLast)));
   return choiceOf(alternatives);
 }
+
+export function numberWithin(reader: SchemaReader, type: 'number' | 'integer'): Expression {
+  const bounds = ['minimum', 'exclusiveMinimum', 'maximum', 'exclusiveMaximum'].map((name) =>
+    reader.number(name),
+  );
+  const [minimum = null, above = null, maximum = null, below = null] = bounds;
+  const expression =
+    type === 'integer'
+      ? integerBetween(
+          largest(
+            minimum === null ? null : Math.ceil(minimum),
+            above === null ? null : Math.floor(above) + 1,
+          ),
+          smallest(
+            maximum === null ? null : Math.floor(maximum),
+            below === null ? null : Math.ceil(below) - 1,
+          ),
+        )
+      : realBetween(reader, { minimum, above, maximum, below });
+  return expression ?? reader.refuse(minimum === null ? 'maximum' : 'minimum', 'leaves no number');
+}
+
+type RealBounds = Record<'minimum' | 'above' | 'maximum' | 'below', number | null>;
+
+function realBetween(
+  reader: SchemaReader,
+  { minimum, above, maximum, below }: RealBounds,
+): Expression | null {
+  const low = largest(minimum, above);
+  const high = smallest(maximum, below);
+  if (low === null && high === null) return anyNumber;
+  for (const [bound, keyword, strict] of [
+    [low, 'minimum', 'exclusiveMinimum'],
+    [high, 'maximum', 'exclusiveMaximum'],
+  ] as const)
+    if (bound !== null && !Number.isSafeInteger(bound))
+      reader.refuse(reader.has(keyword) ? keyword : strict, 'is enforced for whole numbers only');
+  return numberBetween({
+    minimum: low ?? -Number.MAX_SAFE_INTEGER,
+    maximum: high ?? Number.MAX_SAFE_INTEGER,
+    aboveMinimum: low !== null && low === above,
+    belowMaximum: high !== null && high === below,
+  });
+}
+
+/** The greater of two bounds, of which either may be absent. */
+const largest = (left: number | null, right: number | null): number | null =>
+  left === null || right === null ? (left ?? right) : Math.max(left, right);
+
+const smallest = (left: number | null, right: number | null): number | null =>
+  left === null || right === null ? (left ?? right) : Math.min(left, right);

@@ -1,26 +1,18 @@
+import { isObject } from '../../../util/json.ts';
 import type { JsonSchema } from '../../constraint/constraint.ts';
+import { resolveReference } from '../../constraint/schema-notes.ts';
 import { LanguageError } from '../../error.ts';
 import { choiceOf, type Expression, literal, rule } from '../expression.ts';
 import { MAXIMUM_SCHEMA_DEPTH } from '../limits.ts';
-import { arrayOf } from './array.ts';
+import { arrayOf, objectWith } from './containers.ts';
 import { areDisjoint } from './disjoint.ts';
-import { isRecord, KEYWORDS_OF_TYPE, SchemaReader } from './keywords.ts';
-import { compactLayout, type JsonLayout } from './layout.ts';
-import { objectWith } from './object.ts';
-import { numberWithin, stringWithin } from './scalar.ts';
+import { KEYWORDS_OF_TYPE, SchemaReader } from './keywords.ts';
+import { compactLayout, type JsonLayout, type SchemaScope } from './layout.ts';
+import { numberWithin } from './number.ts';
+import { stringWithin } from './string.ts';
 
 /** Each is laid out, and told apart from the others. */
 const MAXIMUM_ONE_OF = 2_000;
-
-/** Compiles the parts of a schema; what the files of the types need of the whole. */
-export interface SchemaScope {
-  compile(schema: unknown, place: string): Expression;
-  /** Makes a rule, so that an expression used often is laid out once. */
-  share(name: string, expression: Expression): Expression;
-  /** A rule that is shared under this name, now or later. */
-  called(name: string): Expression;
-  readonly layout: JsonLayout;
-}
 
 /**
  * The JSON texts, spelled as `JSON.stringify` would and laid out as asked, of values that a schema admits:
@@ -71,7 +63,7 @@ export class SchemaCompiler implements SchemaScope {
 
   #compile(schema: unknown, place: string): Expression {
     if (schema === true) return this.layout.anyValue;
-    if (!isRecord(schema))
+    if (!isObject(schema))
       throw new LanguageError(
         'schema_unsupported',
         `JSON schema, ${this.#label} ${place}: ${JSON.stringify(schema)} admits nothing`,
@@ -91,7 +83,7 @@ export class SchemaCompiler implements SchemaScope {
   #ofType(type: string, reader: SchemaReader, place: string): Expression {
     switch (type) {
       case 'string':
-        return stringWithin(reader);
+        return stringWithin(reader, this.layout.anyKey);
       case 'number':
       case 'integer':
         return numberWithin(reader, type);
@@ -109,23 +101,12 @@ export class SchemaCompiler implements SchemaScope {
     const pointer = reader.string('$ref') ?? '';
     const name = `${this.#label} $ref ${pointer}`;
     if (!this.#rules.has(name)) {
-      const target = this.#resolve(pointer) ?? reader.refuse('$ref', 'leads nowhere in this schema');
+      const target =
+        resolveReference(pointer, this.#document) ?? reader.refuse('$ref', 'leads nowhere in this schema');
       this.#rules.set(name, literal(''));
       this.#rules.set(name, this.compile(target, pointer));
     }
     return rule(name);
-  }
-
-  /** A JSON pointer (RFC 6901) into this document, as a URI fragment. */
-  #resolve(pointer: string): unknown {
-    if (pointer !== '#' && !pointer.startsWith('#/')) return undefined;
-    let target: unknown = this.#document;
-    for (const step of pointer.split('/').slice(1)) {
-      const key = decodeURIComponent(step).replaceAll('~1', '/').replaceAll('~0', '~');
-      if (Array.isArray(target)) target = target[Number(key)];
-      else target = isRecord(target) && Object.hasOwn(target, key) ? target[key] : undefined;
-    }
-    return target;
   }
 
   #combined(reader: SchemaReader, keyword: 'anyOf' | 'oneOf' | 'allOf', place: string): Expression {
@@ -136,7 +117,9 @@ export class SchemaCompiler implements SchemaScope {
     if (keyword === 'oneOf' && schemas.length > MAXIMUM_ONE_OF)
       reader.refuse(keyword, `has more than ${MAXIMUM_ONE_OF} schemas to be told apart: write anyOf`);
     const resolved = schemas.map((schema) =>
-      isRecord(schema) && typeof schema.$ref === 'string' ? this.#resolve(schema.$ref) : schema,
+      isObject(schema) && typeof schema.$ref === 'string'
+        ? resolveReference(schema.$ref, this.#document)
+        : schema,
     );
     if (keyword === 'oneOf' && !areDisjoint(resolved))
       reader.refuse(
@@ -162,7 +145,7 @@ function literals(reader: SchemaReader): unknown[] {
 function isOfType(value: unknown, type: string): boolean {
   if (type === 'null') return value === null;
   if (type === 'array') return Array.isArray(value);
-  if (type === 'object') return isRecord(value);
+  if (type === 'object') return isObject(value);
   if (type === 'integer') return Number.isInteger(value);
   return typeof value === type;
 }

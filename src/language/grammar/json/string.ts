@@ -1,15 +1,18 @@
 import { LRUCache } from 'lru-cache';
+import { z } from 'zod';
 import {
+  ANY_CHARACTER,
   type CodePointRange,
   charactersOf,
   choiceOf,
   type Expression,
+  intersection,
   literal,
   repeat,
   sequence,
 } from '../expression.ts';
-import { ANY_CHARACTER, intersection, type Spelling } from '../regex/character-set.ts';
-import { anyMatch } from '../regex/language.ts';
+import { anyMatch, type Spelling } from '../regex/regex.ts';
+import type { SchemaReader } from './keywords.ts';
 
 /** Characters that stand in a JSON string as they are. */
 const UNESCAPED: CodePointRange[] = [
@@ -43,18 +46,56 @@ export const anyString: Expression = quoted(repeat(anyCharacter, 0, null));
  * others JSON Schema (which counts code points) and JavaScript's validators (which count units) count different
  * lengths.
  */
-export function boundedString(minimum: number, maximum: number | null): Expression {
+function boundedString(minimum: number, maximum: number | null): Expression {
   return quoted(repeat(maximum === null ? anyCharacter : anyUnit, minimum, maximum));
 }
 
 /** Patterns come again: formats have one each, and the properties of a schema are alike. */
 const patterns = new LRUCache<string, Expression>({ max: 64 });
 
-export function patternString(pattern: string): Expression {
+function patternString(pattern: string): Expression {
   let known = patterns.get(pattern);
   if (!known) {
     known = quoted(anyMatch(pattern, jsonSpelling));
     patterns.set(pattern, known);
   }
   return known;
+}
+
+const DATE =
+  '\\d{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)';
+const TIME = '(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,9})?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)';
+const EMAIL = '^[A-Za-z0-9_+-]+(?:\\.[A-Za-z0-9_+-]+)*@(?:[A-Za-z0-9][A-Za-z0-9-]*\\.)+[A-Za-z]{2,}$';
+
+/** Formats that are enforced where no pattern stands beside them; every text of the pattern has the format. */
+const PATTERN_OF_FORMAT: ReadonlyMap<string, string> = new Map([
+  ['date', `^${DATE}$`],
+  ['time', `^${TIME}$`],
+  ['date-time', `^${DATE}T${TIME}$`],
+  ['uuid', '^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$'],
+  ['email', EMAIL],
+  ['uri', '^https?://(?:[a-z0-9]+(?:-[a-z0-9]+)*\\.)+[a-z]{2,}(?:/[A-Za-z0-9._~/?=&%-]*)?$'],
+]);
+
+/** zod's pattern of an e-mail address looks ahead; ours has the same sense and is a part of it. */
+const FOLLOWABLE_PATTERN: ReadonlyMap<string, string> = new Map([[z.regexes.email.source, EMAIL]]);
+
+/** Strings of a schema's length, pattern or format; `any` where it names none. */
+export function stringWithin(reader: SchemaReader, any: Expression): Expression {
+  const minimum = reader.count('minLength');
+  const maximum = reader.count('maxLength');
+  const format = reader.string('format');
+  const given = reader.string('pattern');
+  const formatPattern = format === null ? null : PATTERN_OF_FORMAT.get(format);
+  if (given === null && formatPattern === undefined)
+    reader.refuse('format', 'is not among date, time, date-time, uuid, email, uri; a pattern can say it');
+  const pattern = given === null ? formatPattern : (FOLLOWABLE_PATTERN.get(given) ?? given);
+  const bounded = minimum !== null || maximum !== null;
+  if (!pattern) return bounded ? boundedString(minimum ?? 0, maximum) : any;
+  if (bounded)
+    reader.refuse(
+      minimum === null ? 'maxLength' : 'minLength',
+      'stands beside a pattern or format: let the pattern say it',
+    );
+  return patternString(pattern);
 }

@@ -1,7 +1,6 @@
 import { LanguageError } from '../../error.ts';
-import type { CodePointRange } from '../expression.ts';
+import { ANY_CHARACTER, type CodePointRange, complement } from '../expression.ts';
 import { MAXIMUM_DEPTH, MAXIMUM_REPETITIONS, MAXIMUM_SOURCE_LENGTH } from '../limits.ts';
-import { ANY_CHARACTER, complement, LINE_ENDS, NAMED_CLASSES } from './character-set.ts';
 
 export type Pattern =
   | { kind: 'set'; ranges: readonly CodePointRange[] }
@@ -11,14 +10,37 @@ export type Pattern =
   | { kind: 'start' }
   | { kind: 'end' };
 
-const CONTROL_ESCAPES: ReadonlyMap<string, number> = new Map([
-  ['n', 0x0a],
-  ['r', 0x0d],
-  ['t', 0x09],
-  ['f', 0x0c],
-  ['v', 0x0b],
-  ['0', 0x00],
+const DIGITS: CodePointRange[] = [[0x30, 0x39]];
+const WORD: CodePointRange[] = [...DIGITS, [0x41, 0x5a], [0x5f, 0x5f], [0x61, 0x7a]];
+/** White space and line ends of ECMAScript. */
+const SPACE: CodePointRange[] = [
+  [0x09, 0x0d],
+  [0x20, 0x20],
+  [0xa0, 0xa0],
+  [0x1680, 0x1680],
+  [0x2000, 0x200a],
+  [0x2028, 0x2029],
+  [0x202f, 0x202f],
+  [0x205f, 0x205f],
+  [0x3000, 0x3000],
+  [0xfeff, 0xfeff],
+];
+const LINE_ENDS: CodePointRange[] = [
+  [0x0a, 0x0a],
+  [0x0d, 0x0d],
+  [0x2028, 0x2029],
+];
+/** The classes that a letter after a backslash names. */
+const NAMED_CLASSES: ReadonlyMap<string, CodePointRange[]> = new Map([
+  ['d', DIGITS],
+  ['D', complement(DIGITS)],
+  ['w', WORD],
+  ['W', complement(WORD)],
+  ['s', SPACE],
+  ['S', complement(SPACE)],
 ]);
+
+const CONTROL_ESCAPES = new Map(Object.entries({ n: 0x0a, r: 0x0d, t: 0x09, f: 0x0c, v: 0x0b, 0: 0x00 }));
 
 const LONGEST_GROUP_NAME = 100;
 

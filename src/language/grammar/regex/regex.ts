@@ -1,7 +1,19 @@
 import { LanguageError } from '../../error.ts';
-import { choiceOf, type Expression, repeat, sequenceOf } from '../expression.ts';
-import { ANY_CHARACTER, type Spelling } from './character-set.ts';
+import {
+  ANY_CHARACTER,
+  type CodePointRange,
+  charactersOf,
+  choiceOf,
+  type Expression,
+  repeat,
+  sequenceOf,
+} from '../expression.ts';
 import { type Pattern, parsePattern, shownPattern } from './parse.ts';
+
+/** How a set of characters is spelled in the text: unchanged, or with the escapes of a JSON string. */
+export type Spelling = (ranges: readonly CodePointRange[]) => Expression;
+
+export const plainSpelling: Spelling = charactersOf;
 
 /** Texts that the expression matches from their first character to their last. Anchors at its ends change nothing. */
 export function wholeMatch(source: string, spelling: Spelling): Expression {

@@ -1,18 +1,22 @@
+import { isObject } from '../../../util/json.ts';
 import { LanguageError } from '../../error.ts';
 import {
+  ANY_CHARACTER,
   type CodePointRange,
   charactersOf,
   choice,
   choiceOf,
+  complement,
   type Expression,
+  intersection,
   literal,
   optional,
   repeat,
   sequence,
+  sequenceOf,
 } from '../expression.ts';
-import { ANY_CHARACTER, complement, intersection } from '../regex/character-set.ts';
-import { isRecord, type SchemaReader } from './keywords.ts';
-import type { SchemaScope } from './schema.ts';
+import type { SchemaReader } from './keywords.ts';
+import type { JsonLayout, SchemaScope } from './layout.ts';
 import { jsonSpelling } from './string.ts';
 
 interface Member {
@@ -23,7 +27,7 @@ interface Member {
 /** Objects with the properties a schema names, in its order, then further ones; of any members where it names none. */
 export function objectWith(reader: SchemaReader, scope: SchemaScope, place: string): Expression {
   const { properties = {} } = reader.keywords;
-  if (!isRecord(properties)) return reader.refuse('properties', 'must be an object of schemas');
+  if (!isObject(properties)) return reader.refuse('properties', 'must be an object of schemas');
   const required = new Set((reader.list('required') ?? []).map(String));
   for (const name of required)
     if (!Object.hasOwn(properties, name))
@@ -69,7 +73,7 @@ function openObject(reader: SchemaReader, scope: SchemaScope, place: string): Ex
   const silentlyClosed = scope.layout.closed && additional === undefined && properties !== undefined;
   if (additional === false || unevaluated === false || silentlyClosed)
     return sequence(scope.layout.mark('{'), literal('}'));
-  if (isRecord(unevaluated))
+  if (isObject(unevaluated))
     reader.refuse('unevaluatedProperties', 'is a schema: write additionalProperties');
   const names = reader.keywords.propertyNames;
   const key = names === undefined ? scope.layout.anyKey : keysOf(names, reader, scope, place);
@@ -82,7 +86,7 @@ function openObject(reader: SchemaReader, scope: SchemaScope, place: string): Ex
 
 function keysOf(names: unknown, reader: SchemaReader, scope: SchemaScope, place: string): Expression {
   const areStrings =
-    isRecord(names) && (names.type === 'string' || (Array.isArray(names.enum) && names.type === undefined));
+    isObject(names) && (names.type === 'string' || (Array.isArray(names.enum) && names.type === undefined));
   if (!areStrings) reader.refuse('propertyNames', 'must be a schema of strings');
   return scope.compile(names, `${place}/propertyNames`);
 }
@@ -183,4 +187,45 @@ function beginningsOf(names: readonly string[]): Beginning[] {
     beginning.isName = true;
   }
   return beginnings;
+}
+
+/** Arrays with the items a schema says. Where it lists the first ones, all of those are written. */
+export function arrayOf(reader: SchemaReader, scope: SchemaScope, place: string): Expression {
+  if (reader.keywords.uniqueItems === true) reader.refuse('uniqueItems', 'cannot be enforced');
+  if (reader.has('additionalItems'))
+    reader.refuse('additionalItems', 'is of an older draft: write prefixItems and items');
+  if (Array.isArray(reader.keywords.items)) reader.refuse('items', 'is of an older draft: write prefixItems');
+  const first = (reader.list('prefixItems') ?? []).map((schema, index) =>
+    scope.compile(schema, `${place}/prefixItems/${index}`),
+  );
+  const { items } = reader.keywords;
+  const closed = items === false || (items === undefined && first.length > 0);
+  const minimum = reader.count('minItems') ?? 0;
+  const maximum = closed ? first.length : reader.count('maxItems');
+  if (first.length > (reader.count('maxItems') ?? first.length))
+    reader.refuse('maxItems', 'is below prefixItems');
+  if (maximum !== null && minimum > maximum) reader.refuse('minItems', 'is more than the array may have');
+  const rest = closed ? null : scope.share(`${place}/items`, scope.compile(items ?? true, `${place}/items`));
+  return sequence(scope.layout.mark('['), written(first, rest, minimum, maximum, scope.layout), literal(']'));
+}
+
+function written(
+  first: Expression[],
+  rest: Expression | null,
+  minimum: number,
+  maximum: number | null,
+  layout: JsonLayout,
+): Expression {
+  const comma = layout.mark(',');
+  const listed = first.flatMap((item, index) =>
+    index === 0 ? [layout.spaced(item)] : [comma, layout.spaced(item)],
+  );
+  if (!rest) return sequenceOf(listed);
+  const further = sequence(comma, layout.spaced(rest));
+  const most = (taken: number) => (maximum === null ? null : maximum - taken);
+  if (first.length > 0)
+    return sequenceOf([...listed, repeat(further, Math.max(0, minimum - first.length), most(first.length))]);
+  if (maximum === 0) return literal('');
+  const some = sequence(layout.spaced(rest), repeat(further, Math.max(0, minimum - 1), most(1)));
+  return minimum > 0 ? some : optional(some);
 }
