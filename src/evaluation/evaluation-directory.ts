@@ -1,5 +1,4 @@
-import { createReadStream } from 'node:fs';
-import { open, readdir, readFile, rename, truncate } from 'node:fs/promises';
+import { open, readdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { SamplingOverride } from '../model/index.ts';
 import {
@@ -9,7 +8,8 @@ import {
   type RolloutGroup,
   toGroupRecord,
 } from '../rollout/index.ts';
-import { makeFolder } from '../util/durable-files.ts';
+import { appendLine, makeFolder, syncFolder, writeWhole } from '../util/durable-files.ts';
+import { takeUpLines } from '../util/json-lines.ts';
 import { RunError } from '../util/run-error.ts';
 import { storing } from './storage.ts';
 
@@ -60,9 +60,12 @@ export class EvaluationDirectory {
         'evaluation_directory_refused',
         `${folder} is not empty and has no ${headerFile}. Give an evaluation a folder of its own.`,
       );
-    } else await storing(join(folder, headerFile), () => writeHeader(folder, header));
+    } else
+      await storing(join(folder, headerFile), () =>
+        writeWhole(join(folder, headerFile), [`${JSON.stringify(header, null, 2)}\n`]),
+      );
     const file = join(folder, groupsFile);
-    const finished = names.includes(groupsFile) ? await readGroups(file) : new Map();
+    const finished = await storing(file, () => readGroups(file));
     await storing(file, async () => {
       await using made = await open(file, 'a', 0o600);
       await made.sync();
@@ -75,11 +78,7 @@ export class EvaluationDirectory {
   append(group: RolloutGroup): Promise<void> {
     // After a failure no more: behind a part of a line, the next one could not be read.
     this.#appends = this.#appends.then(() =>
-      storing(this.#file, async () => {
-        await using handle = await open(this.#file, 'a', 0o600);
-        await handle.appendFile(`${JSON.stringify(toGroupRecord(group))}\n`);
-        await handle.sync();
-      }),
+      storing(this.#file, () => appendLine(this.#file, toGroupRecord(group), { durable: true })),
     );
     this.#appends.catch(() => undefined);
     return this.#appends;
@@ -105,42 +104,14 @@ async function checkHeader(path: string, header: EvaluationHeader): Promise<void
   );
 }
 
-async function writeHeader(folder: string, header: EvaluationHeader): Promise<void> {
-  const path = join(folder, headerFile);
-  {
-    await using handle = await open(`${path}.partial`, 'w', 0o600);
-    await handle.appendFile(`${JSON.stringify(header, null, 2)}\n`);
-    await handle.sync();
-  }
-  await rename(`${path}.partial`, path);
-}
-
-/** A new name is durable once its folder is; Windows has no such call and needs none. */
-async function syncFolder(path: string): Promise<void> {
-  if (process.platform === 'win32') return;
-  await using folder = await open(path, 'r');
-  await folder.sync();
-}
-
-/** What a killed process left of its last line is cut off, so that the next one begins on its own. */
+/** Cuts off what a killed process left of its last line, so that the next group begins a new line. */
 async function readGroups(path: string): Promise<Map<number, RolloutGroup>> {
   const groups = new Map<number, RolloutGroup>();
-  let pieces: Buffer[] = [];
-  let whole = 0;
   let line = 0;
-  for await (const chunk of createReadStream(path)) {
-    let rest: Buffer = chunk;
-    for (let end = rest.indexOf(0x0a); end >= 0; end = rest.indexOf(0x0a)) {
-      const bytes = Buffer.concat([...pieces, rest.subarray(0, end)]);
-      const record = readLine(path, ++line, bytes.toString('utf8'));
-      groups.set(record.group, fromGroupRecord(record));
-      whole += bytes.length + 1;
-      pieces = [];
-      rest = rest.subarray(end + 1);
-    }
-    if (rest.length > 0) pieces.push(rest);
+  for await (const text of takeUpLines(path)) {
+    const record = readLine(path, ++line, text);
+    groups.set(record.group, fromGroupRecord(record));
   }
-  if (pieces.length > 0) await storing(path, () => truncate(path, whole));
   return groups;
 }
 

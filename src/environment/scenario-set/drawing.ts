@@ -1,4 +1,6 @@
 import { z } from 'zod';
+import { untilAborted } from '../../util/deadline.ts';
+import { isObject } from '../../util/json.ts';
 import { positionError } from '../errors.ts';
 import type { DrawnScenario, JsonValue, ScenarioResult } from './scenario-source.ts';
 import {
@@ -26,7 +28,7 @@ export class Drawing<Scenario> {
   }
 
   take(count: number, signal: AbortSignal | undefined): Promise<DrawnScenario<Scenario>[]> {
-    return abortable(
+    return untilAborted(
       this.#inTurn(() => this.#take(count, signal)),
       signal,
     );
@@ -70,10 +72,10 @@ export class Drawing<Scenario> {
     this.#before = { state: this.#cursor.state() };
     const taken: DrawnScenario<Scenario>[] = [];
     while (taken.length < count) {
-      const drawn = await abortable(this.#cursor.next(), signal);
+      const drawn = await untilAborted(this.#cursor.next(), signal);
       if (!drawn) break;
       taken.push(drawn);
-      if (taken.length % drawsPerBreath === 0) await abortable(breathe(), signal);
+      if (taken.length % drawsPerBreath === 0) await untilAborted(breathe(), signal);
     }
     this.#settle();
     return taken;
@@ -82,7 +84,7 @@ export class Drawing<Scenario> {
   async #recover(signal: AbortSignal | undefined): Promise<void> {
     if (!this.#before) return;
     const cursor = this.#stage.open(0);
-    await abortable(cursor.restore(this.#before.state), signal);
+    await untilAborted(cursor.restore(this.#before.state), signal);
     this.#replaceCursor(cursor);
     this.#settle();
   }
@@ -103,20 +105,6 @@ export class Drawing<Scenario> {
     const done = this.#turn.then(work);
     this.#turn = done.catch(() => undefined);
     return done;
-  }
-}
-
-/** Settles as `work` does, or with the signal's reason where that comes first. */
-async function abortable<Result>(work: Promise<Result>, signal: AbortSignal | undefined): Promise<Result> {
-  if (!signal) return work;
-  const { promise, reject } = Promise.withResolvers<never>();
-  const onAbort = () => reject(signal.reason);
-  if (signal.aborted) onAbort();
-  signal.addEventListener('abort', onAbort, { once: true });
-  try {
-    return await Promise.race([work, promise]);
-  } finally {
-    signal.removeEventListener('abort', onAbort);
   }
 }
 
@@ -152,7 +140,7 @@ export function readPosition(
 }
 
 function differenceOf(saved: unknown, here: unknown, where: string): string | null {
-  if (isRecord(saved) && isRecord(here)) {
+  if (isObject(saved) && isObject(here)) {
     if (saved.kind !== here.kind)
       return `it has \`${String(saved.kind)}\` where this set has \`${String(here.kind)}\``;
     const place = typeof here.kind === 'string' ? here.kind : where;
@@ -175,8 +163,4 @@ function differenceOf(saved: unknown, here: unknown, where: string): string | nu
   }
   const [was, is] = [JSON.stringify(saved), JSON.stringify(here)];
   return was === is ? null : `\`${where}\` is ${was} in the position and ${is} here`;
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

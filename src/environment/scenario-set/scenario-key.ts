@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { canonicalJson } from '../../util/json.ts';
 import { ScenarioError } from '../errors.ts';
 
 /** Gives the key of a scenario where neither its `id` nor its content should be it. */
@@ -14,7 +15,12 @@ export function scenarioKey(scenario: unknown): string {
     const { id } = scenario;
     if (typeof id === 'number' || (typeof id === 'string' && id !== '')) return String(id);
   }
-  return digest(canonicalJson(scenario)).slice(0, 20);
+  if (['undefined', 'function', 'symbol'].includes(typeof scenario)) throw noKey(`it is ${typeof scenario}`);
+  try {
+    return digest(canonicalJson(scenario)).slice(0, 20);
+  } catch (cause) {
+    throw noKey(String(cause), cause);
+  }
 }
 
 /** @throws ScenarioError for a key that is not a number or a text of at least one character. */
@@ -36,22 +42,6 @@ export function shareOf(text: string): number {
 /** SHA-256 as hexadecimal text. */
 export function digest(text: string): string {
   return createHash('sha256').update(text).digest('hex');
-}
-
-function canonicalJson(value: unknown): string {
-  let text: string | undefined;
-  try {
-    text = JSON.stringify(value, (_, nested: unknown) => sorted(nested));
-  } catch (cause) {
-    throw noKey(String(cause), cause);
-  }
-  if (text === undefined) throw noKey(`it is ${typeof value}`);
-  return text;
-}
-
-function sorted(value: unknown): unknown {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
-  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
 function noKey(why: string, cause?: unknown): ScenarioError {
