@@ -1,3 +1,4 @@
+import { MartingaleError } from '../contract/index.ts';
 import type { Constraint, Reply } from '../language/constraint/constraint.ts';
 import type { ChatFormat, Tokenizer } from '../language/tokenizer/tokenizer.ts';
 import type { Datum, LossConfig, SamplingParameters } from '../learning/index.ts';
@@ -164,3 +165,6 @@ export interface Engine {
   check?(): Promise<void>;
   close(): Promise<void>;
 }
+
+/** What an engine cannot do, or was asked wrongly. */
+export class EngineError extends MartingaleError {}

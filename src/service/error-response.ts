@@ -1,5 +1,5 @@
 import type { ErrorBody, ValidationIssue } from '../contract/index.ts';
-import { EngineError } from '../engines/engine-error.ts';
+import { EngineError } from '../engines/engine.ts';
 import { LanguageError } from '../language/error.ts';
 import { type ErrorStatus, fromLanguage, messageOf, RequestValidationError, ServiceError } from './errors.ts';
 import { engineFaults, internalFaults, machineFaultOf } from './faults.ts';

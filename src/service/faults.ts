@@ -1,4 +1,4 @@
-import { EngineError } from '../engines/engine-error.ts';
+import { EngineError } from '../engines/engine.ts';
 import { LanguageError } from '../language/error.ts';
 import { type ErrorStatus, ServiceError } from './errors.ts';
 

@@ -2,7 +2,7 @@ import { readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
-import { installCommand } from '../../src/engines/embedded/runtime-choice.ts';
+import { installCommand } from '../../src/engines/embedded/runtime.ts';
 import type { Engine } from '../../src/engines/engine.ts';
 import { type RunningService, startService } from '../../src/service/index.ts';
 import { firstProgram, guideCommands, hasRegistry, Project, pack } from './project.ts';

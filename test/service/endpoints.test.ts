@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { EngineError } from '../../src/engines/engine-error.ts';
+import { EngineError } from '../../src/engines/engine.ts';
 import { baseModel, ScriptedEngine, special, tokensOf } from '../support/scripted-engine.ts';
 import { group, type Json, start, trajectory } from './harness.ts';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { EngineError } from '../../src/engines/engine-error.ts';
+import { EngineError } from '../../src/engines/engine.ts';
 import { start } from './harness.ts';
 
 test.each([

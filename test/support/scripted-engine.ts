@@ -15,7 +15,7 @@ import type {
   TrainRequest,
   Weights,
 } from '../../src/engines/engine.ts';
-import { EngineError } from '../../src/engines/engine-error.ts';
+import { EngineError } from '../../src/engines/engine.ts';
 import type { Constraint, Reply } from '../../src/language/constraint/constraint.ts';
 import type { Tokenizer } from '../../src/language/tokenizer/tokenizer.ts';
 

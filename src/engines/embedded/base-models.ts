@@ -1,5 +1,5 @@
 import type { BaseModel, Weights } from '../engine.ts';
-import { EngineError } from '../engine-error.ts';
+import { EngineError } from '../engine.ts';
 import { type Architecture, parameterCount } from './weights/architecture.ts';
 import { readWeights } from './weights/checkpoint-files.ts';
 import { initializeWeights } from './weights/initialize.ts';

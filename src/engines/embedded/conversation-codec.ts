@@ -8,8 +8,8 @@ import { encodeReply } from '../../language/grammar/encode-reply.ts';
 import { chatFormat, loadTokenizer } from '../../language/tokenizer/embedded.ts';
 import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
 import type { SamplingParameters } from '../engine.ts';
-import type { LogitsProcessorFactories } from './logits-processors/index.ts';
-import { ReplySampling } from './reply-sampling/index.ts';
+import type { LogitsProcessorFactories } from './extensions/logits-processors.ts';
+import { ReplySampling } from './sampling/reply-sampling.ts';
 
 /** What sampling and training need to know of text: tokens, the tokens of a conversation, and grammars. */
 export class ConversationCodec {

@@ -16,11 +16,11 @@ import type {
   TrainRequest,
   Weights,
 } from '../engine.ts';
-import { EngineError } from '../engine-error.ts';
+import { EngineError } from '../engine.ts';
 import { embeddedBaseModels, findBaseModel } from './base-models.ts';
 import { ConversationCodec } from './conversation-codec.ts';
-import { loadProcessors, processorModules } from './logits-processors/index.ts';
-import { installCommand, type RuntimeChoice, runtimeOfEnvironment } from './runtime-choice.ts';
+import { loadProcessors, processorModules } from './extensions/logits-processors.ts';
+import { installCommand, type RuntimeChoice, runtimeOfEnvironment } from './runtime.ts';
 import { SamplerClient } from './sampler-client.ts';
 import { TrainerClient } from './trainer-client.ts';
 import { exportWeights } from './weights/export.ts';

@@ -6,4 +6,4 @@ export type {
   LogitsProcessorFactory,
   LogitsProcessorInput,
   LogitsProcessorOptions,
-} from './logits-processors/index.ts';
+} from './extensions/logits-processors.ts';

@@ -1,7 +1,33 @@
 import type { InferenceSession, Tensor } from 'onnxruntime-common';
-import { importRuntime } from './import-runtime.ts';
-import { NativeGate } from './native-gate.ts';
-import type { RuntimeChoice, RuntimeName } from './runtime-choice.ts';
+import { EngineError } from '../engine.ts';
+import { NativeGate } from './threads/native-gate.ts';
+
+/** Packages that the engine can run on, best first. They are optional peers: whoever trains elsewhere needs neither. */
+export const runtimeNames = ['onnxruntime-node', 'onnxruntime-web'] as const;
+
+export type RuntimeName = (typeof runtimeNames)[number];
+export type RuntimeChoice = 'auto' | RuntimeName;
+
+/** The version of the peers. The graphs use operators that are no standard and differ between versions. */
+export const runtimeVersion = '1.30.0';
+
+/**
+ * What a person types to install a runtime. Scripts are left out, because that of onnxruntime-node fetches CUDA from
+ * outside the registry, which the engine does not use, and fails the installation where it cannot.
+ */
+export const installCommand = (name: RuntimeName): string =>
+  `npm install --ignore-scripts ${name}@${runtimeVersion}`;
+
+/** What `MARTINGALE_RUNTIME` says; `auto` where it is not set. */
+export function runtimeOfEnvironment(): RuntimeChoice {
+  const chosen = process.env.MARTINGALE_RUNTIME ?? 'auto';
+  const found = ['auto' as const, ...runtimeNames].find((name) => name === chosen);
+  if (found !== undefined) return found;
+  throw new EngineError(
+    'bad_option',
+    `MARTINGALE_RUNTIME must be auto, onnxruntime-node or onnxruntime-web, not ${chosen}`,
+  );
+}
 
 export type Feeds = Record<string, Tensor>;
 
@@ -58,3 +84,54 @@ export async function loadRuntime(
     integer: (data, dimensions) => new ort.Tensor('int64', data, dimensions),
   };
 }
+
+const imports = {
+  'onnxruntime-node': () => import('onnxruntime-node'),
+  'onnxruntime-web': () => import('onnxruntime-web'),
+} as const;
+
+type Imported = { name: RuntimeName; ort: Awaited<ReturnType<(typeof imports)[RuntimeName]>> };
+
+/** Imports the runtime that is chosen; for `auto`, the first that can be imported. */
+export async function importRuntime(choice: RuntimeChoice): Promise<Imported> {
+  const faults: Fault[] = [];
+  for (const name of choice === 'auto' ? runtimeNames : [choice]) {
+    try {
+      return { name, ort: await imports[name]() };
+    } catch (error) {
+      faults.push({ name, reason: isNotInstalled(error, name) ? undefined : reasonOf(error) });
+    }
+  }
+  throw new EngineError(
+    'runtime_missing',
+    `the embedded engine cannot load ONNX Runtime: ${faults.map(describe).join(', ')}. ${remedy(faults)}`,
+  );
+}
+
+interface Fault {
+  name: RuntimeName;
+  /** Why an installed package cannot be loaded; undefined for one that is not installed. */
+  reason: string | undefined;
+}
+
+const describe = ({ name, reason }: Fault): string =>
+  reason === undefined ? `${name} is not installed` : `${name} cannot be loaded here (${reason})`;
+
+function remedy(faults: readonly Fault[]): string {
+  const absent = faults.find(({ reason }) => reason === undefined)?.name;
+  if (absent !== undefined) return `Run: ${installCommand(absent)}`;
+  const other = runtimeNames.find((name) => faults.every((fault) => fault.name !== name));
+  return other === undefined
+    ? 'Install them again, or run the engine on another machine.'
+    : `Choose the runtime ${other} instead, after: ${installCommand(other)}`;
+}
+
+/** Whether it is this package that is missing, and not one that it imports. */
+const isNotInstalled = (error: unknown, name: RuntimeName): boolean =>
+  error instanceof Error &&
+  'code' in error &&
+  error.code === 'ERR_MODULE_NOT_FOUND' &&
+  error.message.includes(`'${name}'`);
+
+const reasonOf = (error: unknown): string =>
+  (error instanceof Error ? error.message : String(error)).split('\n', 1)[0] ?? '';

@@ -7,17 +7,15 @@ import type {
   ScorePromptRequest,
   Weights,
 } from '../engine.ts';
-import { Outstanding } from './outstanding.ts';
-import { fromFailure } from './worker-failure.ts';
 import type {
   Planned,
   SamplerCall,
   SamplerReport,
   SamplerRequest,
   WorkerSettings,
-} from './worker-messages.ts';
-import { workerModule } from './worker-module.ts';
-import { WorkerThread } from './worker-thread.ts';
+} from './threads/worker-messages.ts';
+import { fromFailure } from './threads/worker-messages.ts';
+import { Outstanding, WorkerThread, workerModule } from './threads/worker-thread.ts';
 
 /** The sampler's thread, as the rest of the engine uses it. */
 export class SamplerClient {
@@ -29,7 +27,7 @@ export class SamplerClient {
   #ids = 0;
 
   constructor(settings: WorkerSettings) {
-    this.#thread = new WorkerThread(workerModule('./sampler/worker'), settings, {
+    this.#thread = new WorkerThread(workerModule('../sampler/worker'), settings, {
       onReport: (report) => this.#receive(report),
       onDeath: (error) => {
         for (const outstanding of this.#outstanding) outstanding.rejectAll(error);

@@ -1,12 +1,13 @@
 import type { Reply } from '../../language/constraint/constraint.ts';
-import type { TrainRequest } from '../engine.ts';
-import type { EngineError } from '../engine-error.ts';
-import { Outstanding } from './outstanding.ts';
-import { inMessages } from './trainer/batch-messages.ts';
-import { fromFailure } from './worker-failure.ts';
-import type { TrainerCall, TrainerReply, TrainerRequest, WorkerSettings } from './worker-messages.ts';
-import { workerModule } from './worker-module.ts';
-import { engineClosed, WorkerThread } from './worker-thread.ts';
+import type { EngineError, TrainingBatch, TrainRequest } from '../engine.ts';
+import {
+  fromFailure,
+  type TrainerCall,
+  type TrainerReply,
+  type TrainerRequest,
+  type WorkerSettings,
+} from './threads/worker-messages.ts';
+import { engineClosed, Outstanding, WorkerThread, workerModule } from './threads/worker-thread.ts';
 
 /** A message of as many tokens is copied in a few milliseconds, in which nothing else goes on in this thread. */
 const tokensOfMessage = 200_000;
@@ -22,7 +23,7 @@ export class TrainerClient {
   #turn: Promise<void> = Promise.resolve();
 
   constructor(settings: WorkerSettings) {
-    this.#thread = new WorkerThread(workerModule('./trainer/worker'), settings, {
+    this.#thread = new WorkerThread(workerModule('../trainer/worker'), settings, {
       onReport: (reply) => this.#receive(reply),
       onDeath: (error) => {
         this.#death = error;
@@ -107,4 +108,23 @@ export class TrainerClient {
     if ('failure' in reply) this.#calls.reject(reply.id, fromFailure(reply.failure));
     else this.#calls.resolve(reply.id, reply.result);
   }
+}
+
+type Datums = TrainingBatch['datums'];
+
+/** The datums of a batch in messages of at most so many tokens, or of one datum; in order. */
+export function inMessages(datums: Datums, tokens: number): { first: Datums[]; last: Datums } {
+  const first: Datums[] = [];
+  let last: Datums = [];
+  let count = 0;
+  for (const datum of datums) {
+    if (last.length > 0 && count + datum.tokens.length > tokens) {
+      first.push(last);
+      last = [];
+      count = 0;
+    }
+    last.push(datum);
+    count += datum.tokens.length;
+  }
+  return { first, last };
 }

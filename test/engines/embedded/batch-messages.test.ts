@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { inMessages } from '../../../src/engines/embedded/trainer/batch-messages.ts';
+import { inMessages } from '../../../src/engines/embedded/trainer-client.ts';
 
 const datum = (tokens: number) => ({
   tokens: Array.from({ length: tokens }, (_, index) => index),

@@ -1,6 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { distributionOf, entropyOf, likeliest, pick } from '../../../src/engines/embedded/distribution.ts';
+import {
+  distributionOf,
+  entropyOf,
+  likeliest,
+  pick,
+} from '../../../src/engines/embedded/sampling/distribution.ts';
 
 const plain = { temperature: 1, topP: 1, topK: 0, minP: 0 };
 const all = (size: number) => Int32Array.from({ length: size }, (_, id) => id);

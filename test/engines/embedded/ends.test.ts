@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { queryObjects } from 'node:v8';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { GenerateRequest, Generation } from '../../../src/engines/engine.ts';
-import { EngineError } from '../../../src/engines/engine-error.ts';
+import { EngineError } from '../../../src/engines/engine.ts';
 import { type ProcessorCall, plainSampling } from '../../../src/learning/index.ts';
 import { Bench, base } from './support.ts';
 

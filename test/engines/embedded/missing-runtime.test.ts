@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { runtimeNames, runtimeVersion } from '../../../src/engines/embedded/runtime-choice.ts';
+import { runtimeNames, runtimeVersion } from '../../../src/engines/embedded/runtime.ts';
 import { fromSource, root } from '../../support/programs.ts';
 
 const preload = new URL('../../support/hide-packages.ts', import.meta.url).href;

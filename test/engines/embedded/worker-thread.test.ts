@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { WorkerThread } from '../../../src/engines/embedded/worker-thread.ts';
-import type { EngineError } from '../../../src/engines/engine-error.ts';
+import { WorkerThread } from '../../../src/engines/embedded/threads/worker-thread.ts';
+import type { EngineError } from '../../../src/engines/engine.ts';
 
 const settings = {
   runtime: 'auto',

@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { Graph } from '../../../src/engines/embedded/onnx/graph.ts';
 import { loadRuntime } from '../../../src/engines/embedded/runtime.ts';
+import { fromFailure, toFailure } from '../../../src/engines/embedded/threads/worker-messages.ts';
 import { unreadableCheckpoint } from '../../../src/engines/embedded/weights/checkpoint-files.ts';
-import { fromFailure, toFailure } from '../../../src/engines/embedded/worker-failure.ts';
-import { EngineError } from '../../../src/engines/engine-error.ts';
+import { EngineError } from '../../../src/engines/engine.ts';
 import { Bench, base, batchOf, datumOf } from '../../engines/embedded/support.ts';
 import { start, temporaryFolder } from '../../service/harness.ts';
 

@@ -1,6 +1,6 @@
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { EngineError } from '../../../src/engines/engine-error.ts';
+import { EngineError } from '../../../src/engines/engine.ts';
 import { ServiceError } from '../../../src/service/errors.ts';
 import { type Json, start, temporaryFolder } from '../../service/harness.ts';
 import { groups, rl } from '../../service/jobs/support.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { EngineError } from '../../../src/engines/engine-error.ts';
+import { EngineError } from '../../../src/engines/engine.ts';
 import { ScriptedEngine } from '../../support/scripted-engine.ts';
 import { start } from '../harness.ts';
 import { line, sft } from '../jobs/support.ts';

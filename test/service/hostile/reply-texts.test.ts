@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { BannedTexts } from '../../../src/engines/embedded/reply-sampling/banned-texts.ts';
+import { BannedTexts } from '../../../src/engines/embedded/extensions/banned-texts.ts';
 import { PrefixMatcher, StopFilter } from '../../../src/language/chat/stop-strings.ts';
 
 const letters = fc.string({ unit: fc.constantFrom('a', 'b'), minLength: 1, maxLength: 8 });

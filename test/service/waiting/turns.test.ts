@@ -1,7 +1,7 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import type { Caller } from '../../../src/engines/engine.ts';
-import { EngineError } from '../../../src/engines/engine-error.ts';
+import { EngineError } from '../../../src/engines/engine.ts';
 import type { Constraint } from '../../../src/language/constraint/constraint.ts';
 import { KeyStore, startService } from '../../../src/service/index.ts';
 import { ScriptedEngine } from '../../support/scripted-engine.ts';

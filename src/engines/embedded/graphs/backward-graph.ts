@@ -1,8 +1,7 @@
 import type { Value } from '../onnx/graph.ts';
 import { type Architecture, headWidth, isLookup, tensorShapes } from '../weights/architecture.ts';
 import { normalizeBackward, renormalize } from './normalization.ts';
-import { type LayerTape, tapeNames } from './tape.ts';
-import { TrainingGraph } from './training-graph.ts';
+import { type LayerTape, TrainingGraph, tapeNames } from './training-graph.ts';
 
 /**
  * The backward pass of training. Takes the tape, `logits_gradient`, dLoss/dlogits [rows, vocabulary], and `sources`

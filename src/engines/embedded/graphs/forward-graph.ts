@@ -1,8 +1,7 @@
 import type { Value } from '../onnx/graph.ts';
 import { type Architecture, headWidth } from '../weights/architecture.ts';
 import { normalize } from './normalization.ts';
-import { type LayerTape, tapeShapes } from './tape.ts';
-import { TrainingGraph } from './training-graph.ts';
+import { type LayerTape, TrainingGraph, tapeShapes } from './training-graph.ts';
 
 /**
  * The forward pass of training. Takes `causal` [time, time], 0 where a position may look and a large negative number

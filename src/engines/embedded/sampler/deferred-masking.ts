@@ -1,4 +1,4 @@
-import type { BeamSearch } from './beam-search.ts';
+import type { BeamSearch } from '../extensions/beam-search.ts';
 import type { Sequence } from './sequence.ts';
 
 /** A place whose next token is chosen once it is known which ones its constraint allows. */

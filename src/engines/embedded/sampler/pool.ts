@@ -1,12 +1,12 @@
 import { FairQueue } from '../../../util/fair-queue.ts';
-import { EngineError } from '../../engine-error.ts';
+import { EngineError } from '../../engine.ts';
+import type { BeamSearch } from '../extensions/beam-search.ts';
+import type { PromptScores } from '../extensions/prompt-scores.ts';
+import { PromptScorer } from '../extensions/prompt-scores.ts';
 import type { Architecture } from '../weights/architecture.ts';
-import type { BeamSearch } from './beam-search.ts';
 import type { Decoder } from './decoder.ts';
 import { DeferredMasking } from './deferred-masking.ts';
 import { PrefixCache, type PrefixMemory } from './prefix-cache.ts';
-import { PromptScorer } from './prompt-scorer.ts';
-import type { PromptScores } from './prompt-scores.ts';
 import type { Sequence } from './sequence.ts';
 import { type Occupant, Slots } from './slots.ts';
 

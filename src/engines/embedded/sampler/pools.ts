@@ -1,9 +1,9 @@
 import type { Weights } from '../../engine.ts';
-import { EngineError } from '../../engine-error.ts';
+import { EngineError } from '../../engine.ts';
 import { findBaseModel, loadWeights } from '../base-models.ts';
 import type { Runtime } from '../runtime.ts';
+import type { WorkerSettings } from '../threads/worker-messages.ts';
 import { unreadableCheckpoint } from '../weights/checkpoint-files.ts';
-import type { WorkerSettings } from '../worker-messages.ts';
 import { Decoder } from './decoder.ts';
 import { Pool } from './pool.ts';
 import { PrefixMemory } from './prefix-cache.ts';

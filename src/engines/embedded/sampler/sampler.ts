@@ -1,13 +1,13 @@
 import type { GenerateRequest, Weights } from '../../engine.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
+import { BeamSearch } from '../extensions/beam-search.ts';
+import { PromptScores } from '../extensions/prompt-scores.ts';
 import { Random } from '../random.ts';
 import type { Runtime } from '../runtime.ts';
-import { toFailure } from '../worker-failure.ts';
-import type { SamplerCall, SamplerReport, WorkerSettings } from '../worker-messages.ts';
-import { BeamSearch } from './beam-search.ts';
+import type { SamplerCall, SamplerReport, WorkerSettings } from '../threads/worker-messages.ts';
+import { toFailure } from '../threads/worker-messages.ts';
 import type { Answer, Pool } from './pool.ts';
 import { Pools } from './pools.ts';
-import { PromptScores } from './prompt-scores.ts';
 import { Sequence } from './sequence.ts';
 
 /**

@@ -2,10 +2,9 @@ import type { ConstraintState } from '../../../language/grammar/constraint-state
 import type { IsOver } from '../../../language/grammar/token-trie.ts';
 import type { Generation, GenerationDelta, SamplingParameters, TokenLogprob } from '../../engine.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
-import { type Distribution, likeliest, pick } from '../distribution.ts';
 import type { Random } from '../random.ts';
-import type { ReplySampling } from '../reply-sampling/index.ts';
-import { notNumbers } from './not-numbers.ts';
+import { type Distribution, likeliest, notNumbers, pick } from '../sampling/distribution.ts';
+import type { ReplySampling } from '../sampling/reply-sampling.ts';
 import { StopStrings } from './stop-strings.ts';
 
 export interface SequenceOptions {

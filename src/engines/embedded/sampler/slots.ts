@@ -1,4 +1,4 @@
-import type { BeamSearch, Continuation } from './beam-search.ts';
+import type { BeamSearch, Continuation } from '../extensions/beam-search.ts';
 import type { KeyValueCache } from './key-value-cache.ts';
 import { blockLength, type PrefixCache } from './prefix-cache.ts';
 import type { Sequence } from './sequence.ts';

@@ -1,11 +1,11 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { ConversationCodec } from '../conversation-codec.ts';
-import { loadProcessors } from '../logits-processors/index.ts';
-import { NativeGate } from '../native-gate.ts';
+import { loadProcessors } from '../extensions/logits-processors.ts';
 import { loadRuntime } from '../runtime.ts';
-import { beat } from '../watchdog.ts';
-import { toFailure } from '../worker-failure.ts';
-import type { SamplerReport, SamplerRequest, WorkerReady, WorkerStart } from '../worker-messages.ts';
+import { NativeGate } from '../threads/native-gate.ts';
+import { beat } from '../threads/watchdog.ts';
+import type { SamplerReport, SamplerRequest, WorkerReady, WorkerStart } from '../threads/worker-messages.ts';
+import { toFailure } from '../threads/worker-messages.ts';
 import { emptyReport, Sampler } from './sampler.ts';
 
 const port = parentPort;

@@ -1,6 +1,6 @@
 import { datumLoss, type LossConfig, OffPolicyDiagnostics } from '../../../learning/index.ts';
-import { entropyOf } from '../distribution.ts';
-import { logprobOf } from './decision-logprobs.ts';
+import { entropyOf } from '../sampling/distribution.ts';
+import { logprobOf } from './forward-pass.ts';
 import type { MicroBatch } from './micro-batches.ts';
 
 /** Sums the loss of a batch and tells its slope at the logits, micro-batch by micro-batch. */

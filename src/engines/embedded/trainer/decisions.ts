@@ -1,10 +1,11 @@
 import type { Constraint } from '../../../language/constraint/constraint.ts';
 import type { Datum, Span } from '../../../learning/index.ts';
-import { EngineError } from '../../engine-error.ts';
+import { EngineError } from '../../engine.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
-import type { Distribution } from '../distribution.ts';
+import type { Distribution } from '../sampling/distribution.ts';
 
-import type { Place, ReplySampling } from '../reply-sampling/index.ts';
+import type { Place } from '../sampling/logit-adjustments.ts';
+import type { ReplySampling } from '../sampling/reply-sampling.ts';
 
 /** One token that the policy chose among others: what training acts on. */
 export interface Decision {

@@ -1,6 +1,9 @@
+import { type KlPenaltyShifts, klPenaltyShifts, type LossConfig } from '../../../learning/index.ts';
+import { EngineError, type TrainingBatch } from '../../engine.ts';
+import { loadWeights } from '../base-models.ts';
 import type { Feeds, Runtime, Session } from '../runtime.ts';
+import type { Distribution } from '../sampling/distribution.ts';
 import type { Architecture } from '../weights/architecture.ts';
-import { decisionLogprobs } from './decision-logprobs.ts';
 import { feedsOf, type MicroBatch } from './micro-batches.ts';
 
 /** Some weights, and the graph that runs them. */
@@ -43,4 +46,62 @@ export async function logprobsUnder(
     logprobs.push(...decisionLogprobs(batch, logits, model.architecture.vocabularySize));
   }
   return logprobs;
+}
+
+/** The log-probability of a token of the support. */
+export function logprobOf({ support, logprobs }: Distribution, token: number): number {
+  const logprob = logprobs[support.indexOf(token)];
+  if (logprob === undefined || !Number.isFinite(logprob))
+    throw new EngineError(
+      'loss_not_finite',
+      `the log-probability of token ${token} is ${logprob}; lower the learning rate`,
+    );
+  return logprob;
+}
+
+/** Log-probabilities of a micro-batch's decisions, in order, of logits [rows, vocabulary]. */
+export function decisionLogprobs(
+  { decisions }: Pick<MicroBatch, 'decisions'>,
+  logits: Float32Array,
+  vocabularySize: number,
+): number[] {
+  return decisions
+    .flat()
+    .map(({ decision, row }) =>
+      logprobOf(decision.distribution(logits, row * vocabularySize), decision.token),
+    );
+}
+
+/**
+ * The KL penalty of a batch before its gradient is taken: the mean of k over all its decisions has to be known by then,
+ * so the batch runs forward under the reference weights and, where they are asked for, under the current ones.
+ */
+export async function klPenaltyOf(
+  config: LossConfig,
+  reference: TrainingBatch['reference'],
+  model: ForwardModel,
+  batches: readonly MicroBatch[],
+  runtime: Runtime,
+): Promise<KlPenaltyShifts | null> {
+  if (config.type === 'cross_entropy' || config.klPenalty === null) return null;
+  if (!reference)
+    throw new EngineError('no_reference', 'a KL penalty needs reference weights to compare with');
+  const decisions = batches.flatMap((batch) => batch.decisions.flat());
+  const needsCurrent =
+    config.klPenalty.source === 'current_learner' ||
+    decisions.some(({ decision }) => decision.logprob === null);
+  const weights = await loadWeights(reference);
+  if (weights.length !== model.weights.length)
+    throw new EngineError(
+      'bad_reference',
+      `the reference has ${weights.length} parameters and the model ${model.weights.length}; both must have the same base model`,
+    );
+  const referenceLogprobs = await logprobsUnder({ ...model, weights }, batches, runtime);
+  const current = needsCurrent ? await logprobsUnder(model, batches, runtime) : [];
+  const terms = decisions.map(({ decision }, index) => ({
+    sampled: decision.logprob,
+    reference: referenceLogprobs[index] as number,
+    current: current[index] ?? null,
+  }));
+  return klPenaltyShifts(terms, config.klPenalty);
 }

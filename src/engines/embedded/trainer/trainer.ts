@@ -1,20 +1,18 @@
+import { inTimeSlices } from '../../../util/time-slices.ts';
 import type { TrainingBatch, Weights } from '../../engine.ts';
-import { EngineError } from '../../engine-error.ts';
+import { EngineError } from '../../engine.ts';
 import { findBaseModel, loadWeights } from '../base-models.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
 import { backwardGraph } from '../graphs/backward-graph.ts';
 import { forwardGraph } from '../graphs/forward-graph.ts';
 import type { Runtime, Session } from '../runtime.ts';
-import { inTurns } from '../time-slices.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { type OptimizerState, readOptimizer, writeCheckpoint } from '../weights/checkpoint-files.ts';
-import { freshOptimizer, norm, updateByAdam } from './adam.ts';
-import { addGradient } from './add-gradient.ts';
 import { BatchLoss } from './batch-loss.ts';
-import { findDecisions } from './decisions.ts';
-import { forwardPass } from './forward-pass.ts';
-import { klPenaltyOf } from './kl-penalty.ts';
+import { findDecisions, type TrainingSequence } from './decisions.ts';
+import { forwardPass, klPenaltyOf } from './forward-pass.ts';
 import { type MicroBatch, toMicroBatches } from './micro-batches.ts';
+import { addGradient, freshOptimizer, norm, updateByAdam } from './optimizer.ts';
 
 /** Gradients longer than this are shortened to it. */
 const largestNorm = 1;
@@ -88,7 +86,9 @@ export class Trainer {
         'precalculate_logprobs takes the log-probabilities before the first update; this job has more than one',
       );
     const started = performance.now();
-    const sequences = await inTurns(datums, (datum) => findDecisions(datum, this.#codec));
+    const sequences: TrainingSequence[] = [];
+    for await (const [, datum] of inTimeSlices(datums))
+      sequences.push(await findDecisions(datum, this.#codec));
     const longest = Math.max(0, ...sequences.map(({ tokens }) => tokens.length));
     if (longest > run.architecture.contextLength)
       throw new EngineError(

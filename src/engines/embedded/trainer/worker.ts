@@ -1,19 +1,20 @@
 import { parentPort, workerData } from 'node:worker_threads';
+import type { Reply } from '../../../language/constraint/constraint.ts';
+import { inTimeSlices } from '../../../util/time-slices.ts';
 import type { TrainingBatch } from '../../engine.ts';
 import { ConversationCodec } from '../conversation-codec.ts';
-import { loadProcessors } from '../logits-processors/index.ts';
-import { NativeGate } from '../native-gate.ts';
+import { loadProcessors } from '../extensions/logits-processors.ts';
 import { loadRuntime } from '../runtime.ts';
-import { inTurns } from '../time-slices.ts';
-import { beat } from '../watchdog.ts';
-import { toFailure } from '../worker-failure.ts';
+import { NativeGate } from '../threads/native-gate.ts';
+import { beat } from '../threads/watchdog.ts';
 import type {
   TrainerCall,
   TrainerReply,
   TrainerRequest,
   WorkerReady,
   WorkerStart,
-} from '../worker-messages.ts';
+} from '../threads/worker-messages.ts';
+import { toFailure } from '../threads/worker-messages.ts';
 import { Trainer } from './trainer.ts';
 
 const port = parentPort;
@@ -58,8 +59,14 @@ async function answer(message: TrainerCall): Promise<unknown> {
     case 'abandon':
       return trainer.abandon();
     case 'encode':
-      return inTurns(message.replies, (reply) => codec.encodeReply(reply));
+      return encode(message.replies);
   }
+}
+
+async function encode(replies: readonly Reply[]): Promise<number[][]> {
+  const encoded: number[][] = [];
+  for await (const [, reply] of inTimeSlices(replies)) encoded.push(await codec.encodeReply(reply));
+  return encoded;
 }
 
 async function close(): Promise<void> {

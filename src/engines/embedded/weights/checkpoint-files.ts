@@ -1,9 +1,8 @@
 import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { EngineError } from '../../engine-error.ts';
+import { EngineError } from '../../engine.ts';
 import { type Architecture, type TensorShape, tensorShapes } from './architecture.ts';
-import { decodeSafetensors, encodeSafetensors } from './safetensors.ts';
-import { SafetensorsFile } from './safetensors-file.ts';
+import { decodeSafetensors, encodeSafetensors, SafetensorsFile } from './safetensors.ts';
 
 /** Adam's memory: moving averages of gradient and squared gradient, and how many updates they have seen. */
 export interface OptimizerState {

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { distributionOf } from '../../../../src/engines/embedded/distribution.ts';
 import { backwardGraph } from '../../../../src/engines/embedded/graphs/backward-graph.ts';
 import { forwardGraph } from '../../../../src/engines/embedded/graphs/forward-graph.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
-import { addGradient } from '../../../../src/engines/embedded/trainer/add-gradient.ts';
+import { distributionOf } from '../../../../src/engines/embedded/sampling/distribution.ts';
 import { feedsOf, toMicroBatches } from '../../../../src/engines/embedded/trainer/micro-batches.ts';
+import { addGradient } from '../../../../src/engines/embedded/trainer/optimizer.ts';
 import { parameterCount, tensorShapes } from '../../../../src/engines/embedded/weights/architecture.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
 import { differentiate } from './autodiff-model.ts';

@@ -1,6 +1,6 @@
 import { parentPort, workerData } from 'node:worker_threads';
-import { NativeGate } from '../../../../src/engines/embedded/native-gate.ts';
-import { beat } from '../../../../src/engines/embedded/watchdog.ts';
+import { NativeGate } from '../../../../src/engines/embedded/threads/native-gate.ts';
+import { beat } from '../../../../src/engines/embedded/threads/watchdog.ts';
 
 const gate = new NativeGate(workerData.gate);
 beat(workerData.watchdog);

@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Distribution } from '../../../../src/engines/embedded/distribution.ts';
 import type { LogitsProcessorFactory } from '../../../../src/engines/embedded/index.ts';
-import { type Place, ReplySampling } from '../../../../src/engines/embedded/reply-sampling/index.ts';
+import type { Distribution } from '../../../../src/engines/embedded/sampling/distribution.ts';
+import type { Place } from '../../../../src/engines/embedded/sampling/logit-adjustments.ts';
+import { ReplySampling } from '../../../../src/engines/embedded/sampling/reply-sampling.ts';
 import { plainSampling, type SamplingParameters } from '../../../../src/learning/index.ts';
 import {
   bytes,

@@ -1,12 +1,12 @@
 import { queryObjects } from 'node:v8';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { BeamSearch } from '../../../../src/engines/embedded/sampler/beam-search.ts';
+import { BeamSearch } from '../../../../src/engines/embedded/extensions/beam-search.ts';
+import { PromptScores } from '../../../../src/engines/embedded/extensions/prompt-scores.ts';
 import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
 import { Pool } from '../../../../src/engines/embedded/sampler/pool.ts';
-import { PromptScores } from '../../../../src/engines/embedded/sampler/prompt-scores.ts';
 import { Sampler } from '../../../../src/engines/embedded/sampler/sampler.ts';
 import { Sequence } from '../../../../src/engines/embedded/sampler/sequence.ts';
-import type { SamplerCall, SamplerReport } from '../../../../src/engines/embedded/worker-messages.ts';
+import type { SamplerCall, SamplerReport } from '../../../../src/engines/embedded/threads/worker-messages.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
 import { codec, encode, runtime, textOf } from './support.ts';
 

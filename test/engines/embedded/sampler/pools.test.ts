@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Pool } from '../../../../src/engines/embedded/sampler/pool.ts';
 import { Pools } from '../../../../src/engines/embedded/sampler/pools.ts';
 import { Sampler } from '../../../../src/engines/embedded/sampler/sampler.ts';
-import type { SamplerCall } from '../../../../src/engines/embedded/worker-messages.ts';
+import type { SamplerCall } from '../../../../src/engines/embedded/threads/worker-messages.ts';
 import type { Weights } from '../../../../src/engines/engine.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
 import { randomCheckpoint } from '../random-checkpoint.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from 'vitest';
 import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
 import { Sampler } from '../../../../src/engines/embedded/sampler/sampler.ts';
-import type { SamplerCall, SamplerReport } from '../../../../src/engines/embedded/worker-messages.ts';
+import type { SamplerCall, SamplerReport } from '../../../../src/engines/embedded/threads/worker-messages.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
 import { codec, encode, runtime } from './support.ts';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { Random } from '../../../../src/engines/embedded/random.ts';
-import { freshOptimizer, norm, updateByAdam } from '../../../../src/engines/embedded/trainer/adam.ts';
+import { freshOptimizer, norm, updateByAdam } from '../../../../src/engines/embedded/trainer/optimizer.ts';
 
 describe('Adam', () => {
   it('follows algorithm 1 of its paper, written plainly in float64', () => {

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { rlConfigSchema } from '../../../../src/contract/index.ts';
+import { Random } from '../../../../src/engines/embedded/random.ts';
 import {
   type Distribution,
   distributionOf,
   distributionOfAdjusted,
-} from '../../../../src/engines/embedded/distribution.ts';
-import { Random } from '../../../../src/engines/embedded/random.ts';
+} from '../../../../src/engines/embedded/sampling/distribution.ts';
 import { BatchLoss } from '../../../../src/engines/embedded/trainer/batch-loss.ts';
 import {
   klPenaltyShifts,

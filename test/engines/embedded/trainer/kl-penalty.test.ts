@@ -3,7 +3,7 @@ import { rlConfigSchema } from '../../../../src/contract/index.ts';
 import { findBaseModel, loadWeights } from '../../../../src/engines/embedded/base-models.ts';
 import { forwardGraph } from '../../../../src/engines/embedded/graphs/forward-graph.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
-import { klPenaltyOf } from '../../../../src/engines/embedded/trainer/kl-penalty.ts';
+import { klPenaltyOf } from '../../../../src/engines/embedded/trainer/forward-pass.ts';
 import { resolveRlConfig } from '../../../../src/learning/index.ts';
 
 // That the penalty is that of the formula is shown in whole jobs: test/service/jobs/loss-fields.test.ts.

@@ -1,8 +1,17 @@
-import type { SamplingParameters } from '../../engine.ts';
-import { EngineError } from '../../engine-error.ts';
-import type { AdjustedLogits } from '../distribution.ts';
-import { type NamedProcessor, runProcessors } from '../logits-processors/index.ts';
-import type { Place } from './legal-tokens.ts';
+import { EngineError, type SamplingParameters } from '../../engine.ts';
+import { type NamedProcessor, runProcessors } from '../extensions/logits-processors.ts';
+import type { AdjustedLogits } from './distribution.ts';
+
+/** Where a reply stands: its tokens are those of the sequence from `start` to `end`, and the next one is asked for. */
+export interface Place {
+  /** Prompt and reply, and perhaps more. */
+  tokens: readonly number[];
+  /** Where the reply begins. */
+  start: number;
+  end: number;
+  /** Tokens that the reply's constraint allows next, ascending; null where it has none. */
+  allowed: Int32Array | null;
+}
 
 /** What `SamplingParameters` add to logits and scale them by, before the temperature. */
 export class LogitAdjustments {

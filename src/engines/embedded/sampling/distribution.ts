@@ -1,4 +1,4 @@
-import type { SamplingParameters } from '../engine.ts';
+import { EngineError, type SamplingParameters } from '../../engine.ts';
 
 /** A sampling distribution over the tokens of `support` (ascending ids). */
 export interface Distribution {
@@ -158,4 +158,12 @@ export function entropyOf({ logprobs, probabilities }: Distribution): number {
   for (let index = 0; index < logprobs.length; index++)
     entropy -= (probabilities[index] as number) * (logprobs[index] as number);
   return entropy;
+}
+
+/** Nothing can be sampled from such logits, and no log-probability of them could be reported. */
+export function notNumbers(): EngineError {
+  return new EngineError(
+    'bad_checkpoint',
+    'the weights give logits that are no numbers; take an earlier checkpoint, and train with a lower learning rate',
+  );
 }

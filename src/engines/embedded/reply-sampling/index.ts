@@ -1,2 +1,0 @@
-export type { Place } from './legal-tokens.ts';
-export { ReplySampling } from './reply-sampling.ts';
