@@ -1,9 +1,8 @@
 import type { Health } from '../contract/index.ts';
 import type { Answer } from './call.ts';
-import { type Dialect, projectHeaderOf } from './dialect.ts';
+import { projectHeaderOf } from './dialect.ts';
 import { BadResponseError } from './errors.ts';
-import type { ClientLimits } from './limits.ts';
-import { readOptions } from './options.ts';
+import { type ClientOptions, readOptions } from './options.ts';
 import { parseAnswer, parserOf } from './parse.ts';
 import { openApiDocumentSchema, type ReportedSystemCheck, reportedSystemCheckSchema } from './reported.ts';
 import { type CallOptions, type Requester, read } from './requester.ts';
@@ -15,41 +14,6 @@ import { TrainingJobs } from './resources/training-jobs.ts';
 import { Uploads } from './resources/uploads.ts';
 import { statusError } from './status-error.ts';
 import { Transport } from './transport.ts';
-
-export interface ClientOptions {
-  /** Address of the service, with or without `/v1` at its end. */
-  baseUrl: string;
-  /** Bearer key. */
-  apiKey: string;
-  /** `team/project`, sent with every call for usage tracking. Default: not sent. */
-  project?: string | undefined;
-  /** Address that lists the models for inference, where it is another. Default: `baseUrl`. */
-  inferenceBaseUrl?: string | undefined;
-  /** Names of fields and headers. Default `standard`. */
-  dialect?: Dialect | undefined;
-  /**
-   * Deadline of one attempt of a call in milliseconds, from its start to the last byte of the answer. A call that is
-   * repeated may take longer in all; its `signal` bounds that. Default 600000.
-   */
-  timeoutMs?: number | undefined;
-  /** The same for reads, whose answers are small, and for one event of a job that has begun to come. Default: 60000, or `timeoutMs` where that is shorter. */
-  readTimeoutMs?: number | undefined;
-  /** Deadline of making a connection in milliseconds. Default 10000. */
-  connectTimeoutMs?: number | undefined;
-  /** How often a call is repeated where a repeat is harmless. Default 5. */
-  retries?: number | undefined;
-  /** Longest pause before the first repeat in milliseconds; it doubles with each, up to 30 s. Default 500. */
-  backoffMs?: number | undefined;
-  /**
-   * For how long a service that has answered before, and is not reached or answers 502, 503 or 504, is waited for, in
-   * milliseconds: calls that may be repeated are repeated until then, however often, at most 5 s apart. A warning of the
-   * process tells of it. Default: 240 times `backoffMs`, which is 2 minutes where that is not given; 0 where `retries`
-   * is 0.
-   */
-  awayMs?: number | undefined;
-  /** How much is read of what a service sends. */
-  limits?: Partial<ClientLimits> | undefined;
-}
 
 /**
  * A service of the interface over HTTP. Every call rejects with a `RequestError` of the class its failure has, or

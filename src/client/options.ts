@@ -1,10 +1,45 @@
+import { constants } from 'node:buffer';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { parseBaseUrl, type ServiceAddress } from './base-url.ts';
-import type { ClientOptions } from './client.ts';
 import type { Dialect } from './dialect.ts';
 import { ClientOptionError } from './errors.ts';
-import { type ClientLimits, readLimits } from './limits.ts';
+import type { ClientLimits } from './limits.ts';
 import type { RetryPolicy } from './retry.ts';
+
+export interface ClientOptions {
+  /** Address of the service, with or without `/v1` at its end. */
+  baseUrl: string;
+  /** Bearer key. */
+  apiKey: string;
+  /** `team/project`, sent with every call for usage tracking. Default: not sent. */
+  project?: string | undefined;
+  /** Address that lists the models for inference, where it is another. Default: `baseUrl`. */
+  inferenceBaseUrl?: string | undefined;
+  /** Names of fields and headers. Default `standard`. */
+  dialect?: Dialect | undefined;
+  /**
+   * Deadline of one attempt of a call in milliseconds, from its start to the last byte of the answer. A call that is
+   * repeated may take longer in all; its `signal` bounds that. Default 600000.
+   */
+  timeoutMs?: number | undefined;
+  /** The same for reads, whose answers are small, and for one event of a job that has begun to come. Default: 60000, or `timeoutMs` where that is shorter. */
+  readTimeoutMs?: number | undefined;
+  /** Deadline of making a connection in milliseconds. Default 10000. */
+  connectTimeoutMs?: number | undefined;
+  /** How often a call is repeated where a repeat is harmless. Default 5. */
+  retries?: number | undefined;
+  /** Longest pause before the first repeat in milliseconds; it doubles with each, up to 30 s. Default 500. */
+  backoffMs?: number | undefined;
+  /**
+   * For how long a service that has answered before, and is not reached or answers 502, 503 or 504, is waited for, in
+   * milliseconds: calls that may be repeated are repeated until then, however often, at most 5 s apart. A warning of the
+   * process tells of it. Default: 240 times `backoffMs`, which is 2 minutes where that is not given; 0 where `retries`
+   * is 0.
+   */
+  awayMs?: number | undefined;
+  /** How much is read of what a service sends. */
+  limits?: Partial<ClientLimits> | undefined;
+}
 
 /** A client's options with their defaults filled in. */
 export interface ReadOptions {
@@ -89,4 +124,20 @@ function atLeastZero(
   const value = options[name] ?? otherwise;
   if (value >= 0) return value;
   throw new ClientOptionError(`${name} is ${value}. Give a number from 0 up.`);
+}
+
+const defaultLimits: ClientLimits = { answerBytes: 2 ** 28, eventBytes: 2 ** 26, errorBytes: 2 ** 20 };
+
+/** As many bytes as are sure to fit into one text. */
+const largestLimit = constants.MAX_STRING_LENGTH;
+
+function readLimits(given: Partial<ClientLimits> = {}): ClientLimits {
+  const read = (name: keyof ClientLimits): number => {
+    const value = given[name] ?? defaultLimits[name];
+    if (Number.isInteger(value) && value >= 1 && value <= largestLimit) return value;
+    throw new ClientOptionError(
+      `limits.${name} is ${value}. Give a whole number of bytes from 1 to ${largestLimit}, which is as long as a text can be.`,
+    );
+  };
+  return { answerBytes: read('answerBytes'), eventBytes: read('eventBytes'), errorBytes: read('errorBytes') };
 }

@@ -15,6 +15,13 @@ export interface CallOptions {
   onRetry?: ((notice: RetryNotice) => void) | undefined;
 }
 
+export interface ListOptions extends CallOptions {
+  /** Id of the last item already seen; the list goes on behind it. */
+  after?: string | undefined;
+  /** Items of a page, 1 to 100. Default 20. */
+  limit?: number | undefined;
+}
+
 export interface IdempotentCallOptions extends CallOptions {
   /**
    * Under the same key and with the same body the service acts once and gives the first answer again, also after

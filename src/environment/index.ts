@@ -49,7 +49,6 @@ export type {
 } from './rewards/reward.ts';
 export { score, weigh } from './rewards/score.ts';
 export { runAgent } from './run-agent.ts';
-export type { DifficultyOptions, DifficultyReport } from './scenario-set/difficulty.ts';
 export type { Generate } from './scenario-set/generator-stage.ts';
 export { digest, type KeyFunction, scenarioKey } from './scenario-set/scenario-key.ts';
 export {
@@ -64,6 +63,7 @@ export type {
   ScenarioResult,
   ScenarioSource,
 } from './scenario-set/scenario-source.ts';
+export type { DifficultyOptions, DifficultyReport } from './scenario-set/stage.ts';
 export type { SplitOptions } from './scenario-set/transform-stage.ts';
 export {
   codeOfThrown,

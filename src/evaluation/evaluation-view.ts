@@ -1,11 +1,19 @@
 import type { ProgressOption } from '../progress/index.ts';
-import type { RolloutGroup } from '../rollout/index.ts';
-import type { Evaluation } from './evaluate.ts';
+import type { RolloutCounts, RolloutGroup } from '../rollout/index.ts';
+import type { Estimate } from './estimate.ts';
+
+interface ShownEvaluation {
+  policy: string;
+  reward: Estimate | null;
+  success: Estimate | null;
+  perScenario: readonly unknown[];
+  counts: RolloutCounts;
+}
 
 export interface EvaluationView {
   /** Takes a group that has ended. */
   onGroup: (group: RolloutGroup) => void;
-  ended: (evaluation: Evaluation) => void;
+  ended: (evaluation: ShownEvaluation) => void;
   close: () => void;
 }
 

@@ -1,7 +1,6 @@
 import { Command, Option } from 'commander';
 import type { IfExists } from '../../model/index.ts';
 import { serviceUrl, wholeNumber } from '../flags.ts';
-import type { WholeRecipe } from './definition.ts';
 
 /** The flags of a recipe, read. */
 export interface RecipeOptions {
@@ -23,7 +22,11 @@ export interface RecipeOptions {
   stopWithin: number;
 }
 
-type Described = Pick<WholeRecipe, 'command' | 'description' | 'defaults'>;
+interface Described {
+  command: string;
+  description: string;
+  defaults: { steps: number; groups: number; rolloutsPerGroup: number; baseModel: string };
+}
 
 export const recipeProgram = ({ command, description, defaults }: Described): Command =>
   new Command(command)

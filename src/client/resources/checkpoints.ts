@@ -7,9 +7,8 @@ import {
 import { fetchedBy, type PageList, pageList } from '../page-list.ts';
 import { parserOf } from '../parse.ts';
 import { reportedCheckpointSchema, reportedPageSchema } from '../reported.ts';
-import { type CallOptions, path, type Requester, read, remove } from '../requester.ts';
+import { type CallOptions, type ListOptions, path, type Requester, read, remove } from '../requester.ts';
 import { type CheckpointFile, openCheckpoint, saveCheckpoint } from './checkpoint-file.ts';
-import type { ListOptions } from './models.ts';
 
 export interface ListCheckpointsOptions extends ListOptions {
   /** By step. Default `asc`; the newest first is `desc`. */

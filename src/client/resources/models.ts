@@ -16,6 +16,7 @@ import { reportedDeletionSchema, reportedModelSchema, reportedPageSchema } from 
 import {
   type CallOptions,
   type IdempotentCallOptions,
+  type ListOptions,
   path,
   post,
   type Requester,
@@ -23,13 +24,6 @@ import {
   remove,
 } from '../requester.ts';
 import { Checkpoints } from './checkpoints.ts';
-
-export interface ListOptions extends CallOptions {
-  /** Id of the last item already seen; the list goes on behind it. */
-  after?: string | undefined;
-  /** Items of a page, 1 to 100. Default 20. */
-  limit?: number | undefined;
-}
 
 const modelPageSchema = reportedPageSchema(reportedModelSchema);
 

@@ -12,13 +12,13 @@ import {
 import {
   type CallOptions,
   type IdempotentCallOptions,
+  type ListOptions,
   path,
   post,
   type Requester,
   read,
 } from '../requester.ts';
 import { type FollowOptions, followEvents } from './follow-events.ts';
-import type { ListOptions } from './models.ts';
 import { parseEventPage } from './training-events.ts';
 
 /** Reinforcement-learning jobs; and, but for `create`, every job. */

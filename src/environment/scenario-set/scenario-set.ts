@@ -3,12 +3,7 @@ import { wholeNumberOption } from '../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { ScenarioError } from '../errors.ts';
 import { ArrayStage } from './array-stage.ts';
-import {
-  type DifficultyOptions,
-  type DifficultyReport,
-  DifficultyStage,
-  resolveDifficulty,
-} from './difficulty.ts';
+import { DifficultyStage, resolveDifficulty } from './difficulty.ts';
 import { Drawing } from './drawing.ts';
 import { JsonLinesStage } from './file-stage.ts';
 import { type Generate, GeneratorStage } from './generator-stage.ts';
@@ -17,7 +12,7 @@ import { RepeatStage } from './repeat-stage.ts';
 import type { KeyFunction } from './scenario-key.ts';
 import type { DrawnScenario, JsonValue, ScenarioResult, ScenarioSource } from './scenario-source.ts';
 import { ShuffleStage } from './shuffle-stage.ts';
-import type { Stage } from './stage.ts';
+import type { DifficultyOptions, DifficultyReport, Stage } from './stage.ts';
 import { mapNames, type SplitOptions, splitStage, splitter, TransformStage } from './transform-stage.ts';
 
 export interface ScenarioSetOptions<Scenario> {

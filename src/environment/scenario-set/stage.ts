@@ -1,7 +1,39 @@
 import type { z } from 'zod';
 import { positionError } from '../errors.ts';
-import type { DifficultyReport } from './difficulty.ts';
 import type { DrawnScenario, JsonValue, ScenarioResult } from './scenario-source.ts';
+
+export interface DifficultyOptions {
+  /** A scenario is judged by its last groups of rewards, and skipped where all of these ended alike. Default 2. */
+  groups?: number;
+  /** A group whose rewards are all equal and at least this is solved. Default 1. */
+  solvedAt?: number;
+  /** A group whose rewards are all equal and at most this is unsolved. Default 0. */
+  unsolvedAt?: number;
+  /** At no moment have more than this share of all draws been skipped. From 0 to below 1, default 0.5. */
+  maxSkippedShare?: number;
+  /** A scenario that is skipped is given all the same each such time that it comes up. At least 1, default 4. */
+  retryEvery?: number;
+  /** Nothing is skipped while fewer scenarios than this are in play. Default 1. */
+  floor?: number;
+  /** Scenarios whose results are kept; beyond it the one heard of least lately is forgotten. Default 100,000. */
+  remember?: number;
+}
+
+/** What `.byDifficulty()` has learnt and done. Scenarios that were never drawn are in no count. */
+export interface DifficultyReport {
+  /** Of the set: '' for a set of its own, `name/` for a part of a mix. */
+  name: string;
+  /** Scenarios whose last groups were all solved; all unsolved; all equal in between. */
+  alwaysSolved: number;
+  neverSolved: number;
+  alwaysEqual: number;
+  /** The others: their rewards differ, or not enough is known. */
+  inPlay: number;
+  /** Scenarios that came up, given and skipped. */
+  draws: number;
+  skipped: number;
+  bounds: Required<DifficultyOptions>;
+}
 
 /** Whether one pass over a stage ends: `unknown` for generators, which only show it by running. */
 export type Extent = 'finite' | 'unknown' | 'infinite';

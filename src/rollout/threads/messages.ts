@@ -1,12 +1,16 @@
 import { context, propagation } from '@opentelemetry/api';
 import type { z } from 'zod';
 import type { ClientOptions } from '../../client/index.ts';
-import { type CallOutcome, ModelHandle, type ModelSettings, type RolloutModel } from '../../model/index.ts';
+import {
+  type CallBudget,
+  type CallOutcome,
+  ModelHandle,
+  type ModelSettings,
+  type RolloutModel,
+} from '../../model/index.ts';
 import { fromTrajectoryRecord, Trajectory, type TrajectoryRecord } from '../../trajectory/index.ts';
 import { type Rollout, type RolloutFailure, toCancellation } from '../rollout.ts';
 import type { RunRolloutOptions } from '../run-rollout.ts';
-import type { Budgets } from './call-budgets.ts';
-import type { ThreadTask } from './rollout-thread.ts';
 
 /** What a thread is started with. */
 export interface ThreadStart {
@@ -34,6 +38,19 @@ export type ToThread =
   | { type: 'abort'; id: number; reason: RolloutFailure }
   | { type: 'admitted'; call: number }
   | { type: 'refused'; call: number; failure: RolloutFailure };
+
+/** A rollout for a thread: the message, and how long it may take. */
+export interface ThreadTask {
+  message: Omit<Extract<ToThread, { type: 'run' }>, 'type' | 'id'>;
+  /** Milliseconds from the start that the rollout may take, its clean-up included. */
+  allowedMs: number;
+  /** Milliseconds from an abort that its clean-up may take. */
+  allowedAfterAbortMs: number;
+  signal: AbortSignal | undefined;
+  abortReason: () => RolloutFailure;
+  /** What is said of it where the thread does not answer in time. */
+  overdue: RolloutFailure;
+}
 
 type Distribute<Ended, Removed extends PropertyKey> = Ended extends unknown ? Omit<Ended, Removed> : never;
 
@@ -74,7 +91,7 @@ export function lostRollout<Schema extends z.ZodType, Outcome>(
 /** What a thread makes its own handle from, or why it cannot. */
 export function describeModel(
   model: RolloutModel,
-  budgets: Budgets,
+  numberOf: (budget: CallBudget) => number,
 ): { sent: SentModel } | { failure: RolloutFailure } {
   if (!(model instanceof ModelHandle) || model.completions)
     return {
@@ -93,7 +110,7 @@ export function describeModel(
       name,
       id,
       settings: rest,
-      budget: budget ? budgets.numberOf(budget) : null,
+      budget: budget ? numberOf(budget) : null,
     },
   };
 }

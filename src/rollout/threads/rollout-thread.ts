@@ -2,24 +2,12 @@ import { Worker } from 'node:worker_threads';
 import { longestTimerMs } from '../../util/deadline.ts';
 import type { RolloutFailure } from '../rollout.ts';
 import { type Budgets, LentPlaces } from './call-budgets.ts';
-import type { FromThread, SentRollout, ThreadStart, ToThread } from './messages.ts';
+import type { FromThread, SentRollout, ThreadStart, ThreadTask, ToThread } from './messages.ts';
 
 /** What came of a rollout that a thread was given: its end, or why the thread gives none. */
 export type ThreadResult =
   | { type: 'ended'; rollout: SentRollout }
   | { type: 'lost'; failure: RolloutFailure };
-
-export interface ThreadTask {
-  message: Omit<Extract<ToThread, { type: 'run' }>, 'type' | 'id'>;
-  /** Milliseconds from the start that the rollout may take, its clean-up included. */
-  allowedMs: number;
-  /** Milliseconds from an abort that its clean-up may take. */
-  allowedAfterAbortMs: number;
-  signal: AbortSignal | undefined;
-  abortReason: () => RolloutFailure;
-  /** What is said of it where the thread does not answer in time. */
-  overdue: RolloutFailure;
-}
 
 export interface RolloutThreadOptions extends ThreadStart {
   memoryLimitMb: number | undefined;

@@ -99,7 +99,7 @@ class ThreadExecutor implements RolloutExecutor {
     // Here, where the application has its SDK.
     return inRolloutSpan(task, async () => {
       const begun = performance.now();
-      const model = describeModel(task.model, this.#budgets);
+      const model = describeModel(task.model, (budget) => this.#budgets.numberOf(budget));
       if ('failure' in model) return lostRollout(task, model.failure, begun);
       const result = await this.#thread().run(toThreadTask(task, model.sent), task.environment.name);
       return result.type === 'ended'
