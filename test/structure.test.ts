@@ -54,8 +54,36 @@ async function importsOf(file: string): Promise<string[]> {
 
 const floorOf = (file: string): string => file.split('/')[0] ?? '';
 
+const allFiles = async () =>
+  (await readdir(source, { recursive: true })).filter((file) => file.endsWith('.ts'));
+
+/** The sets of files that import each other, in circles of any length (Tarjan, SIAM J. Comput. 1972). */
+function circlesIn(imports: ReadonlyMap<string, readonly string[]>): string[][] {
+  const circles: string[][] = [];
+  const numbers = new Map<string, number>();
+  const open: string[] = [];
+  /** Gives the lowest number of an open file that this one leads back to. */
+  const visit = (file: string): number => {
+    const number = numbers.size;
+    numbers.set(file, number);
+    open.push(file);
+    let lowest = number;
+    for (const next of imports.get(file) ?? []) {
+      if (!numbers.has(next)) lowest = Math.min(lowest, visit(next));
+      else if (open.includes(next)) lowest = Math.min(lowest, numbers.get(next) ?? number);
+    }
+    if (lowest === number) {
+      const circle = open.splice(open.indexOf(file));
+      if (circle.length > 1 || imports.get(file)?.includes(file)) circles.push(circle.sort());
+    }
+    return lowest;
+  };
+  for (const file of imports.keys()) if (!numbers.has(file)) visit(file);
+  return circles;
+}
+
 test('imports go down only, and through the door of a floor where it has one', async () => {
-  const files = (await readdir(source, { recursive: true })).filter((file) => file.endsWith('.ts'));
+  const files = await allFiles();
   const wrong: string[] = [];
   for (const file of files.filter((name) => !doors.includes(name))) {
     const from = floorOf(file);
@@ -69,6 +97,24 @@ test('imports go down only, and through the door of a floor where it has one', a
     }
   }
   expect(wrong).toEqual([]);
+});
+
+test('no files import each other in a circle, not for types either', async () => {
+  const files = await allFiles();
+  const imports = new Map<string, string[]>();
+  for (const file of files) imports.set(file, await importsOf(file));
+  expect(circlesIn(imports)).toEqual([]);
+});
+
+test('a file of fewer than 10 lines is shared by others, or the door of its folder', async () => {
+  const files = await allFiles();
+  const imports = (await Promise.all(files.map(importsOf))).flat();
+  const dust: string[] = [];
+  for (const file of files.filter((name) => !/(^|\/)index\.ts$/.test(name))) {
+    const lines = (await readFile(join(source, file), 'utf8')).trimEnd().split('\n').length;
+    if (lines < 10 && imports.filter((imported) => imported === file).length < 2) dust.push(file);
+  }
+  expect(dust).toEqual([]);
 });
 
 test('every entry of the package looks at the version of Node before anything else', async () => {
@@ -86,7 +132,7 @@ test('every entry of the package looks at the version of Node before anything el
 });
 
 test('nothing imports by name what an older Node lacks, which fails before the version is looked at', async () => {
-  const files = (await readdir(source, { recursive: true })).filter((file) => file.endsWith('.ts'));
+  const files = await allFiles();
   const lacking = [
     /^import (?!type).* from 'node:sqlite'/m,
     /^import \{[^}]*\bhash\b[^}]*\} from 'node:crypto'/m,

@@ -11,12 +11,17 @@ import {
   type OtherWords,
 } from '../util/option-names.ts';
 import type { RunBudget, TokenPrices } from './budget.ts';
-import type { KeepCheckpoints } from './checkpoints.ts';
 import { invalidRunOption, runOptionError } from './errors.ts';
 import { checkLostJob, lostJobNames } from './lost-job.ts';
 import { checkModelSource, type ModelToOpen } from './model-source.ts';
 import { checkSftSettings } from './sft-job.ts';
-import type { TrainOptions, TrainSettings, ValidationOptions, WarmStart } from './train-options.ts';
+import type {
+  KeepCheckpoints,
+  TrainOptions,
+  TrainSettings,
+  ValidationOptions,
+  WarmStart,
+} from './train-options.ts';
 
 /** Options of a training job. Another service of the interface may take those that ours refuses by name. */
 export const configNames: OptionTree = Object.fromEntries(

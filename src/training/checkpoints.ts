@@ -7,16 +7,6 @@ import { stopGraceMs, withGrace } from './grace.ts';
 import type { RunState } from './run-state.ts';
 import { type TrainSettings, trainDefaults } from './train-options.ts';
 
-/** Which of a run's checkpoints stay on the service. */
-export interface KeepCheckpoints {
-  /** So many of the newest, at least 1. */
-  newest: number;
-  /** And so many of the best by their validation, if at most half of its rollouts failed. Default 0. */
-  best?: number;
-  /** Figure of the validation that says which are best. Default `reward`. */
-  metric?: 'reward' | 'success';
-}
-
 export interface PruneCheckpointsOptions {
   model: ModelHandle;
   /** Steps of the checkpoints that the run has made and not yet deleted, oldest first. */

@@ -1,6 +1,6 @@
 export type { RunBudget, TokenPrices, TokenUsage } from './budget.ts';
 export { trainNames } from './check-options.ts';
-export { type KeepCheckpoints, type PruneCheckpointsOptions, pruneCheckpoints } from './checkpoints.ts';
+export { type PruneCheckpointsOptions, pruneCheckpoints } from './checkpoints.ts';
 export { diagnose, newAlarms } from './diagnosis/diagnose.ts';
 export type { EvaluationPoint, RunFigures } from './diagnosis/run-so-far.ts';
 export { alarmThresholds } from './diagnosis/thresholds.ts';
@@ -48,6 +48,7 @@ export {
 } from './submit-training.ts';
 export { train } from './train.ts';
 export type {
+  KeepCheckpoints,
   TrainOptions,
   TrainResult,
   TrainSettings,

@@ -18,13 +18,22 @@ import {
   type RolloutExecutor,
 } from '../rollout/index.ts';
 import type { RunBudget, TokenPrices } from './budget.ts';
-import type { KeepCheckpoints } from './checkpoints.ts';
 import type { StopWhen } from './early-stop.ts';
 import { defaultJobTimeoutMs } from './follow-job.ts';
 import { defaultLostJob, type LostJobOptions } from './lost-job.ts';
 import type { ModelSource } from './model-source.ts';
 import type { RunProgress } from './schedules.ts';
 import type { SftExamples } from './sft-job.ts';
+
+/** Which of a run's checkpoints stay on the service. */
+export interface KeepCheckpoints {
+  /** So many of the newest, at least 1. */
+  newest: number;
+  /** And so many of the best by their validation, if at most half of its rollouts failed. Default 0. */
+  best?: number;
+  /** Figure of the validation that says which are best. Default `reward`. */
+  metric?: 'reward' | 'success';
+}
 
 export interface ValidationOptions<Schema extends z.ZodType> {
   scenarios: readonly z.input<Schema>[];

@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import type {
   ParsedChatCompletionRequest,
   ParsedMessage,
@@ -6,7 +6,7 @@ import type {
   Sampling,
   Usage,
 } from '../../contract/index.ts';
-import type { Engine, Generation, GenerationDelta } from '../../engines/engine.ts';
+import type { BaseModel, Engine, Generation, GenerationDelta } from '../../engines/engine.ts';
 import { toTurn } from '../../language/chat/conversation.ts';
 import { type ReplyOptions, ReplyParser } from '../../language/chat/reply-parser.ts';
 import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
@@ -15,7 +15,6 @@ import type { BaseModelTools } from './base-model-tools.ts';
 import { cacheSaltOf } from './cache-salt.ts';
 import { checkCombinations } from './check-combinations.ts';
 import type { Constraints } from './constraints.ts';
-import { fingerprintOf } from './fingerprint.ts';
 import { type Prompt, toPrompt } from './prompt.ts';
 import { type TokenReport, tokenReportOf } from './reply/token-report.ts';
 import type { ModelResolver, ResolvedModel } from './resolve-model.ts';
@@ -180,4 +179,10 @@ export function toUsage(
 /** There is one tier; it is named where the request spoke of tiers. */
 export function tierOf({ request }: Pick<PreparedChat, 'request'>): { service_tier?: 'default' } {
   return request.service_tier === undefined ? {} : { service_tier: 'default' };
+}
+
+/** Names what answers, apart from its weights: the same for the same engine and base model. */
+function fingerprintOf(engine: string, base: BaseModel): string {
+  const parts = [engine, base.id, base.contextLength, base.vocabularySize, base.parameters];
+  return `fp_${createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12)}`;
 }

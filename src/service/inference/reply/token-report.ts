@@ -1,7 +1,8 @@
-import type { Choice, Logprobs, ParsedChatCompletionRequest } from '../../../contract/index.ts';
+import type { Choice, Logprobs, ParsedChatCompletionRequest, Sampling } from '../../../contract/index.ts';
 import type { GenerationDelta } from '../../../engines/engine.ts';
 import { tokenIdsHash } from '../../../language/tokenizer/tokenizer.ts';
-import type { PreparedChat } from '../chat.ts';
+import type { BaseModelTools } from '../base-model-tools.ts';
+import type { Prompt } from '../prompt.ts';
 import type { ResolvedModel } from '../resolve-model.ts';
 
 /** What an answer tells of the sampled tokens. */
@@ -34,9 +35,18 @@ export function tokenReportOf(
   };
 }
 
+/** The parts of a chat request that its reports need. */
+interface ReportedChat {
+  request: ParsedChatCompletionRequest;
+  tools: BaseModelTools;
+  prompt: Prompt;
+  sampling: Sampling;
+  report: TokenReport;
+}
+
 /** The log-probabilities of some tokens of a choice; `isFirst` where they are the first ones. */
 export function reportLogprobs(
-  chat: PreparedChat,
+  chat: ReportedChat,
   tokens: GenerationDelta,
   { isFirst }: { isFirst: boolean },
 ): Logprobs {
@@ -54,7 +64,7 @@ export function reportLogprobs(
 
 /** What a choice has of the sampling as a whole, once all its tokens are known. */
 export function reportSampling(
-  chat: PreparedChat,
+  chat: ReportedChat,
   tokens: readonly number[],
 ): Pick<Choice, 'sampling' | 'prompt_token_ids'> {
   return {
@@ -64,6 +74,6 @@ export function reportSampling(
 }
 
 /** Ids of the prompt, where training may not get them again from the messages before the choice. */
-function promptIdsOf({ prompt }: PreparedChat): Pick<Choice, 'prompt_token_ids'> {
+function promptIdsOf({ prompt }: ReportedChat): Pick<Choice, 'prompt_token_ids'> {
   return prompt.own || prompt.retokenized ? { prompt_token_ids: prompt.tokens } : {};
 }
