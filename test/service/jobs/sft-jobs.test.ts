@@ -213,7 +213,7 @@ describe('SFT jobs', () => {
       const unfinished = store.unfinishedJobsOf.bind(store);
       store.unfinishedJobsOf = async (id) => {
         begin();
-        await vi.waitUntil(async () => (await store.job(first.body.id))?.endedAt);
+        await vi.waitUntil(async () => (await store.job(first.body.id))?.endedAt, { timeout: 30_000 });
         return unfinished(id);
       };
       expect((await post({ metric_logging: { target_training_step: 2 } })).status).toBe(200);

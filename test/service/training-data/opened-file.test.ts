@@ -1,4 +1,6 @@
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import promises from 'node:fs/promises';
+import { syncBuiltinESMExports } from 'node:module';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { expect, onTestFinished, test, vi } from 'vitest';
@@ -6,23 +8,22 @@ import { readFileUrl } from '../../../src/service/training-data/from-file.ts';
 import { resolveSources } from '../../../src/service/training-data/sources.ts';
 import { temporaryFolder } from '../harness.ts';
 
-/** What happens between the look at a path and its opening, and between the opening and the next look. */
-const between: { opening: () => void; opened: () => void } = { opening: () => {}, opened: () => {} };
-
-vi.mock('node:fs/promises', async (original) => {
-  const real = await original<typeof import('node:fs/promises')>();
-  const open: typeof real.open = async (...parameters) => {
-    between.opening();
-    const file = await real.open(...parameters);
-    between.opened();
-    return file;
-  };
-  return { ...real, open };
-});
-
 test('a folder that becomes a link between the look at it and the opening leads nowhere, also when it is put back', async () => {
   const [allowed, outside] = [await temporaryFolder(), await temporaryFolder()];
-  onTestFinished(() => void Object.assign(between, { opening: () => {}, opened: () => {} }));
+  /** Called between the look at a path and its opening, and between the opening and the next look. */
+  const between = { opening: () => {}, opened: () => {} };
+  const { open } = promises;
+  const spy = vi.spyOn(promises, 'open').mockImplementation(async (...parameters) => {
+    between.opening();
+    const file = await open(...parameters);
+    between.opened();
+    return file;
+  });
+  syncBuiltinESMExports();
+  onTestFinished(() => {
+    spy.mockRestore();
+    syncBuiltinESMExports();
+  });
   const folder = join(allowed, 'data');
   mkdirSync(folder);
   writeFileSync(join(folder, 'a.jsonl'), 'mine');
