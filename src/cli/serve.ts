@@ -134,36 +134,36 @@ export const serveCommand = (): Command =>
     .option('--priority-scheduling', 'let requests go before others by their priority')
     .option(
       '--limit <name=number>',
-      `what is taken in hand at once: ${limitNames.join(', ')}; may be given more than once`,
+      `limit of what is in flight at once: ${limitNames.join(', ')}; repeatable`,
       namedNumbers(limitNames),
       {},
     )
     .option(
       '--allow-data-folder <folder>',
-      'a folder that file: training data may come from; may be given more than once',
+      'a folder that file: training data may come from; repeatable',
       repeated,
       [],
     )
     .option(
       '--allow-data-host <host>',
-      'a host that https: training data may come from, with =<address> where it is none of the public internet; may be given more than once',
+      'a host that https: training data may come from, with =<address> if it is not on the public internet; repeatable',
       repeated,
       [],
     )
     .option(
       '--stall-timeout <seconds>',
-      'how long a client may send nothing of a body, or take nothing of an answer',
+      'how long a client may send no part of a body, or read no part of a response',
       wholeNumber(1, 86_400),
       60,
     )
     .option(
       '--stop-within <seconds>',
-      'how long the end may take after Ctrl-C or SIGTERM',
+      'how long the shutdown may take after Ctrl-C or SIGTERM',
       wholeNumber(1, 86_400),
       10,
     )
     .addOption(
-      new Option('--log <entries>', 'what goes to the standard error output, a line of JSON each')
+      new Option('--log <entries>', 'entries for standard error, one JSON line each')
         .choices(['problems', 'all'])
         .default('problems'),
     )

@@ -15,7 +15,7 @@ export interface CreditContext<Scenario, Outcome> {
 }
 
 /**
- * What each recorded call is credited with, in place of its trajectory's reward.
+ * Credits each recorded call with a reward of its own instead of its trajectory's.
  * `{ discount }`: the discounted return G_i = r_i + discount * G_(i+1) over the calls in the order in which they began
  * (Sutton and Barto, Reinforcement Learning, 2nd edition, equation 3.9), where r_i is the call's step reward and the
  * rest of the trajectory's reward is counted at the last call. 0 credits a call with its own reward alone, 1 with all
@@ -27,7 +27,7 @@ export type Credit<Scenario, Outcome> =
   | ((context: CreditContext<Scenario, Outcome>) => readonly number[] | PromiseLike<readonly number[]>);
 
 /**
- * What each call is credited with, by its index.
+ * The credit of each call, by its index.
  * @throws EnvironmentError (`credit_failed`, `credit_timeout`), or the reason of `context.signal` where that ended it.
  */
 export async function creditOf<Scenario, Outcome>(

@@ -5,68 +5,72 @@ import type { Credit } from './credit.ts';
 import type { LoopOutcome, LoopPieces } from './loop/pieces.ts';
 import type { GroupRewards, Rewards } from './rewards/reward.ts';
 
-/** What both forms of an environment have. Types are inferred in the order of writing: `setup` first, rewards last. */
+/**
+ * Options of both forms of an environment. TypeScript infers types in the order of the properties: write `setup` first
+ * and the rewards last.
+ */
 export interface SharedOptions<Schema extends z.ZodType, Outcome, State> {
   /** Names the run directory and the spans. */
   name: string;
-  /** Schema of a scenario; each is parsed once, before its first rollout. */
+  /** Zod schema of a scenario. Each scenario is parsed once, before its first rollout. */
   scenario: Schema;
   /**
-   * What each rollout may use, in model calls (`turns`), sampled `tokens`, `toolCalls` and `milliseconds` (from the
-   * rollout's start, with its set-up). Default: no limits. A used-up limit refuses the next model call;
-   * `milliseconds` also interrupts what is under way. The reason stands in the trajectory as `stopReason`.
+   * Limits of each rollout: model calls (`turns`), sampled `tokens`, `toolCalls`, and `milliseconds` since the rollout's
+   * start, set-up included. Default: no limits. When a limit is used up, the next model call is refused;
+   * `milliseconds` also interrupts the call in flight. The trajectory's `stopReason` names the limit.
    */
   limits?: RolloutLimits;
   /**
-   * Runs before the agent; what it gives is the rollout's own `state`. A throw fails the rollout (`setup_failed`).
+   * Runs before the agent. Its result is the rollout's own `state`. If it throws, the rollout fails (`setup_failed`).
    * Default: no state.
    */
   setup?: (context: SetupContext<z.output<Schema>>) => State | PromiseLike<State>;
   /**
-   * Runs once after the rewards, or after whatever else ended the rollout, wherever `setup` gave a state (where there
-   * is no `setup`: after every rollout that began). What it throws stands in the trajectory's logs and as its metric
-   * `cleanup_failed`, and changes no reward.
+   * Runs once at the end of a rollout, after its rewards, if `setup` returned a state (without `setup`: after every
+   * rollout that began). An error is added to the trajectory's logs, sets its metric `cleanup_failed`, and changes no
+   * reward.
    */
   cleanup?: (context: CleanupContext<z.output<Schema>, State>) => unknown;
   /** Deadline of `cleanup` in milliseconds. Default 30,000. */
   cleanupTimeoutMs?: number;
   /**
-   * The reward is the sum of weight times value; a plain function weighs 1. Each value also becomes a metric of the
-   * trajectory, under its name here. Call one `success` and reports show its mean.
+   * The trajectory's reward is the sum of weight times value; a plain function has weight 1. Each value also becomes a
+   * metric of the trajectory under its name. Reports show the mean of a reward named `success`.
    */
   rewards?: Rewards<z.output<Schema>, Outcome, State>;
-  /** Added to the reward when all rollouts of a scenario's group have ended; each value becomes a metric as well. */
+  /** Added to the reward when all rollouts of a scenario's group have ended. Each value also becomes a metric. */
   groupRewards?: GroupRewards<z.output<Schema>, Outcome>;
-  /** What each model call is credited with, in place of its trajectory's reward. Default: calls have no credit of their own. */
+  /** Credits each model call with a reward of its own instead of its trajectory's. Default: no credit per call. */
   credit?: Credit<z.output<Schema>, Outcome>;
 }
 
-/** An environment whose agent is run by a function of yours. */
+/** An environment with a function that runs your agent. */
 export interface RolloutEnvironmentOptions<Schema extends z.ZodType, Outcome, State>
   extends SharedOptions<Schema, Outcome, State> {
-  /** Runs the agent once. What it returns is given to the rewards. */
+  /** Runs the agent once. The rewards receive its result as `outcome`. */
   rollout: (context: RolloutContext<z.output<Schema>, State>) => Outcome | PromiseLike<Outcome>;
   /**
-   * What came of a rollout that a limit ended, in place of what `rollout` returned or threw; it is scored. It is
-   * called at once, also where `rollout` has not returned. It is also called where `rollout` throws at the end of the
-   * model's context (`context_limit`): the service refused a prompt as too long, or cut the last reply there.
+   * Gives the outcome of a rollout that a limit ended, instead of what `rollout` returned or threw. The outcome is
+   * scored. `atLimit` runs as soon as the limit ends the rollout, even if `rollout` has not returned. It also runs
+   * when `rollout` throws at the end of the model's context (`context_limit`): the service refused a prompt as too
+   * long, or cut the last reply there.
    *
-   * Default: a rollout that throws after a limit, or that the time limit interrupts, is failed with the limit's code
-   * (`turn_limit`, `token_limit`, `tool_call_limit`, `time_limit`); one that returns is scored.
+   * Default: a rollout that throws after a limit, or that the time limit interrupts, fails with the limit's code
+   * (`turn_limit`, `token_limit`, `tool_call_limit`, `time_limit`); a rollout that returns is scored.
    */
   atLimit?: (
     context: LimitContext<z.output<Schema>, State>,
   ) => NoInfer<Outcome> | PromiseLike<NoInfer<Outcome>>;
   /**
-   * What came of a rollout whose agent threw, where that may be the policy's own doing: an output that cannot be read,
-   * a tool call that is none, a tool's or the agent's own exception, a conversation that outgrew the model's context
-   * (where there is no `atLimit`). What it returns is scored, and trained on; undefined, or the same error thrown again,
-   * leaves the rollout failed; another error fails it with `on_error_failed`.
+   * Gives the outcome of a rollout whose agent threw, if the policy may have caused the error: an output that cannot be
+   * read, an invalid tool call, an exception of a tool or of the agent, a conversation longer than the model's context
+   * (without `atLimit`). A returned outcome is scored and trained on. If it returns undefined or throws the same error
+   * again, the rollout stays failed; if it throws another error, the rollout fails with `on_error_failed`.
    *
-   * It is not asked where a model call of the rollout got no answer (the service is away, 429, 5xx, a deadline, an
-   * abort), where a call cannot be trained on, where one of `limits` is used up, for other errors of martingale (a judge's,
-   * say) and of model providers, after the rollout's deadline or the end of the run, and for set-up, rewards, credit and
-   * clean-up. Default: what the agent throws fails its rollout.
+   * It is not called if a model call of the rollout had no answer (service unreachable, 429, 5xx, deadline, abort), if
+   * a call cannot be trained on, if one of `limits` is used up, for other errors of martingale (such as a judge's) and
+   * of model providers, after the rollout's deadline or the end of the run, and for errors of `setup`, rewards, `credit`
+   * and `cleanup`. Default: an error of the agent fails its rollout.
    */
   onError?: (
     context: ErrorContext<z.output<Schema>, State>,
@@ -82,14 +86,14 @@ interface OtherForm {
   readonly 'Give either `rollout` or `prompt`': never;
 }
 
-/** An environment of pieces, for whom the conversation is led. A limit ends the conversation, which is then scored. */
+/** An environment of pieces: martingale runs the conversation. When a limit ends it, it is scored as it is. */
 export interface LoopEnvironmentOptions<Schema extends z.ZodType, Parsed, State>
   extends SharedOptions<Schema, LoopOutcome<Parsed>, State>,
     LoopPieces<z.output<Schema>, State, Parsed> {
   /**
-   * What came of a rollout in which a piece or, with `onToolError: 'fail'`, a tool threw, or whose conversation outgrew
-   * the model's context. `outcome` is what has been said so far: return it to have it scored. When this is asked, and
-   * what it may answer, is that of the other form's `onError`.
+   * Gives the outcome of a rollout in which a piece threw, a tool threw with `onToolError: 'fail'`, or the conversation
+   * became longer than the model's context. `outcome` is the conversation so far: return it to score it. It is called
+   * under the same conditions, and may return the same, as `onError` of the other form.
    */
   onError?: (
     context: ErrorContext<z.output<Schema>, State> & { outcome: LoopOutcome<NoInfer<Parsed>> },
@@ -101,7 +105,7 @@ export type EnvironmentOptions<Schema extends z.ZodType, Outcome, State = undefi
   | RolloutEnvironmentOptions<Schema, Outcome, State>
   | LoopEnvironmentOptions<Schema, Parsed, State>;
 
-/** What is known before a rollout's agent begins. */
+/** What is known before the agent of a rollout starts. */
 export interface SetupContext<Scenario> {
   scenario: Scenario;
   /** Unsigned 32-bit integer: the seed of whatever this rollout draws at random. */
@@ -112,17 +116,17 @@ export interface SetupContext<Scenario> {
 
 export interface CleanupContext<Scenario, State> {
   scenario: Scenario;
-  /** What `setup` gave. */
+  /** The result of `setup`. */
   state: State;
-  /** Aborted when the clean-up's own deadline passes; neither the rollout's end nor a stopped run aborts it. */
+  /** Aborts when the deadline of the clean-up passes. The end of the rollout and of the run do not abort it. */
   signal: AbortSignal;
 }
 
 export interface RolloutContext<Scenario, State = undefined> {
   scenario: Scenario;
-  /** What `setup` gave for this rollout; undefined where there is none. */
+  /** The result of `setup` for this rollout; undefined without `setup`. */
   state: State;
-  /** What the agent is to call: `model.languageModel` for the AI SDK, `model.endpoint()` for everything else. */
+  /** The model that the agent calls: `model.languageModel` for the AI SDK, `model.endpoint()` for everything else. */
   model: RolloutModel;
   /** The record of this rollout: write `metrics`, `metadata` and `logs` here, and step rewards with `rewardCall`. */
   trajectory: Trajectory;

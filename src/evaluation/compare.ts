@@ -6,9 +6,9 @@ import type { Evaluation } from './evaluate.ts';
 import { describeEstimate } from './table.ts';
 
 export interface CompareOptions {
-  /** What is compared. Default `reward`. */
+  /** The score to compare. Default `reward`. */
   measure?: 'reward' | 'success';
-  /** Of the drawn assignments, where there are too many to go through all. Default 0. */
+  /** Seed of the drawn assignments, if there are too many to enumerate. Default 0. */
   seed?: number;
 }
 
@@ -45,8 +45,8 @@ export interface Comparison {
 }
 
 /**
- * What changes from evaluation `a` to evaluation `b`, scenario by scenario: two checkpoints, two models, or a model
- * and an external model. Pairing takes out how hard each scenario is.
+ * Compares evaluation `b` with evaluation `a`, scenario by scenario: two checkpoints, two models, or a model and an
+ * external model. Pairing removes the differences in difficulty between scenarios.
  * @throws OptionError where the two have different environments.
  */
 export function compare(a: Evaluation, b: Evaluation, options: CompareOptions = {}): Comparison {

@@ -31,31 +31,31 @@ export interface EvaluateOptions<Schema extends z.ZodType, Outcome>
   /** Default 1. */
   rolloutsPerScenario?: number;
   /**
-   * Holds for every call, whatever the agent asks for. `agent` leaves it to the agent. Default 0 (greedy) for the
-   * handle of a model, `agent` for external models, which have settings of their own.
+   * Temperature of every call, instead of the agent's. `agent` keeps the agent's. Default 0 (greedy) for a model handle,
+   * `agent` for external models, which have settings of their own.
    */
   temperature?: number | 'agent';
-  /** Each k of pass@k and pass^k to work out, at most `rolloutsPerScenario`. Default: none. */
+  /** Each k of pass@k and pass^k to compute, at most `rolloutsPerScenario`. Default: none. */
   passAt?: readonly number[];
   /** Whether a rollout succeeded. Default: its metric `success`, `true` or at least 1. */
   isSuccess?: SuccessOf;
   /** Pairs scenarios between evaluations. Default: the scenario's `id`, else a hash of its content. */
   key?: KeyFunction<z.output<Schema>>;
   /**
-   * Folder in which each group is kept as soon as it has ended. A call with the same folder goes on from there and
-   * gives what one uninterrupted call would have given. Pin the model: a name without a step means another
-   * checkpoint tomorrow. Default: nothing is kept.
+   * Folder that keeps each group as soon as it has ended. A call with the same folder continues from there, with the
+   * result of one uninterrupted call. Pin the model: a name without a step may mean another checkpoint later. Default:
+   * nothing is kept.
    */
   directory?: string;
   /**
-   * Whether scenarios that an earlier call left in `directory` with a rollout that did not complete are run again: it
-   * may have been an outage. What has more completed rollouts counts, and stays in the folder. False: they stay as
-   * they are, and a finished evaluation is read back without a call. Default true.
+   * Whether scenarios in `directory` with a rollout that did not complete run again: the cause may have been an outage.
+   * The group with more completed rollouts counts and stays in the folder. With false they stay as they are, and a
+   * finished evaluation is read back without a call. Default true.
    */
   rerunFailed?: boolean;
   /**
-   * How the evaluation is shown while it goes on: scenarios done, and their mean reward so far. As `progress` of
-   * `train`: absent, a live view where standard error is a terminal and not that of a CI, else nothing.
+   * How to show the running evaluation: scenarios done and their mean reward so far. The values are those of
+   * `progress` of `train`. Default: a live view if standard error is a terminal outside CI, else nothing.
    */
   progress?: ProgressOption;
 }
@@ -81,19 +81,19 @@ export interface Evaluation<Scenario = unknown> {
   reward: Estimate | null;
   /** Share of successful rollouts; null where no rollout has a metric `success` and nothing else says it. */
   success: Estimate | null;
-  /** One for each k that was asked for. */
+  /** One for each requested k. */
   passAt: PassAt[];
   perScenario: ScenarioScore<Scenario>[];
   groups: RolloutGroup<Scenario>[];
-  /** Rollouts that did not complete are counted here and in no mean. */
+  /** Counts of all rollouts. Means leave out rollouts that did not complete. */
   counts: RolloutCounts;
   /** Wall-clock seconds of this call. */
   seconds: number;
 }
 
 /**
- * Runs a model, or an external model in its place, on scenarios and says how well it did. The agent is the same as in
- * training; only the temperature is set over it.
+ * Runs a model or an external model on scenarios and estimates its mean reward and success. The agent is the same as in
+ * training; only the temperature differs.
  * @throws Before any rollout begins: OptionError, ScenarioError for a scenario that does not fit the schema, and
  *   RunError for a `directory` that holds something else.
  */

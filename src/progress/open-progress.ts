@@ -5,16 +5,16 @@ import type { RunEvent } from './run-event.ts';
 import type { Output, ProgressView, Terminal } from './view.ts';
 
 /**
- * How a run is shown while it goes on:
+ * How to show a running run:
  *
- * - absent: a live view, where standard error is a terminal and the environment has no `CI`; else nothing
- * - `true`: a live view where standard error is a terminal, else plain lines on it
+ * - absent: a live view if standard error is a terminal and the environment has no `CI`, else nothing
+ * - `true`: a live view if standard error is a terminal, else plain lines on it
  * - `'plain'`: a line for each phase and about every tenth step, on standard error
  * - `'json'`: a JSON object a line, on standard output
  * - `false`: nothing
  *
- * What the program writes to the terminal itself stands above a live view. Several runs of one process share the
- * terminal. A view that cannot be written any more, as to a closed pipe, ends; the run goes on.
+ * Output of the program itself appears above a live view. Several runs of one process share the terminal. If the
+ * output can no longer be written, as with a closed pipe, the view ends and the run continues.
  */
 export type ProgressOption = boolean | 'plain' | 'json';
 

@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import { printableLines } from '../../contract/index.ts';
 import { comparisonLines, printLines, showProgress, writeJsonLine } from '../../progress/index.ts';
+import { startTimer } from '../../util/deadline.ts';
 import { exitAfterFlush, listenForInterrupt } from '../program-end.ts';
 import { type Recipe, wholeRecipe } from './definition.ts';
 import { readOptions, recipeProgram } from './options.ts';
@@ -21,6 +22,9 @@ import {
   trainingFolder,
 } from './run-directory.ts';
 import { openModelOfRun, openService, type RecipeService, reopenModelOfRun } from './service.ts';
+
+/** How long a service may stay silent at the start before the person is told. */
+const silenceMs = 5000;
 
 /**
  * Runs a recipe as a program: reads the flags (`--help` lists them), starts a service with the embedded engine unless
@@ -71,10 +75,16 @@ export async function runRecipe<Schema extends z.ZodType, Outcome>(
     isClaimed = true;
     service = await openService(options, runDirectory);
     const { name } = recipe;
-    const { seed, baseModel, ifExists } = options;
-    const model = await (resume ? reopenModelOfRun : openModelOfRun)({
-      ...{ name, seed, baseModel, ifExists, service, runDirectory, signal },
+    const { seed, baseModel, ifExists, baseUrl } = options;
+    // The client repeats a call for minutes while the service is away: silence would look like a hang.
+    const silence = startTimer(silenceMs, () => {
+      if (baseUrl !== undefined)
+        progress.note(`No answer from ${baseUrl} yet. Calls are repeated; Ctrl-C stops.`);
     });
+    const open = resume ? reopenModelOfRun : openModelOfRun;
+    const model = await open({ name, seed, baseModel, ifExists, service, runDirectory, signal }).finally(
+      silence.clear,
+    );
     const result = await recipe.learn({
       options,
       model,

@@ -6,37 +6,37 @@ import type { JsonValue } from '../scenario-set/scenario-source.ts';
 
 type ProviderOptions = Record<string, Record<string, JsonValue | undefined>>;
 
-/** What both judges take. */
+/** Options of both judges. */
 export interface JudgeOptions<Scenario, Outcome> {
   /**
-   * Any AI SDK model. Its calls are in no trajectory. A model of the same service is taken with `record: false`:
+   * Any AI SDK model. No trajectory records its calls. For a model of the same service, set `record: false`:
    * `handle.with({ record: false }).languageModel`.
    */
   model: LanguageModel;
-  /** What a good conversation is, in words. Default: how well and how directly it reaches the goal. */
+  /** Describes a good conversation. Default: how well and how directly it reaches the goal. */
   rubric?: string;
-  /** What the task was, shown once; a reference answer belongs here. Default: nothing but the conversations is shown. */
+  /** Describes the task, with a reference answer if there is one. Default: the judge sees only the conversations. */
   task?: (scenario: Scenario) => string;
   /**
-   * What is shown with each conversation beside itself, such as what came of it. Default: nothing. Written within an
-   * environment, say what its outcome is: `({ outcome }: { outcome: string }) => ...`.
+   * Text to show with each conversation, such as its outcome. Default: none. Inside an environment, write the type of
+   * the outcome: `({ outcome }: { outcome: string }) => ...`.
    */
   describe?: (
     context: Pick<RewardContext<Scenario, Outcome>, 'scenario' | 'outcome' | 'trajectory'>,
   ) => string;
-  /** How often it is asked, an unusable answer given back with what is wrong with it. Default 3. */
+  /** Attempts at a usable answer. Each further attempt tells the judge what is wrong with its answer. Default 3. */
   attempts?: number;
-  /** How often a call that the model's provider refuses or loses is repeated, at each asking. Default 2. */
+  /** Retries of a failed call in each attempt. Default 2. */
   maxRetries?: number;
   /** Default: the model's own. */
   temperature?: number;
   /** Most tokens of one answer. Default: the model's own. */
   maxOutputTokens?: number;
-  /** For the model's provider, as the AI SDK takes it. */
+  /** Options for the model's provider, as in the AI SDK. */
   providerOptions?: ProviderOptions;
-  /** JSON lines of verdicts, made where it is missing: what stands there is not asked again. Default: kept in memory alone. */
+  /** A file of JSON lines that keeps verdicts: a verdict in it is not requested again. Default: only memory keeps them. */
   cacheFile?: string;
-  /** Verdicts kept in memory, the least recently used given up first. Default 10,000. */
+  /** Verdicts in memory; the least recently used ones are dropped. Default 10,000. */
   cacheSize?: number;
   /** For `usage.cost`. Default: the cost is null. */
   prices?: JudgePrices;
@@ -86,13 +86,13 @@ export interface JudgePrices {
   output: number;
 }
 
-/** What a judge has used since it was made; it goes on counting. */
+/** Calls, tokens and cost of a judge since it was made. It keeps counting. */
 export interface JudgeUsage {
   /** Model calls that were answered, unusable answers included. */
   readonly calls: number;
-  /** Verdicts that were known already, or that somebody else was asking for. */
+  /** Verdicts taken from the cache, or from a call that was in flight for another rollout. */
   readonly cached: number;
-  /** As the model's provider counts them. */
+  /** As the model's provider counts tokens. */
   readonly inputTokens: number;
   readonly outputTokens: number;
   /** In the currency of `prices`; null without. */

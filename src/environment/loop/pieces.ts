@@ -1,11 +1,11 @@
 import type { FinishReason, LanguageModelCallOptions, ModelMessage, Output, ToolChoice, ToolSet } from 'ai';
 import type { Trajectory } from '../../trajectory/index.ts';
 
-/** What came of a conversation that was led for an environment of pieces. */
+/** The outcome of a conversation of an environment of pieces. */
 export interface LoopOutcome<Parsed = never> {
-  /** Text of the last reply; empty where there was none. */
+  /** Text of the last reply; empty without a reply. */
   text: string;
-  /** What `output` read from the last reply; null without `output`, and where the reply does not follow it. */
+  /** What `output` parsed from the last reply; null without `output` and for a reply that does not fit it. */
   output: Parsed | null;
   /** The conversation: prompt, replies, results of tools, observations. */
   messages: ModelMessage[];
@@ -22,7 +22,7 @@ export interface LoopOutcome<Parsed = never> {
 /** What is known before the first reply. */
 export interface PieceContext<Scenario, State> {
   scenario: Scenario;
-  /** What `setup` gave for this rollout; undefined where there is none. */
+  /** The result of `setup` for this rollout; undefined without `setup`. */
   state: State;
   trajectory: Trajectory;
   signal: AbortSignal;
@@ -30,20 +30,20 @@ export interface PieceContext<Scenario, State> {
   seed: number;
 }
 
-/** One reply of the model, with what its tools answered. */
+/** One reply of the model with the results of its tool calls. */
 export interface Reply<Parsed = never> {
   text: string;
-  /** What `output` read from it; null without `output`, for calls of tools, and where the reply does not follow it. */
+  /** What `output` parsed from it; null without `output`, with tool calls, and for a reply that does not fit it. */
   output: Parsed | null;
   toolCalls: readonly ToolUse[];
   finishReason: FinishReason;
 }
 
-/** A tool call of the model and what came of it; neither `output` nor `error` where it was not run. */
+/** A tool call of the model with its result. A call that was not run has neither `output` nor `error`. */
 export interface ToolUse {
   id: string;
   name: string;
-  /** As the tool's schema reads it; as the model wrote it where it does not fit. */
+  /** As the tool's schema parses it; as the model wrote it if it does not fit the schema. */
   input: unknown;
   output?: unknown;
   /** What the tool threw, or why the call could not be run. */
@@ -59,7 +59,7 @@ export interface TurnContext<Scenario, State, Parsed = never> extends PieceConte
   messages: readonly ModelMessage[];
 }
 
-/** Settings of each model call. What the model handle is given wins. */
+/** Settings of each model call. Settings of the model handle take precedence. */
 export interface LoopSettings extends Omit<LanguageModelCallOptions, 'seed'> {
   toolChoice?: ToolChoice<ToolSet>;
   /** Such as `{ martingale: { parallel_tool_calls: false } }`. */
@@ -68,33 +68,33 @@ export interface LoopSettings extends Omit<LanguageModelCallOptions, 'seed'> {
 
 type JsonValue = string | number | boolean | null | JsonValue[] | { [name: string]: JsonValue | undefined };
 
-/** The pieces of a conversation, which is led as long as the model calls tools or `observe` has something to say. */
+/** The pieces of a conversation. It continues while the model calls tools or `observe` returns an observation. */
 export interface LoopPieces<Scenario, State, Parsed> {
   /** Instructions before the conversation. */
   system?: string | ((context: PieceContext<Scenario, State>) => string | PromiseLike<string>);
-  /** How the conversation begins; text is one message of the user. */
+  /** The first messages of the conversation. A text is one message of the user. */
   prompt: (
     context: PieceContext<Scenario, State>,
   ) => string | ModelMessage[] | PromiseLike<string | ModelMessage[]>;
-  /** Tools of the AI SDK, each with `execute`. A function makes them for each rollout, around its `state`. */
+  /** Tools of the AI SDK, each with `execute`. A function makes the tools of each rollout, with its `state`. */
   tools?: ToolSet | ((context: PieceContext<Scenario, State>) => ToolSet | PromiseLike<ToolSet>);
-  /** The tool calls of one reply run one after the other in their order (`in_order`, the default), or at once. */
+  /** Tool calls of one reply run one after the other (`in_order`, the default) or at the same time (`parallel`). */
   toolExecution?: 'in_order' | 'parallel';
   /**
-   * A tool that throws: the model reads the error's message as the result (`tell_model`, the default), or the rollout
-   * is failed (`fail`). Calls of unknown tools, and inputs that do not fit, are always told to the model.
+   * What happens when a tool throws: the model reads the error's message as the result (`tell_model`, the default), or
+   * the rollout fails (`fail`). The model always reads errors about unknown tools and inputs that do not fit.
    */
   onToolError?: 'tell_model' | 'fail';
-  /** How replies without tool calls are read, such as `Output.object({ schema })`. Default: as text. */
+  /** How replies without tool calls are parsed, such as `Output.object({ schema })`. Default: as text. */
   output?: Output.Output<Parsed, unknown, unknown>;
   settings?: LoopSettings;
   /**
-   * What comes back for a reply without tool calls: text or messages that the conversation goes on with, or null to
-   * end it. Also called for the last reply that a limit allows. Default: such a reply ends the conversation.
+   * Responds to a reply without tool calls: a text or messages continue the conversation, null ends it. It is also
+   * called for the last reply that a limit allows. Default: a reply without tool calls ends the conversation.
    */
   observe?: (
     context: TurnContext<Scenario, State, Parsed>,
   ) => string | ModelMessage[] | null | PromiseLike<string | ModelMessage[] | null>;
-  /** Called after each reply and its tools, before `observe`: a stop reason of your own ends the conversation, false goes on. */
+  /** Runs after each reply and its tools, before `observe`. A text ends the conversation and is its stop reason. */
   stop?: (context: TurnContext<Scenario, State, Parsed>) => string | false | PromiseLike<string | false>;
 }

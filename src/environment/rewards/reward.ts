@@ -2,28 +2,28 @@ import type { Trajectory } from '../../trajectory/index.ts';
 
 export interface RewardContext<Scenario, Outcome, State = undefined> {
   scenario: Scenario;
-  /** What came of the rollout: what the rollout function returned, or a LoopOutcome. */
+  /** The result of the rollout function, or a LoopOutcome. */
   outcome: Outcome;
-  /** What `setup` gave, as the rollout left it; it is cleaned up after the last reward. */
+  /** The result of `setup` after the rollout. `cleanup` runs after the last reward. */
   state: State;
-  /** Its `calls` can be given step rewards here too. */
+  /** The record of the rollout. Rewards may set step rewards of its `calls`. */
   trajectory: Trajectory;
   /** Aborted when the reward's or the rollout's deadline passes, and when the run is stopped. */
   signal: AbortSignal;
 }
 
-/** Scores a rollout. Must give a finite number; a throw makes the rollout failed, never a reward of 0. */
+/** Scores a rollout with a finite number. If it throws, the rollout fails; it never becomes a reward of 0. */
 export type RewardFunction<Scenario, Outcome, State = undefined> = (
   context: RewardContext<Scenario, Outcome, State>,
 ) => number | PromiseLike<number>;
 
 export interface WeightedReward<Scenario, Outcome, State = undefined> {
-  /** Its share in the sum. 0: a metric, which is followed and not trained on. */
+  /** Factor in the sum. With 0 the value is only a metric and not trained on. */
   weight: number;
   reward: RewardFunction<Scenario, Outcome, State>;
 }
 
-/** Rewards by name; a plain function weighs 1. */
+/** Rewards by name. A plain function has weight 1. */
 export type Rewards<Scenario, Outcome, State = undefined> = Record<
   string,
   RewardFunction<Scenario, Outcome, State> | WeightedReward<Scenario, Outcome, State>
@@ -46,20 +46,20 @@ export interface GroupRewardContext<Scenario, Outcome> {
 }
 
 /**
- * Scores the rollouts of a group against each other, after all of them have ended: one finite number for each member,
- * in their order. A throw makes the group's completed rollouts failed, never a reward of 0.
+ * Compares the rollouts of a group after all of them have ended: one finite number per member, in their order. If it
+ * throws, the group's completed rollouts fail; it never becomes a reward of 0.
  */
 export type GroupRewardFunction<Scenario, Outcome> = (
   context: GroupRewardContext<Scenario, Outcome>,
 ) => readonly number[] | PromiseLike<readonly number[]>;
 
 export interface WeightedGroupReward<Scenario, Outcome> {
-  /** Its share in the sum. 0: a metric, which is followed and not trained on. */
+  /** Factor in the sum. With 0 the value is only a metric and not trained on. */
   weight: number;
   reward: GroupRewardFunction<Scenario, Outcome>;
 }
 
-/** Group rewards by name; a plain function weighs 1. */
+/** Group rewards by name. A plain function has weight 1. */
 export type GroupRewards<Scenario, Outcome> = Record<
   string,
   GroupRewardFunction<Scenario, Outcome> | WeightedGroupReward<Scenario, Outcome>

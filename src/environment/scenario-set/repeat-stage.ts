@@ -57,7 +57,7 @@ export class RepeatStage<Scenario> implements Stage<Scenario> {
           if (isEmpty && this.#epochs === Number.POSITIVE_INFINITY) {
             throw new ScenarioError(
               'invalid_scenario_set',
-              `Epoch ${epoch} of a set that repeats for ever gave no scenario: there is nothing to draw. Look at ` +
+              `Epoch ${epoch} of a set that repeats forever gave no scenario: there is nothing to draw. Look at ` +
                 'what it is made from, and at its filters.',
             );
           }

@@ -22,9 +22,9 @@ export interface ScenarioSetOptions<Scenario> {
 
 export interface MixedSet<Scenario> {
   set: ScenarioSet<Scenario>;
-  /** How often it is drawn from, relative to the others. Above 0. */
+  /** How often the set is drawn from, relative to the other sets. Above 0. */
   weight: number;
-  /** Begins the keys of its scenarios in the mix: `name/key`. Default: its place, from 0. */
+  /** Prefix of its scenarios' keys in the mix: `name/key`. Default: its index, from 0. */
   name?: string;
 }
 
@@ -32,13 +32,13 @@ const setNames = { key: true } satisfies OptionNames<ScenarioSetOptions<unknown>
 const mixedNames = { set: true, weight: true, name: true } satisfies OptionNames<MixedSet<unknown>>;
 
 /**
- * Scenarios to draw from, in an order that seeds decide, with a position that can be saved and come back to.
+ * Scenarios to draw from, in an order that seeds decide, with a position that can be saved and resumed.
  *
  *     const { train, val } = ScenarioSet.fromJsonLines('tasks.jsonl', { schema }).split({ train: 0.9, val: 0.1 });
  *     const scenarios = train.shuffle({ seed: 1 }).repeat().byDifficulty();
  *
- * Each method gives a new set and leaves the old one as it is. A set is drawn from by one consumer; functions that it
- * is given (`key`, `filter`, `map`, `by`) must always say the same of the same scenario, or positions mean nothing.
+ * Each method returns a new set and does not change the old one. A set has one consumer. The functions that you pass
+ * (`key`, `filter`, `map`, `by`) must always return the same for the same scenario, or positions are meaningless.
  */
 export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
   readonly #stage: Stage<Scenario>;
@@ -59,8 +59,8 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
   }
 
   /**
-   * A file with one scenario as JSON a line, read as it is drawn from; blank lines are passed over. With `schema`, a
-   * scenario is what that gives. Drawing throws ScenarioError (`invalid_scenario_file`), which names file and line.
+   * A file with one JSON scenario per line, read while scenarios are drawn. Blank lines are skipped. `schema` parses
+   * each scenario. Drawing throws ScenarioError (`invalid_scenario_file`), which names file and line.
    */
   static fromJsonLines(path: string, options?: ScenarioSetOptions<JsonValue>): ScenarioSet<JsonValue>;
   static fromJsonLines<Scenario>(
@@ -76,8 +76,8 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
   }
 
   /**
-   * Scenarios that a function makes, one after the other; they need not end. Seeking runs the function again up to
-   * the position, which costs as much as making all of these did, and checks that it gave the same ones.
+   * Scenarios that a function generates, possibly without end. Seeking runs the function again up to the position, which
+   * costs as much as generating those scenarios did, and checks that it generates the same ones.
    */
   static generate<Scenario>(
     generate: Generate<Scenario>,
@@ -88,8 +88,8 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
   }
 
   /**
-   * Draws each scenario from one of several sets, chosen at random by weight. A set that has come to its end is left
-   * out from there on; `.repeat()` it to keep the weights. Sets of different types need the union named:
+   * Draws each scenario from one of several sets, chosen at random by weight. A set that has ended is left out; use
+   * `.repeat()` to keep the weights. For sets of different types, name the union:
    * `ScenarioSet.mix<Sum | Riddle>(...)`. Default seed 0.
    */
   static mix<Scenario>(
@@ -110,9 +110,9 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
   }
 
   /**
-   * Another order each epoch. A set that ends is shuffled whole, for which a file's scenarios are held in memory; with
-   * `buffer`, and for generators always, that many scenarios are read at a time and shuffled among themselves. Going
-   * back to a position reads at most one buffer again. Default seed 0.
+   * A new order in each epoch. Without `buffer`, the whole set is read into memory and shuffled. With `buffer`, which
+   * generators need, that many scenarios are read at a time and shuffled among themselves; seeking a position reads at
+   * most one buffer again. Default seed 0.
    * @throws OptionError for a set whose end is not known, without `buffer`.
    */
   shuffle(options: { seed?: number; buffer?: number } = {}): ScenarioSet<Scenario> {
@@ -121,15 +121,15 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
     return new ScenarioSet(new ShuffleStage(this.#stage, { seed, buffer }));
   }
 
-  /** The set again and again. Default: for ever. */
+  /** Repeats the set. Default: forever. */
   repeat(epochs = Number.POSITIVE_INFINITY): ScenarioSet<Scenario> {
     if (epochs !== Number.POSITIVE_INFINITY) wholeNumberOption('invalid_scenario_set', 'epochs', epochs, 1);
     return new ScenarioSet(new RepeatStage(this.#stage, epochs));
   }
 
   /**
-   * Parts by share, which must add up to 1. The same scenario is always in the same part, whatever the order and
-   * whatever else is in the set; the shares are therefore met on average only.
+   * Splits the set by shares that add up to 1. The same scenario is always in the same split, whatever the order and
+   * whatever else the set holds, so the sizes match the shares only on average.
    *
    *     const { train, val, test } = set.split({ train: 0.8, val: 0.1, test: 0.1 }, { by: ({ repository }) => repository });
    */
@@ -153,7 +153,7 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
     );
   }
 
-  /** Scenarios changed one by one; each keeps its key. */
+  /** Changes each scenario; its key stays. */
   map<Changed>(change: (scenario: Scenario) => Changed | Promise<Changed>): ScenarioSet<Changed> {
     return new ScenarioSet(
       new TransformStage<Scenario, Changed>({
@@ -166,28 +166,28 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
   }
 
   /**
-   * Leaves out scenarios whose last groups were all solved, all unsolved, or all equal, as far as its bounds allow;
-   * `report()` shows what it has learnt. It learns from `observe`, which `train` calls. Put it after `.repeat()`.
+   * Skips scenarios whose last groups were all solved, all unsolved, or all equal, within the bounds of its options.
+   * It learns from `observe`, which `train` calls; `report()` shows its counts. Put it after `.repeat()`.
    */
   byDifficulty(options: DifficultyOptions = {}): ScenarioSet<Scenario> {
     return new ScenarioSet(new DifficultyStage(this.#stage, resolveDifficulty(options)));
   }
 
   /**
-   * Throws what the set's functions and files throw; then, as after an abort, nothing has been taken, and the next
-   * take begins at the same place.
+   * Draws up to `count` scenarios. It throws what the set's functions and files throw. After an error or an abort
+   * nothing has been taken: the next take starts at the same position.
    */
   take(count: number, { signal }: { signal?: AbortSignal } = {}): Promise<DrawnScenario<Scenario>[]> {
     if (count !== Number.POSITIVE_INFINITY) wholeNumberOption('invalid_scenario_set', 'count', count, 0);
     return this.#drawing.take(count, signal);
   }
 
-  /** All scenarios of one pass, whatever has been taken. @throws ScenarioError (`invalid_scenario_set`) for a set without an end. */
+  /** All scenarios of one pass. It does not change the position. @throws ScenarioError (`invalid_scenario_set`) for a set without an end. */
   async toArray({ signal }: { signal?: AbortSignal } = {}): Promise<Scenario[]> {
     if (this.#stage.extent === 'infinite')
       throw new ScenarioError(
         'invalid_scenario_set',
-        'The set repeats for ever and makes no array. Call `toArray()` before `.repeat()`.',
+        'The set repeats forever and has no array. Call `toArray()` before `.repeat()`.',
       );
     const drawing = new Drawing(this.#stage);
     const drawn = await drawing.take(Number.POSITIVE_INFINITY, signal);
@@ -208,18 +208,18 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
     this.#drawing.observe(results);
   }
 
-  /** One for each `.byDifficulty()` in the set, those of a mix by their names; none without. */
+  /** A report for each `.byDifficulty()` in the set; in a mix their names start with the part's. */
   report(): DifficultyReport[] {
     return this.#drawing.reports();
   }
 
-  /** Ends running generators. The set stays usable: the next take goes on, after running them again. */
+  /** Ends running generators. The set stays usable: the next take runs them again and continues. */
   close(): Promise<void> {
     return this.#drawing.close();
   }
 }
 
-/** A source as it is; an array as its scenarios in an order that the seed decides, another one each epoch, for ever. */
+/** A source stays as it is. An array becomes a set that repeats forever, shuffled by the seed in each epoch. */
 export function toScenarioSource<Scenario>(
   scenarios: readonly Scenario[] | ScenarioSource<Scenario>,
   seed: number,

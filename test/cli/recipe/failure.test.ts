@@ -1,9 +1,11 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
 import { basename, join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { expect, it } from 'vitest';
+import { z } from 'zod';
 import { start, temporaryFolder } from '../../service/harness.ts';
 import { root } from '../../support/programs.ts';
 import { CoinEngine } from '../../training/resume/coin-engine.ts';
@@ -97,3 +99,30 @@ it('a recipe whose reward throws says where, by file, line and column', async ()
   const record = await readFile(join(runDirectory, 'training/trajectories/step-0000.jsonl'), 'utf8');
   expect(record).toMatch(/"code":"reward_failed".*Caused by: TypeError: Cannot read.*at sideOf/);
 }, 120_000);
+
+it('a service that does not answer is named while the recipe waits for it', async () => {
+  const away = createServer();
+  away.listen(0, '127.0.0.1');
+  await once(away, 'listening');
+  const { port } = z.object({ port: z.number() }).parse(away.address());
+  away.close();
+  const url = `http://127.0.0.1:${port}`;
+  const child = spawn(
+    process.execPath,
+    [
+      ...['--import', 'tsx', 'test/cli/recipe/coin-recipe.ts', '--json', '--base-url', url],
+      ...['--run-directory', join(await temporaryFolder(), 'coin')],
+    ],
+    {
+      cwd: root,
+      env: { ...process.env, MARTINGALE_API_KEY: 'test-key' },
+      stdio: ['ignore', 'ignore', 'pipe'],
+    },
+  );
+  let said = '';
+  for await (const chunk of child.stderr) {
+    said += chunk;
+    if (said.includes('No answer')) child.kill('SIGKILL');
+  }
+  expect(said).toContain(`No answer from ${url} yet.`);
+});
