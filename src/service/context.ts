@@ -12,7 +12,7 @@ import type { DataFiles } from './store/files.ts';
 import type { KeyStore } from './store/key-store.ts';
 import type { Store } from './store/store.ts';
 import type { TrainingDataSources } from './training-data/sources.ts';
-import type { Connections } from './wire/connections.ts';
+import type { Connections } from './wire/wire.ts';
 
 /** Largest bodies, in bytes. */
 export interface BodyLimits {

@@ -12,8 +12,8 @@ import { openService } from './open-service.ts';
 import { keepClean } from './store/cleaning.ts';
 import { KeyStore } from './store/key-store.ts';
 import { resolveSources, type TrainingDataOptions } from './training-data/sources.ts';
-import { Connections } from './wire/connections.ts';
 import { Listening } from './wire/listening.ts';
+import { Connections } from './wire/wire.ts';
 
 export interface StartServiceOptions {
   /** What samples and trains. The service does not close it: whoever made it does. */

@@ -9,7 +9,7 @@ import { createApp, KeyStore } from '../../src/service/index.ts';
 import { openService } from '../../src/service/open-service.ts';
 import { openApiDocument } from '../../src/service/openapi/document.ts';
 import { resolveSources } from '../../src/service/training-data/sources.ts';
-import { Connections } from '../../src/service/wire/connections.ts';
+import { Connections } from '../../src/service/wire/wire.ts';
 import { ScriptedEngine } from '../support/scripted-engine.ts';
 import { type Json, start, temporaryFolder } from './harness.ts';
 

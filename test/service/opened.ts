@@ -7,8 +7,8 @@ import type { LogEntry } from '../../src/service/log.ts';
 import { openService } from '../../src/service/open-service.ts';
 import { KeyStore } from '../../src/service/store/key-store.ts';
 import { resolveSources, type TrainingDataOptions } from '../../src/service/training-data/sources.ts';
-import { Connections } from '../../src/service/wire/connections.ts';
 import { Listening } from '../../src/service/wire/listening.ts';
+import { Connections } from '../../src/service/wire/wire.ts';
 import { baseModel, ScriptedEngine } from '../support/scripted-engine.ts';
 import { type Answer, type Json, temporaryFolder } from './harness.ts';
 

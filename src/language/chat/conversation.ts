@@ -1,36 +1,36 @@
 import { type Choice, type ParsedMessage, requestLimits, type Tool } from '../../contract/index.ts';
 import { invalidField, type Location, unsupportedField } from '../error.ts';
 
-/** A message as a chat template sees it. */
 export interface TurnToolCall {
   id: string;
   name: string;
   arguments: string;
 }
 
+/** A message as a chat template sees it. */
 export interface Turn {
   role: string;
   content: string;
   toolCalls: TurnToolCall[];
-  /** What an assistant thought before the content. */
+  /** The assistant's reasoning before the content. */
   reasoning?: string;
   toolCallId?: string;
   name?: string;
-  /** Sampled ids that stand for content, reasoning and calls. */
+  /** Sampled ids, in place of content, reasoning and calls. */
   tokenIds?: readonly number[];
 }
 
 export interface Conversation {
   turns: Turn[];
   tools: readonly Tool[] | undefined;
-  /** Where the messages stand in the request, for errors. */
+  /** Where the messages are in the request, for errors. */
   location: Location;
 }
 
 type AssistantMessage = Extract<ParsedMessage, { role: 'assistant' }>;
 type ContentPart = { text: string } | { refusal: string };
 
-/** A message of a request as a turn. What a template could not show is refused, not dropped. */
+/** A message of a request as a turn. Fields that a template cannot show are refused, not dropped. */
 export function toTurn(message: ParsedMessage, location: Location): Turn {
   if (isAssistant(message)) return toAssistantTurn(message, location);
   const { content, name } = message;
@@ -47,7 +47,7 @@ export function toTurn(message: ParsedMessage, location: Location): Turn {
         ...(message.tool_call_id === undefined ? {} : { toolCallId: message.tool_call_id }),
       };
     case 'function':
-      // The earlier form of the same: its name stands where a tool's result has the id of its call.
+      // The earlier form of a tool's result, with a name in place of the call's id.
       return { ...turn, role: 'tool' };
     case 'developer':
       // The later name of the same role; templates know `system`.
@@ -123,7 +123,7 @@ function callsOf(
   return [{ id: '', name: single.name, arguments: compact(single.arguments) }];
 }
 
-/** A choice that came back: its sampled ids stand in the conversation as they are. */
+/** A choice that a client sent back: its sampled ids enter the conversation unchanged. */
 export function choiceToTurn(choice: Choice, location: Location): Turn {
   const { token_ids: tokenIds } = choice;
   if (!tokenIds || tokenIds.length === 0)
@@ -141,15 +141,25 @@ function textOf(content: string | ContentPart[] | undefined): string {
   return content.map((part) => ('text' in part ? part.text : part.refusal)).join('');
 }
 
-/** Characters of the arguments of one message's calls that are parsed: some milliseconds. */
+/** Characters of all texts in a value; a number, such as a token id, counts as one. */
+export function charactersIn(value: unknown): number {
+  if (typeof value === 'string') return value.length;
+  if (typeof value !== 'object' || value === null) return 0;
+  let characters = 0;
+  for (const inner of Array.isArray(value) ? value : Object.values(value))
+    characters += typeof inner === 'number' ? 1 : charactersIn(inner);
+  return characters;
+}
+
+/** Characters of the arguments of one message's calls that are parsed, which takes some milliseconds. */
 const mostParsed = 65_536;
 
 /**
- * Makes arguments what models write, JSON without spaces, call by call of one message. What is no JSON, is nested more
- * deeply than a body may be, or is behind 65,536 characters of the same message stays as it is: the same in sampling
- * and in training, whatever else there is in hand.
+ * Writes arguments as models do, as JSON without spaces, call by call of one message. What is not JSON, is nested more
+ * deeply than a body may be, or comes after 65,536 characters of the same message stays unchanged. This depends on the
+ * message alone, so sampling and training agree.
  */
-export function compactingCalls(): (text: string) => string {
+function compactingCalls(): (text: string) => string {
   let characters = 0;
   return (text) => {
     characters += text.length;
@@ -166,7 +176,7 @@ function compactJson(text: string): string {
   }
 }
 
-/** Whether arrays and objects stand in each other more than `limit` deep. */
+/** Whether arrays and objects are nested more than `limit` deep. */
 function isDeeperThan(value: unknown, limit: number): boolean {
   let level: unknown[] = [value];
   for (let depth = 0; depth <= limit; depth++) {

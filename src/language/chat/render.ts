@@ -1,24 +1,22 @@
 import crypto from 'node:crypto';
 import { Template } from '@huggingface/jinja';
 import { LRUCache } from 'lru-cache';
-import type { Caller } from '../../util/fair-queue.ts';
 import { refuseLongTools } from '../constraint/schema-size.ts';
-import { LiteralPrompt, type TemplateValues } from '../extensions/request-template/literal-prompt.ts';
-import type { TemplateRunner } from '../extensions/request-template/template-runner.ts';
+import { LanguageError } from '../error.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
-import type { Conversation } from './conversation.ts';
-import { PromptSize } from './prompt-size.ts';
+import type { Conversation, Turn } from './conversation.ts';
 import {
+  type PromptPart,
   refuseForgedRoles,
   refuseForgery,
-  renderTemplate,
   type SkeletonOptions,
+  type Slot,
   shapeOf,
   skeletonOf,
+  slotsOf,
 } from './skeleton.ts';
-import { type PromptPart, type Slot, slotsOf } from './template-messages.ts';
 
-/** A conversation as tokens. `splices` are the runs that came as sampled ids, in the order of their turns. */
+/** A conversation as tokens. `splices` are the runs of sampled ids in it, in the order of their turns. */
 export interface RenderedConversation {
   tokens: number[];
   splices: { start: number; length: number }[];
@@ -26,95 +24,117 @@ export interface RenderedConversation {
 
 export interface RenderOptions {
   addGenerationPrompt: boolean;
-  /** The last turn is left open: nothing stands after its content. Default false. */
+  /** The last turn stays open: nothing follows its content. Default false. */
   continueFinalMessage?: boolean;
-  /** What the template is told of the effort to spend on reasoning; absent: nothing. */
+  /** The reasoning effort that the template is told; absent: nothing. */
   reasoningEffort?: string | undefined;
-  /** Tokens that the model's context holds: texts far longer than that are refused. Absent: none are. */
+  /** Tokens that the model's context holds: far longer texts are refused. Absent: none are. */
   contextLength?: number;
 }
 
 /** `location` is that of the conversation in its request, for errors; absent: the conversation is the request. */
-type Turns = Pick<Conversation, 'turns' | 'tools'> & { location?: Conversation['location'] };
+export type Turns = Pick<Conversation, 'turns' | 'tools'> & { location?: Conversation['location'] };
 
 const cachedCharacters = 2 ** 22;
-/** What a part of a cached skeleton takes beside its text. */
+/** What a part of a cached skeleton takes besides its text. */
 const charactersOfPart = 64;
 const longestCachedText = 4096;
+/** Texts may be this many times longer than the context holds, since a template or a request may truncate them. */
+const roomToTruncate = 4;
 
 /** Writes the conversations of one base model as token ids. Text between special tokens is encoded in one piece. */
 export class ConversationRenderer {
-  readonly size: PromptSize;
-  readonly #template: Template;
-  readonly #tokenizer: Tokenizer;
+  readonly template: Template;
+  readonly tokenizer: Tokenizer;
   readonly #format: ChatFormat;
-  readonly #runner: TemplateRunner;
+  #longestToken: number | undefined;
   readonly #encoded = new LRUCache<string, readonly number[]>({
-    // By length: thousands of long texts, each other than the last, would hold a hundred megabytes of ids.
+    // By length: thousands of long texts, all different, would hold a hundred megabytes of ids.
     maxSize: cachedCharacters,
     sizeCalculation: (_, text) => text.length,
   });
-  /** By a hash of their shape, which has the tools in it. */
+  /** By a hash of their shape, which includes the tools. */
   readonly #skeletons = new LRUCache<string, PromptPart[]>({
     maxSize: cachedCharacters,
     sizeCalculation: (parts) => charactersOf(parts, []) + (parts.length + 1) * charactersOfPart,
   });
 
-  constructor(tokenizer: Tokenizer, format: ChatFormat, runner: TemplateRunner) {
+  constructor(tokenizer: Tokenizer, format: ChatFormat) {
+    this.tokenizer = tokenizer;
     this.#format = format;
-    this.#template = new Template(format.template);
-    this.#tokenizer = tokenizer;
-    this.size = new PromptSize(this.#tokenizer);
-    this.#runner = runner;
+    this.template = new Template(format.template);
   }
 
-  /** Throws a 422 or 400 where the conversation cannot be written, or is longer than anybody reads. */
+  /** Throws a `LanguageError` where the conversation cannot be written, or is longer than `contextLength` permits. */
   render(conversation: Turns, options: RenderOptions): RenderedConversation {
-    this.#checkCount(conversation, options);
-    return this.#assemble(this.#skeleton(conversation, options), slotsOf(conversation.turns), options);
+    this.checkCount(conversation.turns, options.contextLength);
+    return this.assemble(this.skeleton(conversation, options), slotsOf(conversation.turns), options);
   }
 
   /**
-   * The same with the texts themselves in the template, for further variables of the caller's and, where `source` is
-   * given, for a template of the caller's.
+   * Throws where `characters` are too many for a context of so many tokens: to turn megabytes into tokens only to
+   * refuse them takes seconds.
    */
-  async renderLiterally(
-    conversation: Turns,
-    options: RenderOptions,
-    { source, documents, variables }: TemplateValues,
-    caller?: Caller,
-  ): Promise<RenderedConversation> {
-    const { turns, tools } = conversation;
-    this.#checkCount(conversation, options);
-    refuseLongTools(tools, [...(conversation.location ?? []), 'tools']);
-    const { special } = this.#tokenizer;
-    refuseForgedRoles(turns, special);
-    // What the model's own template would not write is refused here as on the other way.
-    if (source === undefined) this.#skeleton(conversation, options);
-    const prompt = new LiteralPrompt({ turns, tools }, { source, documents, variables }, special);
-    const { continueFinalMessage = false, addGenerationPrompt } = options;
-    const values = {
-      ...this.#variables(options),
-      ...prompt.values({ continueFinalMessage }),
-      add_generation_prompt: addGenerationPrompt,
+  checkSize(characters: number, contextLength: number): void {
+    const most = roomToTruncate * contextLength * this.#bytesOfLongestToken();
+    if (characters <= most) return;
+    throw new LanguageError(
+      'context_length_exceeded',
+      `The prompt has ${characters} characters, and ${most} is the most that is read for a context of ${contextLength} tokens, reply included; shorten the messages.`,
+    );
+  }
+
+  /** The same for messages and calls, for each of which a template writes one token or more. */
+  checkCount(turns: readonly Pick<Turn, 'toolCalls'>[], contextLength: number | undefined): void {
+    if (contextLength === undefined) return;
+    const most = roomToTruncate * contextLength;
+    const count = turns.reduce((sum, { toolCalls }) => sum + toolCalls.length, turns.length);
+    if (count <= most) return;
+    throw new LanguageError(
+      'context_length_exceeded',
+      `The prompt has ${count} messages and tool calls, and ${most} is the most that is read for a context of ${contextLength} tokens, reply included; send fewer messages.`,
+    );
+  }
+
+  /** The rendered template with slots for the texts. */
+  skeleton({ turns, tools, location = [] }: Turns, options: RenderOptions): PromptPart[] {
+    const given = tools && tools.length > 0 ? tools : undefined;
+    if (given) refuseLongTools(given, [...location, 'tools']);
+    const toolsJson = given ? JSON.stringify(given) : '';
+    const skeleton: SkeletonOptions = {
+      addGenerationPrompt: options.addGenerationPrompt,
+      continueFinalMessage: options.continueFinalMessage ?? false,
+      variables: this.variables(options),
     };
-    const rendered =
-      source === undefined
-        ? renderTemplate(this.#template, values)
-        : prompt.textOf(await this.#runner.render({ source, variables: values }, caller));
-    return this.#assemble(prompt.cut(rendered, { continueFinalMessage }), prompt.slots, options);
+    const shape = crypto.hash('sha256', shapeOf(turns, toolsJson, skeleton), 'base64');
+    const known = this.#skeletons.get(shape);
+    if (known) return known;
+    refuseForgery(toolsJson, this.tokenizer.special);
+    refuseForgedRoles(turns, this.tokenizer.special);
+    const parts = skeletonOf(this.template, this.tokenizer.special, turns, given, skeleton);
+    // A prompt that is refused for its length must not evict others from the cache.
+    if (options.contextLength !== undefined) this.checkSize(charactersOf(parts, []), options.contextLength);
+    this.#skeletons.set(shape, parts);
+    return parts;
   }
 
-  #checkCount({ turns }: Turns, { contextLength }: RenderOptions): void {
-    if (contextLength !== undefined) this.size.checkTurns(turns, contextLength);
+  /** The template's variables besides the messages and tools. */
+  variables({ reasoningEffort }: Pick<RenderOptions, 'reasoningEffort'>): Record<string, string> {
+    const { beginToken, endToken } = this.#format;
+    return {
+      bos_token: beginToken === null ? '' : this.tokenizer.text(beginToken),
+      eos_token: this.tokenizer.text(endToken),
+      ...(reasoningEffort === undefined ? {} : { reasoning_effort: reasoningEffort }),
+    };
   }
 
-  #assemble(
+  /** Encodes a skeleton with its slots filled. */
+  assemble(
     parts: readonly PromptPart[],
     slots: readonly Slot[],
-    { contextLength }: RenderOptions,
+    { contextLength }: Pick<RenderOptions, 'contextLength'>,
   ): RenderedConversation {
-    if (contextLength !== undefined) this.size.check(charactersOf(parts, slots), contextLength);
+    if (contextLength !== undefined) this.checkSize(charactersOf(parts, slots), contextLength);
     const tokens: number[] = [];
     const splices: { start: number; length: number }[] = [];
     let text = '';
@@ -147,43 +167,22 @@ export class ConversationRenderer {
     return { tokens, splices };
   }
 
-  #skeleton({ turns, tools, location = [] }: Turns, options: RenderOptions): PromptPart[] {
-    refuseLongTools(tools, [...location, 'tools']);
-    const given = tools && tools.length > 0 ? tools : undefined;
-    const toolsJson = given ? JSON.stringify(given) : '';
-    const skeleton: SkeletonOptions = {
-      addGenerationPrompt: options.addGenerationPrompt,
-      continueFinalMessage: options.continueFinalMessage ?? false,
-      variables: this.#variables(options),
-    };
-    const shape = crypto.hash('sha256', shapeOf(turns, toolsJson, skeleton), 'base64');
-    const known = this.#skeletons.get(shape);
-    if (known) return known;
-    refuseForgery(toolsJson, this.#tokenizer.special);
-    refuseForgedRoles(turns, this.#tokenizer.special);
-    const parts = skeletonOf(this.#template, this.#tokenizer.special, turns, given, skeleton);
-    // What is refused for its length takes no other's place.
-    if (options.contextLength !== undefined) this.size.check(charactersOf(parts, []), options.contextLength);
-    this.#skeletons.set(shape, parts);
-    return parts;
-  }
-
-  #variables({ reasoningEffort }: RenderOptions): Record<string, string> {
-    const { beginToken, endToken } = this.#format;
-    return {
-      bos_token: beginToken === null ? '' : this.#tokenizer.text(beginToken),
-      eos_token: this.#tokenizer.text(endToken),
-      ...(reasoningEffort === undefined ? {} : { reasoning_effort: reasoningEffort }),
-    };
-  }
-
-  /** Rollouts send the same texts over and over: system prompts, tools, the turns so far. */
+  /** Cached because rollouts send the same texts again and again: system prompts, tools, the turns so far. */
   #encode(text: string): readonly number[] {
     const known = this.#encoded.get(text);
     if (known) return known;
-    const tokens = this.#tokenizer.encode(text);
+    const tokens = this.tokenizer.encode(text);
     if (text.length <= longestCachedText) this.#encoded.set(text, tokens);
     return tokens;
+  }
+
+  #bytesOfLongestToken(): number {
+    if (this.#longestToken === undefined) {
+      this.#longestToken = 1;
+      for (let token = 0; token < this.tokenizer.vocabularySize; token++)
+        this.#longestToken = Math.max(this.#longestToken, this.tokenizer.bytes(token).length);
+    }
+    return this.#longestToken;
   }
 }
 

@@ -45,7 +45,7 @@ interface ReadCall {
 export class ReplyParser {
   readonly #options: ReplyOptions;
   readonly #reader: TokenReader;
-  readonly #filter: StopFilter;
+  readonly #filter: StopFilter | null;
   readonly #ends: ReadonlySet<number>;
   /** A token that ends the reply, unless another comes after it. */
   #last: number | null = null;
@@ -64,7 +64,7 @@ export class ReplyParser {
     if (reasoning) marks.set(reasoning.open, 'reasoning').set(reasoning.close, 'answer');
     this.#options = options;
     this.#reader = new TokenReader(tokenizer, { marks, showSpecial: show.special, spaces: show.spaces });
-    this.#filter = new StopFilter(stops.strings);
+    this.#filter = stops.strings.length > 0 ? new StopFilter(stops.strings) : null;
     this.#ends = new Set([options.endToken, ...stops.tokens]);
     this.#content = options.echo;
   }
@@ -72,9 +72,9 @@ export class ReplyParser {
   push(tokens: readonly number[]): ReplyDelta {
     const delta: ReplyDelta = { reasoning: '', content: '', calls: [] };
     for (const token of tokens) {
-      if (this.#last !== null) this.#add(this.#filter.push(this.#reader.read(this.#last)), delta);
+      if (this.#last !== null) this.#read(this.#last, delta);
       this.#last = this.#ends.has(token) ? token : null;
-      if (this.#last === null) this.#add(this.#filter.push(this.#reader.read(token)), delta);
+      if (this.#last === null) this.#read(token, delta);
     }
     return delta;
   }
@@ -86,12 +86,12 @@ export class ReplyParser {
     const rest: Piece[] = [];
     if (this.#last !== null) {
       const ended = finishReason === 'stop' && typeof stop !== 'string';
-      if (!ended) this.#add(this.#filter.push(this.#reader.read(this.#last)), delta);
+      if (!ended) this.#read(this.#last, delta);
       else if (show.stop) rest.push(...this.#reader.readAsText(this.#last));
     }
     rest.push(...this.#reader.finish());
     const stopText = typeof stop === 'string' ? stop : null;
-    this.#add(this.#filter.end(rest, stopText, { include: show.stop }), delta);
+    this.#add(this.#filter?.end(rest, stopText, { include: show.stop }) ?? rest, delta);
     return delta;
   }
 
@@ -118,6 +118,11 @@ export class ReplyParser {
     if (finishReason === 'length') return 'length';
     const last = this.#calls.at(-1);
     return last && (stop === null || isJson(last.arguments)) ? 'tool_calls' : 'stop';
+  }
+
+  #read(token: number, delta: ReplyDelta): void {
+    const pieces = this.#reader.read(token);
+    this.#add(this.#filter?.push(pieces) ?? pieces, delta);
   }
 
   #add(pieces: readonly Piece[], delta: ReplyDelta): void {

@@ -2,19 +2,33 @@ import type { Template } from '@huggingface/jinja';
 import type { Tool } from '../../contract/index.ts';
 import { LanguageError, messageOf } from '../error.ts';
 import type { Turn } from './conversation.ts';
-import { cutAtMarks, markOf, type PromptPart, partsUpTo, templateMessages } from './template-messages.ts';
 
-/** What of a prompt is decided beside its messages and tools. */
-export interface SkeletonOptions {
-  addGenerationPrompt: boolean;
-  /** The last message is left open: nothing stands after its content. */
-  continueFinalMessage: boolean;
-  /** Further variables of the template; together they have few different values. */
-  variables: Readonly<Record<string, string>>;
+/** A rendered conversation with slots for the caller's texts and for sampled ids. */
+export type PromptPart =
+  | { type: 'special'; token: number }
+  | { type: 'text'; text: string }
+  | { type: 'slot'; index: number };
+
+/** What fills a slot: text, or token ids, that stand in the prompt unchanged. */
+export type Slot = { type: 'text'; text: string } | { type: 'tokens'; tokens: readonly number[] };
+
+/** The characters before and after the number of a slot: noncharacters of Unicode, which no text in use contains. */
+export interface Marks {
+  open: string;
+  close: string;
 }
 
-// The tools are checked for them; other texts of the caller's do not come into the template.
-const marks = { open: '\uFDD0', close: '\uFDD1' };
+// Safe as constants: the tools are checked for them, and no other text of the caller goes through the template.
+const marks: Marks = { open: '\uFDD0', close: '\uFDD1' };
+
+/** What a prompt depends on besides its messages and tools. */
+export interface SkeletonOptions {
+  addGenerationPrompt: boolean;
+  /** The last message stays open: nothing follows its content. */
+  continueFinalMessage: boolean;
+  /** Further variables of the template. They take few different values. */
+  variables: Readonly<Record<string, string>>;
+}
 
 /** What a skeleton depends on: who speaks, in which form, and the tools; not what is said. */
 export function shapeOf(turns: readonly Turn[], toolsJson: string, options: SkeletonOptions): string {
@@ -28,8 +42,8 @@ export function shapeOf(turns: readonly Turn[], toolsJson: string, options: Skel
 }
 
 /**
- * Renders the template once for a shape, with a unique mark for each text, and cuts the result at the marks and at
- * the special tokens. Special tokens thus come from the template alone: no text of the caller's can forge one.
+ * Renders the template once for a shape, with a mark for each text, and cuts the result at the marks and at the special
+ * tokens. Special tokens thus come from the template alone: the caller's texts cannot forge one.
  */
 export function skeletonOf(
   template: Template,
@@ -55,13 +69,9 @@ export function skeletonOf(
       return isEmpty ? '' : shown;
     },
   });
-  const rendered = renderTemplate(template, {
-    ...options.variables,
-    messages,
-    tools,
-    add_generation_prompt: options.addGenerationPrompt,
-  });
-  const parts = cutAtMarks(rendered, special, marks);
+  const { variables, addGenerationPrompt } = options;
+  const values = { ...variables, messages, tools, add_generation_prompt: addGenerationPrompt };
+  const parts = cutAtMarks(renderTemplate(template, values), special, marks);
   const seen = new Map<number, number>();
   for (const part of parts) if (part.type === 'slot') seen.set(part.index, (seen.get(part.index) ?? 0) + 1);
   for (const { index, what } of required)
@@ -73,7 +83,7 @@ export function skeletonOf(
   return options.continueFinalMessage ? (partsUpTo(parts, finalSlot) ?? parts) : parts;
 }
 
-/** Renders the model's own template; what it refuses is a 422. */
+/** Renders the model's own template; a conversation that it refuses is a `LanguageError`. */
 export function renderTemplate(template: Template, values: Record<string, unknown>): string {
   try {
     return template.render(values);
@@ -86,7 +96,104 @@ export function renderTemplate(template: Template, values: Record<string, unknow
   }
 }
 
-/** Tools become part of the template's own text: what could pass for a special token or a mark is refused. */
+/** A message as the Jinja of a chat template sees it. */
+export interface TemplateMessage {
+  role: string;
+  content: string;
+  /** The same text under both of its names. */
+  reasoning?: string;
+  reasoning_content?: string;
+  tool_calls?: { id: string; type: 'function'; function: { name: string; arguments: string } }[];
+  tool_call_id?: string;
+  name?: string;
+}
+
+/** Decides what a template's messages hold in place of the texts and the sampled ids of a conversation. */
+export interface SlotWriter {
+  /** `what` describes a text that must appear in the prompt; null: it need not. */
+  text(text: string, what: string | null): string;
+  content(turn: Turn, isLast: boolean): string;
+}
+
+/** The messages of a conversation. They call the writer in a fixed order, which numbers the slots. */
+export function templateMessages(turns: readonly Turn[], writer: SlotWriter): TemplateMessage[] {
+  return turns.map((turn, index) => {
+    const content = writer.content(turn, index === turns.length - 1);
+    const reasoning =
+      turn.reasoning === undefined || turn.tokenIds
+        ? null
+        : writer.text(turn.reasoning, `the reasoning of an ${turn.role} message`);
+    const calls = turn.tokenIds
+      ? []
+      : turn.toolCalls.map((call, position) => ({
+          id: writer.text(call.id, null),
+          type: 'function' as const,
+          function: {
+            name: writer.text(call.name, `the name of tool call ${position}`),
+            arguments: writer.text(call.arguments, `the arguments of tool call ${position}`),
+          },
+        }));
+    const toolCallId = turn.toolCallId === undefined ? null : writer.text(turn.toolCallId, null);
+    // A tool's result is identified by the call it answers; anyone else's name would be lost.
+    const named = turn.role === 'tool' ? null : `the name of a ${turn.role} message`;
+    const name = turn.name === undefined ? null : writer.text(turn.name, named);
+    return {
+      role: turn.role,
+      content,
+      ...(reasoning === null ? {} : { reasoning, reasoning_content: reasoning }),
+      ...(calls.length > 0 ? { tool_calls: calls } : {}),
+      ...(toolCallId === null ? {} : { tool_call_id: toolCallId }),
+      ...(name === null ? {} : { name }),
+    };
+  });
+}
+
+/** What fills the slots of a skeleton, in their order. */
+export function slotsOf(turns: readonly Turn[]): Slot[] {
+  const slots: Slot[] = [];
+  const fill = (slot: Slot) => {
+    slots.push(slot);
+    return '';
+  };
+  templateMessages(turns, {
+    text: (text) => fill({ type: 'text', text }),
+    content: ({ content, tokenIds }) =>
+      fill(tokenIds ? { type: 'tokens', tokens: tokenIds } : { type: 'text', text: content }),
+  });
+  return slots;
+}
+
+export const markOf = ({ open, close }: Marks, slot: number) => `${open}${slot}${close}`;
+
+/** Cuts a rendered text at its marks and its special tokens. */
+export function cutAtMarks(
+  rendered: string,
+  special: ReadonlyMap<string, number>,
+  { open, close }: Marks,
+): PromptPart[] {
+  const parts: PromptPart[] = [];
+  const texts = [...special.keys()].sort((a, b) => b.length - a.length).map(escapeForPattern);
+  const boundary = new RegExp([`${open}(\\d+)${close}`, ...texts].join('|'), 'g');
+  let end = 0;
+  for (const match of rendered.matchAll(boundary)) {
+    if (match.index > end) parts.push({ type: 'text', text: rendered.slice(end, match.index) });
+    end = match.index + match[0].length;
+    const token = special.get(match[0]);
+    parts.push(token === undefined ? { type: 'slot', index: Number(match[1]) } : { type: 'special', token });
+  }
+  if (end < rendered.length) parts.push({ type: 'text', text: rendered.slice(end) });
+  return parts;
+}
+
+export const escapeForPattern = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+
+/** The parts up to the last occurrence of a slot, where its reader continues; null where it does not occur. */
+export function partsUpTo(parts: readonly PromptPart[], slot: number): PromptPart[] | null {
+  const last = parts.findLastIndex((part) => part.type === 'slot' && part.index === slot);
+  return last === -1 ? null : parts.slice(0, last + 1);
+}
+
+/** Refuses tools that contain a special token or a mark: they become part of the template's own text. */
 export function refuseForgery(toolsJson: string, special: ReadonlyMap<string, number>): void {
   for (const text of [...special.keys(), marks.open, marks.close])
     if (toolsJson.includes(JSON.stringify(text).slice(1, -1)) || toolsJson.includes(text))
@@ -96,10 +203,7 @@ export function refuseForgery(toolsJson: string, special: ReadonlyMap<string, nu
       );
 }
 
-/**
- * Roles stand in a template as they are, and templates may write `<|role|>`: a role beyond the usual ones that could
- * make a special token of it is refused.
- */
+/** Refuses roles that could make a special token: templates write them unchanged, perhaps as `<|role|>`. */
 export function refuseForgedRoles(turns: readonly Turn[], special: ReadonlyMap<string, number>): void {
   for (const { role } of turns) {
     if (usualRoles.has(role)) continue;

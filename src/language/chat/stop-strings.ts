@@ -7,24 +7,89 @@ export interface Stops {
 }
 
 /**
- * Withholds the end of a reply while it may be, or begin, a stop string, and cuts the reply at the stop string that
- * ended it. The engine finds stop strings; one it did not stop at, as before `min_tokens`, is text like any other.
+ * Follows the longest prefix of a text that the characters read so far end with, in constant time per character on
+ * average (Knuth, Morris and Pratt 1977).
+ */
+export class PrefixMatcher {
+  readonly text: string;
+  /** For each prefix length, the longest shorter prefix that the prefix ends with. */
+  readonly #shorter: Int32Array;
+  /** Length of the prefix that the characters read so far end with, up to the whole text. */
+  matched = 0;
+
+  constructor(text: string) {
+    this.text = text;
+    this.#shorter = new Int32Array(text.length + 1);
+    for (let length = 2; length <= text.length; length++)
+      this.#shorter[length] = this.#longer(this.#shorter[length - 1] ?? 0, text.charCodeAt(length - 1));
+  }
+
+  /** Reads one character; returns whether the whole text ends with it. */
+  read(code: number): boolean {
+    const { length } = this.text;
+    this.matched = this.#longer(this.matched === length ? (this.#shorter[length] ?? 0) : this.matched, code);
+    return this.matched === length;
+  }
+
+  #longer(from: number, code: number): number {
+    let length = from;
+    while (length > 0 && this.text.charCodeAt(length) !== code) length = this.#shorter[length] ?? 0;
+    return this.text.charCodeAt(length) === code ? length + 1 : 0;
+  }
+}
+
+/** Finds stop strings in the bytes of a reply, however they are split into tokens. */
+export class StopStrings {
+  readonly #texts: readonly string[];
+  /** One for each text, over its UTF-8 bytes as one character each. */
+  readonly #matchers: readonly PrefixMatcher[];
+
+  constructor(texts: readonly string[]) {
+    this.#texts = texts;
+    this.#matchers = texts.map((text) => new PrefixMatcher(Buffer.from(text).toString('latin1')));
+  }
+
+  /** Reads the bytes of the reply's next token; returns the first of the texts that ends in them, or null. */
+  find(token: Uint8Array): string | null {
+    let found: string | null = null;
+    for (const [index, matcher] of this.#matchers.entries()) {
+      let ends = false;
+      for (const byte of token) ends = matcher.read(byte) || ends;
+      if (ends) found ??= this.#texts[index] ?? null;
+    }
+    return found;
+  }
+
+  /** A copy that reads on independently. */
+  fork(): StopStrings {
+    const copy = new StopStrings(this.#texts);
+    for (const [index, { matched }] of this.#matchers.entries()) {
+      const matcher = copy.#matchers[index];
+      if (matcher) matcher.matched = matched;
+    }
+    return copy;
+  }
+}
+
+/**
+ * Withholds the end of a reply's text while it may be a stop string or a prefix of one, and cuts the reply at the stop
+ * string that ended it. The engine decides where a reply stops: a stop string that it passed over, as before
+ * `min_tokens`, is ordinary text.
  */
 export class StopFilter {
   readonly #matchers: readonly PrefixMatcher[];
   #withheld: Piece[] = [];
-  /** The text among what is withheld. */
+  /** The withheld text. */
   #text = '';
-  /** Where in it the text of the newest token begins: a stop string that ends the reply ends after this. */
+  /** Where the newest token's text begins in the withheld text: a stop string that ends the reply ends after it. */
   #newest = 0;
 
   constructor(stops: readonly string[]) {
     this.#matchers = stops.map((stop) => new PrefixMatcher(stop));
   }
 
-  /** Takes the pieces of a further token; returns those that are certain. */
+  /** Takes the pieces of the next token; returns those that no stop string can contain any more. */
   push(pieces: readonly Piece[]): Piece[] {
-    if (this.#matchers.length === 0) return [...pieces];
     this.#newest = this.#text.length;
     this.#add(pieces);
     const newest = this.#text.slice(this.#newest);
@@ -35,13 +100,10 @@ export class StopFilter {
   /** Takes the last pieces, which belong to the newest token, and the stop string that ended the reply. */
   end(pieces: readonly Piece[], stop: string | null, { include }: { include: boolean }): Piece[] {
     this.#add(pieces);
-    const position = stop === null ? -1 : this.#find(stop);
+    const position =
+      stop === null ? -1 : this.#text.indexOf(stop, Math.max(0, this.#newest - stop.length + 1));
     if (stop === null || position < 0) return this.#release(this.#text.length);
     return this.#release(include ? position + stop.length : position);
-  }
-
-  #find(stop: string): number {
-    return this.#text.indexOf(stop, Math.max(0, this.#newest - stop.length + 1));
   }
 
   #add(pieces: readonly Piece[]): void {
@@ -51,7 +113,7 @@ export class StopFilter {
     }
   }
 
-  /** Gives out the first `length` characters of the text, and what stands before, among and right after them. */
+  /** Returns the first `length` characters of the text, with the pieces before, among and right after them. */
   #release(length: number): Piece[] {
     const released: Piece[] = [];
     let left = length;
@@ -71,50 +133,11 @@ export class StopFilter {
   }
 }
 
-/** Length of the longest end of all text that, now that `newest` has been read, may be, or begin, the stop string. */
+/** Reads `newest`; returns the length of the longest end of all text that may be the stop string or a prefix of it. */
 function uncertainAfter(newest: string, matcher: PrefixMatcher): number {
   let found = -1;
   for (let at = 0; at < newest.length; at++)
-    if (matcher.read(newest.charCodeAt(at)) && found < 0) found = matcher.length + newest.length - 1 - at;
+    if (matcher.read(newest.charCodeAt(at)) && found < 0)
+      found = matcher.text.length + newest.length - 1 - at;
   return found < 0 ? matcher.matched : found;
-}
-
-/**
- * Follows how much of a text's beginning stands at the end of what was read, character by character and in constant
- * time for each on average (Knuth, Morris and Pratt 1977).
- */
-export class PrefixMatcher {
-  readonly length: number;
-  readonly #text: string;
-  /** For each length of a beginning of the text, that of the longest shorter one which it ends in. */
-  readonly #shorter: Int32Array;
-  /** Length of the longest beginning that what was read ends in, the whole text included. */
-  matched = 0;
-
-  constructor(text: string) {
-    this.#text = text;
-    this.length = text.length;
-    this.#shorter = new Int32Array(text.length + 1);
-    for (let length = 2; length <= text.length; length++)
-      this.#shorter[length] = this.#longer(this.#shorter[length - 1] ?? 0, text.charCodeAt(length - 1));
-  }
-
-  /** Reads a further character; returns whether the whole text ends with it. */
-  read(code: number): boolean {
-    this.matched = this.#longer(
-      this.matched === this.length ? this.#shorterThan(this.length) : this.matched,
-      code,
-    );
-    return this.matched === this.length;
-  }
-
-  #longer(from: number, code: number): number {
-    let length = from;
-    while (length > 0 && this.#text.charCodeAt(length) !== code) length = this.#shorterThan(length);
-    return this.#text.charCodeAt(length) === code ? length + 1 : 0;
-  }
-
-  #shorterThan(length: number): number {
-    return this.#shorter[length] ?? 0;
-  }
 }

@@ -1,8 +1,7 @@
 import type { Engine } from '../../engines/engine.ts';
 import { ConversationRenderer } from '../../language/chat/render.ts';
-import { TemplateRunner } from '../../language/extensions/request-template/template-runner.ts';
 import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
-import { TokenTexts } from './reply/token-texts.ts';
+import { TokenTexts } from './reply/token-report.ts';
 
 /** What turns the messages of one base model into tokens and back. */
 export interface BaseModelTools {
@@ -11,9 +10,6 @@ export interface BaseModelTools {
   renderer: ConversationRenderer;
   texts: TokenTexts;
 }
-
-// One for all services of a process: it costs a process of its own.
-const templateRunner = new TemplateRunner();
 
 /** Makes the tools of a base model when they are first needed, and keeps them with their caches. */
 export function baseModelTools(
@@ -28,7 +24,7 @@ export function baseModelTools(
       tools = {
         tokenizer,
         format,
-        renderer: new ConversationRenderer(tokenizer, format, templateRunner),
+        renderer: new ConversationRenderer(tokenizer, format),
         texts: new TokenTexts(tokenizer),
       };
       known.set(baseModel, tools);

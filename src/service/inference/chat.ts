@@ -12,16 +12,19 @@ import { type ReplyOptions, ReplyParser } from '../../language/chat/reply-parser
 import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
 import type { Access } from '../access.ts';
 import type { BaseModelTools } from './base-model-tools.ts';
-import { cacheSaltOf } from './cache-salt.ts';
-import { checkCombinations } from './check-combinations.ts';
 import type { Constraints } from './constraints.ts';
 import { type Prompt, toPrompt } from './prompt.ts';
 import { type TokenReport, tokenReportOf } from './reply/token-report.ts';
+import {
+  checkCombinations,
+  refuseForeignTokens,
+  refuseLongReports,
+  seedOfChoice,
+  toMaxTokens,
+  toStops,
+} from './request-checks.ts';
 import type { ModelResolver, ResolvedModel } from './resolve-model.ts';
-import { refuseLongReports, seedOfChoice, toMaxTokens, toStops } from './sampling/reply-limits.ts';
-import { toSamplingParameters } from './sampling/request-sampling.ts';
-import { toSampling } from './sampling/sampling.ts';
-import { refuseForeignTokens } from './sampling/token-ids.ts';
+import { toSampling, toSamplingParameters } from './sampling.ts';
 
 export interface ChatDependencies {
   engine: Engine;
@@ -181,8 +184,17 @@ export function tierOf({ request }: Pick<PreparedChat, 'request'>): { service_ti
   return request.service_tier === undefined ? {} : { service_tier: 'default' };
 }
 
+/**
+ * The salt under which an engine keeps what it has computed of a prompt: the request's own, within its key's entity.
+ * So entities never share a prefix, and neither do the salts of one entity. Keys that see every entity are one among
+ * themselves.
+ */
+export function cacheSaltOf({ entity }: Access, salt: string | null): string | null {
+  return entity === null && salt === null ? null : JSON.stringify([entity, salt]);
+}
+
 /** Names what answers, apart from its weights: the same for the same engine and base model. */
-function fingerprintOf(engine: string, base: BaseModel): string {
+export function fingerprintOf(engine: string, base: BaseModel): string {
   const parts = [engine, base.id, base.contextLength, base.vocabularySize, base.parameters];
   return `fp_${createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12)}`;
 }

@@ -1,5 +1,6 @@
 import crypto from 'node:crypto';
 import { LRUCache } from 'lru-cache';
+import { z } from 'zod';
 import { MartingaleError } from '../../contract/index.ts';
 import type { BaseModel, Caller, Engine } from '../../engines/engine.ts';
 import type { Constraint } from '../../language/constraint/constraint.ts';
@@ -22,7 +23,6 @@ import { isEngineFault } from '../faults.ts';
 import { refuseHeavyJson } from '../json/shape.ts';
 import type { Store } from '../store/store.ts';
 import { valueAt } from '../validation.ts';
-import { constraintSchema } from './constraint-schema.ts';
 
 /** A constraint that the engine accepted. */
 export interface CheckedConstraint {
@@ -70,6 +70,7 @@ export class Constraints {
    * nobody waits for it any more.
    */
   async check(base: BaseModel, fields: ConstraintFields, caller: Caller = {}): Promise<CheckedConstraint> {
+    if (!mayConstrain(fields)) return unconstrained;
     refuseLongFields(fields);
     const json = JSON.stringify([
       base.id,
@@ -144,8 +145,7 @@ export class Constraints {
       engine: this.#engine.name,
       parseJson: parseFieldJson,
     });
-    if (constraint === null)
-      return { constraint, hash: null, characters: 0, allowsCalls: false, reasoning: null };
+    if (constraint === null) return unconstrained;
     const complaint = await this.#complaint(baseModel, constraint, caller);
     if (complaint !== null) throw await this.#refusal(baseModel, constraint, { fields, caller, complaint });
     const { hash, json } = hashConstraint(constraint);
@@ -197,6 +197,22 @@ export class Constraints {
   }
 }
 
+const unconstrained: CheckedConstraint = {
+  constraint: null,
+  hash: null,
+  characters: 0,
+  allowsCalls: false,
+  reasoning: null,
+};
+
+/** Whether a field is present that can constrain a reply, or be wrong. */
+const mayConstrain = (fields: ConstraintFields): boolean =>
+  (fields.tools?.length ?? 0) > 0 ||
+  fields.tool_choice !== undefined ||
+  fields.response_format !== undefined ||
+  fields.structured_outputs !== undefined ||
+  fields.reasoning_effort !== undefined;
+
 /** Before anything is made of them: what is longer no engine compiles in a moment. */
 function refuseLongFields(fields: ConstraintFields): void {
   refuseLongTools(fields.tools, ['tools']);
@@ -220,3 +236,30 @@ function parseFieldJson(text: string, location: Location): unknown {
     return undefined;
   }
 }
+
+const object = z.record(z.string(), z.unknown());
+const style = { whitespace: z.string().optional(), closed: z.boolean().optional() };
+
+const grammarSchema = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('text') }),
+  z.object({ type: z.literal('json_object'), ...style }),
+  z.object({ type: z.literal('json_schema'), schema: object, ...style }),
+  z.object({ type: z.literal('regex'), pattern: z.string() }),
+  z.object({ type: z.literal('choice'), choices: z.array(z.string()) }),
+  z.object({
+    type: z.literal('named_json'),
+    alternatives: z.array(z.object({ name: z.string(), schema: object })),
+  }),
+  z.object({ type: z.literal('ebnf'), grammar: z.string() }),
+  z.object({ type: z.literal('structural_tag'), tag: object }),
+]);
+
+/** A constraint as the store keeps it. */
+export const constraintSchema: z.ZodType<Constraint> = z.object({
+  reasoning: z
+    .object({ open: z.number().int(), close: z.number().int(), limit: z.number().int() })
+    .optional(),
+  branches: z.array(
+    z.object({ open: z.number().int().nullable(), grammar: grammarSchema, repeat: z.boolean() }),
+  ),
+});

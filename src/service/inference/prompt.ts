@@ -1,13 +1,11 @@
 import type { ParsedChatCompletionRequest } from '../../contract/index.ts';
 import type { BaseModel, Caller } from '../../engines/engine.ts';
-import { type Turn, toTurn } from '../../language/chat/conversation.ts';
-import { charactersIn } from '../../language/chat/prompt-size.ts';
+import { charactersIn, type Turn, toTurn } from '../../language/chat/conversation.ts';
 import type { RenderOptions } from '../../language/chat/render.ts';
-import { toTemplateValues } from '../../language/extensions/request-template/template-values.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { invalidField, ServiceError } from '../errors.ts';
 import type { BaseModelTools } from './base-model-tools.ts';
-import { refuseForeignTokens } from './sampling/token-ids.ts';
+import { refuseForeignTokens } from './request-checks.ts';
 
 /** What a reply is sampled after. */
 export interface Prompt {
@@ -46,17 +44,19 @@ export async function toPrompt(
   const { contextLength } = base;
   const given = [request.messages, request.documents, request.chat_template_kwargs];
   const characters = charactersIn(given);
-  renderer.size.check(characters, contextLength);
+  renderer.checkSize(characters, contextLength);
   const turns = await toTurns(request, { inTimeSlices: characters > longText });
   turns.forEach(({ tokenIds }, index) => {
     refuseForeignTokens(tokenIds, base.vocabularySize, ['messages', index, 'token_ids']);
   });
   const options = { ...toRenderOptions(request, turns, tools.format.callToken), contextLength };
-  const values = toTemplateValues(request, tools.format.template);
+  const template = passesToTemplate(request) ? await requestTemplate() : null;
+  const values = template?.toTemplateValues(request, tools.format.template) ?? null;
   const conversation = { turns, tools: request.tools };
-  const rendered = values
-    ? await renderer.renderLiterally(conversation, options, values, caller)
-    : renderer.render(conversation, options);
+  const rendered =
+    template && values
+      ? await template.renderLiterally(renderer, conversation, options, values, caller)
+      : renderer.render(conversation, options);
   const begin = request.add_special_tokens ? tools.format.beginToken : null;
   const whole = begin === null ? rendered.tokens : [begin, ...rendered.tokens];
   if (whole.length === 0)
@@ -71,6 +71,14 @@ export async function toPrompt(
   const retokenized = turns.some(({ role, tokenIds }) => role === 'assistant' && !tokenIds);
   return { tokens, own, retokenized };
 }
+
+/** Loaded when a request first needs it: most requests use the model's own template. */
+const requestTemplate = () => import('../../language/extensions/request-template/request-template.ts');
+
+const passesToTemplate = (request: PromptRequest): boolean =>
+  request.chat_template !== undefined ||
+  request.chat_template_kwargs !== undefined ||
+  request.documents !== undefined;
 
 /** Characters of messages whose calls take some milliseconds to read. */
 const longText = 65_536;

@@ -7,7 +7,7 @@ import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
 import { largestReward } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
 import type { KnownConstraints } from '../inference/constraints.ts';
-import { rangeOf, refuseForeignTokens } from '../inference/sampling/token-ids.ts';
+import { rangeOf, refuseForeignTokens } from '../inference/request-checks.ts';
 
 /**
  * A choice with its token ids, sampling and prompt where its fields have them. A client that put it together from a

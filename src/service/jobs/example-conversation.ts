@@ -5,7 +5,7 @@ import type { Constraint, Reply } from '../../language/constraint/constraint.ts'
 import { plainSampling } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
 import type { Constraints } from '../inference/constraints.ts';
-import { refuseForeignTokens } from '../inference/sampling/token-ids.ts';
+import { refuseForeignTokens } from '../inference/request-checks.ts';
 import { inSchemaOrder } from './schema-order.ts';
 import type { TrainingConversation } from './sequences.ts';
 

@@ -10,7 +10,7 @@ import { TimeSlices } from '../../util/time-slices.ts';
 import { invalidField, ServiceError } from '../errors.ts';
 import type { BaseModelTools } from '../inference/base-model-tools.ts';
 import type { KnownConstraints } from '../inference/constraints.ts';
-import { fromSampling } from '../inference/sampling/sampling.ts';
+import { fromSampling } from '../inference/sampling.ts';
 import { findConstraint, type History, historiesOf, wholeChoice } from './choices.ts';
 
 /** What is known of a turn that trains, besides its tokens. */

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { type ParsedSftExample, sftExampleSchema } from '../../contract/index.ts';
 import type { BaseModel, Engine } from '../../engines/engine.ts';
-import { charactersIn } from '../../language/chat/prompt-size.ts';
+import { charactersIn } from '../../language/chat/conversation.ts';
 import type { Constraint, Reply } from '../../language/constraint/constraint.ts';
 import type { Datum } from '../../learning/index.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
@@ -116,7 +116,7 @@ async function toBatch(
     if (slices.over) await slices.pause();
     const conversation = await atLine(line, async () => {
       const example = await readExample(line, slices);
-      tools.renderer.size.check(charactersIn(example.messages), base.contextLength);
+      tools.renderer.checkSize(charactersIn(example.messages), base.contextLength);
       return exampleConversation(example, line, { base, constraints, trained });
     });
     conversations.push(conversation);

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { samplingSchema } from '../../../src/contract/index.ts';
 import { plainSampling, type SamplingParameters } from '../../../src/learning/index.ts';
-import { fromSampling, toSampling } from '../../../src/service/inference/sampling/sampling.ts';
+import { fromSampling, toSampling } from '../../../src/service/inference/sampling.ts';
 import { special } from '../../support/scripted-engine.ts';
 import { start } from '../harness.ts';
 

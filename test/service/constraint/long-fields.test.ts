@@ -2,7 +2,6 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from 'vitest';
 import { ConversationRenderer } from '../../../src/language/chat/render.ts';
-import { TemplateRunner } from '../../../src/language/extensions/request-template/template-runner.ts';
 import { Constraints } from '../../../src/service/inference/constraints.ts';
 import { openSqliteStore } from '../../../src/service/store/sqlite-store.ts';
 import { baseModel, ScriptedEngine } from '../../support/scripted-engine.ts';
@@ -76,7 +75,7 @@ describe('fields that say what a reply may be', () => {
       }
     }
     const engine = new SilentEngine();
-    const renderer = new ConversationRenderer(engine.tokenizer(), engine.chatFormat(), new TemplateRunner());
+    const renderer = new ConversationRenderer(engine.tokenizer(), engine.chatFormat());
     const turns = [{ role: 'user', content: 'hi', toolCalls: [] }];
     const grown = await grownBy(async () => {
       for (let index = 0; index < 120; index++)

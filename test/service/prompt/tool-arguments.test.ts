@@ -3,7 +3,6 @@ import { expect, test, vi } from 'vitest';
 import { messageSchema } from '../../../src/contract/index.ts';
 import { toTurn } from '../../../src/language/chat/conversation.ts';
 import { ConversationRenderer } from '../../../src/language/chat/render.ts';
-import { TemplateRunner } from '../../../src/language/extensions/request-template/template-runner.ts';
 import { baseModel, ScriptedEngine } from '../../support/scripted-engine.ts';
 
 /** The arguments of an assistant's calls as they stand in a prompt. */
@@ -60,7 +59,7 @@ test('all others stand there as models write them', () => {
 
 test('a conversation of more messages and calls than tokens have room is refused before a template sees it', () => {
   const engine = new ScriptedEngine();
-  const renderer = new ConversationRenderer(engine.tokenizer(), engine.chatFormat(), new TemplateRunner());
+  const renderer = new ConversationRenderer(engine.tokenizer(), engine.chatFormat());
   const { contextLength } = baseModel;
   const conversationOf = (count: number) => {
     const call = { id: 'c', name: 'f', arguments: '{}' };

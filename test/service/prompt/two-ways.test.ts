@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { messageSchema, type ParsedMessage, type Tool } from '../../../src/contract/index.ts';
 import { toTurn } from '../../../src/language/chat/conversation.ts';
+import { renderLiterally } from '../../../src/language/extensions/request-template/request-template.ts';
 import { format, promptOf, tokenizer, tools } from './embedded.ts';
 
 const SEED = 20261121;
@@ -64,9 +65,9 @@ describe('the two ways of rendering', () => {
           const conversation = { turns, tools: given };
           const options = { ...ending, reasoningEffort };
           const byMarks = tools.renderer.render(conversation, options);
-          expect(await tools.renderer.renderLiterally(conversation, options, {})).toEqual(byMarks);
+          expect(await renderLiterally(tools.renderer, conversation, options, {})).toEqual(byMarks);
           const source = format.template;
-          expect(await tools.renderer.renderLiterally(conversation, options, { source })).toEqual(byMarks);
+          expect(await renderLiterally(tools.renderer, conversation, options, { source })).toEqual(byMarks);
         },
       ),
       { seed: SEED, numRuns: 300 },

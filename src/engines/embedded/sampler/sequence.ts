@@ -1,3 +1,4 @@
+import { StopStrings } from '../../../language/chat/stop-strings.ts';
 import type { ConstraintState } from '../../../language/grammar/constraint-state.ts';
 import type { IsOver } from '../../../language/grammar/token-trie.ts';
 import type { Generation, GenerationDelta, SamplingParameters, TokenLogprob } from '../../engine.ts';
@@ -5,7 +6,6 @@ import type { ConversationCodec } from '../conversation-codec.ts';
 import type { Random } from '../random.ts';
 import { type Distribution, likeliest, notNumbers, pick } from '../sampling/distribution.ts';
 import type { ReplySampling } from '../sampling/reply-sampling.ts';
-import { StopStrings } from './stop-strings.ts';
 
 export interface SequenceOptions {
   prompt: readonly number[];

@@ -2,6 +2,7 @@ import type { Tool } from '../../../contract/index.ts';
 import type { Conversation } from '../../chat/conversation.ts';
 import {
   cutAtMarks,
+  escapeForPattern,
   type Marks,
   markOf,
   type PromptPart,
@@ -9,9 +10,9 @@ import {
   type Slot,
   type TemplateMessage,
   templateMessages,
-} from '../../chat/template-messages.ts';
+} from '../../chat/skeleton.ts';
 import { invalidField, LanguageError } from '../../error.ts';
-import type { TemplateResult } from './template-task.ts';
+import type { TemplateResult } from './template-process.ts';
 
 /** What a request gives a template beside its conversation. */
 export interface TemplateValues {
@@ -169,5 +170,3 @@ export class PlainText {
     );
   }
 }
-
-const escapeForPattern = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');

@@ -1,42 +1,51 @@
 /**
- * Renders templates that come with requests, in a process of its own: a template can ask for so much memory at once
- * that not its thread ends but the process that the thread is in.
+ * Renders templates that come with requests. This is a process and not a thread: a template can allocate so much memory
+ * at once that it ends the whole process, not only its thread.
  */
 import { createContext, Script } from 'node:vm';
 import { Template } from '@huggingface/jinja';
-import {
-  type TemplateAnswer,
-  type TemplateResult,
-  type TemplateTask,
-  templateLimits,
-} from './template-task.ts';
+
+export interface TemplateTask {
+  source: string;
+  variables: Record<string, unknown>;
+}
+
+/** A task with its limits: the time to read and render the template, and the longest text it may write. */
+type LimitedTask = TemplateTask & { limits: { timeoutMs: number; characters: number } };
+
+export type TemplateAnswer = { type: 'ready' } | TemplateResult;
+
+export type TemplateResult =
+  | { type: 'text'; text: string }
+  /** `reason` is for the template's author. */
+  | { type: 'failed'; reason: string };
 
 // Run by a script, since only scripts have a time limit.
 const script = new Script('render()');
 
-function render({ source, variables }: TemplateTask): TemplateResult {
+function render({ source, variables, limits: { timeoutMs, characters } }: LimitedTask): TemplateResult {
   try {
     const context = createContext({ render: () => new Template(source).render(variables) });
-    const text = String(script.runInContext(context, { timeout: templateLimits.timeoutMs }));
-    if (text.length <= templateLimits.characters) return { type: 'text', text };
+    const text = String(script.runInContext(context, { timeout: timeoutMs }));
+    if (text.length <= characters) return { type: 'text', text };
     return {
       type: 'failed',
-      reason: `the template writes ${text.length} characters, and ${templateLimits.characters} is the most; shorten what it writes`,
+      reason: `the template writes ${text.length} characters, and ${characters} is the most; shorten what it writes`,
     };
   } catch (error) {
-    return { type: 'failed', reason: reasonOf(error) };
+    return { type: 'failed', reason: reasonOf(error, timeoutMs) };
   }
 }
 
-function reasonOf(error: unknown): string {
+function reasonOf(error: unknown, timeoutMs: number): string {
   // Errors of the script's own realm are no instances of this one's Error.
   if (typeof error !== 'object' || error === null) return String(error);
   if ('code' in error && error.code === 'ERR_SCRIPT_EXECUTION_TIMEOUT')
-    return `the template takes longer than ${templateLimits.timeoutMs} ms; make its loops shorter`;
+    return `the template takes longer than ${timeoutMs} ms; make its loops shorter`;
   return 'message' in error ? String(error.message).slice(0, 1000) : String(error);
 }
 
 const answer = (message: TemplateAnswer) => process.send?.(message);
 
-process.on('message', (task: TemplateTask) => answer(render(task)));
+process.on('message', (task: LimitedTask) => answer(render(task)));
 answer({ type: 'ready' });

@@ -2,31 +2,36 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { FairMutex, type Refusal } from '../../../util/fair-mutex.ts';
 import type { Caller } from '../../../util/fair-queue.ts';
 import { LanguageError } from '../../error.ts';
-import {
-  type TemplateAnswer,
-  type TemplateResult,
-  type TemplateTask,
-  templateLimits,
-} from './template-task.ts';
+import type { TemplateAnswer, TemplateResult, TemplateTask } from './template-process.ts';
+
+/** Limits of a template that comes with a request, besides the length of its source. */
+const templateLimits = {
+  /** For reading and rendering it. */
+  timeoutMs: 1000,
+  /** Longest text that it may write, in UTF-16 code units. */
+  characters: 2 ** 20,
+  /** Heap of its process. One operation may make a longer string (at most 2^29 characters) before it is ended. */
+  heapMegabytes: 64,
+};
 
 /** Beyond the template's own time limit, which its process keeps unless it is stuck in one operation. */
 const graceMs = 1000;
 const startTimeoutMs = 30_000;
-/** How long a process without work is kept. */
+/** How long an idle process is kept. */
 const idleMs = 60_000;
-/** How long a template waits for those before it. */
+/** How long a template waits for the ones before it. */
 const patienceMs = 30_000;
 
 /**
- * Runs the templates of requests one after the other, tenants in turn, in a process of their own, which is started
- * when first needed and again after it was ended. It does not keep this process alive.
+ * Runs the templates of requests one at a time, tenants in turn, in a process that starts when first needed and again
+ * after it has ended. It does not keep this process alive.
  */
 export class TemplateRunner {
   readonly #mutex: FairMutex;
   #process: Promise<ChildProcess> | undefined;
   #idle: NodeJS.Timeout | undefined;
 
-  /** `longestQueue`: how many templates may wait for their turn, of one tenant as many as are left. Default 1024. */
+  /** `longestQueue`: most templates that wait; a tenant may use the whole rest. Default 1024. */
   constructor({ longestQueue = 1024 }: { longestQueue?: number } = {}) {
     this.#mutex = new FairMutex({
       limit: longestQueue,
@@ -36,8 +41,8 @@ export class TemplateRunner {
   }
 
   /**
-   * Takes at most the time that `templateLimits` names, besides waiting for others; where that is too long, a 503.
-   * Rejects with the signal's reason when that is aborted while it waits.
+   * Takes at most `templateLimits.timeoutMs`, besides waiting for others; rejects with `templates_busy` where the wait
+   * is too long, and with the signal's reason when that aborts during the wait.
    */
   render(task: TemplateTask, caller?: Caller): Promise<TemplateResult> {
     return this.#mutex.run(() => this.#run(task), caller);
@@ -62,7 +67,7 @@ export class TemplateRunner {
   #start(): Promise<ChildProcess> {
     const child = fork(moduleUrl, {
       execArgv: [`--max-old-space-size=${templateLimits.heapMegabytes}`, '--max-semi-space-size=8'],
-      // Nothing of the service's surroundings concerns a template, and what V8 says of a full heap is no news.
+      // A template must not see the service's environment, and V8's report of a full heap is not news.
       env: {},
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     });
@@ -100,11 +105,11 @@ const moduleUrl = new URL(
 );
 
 async function ask(child: ChildProcess, task: TemplateTask): Promise<TemplateResult> {
-  // Whether it arrives shows in whether an answer does.
-  child.send(task, () => {});
+  // No callback error handling: without the message there is no answer either.
+  child.send({ ...task, limits: templateLimits }, () => {});
   const result = await nextAnswer(child, templateLimits.timeoutMs + graceMs);
   if (result && result.type !== 'ready') return result;
-  // V8 ends a process whose heap is full by another signal: this was the system, or a person.
+  // V8 ends a process with a full heap by another signal: this was the system, or a person.
   if (!child.killed && child.signalCode === 'SIGKILL')
     throw unavailable('The process that renders templates was ended by the system; ask again.');
   return {
@@ -113,7 +118,7 @@ async function ask(child: ChildProcess, task: TemplateTask): Promise<TemplateRes
   };
 }
 
-/** What the process says next; null where it ended first, or was ended for taking too long. */
+/** The process's next message; null where it ends first or is killed for taking too long. */
 function nextAnswer(child: ChildProcess, timeoutMs: number): Promise<TemplateAnswer | null> {
   return new Promise((resolve) => {
     const finish = (answer: TemplateAnswer | null) => {
@@ -125,7 +130,7 @@ function nextAnswer(child: ChildProcess, timeoutMs: number): Promise<TemplateAns
     };
     const onMessage = (answer: TemplateAnswer) => finish(answer);
     const onEnd = () => finish(null);
-    // It resolves once the process is gone, so that the next template finds another.
+    // Resolves when the process has exited, so that the next template gets a new one.
     const timer = setTimeout(() => child.kill('SIGKILL'), timeoutMs);
     child.on('message', onMessage);
     child.once('exit', onEnd);

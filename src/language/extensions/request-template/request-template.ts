@@ -1,0 +1,95 @@
+import { chatLimits, type ParsedChatCompletionRequest } from '../../../contract/index.ts';
+import type { Caller } from '../../../util/fair-queue.ts';
+import type { ConversationRenderer, RenderedConversation, RenderOptions, Turns } from '../../chat/render.ts';
+import { refuseForgedRoles, renderTemplate } from '../../chat/skeleton.ts';
+import { refuseLongTools } from '../../constraint/schema-size.ts';
+import { invalidField } from '../../error.ts';
+import { LiteralPrompt, type TemplateValues } from './literal-prompt.ts';
+import { TemplateRunner } from './template-runner.ts';
+
+/** Variables that have a field of their own in the request. */
+const fields = new Set(['messages', 'tools', 'documents', 'add_generation_prompt', 'continue_final_message']);
+
+/** Names that belong to the template language. */
+const builtins = new Set([
+  ...['namespace', 'raise_exception', 'range', 'strftime_now'],
+  ...['true', 'false', 'none', 'True', 'False', 'None', 'loop'],
+]);
+
+/**
+ * What a request passes to the chat template besides its messages and tools; null where that has no effect, as of
+ * variables and documents that the template does not name.
+ */
+export function toTemplateValues(
+  request: Pick<
+    ParsedChatCompletionRequest,
+    'chat_template' | 'chat_template_kwargs' | 'documents' | 'reasoning_effort'
+  >,
+  ownTemplate: string,
+): TemplateValues | null {
+  const { chat_template: source, chat_template_kwargs: variables = {}, documents = [] } = request;
+  const bytes = Buffer.byteLength(source ?? '');
+  if (bytes > chatLimits.template)
+    throw invalidField(
+      ['chat_template'],
+      `has ${bytes} bytes, and ${chatLimits.template} is the most; make it shorter`,
+      source,
+    );
+  for (const [name, value] of Object.entries(variables)) {
+    const wrong = complaintAbout(name, value, request.reasoning_effort);
+    if (wrong) throw invalidField(['chat_template_kwargs', name], wrong, value);
+  }
+  if (source !== undefined) return { source, documents, variables };
+  const seen = Object.entries(variables).filter(([name]) => mentions(ownTemplate, name));
+  const shown = mentions(ownTemplate, 'documents') ? documents : [];
+  if (seen.length === 0 && shown.length === 0) return null;
+  return { documents: shown, variables: Object.fromEntries(seen) };
+}
+
+function complaintAbout(name: string, value: unknown, effort: string | undefined): string | null {
+  if (fields.has(name)) return `cannot be set here; ${name} is a field of the request`;
+  if (builtins.has(name)) return 'is a word of the template language; take another name';
+  if (!/^[\p{L}_][\p{L}\p{N}_]*$/u.test(name)) return 'is no name that a template could use';
+  if (name === 'reasoning_effort' && effort !== undefined && value !== effort)
+    return `differs from the request's field reasoning_effort, which is ${JSON.stringify(effort)}; give one of them`;
+  return null;
+}
+
+const mentions = (template: string, name: string) =>
+  new RegExp(`(?<![\\p{L}\\p{N}_])${name}(?![\\p{L}\\p{N}_])`, 'u').test(template);
+
+// One for the whole process: it runs a process of its own.
+const runner = new TemplateRunner();
+
+/**
+ * Renders a conversation with the texts themselves in the template, for further variables of the caller and, with
+ * `source`, for a template of the caller.
+ */
+export async function renderLiterally(
+  renderer: ConversationRenderer,
+  conversation: Turns,
+  options: RenderOptions,
+  values: TemplateValues,
+  caller?: Caller,
+): Promise<RenderedConversation> {
+  const { turns, tools, location = [] } = conversation;
+  const { template, tokenizer } = renderer;
+  const { source } = values;
+  renderer.checkCount(turns, options.contextLength);
+  refuseLongTools(tools, [...location, 'tools']);
+  refuseForgedRoles(turns, tokenizer.special);
+  // What the model's own template would not write is refused here too.
+  if (source === undefined) renderer.skeleton(conversation, options);
+  const prompt = new LiteralPrompt({ turns, tools }, values, tokenizer.special);
+  const { continueFinalMessage = false, addGenerationPrompt } = options;
+  const variables = {
+    ...renderer.variables(options),
+    ...prompt.values({ continueFinalMessage }),
+    add_generation_prompt: addGenerationPrompt,
+  };
+  const rendered =
+    source === undefined
+      ? renderTemplate(template, variables)
+      : prompt.textOf(await runner.render({ source, variables }, caller));
+  return renderer.assemble(prompt.cut(rendered, { continueFinalMessage }), prompt.slots, options);
+}

@@ -1,0 +1,108 @@
+import { chatLimits, type ParsedChatCompletionRequest } from '../../contract/index.ts';
+import type { Stops } from '../../language/chat/stop-strings.ts';
+import { invalidField, ServiceError } from '../errors.ts';
+import type { ByteSource } from '../json/byte-source.ts';
+import { memberSource } from '../json/parse.ts';
+
+/** Refuses, by name, fields that mean nothing beside the rest of their request or in this service. */
+export function checkCombinations(
+  request: ParsedChatCompletionRequest,
+  { priorityScheduling }: { priorityScheduling: boolean },
+): void {
+  if ((request.top_logprobs ?? 0) > 0 && request.logprobs !== true)
+    throw invalidField(['top_logprobs'], 'needs logprobs: true', request.top_logprobs);
+  // What asks for nothing is as good as absent: clients send an empty object whatever `stream` says.
+  if (Object.values(request.stream_options ?? {}).includes(true) && request.stream !== true)
+    throw invalidField(['stream_options'], 'needs stream: true', request.stream_options);
+  if ((request.length_penalty ?? 1) !== 1 && !request.use_beam_search)
+    throw invalidField(['length_penalty'], 'needs use_beam_search: true', request.length_penalty);
+  if ((request.priority ?? 0) !== 0 && !priorityScheduling)
+    throw invalidField(
+      ['priority'],
+      'must be 0: this service does not schedule by priority; its operator can turn that on',
+      request.priority,
+    );
+  if (request.function_call && request.tool_choice !== undefined && request.tool_choice !== 'none')
+    throw invalidField(
+      ['function_call'],
+      `"${request.function_call}" is the older form of tool_choice, which asks for something else; send tool_choice alone`,
+      request.function_call,
+    );
+}
+
+/** Seeds of the choices of a request: the request's, the next one, and so on. */
+export function seedOfChoice(seed: number | bigint | undefined, index: number): number | bigint | undefined {
+  if (seed === undefined) return undefined;
+  if (typeof seed === 'bigint') return seed + BigInt(index);
+  if (!Number.isInteger(seed)) throw invalidField(['seed'], 'Input should be a valid integer', seed);
+  const chosen = seed + index;
+  return Number.isSafeInteger(chosen) ? chosen : BigInt(seed) + BigInt(index);
+}
+
+/** How many tokens a reply may have: what was asked for, or what the context leaves. */
+export function toMaxTokens(
+  request: Pick<ParsedChatCompletionRequest, 'max_completion_tokens' | 'max_tokens'>,
+  promptLength: number,
+  contextLength: number,
+): number {
+  const left = contextLength - promptLength;
+  const asked = request.max_completion_tokens ?? request.max_tokens;
+  if (left < 1)
+    throw new ServiceError(
+      400,
+      'context_length_exceeded',
+      `The prompt has ${promptLength} tokens and the model's context holds ${contextLength}, reply included; shorten the messages.`,
+    );
+  return asked === undefined ? left : Math.min(asked, left);
+}
+
+/** Refuses to report so many alternatives to tokens that the answer would be hundreds of megabytes. */
+export function refuseLongReports(
+  { n = 1, top_logprobs: top = 0 }: Pick<ParsedChatCompletionRequest, 'n' | 'top_logprobs'>,
+  maxTokens: number,
+): void {
+  const reported = n * maxTokens * (1 + top);
+  if (top === 0 || reported <= chatLimits.reported) return;
+  throw invalidField(
+    ['top_logprobs'],
+    `of ${top}, for ${n} choices of up to ${maxTokens} tokens, could report ${reported} log-probabilities, and ${chatLimits.reported} is the most; ask for fewer alternatives, choices or max_completion_tokens`,
+    top,
+  );
+}
+
+export function toStops({
+  stop,
+  stop_token_ids: tokens,
+}: Pick<ParsedChatCompletionRequest, 'stop' | 'stop_token_ids'>): Stops {
+  return { strings: typeof stop === 'string' ? [stop] : (stop ?? []), tokens: tokens ?? [] };
+}
+
+/** Refuses, by place, ids that are none of the vocabulary's. */
+export function refuseForeignTokens(
+  tokens: readonly number[] | undefined,
+  vocabularySize: number,
+  location: (string | number)[],
+): void {
+  if (!tokens) return;
+  for (let index = 0; index < tokens.length; index++) {
+    const token = tokens[index] ?? 0;
+    if (token < 0 || token >= vocabularySize)
+      throw invalidField([...location, index], rangeOf(vocabularySize), token);
+  }
+}
+
+export const rangeOf = (vocabularySize: number) =>
+  `token ids go from 0 to ${vocabularySize - 1} in this model's vocabulary`;
+
+/**
+ * The seed of a request as its text writes it. Numbers of JavaScript hold whole numbers up to 2^53 alone, so that
+ * `parsed` may have been rounded: seeds next to each other, as a group of samples has them, would then be the same.
+ */
+export async function exactSeed(
+  body: ByteSource,
+  parsed: number | undefined,
+): Promise<number | bigint | undefined> {
+  if (parsed === undefined || Number.isSafeInteger(parsed) || !Number.isInteger(parsed)) return parsed;
+  const source = (await memberSource(body, 'seed')) ?? '';
+  return BigInt(/^-?\d{1,40}$/.test(source) ? source : parsed);
+}
