@@ -17,7 +17,7 @@ export interface EvaluationScore {
 
 /** A validation of a run, in figures. */
 export interface RunValidation {
-  /** `before`, `step-N` or `after`. */
+  /** `before`, `after-step-N` or `after`. */
   name: string;
   /** Steps that had been finished. */
   step: number;
@@ -153,7 +153,7 @@ export type RunEvent =
       finishedReports?: StepReport[];
     }
   /**
-   * A named stretch beside the steps: the warm start, or an evaluation (`evaluation before`, `evaluation step-N`,
+   * A named stretch beside the steps: the warm start, or an evaluation (`evaluation before`, `evaluation after-step-N`,
    * `evaluation after`), whose rollouts `done` counts up to `total`.
    */
   | { type: 'phase'; phase: string; done: number; total: number | null; metrics: Record<string, number> }

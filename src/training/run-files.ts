@@ -1,81 +1,8 @@
 import { closeSync, existsSync, openSync } from 'node:fs';
-import { type FileHandle, mkdir, open, readFile, rename, rm, truncate } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
-import { storageError, storing } from '../evaluation/index.ts';
+import { join } from 'node:path';
+import { StorageError } from '../evaluation/index.ts';
 import { DatabaseSync } from '../platform/sqlite.ts';
 import { RunError } from '../util/run-error.ts';
-
-/** Writes a file that is whole or absent, and durable when this returns. @throws RunError (`storage_failed`) */
-export function writeWhole(path: string, pieces: Iterable<string>): Promise<void> {
-  return storing(path, async () => {
-    await mkdir(dirname(path), { recursive: true, mode: 0o700 });
-    const partial = `${path}.partial`;
-    {
-      await using handle = await open(partial, 'w', 0o600);
-      for (const piece of pieces) await handle.appendFile(piece);
-      await handle.sync();
-    }
-    await rename(partial, path);
-    await syncFolder(path);
-  });
-}
-
-/** Appends a line, durable when this returns where `durable` says so. @throws RunError (`storage_failed`) */
-export function appendLine(path: string, value: object, { durable }: { durable: boolean }): Promise<void> {
-  return storing(path, async () => {
-    await using handle: FileHandle = await open(path, 'a', 0o600);
-    await handle.appendFile(`${JSON.stringify(value)}\n`);
-    if (!durable) return;
-    await handle.sync();
-    await syncFolder(path);
-  });
-}
-
-/** Undefined where there is no such file. */
-export async function readIfThere(path: string): Promise<string | undefined> {
-  try {
-    return await readFile(path, 'utf8');
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
-    throw error;
-  }
-}
-
-/**
- * The whole lines of a file of JSON lines, at most `count` of them, none where it is absent. What a killed process
- * left of a last line, and the lines behind `count`, are cut off, so that the next line begins on its own.
- */
-export async function takeUpLines(path: string, count = Number.POSITIVE_INFINITY): Promise<string[]> {
-  let bytes: Buffer;
-  try {
-    bytes = await readFile(path);
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return [];
-    throw error;
-  }
-  const lines: string[] = [];
-  let whole = 0;
-  while (lines.length < count) {
-    const end = bytes.indexOf(0x0a, whole);
-    if (end < 0) break;
-    lines.push(bytes.toString('utf8', whole, end));
-    whole = end + 1;
-  }
-  if (whole < bytes.length) await storing(path, () => truncate(path, whole));
-  return lines;
-}
-
-/** @throws RunError (`storage_failed`) */
-export async function removeFile(path: string): Promise<void> {
-  await storing(path, () => rm(path, { force: true }));
-}
-
-/** A new name is durable once its folder is; Windows has no such call and needs none. */
-async function syncFolder(path: string): Promise<void> {
-  if (process.platform === 'win32') return;
-  await using folder = await open(dirname(path), 'r');
-  await folder.sync();
-}
 
 /** File in a run directory that one process at a time holds. */
 export const lockFile = 'run.lock';
@@ -127,27 +54,26 @@ function openLock(file: string): DatabaseSync {
 const notLocked = (file: string, cause: unknown) =>
   storageError(file, cause instanceof Error ? cause : new Error(String(cause)));
 
-/** Default place of a run: `runs/<ISO date>-<name>`, with characters that every file system takes. */
+/** Default path of a run: `runs/<ISO date>-<name>`, with characters that every file system takes. */
 export function defaultRunDirectory(name: string, now = new Date()): string {
   const date = now.toISOString().replaceAll(':', '-');
   return join('runs', `${date}-${name.replaceAll(/[^A-Za-z0-9._-]+/g, '-')}`);
 }
 
-/** What a run has that was killed, or failed, before it had a model. */
-const begun = new Set([
-  ...['trajectories', 'jobs', 'config.json.partial', 'events.jsonl', 'summary.json'],
-  ...[lockFile, `${lockFile}-journal`],
-]);
+/** The files and folders of a run that was killed, or failed, before it had a model. */
+export const begunFiles: readonly string[] = [
+  'trajectories',
+  'jobs',
+  'config.json.partial',
+  'events.jsonl',
+  'summary.json',
+  lockFile,
+  `${lockFile}-journal`,
+];
 
 /** Whether a folder with these names in it holds a run. */
 export const isRun = (names: readonly string[]) =>
-  names.includes('config.json') || names.every((name) => begun.has(name));
+  names.includes('config.json') || names.every((name) => begunFiles.includes(name));
 
 /** `step-0000`: names sort as steps do. */
-export function stepName(step: number): string {
-  return `step-${String(step).padStart(4, '0')}`;
-}
-
-export const jobFile = (step: number) => `jobs/${stepName(step)}.json`;
-export const warmStartFile = 'jobs/warm-start.json';
-export const loggingFile = (name: string) => `logged/${name}.json`;
+export const stepName = (step: number) => `step-${String(step).padStart(4, '0')}`;

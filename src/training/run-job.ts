@@ -180,13 +180,13 @@ class Job {
     }
     if (decision === 'take_as_done') return this.#end(state);
     if (decision === 'ask_again' && sighting.type === 'nothing' && this.#created < mostCreated) {
-      warn(`${name}: no checkpoint has come of it, so it is created again.`);
+      warn(`${name}: no checkpoint has come of it, so it is asked for again.`);
       return { create: this.#anew() };
     }
     await this.#keep({ ...state, lost: { why, jobId, isTold: true } });
     throw new TrainingError(
       'training_job_unknown',
-      `${name}: it is not known whether the service has it, and it is not created twice. ${why} The model is ` +
+      `${name}: it is not known whether the service has it, and it is not asked for twice. ${why} The model is ` +
         `${model.name}; ${describe(sighting, state.from, waitMs)}. ${goOn(sighting.type === 'nothing')}`,
     );
   }

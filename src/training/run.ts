@@ -136,13 +136,12 @@ export class Run<Schema extends z.ZodType, Outcome> {
 
   async fail(error: unknown): Promise<void> {
     const counts = await this.#settle();
-    // A resume that is refused leaves the run as it was.
-    if (!this.#started && this.#options.resume) return;
+    if (!this.#started) return this.#directory.discard();
     // Why the run failed matters more than an event that could not be written.
     await this.#directory.settle().catch(() => undefined);
     const message = error instanceof Error ? error.message : String(error);
     const code = MartingaleError.isInstance(error) ? error.code : 'unexpected';
-    if (this.#started) await this.#note('failed');
+    await this.#note('failed');
     const figures = {
       reports: this.#reports,
       counts,
@@ -152,8 +151,8 @@ export class Run<Schema extends z.ZodType, Outcome> {
     await this.#directory.writeSummary({
       reason: 'failed',
       error: { code, message },
-      ...toSummary(figures, this.#started?.model, this.#seconds),
-      parts: this.#started?.state.parts ?? [],
+      ...toSummary(figures, this.#started.model, this.#seconds),
+      parts: this.#started.state.parts,
     });
   }
 

@@ -11,11 +11,10 @@ import type {
   StepReport,
 } from '../progress/index.ts';
 import {
-  defaultConcurrency,
-  defaultGroupStrategy,
   type GroupStrategy,
   type RolloutCounts,
   type RolloutExecutor,
+  rolloutDefaults,
 } from '../rollout/index.ts';
 import type { RunBudget, TokenPrices } from './budget.ts';
 import type { StopWhen } from './early-stop.ts';
@@ -23,7 +22,7 @@ import { defaultJobTimeoutMs } from './follow-job.ts';
 import { defaultLostJob, type LostJobOptions } from './lost-job.ts';
 import type { ModelSource } from './model-source.ts';
 import type { RunProgress } from './schedules.ts';
-import type { SftExamples } from './sft-job.ts';
+import type { SftExamples, SftSettings } from './sft-job.ts';
 
 /** Which of a run's checkpoints stay on the service. */
 export interface KeepCheckpoints {
@@ -45,19 +44,23 @@ export interface ValidationOptions<Schema extends z.ZodType> {
   temperature?: number | 'agent';
 }
 
+/** Which of a run's checkpoints stay on the service. */
+export interface KeepCheckpoints {
+  /** So many of the newest, at least 1. */
+  newest: number;
+  /** And so many of the best by their validation, if at most half of its rollouts failed. Default 0. */
+  best?: number;
+  /** Figure of the validation that says which are best. Default `reward`. */
+  metric?: 'reward' | 'success';
+}
+
 /** Supervised training before the first step. */
-export interface WarmStart {
+export interface WarmStart extends SftSettings {
   /**
    * Conversations, each ending in an assistant message, or a function of the run's seed that gives them. They are
    * read once, when the run begins: a run that is resumed does not ask for them again.
    */
   examples: SftExamples | ((run: { seed: number }) => SftExamples | Promise<SftExamples>);
-  /** Conversations a gradient step takes. Default "auto": the service's choice. */
-  batchSize?: number | 'auto';
-  /** One value, or one for each batch. Default: the base model's own. */
-  learningRate?: number | number[];
-  /** Which assistant messages of a conversation train: all, or the last after the others as context. Default "all". */
-  assistantTurns?: 'all' | 'last';
 }
 
 export interface TrainSettings<Schema extends z.ZodType, Outcome> {
@@ -193,14 +196,14 @@ export interface TrainResult<Scenario = unknown> {
 export const trainDefaults = {
   maxStaleness: 0,
   config: {},
-  concurrency: defaultConcurrency,
-  groupStrategy: defaultGroupStrategy,
-  rolloutTimeoutMs: 600_000,
+  concurrency: rolloutDefaults.concurrency,
+  groupStrategy: rolloutDefaults.groupStrategy,
+  rolloutTimeoutMs: rolloutDefaults.timeoutMs,
   scenarioTimeoutMs: 600_000,
   jobTimeoutMs: defaultJobTimeoutMs,
   lostJob: defaultLostJob,
-  onUnexpectedCall: 'error',
-  seed: 0,
+  onUnexpectedCall: rolloutDefaults.onUnexpectedCall,
+  seed: rolloutDefaults.seed,
   keepCheckpoints: 2,
   resume: false,
 } as const satisfies Partial<TrainSettings<z.ZodType, unknown>>;

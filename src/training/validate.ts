@@ -22,7 +22,7 @@ export interface ValidateOptions<Schema extends z.ZodType, Outcome> {
   context: RunContext<Schema, Outcome>;
   validation: ValidationOptions<Schema>;
   model: ModelHandle;
-  /** Name of the event: `before`, `after`, or `step-N`. */
+  /** Name of the event: `before`, `after-step-N` or `after`. */
   name: string;
   /** Steps that are finished. */
   finishedSteps: number;
@@ -152,7 +152,7 @@ export class RunValidations<Schema extends z.ZodType, Outcome> {
     if (evaluations.some(({ step }) => step === finishedSteps)) return null;
     if (finishedSteps === 0) return this.#run('before', context, standing);
     const isDue = everySteps && finishedSteps < context.settings.steps && finishedSteps % everySteps === 0;
-    return isDue ? this.#run(`step-${finishedSteps}`, context, standing) : null;
+    return isDue ? this.#run(`after-step-${finishedSteps}`, context, standing) : null;
   }
 
   async last(context: RunContext<Schema, Outcome>, standing: Standing): Promise<RunValidation | null> {

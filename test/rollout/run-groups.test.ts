@@ -298,18 +298,18 @@ test('options that cannot be are refused by name before anything runs', async ()
   const run = (options: object) =>
     runGroups({ environment: asking, scenarios: scenarios(1), rolloutsPerGroup: 2, model, ...options });
   await expect(run({ executor: inProcess(), concurrency: 8 })).rejects.toThrow(
-    /concurrency is 8\. An executor/,
+    /`concurrency` is 8\. There is an `executor`/,
   );
-  await expect(run({ concurrency: 0 })).rejects.toThrow(/concurrency is 0/);
-  await expect(run({ rolloutsPerGroup: 0 })).rejects.toThrow(/rolloutsPerGroup is 0/);
-  await expect(run({ timeoutMs: 0 })).rejects.toThrow(/timeoutMs is 0/);
-  await expect(run({ rewardTimeoutMs: Number.NaN })).rejects.toThrow(/rewardTimeoutMs is NaN/);
-  await expect(run({ groupTimeoutMs: -1 })).rejects.toThrow(/groupTimeoutMs is -1/);
+  await expect(run({ concurrency: 0 })).rejects.toThrow(/concurrency` is 0/);
+  await expect(run({ rolloutsPerGroup: 0 })).rejects.toThrow(/rolloutsPerGroup` is 0/);
+  await expect(run({ timeoutMs: 0 })).rejects.toThrow(/timeoutMs` is 0/);
+  await expect(run({ rewardTimeoutMs: Number.NaN })).rejects.toThrow(/rewardTimeoutMs` is NaN/);
+  await expect(run({ groupTimeoutMs: -1 })).rejects.toThrow(/groupTimeoutMs` is -1/);
   const strategy = (groupStrategy: object) => run({ groupStrategy });
-  await expect(strategy({ type: 'minimum', rollouts: 3 })).rejects.toThrow(/groupStrategy\.rollouts is 3/);
-  await expect(strategy({ type: 'minimum', share: 1.5 })).rejects.toThrow(/groupStrategy\.share is 1\.5/);
-  await expect(strategy({ type: 'retry', attempts: 0 })).rejects.toThrow(/groupStrategy\.attempts is 0/);
-  await expect(strategy({ type: 'retry', attempts: 2, minimum: 9 })).rejects.toThrow(/minimum is 9/);
+  await expect(strategy({ type: 'minimum', rollouts: 3 })).rejects.toThrow(/groupStrategy\.rollouts` is 3/);
+  await expect(strategy({ type: 'minimum', share: 1.5 })).rejects.toThrow(/groupStrategy\.share` is 1\.5/);
+  await expect(strategy({ type: 'retry', attempts: 0 })).rejects.toThrow(/groupStrategy\.attempts` is 0/);
+  await expect(strategy({ type: 'retry', attempts: 2, minimum: 9 })).rejects.toThrow(/minimum` is 9/);
   expect(service.requests).toHaveLength(0);
 });
 

@@ -245,8 +245,8 @@ test('a closed executor cancels what it is given', async () => {
 });
 
 test('options that cannot be are refused by name', () => {
-  expect(() => workerThreads({ environment, threads: 0 })).toThrow(/threads is 0/);
-  expect(() => workerThreads({ environment, concurrency: 1.5 })).toThrow(/concurrency is 1.5/);
-  expect(() => workerThreads({ environment, graceMs: 0 })).toThrow(/graceMs is 0/);
-  expect(() => workerThreads({ environment, memoryLimitMb: -1 })).toThrow(/memoryLimitMb is -1/);
+  expect(() => workerThreads({ environment, threads: 0 })).toThrow(/threads` is 0/);
+  expect(() => workerThreads({ environment, concurrency: 1.5 })).toThrow(/concurrency` is 1.5/);
+  expect(() => workerThreads({ environment, graceMs: 0 })).toThrow(/graceMs` is 0/);
+  expect(() => workerThreads({ environment, memoryLimitMb: -1 })).toThrow(/memoryLimitMb` is -1/);
 });

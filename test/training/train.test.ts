@@ -163,7 +163,7 @@ test('the run directory holds the whole run', async () => {
   expect(written.map(({ type }) => type)).toEqual(kept);
   expect(events.filter((event) => event.type === 'evaluated').map(({ name }) => name)).toEqual([
     'before',
-    'step-2',
+    'after-step-2',
     'after',
   ]);
   expect(kept[0]).toBe('run_started');

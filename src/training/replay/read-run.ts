@@ -1,9 +1,10 @@
-import { createReadStream } from 'node:fs';
-import { access, readdir, readFile } from 'node:fs/promises';
+import { access, readdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { createInterface } from 'node:readline';
 import type { RunEvent, StepReport } from '../../progress/index.ts';
 import { type GroupRecord, requireGroupRecord } from '../../rollout/index.ts';
+import { readIfThere } from '../../util/durable-files.ts';
+import { isObject } from '../../util/json.ts';
+import { isMissing, readJsonLines } from '../../util/json-lines.ts';
 import { RunError } from '../../util/run-error.ts';
 import { stepName } from '../run-files.ts';
 import { type RunConfig, runConfigSchema } from '../run-origin.ts';
@@ -64,15 +65,10 @@ export async function readRun(runDirectory: string): Promise<RunReader> {
 }
 
 async function readObject(file: string): Promise<Record<string, unknown> | null> {
-  let text: string;
-  try {
-    text = await readFile(file, 'utf8');
-  } catch (error) {
-    if (isMissing(error)) return null;
-    throw error;
-  }
+  const text = await readIfThere(file);
+  if (text === undefined) return null;
   const value: unknown = JSON.parse(text);
-  if (!isRecord(value)) throw new RunError('invalid_run_record', `${file} holds no object.`);
+  if (!isObject(value)) throw new RunError('invalid_run_record', `${file} holds no object.`);
   return value;
 }
 
@@ -87,7 +83,7 @@ async function readConfig(file: string): Promise<RunConfig | null> {
 
 async function readReports(file: string): Promise<StepReport[]> {
   const reports = new Map<number, StepReport>();
-  for await (const value of readJsonLines(file)) {
+  for await (const value of readValues(file)) {
     if (!isReport(value))
       throw new RunError('invalid_run_record', `${file} has a line that is no report of a step.`);
     reports.set(value.step, { ...addedFigures, ...value });
@@ -98,7 +94,7 @@ async function readReports(file: string): Promise<StepReport[]> {
 async function readEvaluations(file: string): Promise<RunEvaluation[]> {
   const evaluations = new Map<string, RunEvaluation>();
   let step = 0;
-  for await (const event of readJsonLines(file)) {
+  for await (const event of readValues(file)) {
     if (isReport(event)) step = event.step + 1;
     if (!isEvaluated(event)) continue;
     const { name, policy, score, scenarios } = event;
@@ -134,16 +130,13 @@ async function* readGroups(path: string, name: string): AsyncGenerator<GroupReco
       'invalid_run_record',
       `The run ${path} has no groups of "${name}". It has: ${[...files.keys()].sort().join(', ') || 'none'}.`,
     );
-  for await (const value of readJsonLines(file)) yield requireGroupRecord(value);
+  for await (const value of readValues(file)) yield requireGroupRecord(value);
 }
-
-const isRecord = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** Also the event of a step, which is its report. */
 function isReport(value: unknown): value is StepReport {
   return (
-    isRecord(value) &&
+    isObject(value) &&
     typeof value.step === 'number' &&
     typeof value.steps === 'number' &&
     typeof value.dispatched === 'number'
@@ -151,39 +144,16 @@ function isReport(value: unknown): value is StepReport {
 }
 
 function isEvaluated(value: unknown): value is Extract<RunEvent, { type: 'evaluated' }> {
-  return isRecord(value) && value.type === 'evaluated' && isRecord(value.score);
+  return isObject(value) && value.type === 'evaluated' && isObject(value.score);
 }
 
-/** The lines of a file as they are read; none where it does not exist. */
-async function* readLines(file: string): AsyncGenerator<string, undefined> {
+/** The values of a file of JSON lines; none where it does not exist. */
+async function* readValues(file: string): AsyncGenerator<unknown, undefined> {
+  const notJson = (line: number, cause: unknown) =>
+    new RunError('invalid_run_record', `Line ${line} of ${file} is not JSON.`, { cause });
   try {
-    yield* createInterface({ input: createReadStream(file), crlfDelay: Number.POSITIVE_INFINITY });
+    for await (const { value } of readJsonLines(file, notJson)) yield value;
   } catch (error) {
     if (!isMissing(error)) throw error;
   }
 }
-
-/**
- * The values of a file of JSON lines, without a last line that a killed process left half written.
- * @throws RunError for any other line that is not JSON.
- */
-export async function* readJsonLines(file: string): AsyncGenerator<unknown, undefined> {
-  let broken: { line: number; cause: unknown } | undefined;
-  let line = 0;
-  for await (const text of readLines(file)) {
-    line++;
-    if (broken)
-      throw new RunError('invalid_run_record', `Line ${broken.line} of ${file} is not JSON.`, broken);
-    let value: unknown;
-    try {
-      value = JSON.parse(text);
-    } catch (cause) {
-      broken = { line, cause };
-      continue;
-    }
-    yield value;
-  }
-}
-
-export const isMissing = (error: unknown): boolean =>
-  error instanceof Error && 'code' in error && error.code === 'ENOENT';
