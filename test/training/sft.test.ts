@@ -61,3 +61,19 @@ describe('a supervised training with a key of its own', () => {
     await expect(asking).rejects.toThrow('`idempotencyKey` has 251 characters; give one of at most 250.');
   });
 });
+
+test.each([
+  [{ batchSize: 0 }, '`batchSize` is 0'],
+  [{ learningRate: [1e-3, -1] }, '`learningRate` has -1'],
+  [{ learningRate: [] }, '`learningRate` is empty'],
+])('a supervised training with %j is refused before the upload', async (settings, message) => {
+  await using world = await startTrainingWorld({ knowsKeys: true });
+  const model = await openModel({ client: world.client, ...world.settings.model });
+  const uploads: unknown[] = [];
+  model.client.uploads.create = async (text) => {
+    uploads.push(text);
+    throw new Error('uploaded');
+  };
+  await expect(sft({ model, examples, ...settings })).rejects.toThrow(message);
+  expect(uploads).toEqual([]);
+});

@@ -366,6 +366,13 @@ test('options that cannot be met are refused by name', async () => {
   expect(await readdir(join(settings.runDirectory, '..'))).toEqual([]);
 });
 
+test('a run that fails before it has its model leaves no directory behind', async () => {
+  const { service, settings } = await open();
+  await service[Symbol.asyncDispose]();
+  await expect(train(settings)).rejects.toMatchObject({ code: 'client_closed' });
+  expect(await readdir(join(settings.runDirectory, '..'))).toEqual([]);
+});
+
 test('supervised training uploads the conversations and gives the new checkpoint', async () => {
   const { service, events } = await open();
   await using _ = service;
