@@ -1,6 +1,6 @@
 import { closeSync, existsSync, openSync } from 'node:fs';
 import { join } from 'node:path';
-import { StorageError } from '../evaluation/index.ts';
+import { storageError } from '../evaluation/index.ts';
 import { DatabaseSync } from '../platform/sqlite.ts';
 import { RunError } from '../util/run-error.ts';
 
