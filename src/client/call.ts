@@ -1,6 +1,5 @@
-import type { ServiceAddress } from './base-url.ts';
-import type { CallFacts } from './errors.ts';
-import type { ClientLimits } from './limits.ts';
+import type { CallFacts, ClientLimits } from './errors.ts';
+import type { ServiceAddress } from './options.ts';
 import type { Repeat, RetryNotice } from './retry.ts';
 
 /** Options of the client or of a call that set a deadline. */

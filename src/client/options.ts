@@ -1,10 +1,35 @@
 import { constants } from 'node:buffer';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import { parseBaseUrl, type ServiceAddress } from './base-url.ts';
 import type { Dialect } from './dialect.ts';
-import { ClientOptionError } from './errors.ts';
-import type { ClientLimits } from './limits.ts';
+import { type ClientLimits, ClientOptionError } from './errors.ts';
 import type { RetryPolicy } from './retry.ts';
+
+/** Where a service is: an origin, and the path under which its `/v1/...` begins, `/v1` included. */
+export interface ServiceAddress {
+  origin: string;
+  prefix: string;
+}
+
+/**
+ * Reads a base address, given with or without `/v1` at its end.
+ *
+ * @throws ClientOptionError where it is no http or https address.
+ */
+export function parseBaseUrl(text: string, option: string): ServiceAddress {
+  const url = URL.canParse(text) ? new URL(text) : null;
+  if (url === null || !['http:', 'https:'].includes(url.protocol)) {
+    throw new ClientOptionError(
+      `${option} is "${text}". Give an http or https address such as http://127.0.0.1:8080/v1.`,
+    );
+  }
+  if (url.username !== '' || url.password !== '' || url.search !== '' || url.hash !== '') {
+    throw new ClientOptionError(
+      `${option} has a user, a query or a fragment. Give the address alone; the key goes into apiKey.`,
+    );
+  }
+  const path = url.pathname.replace(/\/+$/, '').replace(/\/v1$/, '');
+  return { origin: url.origin, prefix: `${path}/v1` };
+}
 
 export interface ClientOptions {
   /** Address of the service, with or without `/v1` at its end. */

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import type { ServiceAddress } from './base-url.ts';
 import type { Answer, Call, RequestBody } from './call.ts';
 import type { Dialect } from './dialect.ts';
 import { ClientOptionError } from './errors.ts';
+import type { ServiceAddress } from './options.ts';
 import type { RetryNotice } from './retry.ts';
 import type { Transport } from './transport.ts';
 

@@ -2,12 +2,18 @@ import { Readable } from 'node:stream';
 import { context, propagation } from '@opentelemetry/api';
 import type { Dispatcher } from 'undici';
 import { type BodyText, beginningText, wholeText, withinAnswer } from './answer-body.ts';
-import type { ServiceAddress } from './base-url.ts';
 import type { Answer, Call, OpenAnswer, RequestBody } from './call.ts';
 import { ConnectionPools } from './connection-pools.ts';
 import { Deadline } from './deadline.ts';
-import { type CallFacts, ClientOptionError, ConnectionError, RequestError, TimeoutError } from './errors.ts';
-import type { ClientLimits } from './limits.ts';
+import {
+  type CallFacts,
+  type ClientLimits,
+  ClientOptionError,
+  ConnectionError,
+  RequestError,
+  TimeoutError,
+} from './errors.ts';
+import type { ServiceAddress } from './options.ts';
 import { type Repeat, type RetryHooks, type RetryPolicy, withRetries } from './retry.ts';
 import { statusError } from './status-error.ts';
 

@@ -1,9 +1,9 @@
 import { type Context, Hono } from 'hono';
 import { currentTrajectory } from '../trajectory/index.ts';
-import { answerChat } from './chat/answer-chat.ts';
+import { answerChat } from './chat-completions.ts';
 import { EndpointError, errorResponse } from './endpoint-error.ts';
-import type { EndpointSession } from './endpoint-session.ts';
 import { answerResponse } from './responses/answer-response.ts';
+import type { EndpointSession } from './session.ts';
 
 export interface EndpointAppOptions {
   /** What a key in force stands for. */

@@ -1,4 +1,4 @@
-import { MartingaleError } from '../contract/index.ts';
+import { invalidOption, wholeNumberOption } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { AdaptiveLimit } from './adaptive-limit.ts';
 import { CallQueue } from './call-queue.ts';
@@ -64,16 +64,6 @@ const callBudgetNames = {
   targetLatencyMs: true,
 } satisfies OptionNames<CallBudgetOptions>;
 
-/** An option of callBudget() that cannot be. */
-export class CallBudgetOptionError extends MartingaleError {
-  readonly option: string;
-
-  constructor(option: string, value: number, remedy: string) {
-    super('invalid_call_budget', `${option} is ${value}. ${remedy}`);
-    this.option = option;
-  }
-}
-
 /**
  * A bound on the model calls in flight, for all that it is given to:
  *
@@ -83,7 +73,7 @@ export class CallBudgetOptionError extends MartingaleError {
  * With bounds it finds the number itself, as TCP does: up while calls are answered, down by a quarter at a 429, a 503
  * or a latency beyond the target, at most once in a round trip. The client repeats what was answered 429 or 503; the
  * call keeps its place meanwhile.
- * @throws CallBudgetOptionError
+ * @throws OptionError of code `invalid_call_budget`
  */
 export function callBudget(options: CallBudgetOptions): MeteredCallBudget {
   checkOptionNames('callBudget()', options, callBudgetNames);
@@ -91,16 +81,17 @@ export function callBudget(options: CallBudgetOptions): MeteredCallBudget {
   if (typeof concurrency === 'number') {
     if (targetLatencyMs === undefined) return new QueuedBudget(wholeNumber('concurrency', concurrency));
     const remedy = `The concurrency of ${concurrency} is fixed and follows no latency: leave it out, or give { min, max }.`;
-    throw new CallBudgetOptionError('targetLatencyMs', targetLatencyMs, remedy);
+    throw invalidOption('invalid_call_budget', 'targetLatencyMs', targetLatencyMs, remedy);
   }
   const { min, max, start = min } = concurrency;
   wholeNumber('concurrency.min', min);
   wholeNumber('concurrency.max', max, min);
   wholeNumber('concurrency.start', start, min);
   if (start > max)
-    throw new CallBudgetOptionError('concurrency.start', start, `Give at most ${max}, the max.`);
+    throw invalidOption('invalid_call_budget', 'concurrency.start', start, `Give at most ${max}, the max.`);
   if (targetLatencyMs !== undefined && !(targetLatencyMs > 0))
-    throw new CallBudgetOptionError(
+    throw invalidOption(
+      'invalid_call_budget',
       'targetLatencyMs',
       targetLatencyMs,
       'Give a time in milliseconds above 0.',
@@ -153,6 +144,5 @@ class QueuedBudget implements MeteredCallBudget {
 }
 
 function wholeNumber(option: string, value: number, least = 1): number {
-  if (Number.isSafeInteger(value) && value >= least) return value;
-  throw new CallBudgetOptionError(option, value, `Give a whole number from ${least} up.`);
+  return wholeNumberOption('invalid_call_budget', option, value, least);
 }

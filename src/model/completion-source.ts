@@ -1,5 +1,13 @@
 import type { CallOptions, StreamedChatRequest, WholeChatRequest } from '../client/index.ts';
-import type { ChatCompletion, ChatCompletionChunk } from '../contract/index.ts';
+import type {
+  ChatCompletion,
+  ChatCompletionChunk,
+  Choice,
+  FinishReason,
+  ToolCall,
+  Usage,
+} from '../contract/index.ts';
+import { incompleteCompletion } from './model-error.ts';
 
 /** What answers chat requests: the client's `chat.completions`, or a record of earlier calls. */
 export interface CompletionSource {
@@ -8,4 +16,97 @@ export interface CompletionSource {
     request: StreamedChatRequest,
     options?: CallOptions,
   ): Promise<AsyncIterableIterator<ChatCompletionChunk>>;
+}
+
+export interface StreamedCompletion {
+  id: string;
+  model: string;
+  choice: Choice;
+  promptTokenIds: number[];
+  usage: Usage | undefined;
+}
+
+type Text = string | null | undefined;
+
+/** Puts the chunks of a streamed reply together into the choice that an unstreamed reply would have had. */
+export class StreamedChoice {
+  #id = '';
+  #model = '';
+  #content = '';
+  /** Absent where no chunk had them; null where chunks had nothing but that. */
+  readonly #texts: { reasoning?: Text; reasoning_content?: Text; refusal?: Text } = {};
+  readonly #toolCalls: ToolCall[] = [];
+  #tokenIds: number[] | undefined;
+  #logprobs: NonNullable<NonNullable<Choice['logprobs']>['content']> | undefined;
+  #promptTokenIds: number[] = [];
+  #finishReason: FinishReason | undefined;
+  /** What chunks say of the choice as a whole, each as it was said last. */
+  readonly #whole: Pick<Choice, 'stop_reason' | 'sampling' | 'prompt_token_ids'> = {};
+  #usage: Usage | undefined;
+
+  get toolCalls(): readonly ToolCall[] {
+    return this.#toolCalls;
+  }
+
+  add(chunk: ChatCompletionChunk): void {
+    this.#id = chunk.id;
+    this.#model = chunk.model;
+    if (chunk.usage) this.#usage = chunk.usage;
+    if (chunk.prompt_token_ids) this.#promptTokenIds = chunk.prompt_token_ids;
+    const choice = chunk.choices[0];
+    if (!choice) return;
+    this.#addDelta(choice.delta);
+    if (choice.token_ids) this.#tokenIds ??= [];
+    for (const id of choice.token_ids ?? []) this.#tokenIds?.push(id);
+    if (choice.logprobs?.content) this.#logprobs ??= [];
+    for (const logprob of choice.logprobs?.content ?? []) this.#logprobs?.push(logprob);
+    if (choice.finish_reason) this.#finishReason = choice.finish_reason;
+    const { stop_reason, sampling, prompt_token_ids } = choice;
+    if (stop_reason !== undefined) this.#whole.stop_reason = stop_reason ?? this.#whole.stop_reason ?? null;
+    if (sampling) this.#whole.sampling = sampling;
+    if (prompt_token_ids) this.#whole.prompt_token_ids = prompt_token_ids;
+  }
+
+  #addDelta(delta: ChatCompletionChunk['choices'][number]['delta']): void {
+    this.#content += delta.content ?? '';
+    for (const name of ['reasoning', 'reasoning_content', 'refusal'] as const) {
+      const piece = delta[name];
+      if (piece === undefined) continue;
+      this.#texts[name] = piece === null ? (this.#texts[name] ?? null) : (this.#texts[name] ?? '') + piece;
+    }
+    for (const { index, id, function: called } of delta.tool_calls ?? []) {
+      this.#toolCalls[index] ??= { id: '', type: 'function', function: { name: '', arguments: '' } };
+      const call = this.#toolCalls[index];
+      if (!call) continue;
+      call.id += id ?? '';
+      call.function.name += called.name ?? '';
+      call.function.arguments += called.arguments ?? '';
+    }
+  }
+
+  /** @throws ModelError of code `incomplete_completion` where the stream ended without a finish reason. */
+  complete(): StreamedCompletion {
+    if (!this.#finishReason) {
+      throw incompleteCompletion(this.#model, 'with a stream that ended before the reply did');
+    }
+    return {
+      id: this.#id,
+      model: this.#model,
+      promptTokenIds: this.#promptTokenIds,
+      usage: this.#usage,
+      choice: {
+        index: 0,
+        message: {
+          role: 'assistant',
+          content: this.#content === '' && this.#toolCalls.length > 0 ? null : this.#content,
+          ...this.#texts,
+          ...(this.#toolCalls.length > 0 ? { tool_calls: this.#toolCalls } : {}),
+        },
+        logprobs: this.#logprobs ? { content: this.#logprobs } : null,
+        finish_reason: this.#finishReason,
+        ...(this.#tokenIds ? { token_ids: this.#tokenIds } : {}),
+        ...this.#whole,
+      },
+    };
+  }
 }

@@ -1,8 +1,8 @@
 import type { ProviderV2, ProviderV3, ProviderV4 } from '@ai-sdk/provider';
 import { customProvider } from 'ai';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import { policy } from './current-model.ts';
-import { NotThePolicyError } from './errors.ts';
+import { ModelError } from './model-error.ts';
+import { policy } from './rollout-model.ts';
 
 export interface DefaultProviderOptions {
   /** Ids that stand for the policy of the current rollout, as agents write them; `all`: every language model does. */
@@ -19,7 +19,7 @@ export interface DefaultProviderOptions {
  *     const putBack = usePolicyAsDefaultProvider({ models: ['gpt-x'], otherwise: openai });
  *
  * @returns what puts back the default provider that was there before.
- * @throws NotThePolicyError later, from the call of the AI SDK that asks for a model that nobody has.
+ * @throws ModelError of code `not_the_policy` later, from the AI SDK call that requests a model which no provider has.
  */
 export function usePolicyAsDefaultProvider(options: DefaultProviderOptions): () => void {
   checkOptionNames('usePolicyAsDefaultProvider()', options, {
@@ -37,7 +37,11 @@ function policyProvider({ models, otherwise }: DefaultProviderOptions): Provider
   const named =
     models === 'all' ? 'all language models' : models.map((id) => `"${id}"`).join(', ') || 'no model';
   const refuse = (kind: string) => (id: string) => {
-    throw new NotThePolicyError(kind, id, named);
+    throw new ModelError(
+      'not_the_policy',
+      `The default provider was asked for the ${kind} "${id}", and is the policy's for ${named} only. Name that model ` +
+        'in `models`, or pass the provider that has it as `otherwise`.',
+    );
   };
   // Adapts what was written for an earlier version of the AI SDK.
   const others = otherwise && customProvider({ fallbackProvider: otherwise });

@@ -22,11 +22,10 @@ import {
   withSpan,
 } from '../telemetry/index.ts';
 import { currentTrajectory, runOutsideTrajectory } from '../trajectory/index.ts';
+import { untilAborted } from '../util/deadline.ts';
 import type { CallBudget, CallOutcome } from './call-budget.ts';
-import { untilAborted } from './call-deadline.ts';
-import { toReadableMessages, toSpokenChoice } from './external-messages.ts';
+import { StreamedContent, toReadableMessages, toSpokenChoice } from './external-messages.ts';
 import type { SamplingOverride } from './policy-caller.ts';
-import { StreamedContent } from './streamed-content.ts';
 
 export interface BaselineLanguageModelOptions {
   model: LanguageModelV4;

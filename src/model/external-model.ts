@@ -4,12 +4,12 @@ import type { ModelEndpoint } from '../endpoint/index.ts';
 import { currentTrajectory } from '../trajectory/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import type { CallBudget } from './call-budget.ts';
-import { policy } from './current-model.ts';
-import { ExternalModelError } from './errors.ts';
 import { ExternalLanguageModel } from './external-language-model.ts';
 import { PolicyLanguageModel } from './language-model.ts';
+import { ModelError } from './model-error.ts';
 import type { SamplingOverride } from './policy-caller.ts';
 import type { RolloutModel } from './rollout-model.ts';
+import { policy } from './rollout-model.ts';
 
 /** Settings that hold for every call of a externalModel, whatever the agent asks for. */
 export type ExternalModelSettings = Omit<SamplingOverride, 'minP'>;
@@ -66,11 +66,12 @@ export class ExternalModel implements RolloutModel {
     return new ExternalModel(this.#model, { ...this.#options, settings: { ...this.settings, ...settings } });
   }
 
-  /** @throws ExternalModelError where the external model was given no endpoint. */
+  /** @throws ModelError where the external model was given no endpoint. */
   async endpoint(): Promise<ModelEndpoint> {
     const { endpoint } = this.#options;
     if (!endpoint)
-      throw new ExternalModelError(
+      throw new ModelError(
+        'external_model',
         `The agent asks for the endpoint of the external model "${this.name}", which has none. Give it: ` +
           '`externalModel(model, { endpoint: { baseUrl, apiKey } })`.',
       );
@@ -85,14 +86,15 @@ export class ExternalModel implements RolloutModel {
  * training job refuses them (TrajectoryError), as nobody knows the tokens.
  *
  * @param model A model of any provider; its id as a string where the AI SDK has a default provider.
- * @throws ExternalModelError for a string without a default provider, and for a model of the service, which needs no
+ * @throws ModelError of code `external_model` for a string without a default provider, and for a model of the service, which needs no
  * `external model`: give its handle.
  */
 export function externalModel(model: LanguageModel, options: ExternalModelOptions = {}): ExternalModel {
   checkOptionNames('externalModel()', options, externalModelNames);
   const resolved = typeof model === 'string' ? byId(model) : model;
   if (resolved === policy() || resolved instanceof PolicyLanguageModel)
-    throw new ExternalModelError(
+    throw new ModelError(
+      'external_model',
       `"${resolved.modelId}" is a model of the service: give its handle where you give a externalModel, so that its tokens ` +
         'are recorded.',
     );
@@ -103,7 +105,8 @@ export function externalModel(model: LanguageModel, options: ExternalModelOption
 function byId(id: string): LanguageModelV2 | LanguageModelV3 | LanguageModelV4 {
   const provider = globalThis.AI_SDK_DEFAULT_PROVIDER;
   if (provider) return provider.languageModel(id);
-  throw new ExternalModelError(
+  throw new ModelError(
+    'external_model',
     `The external model "${id}" is only an id, and the AI SDK has no default provider. Give the model itself, as in ` +
       '`externalModel(openai("..."))`, or set `globalThis.AI_SDK_DEFAULT_PROVIDER` first.',
   );

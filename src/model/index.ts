@@ -1,7 +1,6 @@
 export {
   type AdaptiveConcurrency,
   type CallBudget,
-  CallBudgetOptionError,
   type CallBudgetOptions,
   type CallBudgetStats,
   type CallOutcome,
@@ -9,20 +8,8 @@ export {
   callBudget,
   type MeteredCallBudget,
 } from './call-budget.ts';
-export { untilAborted } from './call-deadline.ts';
 export type { CompletionSource } from './completion-source.ts';
-export { policy, runWithModel } from './current-model.ts';
 export { type DefaultProviderOptions, usePolicyAsDefaultProvider } from './default-provider.ts';
-export {
-  BaseModelMismatchError,
-  ExternalModelError,
-  IncompleteCompletionError,
-  ModelCallTimeoutError,
-  ModelExistsError,
-  NoCurrentModelError,
-  NotThePolicyError,
-  UnsupportedByModelError,
-} from './errors.ts';
 export { isPromptTooLong } from './external-language-model.ts';
 export {
   ExternalModel,
@@ -30,7 +17,8 @@ export {
   type ExternalModelSettings,
   externalModel,
 } from './external-model.ts';
-export { ModelHandle, type ModelHandleOptions, type ModelSettings } from './model-handle.ts';
+export { ModelError, type ModelErrorCode } from './model-error.ts';
+export { forRollout, ModelHandle, type ModelHandleOptions, type ModelSettings } from './model-handle.ts';
 export {
   checkIfExists,
   type IfExists,
@@ -50,5 +38,4 @@ export {
   replayModel,
 } from './replay-calls.ts';
 export { differences, quoted, type RecordedAnswer, ReplaySource } from './replay-source.ts';
-export { forRollout } from './rollout-handle.ts';
-export type { RolloutModel } from './rollout-model.ts';
+export { policy, type RolloutModel, runWithModel } from './rollout-model.ts';

@@ -7,11 +7,9 @@ import type {
   SharedV4Warning,
 } from '@ai-sdk/provider';
 import { toChatRequest } from './chat-request.ts';
-import { callStamp, toContent, toFinishReason, toUsage } from './completion-content.ts';
 import type { BegunCall, PolicyCaller } from './policy-caller.ts';
-import { providerName, toPromptMessages } from './prompt-messages.ts';
-import { toStreamParts } from './stream-parts.ts';
-import { observeToolResults } from './tool-results.ts';
+import { observeToolResults, providerName, toPromptMessages } from './prompt-messages.ts';
+import { callStamp, toContent, toFinishReason, toStreamParts, toUsage } from './reply-parts.ts';
 
 /**
  * The model as the AI SDK calls it. Each call is recorded in the trajectory of the async scope it is made in, which

@@ -1,7 +1,6 @@
 import type { LanguageModelV4 } from '@ai-sdk/provider';
 import type { Client } from '../client/index.ts';
 import { formatModelName, parseModelName } from '../contract/index.ts';
-
 import { type ModelEndpoint, openEndpoint } from '../endpoint/index.ts';
 import { currentTrajectory } from '../trajectory/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
@@ -170,4 +169,21 @@ export class ModelHandle implements RolloutModel {
   #copy(name: string, settings: ModelSettings, completions = this.#completions): ModelHandle {
     return new ModelHandle({ client: this.#client, name, id: this.id, settings, completions });
   }
+}
+
+const known = new WeakMap<ModelHandle, Map<'error' | 'warn', ModelHandle>>();
+
+/**
+ * The model as a rollout is given it: a call of it outside of any rollout is an error or a warning, as the rollout's
+ * own unexpected calls are. The same handle for all rollouts of a model, so that it warns once.
+ */
+export function forRollout(model: RolloutModel, onUnexpectedCall: 'error' | 'warn'): RolloutModel {
+  // What the user said stands; a model that records nothing has no calls to miss.
+  if (!(model instanceof ModelHandle) || model.settings.outsideRollout || model.settings.record === false)
+    return model;
+  const handles = known.get(model) ?? new Map<'error' | 'warn', ModelHandle>();
+  known.set(model, handles);
+  const handle = handles.get(onUnexpectedCall) ?? model.with({ outsideRollout: onUnexpectedCall });
+  handles.set(onUnexpectedCall, handle);
+  return handle;
 }

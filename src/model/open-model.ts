@@ -1,12 +1,12 @@
 import { type Client, ConflictError } from '../client/index.ts';
 import { formatModelName, MartingaleError } from '../contract/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import { BaseModelMismatchError, ModelExistsError } from './errors.ts';
+import { ModelError } from './model-error.ts';
 import { ModelHandle } from './model-handle.ts';
 
 /**
  * What is done where a model has the name already. `continue`: it is opened, and training goes on from its newest
- * checkpoint. `error`: ModelExistsError. `new`: a new model takes the next free name of `name-2`, `name-3` and so on;
+ * checkpoint. `error`: ModelError of code `model_exists`. `new`: a new model takes the next free name of `name-2`, `name-3` and so on;
  * programs that ask at the same time get a model each.
  */
 export type IfExists = 'continue' | 'error' | 'new';
@@ -41,8 +41,8 @@ const mostNames = 1000;
 
 /**
  * Creates the model, or takes the one of that name; the handle is pinned to its newest checkpoint.
- * @throws OptionError, BaseModelMismatchError where the model exists and was made from another base model, and
- * ModelExistsError where it exists and `ifExists` says so, or where `new` finds no free name.
+ * @throws OptionError; ModelError of code `base_model_mismatch` where the model exists and was created from another base
+ * model, and of code `model_exists` where it exists and `ifExists` is `error`, or where `new` finds no free name.
  */
 export async function openModel(options: OpenModelOptions): Promise<ModelHandle> {
   checkOptionNames('openModel()', options, openModelNames);
@@ -56,7 +56,7 @@ export async function openModel(options: OpenModelOptions): Promise<ModelHandle>
     });
   // Other services return the model whatever its base model is.
   if (model.base_model !== baseModel) {
-    throw new BaseModelMismatchError(formatModelName(model), model.base_model, baseModel);
+    throw baseModelMismatch(formatModelName(model), model.base_model, baseModel);
   }
   const handle = new ModelHandle({ client, id: model.id, name: formatModelName(model) });
   return handle.at(await newestStep(handle, signal));
@@ -66,14 +66,14 @@ export async function openModel(options: OpenModelOptions): Promise<ModelHandle>
 async function mismatchOf(
   { client, entity, project, name, baseModel, signal }: OpenModelOptions,
   cause: ConflictError,
-): Promise<BaseModelMismatchError | null> {
+): Promise<ModelError | null> {
   try {
     for await (const model of client.models.list({ limit: 100, signal })) {
       const fullName = formatModelName({ entity: model.entity, project: model.project, name: model.name });
       const isSame = model.project === project && model.name === name && model.base_model !== baseModel;
       // Where no entity was given, the service chose one, and its refusal names it.
       if (isSame && (entity === undefined ? cause.detail.includes(fullName) : entity === model.entity))
-        return new BaseModelMismatchError(fullName, model.base_model, baseModel, { cause });
+        return baseModelMismatch(fullName, model.base_model, baseModel, { cause });
     }
   } catch {
     signal?.throwIfAborted();
@@ -112,7 +112,7 @@ async function createModel({
     } catch (cause) {
       if (!(cause instanceof ConflictError)) throw cause;
       if (ifExists === 'error' || number >= mostNames)
-        throw new ModelExistsError([entity, project, free].filter(Boolean).join('/'), number, { cause });
+        throw modelExists([entity, project, free].filter(Boolean).join('/'), number, { cause });
     }
   }
 }
@@ -132,4 +132,32 @@ export function requireModelId(model: ModelHandle): string {
     );
   }
   return model.id;
+}
+
+function baseModelMismatch(
+  model: string,
+  actual: string,
+  wanted: string,
+  options?: ErrorOptions,
+): ModelError {
+  return new ModelError(
+    'base_model_mismatch',
+    `The model "${model}" exists and was made from "${actual}", not from "${wanted}". Choose another name, give ` +
+      "`ifExists: 'new'` for the next free one, or delete the model.",
+    options,
+  );
+}
+
+/** @param tried Number of names that were tried; `model` is the last. */
+function modelExists(model: string, tried: number, options: ErrorOptions): ModelError {
+  const what =
+    tried === 1
+      ? `There is a model ${model} already.`
+      : `There are ${tried} models already, up to ${model}, and no more names are tried.`;
+  return new ModelError(
+    'model_exists',
+    `${what} Give another \`name\`, or say \`ifExists: 'continue'\` to train on from the newest checkpoint of the ` +
+      `one that is there${tried === 1 ? ", or `ifExists: 'new'` to take the next free name" : ''}.`,
+    options,
+  );
 }

@@ -10,15 +10,15 @@ import type {
 import type { EndpointModel, ModelRequest, StreamedAnswer, WholeAnswer } from '../endpoint/index.ts';
 import { countModelCall, errorKind, recordModelCall, spanName, withSpan } from '../telemetry/index.ts';
 import { currentTrajectory, runAsOwnCall, type Trajectory } from '../trajectory/index.ts';
+import { Deadline, untilAborted } from '../util/deadline.ts';
 import { describeReply, requestAttributes } from './call-attributes.ts';
 import type { CallBudget, CallOutcome } from './call-budget.ts';
-import { CallDeadline, untilAborted } from './call-deadline.ts';
 import type { CompletionSource } from './completion-source.ts';
-import { StreamedChoice } from './completion-stream.ts';
-import { IncompleteCompletionError } from './errors.ts';
+import { StreamedChoice } from './completion-source.ts';
+import { restoreSampled } from './conversation-tree.ts';
+import { incompleteCompletion, ModelError } from './model-error.ts';
 import type { OutsideCalls } from './outside-rollout.ts';
 import { providerName } from './prompt-messages.ts';
-import { restoreSampled } from './sampled-prefix.ts';
 
 /** Sampling settings of a model handle: they win over what agents request, in every call. */
 export interface SamplingOverride {
@@ -139,7 +139,7 @@ export class PolicyCaller implements EndpointModel {
         this.#noting(call, async (options) => {
           const completion = await runAsOwnCall(() => this.#options.completions.create(call.body, options));
           const [choice] = completion.choices;
-          if (!choice) throw new IncompleteCompletionError(completion.model, 'without a choice');
+          if (!choice) throw incompleteCompletion(completion.model, 'without a choice');
           describeReply(span, call.body, { ...completion, choice });
           record(call, choice, completion.prompt_token_ids ?? [], completion.model);
           return { completion, choice };
@@ -202,7 +202,9 @@ export class PolicyCaller implements EndpointModel {
       place?.rateLimited();
     };
     const deadline =
-      callTimeoutMs === undefined ? undefined : new CallDeadline(this.name, callTimeoutMs, call.signal);
+      callTimeoutMs === undefined
+        ? undefined
+        : new Deadline(callTimeoutMs, call.signal, () => timedOut(this.name, callTimeoutMs));
     try {
       return await work({ signal: deadline?.signal ?? call.signal, onRetry });
     } catch (error) {
@@ -211,7 +213,7 @@ export class PolicyCaller implements EndpointModel {
       if (error instanceof RequestError) onRetry(error);
       throw error;
     } finally {
-      deadline?.dispose();
+      deadline?.clear();
       const durationMs = performance.now() - begun;
       place?.release({ status, durationMs });
       countModelCall(-1, labels);
@@ -229,6 +231,14 @@ function overrideFields({ temperature, topP, topK, minP, maxOutputTokens }: Samp
     max_completion_tokens: maxOutputTokens,
   };
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+}
+
+function timedOut(model: string, timeoutMs: number): ModelError {
+  return new ModelError(
+    'model_call_timeout',
+    `"${model}" had not answered a call ${timeoutMs} ms after it was sent. Raise \`callTimeoutMs\`, or lower ` +
+      '`concurrency` or `max_completion_tokens`.',
+  );
 }
 
 function isRateLimit(status: number | null): boolean {

@@ -1,7 +1,12 @@
-import type { LanguageModelV4Message, LanguageModelV4Prompt } from '@ai-sdk/provider';
+import type {
+  LanguageModelV4CallOptions,
+  LanguageModelV4Message,
+  LanguageModelV4Prompt,
+  LanguageModelV4ToolResultOutput,
+} from '@ai-sdk/provider';
 import type { Message, ToolCall } from '../contract/index.ts';
-import type { PromptMessages } from '../trajectory/index.ts';
-import { UnsupportedByModelError } from './errors.ts';
+import type { Observations, PromptMessages } from '../trajectory/index.ts';
+import { type ModelError, unsupportedByModel } from './model-error.ts';
 
 type AssistantMessage = Extract<LanguageModelV4Message, { role: 'assistant' }>;
 type UserMessage = Extract<LanguageModelV4Message, { role: 'user' }>;
@@ -15,7 +20,7 @@ export const providerName = 'martingale';
 
 /**
  * Converts an AI SDK prompt to chat messages: one message for each, and one for each tool result.
- * @throws UnsupportedByModelError for files, images and parts of other providers.
+ * @throws ModelError of code `unsupported_by_model` for files, images and parts of other providers.
  */
 export function toPromptMessages(prompt: LanguageModelV4Prompt): PromptMessages {
   const messages: Message[] = [];
@@ -105,6 +110,35 @@ function toolResultText({ output, toolName }: ToolResultPart): string {
   }
 }
 
-function refuse(feature: string): UnsupportedByModelError {
-  return new UnsupportedByModelError(feature, 'It reads text, tool calls and text results of tools.');
+function refuse(feature: string): ModelError {
+  return unsupportedByModel(feature, 'It reads text, tool calls and text results of tools.');
 }
+
+/**
+ * Counts the tool results of a prompt. The AI SDK marks those of tools that threw and of calls that it did not run; a
+ * tool that says in its text that it failed is not marked, and counts as answered.
+ */
+export function observeToolResults(
+  { prompt, tools = [] }: Pick<LanguageModelV4CallOptions, 'prompt' | 'tools'>,
+  observations: Observations,
+): void {
+  const known = new Set(tools.map(({ name }) => name));
+  for (const { role, content } of prompt) {
+    if (role !== 'tool') continue;
+    for (const part of content) {
+      if (part.type !== 'tool-result') continue;
+      const { toolCallId, toolName, output } = part;
+      if (!isError(output)) observations.addToolResult(toolCallId, 'answered');
+      else if (!known.has(toolName)) observations.addToolResult(toolCallId, 'unknown');
+      else observations.addToolResult(toolCallId, isInvalidInput(output, toolName) ? 'invalid' : 'failed');
+    }
+  }
+}
+
+const isError = ({ type }: LanguageModelV4ToolResultOutput): boolean =>
+  type === 'error-text' || type === 'error-json';
+
+/** As the AI SDK's InvalidToolInputError is written, with its name or without: the tool was not run. */
+const isInvalidInput = (output: LanguageModelV4ToolResultOutput, tool: string): boolean =>
+  output.type === 'error-text' &&
+  output.value.replace(/^AI_InvalidToolInputError: /, '').startsWith(`Invalid input for tool ${tool}:`);

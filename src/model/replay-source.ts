@@ -1,7 +1,7 @@
 import type { CallOptions, StreamedChatRequest, WholeChatRequest } from '../client/index.ts';
 import type { ChatCompletion, ChatCompletionChunk, Choice } from '../contract/index.ts';
 import type { CompletionSource } from './completion-source.ts';
-import { StreamedChoice } from './completion-stream.ts';
+import { StreamedChoice } from './completion-source.ts';
 
 /** The recorded answer to a call: the completion, or else the chunks of its stream. */
 export interface RecordedAnswer {
@@ -67,7 +67,7 @@ function toPieces(choice: Choice): ChunkChoice[] {
   ];
 }
 
-/** A recorded stream as a completion. @throws IncompleteCompletionError where the caller had stopped reading early. */
+/** A recorded stream as a completion. @throws ModelError where the caller had stopped reading early. */
 function toCompletion(chunks: readonly ChatCompletionChunk[]): ChatCompletion {
   const reply = new StreamedChoice();
   for (const chunk of chunks) reply.add(chunk);

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { GatheredBytes } from '../../src/client/gathered-bytes.ts';
+import { GatheredBytes } from '../../src/client/answer-body.ts';
 
 test('pieces of any size come together as they came', () => {
   const size = fc.oneof(fc.nat(20), fc.nat(3000), fc.integer({ min: 16_000, max: 70_000 }));

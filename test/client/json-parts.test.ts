@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { jsonParts } from '../../src/client/json-parts.ts';
+import { jsonParts } from '../../src/client/json-slices.ts';
 
 const seed = 5;
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { RecentIds } from '../../src/client/recent-ids.ts';
+import { RecentIds } from '../../src/client/resources/follow-events.ts';
 
 test('an id is known again among the newest, and an endless list of them takes no more room', () => {
   const ids = new RecentIds(10);

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { textInSlices } from '../../src/client/text-slices.ts';
+import { textInSlices } from '../../src/client/json-slices.ts';
 
 test('a long text becomes its own bytes in pieces, with no character cut in two', async () => {
   for (const shift of ['', 'a']) {

@@ -13,8 +13,6 @@ import { MockEmbeddingModelV4, MockLanguageModelV3, MockLanguageModelV4 } from '
 import {
   defineEnvironment,
   ModelHandle,
-  NoCurrentModelError,
-  NotThePolicyError,
   runGroups,
   Trajectory,
   usePolicyAsDefaultProvider,
@@ -157,7 +155,7 @@ describe('other models', () => {
       const refusal = await Promise.resolve()
         .then(ask)
         .then(undefined, (error: unknown) => error);
-      expect(refusal).toBeInstanceOf(NotThePolicyError);
+      expect(refusal).toMatchObject({ code: 'not_the_policy' });
       expect(refusal).toMatchObject({ message: expect.stringContaining(named[at] ?? '') });
       expect(refusal).toMatchObject({ message: expect.stringContaining('"gpt-x", "gpt-y"') });
     }
@@ -167,7 +165,9 @@ describe('other models', () => {
     usePolicyAsDefaultProvider({ models: 'all' });
     const { trajectory } = await inRollout(() => generateText({ model: 'whatever', prompt: 'a' }));
     expect(trajectory.choices).toHaveLength(1);
-    await expect(generateText({ model: 'whatever', prompt: 'a' })).rejects.toThrow(NoCurrentModelError);
+    await expect(generateText({ model: 'whatever', prompt: 'a' })).rejects.toThrow(
+      expect.objectContaining({ code: 'no_current_model' }),
+    );
     await expect(Promise.resolve().then(() => embed({ model: 'small', value: 'a' }))).rejects.toThrow(
       'embedding model "small"',
     );

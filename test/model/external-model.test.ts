@@ -6,7 +6,6 @@ import {
   currentTrajectory,
   defineEnvironment,
   type Environment,
-  ExternalModelError,
   externalModel,
   ModelHandle,
   policy,
@@ -235,8 +234,8 @@ describe('an external model', () => {
     const service = await startFakeService({ policy: () => ({ text: 'x' }) });
     await using _ = service;
     const { languageModel } = new ModelHandle({ client: service.client, name: 'local/p/n:step1' });
-    expect(() => externalModel(languageModel)).toThrow(ExternalModelError);
-    expect(() => externalModel(policy())).toThrow(ExternalModelError);
+    expect(() => externalModel(languageModel)).toThrow(expect.objectContaining({ code: 'external_model' }));
+    expect(() => externalModel(policy())).toThrow(expect.objectContaining({ code: 'external_model' }));
     const wrapped = externalModel(wrapLanguageModel({ model: languageModel, middleware: {} }));
     const trajectory = new Trajectory();
     await runInTrajectory(trajectory, () => generateText({ model: wrapped.languageModel, prompt: 'a' }));

@@ -1,12 +1,81 @@
 import type { ChatCompletion, ChatCompletionChunk, ChatCompletionRequest } from '../../contract/index.ts';
-import type { Call } from '../call.ts';
+import type { Call, OpenAnswer } from '../call.ts';
 import { chatBody } from '../dialect.ts';
-import { BadResponseError } from '../errors.ts';
+import { BadResponseError, ConnectionError, ServiceError } from '../errors.ts';
 import { parseJson } from '../parse.ts';
 import type { CallOptions, Requester } from '../requester.ts';
-import { excerpt } from '../status-error.ts';
-import { readChunks } from './chat-stream.ts';
-import { isCompletion } from './envelope.ts';
+import { readEventStream } from '../sse.ts';
+import { excerpt, readErrorBody } from '../status-error.ts';
+
+/*
+ * Completions are checked by hand and by their envelope alone: choices go back whole when they are trained on, with
+ * the fields that the contract does not have, and a schema would take longer than the call. A run makes tens of
+ * thousands of these, with log-probabilities of every token.
+ */
+
+export function isCompletion(value: unknown): value is ChatCompletion {
+  return (
+    hasChoices(value) &&
+    value.choices.length > 0 &&
+    value.choices.every(isChoice) &&
+    'usage' in value &&
+    isObject(value.usage)
+  );
+}
+
+/** A chunk may have no choices: the one that tells the usage has none. */
+export function isChunk(value: unknown): value is ChatCompletionChunk {
+  return hasChoices(value) && !('error' in value && value.error);
+}
+
+export function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null;
+}
+
+function hasChoices(value: unknown): value is { model: string; choices: unknown[] } {
+  return (
+    isObject(value) &&
+    'model' in value &&
+    typeof value.model === 'string' &&
+    'choices' in value &&
+    Array.isArray(value.choices)
+  );
+}
+
+function isChoice(value: unknown): boolean {
+  return (
+    isObject(value) &&
+    'message' in value &&
+    isObject(value.message) &&
+    'finish_reason' in value &&
+    typeof value.finish_reason === 'string'
+  );
+}
+
+/**
+ * The chunks of a streamed completion.
+ *
+ * @throws ServiceError where the service reports a failure in the middle, ConnectionError where the stream ends
+ * without `[DONE]`: what came until then is not a whole completion; ResponseTooLargeError where it does not end.
+ */
+export async function* readChunks(answer: OpenAnswer): AsyncGenerator<ChatCompletionChunk, undefined> {
+  const { facts } = answer;
+  for await (const { data } of readEventStream(answer, answer.answer())) {
+    if (data === '[DONE]') return;
+    const value = parseJson({ facts, text: data });
+    if (isChunk(value)) yield value;
+    else throw chunkError(facts, value, data);
+  }
+  throw new ConnectionError({ ...facts, detail: 'the stream ended without [DONE]' }, 'cut');
+}
+
+function chunkError(facts: OpenAnswer['facts'], value: unknown, data: string): Error {
+  if (isObject(value) && ('error' in value || 'detail' in value)) {
+    const { detail } = readErrorBody(data);
+    return new ServiceError({ ...facts, detail: `failed in the middle of the stream: ${detail}` }, null);
+  }
+  return new BadResponseError({ ...facts, detail: `not a chunk of a completion: ${excerpt(data)}` });
+}
 
 export type WholeChatRequest = ChatCompletionRequest & { stream?: false | null | undefined };
 export type StreamedChatRequest = ChatCompletionRequest & { stream: true };

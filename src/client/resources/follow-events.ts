@@ -1,13 +1,68 @@
 import { performance } from 'node:perf_hooks';
-import type { OpenAnswer } from '../call.ts';
+import { z } from 'zod';
+import type { Page } from '../../contract/index.ts';
+import type { Answer, OpenAnswer } from '../call.ts';
 import { BadResponseError, ConnectionError, TimeoutError } from '../errors.ts';
-import { type FetchedPage, fetchedBy, nextCursor } from '../page-list.ts';
-import { RecentIds } from '../recent-ids.ts';
-import type { ReportedTrainingEvent } from '../reported.ts';
+import { type FetchedPage, fetchedBy, nextCursor, parseAnswer, parseJson, parseValue } from '../parse.ts';
+import {
+  longestId,
+  type ReportedTrainingEvent,
+  reportedEventSchema,
+  reportedPageSchema,
+} from '../reported.ts';
 import { path, type Requester, read } from '../requester.ts';
 import { pause, retryDelayMs } from '../retry.ts';
 import { readEventStream } from '../sse.ts';
-import { isLast, parseEventMessage, parseEventPage } from './training-events.ts';
+
+/** The newest ids of a list that may have no end. */
+export class RecentIds {
+  readonly #most: number;
+  #newer = new Set<string>();
+  #older = new Set<string>();
+
+  /** @param most How many are remembered for certain; up to twice as many are. */
+  constructor(most: number) {
+    this.#most = most;
+  }
+
+  get size(): number {
+    return this.#newer.size + this.#older.size;
+  }
+
+  /** Whether it was not there before. */
+  add(id: string): boolean {
+    if (this.#newer.has(id) || this.#older.has(id)) return false;
+    if (this.#newer.size >= this.#most) {
+      this.#older = this.#newer;
+      this.#newer = new Set();
+    }
+    this.#newer.add(id);
+    return true;
+  }
+}
+
+const anyEventSchema = z.looseObject({ id: z.string().max(longestId), type: z.string() });
+const anyEventPageSchema = reportedPageSchema(anyEventSchema);
+const knownTypes = new Set(['training_started', 'gradient_step', 'training_ended', 'training_failed']);
+
+/** A page of events without those whose type is none of the contract's: a service may come to have more. */
+export function parseEventPage(answer: Answer): Page<ReportedTrainingEvent> {
+  const page = parseAnswer(anyEventPageSchema, answer);
+  return { ...page, data: page.data.flatMap((value) => known(value, answer.facts)) };
+}
+
+/** The event that a message of the stream carries whole in its `data`, in an array that is empty for an unknown one. */
+export function parseEventMessage(data: string, facts: Answer['facts']): ReportedTrainingEvent[] {
+  const value = parseJson({ facts, text: data }, 'an event is not JSON');
+  return known(parseValue(anyEventSchema, value, facts), facts);
+}
+
+export const isLast = (event: ReportedTrainingEvent): boolean =>
+  event.type === 'training_ended' || event.type === 'training_failed';
+
+function known(value: z.output<typeof anyEventSchema>, facts: Answer['facts']): ReportedTrainingEvent[] {
+  return knownTypes.has(value.type) ? [parseValue(reportedEventSchema, value, facts)] : [];
+}
 
 export interface FollowOptions {
   /** Ends the following; it then rejects with the signal's reason. The job goes on. */

@@ -3,6 +3,7 @@ import {
   type CreateModelRequest,
   type DeleteModelResponse,
   type ForkModelRequest,
+  type InferenceModel,
   type LogRequest,
   type LogResponse,
   logResponseSchema,
@@ -10,9 +11,13 @@ import {
 } from '../../contract/index.ts';
 import type { Answer } from '../call.ts';
 import { jsonInSlices } from '../json-slices.ts';
-import { fetchedBy, type PageList, pageList } from '../page-list.ts';
-import { parseJson, parserOf } from '../parse.ts';
-import { reportedDeletionSchema, reportedModelSchema, reportedPageSchema } from '../reported.ts';
+import { fetchedBy, type PageList, pageList, parseJson, parserOf } from '../parse.ts';
+import {
+  reportedDeletionSchema,
+  reportedInferenceModelsSchema,
+  reportedModelSchema,
+  reportedPageSchema,
+} from '../reported.ts';
 import {
   type CallOptions,
   type IdempotentCallOptions,
@@ -113,3 +118,18 @@ const isTakenWhereItExists = (request: {
   name?: string | null | undefined;
   return_existing?: boolean | null | undefined;
 }) => request.return_existing === true && typeof request.name === 'string';
+
+export class InferenceModels {
+  readonly #requester: Requester;
+
+  constructor(requester: Requester) {
+    this.#requester = requester;
+  }
+
+  /** The models that chat completions can call, base models among them. Asks `inferenceBaseUrl`. */
+  async list(options: CallOptions = {}): Promise<InferenceModel[]> {
+    const address = this.#requester.inferenceAddress;
+    const parse = parserOf(reportedInferenceModelsSchema);
+    return (await read(this.#requester, '/models', options, parse, { address })).data;
+  }
+}

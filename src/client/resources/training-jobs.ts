@@ -1,8 +1,7 @@
-import type { CreateTrainingJobRequest } from '../../contract/index.ts';
+import type { CreateSftTrainingJobRequest, CreateTrainingJobRequest } from '../../contract/index.ts';
 import { configBody } from '../dialect.ts';
 import { jsonInSlices } from '../json-slices.ts';
-import { fetchedBy, type PageList, pageList } from '../page-list.ts';
-import { parserOf } from '../parse.ts';
+import { fetchedBy, type PageList, pageList, parserOf } from '../parse.ts';
 import {
   createdJobSchema,
   type ReportedTrainingEvent,
@@ -18,8 +17,7 @@ import {
   type Requester,
   read,
 } from '../requester.ts';
-import { type FollowOptions, followEvents } from './follow-events.ts';
-import { parseEventPage } from './training-events.ts';
+import { type FollowOptions, followEvents, parseEventPage } from './follow-events.ts';
 
 /** Reinforcement-learning jobs; and, but for `create`, every job. */
 export class TrainingJobs {
@@ -70,5 +68,19 @@ export class TrainingJobs {
    */
   follow(jobId: string, options: FollowOptions = {}): AsyncIterableIterator<ReportedTrainingEvent> {
     return followEvents(this.#requester, jobId, options);
+  }
+}
+
+/** Supervised training. Once made, a job is followed and cancelled through `trainingJobs`, like any other. */
+export class SftTrainingJobs {
+  readonly #requester: Requester;
+
+  constructor(requester: Requester) {
+    this.#requester = requester;
+  }
+
+  create(request: CreateSftTrainingJobRequest, options: IdempotentCallOptions = {}): Promise<{ id: string }> {
+    const body = JSON.stringify(request);
+    return post(this.#requester, '/preview/sft-training-jobs', options, parserOf(createdJobSchema), { body });
   }
 }

@@ -1,7 +1,7 @@
 import { type Upload, uploadSchema } from '../../contract/index.ts';
+import { textInSlices } from '../json-slices.ts';
 import { parserOf } from '../parse.ts';
 import { type IdempotentCallOptions, post, type Requester } from '../requester.ts';
-import { textInSlices } from '../text-slices.ts';
 
 /** Training data for supervised jobs. An addition of ours. */
 export class Uploads {

@@ -3,9 +3,9 @@ import type { Choice, FinishReason, Message, Usage } from '../../contract/index.
 import { sampledMessage } from '../../trajectory/index.ts';
 import { errorBody, invalid } from '../endpoint-error.ts';
 import type { StreamedAnswer } from '../endpoint-model.ts';
-import type { EndpointSession } from '../endpoint-session.ts';
 import { eventFrame, eventStream } from '../event-stream.ts';
-import { answerStreamed, answerWhole, type EndpointRequest } from '../session-call.ts';
+import type { EndpointSession } from '../session.ts';
+import { answerStreamed, answerWhole, type EndpointRequest } from '../session.ts';
 import { readInput } from './input-items.ts';
 import { chatSettings, type ResponseBody, readResponseBody } from './response-body.ts';
 import { conversationOf, type RememberedResponse } from './response-memory.ts';

@@ -1,6 +1,6 @@
 import type { Message } from '../../contract/index.ts';
 import { EndpointError } from '../endpoint-error.ts';
-import type { OutputItem } from './response-items.ts';
+import type { OutputItem } from './response-object.ts';
 
 /** One answered request: what it added to the conversation, and the conversation it went on from. */
 export interface RememberedResponse {

@@ -1,4 +1,5 @@
 import type { ToolCall } from '../../contract/index.ts';
+import { itemId } from './response-memory.ts';
 import {
   encodeReasoning,
   type FunctionCallItem,
@@ -6,8 +7,7 @@ import {
   type MessageItem,
   type OutputItem,
   type ReasoningItem,
-} from './response-items.ts';
-import { itemId } from './response-memory.ts';
+} from './response-object.ts';
 
 /** An event of a streamed response, before it has its number. */
 export interface ResponseEvent {

@@ -1,7 +1,15 @@
-import { chatCompletionRequestSchema, refusedChatFields } from '../../contract/index.ts';
-import { invalid, unsupported } from '../endpoint-error.ts';
-import { asFields, checkNames, parse } from '../read-fields.ts';
-import type { EndpointRequest } from '../session-call.ts';
+import {
+  type ChatCompletion,
+  type ChatCompletionChunk,
+  type Choice,
+  chatCompletionRequestSchema,
+  refusedChatFields,
+} from '../contract/index.ts';
+import { errorBody, invalid, unsupported } from './endpoint-error.ts';
+import type { StreamedAnswer } from './endpoint-model.ts';
+import { dataFrame, eventStream } from './event-stream.ts';
+import { asFields, checkNames, parse } from './read-fields.ts';
+import { answerStreamed, answerWhole, type EndpointRequest, type EndpointSession } from './session.ts';
 
 /** What an agent asked for, and how it wants to see the reply. */
 export interface ChatAsked {
@@ -89,4 +97,73 @@ function withoutObfuscation(fields: Record<string, unknown>): Record<string, unk
   if (typeof options !== 'object' || options === null) return fields;
   const { include_obfuscation: _, ...rest } = { include_obfuscation: undefined, ...options };
   return { ...fields, stream_options: rest };
+}
+
+export interface ShownFields {
+  /** The agent asked for log-probabilities. */
+  logprobs: boolean;
+  /** The agent asked for token ids. */
+  tokenIds: boolean;
+}
+
+/** The completion as an agent is shown it: what was asked of the service only to record it is left out. */
+export function shownCompletion(completion: ChatCompletion, choice: Choice, shown: ShownFields) {
+  const { prompt_token_ids, ...rest } = completion;
+  return {
+    ...rest,
+    ...(shown.tokenIds ? { prompt_token_ids } : {}),
+    choices: [{ ...shownChoice(choice, shown), message: { refusal: null, ...choice.message } }],
+  };
+}
+
+export function shownChunk(chunk: ChatCompletionChunk, shown: ShownFields & { includeUsage: boolean }) {
+  const { prompt_token_ids, usage, choices, ...rest } = chunk;
+  return {
+    ...rest,
+    choices: choices.map((choice) => ({ ...shownChoice(choice, shown), delta: choice.delta })),
+    ...(shown.includeUsage ? { usage: usage ?? null } : {}),
+    ...(shown.tokenIds && prompt_token_ids ? { prompt_token_ids } : {}),
+  };
+}
+
+function shownChoice(choice: Choice | ChatCompletionChunk['choices'][number], shown: ShownFields) {
+  const { index, finish_reason, stop_reason, logprobs, token_ids } = choice;
+  return {
+    index,
+    finish_reason,
+    ...(stop_reason === undefined ? {} : { stop_reason }),
+    logprobs: shown.logprobs ? (logprobs ?? null) : null,
+    ...(shown.tokenIds ? { token_ids } : {}),
+  };
+}
+
+/** `POST /v1/chat/completions`. */
+export async function answerChat(
+  session: EndpointSession,
+  body: unknown,
+  client: AbortSignal,
+): Promise<Response> {
+  const asked = readChatBody(body);
+  if (!asked.stream) {
+    const { completion, choice } = await answerWhole(session, client, asked.request);
+    return Response.json(shownCompletion(completion, choice, asked));
+  }
+  const answer = await answerStreamed(session, client, asked.request);
+  return eventStream(frames(answer, asked), answer.abandon);
+}
+
+async function* frames({ chunks }: StreamedAnswer, asked: ChatAsked): AsyncGenerator<string> {
+  // The end is kept back until the call has been recorded: agents go on as soon as they see it.
+  const ending: ChatCompletionChunk[] = [];
+  try {
+    for await (const chunk of chunks) {
+      if (chunk.choices.length === 0 && !asked.includeUsage) continue;
+      if (ending.length > 0 || chunk.choices[0]?.finish_reason) ending.push(chunk);
+      else yield dataFrame(shownChunk(chunk, asked));
+    }
+    for (const chunk of ending) yield dataFrame(shownChunk(chunk, asked));
+    yield 'data: [DONE]\n\n';
+  } catch (error) {
+    yield dataFrame(errorBody(error));
+  }
 }
