@@ -3,23 +3,23 @@ import { positionError } from '../errors.ts';
 import type { DrawnScenario, JsonValue, ScenarioResult } from './scenario-source.ts';
 
 export interface DifficultyOptions {
-  /** A scenario is judged by its last groups of rewards, and skipped where all of these ended alike. Default 2. */
+  /** Number of last groups that decide whether a scenario is skipped: all of them must have ended alike. Default 2. */
   groups?: number;
-  /** A group whose rewards are all equal and at least this is solved. Default 1. */
+  /** A group is solved if its rewards are all equal and at least this. Default 1. */
   solvedAt?: number;
-  /** A group whose rewards are all equal and at most this is unsolved. Default 0. */
+  /** A group is unsolved if its rewards are all equal and at most this. Default 0. */
   unsolvedAt?: number;
-  /** At no moment have more than this share of all draws been skipped. From 0 to below 1, default 0.5. */
+  /** Largest share of all draws that may be skipped. From 0 to below 1, default 0.5. */
   maxSkippedShare?: number;
-  /** A scenario that is skipped is given all the same each such time that it comes up. At least 1, default 4. */
+  /** A skipped scenario is given every n-th time that it comes up. At least 1, default 4. */
   retryEvery?: number;
-  /** Nothing is skipped while fewer scenarios than this are in play. Default 1. */
+  /** Smallest number of scenarios in play; below it nothing is skipped. Default 1. */
   floor?: number;
-  /** Scenarios whose results are kept; beyond it the one heard of least lately is forgotten. Default 100,000. */
+  /** Number of scenarios whose results are kept; the least recently drawn are forgotten. Default 100,000. */
   remember?: number;
 }
 
-/** What `.byDifficulty()` has learnt and done. Scenarios that were never drawn are in no count. */
+/** Counts of `.byDifficulty()`. They leave out scenarios that were never drawn. */
 export interface DifficultyReport {
   /** Of the set: '' for a set of its own, `name/` for a part of a mix. */
   name: string;
