@@ -72,17 +72,17 @@ async function failsInEveryWay(thousands: number): Promise<void> {
   const stop = new AbortController();
   let ended = 0;
   const results = await Promise.all([
-    run(40 * thousands, { seed: 1, concurrency: 200 }),
+    run(40 * thousands, { seed: 1, concurrency: 40 * thousands }),
     run(30 * thousands, {
       seed: 2,
-      concurrency: 100,
+      concurrency: 20 * thousands,
       groupStrategy: { type: 'retry', attempts: 3, minimum: 6 },
     }),
-    run(20 * thousands, { seed: 3, concurrency: 100, groupStrategy: { type: 'fail_fast' } }),
-    run(20 * thousands, { seed: 4, concurrency: 40, groupTimeoutMs: 2_500 }),
+    run(20 * thousands, { seed: 3, concurrency: 20 * thousands, groupStrategy: { type: 'fail_fast' } }),
+    run(20 * thousands, { seed: 4, concurrency: 8 * thousands, groupTimeoutMs: 2_500 }),
     run(16 * thousands, {
       seed: 5,
-      concurrency: 100,
+      concurrency: 20 * thousands,
       signal: stop.signal,
       onProgress: () => ++ended === 40 * thousands && stop.abort(new Error('the run is over')),
     }),
