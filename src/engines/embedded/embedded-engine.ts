@@ -50,7 +50,7 @@ export interface EmbeddedEngineOptions {
    */
   logitsProcessors?: Readonly<Record<string, string | URL>>;
   /**
-   * Heap of each of the two threads, in bytes. A thread that needs more ends: what it had in hand fails with
+   * Heap of each of the two threads, in bytes. A thread that needs more ends: its calls in flight fail with
    * `worker_died`, and another takes its place. Weights and caches are not on the heap. Default: a quarter of the
    * machine's memory, at least 512 MiB and at most 4 GiB.
    */
@@ -94,8 +94,12 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
   const modules = processorModules(logitsProcessors);
   const processors = await loadProcessors(modules);
   const settings = {
-    ...{ runtime, largestBatch, prefixCacheBytes, logitsProcessors: modules },
-    ...{ threadHeapBytes, threadTimeoutMs },
+    runtime,
+    largestBatch,
+    prefixCacheBytes,
+    logitsProcessors: modules,
+    threadHeapBytes,
+    threadTimeoutMs,
   };
   const engine = new EmbeddedEngine(
     await ConversationCodec.create(processors),

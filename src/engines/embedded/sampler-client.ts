@@ -20,18 +20,14 @@ import { Outstanding, WorkerThread, workerModule } from './threads/worker-thread
 /** The sampler's thread, as the rest of the engine uses it. */
 export class SamplerClient {
   readonly #thread: WorkerThread<SamplerRequest, SamplerReport>;
-  readonly #replies = new Outstanding<Generation>();
-  readonly #searches = new Outstanding<Generation[]>();
-  readonly #scores = new Outstanding<(ScoredToken | null)[]>();
+  readonly #calls = new Outstanding<unknown>();
   readonly #streams = new Map<number, (delta: GenerationDelta) => void>();
   #ids = 0;
 
   constructor(settings: WorkerSettings) {
     this.#thread = new WorkerThread(workerModule('../sampler/worker'), settings, {
       onReport: (report) => this.#receive(report),
-      onDeath: (error) => {
-        for (const outstanding of this.#outstanding) outstanding.rejectAll(error);
-      },
+      onDeath: (error) => this.#calls.rejectAll(error),
     });
   }
 
@@ -43,7 +39,7 @@ export class SamplerClient {
     if (onDelta) this.#streams.set(id, onDelta);
     try {
       const stream = onDelta !== undefined;
-      return await this.#call(id, { type: 'generate', request, stream }, this.#replies, signal);
+      return await this.#call(id, { type: 'generate', request, stream }, signal);
     } finally {
       this.#streams.delete(id);
     }
@@ -53,11 +49,11 @@ export class SamplerClient {
     signal,
     ...request
   }: Planned<BeamSearchRequest> & Pick<BeamSearchRequest, 'signal'>): Promise<Generation[]> {
-    return this.#call(this.#ids++, { type: 'search', request }, this.#searches, signal);
+    return this.#call(this.#ids++, { type: 'search', request }, signal);
   }
 
   score({ signal, ...request }: ScorePromptRequest): Promise<(ScoredToken | null)[]> {
-    return this.#call(this.#ids++, { type: 'score', request }, this.#scores, signal);
+    return this.#call(this.#ids++, { type: 'score', request }, signal);
   }
 
   drop(weights: Weights): Promise<void> {
@@ -78,47 +74,36 @@ export class SamplerClient {
     return this.#thread.close();
   }
 
-  get #outstanding() {
-    return [this.#replies, this.#searches, this.#scores];
-  }
-
   /** Sends a call and waits for its answer. An aborted signal ends both at once. */
-  async #call<Result>(
-    id: number,
-    call: SamplerCall,
-    outstanding: Outstanding<Result>,
-    signal: AbortSignal | undefined,
-  ): Promise<Result> {
+  async #call<Result>(id: number, call: SamplerCall, signal: AbortSignal | undefined): Promise<Result> {
     signal?.throwIfAborted();
     const cancel = () => {
-      outstanding.reject(id, signal?.reason);
+      this.#calls.reject(id, signal?.reason);
       this.#cancel(id);
     };
     signal?.addEventListener('abort', cancel, { once: true });
     try {
-      const answer = outstanding.wait(id);
-      this.#thread.send({ ...call, id }).catch((error: unknown) => outstanding.reject(id, error));
-      return await answer;
+      const answer = this.#calls.wait(id);
+      this.#thread.send({ ...call, id }).catch((error: unknown) => this.#calls.reject(id, error));
+      return (await answer) as Result;
     } finally {
       signal?.removeEventListener('abort', cancel);
     }
   }
 
-  #receive({ deltas, finished, searched, scored, failed }: SamplerReport): void {
+  #receive({ deltas, finished, failed }: SamplerReport): void {
     for (const { id, delta } of deltas) this.#stream(id, delta);
-    for (const { id, generation } of finished) this.#replies.resolve(id, generation);
-    for (const { id, generations } of searched) this.#searches.resolve(id, generations);
-    for (const { id, tokens } of scored) this.#scores.resolve(id, tokens);
-    for (const { id, failure } of failed)
-      for (const outstanding of this.#outstanding) outstanding.reject(id, fromFailure(failure));
+    for (const { id, result } of finished) this.#calls.resolve(id, result);
+    for (const { id, failure } of failed) this.#calls.reject(id, fromFailure(failure));
   }
+
   /** What a listener throws fails its own request; the others of the report are still told. */
   #stream(id: number, delta: GenerationDelta): void {
     try {
       this.#streams.get(id)?.(delta);
     } catch (error) {
       this.#streams.delete(id);
-      this.#replies.reject(id, error);
+      this.#calls.reject(id, error);
       this.#cancel(id);
     }
   }

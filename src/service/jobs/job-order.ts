@@ -71,7 +71,10 @@ export class JobOrder {
     const { tries, engineDeaths } = before?.jobId === id ? before : { tries: 0, engineDeaths: 0 };
     const pauseMs = Math.min(longestPauseMs, firstPauseMs * 2 ** tries);
     this.#aside.set(modelId, {
-      ...{ jobId: id, fault, tries: tries + 1, dueAt: this.#now() + pauseMs },
+      jobId: id,
+      fault,
+      dueAt: this.#now() + pauseMs,
+      tries: tries + 1,
       engineDeaths: engineDeaths + (engineDied ? 1 : 0),
     });
     return pauseMs;

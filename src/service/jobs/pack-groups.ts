@@ -113,7 +113,7 @@ const historyFields = new Set(Object.keys(historySchema.shape));
  * Refuses what stands in the groups of a training job and is no field of theirs, such as rollouts in a form that this
  * service does not read: it would not be trained on, and nobody would know.
  */
-export class UnknownTrajectoryFields {
+class UnknownTrajectoryFields {
   readonly #issues: ValidationIssue[] = [];
   /** Of the trajectories of a group that has not ended: what is wrong with the group itself comes before them. */
   #inGroup: ValidationIssue[] = [];

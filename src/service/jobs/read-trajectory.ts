@@ -17,7 +17,7 @@ import { largestIssueCount, type ReadItem, readItem } from '../validation.ts';
 
 type ParsedHistory = z.output<typeof historySchema>;
 
-export interface ReadTrajectoryOptions {
+interface ReadTrajectoryOptions {
   /** Length of its text in bytes; null where the text around it is read as a whole. */
   bytes: number | null;
   slices: TimeSlices;
@@ -38,7 +38,10 @@ export async function readTrajectory(
   const own = await readMessages(value, { place, slices });
   if (slices.over) await slices.pause();
   const histories = await readList(own.beside, {
-    ...{ name: 'additional_histories', most: trainingLimits.histories, place, slices },
+    name: 'additional_histories',
+    most: trainingLimits.histories,
+    place,
+    slices,
     read: readHistory,
   });
   if (slices.over) await slices.pause();
@@ -66,19 +69,22 @@ async function readHistory(value: unknown, { place, slices }: ReadOptions): Prom
 
 const readMessages = (value: JsonObject, { place, slices }: ReadOptions) =>
   readList(value, {
-    ...{ name: 'messages_and_choices', most: chatLimits.messages, place, slices },
+    name: 'messages_and_choices',
+    most: chatLimits.messages,
+    place,
+    slices,
     read: readChoiceOrMessage,
   });
 
-export type Place = (string | number)[];
+type Place = (string | number)[];
 
-export interface ReadOptions {
+interface ReadOptions {
   /** Where the value stands in the body. */
   place: Place;
   slices: TimeSlices;
 }
 
-export interface ReadListOptions<Item> extends ReadOptions {
+interface ReadListOptions<Item> extends ReadOptions {
   /** Name of the list in its object. */
   name: string;
   /** A longer list is left to the schema of the object, which refuses it. */
@@ -86,7 +92,7 @@ export interface ReadListOptions<Item> extends ReadOptions {
   read: (item: unknown, options: ReadOptions) => Promise<ReadItem<Item>>;
 }
 
-export interface ListRead<Item> {
+interface ListRead<Item> {
   /** The object with an empty list, where the list was read; else as it is. */
   beside: JsonObject;
   /** Null where there was no such list, or one that is left to the schema. */
@@ -95,7 +101,7 @@ export interface ListRead<Item> {
 }
 
 /** Reads the items of a list of an object one by one, with turns for others between them. */
-export async function readList<Item>(
+async function readList<Item>(
   object: JsonObject,
   { name, most, read, place, slices }: ReadListOptions<Item>,
 ): Promise<ListRead<Item>> {
@@ -134,7 +140,7 @@ const contentSchema = logprobsSchema.shape.content.unwrap().unwrap();
 const entriesAtATime = 1000;
 
 /** Reads what stands in a conversation; the log-probabilities of a long choice in pieces. */
-export async function readChoiceOrMessage(
+async function readChoiceOrMessage(
   item: unknown,
   { place, slices }: ReadOptions,
 ): Promise<ReadItem<z.output<typeof itemSchema>>> {

@@ -150,9 +150,8 @@ export class Sampler {
 
   #tell(answer: Answer, listener: Listener, report: SamplerReport): void {
     const { id, stream } = listener;
-    const sampled = answer instanceof Sequence;
     const due = answer.ended || !listener.begun || this.#deltasDue;
-    if (stream && due && sampled && !answer.cancelled && answer.failure === undefined) {
+    if (stream && due && answer instanceof Sequence && !answer.cancelled && answer.failure === undefined) {
       const delta = answer.takeDelta();
       listener.begun ||= delta.tokens.length > 0;
       if (delta.tokens.length > 0 || answer.ended) report.deltas.push({ id, delta });
@@ -161,9 +160,7 @@ export class Sampler {
     this.#forget(answer, id);
     if (answer.cancelled) return;
     if (answer.failure !== undefined) report.failed.push({ id, failure: toFailure(answer.failure) });
-    else if (sampled) report.finished.push({ id, generation: answer.finish() });
-    else if (answer instanceof BeamSearch) report.searched.push({ id, generations: answer.finish() });
-    else report.scored.push({ id, tokens: answer.finish() });
+    else report.finished.push({ id, result: answer.finish() });
   }
 
   /** A pool whose step threw is closed; its answers fail, and the next request loads the weights again. */
@@ -184,7 +181,7 @@ export class Sampler {
 }
 
 export function emptyReport(): SamplerReport {
-  return { deltas: [], finished: [], searched: [], scored: [], failed: [] };
+  return { deltas: [], finished: [], failed: [] };
 }
 
 function seedOf({ seed }: Pick<GenerateRequest, 'seed'>): number | bigint {

@@ -74,12 +74,13 @@ export type SamplerRequest =
   | CloseRequest
   | { type: 'drop'; weights: Weights };
 
+/** Of a call to generate, to search and to score. */
+export type SamplerResult = Generation | Generation[] | (ScoredToken | null)[];
+
 /** What one step of the sampler has to say, together: one message for many requests. */
 export interface SamplerReport {
   deltas: { id: number; delta: GenerationDelta }[];
-  finished: { id: number; generation: Generation }[];
-  searched: { id: number; generations: Generation[] }[];
-  scored: { id: number; tokens: (ScoredToken | null)[] }[];
+  finished: { id: number; result: SamplerResult }[];
   failed: { id: number; failure: WorkerFailure }[];
 }
 

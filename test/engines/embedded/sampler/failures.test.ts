@@ -56,8 +56,8 @@ class Watched {
     while (this.sampler.busy) await this.step();
   }
 
-  #take({ finished, searched, scored, failed }: SamplerReport): void {
-    for (const { id } of [...finished, ...searched, ...scored]) this.ends.set(id, 'answered');
+  #take({ finished, failed }: SamplerReport): void {
+    for (const { id } of finished) this.ends.set(id, 'answered');
     for (const { id } of failed) this.ends.set(id, 'failed');
   }
 }

@@ -35,12 +35,22 @@ describe('the sampler', () => {
   const idsOf = (reports: SamplerReport[], kind: keyof SamplerReport) =>
     reports.flatMap((report) => report[kind].map(({ id }) => id));
 
-  it('answers each kind of call in its own list', async () => {
+  it('answers each kind of call with its own kind of result', async () => {
     const sampler = open();
     await Promise.all(calls.map((call, id) => sampler.add(id, call)));
     const reports = await drain(sampler);
-    const kinds = ['finished', 'searched', 'scored', 'failed'] as const;
-    expect(kinds.map((kind) => idsOf(reports, kind))).toEqual([[0], [1], [2], []]);
+    const results = new Map(
+      reports.flatMap(({ finished }) => finished.map(({ id, result }) => [id, result])),
+    );
+    expect([...results.keys()].sort()).toEqual([0, 1, 2]);
+    expect(results.get(0)).toHaveProperty('finishReason');
+    expect(results.get(1)).toEqual(
+      expect.arrayContaining([expect.objectContaining({ finishReason: 'length' })]),
+    );
+    expect(results.get(2)).toEqual(
+      expect.arrayContaining([null, expect.objectContaining({ rank: expect.any(Number) })]),
+    );
+    expect(idsOf(reports, 'failed')).toEqual([]);
     expect(new Set(idsOf(reports, 'deltas'))).toEqual(new Set([0]));
   });
 
