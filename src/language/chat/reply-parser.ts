@@ -39,8 +39,9 @@ interface ReadCall {
 }
 
 /**
- * Reads the tokens of a reply as they come: reasoning, text, and tool calls written `name{...}` after the call token;
- * one whose arguments never began is none. Text is given out on the borders of UTF-8 characters, and withheld while it may be the beginning of a stop string.
+ * Reads the tokens of a reply as they arrive: reasoning, text, and tool calls written `name{...}` after the call token. A
+ * call whose arguments never begin is dropped. Text is released in whole UTF-8 characters, and withheld while it may be
+ * the beginning of a stop string.
  */
 export class ReplyParser {
   readonly #options: ReplyOptions;
@@ -107,7 +108,7 @@ export class ReplyParser {
       role: 'assistant',
       content: this.#content === '' && calls.length > 0 ? null : this.#content,
       refusal: null,
-      // A stream has no way to say that there is none of what was asked for.
+      // Absent rather than empty, as in a stream.
       ...(this.#reasoning === '' ? {} : { reasoning: this.#reasoning, reasoning_content: this.#reasoning }),
       ...(calls.length > 0 ? { tool_calls: calls } : {}),
     };

@@ -30,7 +30,7 @@ const MAXIMUM_STATES = 20_000;
  * with one beginning need half of it.
  */
 const MAXIMUM_VISITS = 200_000;
-/** Nodes visited for one state: some 20 milliseconds, in which nobody else is sampled for. */
+/** Nodes visited for one state: some 20 milliseconds, during which no other request is sampled. */
 const MAXIMUM_VISITS_OF_STATE = 50_000;
 
 /**
@@ -65,12 +65,12 @@ export class Automaton {
     return this.#start;
   }
 
-  /** Nodes visited for the task in hand. */
+  /** Nodes visited for the current task. */
   get effort(): number {
     return this.#visits;
   }
 
-  /** Begins a task that may visit so many nodes, or goes on with one for which `spent` have been visited. */
+  /** Begins a task that may visit `limit` nodes, or continues one that has visited `spent`. */
   renewEffort({ spent = 0, limit = MAXIMUM_VISITS }: { spent?: number; limit?: number } = {}): void {
     this.#visits = spent;
     this.#limit = limit;
@@ -99,7 +99,7 @@ export class Automaton {
     return state;
   }
 
-  /** Lets go of all states but those in use, and of what those lead to; they are made again as needed. */
+  /** Releases all states that are not in use; they are made again when needed. */
   forget(): void {
     this.#memory.release(this);
     for (const state of this.#states.values()) state.forget();
@@ -157,7 +157,7 @@ export class Automaton {
     return { positions, complete };
   }
 
-  /** `before`: how many there were before those of the state in hand. */
+  /** `before`: the visits before those of the current state. */
   #countVisit(before: number): void {
     this.#visits++;
     if (this.#visits > this.#limit) throw tooComplex(this.#limit, 'what may come next');
@@ -217,7 +217,7 @@ class State implements AutomatonState {
     return this.#positions.length === 0;
   }
 
-  /** Lets go of the states that it leads to: whatever holds this one does not hold all that came of it. */
+  /** Releases the states that it leads to, so that holding this one does not hold them all. */
   forget(): void {
     this.#next = [];
   }

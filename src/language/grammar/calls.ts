@@ -1,13 +1,13 @@
 import { LanguageError } from '../error.ts';
 import { MAXIMUM_NODES } from './byte-graph.ts';
 
-/** A node to go on at, and where that node's own rule returns to. */
+/** A node to continue at, and where that node's own rule returns to. */
 interface Place {
   node: number;
   returns: Returns;
 }
 
-/** Where a rule that was called may go on once it is through. Equal ones are the same object. */
+/** Where a called rule may continue once it ends. Equal ones are the same object. */
 export interface Returns {
   readonly open: false;
   readonly id: number;
@@ -16,7 +16,7 @@ export interface Returns {
   readonly end: boolean;
 }
 
-/** A call whose places of return are still being found. */
+/** A call whose return places are not all known yet. */
 export interface OpenCall {
   readonly open: true;
   readonly id: number;

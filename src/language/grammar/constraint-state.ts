@@ -3,7 +3,7 @@ import { LanguageError } from '../error.ts';
 import type { TextState } from './text-state.ts';
 import type { IsOver } from './token-trie.ts';
 
-/** Where a reply stands in its constraint. Everything is a function of the constraint and the tokens so far. */
+/** The state of a reply under its constraint: a function of the constraint and the tokens so far. */
 export interface ConstraintState {
   /** Tokens that have no alternative, taken at once; empty when a decision is due. May end with the end token. */
   takeForced(): number[];
@@ -20,9 +20,9 @@ export interface ConstraintState {
   readonly ended: boolean;
   /** Every text is legal here, so that text is written as the tokenizer would write it. */
   readonly freeText: boolean;
-  /** A state of its own at the same place: what happens to one does not touch the other. */
+  /** An independent copy. */
   clone(): ConstraintState;
-  /** Lets go of the grammar. The state is of no use afterwards. */
+  /** Releases the grammar. The state must not be used afterwards. */
   dispose(): void;
 }
 
@@ -196,7 +196,7 @@ export class Branches {
   }
 }
 
-/** Refuses constraints whose branches could not be told apart. */
+/** Refuses constraints whose branches cannot be distinguished. */
 export function checkBranches(
   { branches }: Constraint,
   special: ReadonlySet<number>,

@@ -6,7 +6,7 @@ import type { ChatFormat, Tokenizer } from './tokenizer.ts';
 const FILE = new URL('./assets/tokenizer.json', import.meta.url);
 /** Words seen are few and short; this many of them take about 10 MB. */
 const CACHED_WORDS = 1 << 16;
-/** Of longer ones as many would take gigabytes, and nobody writes them twice. */
+/** As many longer ones would take gigabytes, and they hardly recur. */
 const LONGEST_CACHED_WORD = 64;
 
 let loaded: Tokenizer | undefined;

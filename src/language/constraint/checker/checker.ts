@@ -32,9 +32,8 @@ const busyMachine = 8;
 const keptNodes = 4_000_000;
 
 /**
- * Compiles constraints, one after the other and tenants in turn, in a thread that is started when first needed and
- * again after it was ended: that is how they are checked, and nobody samples slower for it. One that takes too long,
- * or more memory than there is for it, is refused.
+ * Checks constraints by compiling them, one at a time and tenants in turn, in a thread that starts when first needed and
+ * again after it has ended, so that sampling does not wait. A constraint that takes too much time or memory is refused.
  */
 export class ConstraintChecker {
   readonly #mutex: FairMutex;

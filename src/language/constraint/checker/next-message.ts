@@ -7,14 +7,14 @@ export interface Patience {
   longestMs: number;
 }
 
-/** What became of waiting for a thread; it has ended but for the first of these. */
+/** The outcome of waiting for a thread. In all cases but `message` the thread has ended. */
 export type Answer<Message> =
   | { type: 'message'; message: Message }
   /** By itself: it threw, or its heap is full. */
   | { type: 'died' }
   /** It computed for longer than it may. */
   | { type: 'overtime' }
-  /** It was hardly given any time to compute. */
+  /** The machine gave it hardly any processor time. */
   | { type: 'starved' };
 
 /**
@@ -75,7 +75,7 @@ async function processorMs(worker: Worker): Promise<number | null> {
     const { user, system } = await worker.cpuUsage();
     return (user + system) / 1000;
   } catch {
-    // It is gone, which its end tells.
+    // The thread has ended, which its exit event reports.
     return null;
   }
 }

@@ -27,8 +27,8 @@ interface Ending {
 }
 
 /**
- * A conversation for a template that may look at its texts. They stand in the template as they are, made harmless;
- * sampled ids alone, and the place after an open last message, have marks.
+ * A conversation for a template that may inspect its texts. The texts go through the template themselves, made harmless;
+ * only sampled ids and the end of an open last message are marks.
  */
 export class LiteralPrompt {
   readonly slots: Slot[] = [];

@@ -1,7 +1,7 @@
 import type { JsonSchema } from '../../constraint/constraint.ts';
 import { LanguageError } from '../../error.ts';
 
-/** Keywords that say something about a schema and demand nothing of a value. */
+/** Keywords that describe a schema and constrain no value. */
 const ANNOTATIONS = new Set([
   '$schema',
   '$id',
@@ -33,7 +33,7 @@ export const KEYWORDS_OF_TYPE: Readonly<Record<string, readonly string[]>> = {
   object: ['properties', 'required', 'additionalProperties', 'unevaluatedProperties', 'propertyNames'],
 };
 
-/** One schema, where it stands, and which of its keywords have been honoured. */
+/** Reads the keywords of one schema, and refuses those that cannot be enforced. */
 export class SchemaReader {
   readonly keywords: JsonSchema;
   readonly place: string;
