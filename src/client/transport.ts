@@ -1,10 +1,10 @@
 import { Readable } from 'node:stream';
 import { context, propagation } from '@opentelemetry/api';
 import type { Dispatcher } from 'undici';
+import { Deadline } from '../util/deadline.ts';
 import { type BodyText, beginningText, wholeText, withinAnswer } from './answer-body.ts';
 import type { Answer, Call, OpenAnswer, RequestBody } from './call.ts';
 import { ConnectionPools } from './connection-pools.ts';
-import { Deadline } from './deadline.ts';
 import {
   type CallFacts,
   type ClientLimits,
