@@ -1,27 +1,14 @@
 import type { z } from 'zod';
 import type { ValidationIssue } from '../contract/index.ts';
-import { RequestValidationError } from './errors.ts';
-import { safeParse } from './safe-parse.ts';
+import { isObject, type JsonObject } from '../util/json.ts';
+import { RequestValidationError, unsupportedField } from './errors.ts';
 import { largestIssueCount } from './shown-issue.ts';
-
-export { largestIssueCount };
-
-type ZodIssue = z.core.$ZodIssue;
+import { flatten, toValidationIssues, valueAt } from './zod-issues.ts';
 
 /** How often names of no field that stand for nothing are left out before a value is read again. */
 const mostRounds = 16;
 /** How many such names are left out at once. */
 const mostNames = 64;
-
-const typeNames: Record<string, string> = {
-  string: 'string_type',
-  number: 'float_type',
-  int: 'int_type',
-  boolean: 'bool_type',
-  array: 'list_type',
-  object: 'dict_type',
-  record: 'dict_type',
-};
 
 /** Reads a value with a schema; what is wrong becomes a 422 whose `loc` begins with `place`. */
 export function validate<Schema extends z.ZodType>(
@@ -71,135 +58,6 @@ export function readItem<Schema extends z.ZodType>(
     : { issues: toValidationIssues(result.error.issues, original, place) };
 }
 
-/** Issues of zod in the shape that clients of FastAPI services read. */
-export function toValidationIssues(
-  issues: readonly ZodIssue[],
-  root: unknown,
-  place: (string | number)[],
-): ValidationIssue[] {
-  return issues
-    .flatMap((issue) => flatten(issue, []))
-    .slice(0, largestIssueCount)
-    .map(({ issue, path }) => describe(issue, path, root, place));
-}
-
-interface Located {
-  issue: ZodIssue;
-  path: (string | number)[];
-}
-
-/** A failed union says only that nothing fitted; the branch that came nearest says what to mend. */
-function flatten(issue: ZodIssue, prefix: (string | number)[]): Located[] {
-  const path = [...prefix, ...issue.path.map((part) => (typeof part === 'symbol' ? String(part) : part))];
-  if (issue.code === 'unrecognized_keys')
-    return issue.keys.slice(0, largestIssueCount).map((key) => ({ issue, path: [...path, key] }));
-  if (issue.code !== 'invalid_union' || issue.errors.length === 0) return [{ issue, path }];
-  const meant = issue.errors.filter((branch) => !branch.some(isOfOtherKind));
-  const branches = (meant.length > 0 ? meant : issue.errors).map((branch) =>
-    branch.flatMap((inner) => flatten(inner, path)),
-  );
-  const depth = (branch: Located[]) => Math.max(0, ...branch.map((located) => located.path.length));
-  branches.sort(
-    (a, b) =>
-      Number(isOfOtherForm(a)) - Number(isOfOtherForm(b)) || depth(b) - depth(a) || a.length - b.length,
-  );
-  return branches[0] ?? [{ issue, path }];
-}
-
-const formCodes: ReadonlySet<ZodIssue['code']> = new Set([
-  'invalid_type',
-  'unrecognized_keys',
-  'invalid_union',
-]);
-
-/** Whether all that a branch complains about is that the value looks otherwise; of one that fits, a size may not. */
-const isOfOtherForm = (branch: readonly Located[]) => branch.every(({ issue }) => formCodes.has(issue.code));
-
-/** Whether a branch says by its discriminator that it is not for this value: what else it says is beside the point. */
-function isOfOtherKind(issue: ZodIssue): boolean {
-  if (issue.path.length !== 1) return false;
-  if (issue.code === 'custom') return issue.params?.discriminator === true;
-  return issue.code === 'invalid_union' && issue.errors.length === 0;
-}
-
-function describe(
-  issue: ZodIssue,
-  path: (string | number)[],
-  root: unknown,
-  place: (string | number)[],
-): ValidationIssue {
-  const { value, isThere } = lookUp(root, path);
-  const loc = [...place, ...path];
-  // What is missing has no value: the complaint quotes what it is missing in.
-  if (!isThere && asksForValue.has(issue.code))
-    return { loc, msg: 'Field required', type: 'missing', input: value };
-  if (issue.code === 'unrecognized_keys')
-    return { loc, msg: 'Extra inputs are not permitted', type: 'extra_forbidden', input: value };
-  const { type, ctx } = kind(issue);
-  return { loc, msg: issue.message, type, input: value, ...(ctx ? { ctx } : {}) };
-}
-
-/** Complaints that a schema makes of an absent value as of a wrong one. */
-const asksForValue: ReadonlySet<ZodIssue['code']> = new Set([
-  'invalid_type',
-  'invalid_value',
-  'invalid_union',
-]);
-
-function kind(issue: ZodIssue): { type: string; ctx?: Record<string, unknown> } {
-  switch (issue.code) {
-    case 'invalid_type':
-      return {
-        type: typeNames[issue.expected] ?? `${issue.expected}_type`,
-        ctx: { expected: issue.expected },
-      };
-    case 'too_small': {
-      const minimum = Number(issue.minimum);
-      if (issue.origin === 'string') return { type: 'string_too_short', ctx: { min_length: minimum } };
-      if (issue.origin === 'array') return { type: 'too_short', ctx: { min_length: minimum } };
-      return issue.inclusive
-        ? { type: 'greater_than_equal', ctx: { ge: minimum } }
-        : { type: 'greater_than', ctx: { gt: minimum } };
-    }
-    case 'too_big': {
-      const maximum = Number(issue.maximum);
-      if (issue.origin === 'string') return { type: 'string_too_long', ctx: { max_length: maximum } };
-      if (issue.origin === 'array' || issue.origin === 'object')
-        return { type: 'too_long', ctx: { max_length: maximum } };
-      return issue.inclusive
-        ? { type: 'less_than_equal', ctx: { le: maximum } }
-        : { type: 'less_than', ctx: { lt: maximum } };
-    }
-    case 'invalid_value':
-      return { type: 'literal_error', ctx: { expected: issue.values.map(String) } };
-    case 'invalid_format':
-      return issue.format === 'regex'
-        ? { type: 'string_pattern_mismatch', ctx: { pattern: issue.pattern } }
-        : { type: `${issue.format}_parsing` };
-    case 'invalid_union':
-      return { type: 'union_tag_invalid' };
-    default:
-      return { type: 'value_error', ctx: { error: issue.message } };
-  }
-}
-
-/** The value at a path; undefined where there is none. */
-export function valueAt(root: unknown, path: readonly (string | number)[]): unknown {
-  const { value, isThere } = lookUp(root, path);
-  return isThere ? value : undefined;
-}
-
-/** The value at a path; where there is none, the innermost one on the way to it. */
-function lookUp(root: unknown, path: readonly (string | number)[]): { value: unknown; isThere: boolean } {
-  let value = root;
-  for (const part of path) {
-    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, part))
-      return { value, isThere: false };
-    value = Reflect.get(value, part);
-  }
-  return { value, isThere: value !== undefined };
-}
-
 /** A copy of a value with no null at a path, whatever the places in lists that the path goes through. */
 function withoutNull(value: unknown, [first, ...rest]: (string | number)[]): unknown {
   if (first === undefined) return value;
@@ -211,4 +69,82 @@ function withoutNull(value: unknown, [first, ...rest]: (string | number)[]): unk
   return Object.fromEntries(
     kept.map(([name, inner]) => [name, name === first ? withoutNull(inner, rest) : inner]),
   );
+}
+
+/** A value with more values in it than this is read up to its first fault alone. */
+const valuesReadOn = 5000;
+
+const upToFirstFault: z.core.ParseContextInternal<z.core.$ZodIssue> = { abortEarly: true };
+
+/**
+ * As `schema.safeParse`. Every fault of a value is told where the value is small: a body can hold millions of wrong
+ * values, and to tell of each would take more memory than there is.
+ */
+function safeParse<Schema extends z.ZodType>(
+  schema: Schema,
+  value: unknown,
+): z.ZodSafeParseResult<z.output<Schema>> {
+  const result = schema.safeParse(value, upToFirstFault);
+  return result.success || holdsMoreThan(valuesReadOn, value) ? result : schema.safeParse(value);
+}
+
+function holdsMoreThan(limit: number, value: unknown): boolean {
+  const waiting = [value];
+  let count = 0;
+  for (let next = waiting.pop(); waiting.length > 0 || next !== undefined; next = waiting.pop()) {
+    if (++count > limit) return true;
+    if (typeof next !== 'object' || next === null) continue;
+    const inner: unknown[] = Array.isArray(next) ? next : Object.values(next);
+    if (inner.length > limit) return true;
+    waiting.push(...inner);
+  }
+  return false;
+}
+
+/** Gives fields that came under a vendor's name the interface's own. Both at once is a contradiction. */
+export function renameAliases(
+  body: JsonObject,
+  aliases: Readonly<Record<string, string>>,
+  place: string[] = [],
+): JsonObject {
+  let renamed = body;
+  for (const [alias, name] of Object.entries(aliases)) {
+    if (!(alias in body)) continue;
+    const { [alias]: value, ...rest } = renamed;
+    if (value !== null && rest[name] !== undefined && rest[name] !== null)
+      throw unsupportedField(
+        [...place, alias],
+        value,
+        `${alias} is another name of ${name}; send one of them`,
+      );
+    renamed = value === null ? rest : { ...rest, [name]: value };
+  }
+  return renamed;
+}
+
+/** Whether a value is as good as absent: clients send the defaults of options that nobody has set. */
+export function asksForNothing(value: unknown): boolean {
+  if (value === null || value === undefined || value === false || value === 0) return true;
+  if (Array.isArray(value)) return value.length === 0;
+  return isObject(value) && Object.keys(value).length === 0;
+}
+
+/** Refuses fields the interface does not have: a misspelt option must not turn into a silent default. */
+export function refuseUnknownFields(body: JsonObject, known: ReadonlySet<string>): void {
+  const issues = Object.keys(body)
+    .filter((name) => !known.has(name) && body[name] !== null)
+    .slice(0, largestIssueCount)
+    .map((name) => ({
+      loc: ['body', name],
+      msg: `Extra inputs are not permitted: ${name} is no field of this request`,
+      type: 'extra_forbidden',
+      input: body[name],
+    }));
+  if (issues.length > 0) throw new RequestValidationError(issues);
+}
+
+/** Validates a body against a schema of the contract, and refuses fields that the schema does not name. */
+export function validateBody<Schema extends z.ZodObject>(schema: Schema, body: unknown): z.output<Schema> {
+  if (isObject(body)) refuseUnknownFields(body, new Set(Object.keys(schema.shape)));
+  return validate(schema, body, 'body');
 }

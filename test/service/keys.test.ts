@@ -3,7 +3,6 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { KeyStore, startService } from '../../src/service/index.ts';
-import { createStoredKey, hashKey } from '../../src/service/keys.ts';
 import { ScriptedEngine } from '../support/scripted-engine.ts';
 import { start, temporaryFolder } from './harness.ts';
 
@@ -111,27 +110,27 @@ describe('API keys', () => {
     expect(keys.revoke('0123456789abcdef')).toBeUndefined();
   });
 
-  test('keys of a file that knew no entities see all of them, as they did', async () => {
+  test('a file of another schema is refused', async () => {
+    for (const [version, code] of [
+      [0, 'data_folder_too_old'],
+      [99, 'data_folder_too_new'],
+    ] as const) {
+      const dataFolder = await temporaryFolder();
+      const database = new DatabaseSync(join(dataFolder, 'keys.sqlite'));
+      database.exec(`CREATE TABLE keys (id TEXT); PRAGMA user_version = ${version}`);
+      database.close();
+      expect(() => KeyStore.open(dataFolder)).toThrow(expect.objectContaining({ code }));
+    }
+  });
+
+  test('a key of one entity is found with its entity, and keys are listed in the order of their making', async () => {
     const dataFolder = await temporaryFolder();
-    const { id, key } = createStoredKey();
-    const database = new DatabaseSync(join(dataFolder, 'keys.sqlite'));
-    database.exec(
-      `CREATE TABLE keys (id TEXT PRIMARY KEY, name TEXT NOT NULL, hash BLOB NOT NULL, created_at TEXT NOT NULL,
-         last_used_at TEXT, revoked_at TEXT) STRICT, WITHOUT ROWID`,
-    );
-    database
-      .prepare(
-        "INSERT INTO keys (id, name, hash, created_at) VALUES (?, 'old', ?, '2026-01-05T09:00:00.000Z')",
-      )
-      .run(id, hashKey(key));
-    database.exec("INSERT INTO keys VALUES ('older', '', x'00', '2025-01-05T09:00:00.000Z', NULL, NULL)");
-    database.close();
     const keys = openKeys(dataFolder);
-    expect(openKeys(dataFolder).list()).toMatchObject([{ id: 'older' }, { id, name: 'old', entity: null }]);
-    expect(keys.check(key)).toEqual({ id, entity: null });
+    const first = keys.create('first');
     const limited = keys.create('new', { entity: 'team-a' });
+    expect(keys.check(first.key)).toEqual({ id: first.id, entity: null });
     expect(keys.check(limited.key)).toEqual({ id: limited.id, entity: 'team-a' });
-    expect(keys.list()).toMatchObject([{ id: 'older' }, { id }, { id: limited.id }]);
+    expect(keys.list()).toMatchObject([{ id: first.id }, { id: limited.id }]);
     expect(() => keys.create('wrong', { entity: 'team/a' })).toThrow(/no name of an entity/);
   });
 

@@ -5,7 +5,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { JobEvents } from '../../src/service/jobs/job-events.ts';
 import { JobQueue } from '../../src/service/jobs/job-queue.ts';
 import { DataFiles } from '../../src/service/store/files.ts';
-import { migrations } from '../../src/service/store/schema.ts';
+import { storeSchema } from '../../src/service/store/schema.ts';
 import { openSqliteStore } from '../../src/service/store/sqlite-store.ts';
 import type { JobRecord } from '../../src/service/store/store.ts';
 import { baseModel, door, ScriptedEngine } from '../support/scripted-engine.ts';
@@ -140,25 +140,6 @@ test('a job that the engine does not leave is told to run still, and is cancelle
   await queue.close();
 });
 
-test('jobs of a store that knew no tenants and no lost runs go on', async () => {
-  const path = join(await temporaryFolder(), 'store.sqlite');
-  const old = new DatabaseSync(path);
-  old.exec(`${migrations.slice(0, 4).join(';')}; PRAGMA user_version = 4;
-    INSERT INTO models (id, entity, project, name, base_model, created_at, last_step)
-    VALUES ('old', 'local', 'desk', 'agent', 'scripted-tiny', '${createdAt}', 3);
-    INSERT INTO jobs (id, model_id, kind, status, created_at, started_at, resolved_config)
-    VALUES ('ran', 'old', 'rl', 'running', '${createdAt}', '${createdAt}', '{}'),
-      ('waited', 'old', 'rl', 'queued', '${createdAt}', NULL, '{}');`);
-  old.close();
-  const store = openSqliteStore(path);
-  onTestFinished(() => store.close());
-  await store.requeueLostJobs();
-  expect(await store.job('ran')).toMatchObject({ status: 'queued', startedAt: null, tenant: '' });
-  expect(await store.firstJobs()).toEqual([{ id: 'ran', modelId: 'old', sequence: 1, lostRuns: 0 }]);
-  const counted = await store.countUnfinishedJobs({ modelId: 'old', tenant: 'key' });
-  expect(counted).toEqual({ all: 2, ofModel: 2, ofTenant: 0 });
-});
-
 test('a queue that is closed while it takes up a job leaves the job to the next', async () => {
   const { store, files } = await openStore();
   await store.insertJob(job('a'));
@@ -205,14 +186,20 @@ test('a payload that cannot be removed neither fails its job nor stops the queue
   expect(await store.newestCheckpoint(modelId)).toMatchObject({ step: 2 });
 });
 
-test('a store of the first version is brought up to date, and its models are no forks', async () => {
+test.each([
+  { version: 1, code: 'data_folder_too_old' },
+  { version: storeSchema.version + 1, code: 'data_folder_too_new' },
+])('a store of schema version $version is refused and left as it is', async ({ version, code }) => {
   const path = join(await temporaryFolder(), 'store.sqlite');
-  const old = new DatabaseSync(path);
-  old.exec(`${migrations[0]}; PRAGMA user_version = 1;
-    INSERT INTO models (id, entity, project, name, base_model, created_at, last_step)
-    VALUES ('old', 'local', 'desk', 'agent', 'scripted-tiny', '${createdAt}', 3);`);
-  old.close();
-  const store = openSqliteStore(path);
-  onTestFinished(() => store.close());
-  expect(await store.model('old')).toMatchObject({ name: 'agent', lastStep: 3, forkedFrom: null });
+  const other = new DatabaseSync(path);
+  other.exec(`CREATE TABLE models (id TEXT); PRAGMA user_version = ${version}`);
+  other.close();
+  const refused = expect.objectContaining({
+    ...{ code, message: expect.stringContaining(`has schema version ${version}; this martingale reads`) },
+  });
+  expect(() => openSqliteStore(path)).toThrow(refused);
+  const left = new DatabaseSync(path);
+  onTestFinished(() => left.close());
+  expect(left.prepare('SELECT name FROM sqlite_schema').all()).toEqual([{ name: 'models' }]);
+  expect(left.prepare('PRAGMA user_version').get()).toEqual({ user_version: version });
 });

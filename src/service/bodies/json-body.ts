@@ -1,17 +1,37 @@
 import { isUtf8 } from 'node:buffer';
+import type { Context } from 'hono';
 import { TimeSlices } from '../../util/time-slices.ts';
-import { parseJson } from '../body.ts';
+import { messageOf } from '../errors.ts';
 import { MemorySource } from '../json/byte-source.ts';
 import { parseInSlices, wholeBytes, wholeText } from '../json/parse.ts';
-import { JsonShapeCheck, malformed } from '../json/shape.ts';
+import { JsonShapeCheck, malformed, refuseHeavyJson } from '../json/shape.ts';
+import { type ByteCount, bodyPieces } from './body-pieces.ts';
+
+/** Reads a body of at most `limit` bytes; a longer one is 413, before it is read where its length is declared. */
+export async function readBytes(context: Context, limit: number, count: ByteCount): Promise<Buffer> {
+  const pieces: Uint8Array[] = [];
+  for await (const piece of bodyPieces(context, { limit, count })) pieces.push(piece);
+  return Buffer.concat(pieces);
+}
+
+/** Parses a body. One that is no JSON, too deeply nested, or of too many values, is a 422. */
+export function parseJson(text: string): unknown {
+  refuseHeavyJson(text);
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw malformed(messageOf(cause));
+  }
+}
 
 /**
- * The JSON of a body, or of another text with the bounds of one. It is read in pieces, between which others have their
- * turn. One that is no JSON, too deeply nested, or of too many values, is a 422; no text at all is too.
+ * The JSON of a body, or of another text with the bounds of one. A small text is parsed at once, a large one
+ * in time slices, `shared` with the caller's other work. One that is no JSON, too deeply nested, or of too many values, is a 422; no text at all is too.
  */
-export async function readJson(content: Buffer, slices = new TimeSlices()): Promise<unknown> {
-  if (slices.over) await slices.pause();
+export async function readJson(content: Buffer, shared?: TimeSlices): Promise<unknown> {
+  if (shared?.over) await shared.pause();
   if (content.length <= wholeBytes) return parseJson(textIn(content));
+  const slices = shared ?? new TimeSlices();
   const source = new MemorySource(content);
   const check = new JsonShapeCheck();
   for await (const piece of source.pieces({ start: 0, end: content.length })) {

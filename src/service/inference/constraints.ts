@@ -22,7 +22,7 @@ import { invalidField, RequestValidationError } from '../errors.ts';
 import { isEngineFault } from '../faults.ts';
 import { refuseHeavyJson } from '../json/shape.ts';
 import type { Store } from '../store/store.ts';
-import { valueAt } from '../validation.ts';
+import { valueAt } from '../zod-issues.ts';
 
 /** A constraint that the engine accepted. */
 export interface CheckedConstraint {

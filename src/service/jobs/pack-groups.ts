@@ -11,11 +11,11 @@ import { isObject } from '../../util/json.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { type GroupPart, groupsField, type TrajectoryPart } from '../bodies/group-parts.ts';
 import type { GroupedBody } from '../bodies/grouped-body.ts';
-import { asksForNothing } from '../body.ts';
 import { RequestValidationError } from '../errors.ts';
+import { largestIssueCount } from '../shown-issue.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
-import { largestIssueCount, readItem } from '../validation.ts';
+import { asksForNothing, readItem } from '../validation.ts';
 import { type ChoiceSurroundings, checkTrajectory } from './choices.ts';
 import { readTrajectory } from './read-trajectory.ts';
 

@@ -13,7 +13,8 @@ import {
 import { isObject, type JsonObject } from '../../util/json.ts';
 import type { TimeSlices } from '../../util/time-slices.ts';
 import { wholeBytes } from '../json/parse.ts';
-import { largestIssueCount, type ReadItem, readItem } from '../validation.ts';
+import { largestIssueCount } from '../shown-issue.ts';
+import { type ReadItem, readItem } from '../validation.ts';
 
 type ParsedHistory = z.output<typeof historySchema>;
 

@@ -15,11 +15,11 @@ import {
 import { isObject, type JsonObject } from '../../util/json.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { readJson } from '../bodies/json-body.ts';
-import { refuseUnknownFields, renameAliases, validateBody } from '../body.ts';
 import { RequestValidationError, unsupportedField } from '../errors.ts';
 import { inSchemaOrder } from '../jobs/read-trajectory.ts';
 import { wholeBytes } from '../json/parse.ts';
-import { largestIssueCount, readItem } from '../validation.ts';
+import { largestIssueCount } from '../shown-issue.ts';
+import { readItem, refuseUnknownFields, renameAliases, validateBody } from '../validation.ts';
 
 type ReadList = 'messages' | 'tools' | 'documents';
 

@@ -5,13 +5,12 @@ import {
   orderedPageQuerySchema,
 } from '../../contract/index.ts';
 import { accessOf, tenantOf } from '../access.ts';
-import { readJson } from '../bodies/json-body.ts';
-import { readBytes, validateBody } from '../body.ts';
+import { readBytes, readJson } from '../bodies/json-body.ts';
 import type { ServiceContext } from '../context.ts';
 import { notFound, ServiceError } from '../errors.ts';
 import { operations } from '../openapi/operations.ts';
 import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
-import { validate } from '../validation.ts';
+import { validate, validateBody } from '../validation.ts';
 import { textBytes, toPage } from './answers.ts';
 import { findModel } from './models.ts';
 import { removeWeights } from './remove-files.ts';

@@ -12,12 +12,12 @@ import { isObject } from '../../util/json.ts';
 import type { ReceivedBody } from '../bodies/bodies.ts';
 import { groupsField } from '../bodies/group-parts.ts';
 import { readGroupedBody } from '../bodies/grouped-body.ts';
-import { asksForNothing, renameAliases, validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, unsupportedField } from '../errors.ts';
 import { packGroups } from '../jobs/pack-groups.ts';
 import { baseModelOf, stepBefore } from '../jobs/prepare-job.ts';
 import type { JobRecord, ModelRecord } from '../store/store.ts';
+import { asksForNothing, renameAliases, validateBody } from '../validation.ts';
 import { findModel } from './models.ts';
 import { acceptJob, type JobOrigin, newJob, takeRoom } from './new-job.ts';
 

@@ -1,12 +1,12 @@
 import type { z } from 'zod';
 import { createSftTrainingJobRequestSchema } from '../../contract/index.ts';
-import { validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, unsupportedField } from '../errors.ts';
 import { baseModelOf } from '../jobs/prepare-job.ts';
 import type { ResolvedSftConfig } from '../jobs/sft-job.ts';
 import type { JobRecord, ModelRecord } from '../store/store.ts';
 import { findTrainingData } from '../training-data/find.ts';
+import { validateBody } from '../validation.ts';
 import { findModel } from './models.ts';
 import { acceptJob, type JobOrigin, newJob, takeRoom } from './new-job.ts';
 

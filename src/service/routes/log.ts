@@ -3,7 +3,6 @@ import { list, logRequestSchema, trainingLimits } from '../../contract/index.ts'
 import { accessOf } from '../access.ts';
 import { groupsField } from '../bodies/group-parts.ts';
 import { type GroupedBody, readGroupedBody } from '../bodies/grouped-body.ts';
-import { validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, notFound } from '../errors.ts';
 import { readGroups } from '../jobs/pack-groups.ts';
@@ -11,6 +10,7 @@ import { operations } from '../openapi/operations.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
 import type { LogRecord } from '../store/store.ts';
+import { validateBody } from '../validation.ts';
 import { answerBodyOnce } from './answers.ts';
 import { findModel } from './models.ts';
 import type { Register } from './route.ts';

@@ -7,12 +7,11 @@ import {
 } from '../../contract/index.ts';
 import { type Access, accessOf } from '../access.ts';
 import { readJson } from '../bodies/json-body.ts';
-import { validateBody } from '../body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, notFound, ServiceError } from '../errors.ts';
 import { operations } from '../openapi/operations.ts';
 import type { ModelRecord } from '../store/store.ts';
-import { validate } from '../validation.ts';
+import { validate, validateBody } from '../validation.ts';
 import { answerOnce, toPage } from './answers.ts';
 import { removeModelRest } from './remove-files.ts';
 import type { Register } from './route.ts';

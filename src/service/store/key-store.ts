@@ -7,6 +7,7 @@ import { DatabaseSync } from '../../platform/sqlite.ts';
 import { ServiceError } from '../errors.ts';
 import { createStoredKey, hashKey, idOfKey, matchesKey } from '../keys.ts';
 import { createPrivately, makeFolder } from './durable-files.ts';
+import { keySchema, prepareSchema } from './schema.ts';
 
 /** A key as it is listed: never the key itself. Times are ISO 8601. */
 export interface KeyRecord {
@@ -24,28 +25,6 @@ export interface KeyRecord {
 /** `last used` is written at most once in so long: a disk write for each request would cost more than it tells. */
 const lastUsedEveryMs = 60_000;
 
-/** The table, as steps from one version to the next (`PRAGMA user_version`). */
-const migrations: readonly string[] = [
-  `
-  CREATE TABLE IF NOT EXISTS keys (
-    id TEXT PRIMARY KEY,
-    name TEXT NOT NULL,
-    hash BLOB NOT NULL,
-    created_at TEXT NOT NULL,
-    last_used_at TEXT,
-    revoked_at TEXT
-  ) STRICT, WITHOUT ROWID;
-  `,
-  'ALTER TABLE keys ADD COLUMN entity TEXT',
-  // The order in which they were made: clocks may jump.
-  `
-  ALTER TABLE keys ADD COLUMN number INTEGER;
-  UPDATE keys SET number = (
-    SELECT count(*) FROM keys AS other WHERE (other.created_at, other.id) <= (keys.created_at, keys.id)
-  );
-  `,
-];
-
 /**
  * The API keys of a data folder, in a database of their own: a running service and the `keys` command open it side by
  * side, and what one writes the other reads at its next look. Of a key only the SHA-256 is kept.
@@ -60,7 +39,7 @@ export class KeyStore {
   private constructor(path: string) {
     this.#database = new DatabaseSync(path, { timeout: 2000 });
     this.#database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL');
-    migrate(this.#database);
+    prepareSchema(this.#database, keySchema);
     this.#find = this.#database.prepare('SELECT hash, entity, revoked_at FROM keys WHERE id = ?');
   }
 
@@ -102,7 +81,7 @@ export class KeyStore {
 
   /** Every key there ever was, oldest first. */
   list(): KeyRecord[] {
-    return this.#database.prepare('SELECT * FROM keys ORDER BY number, created_at, id').all().map(toRecord);
+    return this.#database.prepare('SELECT * FROM keys ORDER BY number').all().map(toRecord);
   }
 
   /** Ends a key for good. Returns its record as it was before; undefined where there is no such key. */
@@ -153,27 +132,6 @@ export class KeyStore {
 }
 
 const pathIn = (dataFolder: string) => join(dataFolder, 'keys.sqlite');
-
-/** A file of an earlier version gets what it lacks. Its keys see every entity, as they did. */
-function migrate(database: DatabaseSync): void {
-  const versionOf = () => Number(database.prepare('PRAGMA user_version').get()?.user_version ?? 0);
-  if (versionOf() > migrations.length)
-    throw new ServiceError(
-      500,
-      'data_folder_too_new',
-      `The keys of the data folder have schema version ${versionOf()}; this martingale knows versions up to ${migrations.length}. Update martingale.`,
-    );
-  if (versionOf() === migrations.length) return;
-  database.exec('BEGIN IMMEDIATE');
-  try {
-    // Looked at again: another process may have been faster.
-    for (const migration of migrations.slice(versionOf())) database.exec(migration);
-    database.exec(`PRAGMA user_version = ${migrations.length}; COMMIT`);
-  } catch (error) {
-    if (database.isTransaction) database.exec('ROLLBACK');
-    throw error;
-  }
-}
 
 function textOrNull(row: Record<string, SQLOutputValue>, column: string): string | null {
   const value = row[column];

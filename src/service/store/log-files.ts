@@ -1,5 +1,5 @@
 import crypto from 'node:crypto';
-import { mkdir, open, rename, rm, stat, truncate } from 'node:fs/promises';
+import { mkdir, open, rm, stat, truncate } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { privateFile, privateFolder, syncFolder } from './durable-files.ts';
 import type { IncomingFile } from './incoming-file.ts';
@@ -31,16 +31,8 @@ export async function appendToLog(
 
 /** Cuts off what stands behind the ends of a model's logs, and removes, of the files named, those that have none. */
 export async function cutLogs(folder: string, names: readonly string[], ends: LogEnds): Promise<void> {
-  const there = new Set(names);
   const endOf = new Map([...ends].map(([split, end]) => [fileNameOf(split), end]));
-  for (const split of ends.keys()) {
-    const [name, former] = [fileNameOf(split), formerNameOf(split)];
-    if (there.has(name) || !there.delete(former)) continue;
-    await rename(join(folder, former), join(folder, name));
-    await syncFolder(folder);
-    there.add(name);
-  }
-  for (const name of there) {
+  for (const name of names) {
     const path = join(folder, name);
     const end = endOf.get(name);
     if (end === undefined) await rm(path, { force: true });
@@ -58,11 +50,5 @@ function fileNameOf(split: string): string {
   const encoded = encodeURIComponent(split).replace(capitals, (found) =>
     found.length > 1 ? found : `%${found.charCodeAt(0).toString(16)}`,
   );
-  return named(split, encoded);
+  return `${encoded.length <= longestName ? encoded : `sha256-${crypto.hash('sha256', split)}`}.jsonl.gz`;
 }
-
-/** The name that the file of a split with capitals may have in a data folder of version 0.1. */
-const formerNameOf = (split: string) => named(split, encodeURIComponent(split));
-
-const named = (split: string, encoded: string) =>
-  `${encoded.length <= longestName ? encoded : `sha256-${crypto.hash('sha256', split)}`}.jsonl.gz`;

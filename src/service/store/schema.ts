@@ -1,9 +1,51 @@
+import type { DatabaseSync } from '../../platform/sqlite.ts';
+import { ServiceError } from '../errors.ts';
+
+export interface Schema {
+  /** What the file holds, for errors. */
+  what: string;
+  /** Number of the schema (`PRAGMA user_version`). Raise it with every change of `tables`. */
+  version: number;
+  tables: string;
+}
+
 /**
- * The tables, as steps from one version to the next (`PRAGMA user_version`). A step that was released is never
- * changed; what must change becomes a further step.
+ * Makes the tables in an empty file. Two processes may do so at the same time.
+ *
+ * @throws ServiceError `data_folder_too_new` or `data_folder_too_old` for a file with another schema.
  */
-export const migrations: readonly string[] = [
-  `
+export function prepareSchema(database: DatabaseSync, { what, version, tables }: Schema): void {
+  const find = () => Number(database.prepare('PRAGMA user_version').get()?.user_version ?? 0);
+  if (find() === version) return;
+  database.exec('BEGIN IMMEDIATE');
+  try {
+    // Read again: another process may have made the tables in the meantime.
+    const found = find();
+    const isEmpty = database.prepare('SELECT 1 FROM sqlite_schema LIMIT 1').get() === undefined;
+    if (found !== version && !isEmpty) throw otherSchema(what, found, version);
+    database.exec(isEmpty ? `${tables}; PRAGMA user_version = ${version}; COMMIT` : 'COMMIT');
+  } catch (error) {
+    // SQLite ends a transaction by itself on a full or broken disk.
+    if (database.isTransaction) database.exec('ROLLBACK');
+    throw error;
+  }
+}
+
+function otherSchema(what: string, found: number, version: number): ServiceError {
+  const isNewer = found > version;
+  const remedy = isNewer ? 'Update martingale.' : 'Choose another data folder.';
+  return new ServiceError(
+    500,
+    isNewer ? 'data_folder_too_new' : 'data_folder_too_old',
+    `${what} of the data folder has schema version ${found}; this martingale reads version ${version}. ${remedy}`,
+  );
+}
+
+/** The database of the service. */
+export const storeSchema: Schema = {
+  what: 'The database',
+  version: 9,
+  tables: `
   CREATE TABLE models (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
@@ -13,8 +55,13 @@ export const migrations: readonly string[] = [
     base_model TEXT NOT NULL,
     created_at TEXT NOT NULL,
     last_step INTEGER NOT NULL,
+    forked_from_model TEXT,
+    forked_from_step INTEGER,
     UNIQUE (entity, project, name)
   ) STRICT;
+  CREATE INDEX models_of_entity ON models (entity, sequence);
+  -- Models whose own row is gone while some of their other rows may be left.
+  CREATE TABLE deleted_models (id TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
   CREATE TABLE checkpoints (
     id TEXT PRIMARY KEY,
     model_id TEXT NOT NULL REFERENCES models (id) ON DELETE CASCADE,
@@ -24,6 +71,7 @@ export const migrations: readonly string[] = [
     created_at TEXT NOT NULL,
     UNIQUE (model_id, step)
   ) STRICT;
+
   CREATE TABLE jobs (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
@@ -36,10 +84,24 @@ export const migrations: readonly string[] = [
     error_message TEXT,
     resolved_config TEXT NOT NULL,
     step INTEGER,
-    upload_sha256 TEXT
+    upload_sha256 TEXT,
+    traceparent TEXT,
+    tenant TEXT NOT NULL,
+    -- Why a job took no gradient step, as JSON.
+    untrained TEXT
   ) STRICT;
-  CREATE INDEX unfinished_jobs ON jobs (sequence) WHERE status IN ('queued', 'running');
   CREATE INDEX jobs_of_model ON jobs (model_id);
+  -- Covers what the queue asks of waiting jobs, whose configs may be long.
+  CREATE INDEX unfinished_jobs ON jobs (model_id, sequence, status, id, tenant)
+    WHERE status IN ('queued', 'running');
+  CREATE INDEX ended_jobs ON jobs (ended_at) WHERE ended_at IS NOT NULL;
+  CREATE INDEX uploads_in_use ON jobs (upload_sha256) WHERE status IN ('queued', 'running');
+  -- Running jobs, and jobs whose runs ended with the process.
+  CREATE TABLE job_runs (
+    job_id TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,
+    is_open INTEGER NOT NULL,
+    lost INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
   CREATE TABLE events (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
@@ -48,11 +110,19 @@ export const migrations: readonly string[] = [
     data TEXT NOT NULL
   ) STRICT;
   CREATE INDEX events_of_job ON events (job_id, sequence);
-  CREATE TABLE constraints (hash TEXT PRIMARY KEY, json TEXT NOT NULL) STRICT, WITHOUT ROWID;
+
+  -- used_at: last use, in milliseconds since 1970.
   CREATE TABLE uploads (
     sha256 TEXT PRIMARY KEY,
     bytes INTEGER NOT NULL,
-    examples INTEGER NOT NULL
+    examples INTEGER NOT NULL,
+    used_at INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX uploads_by_use ON uploads (used_at);
+  CREATE TABLE entity_uploads (
+    entity TEXT NOT NULL,
+    sha256 TEXT NOT NULL REFERENCES uploads (sha256) ON DELETE CASCADE,
+    PRIMARY KEY (entity, sha256)
   ) STRICT, WITHOUT ROWID;
   CREATE TABLE logs (
     id TEXT PRIMARY KEY,
@@ -65,76 +135,49 @@ export const migrations: readonly string[] = [
     created_at TEXT NOT NULL
   ) STRICT;
   CREATE INDEX logs_of_split ON logs (model_id, split);
-  CREATE TABLE idempotency_keys (
-    key TEXT PRIMARY KEY,
-    fingerprint TEXT NOT NULL,
-    resource_id TEXT NOT NULL,
-    model_id TEXT,
-    status INTEGER,
-    body TEXT
-  ) STRICT, WITHOUT ROWID;
-  CREATE INDEX idempotency_keys_of_model ON idempotency_keys (model_id);
-  `,
-  `
-  ALTER TABLE models ADD COLUMN forked_from_model TEXT;
-  ALTER TABLE models ADD COLUMN forked_from_step INTEGER;
-  `,
-  `
-  ALTER TABLE jobs ADD COLUMN traceparent TEXT;
-  `,
-  `
-  CREATE INDEX models_of_entity ON models (entity, sequence);
-  CREATE TABLE entity_uploads (
-    entity TEXT NOT NULL,
-    sha256 TEXT NOT NULL REFERENCES uploads (sha256) ON DELETE CASCADE,
-    PRIMARY KEY (entity, sha256)
-  ) STRICT, WITHOUT ROWID;
-  `,
-  `
-  ALTER TABLE jobs ADD COLUMN tenant TEXT NOT NULL DEFAULT '';
-  DROP INDEX unfinished_jobs;
-  -- Holds all that the queue asks of jobs that wait, whose configs may be long.
-  CREATE INDEX unfinished_jobs ON jobs (model_id, sequence, status, id, tenant)
-    WHERE status IN ('queued', 'running');
-  CREATE INDEX ended_jobs ON jobs (ended_at) WHERE ended_at IS NOT NULL;
-  -- Of jobs that run, and of those whose runs were cut short with the process.
-  CREATE TABLE job_runs (
-    job_id TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,
-    is_open INTEGER NOT NULL,
-    lost INTEGER NOT NULL
-  ) STRICT, WITHOUT ROWID;
-  `,
-  `
-  -- Models whose own row is gone, and of whose other rows some may be left.
-  CREATE TABLE deleted_models (id TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
-  -- When it was last used, in milliseconds since 1970. What was there before is used now.
-  ALTER TABLE uploads ADD COLUMN used_at INTEGER NOT NULL DEFAULT 0;
-  UPDATE uploads SET used_at = unixepoch() * 1000;
-  CREATE INDEX uploads_by_use ON uploads (used_at);
-  CREATE INDEX uploads_in_use ON jobs (upload_sha256) WHERE status IN ('queued', 'running');
-  -- When it was reserved.
-  ALTER TABLE idempotency_keys ADD COLUMN reserved_at INTEGER NOT NULL DEFAULT 0;
-  UPDATE idempotency_keys SET reserved_at = unixepoch() * 1000;
-  CREATE INDEX idempotency_keys_without_model ON idempotency_keys (reserved_at) WHERE model_id IS NULL;
-  `,
-  `
-  -- What replies of an entity were sampled under; '' for keys of none. The older table, constraints, holds what was
-  -- kept before an entity had its own: nobody knows whose it is, so that all find it.
+
+  -- What replies of an entity were sampled under; '' for keys of no entity. used_at: milliseconds since 1970, to a day;
+  -- room: the characters that it counts for.
   CREATE TABLE entity_constraints (
     entity TEXT NOT NULL,
     hash TEXT NOT NULL,
-    -- In milliseconds since 1970, to a day.
     used_at INTEGER NOT NULL,
-    -- What it counts for.
     room INTEGER NOT NULL,
     json TEXT NOT NULL,
     PRIMARY KEY (entity, hash)
   ) STRICT;
   CREATE INDEX constraints_by_hash ON entity_constraints (hash);
   CREATE INDEX constraints_by_use ON entity_constraints (entity, used_at, room);
+
+  CREATE TABLE idempotency_keys (
+    key TEXT PRIMARY KEY,
+    fingerprint TEXT NOT NULL,
+    resource_id TEXT NOT NULL,
+    model_id TEXT,
+    status INTEGER,
+    body TEXT,
+    reserved_at INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX idempotency_keys_of_model ON idempotency_keys (model_id);
+  CREATE INDEX idempotency_keys_without_model ON idempotency_keys (reserved_at) WHERE model_id IS NULL;
   `,
-  `
-  -- Why a job took no gradient step, as JSON.
-  ALTER TABLE jobs ADD COLUMN untrained TEXT;
+};
+
+/** The API keys. */
+export const keySchema: Schema = {
+  what: 'The key file',
+  version: 4,
+  // number: the order in which keys were made, since clocks may jump.
+  tables: `
+  CREATE TABLE keys (
+    id TEXT PRIMARY KEY,
+    number INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    hash BLOB NOT NULL,
+    entity TEXT,
+    created_at TEXT NOT NULL,
+    last_used_at TEXT,
+    revoked_at TEXT
+  ) STRICT, WITHOUT ROWID;
   `,
-];
+};

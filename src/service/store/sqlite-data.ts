@@ -120,8 +120,7 @@ export function sqliteConstraints(
       return readOne(
         database,
         (row) => text(row, 'json'),
-        `SELECT json FROM entity_constraints WHERE hash = ?1 AND (?2 IS NULL OR entity = ?2)
-           UNION ALL SELECT json FROM constraints WHERE hash = ?1 LIMIT 1`,
+        'SELECT json FROM entity_constraints WHERE hash = ?1 AND (?2 IS NULL OR entity = ?2) LIMIT 1',
         ...[hash, entity],
       );
     },

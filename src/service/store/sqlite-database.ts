@@ -2,7 +2,7 @@ import type { SQLInputValue, SQLOutputValue, StatementSync } from 'node:sqlite';
 import { DatabaseSync } from '../../platform/sqlite.ts';
 import { RequestValidationError, ServiceError } from '../errors.ts';
 import { createPrivately } from './durable-files.ts';
-import { migrations } from './schema.ts';
+import { prepareSchema, storeSchema } from './schema.ts';
 import type { PageRequest, StoredPage } from './store.ts';
 
 export type Row = Record<string, SQLOutputValue>;
@@ -23,7 +23,9 @@ export class SqliteDatabase {
         PRAGMA synchronous = FULL;
         PRAGMA foreign_keys = ON;
       `);
-      this.#migrate();
+      prepareSchema(this.#database, storeSchema);
+      // In exclusive mode the first write takes the lock. A second service fails here, at its start.
+      this.checkWrite();
     } catch (cause) {
       this.#database.close();
       if (cause instanceof Error && /locked|busy/i.test(cause.message))
@@ -76,7 +78,7 @@ export class SqliteDatabase {
 
   /** Writes what is there already. Throws where nothing can be written. */
   checkWrite(): void {
-    this.transaction(() => this.#database.exec(`PRAGMA user_version = ${migrations.length}`));
+    this.transaction(() => this.#database.exec(`PRAGMA user_version = ${storeSchema.version}`));
   }
 
   close(): void {
@@ -90,22 +92,6 @@ export class SqliteDatabase {
       this.#statements.set(sql, statement);
     }
     return statement;
-  }
-
-  #migrate(): void {
-    const version = Number(this.one('PRAGMA user_version')?.user_version ?? 0);
-    if (version > migrations.length)
-      throw new ServiceError(
-        500,
-        'data_folder_too_new',
-        `The data folder has schema version ${version}; this martingale knows versions up to ${migrations.length}. Update martingale.`,
-      );
-    for (const [index, migration] of migrations.entries()) {
-      if (index < version) continue;
-      this.transaction(() => this.#database.exec(`${migration}; PRAGMA user_version = ${index + 1}`));
-    }
-    // In exclusive mode the lock is taken at the first write; take it now, so that a second service fails at once.
-    this.checkWrite();
   }
 }
 

@@ -11,7 +11,7 @@ async function fullDatabase() {
   const limit = (most: number) => database.one(`PRAGMA max_page_count = ${most}`);
   limit(pages);
   const put = (hash: string) =>
-    database.run('INSERT INTO constraints (hash, json) VALUES (?, ?)', hash, 'x'.repeat(2 ** 16));
+    database.run('INSERT INTO deleted_models (id) VALUES (?)', hash.padEnd(2 ** 16));
   return { database, put, free: () => limit(pages + 1000) };
 }
 
@@ -26,10 +26,10 @@ test('a transaction that meets a full disk tells of that, does nothing, and the 
     });
   expect(both).toThrow(full);
   expect(both).toThrow(full);
-  expect(database.one('SELECT count(*) AS count FROM constraints')).toEqual({ count: 0 });
+  expect(database.one('SELECT count(*) AS count FROM deleted_models')).toEqual({ count: 0 });
   free();
   both();
-  expect(database.one('SELECT count(*) AS count FROM constraints')).toEqual({ count: 2 });
+  expect(database.one('SELECT count(*) AS count FROM deleted_models')).toEqual({ count: 2 });
 });
 
 test('a transaction that its own work breaks off leaves nothing behind', async () => {
@@ -41,5 +41,5 @@ test('a transaction that its own work breaks off leaves nothing behind', async (
       throw new RangeError('out of luck');
     });
   expect(broken).toThrow(new RangeError('out of luck'));
-  expect(database.one('SELECT count(*) AS count FROM constraints')).toEqual({ count: 0 });
+  expect(database.one('SELECT count(*) AS count FROM deleted_models')).toEqual({ count: 0 });
 });

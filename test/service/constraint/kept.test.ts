@@ -100,24 +100,6 @@ describe('constraints that replies were sampled under', () => {
     const job = await a(rl, { model_id: model.body.id, trajectory_groups: groups });
     expect(job.status).toBe(200);
   });
-
-  test('of a data folder of before entities had their own are known to all', async () => {
-    const first = await start();
-    const { body } = await first.chat({ response_format: formatOf('old') });
-    const { constraint } = body.choices[0].sampling;
-    await first.service.close();
-    const database = new DatabaseSync(join(first.dataFolder, 'martingale.sqlite'));
-    database.exec(`INSERT INTO constraints SELECT hash, json FROM entity_constraints;
-      DELETE FROM entity_constraints`);
-    database.close();
-    const { call, createModel, follow } = await start({ dataFolder: first.dataFolder });
-    const model = await createModel();
-    const job = await call('POST', rl, {
-      model_id: model.id,
-      trajectory_groups: groupsUnder(constraint),
-    });
-    expect((await follow(job.body.id)).at(-1)).toMatchObject({ type: 'training_ended' });
-  });
 });
 
 describe('room for the constraints of an entity', () => {

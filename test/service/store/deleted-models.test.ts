@@ -23,8 +23,8 @@ async function withHistory() {
   const path = join(dataFolder, 'martingale.sqlite');
   const database = new DatabaseSync(path);
   const job =
-    database.prepare(`INSERT INTO jobs (id, model_id, kind, status, created_at, ended_at, resolved_config)
-    VALUES (?, ?, 'sft', 'succeeded', 'then', 'then', '{}')`);
+    database.prepare(`INSERT INTO jobs (id, model_id, kind, status, created_at, ended_at, resolved_config, tenant)
+    VALUES (?, ?, 'sft', 'succeeded', 'then', 'then', '{}', 'key')`);
   const event = database.prepare(
     `INSERT INTO events (id, job_id, type, data) VALUES (?, ?, 'gradient_step', '{}')`,
   );
