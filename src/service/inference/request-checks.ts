@@ -1,7 +1,7 @@
 import { chatLimits, type ParsedChatCompletionRequest } from '../../contract/index.ts';
 import type { Stops } from '../../language/chat/stop-strings.ts';
 import { invalidField, ServiceError } from '../errors.ts';
-import type { ByteSource } from '../json/byte-source.ts';
+import { MemorySource } from '../json/byte-source.ts';
 import { memberSource } from '../json/parse.ts';
 
 /** Refuses, by name, fields that mean nothing beside the rest of their request or in this service. */
@@ -99,10 +99,10 @@ export const rangeOf = (vocabularySize: number) =>
  * `parsed` may have been rounded: seeds next to each other, as a group of samples has them, would then be the same.
  */
 export async function exactSeed(
-  body: ByteSource,
+  body: Buffer,
   parsed: number | undefined,
 ): Promise<number | bigint | undefined> {
   if (parsed === undefined || Number.isSafeInteger(parsed) || !Number.isInteger(parsed)) return parsed;
-  const source = (await memberSource(body, 'seed')) ?? '';
+  const source = (await memberSource(new MemorySource(body), 'seed')) ?? '';
   return BigInt(/^-?\d{1,40}$/.test(source) ? source : parsed);
 }

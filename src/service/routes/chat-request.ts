@@ -37,12 +37,12 @@ const besideSchema = chatCompletionRequestSchema.extend({
  * of it is the same.
  */
 export async function readChatRequest(content: Buffer): Promise<ParsedChatCompletionRequest> {
-  const slices = new TimeSlices();
+  const slices = content.length > wholeBytes ? new TimeSlices() : undefined;
   const given = await readJson(content, slices);
   const body = isObject(given) ? renameAliases(given, chatFieldAliases) : given;
-  if (slices.over) await slices.pause();
+  if (slices?.over) await slices.pause();
   if (isObject(body)) refuseForeignFields(body);
-  if (content.length <= wholeBytes || !isObject(body)) return validateBody(chatCompletionRequestSchema, body);
+  if (!slices || !isObject(body)) return validateBody(chatCompletionRequestSchema, body);
   refuseUnknownFields(body, fields);
   const beside = readItem(besideSchema, body, ['body']);
   const issues = 'issues' in beside ? [...beside.issues] : [];

@@ -9,7 +9,6 @@ import { type PreparedChat, prepareChat } from '../inference/chat.ts';
 import { complete, completionJson } from '../inference/reply/complete.ts';
 import { stream } from '../inference/reply/stream.ts';
 import { exactSeed } from '../inference/request-checks.ts';
-import { MemorySource } from '../json/byte-source.ts';
 import { operations } from '../openapi/operations.ts';
 import { requestIdOf } from '../request-headers.ts';
 import { dataFrame, serverSentEvents } from '../server-sent-events.ts';
@@ -48,7 +47,7 @@ async function read(
   place.replies(request.n ?? 1);
   const chat = await prepareChat(service, request, {
     access: accessOf(context),
-    seed: await exactSeed(new MemorySource(content), request.seed),
+    seed: await exactSeed(content, request.seed),
     signal: wanted,
   });
   logRequest(service, chat);
