@@ -21,6 +21,7 @@ const stepsOfRun = [
   ...whole('evaluations/step-N/evaluation.json'),
   ...whole('trajectories/before.jsonl'),
   ...whole('trajectories/step-N.jsonl'),
+  ...whole('trajectories/after-step-N.jsonl'),
   ...whole('trajectories/after.jsonl'),
   ...['open events.jsonl', 'appendFile events.jsonl'],
   ...appended('metrics.jsonl'),
