@@ -131,7 +131,6 @@ export type {
 } from './progress/index.ts';
 export {
   type FailureKind,
-  GroupRecordError,
   type GroupStrategy,
   type GroupsResult,
   type InProcessOptions,

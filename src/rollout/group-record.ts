@@ -1,5 +1,9 @@
-import { MartingaleError } from '../contract/index.ts';
-import { fromTrajectoryRecord, type TrajectoryRecord, toTrajectoryRecord } from '../trajectory/index.ts';
+import {
+  fromTrajectoryRecord,
+  TrajectoryError,
+  type TrajectoryRecord,
+  toTrajectoryRecord,
+} from '../trajectory/index.ts';
 import type { Rollout, RolloutFailure } from './rollout.ts';
 import { RolloutGroup } from './rollout-group.ts';
 
@@ -54,16 +58,12 @@ export interface GroupRecord {
   dropped_because?: RolloutFailure;
 }
 
-/** A line is not the record of a group, or one of an older format that lacks what is needed to read it back. */
-export class GroupRecordError extends MartingaleError {
-  constructor(what: string, options?: ErrorOptions) {
-    super(
-      'invalid_group_record',
-      `A group record ${what}. Run directories are read by the version of martingale that wrote them, and later ones.`,
-      options,
-    );
-  }
-}
+const invalidGroupRecord = (what: string, options?: ErrorOptions) =>
+  new TrajectoryError(
+    'invalid_group_record',
+    `A group record ${what}. Run directories are read by the version of martingale that wrote them, and later ones.`,
+    options,
+  );
 
 export function toGroupRecord(group: RolloutGroup): GroupRecord {
   const trajectories: TrajectoryRecord[] = [];
@@ -113,21 +113,21 @@ export function fromGroupRecord(record: GroupRecord): RolloutGroup {
   });
 }
 
-/** Reads a line of a run's `trajectories/*.jsonl`. @throws GroupRecordError */
+/** Reads a line of a run's `trajectories/*.jsonl`. @throws TrajectoryError */
 export function parseGroupRecord(line: string): GroupRecord {
   let value: unknown;
   try {
     value = JSON.parse(line);
   } catch (cause) {
-    throw new GroupRecordError('is not JSON', { cause });
+    throw invalidGroupRecord('is not JSON', { cause });
   }
   return requireGroupRecord(value);
 }
 
-/** @throws GroupRecordError for a value that is no record of a group. */
+/** @throws TrajectoryError for a value that is no record of a group. */
 export function requireGroupRecord(value: unknown): GroupRecord {
   if (isGroupRecord(value)) return value;
-  throw new GroupRecordError('has no list of rollouts, trajectories and failures');
+  throw invalidGroupRecord('has no list of rollouts, trajectories and failures');
 }
 
 function isGroupRecord(value: unknown): value is GroupRecord {
@@ -147,12 +147,12 @@ function fromRolloutRecord(record: RolloutRecord, group: GroupRecord): Rollout {
   const base = { index, attempt, seed, durationMs };
   if (record.status === 'completed') {
     const trajectory = group.trajectories[record.trajectory];
-    if (!trajectory) throw new GroupRecordError(`lacks the trajectory of rollout ${index}`);
+    if (!trajectory) throw invalidGroupRecord(`lacks the trajectory of rollout ${index}`);
     const { status, reward, outcome } = record;
     return { ...base, status, reward, outcome, trajectory: fromTrajectoryRecord(trajectory) };
   }
   const failure = group.failures[record.failure];
-  if (!failure) throw new GroupRecordError(`lacks the failure of rollout ${index}`);
+  if (!failure) throw invalidGroupRecord(`lacks the failure of rollout ${index}`);
   const { rollout: _, status, trajectory, ...reason } = failure;
   return {
     ...base,

@@ -2,7 +2,6 @@ export { defaultConcurrency, type InProcessOptions, inProcess, type RolloutExecu
 export {
   fromGroupRecord,
   type GroupRecord,
-  GroupRecordError,
   parseGroupRecord,
   requireGroupRecord,
   toGroupRecord,

@@ -1,5 +1,5 @@
 import { generateText } from 'ai';
-import { defineEnvironment, GroupRecordError, ModelHandle, type RolloutGroup, runGroups } from 'martingale';
+import { defineEnvironment, ModelHandle, type RolloutGroup, runGroups } from 'martingale';
 import { fromGroupRecord, type GroupRecord, parseGroupRecord, toGroupRecord } from 'martingale/records';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -101,5 +101,5 @@ test.each([
   ['torn', '{"group":0,"scen'],
   ['of another kind', '{"group":0}'],
 ])('a line that is %s is refused', (_, line) => {
-  expect(() => parseGroupRecord(line)).toThrow(GroupRecordError);
+  expect(() => parseGroupRecord(line)).toThrow(expect.objectContaining({ code: 'invalid_group_record' }));
 });

@@ -35,7 +35,7 @@ export interface RunReader {
   groupNames(): Promise<string[]>;
   /**
    * The groups of a step (counted from 0) or of an evaluation by its name, read one at a time: `fromGroupRecord` makes
-   * a RolloutGroup of each. @throws RunError where there are none, GroupRecordError for lines that are none.
+   * a RolloutGroup of each. @throws RunError where there are none, TrajectoryError for lines that are none.
    */
   groups(which: number | string): AsyncGenerator<GroupRecord, undefined>;
 }
