@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { Lingering, type LingeringOptions } from '../../../src/service/wire/lingering.ts';
+import { Lingering, type LingeringOptions } from '../../../src/service/wire/answering.ts';
 import { door, ScriptedEngine } from '../../support/scripted-engine.ts';
 import { start } from '../harness.ts';
 import { RawClient, requestText } from './raw-client.ts';

@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import type { Socket } from 'node:net';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { GenerateRequest, GenerationDelta } from '../../../src/engines/engine.ts';
-import { StalledReaders } from '../../../src/service/wire/stalled-readers.ts';
+import { StalledReaders } from '../../../src/service/wire/answering.ts';
 import { ScriptedEngine } from '../../support/scripted-engine.ts';
 import { start } from '../harness.ts';
 import { RawClient, requestText } from './raw-client.ts';
