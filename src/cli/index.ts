@@ -1,27 +1,9 @@
 import '../platform/check-node.ts';
 
-export { printable, printableLines } from '../contract/index.ts';
-export {
-  type Comparison,
-  comparisonLines,
-  type Evaluated,
-  type NextCommand,
-  type ProgressOptions,
-  type ProgressView,
-  printLines,
-  showProgress,
-  writeJsonLine,
-} from '../progress/index.ts';
-export { makeFolder } from '../util/durable-files.ts';
-export { serviceUrl, wholeNumber } from './flags.ts';
-export {
-  describeFailure,
-  exitAfterFlush,
-  type Interrupt,
-  type InterruptOptions,
-  type InterruptReason,
-  listenForInterrupt,
-} from './program-end.ts';
+export { printable } from '../contract/index.ts';
+export type { Comparison, Evaluated, NextCommand, ProgressView } from '../progress/index.ts';
+export { serviceUrl } from './flags.ts';
+export { describeFailure } from './program-end.ts';
 export type {
   EnvironmentRecipe,
   LearningRecipe,
