@@ -14,11 +14,11 @@ export interface BaseModel {
   contextLength: number;
   vocabularySize: number;
   parameters: number;
-  /** What a job takes where its request says nothing. */
+  /** Used for options that a job's request leaves out. */
   defaults: { rlLearningRate: number; sftLearningRate: number; sftBatchSize: number };
 }
 
-/** Weights an engine can sample from: a base model as it comes (`folder` null) or one of its checkpoints. */
+/** Weights an engine can sample from: an untrained base model (`folder` null) or one of its checkpoints. */
 export interface Weights {
   baseModel: string;
   /** Absolute path of the checkpoint's folder, as `train` wrote it. */
@@ -32,22 +32,22 @@ export interface GenerateRequest {
   /** The same request with the same seed gives the same tokens, whatever else the engine is doing. */
   seed?: number | bigint;
   maxTokens: number;
-  /** Texts that end the reply, looked for once it has `sampling.minTokens.count` tokens. */
+  /** Texts that end the reply, once it has `sampling.minTokens.count` tokens. */
   stopStrings: readonly string[];
   stopTokens: readonly number[];
   constraint: Constraint | null;
-  /** How many alternatives to report for each token; 0 for none. */
+  /** Number of alternatives to report for each token; 0 for none. */
   topLogprobs: number;
   /**
-   * Of requests that wait, those with the lowest priority value are taken first; among equals tenants take turns,
-   * each with its oldest. An engine may take one before its turn that has waited long.
+   * Waiting requests with the lowest value start first. Among equals, tenants take turns, each with its oldest request.
+   * An engine may start a request earlier when it has waited long.
    */
   priority: number;
-  /** Computed prefixes are shared only between requests of the same salt; null is a salt of its own. */
+  /** Computed prefixes are shared only between requests with the same salt; null is one more salt. */
   cacheSalt: string | null;
   /**
-   * Whom it counts for: of requests that wait, with the same weights and priority, tenants take turns. Absent: one
-   * without a name.
+   * The tenant the request counts for. Among waiting requests with the same weights and priority, tenants take turns.
+   * Requests without this field share one unnamed tenant.
    */
   tenant?: string;
   signal?: AbortSignal;
@@ -56,11 +56,11 @@ export interface GenerateRequest {
 /**
  * Searches for the likeliest replies instead of sampling them. The score of a reply is the sum of its tokens'
  * log-probabilities (the end token's included) divided by (its number of tokens, without the end token) ^ lengthPenalty,
- * as in Wu et al. 2016 (arXiv:1609.08144) in its widely used simpler form; a reply of no tokens counts as one of one.
+ * the widely used simpler form of Wu et al. 2016 (arXiv:1609.08144). An empty reply counts as one token.
  * Log-probabilities are those of the distribution that sampling would draw from.
  */
 export interface BeamSearchRequest extends Omit<GenerateRequest, 'seed'> {
-  /** Beams kept, and replies returned: fewer where a constraint leaves fewer. They differ in their tokens. */
+  /** Beams kept and replies returned; fewer when a constraint allows fewer. No two replies have the same tokens. */
   width: number;
   lengthPenalty: number;
 }
@@ -68,16 +68,16 @@ export interface BeamSearchRequest extends Omit<GenerateRequest, 'seed'> {
 export interface ScorePromptRequest {
   weights: Weights;
   prompt: readonly number[];
-  /** How many of the likeliest tokens to report for each place, beside the one that stands there. */
+  /** Number of likeliest tokens to report for each position, besides the prompt's own token. */
   top: number;
   signal?: AbortSignal;
 }
 
-/** A prompt token under the model's own distribution: the whole vocabulary at temperature 1. */
+/** A prompt token under the model's distribution over the whole vocabulary at temperature 1. */
 export interface ScoredToken extends TokenLogprob {
-  /** 1 for the likeliest. */
+  /** 1 for the likeliest token. */
   rank: number;
-  /** The likeliest tokens there, likeliest first. */
+  /** The likeliest tokens at this position, likeliest first. */
   top: TokenLogprob[];
 }
 
@@ -98,73 +98,75 @@ export interface TokenLogprob {
 export interface GenerationDelta {
   tokens: number[];
   logprobs: number[];
-  /** Per token, likeliest first; empty lists when none were asked for. */
+  /** For each token its alternatives, likeliest first; empty lists when none were requested. */
   topLogprobs: TokenLogprob[][];
 }
 
 export interface Generation extends GenerationDelta {
   finishReason: 'stop' | 'length';
-  /** The stop string or stop token that ended it; null for the end token and for `length`. */
+  /** The stop string or stop token that ended the reply; null for the end token and for `length`. */
   stop: string | number | null;
-  /** Prompt tokens whose computation was already there. */
+  /** Prompt tokens that were taken from a cache instead of computed. */
   cachedTokens: number;
 }
 
-/** Data of one optimizer step. */
+/** The data of one optimizer step. */
 export interface TrainingBatch {
   datums: Datum<Constraint>[];
   loss: LossConfig;
-  /** What the KL penalty of `loss` compares with; null where it has none. */
+  /** The weights that the KL penalty of `loss` compares with; null when there is no KL penalty. */
   reference: Weights | null;
   learningRate: number;
 }
 
 export interface TrainRequest {
   from: Weights;
-  /** Where the new checkpoint goes: an absolute path that does not exist yet. It appears whole or not at all. */
+  /** Absolute path of the new checkpoint. It must not exist yet, and it appears completely or not at all. */
   folder: string;
-  /** Taken one at a time, as the steps go. */
+  /** Read one at a time, each when its step begins. */
   batches: AsyncIterable<TrainingBatch> | Iterable<TrainingBatch>;
-  /** Called after each optimizer step with flat numbers. */
+  /** Called after each optimizer step with its metrics. */
   onStep: (metrics: Record<string, number>) => void;
   signal?: AbortSignal;
 }
 
 /**
- * What samples from models and trains them. It knows tokens and weights, not HTTP, not chat, not rewards.
- * What it cannot do it refuses with an `EngineError` that names the option.
+ * Samples from models and trains them. An engine knows tokens and weights, but not HTTP, chat or rewards.
+ * It refuses what it does not support with an `EngineError` that names the option.
  */
 export interface Engine {
   readonly name: string;
   readonly baseModels: readonly BaseModel[];
-  /** Names of the logits processors that requests may ask for. */
+  /** Names of the logits processors that requests may use. */
   readonly logitsProcessors: readonly string[];
   tokenizer(baseModel: string): Tokenizer;
   chatFormat(baseModel: string): ChatFormat;
   /**
-   * Throws an `EngineError` that says what is wrong with a constraint, before anything is sampled under it: with the
-   * code `constraints_busy` where too many are waiting to be checked, and nothing may be wrong. Rejects with the
-   * caller's signal's reason when that is aborted before its turn.
+   * Checks a constraint before anything is sampled under it. Rejects with the reason of the caller's signal when it is
+   * aborted while the check waits.
+   *
+   * @throws EngineError that says what is wrong with the constraint, or `constraints_busy` when too many constraints
+   * wait for their check; the constraint may then be valid.
    */
   checkConstraint(baseModel: string, constraint: Constraint, caller?: Caller): Promise<void>;
-  /** Samples one reply. `onDelta` gets the tokens as they come. Rejects with the signal's reason when aborted. */
+  /** Samples one reply. `onDelta` gets the tokens as they are sampled. Rejects with the signal's reason when aborted. */
   generate(request: GenerateRequest, onDelta?: (delta: GenerationDelta) => void): Promise<Generation>;
-  /** The `width` best replies, best first. Ends as `generate` does. */
+  /** Finds the `width` best replies, best first. Rejects with the signal's reason when aborted. */
   beamSearch(request: BeamSearchRequest): Promise<Generation[]>;
-  /** For each token of a prompt, how likely it was after those before it; null for the first. */
+  /** How likely each token of a prompt is after the tokens before it; null for the first token. */
   scorePrompt(request: ScorePromptRequest): Promise<(ScoredToken | null)[]>;
-  /** Token ids of replies as they would have been sampled under their constraints, the end token included. */
+  /** Encodes replies as they would have been sampled under their constraints, the end token included. */
   encodeReplies(baseModel: string, replies: Reply[]): Promise<number[][]>;
-  /** Takes one optimizer step a batch, then writes the checkpoint durably (fsync before the promise resolves). */
+  /** Takes one optimizer step for each batch, then writes the checkpoint durably (fsync before the promise resolves). */
   train(request: TrainRequest): Promise<void>;
-  /** The weights in a form that other tools read. */
+  /** Exports weights in a format that other tools read. */
   exportWeights(weights: Weights): Promise<ExportedWeights>;
-  /** Forgets what is held of a checkpoint whose folder is about to go. */
+  /** Releases everything held of a checkpoint, before its folder is deleted. */
   drop(weights: Weights): Promise<void>;
-  /** Rejects where it cannot sample just now. An engine without it always can. */
+  /** Rejects when the engine cannot sample at the moment. An engine without this method always can. */
   check?(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** What an engine cannot do, or was asked wrongly. */
+/** An engine does not support something, was called wrongly, or failed. */
 export class EngineError extends MartingaleError {}

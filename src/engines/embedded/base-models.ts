@@ -6,7 +6,7 @@ import { initializeWeights } from './weights/initialize.ts';
 
 export interface EmbeddedBaseModel extends BaseModel {
   architecture: Architecture;
-  /** The seed its random weights come from: part of what the model is. */
+  /** Seed of the random initial weights. Another seed is another model. */
   seed: number;
 }
 
@@ -30,7 +30,7 @@ function baseModel(
   };
 }
 
-/** The base models of the embedded engine. Their weights are random: all they know, training has taught them. */
+/** The base models of the embedded engine. Their weights are random, so they know nothing before training. */
 export const embeddedBaseModels: readonly EmbeddedBaseModel[] = [
   baseModel(
     'martingale-tiny',

@@ -11,15 +11,15 @@ import type { SamplingParameters } from '../engine.ts';
 import type { LogitsProcessorFactories } from './extensions/logits-processors.ts';
 import { ReplySampling } from './sampling/reply-sampling.ts';
 
-/** What sampling and training need to know of text: tokens, the tokens of a conversation, and grammars. */
+/** Everything about text that sampling and training share: the tokenizer, the chat format and compiled constraints. */
 export class ConversationCodec {
   readonly tokenizer: Tokenizer;
   readonly format: ChatFormat;
-  /** The tokens a reply may hold where no constraint says otherwise: all text, and the end. Ascending. */
+  /** The tokens a reply without a constraint may contain: all text tokens and the end token. Ascending. */
   readonly unconstrained: Int32Array;
   readonly #compiler: GrammarCompiler;
   readonly #processors: LogitsProcessorFactories;
-  /** The bytes of each token, one character each. */
+  /** The bytes of each token, as text with one character for each byte. */
   readonly #bytes: readonly string[];
 
   private constructor(
@@ -38,14 +38,14 @@ export class ConversationCodec {
     this.#bytes = ids.map((id) => Buffer.from(tokenizer.bytes(id)).toString('latin1'));
   }
 
-  /** `processors`: the logits processors that replies may be sampled with. Default: none. */
+  /** `processors`: the logits processors that replies may use. Default: none. */
   static async create(processors: LogitsProcessorFactories = new Map()): Promise<ConversationCodec> {
     const tokenizer = loadTokenizer();
     const format = chatFormat(tokenizer);
     return new ConversationCodec(tokenizer, format, new GrammarCompiler(tokenizer, format), processors);
   }
 
-  /** Makes sampling parameters ready for one reply. Throws an `EngineError` that names what cannot be meant. */
+  /** Prepares the sampling of one reply. Throws an `EngineError` that names an invalid parameter. */
   prepareSampling(parameters: SamplingParameters): ReplySampling {
     const { unconstrained, format } = this;
     const text = { endToken: format.endToken, unconstrained, bytes: this.#bytes };
@@ -56,7 +56,7 @@ export class ConversationCodec {
     return this.#compiler.compile(constraint);
   }
 
-  /** What `assemble` makes the same of as `compile` would, in no time, also in another thread. */
+  /** A compiled constraint in a form that can be sent to another thread, where `assemble` turns it back at once. */
   plan(constraint: Constraint): Promise<ConstraintPlan> {
     return this.#compiler.plan(constraint);
   }

@@ -27,36 +27,36 @@ import { exportWeights } from './weights/export.ts';
 
 export interface EmbeddedEngineOptions {
   /**
-   * `onnxruntime-node`, `onnxruntime-web`, or `auto`: the first where it can be loaded, else the second, which is
-   * slower. Both are optional peers: install one. Without it, creating the engine fails with the code
-   * `runtime_missing`. Default: `MARTINGALE_RUNTIME`, else `auto`.
+   * `onnxruntime-node`, `onnxruntime-web`, or `auto`, which takes `onnxruntime-node` when it can be loaded and the
+   * slower `onnxruntime-web` otherwise. Both are optional peer dependencies: install one, or creating the engine fails
+   * with the code `runtime_missing`. Default: `MARTINGALE_RUNTIME`, else `auto`.
    */
   runtime?: RuntimeChoice;
   /** Threads that training may use. Default: the machine's cores, at most 4. */
   threads?: number;
   /** Threads that sampling may use. Default 1: small models sample no faster on more. */
   samplerThreads?: number;
-  /** Replies sampled side by side from one set of weights; more wait. A beam search counts its width. Default 256. */
+  /** Replies sampled at once from one set of weights; further ones wait. A beam search counts its width. Default 256. */
   largestBatch?: number;
   /**
-   * Memory for keys and values of ended sequences, of all sets of weights together: those used longest ago go first.
-   * In bytes; 0 keeps none. Default 256 MiB.
+   * Memory for keys and values of ended sequences, in bytes, for all sets of weights together. The least recently used
+   * are dropped first; 0 keeps none. Default 256 MiB.
    */
   prefixCacheBytes?: number;
   /**
-   * Logits processors that requests may ask for by these names: for each the URL of a module, or the path of its
-   * file, whose default export is a `LogitsProcessorFactory`. The module is loaded here and in the engine's threads:
+   * Logits processors that requests may use, by name. Each value is the URL or the file path of a module whose default
+   * export is a `LogitsProcessorFactory`. The module is loaded in this thread and in the engine's threads:
    * `{ 'my.Processor': new URL('./my-processor.ts', import.meta.url) }`. Default: none.
    */
   logitsProcessors?: Readonly<Record<string, string | URL>>;
   /**
-   * Heap of each of the two threads, in bytes. A thread that needs more ends: its calls in flight fail with
-   * `worker_died`, and another takes its place. Weights and caches are not on the heap. Default: a quarter of the
+   * Heap of each of the two threads, in bytes. A thread that needs more is ended: its calls in flight fail with
+   * `worker_died`, and a new thread replaces it. Weights and caches are not on the heap. Default: a quarter of the
    * machine's memory, at least 512 MiB and at most 4 GiB.
    */
   threadHeapBytes?: number;
   /**
-   * How long a thread may be at one piece of JavaScript, such as a logits processor, before it is ended in the same
+   * How long a thread may spend in one piece of JavaScript, such as a logits processor, before it is ended in the same
    * way. Runs of the model do not count. Default 60000.
    */
   threadTimeoutMs?: number;
@@ -64,12 +64,12 @@ export interface EmbeddedEngineOptions {
 
 /**
  * The engine that runs anywhere: small transformers on ONNX Runtime, sampling in one worker thread and training in
- * another. The same seed gives the same tokens whatever else runs beside it, and training repeats bit for bit on the
+ * another. The same seed gives the same tokens whatever else is running, and training repeats bit for bit on the
  * same machine, also with another number of threads.
  *
- * `close` fails at once, with the code `engine_closed`, what is in progress and what comes later. It resolves when the
- * threads are gone: each ends the run of the model that it is in, and a checkpoint that it writes, and is terminated
- * only where that takes longer than ten seconds.
+ * `close` fails all calls in flight and all later ones at once, with the code `engine_closed`. It resolves when the
+ * threads have ended: each completes its current run of the model and the checkpoint it is writing, and is terminated
+ * when that takes longer than ten seconds.
  */
 export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}): Promise<Engine> {
   const {
@@ -141,7 +141,7 @@ class EmbeddedEngine implements Engine {
     this.#trainer = trainer;
   }
 
-  /** Starts the threads, so that what is missing here shows at once; returns the name of their runtime. */
+  /** Starts the threads, so that a missing runtime is reported at once; returns the name of their runtime. */
   async start(): Promise<string | undefined> {
     try {
       const [runtime] = await Promise.all([this.#sampler.start(), this.#trainer.start()]);
@@ -184,7 +184,7 @@ class EmbeddedEngine implements Engine {
     return this.#sampler.search({ ...rest, maxTokens, plan: await this.#plan(constraint, rest) });
   }
 
-  /** The thread that samples compiles nothing: others would wait for it. */
+  /** Constraints are not compiled in the thread that samples, because all other requests would wait. */
   async #plan(constraint: Constraint | null, caller: Caller): Promise<ConstraintPlan | null> {
     return constraint && this.#checker.plan(constraint, caller);
   }
@@ -228,7 +228,7 @@ class EmbeddedEngine implements Engine {
   }
 }
 
-/** The most tokens that a reply can have: what the request says, as far as the context reaches. */
+/** The largest number of tokens a reply can have: `maxTokens` of the request, or less where the context ends. */
 function replyRoom(request: GenerateRequest | BeamSearchRequest): number {
   const { weights, prompt, maxTokens } = request;
   const { contextLength } = findBaseModel(weights.baseModel);
@@ -242,7 +242,7 @@ function replyRoom(request: GenerateRequest | BeamSearchRequest): number {
   return Math.min(maxTokens, room);
 }
 
-/** A token that the model does not have would fail in its run, with all that runs beside it. */
+/** An id outside the vocabulary would fail the run of the model, and with it all other requests of the batch. */
 function checkTokens({ weights, prompt }: Pick<GenerateRequest, 'weights' | 'prompt'>): void {
   const { vocabularySize } = findBaseModel(weights.baseModel);
   const at = prompt.findIndex((token) => !Number.isInteger(token) || token < 0 || token >= vocabularySize);

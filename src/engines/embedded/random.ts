@@ -1,6 +1,6 @@
 /**
- * A small, fast generator of repeatable random numbers: sfc32 (Chris Doty-Humphrey's Small Fast Counting
- * generator, 128 bits of state), seeded with any 64 bits.
+ * A seeded random number generator: sfc32 (Chris Doty-Humphrey's Small Fast Counting generator, 128 bits of state),
+ * seeded with 64 bits.
  */
 export class Random {
   #a: number;
@@ -16,12 +16,12 @@ export class Random {
     for (let round = 0; round < 15; round++) this.#next();
   }
 
-  /** A number in [0, 1), of 32 random bits. */
+  /** A number in [0, 1) with 32 random bits. */
   uniform(): number {
     return (this.#next() >>> 0) / 4294967296;
   }
 
-  /** A normally distributed number (Box and Muller's transform). */
+  /** A number from the standard normal distribution (Box-Muller transform). */
   normal(): number {
     return Math.sqrt(-2 * Math.log(1 - this.uniform())) * Math.cos(2 * Math.PI * this.uniform());
   }

@@ -2,23 +2,23 @@ import type { InferenceSession, Tensor } from 'onnxruntime-common';
 import { EngineError } from '../engine.ts';
 import { NativeGate } from './threads/native-gate.ts';
 
-/** Packages that the engine can run on, best first. They are optional peers: whoever trains elsewhere needs neither. */
+/** Packages that the engine can run on, best first. They are optional peers, because a client of a remote service needs neither. */
 export const runtimeNames = ['onnxruntime-node', 'onnxruntime-web'] as const;
 
 export type RuntimeName = (typeof runtimeNames)[number];
 export type RuntimeChoice = 'auto' | RuntimeName;
 
-/** The version of the peers. The graphs use operators that are no standard and differ between versions. */
+/** The version of the peers. The graphs use non-standard operators, which differ between versions. */
 export const runtimeVersion = '1.30.0';
 
 /**
- * What a person types to install a runtime. Scripts are left out, because that of onnxruntime-node fetches CUDA from
- * outside the registry, which the engine does not use, and fails the installation where it cannot.
+ * The command that installs a runtime. It skips install scripts, because the script of onnxruntime-node downloads CUDA
+ * from outside the registry, which the engine does not use, and fails the installation without network access.
  */
 export const installCommand = (name: RuntimeName): string =>
   `npm install --ignore-scripts ${name}@${runtimeVersion}`;
 
-/** What `MARTINGALE_RUNTIME` says; `auto` where it is not set. */
+/** The value of `MARTINGALE_RUNTIME`; `auto` when it is not set. */
 export function runtimeOfEnvironment(): RuntimeChoice {
   const chosen = process.env.MARTINGALE_RUNTIME ?? 'auto';
   const found = ['auto' as const, ...runtimeNames].find((name) => name === chosen);
@@ -31,7 +31,7 @@ export function runtimeOfEnvironment(): RuntimeChoice {
 
 export type Feeds = Record<string, Tensor>;
 
-/** A graph that is ready to run. */
+/** A loaded graph. */
 export interface Session {
   run(feeds: Feeds): Promise<InferenceSession.OnnxValueMapType>;
   release(): Promise<void>;
@@ -40,18 +40,18 @@ export interface Session {
 /** ONNX Runtime as the engine uses it. */
 export interface Runtime {
   name: RuntimeName;
-  /** `threads`: how many threads one `run` may use. */
   session(model: Uint8Array): Promise<Session>;
   float(data: Float32Array, dimensions: readonly number[]): Tensor;
   integer(data: BigInt64Array, dimensions: readonly number[]): Tensor;
 }
 
 /**
- * Loads the native runtime, or with `auto` the WebAssembly one where the native one cannot be loaded. Throws an
- * `EngineError` with the code `runtime_missing` and the command that installs one where there is none.
- * Thread pools do not spin: two busy pools that spin halve each other.
+ * Loads a runtime; `auto` takes the native one, or the WebAssembly one when the native one cannot be loaded. Throws an
+ * `EngineError` with the code `runtime_missing` and the install command when there is none.
+ * Thread pools do not spin, because two busy pools that spin halve each other's speed.
  *
- * `gate`: what a thread passes on its way into the runtime. Default: one that nobody shuts.
+ * `threads`: threads that one `run` may use. `gate`: counts the thread's calls into the runtime. Default: a gate that is
+ * never shut.
  */
 export async function loadRuntime(
   choice: RuntimeChoice,
@@ -92,7 +92,7 @@ const imports = {
 
 type Imported = { name: RuntimeName; ort: Awaited<ReturnType<(typeof imports)[RuntimeName]>> };
 
-/** Imports the runtime that is chosen; for `auto`, the first that can be imported. */
+/** Imports the chosen runtime; for `auto`, the first that can be imported. */
 export async function importRuntime(choice: RuntimeChoice): Promise<Imported> {
   const faults: Fault[] = [];
   for (const name of choice === 'auto' ? runtimeNames : [choice]) {
@@ -126,7 +126,7 @@ function remedy(faults: readonly Fault[]): string {
     : `Choose the runtime ${other} instead, after: ${installCommand(other)}`;
 }
 
-/** Whether it is this package that is missing, and not one that it imports. */
+/** Whether this package itself is missing, not one that it imports. */
 const isNotInstalled = (error: unknown, name: RuntimeName): boolean =>
   error instanceof Error &&
   'code' in error &&

@@ -17,7 +17,7 @@ import type {
 import { fromFailure } from './threads/worker-messages.ts';
 import { Outstanding, WorkerThread, workerModule } from './threads/worker-thread.ts';
 
-/** The sampler's thread, as the rest of the engine uses it. */
+/** Sends calls to the sampler's thread and receives their answers. */
 export class SamplerClient {
   readonly #thread: WorkerThread<SamplerRequest, SamplerReport>;
   readonly #calls = new Outstanding<unknown>();
@@ -60,7 +60,7 @@ export class SamplerClient {
     return this.#thread.send({ type: 'drop', weights });
   }
 
-  /** Starts the thread; returns the name of the runtime that it found. */
+  /** Starts the thread; returns the name of its runtime. */
   async start(): Promise<string | undefined> {
     await this.#thread.start();
     return this.#thread.runtime;
@@ -74,7 +74,7 @@ export class SamplerClient {
     return this.#thread.close();
   }
 
-  /** Sends a call and waits for its answer. An aborted signal ends both at once. */
+  /** Sends a call and waits for its answer. When the signal aborts, rejects at once and cancels the call. */
   async #call<Result>(id: number, call: SamplerCall, signal: AbortSignal | undefined): Promise<Result> {
     signal?.throwIfAborted();
     const cancel = () => {
@@ -97,7 +97,7 @@ export class SamplerClient {
     for (const { id, failure } of failed) this.#calls.reject(id, fromFailure(failure));
   }
 
-  /** What a listener throws fails its own request; the others of the report are still told. */
+  /** A listener that throws fails only its own request; the other listeners still get their deltas. */
   #stream(id: number, delta: GenerationDelta): void {
     try {
       this.#streams.get(id)?.(delta);

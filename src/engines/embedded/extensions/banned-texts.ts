@@ -1,14 +1,14 @@
-/** Finds the tokens that would complete one of some texts, byte for byte, however a text is cut into tokens. */
+/** Finds the tokens that would complete a banned text, byte for byte, however the text is cut into tokens. */
 export class BannedTexts {
-  /** The texts, one character a byte. */
+  /** The texts, with one character for each byte. */
   readonly #texts: readonly string[];
   readonly #longest: number;
   readonly #longestToken: number;
   readonly #bytes: readonly string[];
-  /** 1 for the tokens that hold a whole text. */
+  /** 1 for tokens that contain a whole text. */
   readonly #whole: Uint8Array;
 
-  /** `bytes` has the bytes of each token, one character each. */
+  /** `bytes`: the bytes of each token, with one character for each byte. */
   constructor(texts: readonly string[], bytes: readonly string[]) {
     this.#texts = texts.map((text) => Buffer.from(text).toString('latin1')).filter((text) => text !== '');
     this.#longest = Math.max(0, ...this.#texts.map((text) => text.length));
@@ -19,12 +19,12 @@ export class BannedTexts {
     );
   }
 
-  /** What says of a token whether it may follow the tokens from `start` to `end`. */
+  /** Returns a function that tells whether a token may follow the tokens from `start` to `end`. */
   after(tokens: readonly number[], start: number, end: number): (token: number) => boolean {
     const tail = this.#tail(tokens, start, end);
     const rests = new Set<string>();
     for (const text of this.#texts) {
-      // What no one token completes is not banned yet.
+      // A text that no single token can complete is not banned yet.
       const least = Math.max(1, text.length - this.#longestToken);
       for (let begun = Math.min(tail.length, text.length - 1); begun >= least; begun--)
         if (tail.endsWith(text.slice(0, begun))) rests.add(text.slice(begun));
@@ -32,7 +32,7 @@ export class BannedTexts {
     return (token) => this.#whole[token] === 0 && !startsWithOne(this.#bytes[token] as string, rests);
   }
 
-  /** The last bytes, as many as an unfinished text can have. */
+  /** The last bytes, as many as an incomplete text can have. */
   #tail(tokens: readonly number[], start: number, end: number): string {
     let tail = '';
     for (let at = end - 1; at >= start && tail.length < this.#longest - 1; at--)

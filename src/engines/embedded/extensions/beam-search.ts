@@ -8,7 +8,7 @@ export interface BeamSearchOptions {
   maxTokens: number;
 }
 
-/** A beam that lives on, and the beam of the step before whose keys and values it continues. */
+/** A beam that continues, and its parent: the beam of the previous step whose keys and values it takes over. */
 export interface Continuation {
   sequence: Sequence;
   parent: Sequence;
@@ -21,15 +21,15 @@ interface Beam extends Continuation {
 }
 
 /**
- * A search for the likeliest replies. All beams take one token a step, and behind it those that are forced, which
- * cost nothing. The tokens that may follow the beams are put in order by the sum of log-probabilities that they lead
- * to. Those that end a reply are found replies where they are among the step's `width` best, so that a width of 1
- * goes the greedy way; of the others the `width` best live on. Beams at the token limit are found replies too.
- * The search ends when `width` replies are found and no beam can still come to a better score than the worst of them
- * (`LengthPenalty.bound`), or when no beam lives.
+ * A search for the likeliest replies. In each step every beam takes one token and then its forced tokens, which cost
+ * nothing. All tokens that may follow the beams are candidates, ranked by the sum of log-probabilities they lead to.
+ * A candidate that ends its reply is a found reply if it is among the `width` best of the step, so that width 1 is
+ * greedy decoding; the `width` best of the other candidates become the next beams. Beams at the token limit are found
+ * replies too. The search ends when it has found `width` replies and no beam can score better than the worst of them
+ * (`LengthPenalty.bound`), or when no beam is left.
  *
- * Equal sums go by the order of the beams, then of the tokens, and equal scores by the order in which they were
- * found: the same request finds the same replies.
+ * Equal sums are ranked by beam and then by token, equal scores by the order in which they were found, so that the
+ * same request finds the same replies.
  */
 export class BeamSearch {
   readonly width: number;
@@ -57,7 +57,7 @@ export class BeamSearch {
     return this.#cancelled;
   }
 
-  /** Why it cannot go on; undefined where nothing is wrong. */
+  /** The error that ended the search; undefined if there was none. */
   get failure(): unknown {
     return this.#failure;
   }
@@ -78,8 +78,8 @@ export class BeamSearch {
   }
 
   /**
-   * One step, once every beam has been weighed. Returns the beams that live on, and the beams of the step before
-   * that led to a reply.
+   * Takes one step, after every beam has been weighed. Returns the next beams, and the beams of the previous step that
+   * led to a reply.
    */
   advance(): { beams: Continuation[]; fulfilled: Set<Sequence> } {
     const before = this.#beams;
@@ -104,7 +104,7 @@ export class BeamSearch {
     for (const sequence of this.#found.replies) sequence.dispose();
   }
 
-  /** The beams of the next step; replies that are found on the way are kept. */
+  /** Returns the beams of the next step, and stores the replies that it finds. */
   #choose(before: readonly Beam[], fulfilled: Set<Sequence>): Beam[] {
     const next: Beam[] = [];
     const weighed = before.map(toWeighed);
@@ -159,7 +159,7 @@ function toWeighed({ sum, distribution }: Beam): Weighed {
   return { sum, distribution };
 }
 
-/** A reply in the making and what may follow it. */
+/** A beam's sum and the distribution of its next token. */
 export interface Weighed {
   /** Sum of its log-probabilities. */
   sum: number;
@@ -176,9 +176,8 @@ export interface Candidate {
 }
 
 /**
- * Every token that may follow a beam, the largest sum first; among equals the earlier beam, then the lower token.
- * Tokens of probability 0 do not come, nor those of none at all (NaN). Only as much is put in order as is taken: of
- * thousands, a search wants a few.
+ * Yields every token that may follow a beam, the largest sum first; among equals the earlier beam, then the lower
+ * token. Leaves out tokens whose probability is 0 or NaN. Sorts lazily, because a search takes a few of thousands.
  */
 export function* candidatesOf(beams: readonly Weighed[]): Generator<Candidate> {
   const heads = beams.map((_, beam) => bestAfter(beams, beam, null));
@@ -191,7 +190,7 @@ export function* candidatesOf(beams: readonly Weighed[]): Generator<Candidate> {
   }
 }
 
-/** The beam's best candidate behind the one that was taken last. */
+/** The beam's best candidate after `last`. */
 function bestAfter(beams: readonly Weighed[], beam: number, last: Candidate | null): Candidate | null {
   const { sum, distribution } = beams[beam] as Weighed;
   const { logprobs } = distribution;
@@ -208,40 +207,40 @@ function bestAfter(beams: readonly Weighed[], beam: number, last: Candidate | nu
   return found < 0 ? null : { beam, index: found, sum: sum + largest };
 }
 
-/** Scores replies of a search by the sum of their log-probabilities and their length. */
+/** Scores the replies of a search by their sum of log-probabilities and their length. */
 export class LengthPenalty {
   readonly #exponent: number;
   readonly #longest: number;
 
-  /** `longest`: the most tokens that a reply can have. */
+  /** `longest`: the largest number of tokens a reply can have. */
   constructor(exponent: number, longest: number) {
     this.#exponent = exponent;
     this.#longest = longest;
   }
 
-  /** sum / tokens ^ exponent, where a reply of no tokens counts as one of one: 0 ^ exponent says nothing. */
+  /** sum / tokens ^ exponent. An empty reply counts as one token, because 0 ^ exponent may be 0 or infinite. */
   score(sum: number, tokens: number): number {
     return sum === 0 ? 0 : sum / Math.max(1, tokens) ** this.#exponent;
   }
 
   /**
-   * The best score that what begins with `tokens` tokens of this sum can come to. Its sum can only fall, as no
-   * log-probability is above 0, so the best that can happen is that every further token is certain. What remains is
-   * the length m, with `tokens` <= m <= longest: as sum <= 0, sum / m ^ exponent rises with m for an exponent above 0,
-   * does not depend on it at 0, and falls with m below 0. So the bound lies at the longest length or at the present
-   * one (the end token does not count), and no smaller bound holds without knowing the model.
+   * The best score that a beam of `tokens` tokens with this sum can reach. No log-probability is above 0, so the sum
+   * stays the same at best, when every further token is certain. The final length m is between `tokens` and `longest`.
+   * Since sum <= 0, sum / m ^ exponent rises with m for an exponent above 0, is constant for 0, and falls with m below
+   * 0. So the bound is the score at the longest length or at the current one (the end token does not count). Without
+   * knowing the model there is no tighter bound.
    */
   bound(sum: number, tokens: number): number {
     return this.score(sum, this.#exponent > 0 ? this.#longest : tokens);
   }
 }
 
-/** The number of tokens of a finished reply, without the end token where it ended it. */
+/** The number of tokens of a finished reply, not counting an end token. */
 export function scoredLength({ tokens, finishReason, stop }: Generation): number {
   return finishReason === 'stop' && stop === null ? tokens.length - 1 : tokens.length;
 }
 
-/** The best finished replies, best first; among equals the one found first. */
+/** The best found replies, best first; among equals the one found first. */
 export class Hypotheses<Reply> {
   readonly #width: number;
   readonly #kept: { reply: Reply; score: number }[] = [];
@@ -254,7 +253,7 @@ export class Hypotheses<Reply> {
     return this.#kept.map(({ reply }) => reply);
   }
 
-  /** The score that a reply has to beat to be kept; null while there is room. */
+  /** The score that a reply must beat to be kept; null while there is room. */
   get worst(): number | null {
     return this.#kept.length < this.#width ? null : (this.#kept.at(-1)?.score ?? null);
   }

@@ -2,57 +2,57 @@ import { isAbsolute, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { EngineError, type ProcessorCall } from '../../engine.ts';
 
-/** What a logits processor is made with, once for each reply. */
+/** The options that a factory gets, once for each reply. */
 export interface LogitsProcessorOptions {
-  /** `args` and `kwargs` of the request's constructor object; empty where it gave a name alone. */
+  /** `args` and `kwargs` of the request's constructor object; empty when the request gave only a name. */
   args: readonly unknown[];
   kwargs: Readonly<Record<string, unknown>>;
   /** The request's `engine_xargs`. */
   extra: Readonly<Record<string, unknown>>;
-  /** How many tokens there are; ids are below it. */
+  /** Number of tokens; ids are below it. */
   vocabularySize: number;
 }
 
-/** What a logits processor works on before a token is sampled. */
+/** The input of a logits processor, before each sampled token. */
 export interface LogitsProcessorInput {
   /** Tokens before the reply. Frozen. */
   prompt: readonly number[];
   /** Tokens of the reply so far. Frozen. */
   reply: readonly number[];
   /**
-   * A logit for each token, to be changed in place: finite numbers, or -Infinity, which bans a token. Tokens that are
-   * not legal here stand at -Infinity, and what is written there counts for nothing.
+   * One logit for each token, to be changed in place: finite numbers, or -Infinity, which bans a token. Tokens that are
+   * not legal here have -Infinity; values written for them are ignored.
    */
   logits: Float64Array;
 }
 
 /**
- * Changes the logits in place, before everything else that changes them. Training runs it again, in another thread
- * and for the same tokens in another order, so it must depend on nothing but its options and its input. The gradient
- * takes what it adds to a logit as a constant. A ban that would leave no token is passed over, and one of a token
- * that was sampled is passed over for that token in training.
+ * Changes the logits in place, before all other sampling parameters. Training calls it again in another thread, for
+ * the same tokens in another order, so it must depend only on its options and its input. The gradient treats what it
+ * adds to a logit as a constant. Bans are ignored when they would leave no token; in training, a ban of the token
+ * that was sampled is ignored too.
  */
 export type LogitsProcessor = (input: LogitsProcessorInput) => void;
 
 /**
- * The default export of a logits processor's module: makes the processor of one reply. What it throws refuses the
- * request.
+ * The default export of a logits processor's module: makes the processor of one reply. If it throws, the request is
+ * refused with that message.
  */
 export type LogitsProcessorFactory = (options: LogitsProcessorOptions) => LogitsProcessor;
 
-/** The factories of the processors that requests may ask for, by name. */
+/** The factories of the processors that requests may use, by name. */
 export type LogitsProcessorFactories = ReadonlyMap<string, LogitsProcessorFactory>;
 
-/** Modules of logits processors by the names that requests give: the addresses of the modules as text. */
+/** The URLs of logits processors' modules, by processor name. */
 export type ProcessorModules = Readonly<Record<string, string>>;
 
-/** The addresses of modules given as URLs or as paths of files; relative ones start at the working directory. */
+/** Turns URLs and file paths into URLs as text. Relative paths start at the working directory. */
 export function processorModules(modules: Readonly<Record<string, string | URL>>): ProcessorModules {
   const addresses = Object.entries(modules).map(([name, module]) => [name, addressOf(module)]);
   return Object.fromEntries(addresses);
 }
 
-/** Imports the modules. Throws an `EngineError` that names the one that cannot be had or exports no factory. */
+/** Imports the modules. Throws an `EngineError` that names a module that cannot be loaded or exports no factory. */
 export async function loadProcessors(modules: ProcessorModules): Promise<LogitsProcessorFactories> {
   const loading = Object.entries(modules).map(
     async ([name, address]): Promise<[string, LogitsProcessorFactory]> => [name, await load(name, address)],
@@ -78,7 +78,7 @@ async function load(name: string, address: string): Promise<LogitsProcessorFacto
   throw unusable(name, address, `the module ${found}; it must be the function that makes the processor`);
 }
 
-/** What a function takes and gives shows when it is called. */
+/** Its parameters and result can be checked only when it is called. */
 function isFactory(value: unknown): value is LogitsProcessorFactory {
   return typeof value === 'function';
 }
@@ -93,7 +93,7 @@ export interface NamedProcessor {
   process: LogitsProcessor;
 }
 
-/** Makes the processors that a request asks for. Throws an `EngineError` that names the one that cannot be made. */
+/** Makes the processors of a request. Throws an `EngineError` that names a processor that cannot be made. */
 export function makeProcessors(
   calls: readonly ProcessorCall[],
   factories: LogitsProcessorFactories,
@@ -116,8 +116,8 @@ export function makeProcessors(
 }
 
 /**
- * Runs the processors over the logits, in their order. `legal` are the tokens whose logits count. Throws an
- * `EngineError` that names the processor that failed.
+ * Runs the processors over the logits, in order. Only the logits of the `legal` tokens count. Throws an `EngineError`
+ * that names a processor that failed.
  */
 export function runProcessors(
   processors: readonly NamedProcessor[],

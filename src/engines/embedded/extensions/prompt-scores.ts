@@ -2,7 +2,7 @@ import type { ScoredToken, ScorePromptRequest, TokenLogprob } from '../../engine
 import type { Decoder } from '../sampler/decoder.ts';
 import { notNumbers } from '../sampling/distribution.ts';
 
-/** How likely each token of a prompt is, as far as it has been computed. */
+/** The scores of a prompt's tokens, as far as they are computed. */
 export class PromptScores {
   readonly prompt: readonly number[];
   readonly #top: number;
@@ -15,7 +15,7 @@ export class PromptScores {
     this.#top = top;
   }
 
-  /** How many tokens have been run through the model; what follows the last one is no part of the prompt. */
+  /** Number of tokens run through the model. The last token of the prompt never is: nothing follows it. */
   get computed(): number {
     return this.#scores.length - 1;
   }
@@ -28,7 +28,7 @@ export class PromptScores {
     return this.#cancelled;
   }
 
-  /** Why it cannot go on; undefined where nothing is wrong. */
+  /** The error that ended the scoring; undefined if there was none. */
   get failure(): unknown {
     return this.#failure;
   }
@@ -39,7 +39,7 @@ export class PromptScores {
 
   dispose(): void {}
 
-  /** Takes the logits after the next `count` tokens, [count, vocabulary]. What goes wrong ends these scores alone. */
+  /** Takes the logits after the next `count` tokens, [count, vocabulary]. An error ends only the scores of this prompt. */
   take(logits: Float32Array, count: number, vocabularySize: number): void {
     try {
       this.#score(logits, count, vocabularySize);
@@ -61,7 +61,7 @@ export class PromptScores {
   }
 }
 
-/** A token under the softmax of the logits. Among equals the lower token ranks first. */
+/** Scores a token under the softmax of the logits. Among equals the lower token ranks first. */
 function scoreToken(logits: Float32Array, token: number, top: number): ScoredToken {
   const own = logits[token] as number;
   let rank = 1;
@@ -86,12 +86,12 @@ function likeliestOf(logits: Float32Array, shift: number, count: number): TokenL
     .map((token) => ({ token, logprob: (logits[token] as number) - shift }));
 }
 
-/** Tokens of one step: bounds the memory, and what other sequences wait for. */
+/** Tokens of one step: bounds the memory, and how long other sequences wait. */
 const tokensPerStep = 128;
 
 /**
- * Scores prompts, one after the other and a chunk a step, on a cache of its own: nothing is taken from what other
- * sequences have computed, as the logits of every token are wanted, and nothing is left to them.
+ * Scores prompts one after another, one chunk in each step. It uses a separate key-value cache, and no prefix cache,
+ * because it needs the logits of every token.
  */
 export class PromptScorer {
   readonly #decoder: Decoder;
@@ -111,7 +111,7 @@ export class PromptScorer {
     this.#waiting.push(scores);
   }
 
-  /** Computes one chunk. Returns the prompts that are done with. */
+  /** Computes one chunk. Returns the prompts that have ended. */
   async step(): Promise<PromptScores[]> {
     const cancelled = this.#takeEnded();
     const current = this.#waiting[0];

@@ -4,9 +4,9 @@ import { normalizeBackward, renormalize } from './normalization.ts';
 import { type LayerTape, TrainingGraph, tapeNames } from './training-graph.ts';
 
 /**
- * The backward pass of training. Takes the tape, `logits_gradient`, dLoss/dlogits [rows, vocabulary], and `sources`
- * [tokens], for each place 1 + its row, or 0. Gives `gradient`, the flat gradient without the tables that are looked
- * up by token, and `embedding_gradient` [tokens, width], what flows into those: see `assembleGradient`.
+ * The backward pass of training. Inputs: the tape; `logits_gradient`, dLoss/dlogits [rows, vocabulary]; and `sources`
+ * [tokens], for each position 1 + its row, or 0. Outputs: `gradient`, the flat gradient without the tables that are
+ * looked up by token, and `embedding_gradient` [tokens, width], the gradient of the looked-up rows: see `addGradient`.
  */
 export function backwardGraph(architecture: Architecture): Uint8Array {
   const pass = new BackwardPass(architecture);
@@ -89,8 +89,8 @@ class BackwardPass extends TrainingGraph {
   }
 
   /**
-   * The reverse of `select`: zeros where nothing was selected. It gathers and does not scatter: ONNX Runtime's
-   * scatter loses additions to the same place on several threads.
+   * The backward pass of `select`: zeros at positions that were not selected. It gathers instead of scattering, because
+   * ONNX Runtime's scatter loses additions to the same index on several threads.
    */
   #spread(layer: number, gradient: Value): Value {
     if (!this.isLast(layer)) return gradient;
@@ -100,7 +100,7 @@ class BackwardPass extends TrainingGraph {
     return graph.op('Gather', [extended, 'sources'], { axis: 0 });
   }
 
-  /** From the gradient of the mixed heads [places, width] to those of the projections. */
+  /** From the gradient of the mixed heads [positions, width] to the gradients of the projections. */
   #attentionBackward(layer: number, mixedGradient: Value): { query: Value; keyValue: Value } {
     const { graph } = this;
     const tape = (part: keyof LayerTape) => `tape.${layer}.${part}`;

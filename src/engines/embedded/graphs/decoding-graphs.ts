@@ -3,15 +3,15 @@ import { type Architecture, headWidth, tensorShapes } from '../weights/architect
 import { normalize } from './normalization.ts';
 
 /**
- * The graphs of sampling: one before attention, one from each layer's attention to the next one's. Between them
- * the caller writes the new keys and values into its cache, so the cache is read in place and never copied.
+ * The graphs of sampling: one up to the first attention, then one from each layer's attention to the next layer's.
+ * Between them the caller writes the new keys and values into its cache, so the cache is read in place and never copied.
  *
  * Every output row has the same bits whatever else is in the batch, however its sequence was cut into chunks and
- * however wide the cache is. Three things make it so: projections are matrix products over a flat list of tokens;
- * attention reads keys and values by position from the cache, also those of the tokens being computed; and the
- * softmax is exp(scores - max) with its sum taken by a matrix product, whose accumulation runs along positions and
- * to which masked positions add exact zeros (a reduction's grouping would depend on the width). The scale of 1/2
- * in the two products over positions cancels; it keeps ONNX Runtime off its single-row kernel, which rounds otherwise.
+ * however wide the cache is, for three reasons. Projections are matrix products over a flat list of tokens. Attention
+ * reads keys and values by position from the cache, also for the tokens being computed. The softmax is
+ * exp(scores - max), and its sum is a matrix product: that accumulates along positions, and masked positions add exact
+ * zeros, while the grouping of a reduction would depend on the width. The factor 1/2 in the two products over positions
+ * cancels; it keeps ONNX Runtime from using its single-row kernel, which rounds differently.
  */
 class DecodingGraph {
   readonly graph = new Graph();
@@ -104,7 +104,7 @@ class DecodingGraph {
   }
 }
 
-/** The graphs in the order in which a step runs them: embedding, then one a layer, the last with the head. */
+/** The graphs in the order in which a step runs them: the embedding, then one for each layer, the last with the head. */
 export function decodingGraphs(architecture: Architecture, weights: Float32Array): Uint8Array[] {
   const first = new DecodingGraph(architecture, weights);
   first.project(0, first.embed());

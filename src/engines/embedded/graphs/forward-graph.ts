@@ -4,8 +4,8 @@ import { normalize } from './normalization.ts';
 import { type LayerTape, TrainingGraph, tapeShapes } from './training-graph.ts';
 
 /**
- * The forward pass of training. Takes `causal` [time, time], 0 where a position may look and a large negative number
- * elsewhere; gives `logits` [rows, vocabulary] and the tape, the values that the backward pass needs again.
+ * The forward pass of training. Input: `causal` [time, time], 0 where a position may attend and a large negative number
+ * elsewhere. Outputs: `logits` [rows, vocabulary] and the tape, the values that the backward pass needs again.
  */
 export function forwardGraph(architecture: Architecture): Uint8Array {
   const pass = new ForwardPass(architecture);
@@ -102,7 +102,7 @@ class ForwardPass extends TrainingGraph {
     return { output, tape };
   }
 
-  /** Splits projections [places, parts * width] into their parts, each [batch, heads, steps, head width]. */
+  /** Splits projections [positions, parts * width] into their parts, each [batch, heads, steps, head width]. */
   #byHead(projected: Value, shape: Value, parts = 1): Value[] {
     const { graph } = this;
     const apart = graph.op('Transpose', [graph.op('Reshape', [projected, shape])], { perm: [2, 0, 3, 1, 4] });
@@ -110,7 +110,7 @@ class ForwardPass extends TrainingGraph {
     return split.map((part) => graph.op('Squeeze', [part, graph.integers(0)]));
   }
 
-  /** The rows of the causal mask at the wanted places, [batch, 1, picks, time]. */
+  /** The rows of the causal mask for the requested positions, [batch, 1, picks, time]. */
   #visible(): Value {
     const { graph } = this;
     return graph.op('Unsqueeze', [

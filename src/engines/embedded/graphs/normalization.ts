@@ -2,7 +2,7 @@ import type { Graph, Value } from '../onnx/graph.ts';
 
 export const normalizationEpsilon = 1e-5;
 
-/** RMS normalisation of the last axis. `inverse` is 1 / root mean square, of the shape [rows, 1]. */
+/** RMS normalisation of the last axis. `inverse` is 1 / root mean square, of shape [rows, 1]. */
 export function normalize(graph: Graph, input: Value, gain: Value): { output: Value; inverse: Value } {
   const [output, inverse] = graph.ops(
     'SimplifiedLayerNormalization',
@@ -13,14 +13,14 @@ export function normalize(graph: Graph, input: Value, gain: Value): { output: Va
   return { output, inverse };
 }
 
-/** A normalisation as its backward pass finds it. */
+/** The values of a normalisation that its backward pass needs. */
 export interface NormalizationTape {
   input: Value;
   inverse: Value;
   gain: Value;
 }
 
-/** The output of `normalize` again, from what it left. */
+/** Recomputes the output of `normalize` from the tape. */
 export function renormalize(graph: Graph, { input, inverse, gain }: NormalizationTape): Value {
   return graph.op('Mul', [graph.op('Mul', [input, inverse]), gain]);
 }

@@ -2,19 +2,19 @@ import { Graph, type Value } from '../onnx/graph.ts';
 import { type Architecture, headWidth, parameterCount, tensorShapes } from '../weights/architecture.ts';
 
 /**
- * What the graphs of training share: the flat parameter vector, split into tensors, and a batch of padded sequences
- * (`ids` and `previous.k` [batch, time]) with the places of each whose outputs are wanted: `positions`
+ * The shared inputs of the training graphs: the flat parameter vector, split into tensors, and a batch of padded
+ * sequences (`ids` and `previous.k` [batch, time]) with the positions whose outputs are requested: `positions`
  * [batch, picks] in time, and the same as flat indices, `rows` [batch * picks].
  *
- * Of the last layer only those places are computed: its keys and values everywhere, but queries, MLP and head at
- * `rows` alone. In conversations where one token in six is a decision that saves a third of the work.
+ * The last layer computes its keys and values everywhere, but its queries and MLP, and the head, only at `rows`. In
+ * conversations where one token in six is a decision that saves a third of the work.
  */
 export abstract class TrainingGraph {
   readonly graph = new Graph();
   protected readonly architecture: Architecture;
   readonly #parameters = new Map<string, Value>();
   protected readonly batchAndTime: Value;
-  /** Of attention scores. */
+  /** Factor of the attention scores. */
   protected readonly scale: number;
 
   constructor(architecture: Architecture) {
@@ -40,23 +40,23 @@ export abstract class TrainingGraph {
     });
   }
 
-  /** Whether a layer computes the wanted places alone. */
+  /** Whether a layer computes only the requested positions. */
   protected isLast(layer: number): boolean {
     return layer === this.architecture.layers - 1;
   }
 
-  /** A shape that begins with the batch and the places that a layer computes of each sequence. */
+  /** A shape that begins with the batch and the number of positions that a layer computes for each sequence. */
   protected queryShape(layer: number, ...rest: number[]): Value {
     const places = this.isLast(layer) ? this.graph.op('Shape', ['positions']) : this.batchAndTime;
     return this.graph.op('Concat', [places, this.graph.integers(...rest)], { axis: 0 });
   }
 
-  /** Of the states of all places [tokens, width], those that a layer computes. */
+  /** Selects the states that a layer computes from those of all positions [tokens, width]. */
   protected select(layer: number, states: Value): Value {
     return this.isLast(layer) ? this.graph.op('Gather', [states, 'rows'], { axis: 0 }) : states;
   }
 
-  /** A layer's packed projection apart: for queries [width, width], for keys and values [width, 2 * width]. */
+  /** Splits a layer's packed projection: queries [width, width], keys and values [width, 2 * width]. */
   protected projections(layer: number): { query: Value; keyValue: Value } {
     const { width } = this.architecture;
     const packed = this.parameter(`layers.${layer}.query_key_value`);
@@ -86,7 +86,7 @@ export abstract class TrainingGraph {
   }
 }
 
-/** What a layer's forward pass leaves for its backward pass. */
+/** The values of a layer's forward pass that its backward pass needs. */
 export interface LayerTape {
   input: Value;
   attentionInverse: Value;
@@ -100,13 +100,13 @@ export interface LayerTape {
   hidden: Value;
 }
 
-/** What the head's forward pass leaves. */
+/** The values of the head's forward pass that its backward pass needs. */
 export interface HeadTape {
   last: Value;
   finalInverse: Value;
 }
 
-/** Shapes of the tape's tensors, to hand them from one graph to the other. */
+/** Shapes of the tape's tensors: outputs of the forward graph, inputs of the backward graph. */
 export function tapeShapes(architecture: Architecture): {
   layer: (layer: number) => Record<keyof LayerTape, (string | number)[]>;
   head: Record<keyof HeadTape, (string | number)[]>;

@@ -1,14 +1,14 @@
 import { ProtobufWriter } from './protobuf.ts';
 
-/** Element types of ONNX tensors, by their numbers in the format. */
+/** Numbers of the element types in ONNX files. */
 export const elementType = { float32: 1, int64: 7 } as const;
 export type ElementType = keyof typeof elementType;
 
-/** A value that flows through a graph, by its name there. */
+/** The name of a value in a graph. */
 export type Value = string;
 type Attribute = number | string | readonly number[] | { float: number };
 
-/** Field numbers of the ONNX messages this file writes (onnx.proto, IR version 10). */
+/** Versions of the format. Field numbers below are those of onnx.proto, IR version 10. */
 const opset = 21;
 const irVersion = 10;
 const contribDomain = 'com.microsoft';
@@ -20,7 +20,7 @@ export class Graph {
   #inputs: ProtobufWriter[] = [];
   #outputs: ProtobufWriter[] = [];
   #constants = new Map<string, Value>();
-  /** Values that are outputs of the model, by the name they have there. */
+  /** Names of the model's outputs, by value. */
   #renamed = new Map<Value, string>();
   #names = 0;
 
@@ -29,7 +29,7 @@ export class Graph {
     return name;
   }
 
-  /** Makes a computed value an output of the model; it bears that name from then on. */
+  /** Makes a computed value an output of the model under that name. */
   output(name: string, value: Value, type: ElementType, dimensions: readonly (number | string)[]): void {
     if (this.#renamed.has(value)) throw new Error(`${value} is an output already`);
     this.#renamed.set(value, name);
@@ -65,7 +65,7 @@ export class Graph {
     return output;
   }
 
-  /** The same for a node with several outputs. */
+  /** Adds a node with several outputs and returns them. */
   ops(
     operator: string,
     inputs: readonly Value[],
@@ -77,7 +77,7 @@ export class Graph {
     return names;
   }
 
-  /** Adds one of ONNX Runtime's own operators, which only the pinned version is known to have. */
+  /** Adds one of ONNX Runtime's non-standard operators, which may differ between its versions. */
   contribOp(operator: string, inputs: readonly Value[], attributes: Record<string, Attribute> = {}): Value {
     const output = this.#name();
     this.#node(operator, inputs, [output], attributes, contribDomain);
