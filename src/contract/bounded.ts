@@ -1,13 +1,13 @@
 import { z } from 'zod';
 import { requestLimits } from './limits.ts';
 
-/** A text of at most so many UTF-16 code units. */
+/** A text of at most `maximum` UTF-16 code units. */
 export const text = (maximum: number = requestLimits.text) =>
   z.string().max(maximum, {
     error: ({ input }) => `has ${sizeOf(input)} characters, and ${maximum} is the most; make it shorter`,
   });
 
-/** A list of at most so many elements. Where it has more, none of them is looked at. */
+/** A list of at most `maximum` elements. A longer one is refused before its elements are checked. */
 export const list = <Item extends z.ZodType>(item: Item, maximum: number = requestLimits.list) =>
   z.array(item).max(maximum, tooManyElements(maximum));
 
@@ -16,31 +16,33 @@ const tooManyElements = (maximum: number) => ({
     `has ${sizeOf(input)} elements, and ${maximum} is the most; send fewer`,
 });
 
-/** The same of numbers, of which there may be very many. */
+/** Like `list`, for numbers, of which there may be very many. */
 export const numberList = (item: z.ZodNumber, maximum: number) =>
   numberArray(item, maximum).max(maximum, tooManyElements(maximum));
 
-/** A number that is computed with: neither so large nor so small that weights would leave their range. */
+/** A number used in computations, bounded so that weights stay in their range. */
 export const figure = () => z.number().min(-requestLimits.figure).max(requestLimits.figure);
 
-/** Ids of tokens. */
+/** Token ids. */
 export const tokenList = (maximum: number = requestLimits.tokens) =>
   numberList(z.number().int().min(0).max(requestLimits.largestToken), maximum);
 
-/** Ids of tokens as an answer had them; that each is one of the model's is checked by their reader. */
+/**
+ * Token ids that a response contained. Whether they exist in the model is checked later, by the reader of the choices.
+ */
 export const answeredTokens = (maximum: number = requestLimits.tokens) =>
   numberList(z.number().int(), maximum);
 
 export interface RecordBounds {
-  /** Default 1024. */
+  /** Most entries. Default 1024. */
   entries?: number;
-  /** Of a name. Default 1024. */
+  /** Most characters of a name. Default 1024. */
   name?: number;
-  /** What is said of one with more entries. Default: how many it has and may have. */
+  /** The message for too many entries. Default: how many there are and how many are allowed. */
   tooMany?: string;
 }
 
-/** An object with names of the caller's own. Where it has more of them than it may, none is looked at. */
+/** An object whose names the caller chooses. One with too many entries is refused before they are checked. */
 export const record = <Value extends z.ZodType>(
   value: Value,
   { entries = requestLimits.entries, name = requestLimits.name, tooMany }: RecordBounds = {},
@@ -67,7 +69,7 @@ export const record = <Value extends z.ZodType>(
 export const emptyObject = (reason: string) =>
   record(z.unknown(), { entries: 0, tooMany: `must be empty, or left out: ${reason}` });
 
-/** An object that the caller forms freely, of at most so many characters of JSON. */
+/** An object of any form, with at most `characters` characters of JSON. */
 export const json = (
   characters: number = requestLimits.json,
   { entries = characters, name = characters }: RecordBounds = {},
@@ -85,7 +87,7 @@ function sizeOf(value: unknown): number {
   return typeof value === 'string' || Array.isArray(value) ? value.length : 0;
 }
 
-/** A record would leave it out in silence: in most objects it is no name but their prototype. */
+/** `z.record` would silently drop `__proto__`, which in most objects is not a name but the prototype. */
 const hasPrototypeName = (value: unknown): boolean =>
   typeof value === 'object' && value !== null && Object.hasOwn(value, '__proto__');
 
@@ -93,7 +95,7 @@ function countOf(value: unknown): number {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? Object.keys(value).length : 0;
 }
 
-/** A list of more numbers than this is looked through before its schema is asked, which takes ten times as long. */
+/** A longer list is checked without calling the element's schema for each number, which takes ten times as long. */
 const few = 256;
 
 interface NumberArray extends z.ZodArray<z.ZodNumber> {}
@@ -121,7 +123,7 @@ const NumberArray = z.core.$constructor<NumberArray, NumberArrayDefinition>('Num
   };
 });
 
-/** Tells the numbers that a schema takes: those between its bounds without asking it, others by what it says. */
+/** A check that accepts what a schema of numbers accepts, but only asks the schema about its own bounds. */
 function finely(element: z.ZodNumber): (item: unknown) => boolean {
   const { minValue, maxValue, isInt } = element;
   const [least, most] = [minValue ?? Number.NEGATIVE_INFINITY, maxValue ?? Number.POSITIVE_INFINITY];
@@ -132,19 +134,19 @@ function finely(element: z.ZodNumber): (item: unknown) => boolean {
 }
 
 /**
- * A list of numbers of one kind, such as the ids of a million tokens: read as `z.array` reads it, only sooner, and of a
- * long one no more than the first wrong element is complained about.
+ * A list of numbers, such as a million token ids. Reads like `z.array`, only faster. Of a long list, only the first
+ * wrong element is reported.
  */
 export const numberArray = (element: z.ZodNumber, longest: number): z.ZodArray<z.ZodNumber> =>
   new NumberArray({ type: 'array', element, longest });
 
 /**
- * An optional field of a request body. JSON `null` means the same as absent, everywhere in the interface:
- * deployed clients send every unset option as `null`.
+ * An optional field of a request body. JSON `null` means absent everywhere in the interface, because deployed clients
+ * send every unset option as `null`.
  */
 export const optional = <Schema extends z.ZodType>(schema: Schema) =>
   schema.nullish().transform((value): z.output<Schema> | undefined => value ?? undefined);
 
-/** An optional field with a default, which `null` stands for too. */
+/** An optional field with a default, which also replaces `null`. */
 export const withDefault = <Schema extends z.ZodType>(schema: Schema, value: z.output<Schema>) =>
   schema.nullish().transform((given): z.output<Schema> => given ?? value);

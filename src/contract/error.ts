@@ -3,9 +3,9 @@ import { z } from 'zod';
 const marker = Symbol.for('martingale.error');
 
 /**
- * Base of every error that martingale throws. `code` is stable and meant for programs; `message` is meant for
- * people and says what happened, with which value, and what to do about it. It may quote another machine or a model;
- * control characters are removed, so that it can be shown on a terminal.
+ * Base class of all errors that martingale throws. `code` is stable and meant for programs. `message` is meant for
+ * people: what happened, with which value, and what to do. It may quote another machine or a model; control characters
+ * are removed, so that it is safe to show on a terminal.
  */
 export class MartingaleError<Code extends string = string> extends Error {
   readonly [marker] = true;
@@ -18,8 +18,8 @@ export class MartingaleError<Code extends string = string> extends Error {
   }
 
   /**
-   * Whether the value is an error of this class. Unlike `instanceof`, it recognises errors of another installed copy of
-   * the package too: those whose class, or a class it extends, has the same name.
+   * Whether the value is an error of this class. Unlike `instanceof`, this also recognises errors of another installed
+   * copy of the package, by the names of their class and its base classes.
    */
   static isInstance<Instance extends MartingaleError>(
     this: abstract new (
@@ -37,7 +37,7 @@ export class MartingaleError<Code extends string = string> extends Error {
   }
 }
 
-/** One complaint about a request body: where (`loc`), what (`msg`, `type`) and with which value (`input`). */
+/** One problem of a request: where (`loc`), what (`msg`, `type`) and with which value (`input`). */
 export const validationIssueSchema = z
   .object({
     loc: z
@@ -56,7 +56,7 @@ export const validationIssueSchema = z
   })
   .meta({ id: 'ValidationIssue' });
 
-/** What clients of chat completions read of an error. */
+/** The part of an error that clients of chat completions read. */
 export const errorDetailSchema = z
   .object({
     message: z.string(),
@@ -88,14 +88,14 @@ export const errorSchema = z
 export type ValidationIssue = z.infer<typeof validationIssueSchema>;
 export type ErrorBody = z.infer<typeof errorSchema>;
 
-/** Characters that a terminal may take for a command, a line's end or a turn of direction. */
+/** Characters that a terminal may treat as a command, a line end or a change of text direction. */
 export const terminalActive = /[\p{Control}\p{Bidi_Control}\u2028\u2029]/gu;
 
 const [esc, bell, csi, end, osc] = ['\\u001b', '\\u0007', '\\u009b', '\\u009c', '\\u009d'];
 
 /*
- * What a terminal takes out of a text: a command with its numbers, and a title or link up to its end (ECMA-48). None
- * can hold the beginning of another, so that a text of nothing but beginnings is read once and not once for each.
+ * Escape sequences of terminals: commands with their numbers, and titles or links up to their end (ECMA-48). No
+ * sequence can contain the start of another, so a text that consists of starts alone takes linear time.
  */
 const sequences = new RegExp(
   [
@@ -108,12 +108,12 @@ const sequences = new RegExp(
 
 const activeRun = new RegExp(`${terminalActive.source}+`, 'gu');
 
-/** What another machine, a model or a user wrote, as one line that does nothing to the terminal it is shown on. */
+/** Text from another machine, a model or a user as one line that is safe to show on a terminal. */
 export function printable(text: string): string {
   return text.replace(sequences, '').replace(activeRun, ' ');
 }
 
-/** The same for a text of several lines, which stay. */
+/** Like `printable`, for text of several lines, which stay separate. */
 export function printableLines(text: string): string {
   return text
     .split('\n')
@@ -121,7 +121,7 @@ export function printableLines(text: string): string {
     .join('\n');
 }
 
-/** An object as JSON in one line, its end included, that does nothing to the terminal it is shown on. */
+/** An object as one line of JSON, including the line end, that is safe to show on a terminal. */
 export function jsonLine(value: object): string {
   const escaped = (character: string) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
   return `${JSON.stringify(value).replace(terminalActive, escaped)}\n`;

@@ -24,10 +24,10 @@ export const trainingFailedEventSchema = z
   .meta({ id: 'TrainingFailedEvent' });
 
 /**
- * An event of a training job. `training_started` says how many gradient steps will come; `gradient_step` is a
- * flat record of numbers and nothing else; exactly one of `training_ended` and `training_failed` is the last.
- * A job without a signal ends in `training_ended` after no gradient step; `untrained` in its data says why.
- * A cancelled job ends in `training_failed` with an `error_message` that says so.
+ * An event of a training job. `training_started` says how many gradient steps will follow. `gradient_step` is a flat
+ * record of numbers. Exactly one of `training_ended` and `training_failed` comes last. A job without a signal ends in
+ * `training_ended` without a gradient step; `untrained` in its data says why. A cancelled job ends in `training_failed`
+ * with an `error_message` that says so.
  */
 export const trainingEventSchema = z
   .discriminatedUnion('type', [

@@ -3,7 +3,7 @@ import { list, optional, text, withDefault } from './bounded.ts';
 import { requestLimits, trainingLimits } from './limits.ts';
 import { pageSchema } from './page.ts';
 
-/** `entity/project/name`, with `:stepN` where one checkpoint is meant and without it for the newest. */
+/** `entity/project/name`, with `:stepN` for one checkpoint and without it for the newest. */
 export interface ModelName {
   entity: string;
   project: string;
@@ -13,12 +13,12 @@ export interface ModelName {
 
 const pattern = /^(?:[a-z][a-z0-9+.-]*:\/\/\/)?([^/:\s]+)\/([^/:\s]+)\/([^/:\s]+?)(?::step(\d+))?$/i;
 
-/** What an entity, a project or a model may be called; a slash or a colon would make its full name ambiguous. */
+/** The form of an entity's, project's or model's name. A slash or a colon would make the full name ambiguous. */
 export const namePartPattern = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 
 /**
- * Reads the name by which chat completions call a trained model. A URI prefix (`scheme:///`) is accepted and
- * dropped. Returns undefined for what has another form, as the names of base models do.
+ * Parses the name of a trained model in chat completions. A URI prefix (`scheme:///`) is accepted and dropped. Returns
+ * undefined for names of another form, such as those of base models.
  */
 export function parseModelName(text: string): ModelName | undefined {
   const match = pattern.exec(text);
@@ -60,7 +60,7 @@ export const createModelRequestSchema = z
 /** Names of the base models that can be trained. */
 export const baseModelListSchema = z.array(z.string()).meta({ id: 'BaseModelList' });
 
-/** Added by us: a new model that goes on from a checkpoint of another. */
+/** Added by us: creates a model from a checkpoint of another one. */
 export const forkModelRequestSchema = z
   .object({
     step: optional(step).describe('The checkpoint to go on from. Default: the newest.'),
@@ -75,7 +75,7 @@ export const forkModelRequestSchema = z
   })
   .meta({ id: 'ForkModelRequest' });
 
-/** The checkpoint that a fork began with; the model it belonged to may have been deleted since. */
+/** The checkpoint that a fork began with. Its model may have been deleted since. */
 export const forkOriginSchema = z.object({ model_id: z.uuid(), step }).meta({ id: 'ForkOrigin' });
 
 export const modelSchema = z
@@ -109,7 +109,7 @@ export const deleteModelResponseSchema = z
   })
   .meta({ id: 'DeleteModelResponse' });
 
-/** A checkpoint: the weights of a model after `step` training jobs. Step 0 is what it was made from. */
+/** A checkpoint: the weights of a model after `step` training jobs. Step 0 has the weights it was created with. */
 export const checkpointSchema = z
   .object({
     id: z.uuid(),

@@ -2,11 +2,11 @@ import { z } from 'zod';
 import { text } from './bounded.ts';
 import { requestLimits } from './limits.ts';
 
-/** A whole number as a path or a query writes it, in decimal digits. */
+/** A whole number in a path or a query, in decimal digits. */
 export const wholeNumberText = <Schema extends z.ZodType<number>>(schema: Schema) =>
   z.preprocess((text) => (typeof text === 'string' && /^\d{1,15}$/.test(text) ? Number(text) : text), schema);
 
-/** Query of a list. */
+/** Query parameters of a list. */
 export const pageQuerySchema = z.object({
   after: text(requestLimits.name)
     .optional()
@@ -20,7 +20,7 @@ export const orderedPageQuerySchema = pageQuerySchema.extend({
   order: z.enum(['asc', 'desc']).default('asc').describe('`desc` begins with the newest.'),
 });
 
-/** A page of items, in the shape that cursor-paging clients follow: continue with `after = last_id`. */
+/** A page of items, in the shape that cursor-paging clients expect. The next page has `after = last_id`. */
 export const pageSchema = <Item extends z.ZodType>(item: Item) =>
   z.object({
     object: z.literal('list'),

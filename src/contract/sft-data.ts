@@ -7,11 +7,11 @@ import { type Tool, type ToolChoice, toolChoiceSchema, toolSchema } from './chat
 import { chatLimits } from './limits.ts';
 
 /**
- * One line of supervised training data: a conversation that ends in an assistant message; every assistant
- * message trains, its `reasoning` included. Added by us: `response_format`, `structured_outputs`, `tool_choice`,
- * `parallel_tool_calls` and `reasoning_effort` say, as they do in a chat request, which constraint the replies are
- * sampled under, and the loss is then taken under that same constraint. Under a `reasoning_effort` every assistant
- * message trains with its reasoning, which is empty where it has none; under `none` no message has any.
+ * One line of supervised training data: a conversation that ends in an assistant message. Every assistant message
+ * trains, including its `reasoning`. Added by us: `response_format`, `structured_outputs`, `tool_choice`,
+ * `parallel_tool_calls` and `reasoning_effort` constrain the replies as they do in a chat request, and the loss is
+ * computed under that constraint. With a `reasoning_effort`, every assistant message trains with its reasoning, which
+ * is empty if it has none. With `none`, no message may have reasoning.
  */
 export const sftExampleSchema = z
   .strictObject({
@@ -55,7 +55,7 @@ function hasReasoning(message: ParsedMessage): boolean {
   return given.some(Boolean);
 }
 
-/** The calls of a conversation's messages, with where they stand in them. */
+/** The tool calls in the messages, with their paths. */
 function callsIn(messages: ParsedMessage[]): { path: (string | number)[]; name: string }[] {
   return messages.flatMap((message, index) => {
     const calls = 'tool_calls' in message ? (message.tool_calls ?? []) : [];

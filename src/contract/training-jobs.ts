@@ -4,8 +4,8 @@ import { trainingLimits } from './limits.ts';
 import { trajectoryGroupSchema } from './trajectories.ts';
 
 /**
- * The options of a reinforcement-learning job. Absent and `null` mean the default. Names that deployed clients
- * send and this service does not have are listed in `refusedConfigFields` and refused by name.
+ * The options of a reinforcement-learning job. Absent and `null` mean the default. `refusedConfigFields` lists names
+ * that deployed clients send and this service refuses.
  */
 export const rlConfigSchema = z
   .strictObject({
@@ -84,7 +84,7 @@ export const rlConfigSchema = z
   })
   .meta({ id: 'ExperimentalTrainingConfig' });
 
-/** Options of the public service that this one does not have, each refused by its name. */
+/** Options of the public service that this one does not have. Each is refused by name. */
 export const refusedConfigFields = [
   'allow_training_without_logprobs',
   'packed_sequence_length',
@@ -132,7 +132,7 @@ export const sftConfigSchema = z
 export const createSftTrainingJobRequestSchema = z
   .object({
     model_id: z.uuid(),
-    /** The `url` that an upload answered with. */
+    /** The `url` in the answer to an upload. */
     training_data_url: text(trainingLimits.url).min(1),
     config: optional(sftConfigSchema),
     experimental_config: optional(record(z.unknown())),
@@ -144,7 +144,7 @@ export const jobStatusSchema = z
   .meta({ id: 'TrainingJobStatus' });
 export const jobKindSchema = z.enum(['rl', 'sft']).meta({ id: 'TrainingJobKind' });
 
-/** Why a job of reinforcement learning took no gradient step. */
+/** Why a reinforcement-learning job took no gradient step. */
 export const untrainedSchema = z
   .object({
     reason: z
@@ -159,7 +159,7 @@ export const untrainedSchema = z
   })
   .meta({ id: 'Untrained' });
 
-/** A training job. The public interface promises `id` alone; the rest is added by us. */
+/** A training job. The public interface promises only `id`; the other fields are added by us. */
 export const trainingJobSchema = z
   .object({
     id: z.uuid(),
@@ -170,7 +170,7 @@ export const trainingJobSchema = z
     started_at: z.iso.datetime().nullable(),
     ended_at: z.iso.datetime().nullable(),
     error_message: z.string().nullable(),
-    /** The options with every default filled in. */
+    /** The options, with all defaults filled in. */
     resolved_config: z.record(z.string(), z.unknown()),
     step: z
       .number()

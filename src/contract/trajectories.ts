@@ -12,7 +12,7 @@ const metadata = record(z.union([z.number(), text(trainingLimits.metadataLength)
 
 const logs = list(text(trainingLimits.logLength), trainingLimits.logs);
 
-/** Messages are context; choices, which have a `message`, are what the policy sampled and what trains. */
+/** Messages are context. Choices, which have a `message`, are what the policy sampled and what trains. */
 const messagesAndChoices = list(z.union([choiceSchema, messageSchema]), trainingLimits.messages);
 
 export const historySchema = z
@@ -20,10 +20,11 @@ export const historySchema = z
   .meta({ id: 'History' });
 
 /**
- * Requests and responses as a client recorded them, by protocol. They are refused: a conversation would come in four
- * forms and be told anew in each exchange, where `messages_and_choices` and `additional_histories` say the same once.
+ * Requests and responses as a client recorded them, by protocol. They are refused: each conversation would come in up
+ * to four formats and be repeated in every exchange, while `messages_and_choices` and `additional_histories` hold it
+ * once.
  */
-// The document offers no more than nulls; empty lists are what some clients send of them.
+// The OpenAPI document permits only nulls; some clients also send empty lists.
 const exchanges = record(z.unknown(), { entries: trainingLimits.exchanges })
   .refine(
     (given) =>
@@ -77,12 +78,12 @@ export const logRequestSchema = z
   })
   .meta({ id: 'LogRequest' });
 
-/** Added by us: how much was taken. */
+/** Added by us: how many groups and trajectories were logged. */
 export const logResponseSchema = z
   .object({ split: z.string(), num_groups: z.number().int(), num_trajectories: z.number().int() })
   .meta({ id: 'LogResponse' });
 
-/** Names end in `Body` because the harness has classes of these names. */
+/** The names end in `Body` because the harness has classes with the plain names. */
 export type TrajectoryBody = z.input<typeof trajectorySchema>;
 export type TrajectoryGroupBody = z.input<typeof trajectoryGroupSchema>;
 export type HistoryBody = z.input<typeof historySchema>;

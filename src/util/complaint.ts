@@ -6,7 +6,7 @@ type Issue = z.core.$ZodIssue;
 const longestText = 100;
 const mostNames = 8;
 
-/** A value as a message quotes it. Of an object only the names of its fields: their values may be secret. */
+/** A value as error messages show it. Objects show only their field names, because their values may be secret. */
 export function showValue(value: unknown): string {
   if (typeof value === 'string')
     return JSON.stringify(value.length > longestText ? `${value.slice(0, longestText)}…` : value);
@@ -19,9 +19,9 @@ export function showValue(value: unknown): string {
 }
 
 /**
- * The first thing that a schema has against a value: where it is, what stands there, and the reason. Null where all
- * that it has against it are fields that it does not know.
- * @param option Name of the option that the value is.
+ * The first problem that a schema finds in a value, as a sentence: its path, the value there, and the reason. Null if
+ * the only problems are unknown fields.
+ * @param option Name of the option that holds the value.
  */
 export function complaintOf(option: string, given: unknown, { issues }: z.ZodError): string | null {
   const issue = firstOf(issues);
@@ -34,7 +34,7 @@ function firstOf(issues: readonly Issue[]): Issue | undefined {
   for (const issue of issues) {
     if (issue.code === 'unrecognized_keys') continue;
     if (issue.code !== 'invalid_union' || issue.errors.length === 0) return issue;
-    // The form that fits the furthest is most likely the one that was meant.
+    // The union member whose error is inside a field is most likely the one that was meant.
     const meant = issue.errors.find(([first]) => first && first.path.length > 0) ?? issue.errors[0] ?? [];
     const inner = firstOf(meant);
     if (inner) return { ...inner, path: [...issue.path, ...inner.path] };
@@ -49,7 +49,7 @@ function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
   );
 }
 
-/** A path as a person in the working folder would write it: from there where it lies inside, whole elsewhere. */
+/** A path as a person would type it: relative if it is inside the working directory, otherwise unchanged. */
 export function shortPath(path: string): string {
   const near = relative('', path);
   return near === '' || near.startsWith('..') || isAbsolute(near) ? path : near;

@@ -1,7 +1,7 @@
-/** The longest delay that a Node timer holds, in milliseconds: 24.8 days. A timer with a longer one fires at once. */
+/** The longest delay a Node timer supports, in milliseconds (24.8 days). A timer with a longer one fires at once. */
 export const longestTimerMs = 2 ** 31 - 1;
 
-/** Calls `fire` once after `milliseconds`. A delay that no timer can hold, such as Infinity, means never. */
+/** Calls `fire` once after `milliseconds`. A delay longer than a timer supports, such as Infinity, means never. */
 export function startTimer(
   milliseconds: number,
   fire: () => void,
@@ -12,9 +12,9 @@ export function startTimer(
 }
 
 /**
- * One signal for one piece of work: it aborts when the caller's signal does, with its reason, or when the time is up.
- * Unlike `AbortSignal.any` it lets go of the caller's signal at the end: that one may live as long as a run of many
- * thousand calls.
+ * One signal for one piece of work. It aborts when the caller's signal does, with the same reason, or when the time is
+ * up. Unlike `AbortSignal.any`, it detaches from the caller's signal when cleared: that signal may live for a run of
+ * many thousand calls.
  */
 export class Deadline {
   readonly timeoutMs: number;
@@ -23,7 +23,7 @@ export class Deadline {
   readonly #timer: { clear: () => void; restart: () => void };
   #expired = false;
 
-  /** `timedOut` makes the reason with which the signal aborts when the time is up. Default: an AbortError. */
+  /** `timedOut` makes the abort reason for when the time is up. Default: an AbortError. */
   constructor(timeoutMs: number, caller: AbortSignal | undefined, timedOut?: () => Error) {
     this.timeoutMs = timeoutMs;
     this.#caller = caller;
@@ -39,17 +39,17 @@ export class Deadline {
     return this.#controller.signal;
   }
 
-  /** Whether the time ended the work, and not the caller. */
+  /** Whether the timeout, not the caller, ended the work. */
   get expired(): boolean {
     return this.#expired;
   }
 
-  /** Starts the time again. */
+  /** Restarts the timeout. */
   restart(): void {
     this.#timer.restart();
   }
 
-  /** Lets go of the timer and of the caller's signal. */
+  /** Releases the timer and the caller's signal. */
   clear(): void {
     this.#timer.clear();
     this.#caller?.removeEventListener('abort', this.#follow);
@@ -58,7 +58,7 @@ export class Deadline {
   #follow = (): void => this.#controller.abort(this.#caller?.reason);
 }
 
-/** Settles with `work`, or rejects with the signal's reason as soon as it aborts. The work itself goes on. */
+/** Settles with `work`, or rejects with the signal's reason as soon as it aborts. The work itself continues. */
 export async function untilAborted<Result>(
   work: PromiseLike<Result>,
   signal: AbortSignal | undefined,
@@ -77,15 +77,15 @@ export async function untilAborted<Result>(
 
 export interface DeadlineOptions {
   timeoutMs: number;
-  /** Ends the wait early, with its reason. */
+  /** Ends the wait early, with the signal's reason. */
   signal: AbortSignal | undefined;
-  /** What the wait rejects with when the time is up. */
+  /** Makes the error for when the time is up. */
   timedOut: () => Error;
 }
 
 /**
- * Waits for `work` until it settles, the time is up or `signal` aborts. In the latter two cases the signal that `work`
- * receives aborts too. Work that ignores its signal goes on, and nobody looks at its result.
+ * Waits for `work` until it settles, the time is up or `signal` aborts. In the last two cases the signal passed to
+ * `work` aborts too. Work that ignores its signal continues, and its result is dropped.
  */
 export async function withDeadline<Result>(
   { timeoutMs, signal, timedOut }: DeadlineOptions,
@@ -94,7 +94,7 @@ export async function withDeadline<Result>(
   signal?.throwIfAborted();
   const deadline = new Deadline(timeoutMs, signal, timedOut);
   try {
-    // An async function: what `work` throws synchronously must settle the race as well.
+    // Async, so that an error that `work` throws synchronously also settles the race.
     return await untilAborted((async () => work(deadline.signal))(), deadline.signal);
   } finally {
     deadline.clear();

@@ -2,13 +2,13 @@ import { access, mkdir, open, readFile, rename, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { isMissing } from './json-lines.ts';
 
-/** Mode of the files and folders that martingale makes: for their user alone, whatever the umask is. */
+/** Modes of files and folders: only for the user who runs martingale, whatever the umask is. */
 export const privateFile = 0o600;
 export const privateFolder = 0o700;
 
 /**
- * Makes a folder and those it stands in, where they do not exist. One at a time: Node's `recursive` never returns for
- * a path in a file system that makes no folders, such as /proc, and calls a read-only one ENOENT.
+ * Creates a folder and its missing parents, one at a time. Node's `recursive` option never returns for a path in a file
+ * system that creates no folders, such as /proc, and reports a read-only one as ENOENT.
  */
 export async function makeFolder(path: string): Promise<void> {
   const folder = resolve(path);
@@ -26,7 +26,7 @@ export async function makeFolder(path: string): Promise<void> {
   }
 }
 
-/** Writes a file that appears whole or not at all, also after a power cut. Its folder must exist. */
+/** Writes a file that appears complete or not at all, even after a power cut. Its folder must exist. */
 export async function writeWhole(
   path: string,
   pieces: Iterable<string | Uint8Array>,
@@ -41,7 +41,7 @@ export async function writeWhole(
   await syncFolder(dirname(path));
 }
 
-/** Appends a value as a line of JSON. With `durable` the line survives a power cut once this resolves. */
+/** Appends a value as one line of JSON. With `durable`, the line survives a power cut once this resolves. */
 export async function appendLine(
   path: string,
   value: object,
@@ -54,7 +54,7 @@ export async function appendLine(
   await syncFolder(dirname(path));
 }
 
-/** The text of a file; undefined where it does not exist. */
+/** The text of a file, or undefined if it does not exist. */
 export async function readIfThere(path: string): Promise<string | undefined> {
   try {
     return await readFile(path, 'utf8');
@@ -64,7 +64,7 @@ export async function readIfThere(path: string): Promise<string | undefined> {
   }
 }
 
-/** Makes the names in a folder durable. Windows has no such call and needs none. */
+/** Makes the names of files in a folder durable. Windows has no such call and needs none. */
 export async function syncFolder(path: string): Promise<void> {
   if (process.platform === 'win32') return;
   await using folder = await open(path, 'r');

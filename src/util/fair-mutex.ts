@@ -1,17 +1,17 @@
 import { type Caller, FairQueue } from './fair-queue.ts';
 
-/** Why a task is refused: too many wait, too many of its tenant wait, or it has waited too long. */
+/** Why a task is refused: the queue is full, its tenant's share is full, or it waited too long. */
 export type Refusal = 'queue_full' | 'share_full' | 'timed_out';
 
 export interface FairMutexOptions {
   /**
-   * How many tasks may wait. Those of one tenant may be as many as are left free: half of the queue where nobody else
+   * Most tasks that may wait. One tenant may have as many as slots are left free: half of the queue if no other tenant
    * waits, so that others find room.
    */
   limit: number;
-  /** How long a task waits at most. */
+  /** Longest wait of a task, in milliseconds. */
   patienceMs: number;
-  /** Makes the error of a task that is refused. */
+  /** Makes the error for a refused task. */
   refusal: (why: Refusal) => Error;
 }
 
@@ -19,7 +19,7 @@ interface Waiting {
   begin: () => void;
 }
 
-/** Runs tasks one at a time; tenants take turns (see `FairQueue`). */
+/** Runs tasks one at a time. Tenants take turns (see `FairQueue`). */
 export class FairMutex {
   readonly #options: FairMutexOptions;
   readonly #queue = new FairQueue<Waiting>();
@@ -29,14 +29,14 @@ export class FairMutex {
     this.#options = options;
   }
 
-  /** Number of tasks that wait. */
+  /** Number of waiting tasks. */
   get waiting(): number {
     return this.#queue.count;
   }
 
   /**
-   * Runs a task when it is its turn. Rejects with `refusal` of the options where there is no room or the wait is too
-   * long, and with the signal's reason when that is aborted before the turn, which frees its slot at once.
+   * Runs a task once the tasks before it have ended. Rejects with the `refusal` error if the queue has no room or the
+   * wait is too long. Rejects with the signal's reason if it aborts during the wait; the task's slot is free at once.
    */
   async run<Result>(task: () => Promise<Result>, { tenant, signal }: Caller = {}): Promise<Result> {
     signal?.throwIfAborted();

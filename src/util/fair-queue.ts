@@ -1,13 +1,13 @@
-/** Who requests something that many share. */
+/** The code or request that a piece of work is done for. */
 export interface Caller {
-  /** Whom the request counts for: tenants take turns. Default: a tenant without a name. */
+  /** Whom the work is counted for; tenants take turns. Default: a tenant without a name. */
   tenant?: string | undefined;
-  /** Aborted when nobody waits for the result any more. */
+  /** Aborts when the result is no longer needed. */
   signal?: AbortSignal | undefined;
 }
 
 export interface FairQueueOptions {
-  /** An item that has waited this long goes before all priorities. Default: none does. */
+  /** An item that has waited this many milliseconds goes before all priorities. Default: none does. */
   overdueMs?: number;
   /** A clock in milliseconds that never goes back. Default: `performance.now`. */
   now?: () => number;
@@ -16,7 +16,7 @@ export interface FairQueueOptions {
 export interface QueuedItem {
   /** Lower values go first. Default 0. */
   priority?: number;
-  /** Size of the item: tenants get equal shares of slots. Default 1. */
+  /** Slots that the item takes; tenants get equal shares of slots. Default 1. */
   slots?: number;
   /** Default: a tenant without a name. */
   tenant?: string | undefined;
@@ -26,7 +26,7 @@ interface Entry<Item> {
   item: Item;
   slots: number;
   since: number;
-  /** Number of items that came before it. */
+  /** Number of items added before it. */
   order: number;
 }
 
@@ -35,23 +35,23 @@ interface Lane<Item> {
   tenant: string;
   level: Level<Item>;
   entries: Fifo<Entry<Item>>;
-  /** Slots that the tenant had in the rounds before its first entry. */
+  /** Virtual start time of the first entry, in slots. The lane with the lowest one goes next. */
   round: number;
-  /** Breaks ties between lanes of the same round: when an item last came to the empty lane. */
+  /** Breaks ties between lanes of the same round: when an item was last added to the empty lane. */
   order: number;
 }
 
 interface Level<Item> {
   priority: number;
-  /** The latest round of which an item was taken. */
+  /** The latest round of a lane from which an item was taken. */
   round: number;
   lanes: Map<string, Lane<Item>>;
 }
 
 /**
- * A queue in which tenants take turns, so that a tenant with many items keeps another one waiting for one of them and
- * not for all. The lowest priority value goes first; within a priority each tenant gets as many slots per round
- * (start-time fair queueing: Goyal, Vin and Cheng, 1996), its oldest item first.
+ * A queue in which tenants take turns: behind a tenant with many items, others wait for one of them, not for all. The
+ * lowest priority value goes first. Within a priority, tenants get equal shares of slots (start-time fair queueing:
+ * Goyal, Vin and Cheng, 1996), and a tenant's oldest item goes first.
  */
 export class FairQueue<Item> {
   readonly #overdueMs: number;
@@ -60,9 +60,9 @@ export class FairQueue<Item> {
   readonly #levels: Level<Item>[] = [];
   #count = 0;
   #added = 0;
-  /** No item has waited since before. */
+  /** No queued item was added before this time. */
   #oldestSince = 0;
-  /** Tenant of the item taken last if that was overdue. */
+  /** Tenant of the item taken last, if that item was overdue. */
   #lastOverdue: string | null = null;
 
   constructor({
@@ -73,12 +73,12 @@ export class FairQueue<Item> {
     this.#now = now;
   }
 
-  /** Number of items that wait. */
+  /** Number of queued items. */
   get count(): number {
     return this.#count;
   }
 
-  /** Number of items of a tenant that wait. */
+  /** Number of queued items of one tenant. */
   countOf(tenant = ''): number {
     return this.#levels.reduce((sum, { lanes }) => sum + (lanes.get(tenant)?.entries.length ?? 0), 0);
   }
@@ -98,13 +98,13 @@ export class FairQueue<Item> {
     lane.entries.push({ item, slots, since, order });
   }
 
-  /** Takes the next item. An item that `isReady` refuses is passed over, with those of its tenant behind it. */
+  /** Takes the next item. An item that `isReady` rejects is skipped, and so are the tenant's items behind it. */
   take(isReady?: (item: Item) => boolean): Item | undefined {
     const next = this.#next(isReady);
     return next && this.#shift(next).item;
   }
 
-  /** Takes the next items, as many as `free` slots hold. Nothing overtakes an item that needs more slots. */
+  /** Takes the next items that fit into `free` slots. Nothing overtakes an item that needs more slots than are left. */
   admit(free: number): Item[] {
     const admitted: Item[] = [];
     let left = free;
@@ -116,7 +116,9 @@ export class FairQueue<Item> {
     return admitted;
   }
 
-  /** Removes the items that `leaves` selects, by priority; none of them counts as a turn. */
+  /**
+   * Removes and returns the items that `leaves` selects, by priority. They do not count against their tenant's share.
+   */
   remove(leaves: (item: Item) => boolean): Item[] {
     const removed = this.#levels.flatMap(({ lanes }) =>
       [...lanes.values()].flatMap(({ entries }) => entries.remove(({ item }) => leaves(item))),
@@ -144,7 +146,7 @@ export class FairQueue<Item> {
     if (!oldest || !entry) return first;
     this.#oldestSince = entry.since;
     if (entry.since > overdue || !isReady(entry.item)) return first;
-    // A crowd of overdue items of one tenant still alternates with the items of others.
+    // Many overdue items of one tenant still alternate with the items of others.
     return first.tenant !== oldest.tenant && this.#lastOverdue === oldest.tenant ? first : oldest;
   }
 
@@ -156,7 +158,7 @@ export class FairQueue<Item> {
       for (const lane of level.lanes.values()) {
         const { first, length } = lane.entries;
         waiting += length;
-        // An empty lane is kept while its tenant is ahead of the round.
+        // An empty lane is kept while its tenant is ahead of the round, so that leaving the queue resets no share.
         if (!first && lane.round <= level.round) level.lanes.delete(lane.tenant);
         if (first && (!found || isBefore(lane, found)) && isReady(first.item)) found = lane;
       }
@@ -167,7 +169,7 @@ export class FairQueue<Item> {
     return undefined;
   }
 
-  /** The lane that begins with the oldest item. */
+  /** The lane whose first item is the oldest. */
   #oldest(): Lane<Item> | undefined {
     const lanes = this.#levels.flatMap((level) => [...level.lanes.values()]);
     return lanes.reduce<Lane<Item> | undefined>((found, lane) => {
@@ -190,7 +192,7 @@ export class FairQueue<Item> {
 const isBefore = (one: Lane<unknown>, other: Lane<unknown>): boolean =>
   one.round < other.round || (one.round === other.round && one.order < other.order);
 
-/** First in, first out. `Array.shift` moves every item: 155 µs for 20,000 of them. */
+/** First in, first out. `Array.shift` moves every item: 155 µs for 20,000 items. */
 class Fifo<Item> {
   #items: Item[] = [];
   #head = 0;

@@ -1,19 +1,19 @@
 import { createReadStream } from 'node:fs';
 import { open, truncate } from 'node:fs/promises';
 
-/** A line without its end. */
+/** One line, without its line end. */
 export interface ByteLine {
   bytes: Buffer;
   /** Counted from 1. */
   number: number;
-  /** Byte of the text at which the next line begins. */
+  /** Byte offset at which the next line begins. */
   end: number;
-  /** The text ends before a line feed: a process may have been killed while it wrote this line. */
+  /** The input ends before a line feed. A process may have been killed while it wrote this line. */
   isTorn: boolean;
 }
 
 export interface LineLimit {
-  /** Most bytes of a line. Default: no limit. */
+  /** Longest line in bytes. Default: no limit. */
   longest?: number;
   /** Makes the error for a longer line. */
   tooLong?: (number: number) => Error;
@@ -23,9 +23,9 @@ const [newline, carriageReturn] = [0x0a, 0x0d];
 const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
 
 /**
- * The lines of a text. Only line feeds end a line: the strings of JSON may hold any other separator. The carriage
- * return at the end of a line and the byte order mark of the first line are left out. The bytes of a line are valid
- * until the next line is taken.
+ * The lines of a byte stream. Only line feeds end a line, since JSON strings may contain any other separator. A
+ * carriage return at the end of a line and a byte order mark at the start of the stream are removed. The bytes of a
+ * line are valid until the next line is read.
  */
 export async function* byteLines(
   pieces: AsyncIterable<Uint8Array>,
@@ -60,15 +60,15 @@ export async function* byteLines(
     }
     if (at === bytes.length) continue;
     grow(bytes.length - at);
-    // A copy: the source may use the memory of the piece again.
+    // Copied, because the source may reuse the memory of the piece.
     begun.push(Buffer.from(bytes.subarray(at)));
   }
   if (length > 0) yield take(Buffer.alloc(0), true);
 }
 
 /**
- * The values of a file of JSON lines with the numbers of their lines, counted from 1. A killed process may have left
- * half a line at the end: a last line that is not JSON is skipped.
+ * The values of a JSON lines file with their line numbers, counted from 1. A last line that is not JSON is skipped,
+ * since a killed process may have left half a line.
  * @param notJson Makes the error for any other line that is not JSON.
  */
 export async function* readJsonLines(
@@ -90,8 +90,8 @@ export async function* readJsonLines(
 }
 
 /**
- * The whole lines of a file that further lines will be appended to, at most `count`. When all have been taken, the rest
- * of the file (a torn last line, and lines beyond `count`) is cut off. A file that does not exist has no lines.
+ * The complete lines of a file that will be appended to, at most `count`. Once all are read, the rest of the file (a
+ * torn last line, and lines beyond `count`) is cut off. A missing file has no lines.
  */
 export async function* takeUpLines(
   path: string,
@@ -113,7 +113,7 @@ export async function* takeUpLines(
   if (rest) await truncate(path, whole);
 }
 
-/** Cuts off a torn last line. Reads from the end, so the size of the file does not matter. */
+/** Cuts off a torn last line. Reads backwards from the end, so the size of the file does not matter. */
 export async function cutTornLine(path: string): Promise<void> {
   await using handle = await open(path, 'a+', 0o600);
   const { size } = await handle.stat();
@@ -128,6 +128,6 @@ export async function cutTornLine(path: string): Promise<void> {
   await handle.truncate(0);
 }
 
-/** Whether an error says that a file or folder does not exist. */
+/** Whether an error means that a file or folder does not exist. */
 export const isMissing = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === 'ENOENT';

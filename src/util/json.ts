@@ -1,15 +1,14 @@
 export type JsonObject = Record<string, unknown>;
 
-/** Whether a value is an object and neither null nor an array. */
+/** Whether a value is an object, but not null and not an array. */
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /**
- * JSON in which the fields of every object are sorted by name, so that equal values give equal text. `undefined` gives
- * `null`.
- * @param withoutNull Leaves out fields that are null: in requests null means absent. Default false.
- * @throws TypeError for what JSON cannot hold, such as a BigInt or a circle.
+ * JSON with the fields of every object sorted by name, so that equal values give equal text. `undefined` gives `null`.
+ * @param withoutNull Leaves out fields that are null, since null means absent in requests. Default false.
+ * @throws TypeError for values that JSON cannot hold, such as a BigInt or a cycle.
  */
 export function canonicalJson(value: unknown, { withoutNull = false } = {}): string {
   return JSON.stringify(value, (_, nested: unknown) => sorted(nested, withoutNull)) ?? 'null';

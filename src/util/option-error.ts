@@ -3,8 +3,8 @@ import { showValue } from './complaint.ts';
 
 /**
  * - `unknown_option`: the function has no such option.
- * - `invalid_..._option` and the like: the option has a value that cannot be used. The code names what was called: a
- *   client, a call budget, an evaluation or comparison, a judge, a rollout or group, a training run, a scenario set.
+ * - All others: the value of the option cannot be used. The code names what was called: a call budget, a client, an
+ * evaluation or comparison, a judge, a rollout or group, a training run, a scenario set.
  */
 export type OptionErrorCode =
   | 'unknown_option'
@@ -16,9 +16,9 @@ export type OptionErrorCode =
   | 'invalid_run_option'
   | 'invalid_scenario_set';
 
-/** An option or argument is wrong. It is thrown before the function does anything. */
+/** An option or argument is wrong. Thrown before the function does anything else. */
 export class OptionError extends MartingaleError<OptionErrorCode> {
-  /** Path of the option: `validation.everySteps`. */
+  /** Path of the option, such as `validation.everySteps`. */
   readonly option: string;
   readonly #value: unknown;
 
@@ -32,13 +32,13 @@ export class OptionError extends MartingaleError<OptionErrorCode> {
     this.#value = value;
   }
 
-  /** The value that was passed. Printing the error does not print it: it may hold a secret. */
+  /** The passed value. Printing the error does not show it, because it may be secret. */
   get value(): unknown {
     return this.#value;
   }
 }
 
-/** An error with the message `` `steps` is 0. Give a whole number from 1 up. `` */
+/** An error with a message such as `` `steps` is 0. Give a whole number from 1 up. `` */
 export function invalidOption(
   code: OptionErrorCode,
   option: string,
@@ -48,7 +48,7 @@ export function invalidOption(
   return new OptionError(code, `\`${option}\` is ${showValue(value)}. ${remedy}`, { option, value });
 }
 
-/** @throws OptionError where the value is not a whole number from `least` up. */
+/** @throws OptionError if the value is not a whole number of at least `least`. */
 export function wholeNumberOption(
   code: OptionErrorCode,
   option: string,

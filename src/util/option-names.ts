@@ -1,6 +1,8 @@
 import { OptionError } from './option-error.ts';
 
-/** Names of options. An option that is itself an object of options has a tree of its own, or `true` where its names are free. */
+/**
+ * Names of options. An option that holds further options has its own tree, or `true` if their names are not checked.
+ */
 export interface OptionTree {
   readonly [name: string]: true | OptionTree;
 }
@@ -12,28 +14,28 @@ type NameOf<Options> = Options extends readonly unknown[] | ((...given: never) =
     : never;
 
 /**
- * The names of all options of a type. `satisfies OptionNames<Options>` does not compile where one is missing, or where
- * there is one that the type does not have.
+ * The names of all options of a type. `satisfies OptionNames<Options>` does not compile if a name is missing or
+ * unknown.
  */
 export type OptionNames<Options> = Readonly<Record<NameOf<Options>, true | OptionTree>>;
 
 type Path = readonly string[];
 
 /**
- * What people call an option elsewhere, in lower case without `-` and `_`, with their names here, or with advice
- * where there is no such option. For names that are not near those of the options.
+ * Names of options in other libraries, in lower case without `-` and `_`. Each maps to the names here, or to advice if
+ * there is no such option. Only for names that do not resemble an option's name.
  */
 export type OtherWords = Readonly<Record<string, readonly string[] | string>>;
 
-/** Up to so many options, the message lists all of them even where it has a suggestion. */
+/** Up to this many options, the message lists all of them even if it has a suggestion. */
 const shortList = 12;
 
 /**
- * For callers whose options no type has checked. An unknown option is refused with the value `undefined` too: it is a
- * slip all the same, and would otherwise be found only once it has another value.
- * @param of The function, for the message: `train()`.
- * @param words Other words for the outermost options.
- * @throws OptionError (`unknown_option`) for the first option that is not among the names; it suggests the nearest.
+ * Checks the names of options, for callers without a type checker. An unknown option is refused even if its value is
+ * `undefined`: otherwise the mistake would only show once it has another value.
+ * @param of The function as the message names it, such as `train()`.
+ * @param words Names of other libraries for the outermost options.
+ * @throws OptionError (`unknown_option`) for the first unknown option. The message suggests the most similar name.
  */
 export function checkOptionNames(
   of: string,
@@ -59,7 +61,7 @@ export function checkOptionNames(
   refuseUnknown(options, names, []);
 }
 
-/** The second part of the message: what the option is called here, the options with the nearest names, or all names. */
+/** The end of the message: the option's name here, the options with similar names, or all names. */
 function adviceOn(path: Path, known: readonly string[], names: OptionTree, words: OtherWords): string {
   const word = plain(path.at(-1) ?? '');
   const meant = path.length === 1 && Object.hasOwn(words, word) ? words[word] : undefined;
@@ -74,12 +76,12 @@ function adviceOn(path: Path, known: readonly string[], names: OptionTree, words
   return `${guess} ${parent === '' ? 'It' : `\`${parent}\``} has: ${known.join(', ')}.`;
 }
 
-/** The options with the nearest names to an unknown one; none where no name is near. */
+/** The options whose names are most similar to an unknown one; empty if none is similar. */
 function nearestOptions(path: Path, names: OptionTree): Path[] {
   const parent = path.slice(0, -1).join('.');
   const given = plain(path.at(-1) ?? '');
   const ranked = pathsOf(names).map((known) => {
-    // Of two that are equally near, the one in the same object.
+    // Of two equally similar names, the one in the same object ranks first.
     const away = known.slice(0, -1).join('.') === parent ? 0 : 0.5;
     return { known, rank: rankOf(given, plain(known.at(-1) ?? '')) + away };
   });
@@ -91,10 +93,10 @@ function nearestOptions(path: Path, names: OptionTree): Path[] {
     .slice(0, 3);
 }
 
-/** Ignores case and how words are joined: what people mix up first. */
+/** Ignores case and separators, the most common mix-ups. */
 const plain = (name: string) => name.toLowerCase().replaceAll(/[_-]/g, '');
 
-/** 0 for the same name. Slips rank before names that contain the other. */
+/** 0 for the same name. Typing mistakes rank before names that contain the other name. */
 function rankOf(given: string, name: string): number {
   const edits = editDistance(given, name);
   if (edits <= Math.max(1, Math.floor(Math.min(given.length, name.length) / 3))) return edits;
@@ -102,7 +104,7 @@ function rankOf(given: string, name: string): number {
   return short.length >= 4 && long.includes(short) ? 100 : Number.POSITIVE_INFINITY;
 }
 
-/** Insertions, deletions, replacements and swaps of neighbours (optimal string alignment). */
+/** Number of insertions, deletions, replacements and swaps of neighbours (optimal string alignment). */
 function editDistance(a: string, b: string): number {
   let before: number[] = [];
   let row = Array.from({ length: b.length + 1 }, (_, at) => at);
@@ -126,14 +128,14 @@ function pathsOf(names: OptionTree): Path[] {
   ]);
 }
 
-/** In the unknown option's object: the path with dots. Elsewhere: the nested objects that the option belongs into. */
+/** A dotted path for an option in the unknown option's object; for others, with the objects around it: `a: { b }`. */
 function shown(path: Path, parent: string): string {
   const [first = '', ...rest] = path;
   if (rest.length === 0 || path.slice(0, -1).join('.') === parent) return path.join('.');
   return `${first}: { ${shown(rest, '')} }`;
 }
 
-/** What is written as `{ ... }`; handles, schemas and other instances have their own properties. */
+/** Only object literals hold options. Handles, schemas and other instances have their own properties. */
 function isPlainObject(value: unknown): value is object {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return false;
   const prototype: unknown = Object.getPrototypeOf(value);

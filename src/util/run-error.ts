@@ -1,14 +1,14 @@
 import { MartingaleError } from '../contract/index.ts';
 
 /**
- * - `resume_refused`: the directory holds a run that was started with other options.
- * - `run_in_use`: another process works in the run directory.
+ * - `resume_refused`: the directory holds a run that was started with different options.
+ * - `run_in_use`: another process is using the run directory.
  * - `invalid_run_record`: a run directory cannot be read.
- * - `evaluation_directory_refused`: the directory holds another evaluation, or no evaluation.
- * - `storage_failed`: the disk did not take what was written.
- * - `replay_mismatch`: a replayed rollout made another model call than the recorded one.
+ * - `evaluation_directory_refused`: the directory holds a different evaluation, or none.
+ * - `storage_failed`: writing to the disk failed.
+ * - `replay_mismatch`: a replayed rollout made a different model call than the recorded one.
  * - `invalid_recorded_calls`: a file of recorded model calls cannot be read.
- * - `call_not_recorded`: a replayed model was asked for a call that the file does not hold.
+ * - `call_not_recorded`: a replayed model got a call that the file does not contain.
  */
 export type RunErrorCode =
   | 'resume_refused'

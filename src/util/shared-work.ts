@@ -6,7 +6,7 @@ interface Work<Result> {
   controller: AbortController;
 }
 
-/** Work that several callers request at the same time runs once. It is aborted when no caller waits for it any more. */
+/** Runs work once that several callers request at the same time. Aborts it when no caller waits for it any more. */
 export class SharedWork<Key, Result> {
   readonly #inFlight = new Map<Key, Work<Result>>();
 
@@ -16,8 +16,9 @@ export class SharedWork<Key, Result> {
   }
 
   /**
-   * Joins the work of this key, or begins it. Rejects as the work does, and with the signal's reason when that aborts.
-   * @param begin Receives a signal that aborts when no caller is left, with the reason of the last one.
+   * Joins the work in flight for this key, or starts it. Rejects with the work's error, or with the signal's reason
+   * when that aborts.
+   * @param begin Receives a signal that aborts when no caller is left, with the abort reason of the last one.
    */
   async join(
     key: Key,
@@ -42,7 +43,7 @@ export class SharedWork<Key, Result> {
     const controller = new AbortController();
     const work: Work<Result> = { result: begin(controller.signal), callers: 0, controller };
     this.#inFlight.set(key, work);
-    // Whoever comes after it has settled begins anew.
+    // A caller that comes after the work has settled starts it again.
     const forget = () => this.#forget(key, work);
     work.result.then(forget, forget);
     return work;

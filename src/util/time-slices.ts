@@ -1,9 +1,9 @@
 import { performance } from 'node:perf_hooks';
 
-/** How much of one tick of the event loop goes to long work in all, unless one piece of it alone takes longer. */
+/** Milliseconds of each tick for all long work together. A single piece of work may take longer. */
 const budgetMs = 8;
 
-/** When the long work of this tick began; null before. */
+/** When the long work of this tick began; null if none has. */
 let began: number | null = null;
 const waiting: (() => void)[] = [];
 
@@ -27,7 +27,7 @@ function resumeNext(): void {
   const next = waiting.shift();
   if (!next) return;
   next();
-  // Runs after everything that the resumed work does synchronously, so that its time counts.
+  // Runs after all synchronous code of the resumed work, so that its time counts.
   queueMicrotask(() => process.nextTick(resumeNext));
 }
 
@@ -59,7 +59,7 @@ export class TimeSlices {
   }
 }
 
-/** The items with their indices, with pauses in between as `TimeSlices` makes them. */
+/** The items with their indices, with a pause in between when the budget of the tick is used up. */
 export async function* inTimeSlices<Item>(items: readonly Item[]): AsyncGenerator<[number, Item], undefined> {
   const slices = new TimeSlices();
   for (const [index, item] of items.entries()) {

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 
-/** Version in the `package.json` of martingale; `unknown` where there is none, or another package's. */
+/** The version in martingale's `package.json`; `unknown` if there is none, or it is another package's. */
 export function readVersion(manifest: URL): string {
   try {
     const { name, version }: { name?: unknown; version?: unknown } = JSON.parse(
@@ -12,5 +12,5 @@ export function readVersion(manifest: URL): string {
   }
 }
 
-/** Version of this package; `unknown` in a program that a bundler has made one file of. */
+/** Version of this package; `unknown` in a program that a bundler has joined into one file. */
 export const martingaleVersion = readVersion(new URL('../../package.json', import.meta.url));

@@ -4,14 +4,14 @@ import { chatLimits } from '../limits.ts';
 import { responseFormatSchema, structuredOutputsSchema } from './structured-outputs.ts';
 import { toolChoiceSchema } from './tools.ts';
 
-/** How much a reply is to think first. */
+/** How much reasoning a reply begins with. */
 export const reasoningEffortSchema = z
   .enum(['none', 'minimal', 'low', 'medium', 'high'])
   .meta({ id: 'ReasoningEffort' });
 
 const integer = z.number().int();
 
-/** Fields of a chat request that say what a reply may be. */
+/** Fields of a chat request that constrain the reply. */
 const constraintFields = {
   response_format: optional(responseFormatSchema),
   structured_outputs: optional(structuredOutputsSchema),
@@ -31,7 +31,7 @@ const constraintFields = {
   ).describe('Replies are text, so that nothing else can be asked for.'),
 };
 
-/** Fields of a chat request that say how a reply is shown. */
+/** Fields of a chat request that control how the reply is returned. */
 const outputFields = {
   include_reasoning: optional(z.boolean()).describe(
     'Default true: the message has the reasoning as reasoning and as reasoning_content. False: neither; it is sampled all the same, and counted, and stands in token_ids and logprobs.',
@@ -78,7 +78,7 @@ const outputFields = {
   ),
 };
 
-/** Fields of a chat request about its handling. */
+/** Fields of a chat request about its handling: the log, priority and caches. */
 const handlingFields = {
   request_id: optional(text(chatLimits.requestId).min(1)).describe(
     "The id of the completion is this after chatcmpl-. Default: a random UUID. It stands in the service's log.",
@@ -113,5 +113,5 @@ const handlingFields = {
   ),
 };
 
-/** Fields of a chat request that say what a reply may be, how it is shown and how the request is handled. */
+/** Fields of a chat request that constrain the reply, control how it is returned, and how the request is handled. */
 export const answerFields = { ...constraintFields, ...outputFields, ...handlingFields };

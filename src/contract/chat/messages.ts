@@ -81,7 +81,7 @@ const knownMessage = z.discriminatedUnion('role', [
 const knownRoles: readonly string[] = ['developer', 'system', 'user', 'assistant', 'tool', 'function'];
 
 type FieldsOf<Message> = Message extends unknown ? keyof Message : never;
-/** Knows the other variants' fields as absent, so that a look at a message's role still tells its fields. */
+/** Declares the other variants' fields as absent, so that checking a message's role still narrows its type. */
 type Generic<Own, Known> = Own & { [Field in Exclude<FieldsOf<Known>, keyof Own>]?: undefined };
 
 export const otherMessageSchema = z
@@ -102,7 +102,7 @@ export const otherMessageSchema = z
   })
   .meta({ id: 'OtherMessage' });
 
-/** A role that is none of the known ones. What it means is up to the chat template. */
+/** A message with any other role. The chat template decides what the role means. */
 const genericMessage: z.ZodType<
   Generic<z.output<typeof otherMessageSchema>, z.output<typeof knownMessage>>,
   Generic<z.input<typeof otherMessageSchema>, z.input<typeof knownMessage>>
@@ -110,7 +110,7 @@ const genericMessage: z.ZodType<
 
 export const messageSchema = z.union([knownMessage, genericMessage]).meta({ id: 'Message' });
 
-/** A message as a client writes it. */
+/** A message as a client sends it. */
 export type Message = z.input<typeof messageSchema>;
-/** A message as the service reads it: `null` is gone. */
+/** A parsed message: `null` has become `undefined`. */
 export type ParsedMessage = z.output<typeof messageSchema>;

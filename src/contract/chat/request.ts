@@ -9,7 +9,7 @@ import { toolSchema } from './tools.ts';
 /** A document for the chat template. */
 export const documentSchema = json();
 
-/** Fields of a chat request that say what the reply is sampled after. */
+/** Fields of a chat request that make up the prompt. */
 const promptFields = {
   messages: list(messageSchema, chatLimits.messages).min(1),
   model: optional(text(requestLimits.model)).describe(
@@ -38,7 +38,7 @@ const promptFields = {
     "Default false. True: the tokenizer's own special tokens are added on top of the template's.",
   ),
   truncate_prompt_tokens: optional(
-    // Beyond 2^53 `int()` takes nothing.
+    // `int()` refuses numbers beyond 2^53.
     z
       .number()
       .min(-1)
@@ -54,16 +54,16 @@ const promptFields = {
 };
 
 /**
- * The body of `POST /v1/chat/completions`: every field of the interface. Only `messages` is required. What a field
- * asks for is done or refused, by name, with a 422; nothing is passed over in silence.
+ * The body of `POST /v1/chat/completions`, with every field of the interface. Only `messages` is required. Every field
+ * is obeyed, or refused by name with a 422; none is ignored silently.
  */
 export const chatCompletionRequestSchema = z
   .object({ ...promptFields, ...samplingFields, ...answerFields })
   .meta({ id: 'ChatCompletionRequest' });
 
 /**
- * Fields of OpenAI's chat requests that this interface does not have, each with what to do instead. They are refused
- * by their names.
+ * Fields of OpenAI's chat requests that this interface does not have, each with what to do instead. They are refused by
+ * name.
  */
 export const refusedChatFields = {
   functions: 'It is the older form of `tools`: send `tools` and `tool_choice`.',
@@ -74,12 +74,12 @@ export const refusedChatFields = {
   web_search_options: 'Nothing is searched here: give the reply a tool that searches.',
 } as const;
 
-/** A request as a client writes it. */
+/** A request as a client sends it. */
 export type ChatCompletionRequest = z.input<typeof chatCompletionRequestSchema>;
-/** A request as the service reads it: `null` is gone. */
+/** A parsed request: `null` has become `undefined`. */
 export type ParsedChatCompletionRequest = z.output<typeof chatCompletionRequestSchema>;
 
-/** The vendor's names that deployed clients send, and the interface's own names for the same fields. */
+/** Vendor names that deployed clients send, and this interface's names for the same fields. */
 export const chatFieldAliases = { vllm_xargs: 'engine_xargs' } as const;
 export const configFieldAliases = { kimi_k2_tau: 'vendor_k2_tau' } as const;
 export const projectHeader = 'Compat-Project';

@@ -69,10 +69,13 @@ const promptIds = () =>
       'Ids of the prompt it was sampled after, where the choice has its token ids, and sampling.own_prompt is true or an earlier reply came back as text, which need not give its sampled ids again. Training takes them where the messages before the choice render to something else.',
     );
 
-/** What a streamed choice carries on its first token: readers of streams keep entries of logprobs, and drop other fields. */
+/**
+ * Fields that a streamed choice has on its first token. Readers of streams keep the entries of logprobs and drop other
+ * fields.
+ */
 const carriedSchema = z.object({ sampling: samplingSchema, prompt_token_ids: promptIds() });
 
-/** One entry for each sampled token, the end token among them. */
+/** One entry for each sampled token, including the end token. */
 export const logprobsSchema = z
   .object({
     content: list(
@@ -96,7 +99,7 @@ export const logprobsSchema = z
   })
   .meta({ id: 'Logprobs', description: logprobsMeaning });
 
-/** Choices come back for training as their client wrote them: with `null`, or nothing, for what is not there. */
+/** Clients send choices back for training with `null`, or nothing, for absent fields. */
 export const responseMessageSchema = z
   .object({
     role: z.literal('assistant'),
@@ -105,7 +108,7 @@ export const responseMessageSchema = z
     reasoning: text().nullish(),
     reasoning_content: text().nullish(),
     tool_calls: list(toolCallSchema, chatLimits.calls).nullish(),
-    /** Of the interface; a text model has none of them. */
+    /** Fields of OpenAI's interface. A text model has none of them. */
     annotations: z.unknown().optional(),
     audio: z.unknown().optional(),
     function_call: z.object({ name: text(requestLimits.name), arguments: text() }).nullish(),
@@ -117,7 +120,7 @@ export const finishReasonSchema = z
     'stop',
     'length',
     'tool_calls',
-    // Of the format; this service never ends a reply so.
+    // Reasons of OpenAI's interface. This service never ends a reply with them.
     'content_filter',
     'function_call',
   ])

@@ -2,10 +2,10 @@ import { z } from 'zod';
 import { json, list, optional, record, text, tokenList } from '../bounded.ts';
 import { chatLimits, requestLimits } from '../limits.ts';
 
-/** 2^63 as JSON numbers write it: the interface's own bound. */
+/** 2^63 as JSON numbers write it: the interface's bound of integers. */
 export const largestInteger = 9223372036854776000;
 const integer = z.number().int();
-/** Digits of a token's id. */
+/** Most digits of a token id. */
 const longestId = 20;
 
 const argumentText = text(chatLimits.engineArgumentLength);
@@ -17,7 +17,7 @@ export const engineArgumentSchema = z.union([
   list(z.union([argumentText, z.number()]), chatLimits.engineArgumentLength),
 ]);
 
-/** A logits processor by the name the operator has registered it under, alone or with what it is made with. */
+/** A logits processor by its registered name, alone or with its arguments. */
 export const logitsProcessorSchema = z.union([
   text(requestLimits.name),
   z.strictObject({
@@ -28,8 +28,8 @@ export const logitsProcessorSchema = z.union([
 ]);
 
 /**
- * Fields of a chat request that shape the distribution its tokens are drawn from, and when a reply ends. Their order
- * of effect: which tokens are legal (grammar, `allowed_token_ids`, `min_tokens`, `bad_words`), `logits_processors`,
+ * Fields of a chat request that shape the distribution its tokens are sampled from, and when a reply ends. They apply
+ * in this order: legal tokens (grammar, `allowed_token_ids`, `min_tokens`, `bad_words`), `logits_processors`,
  * `logit_bias`, `repetition_penalty`, `frequency_penalty` and `presence_penalty`, `temperature`, `top_k`, `top_p`,
  * `min_p`.
  */

@@ -19,7 +19,7 @@ export const jsonSchemaResponseFormatSchema = z
       description: optional(text(chatLimits.toolDescription)),
       /** Absent: any JSON object. */
       schema: optional(jsonSchemaSchema),
-      /** The schema is always followed, whatever this says. */
+      /** The schema is always enforced, whatever this says. */
       strict: optional(z.boolean()),
     }),
   })

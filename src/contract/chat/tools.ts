@@ -61,7 +61,7 @@ export const toolCallSchema = z
   .object({
     id: text(requestLimits.name),
     type: z.literal('function'),
-    /** `arguments` is the text the model wrote: JSON where the call was constrained, anything otherwise. */
+    /** `arguments` is the text that the model wrote: JSON if the call was constrained, otherwise any text. */
     function: z.object({ name: text(requestLimits.name), arguments: text() }),
   })
   .meta({ id: 'ToolCall' });
