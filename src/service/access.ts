@@ -3,11 +3,14 @@ import { ServiceError } from './errors.ts';
 import { hashKey, matchesKey } from './keys.ts';
 import type { KeyStore } from './store/key-store.ts';
 
-/** What the key of a request opens. */
+/** What a request's API key gives access to. */
 export class Access {
-  /** The one entity whose models it sees; null for a key that sees all of them. */
+  /** The only entity whose models the key can see; null if it can see all entities. */
   readonly entity: string | null;
-  /** Whom the request's share of the service's room counts for: one text for each key. Not the key itself. */
+  /**
+   * The tenant that admission and fair queues count the request for: one string per key, never the key
+   * itself.
+   */
   readonly tenant: string;
 
   constructor({ entity, tenant }: { entity: string | null; tenant: string }) {
@@ -15,14 +18,14 @@ export class Access {
     this.tenant = tenant;
   }
 
-  /** Whether what belongs to an entity is there at all, as far as this key is concerned. */
+  /** Whether resources of this entity exist for this key. */
   sees(entity: string): boolean {
     return this.entity === null || this.entity === entity;
   }
 
   /**
-   * A name that clients choose, such as an Idempotency-Key, made one of this key's entity: the same name of another
-   * entity is another one. No header can hold the line break between the two.
+   * Prefixes a client-chosen name (such as an Idempotency-Key) with the key's entity, so that equal names
+   * of different entities do not collide. The separator is a line break, which no header can contain.
    */
   scoped(name: string): string {
     return this.entity === null ? name : `${this.entity}\n${name}`;
@@ -35,7 +38,7 @@ export function setAccess(context: Context, access: Access): void {
   context.set(variable, access);
 }
 
-/** What the request's key opens. Throws where nobody has looked at the key: nothing is open then. */
+/** The access of the request's key. @throws TypeError if `requireKey` has not run for this request. */
 export function accessOf(context: Context): Access {
   const access: unknown = context.get(variable);
   if (access instanceof Access) return access;
@@ -43,9 +46,8 @@ export function accessOf(context: Context): Access {
 }
 
 /**
- * Lets a request through when it carries, as a bearer token, the service's own key or a valid one of the key store;
- * anything else is 401, in the same words for a key that is wrong and for one that was revoked. What the key opens
- * is known from here on: see `accessOf`.
+ * Requires a bearer token: the service's own key or a valid key of the key store. Anything else gets a 401
+ * whose message does not tell a wrong key from a revoked one. Handlers read the result with `accessOf`.
  */
 export function requireKey(apiKey: string, keys: KeyStore): MiddlewareHandler {
   const hash = hashKey(apiKey);
@@ -75,7 +77,7 @@ export function requireKey(apiKey: string, keys: KeyStore): MiddlewareHandler {
   };
 }
 
-/** Whom a request's share of the service's room counts for: its key. */
+/** The tenant that the request is counted for: its key. */
 export function tenantOf(context: Context): string {
   return accessOf(context).tenant;
 }

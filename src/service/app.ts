@@ -25,14 +25,14 @@ import { traceRequests } from './telemetry.ts';
 import { turn } from './ticks.ts';
 import { ClientLeftError } from './wire/wire.ts';
 
-/** What a request stands in the log with whose client left before the answer; other services write it too. */
+/** Status in the log when the client disconnected before the answer. nginx uses the same number. */
 const clientLeftStatus = 499;
 
-/** The service's routes over a context, without a socket. */
+/** The service's routes as a Hono app, without a socket. */
 export function createApp(service: ServiceContext): Hono {
   const app = new Hono();
 
-  // These come by thousands at once; whoever asks how the service does is not to wait behind them.
+  // Chat requests arrive by the thousand; wait a tick so that health checks need not queue behind them.
   app.use('/v1/chat/*', async (_context, next) => {
     await turn();
     await next();
@@ -42,11 +42,11 @@ export function createApp(service: ServiceContext): Hono {
     const began = performance.now();
     const given = context.req.header(requestIdHeader);
     const id = given !== undefined && requestIdPattern.test(given) ? given : randomUUID();
-    // Set before, so that whoever answers knows it.
+    // Set before the handlers, so that they can read it.
     context.header(requestIdHeader, id);
     await next();
     context.res.headers.set(requestIdHeader, id);
-    // Nobody will read what was begun for it, such as a stream of events.
+    // Nobody reads the body of a HEAD answer; cancel it, since it may be an event stream.
     if (context.req.method === 'HEAD') await context.res.body?.cancel();
     const { project, ignored } = givenProject(context.req.raw.headers);
     service.log({
@@ -58,7 +58,7 @@ export function createApp(service: ServiceContext): Hono {
       method: context.req.method,
       path: context.req.path,
       status: context.res.status,
-      // Until the answer began: a stream goes on behind it.
+      // Until the answer began; a stream continues after this.
       durationMs: performance.now() - began,
     });
   });
@@ -88,10 +88,10 @@ export function createApp(service: ServiceContext): Hono {
     throw noSuchPath(context.req.path);
   });
   app.onError((error, context) => {
-    // For the log: nobody gets it.
+    // Only for the log: the client is gone.
     if (error instanceof ClientLeftError) return new Response(null, { status: clientLeftStatus });
     const { path } = context.req;
-    // OpenAI clients ask for paths that are not there: for responses, embeddings, files.
+    // OpenAI clients also call paths that this service lacks: responses, embeddings, files.
     const openAi = isOpenAiPath(path) || !isKnownPath(context);
     const { status, body } = toErrorBody(error, service.log, { openAi, requestId: requestIdOf(context) });
     if (status === 415) context.header('accept-encoding', acceptedEncoding);

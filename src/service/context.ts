@@ -24,7 +24,7 @@ export interface BodyLimits {
 
 export const defaultBodyLimits: BodyLimits = { chat: 16 * 1024 ** 2, preview: 256 * 1024 ** 2 };
 
-/** What the routes work with. */
+/** What route handlers work with. */
 export interface ServiceContext {
   engine: Engine;
   store: Store;
@@ -38,20 +38,19 @@ export interface ServiceContext {
   idempotency: Idempotency;
   /** The service's own key, valid as long as it runs. */
   apiKey: string;
-  /** Keys that come and go while it runs. */
+  /** Keys that can be created and revoked while the service runs. */
   keys: KeyStore;
-  /** Where training data may be fetched from. */
+  /** Sources that training data may be fetched from. */
   trainingData: TrainingDataSources;
   bodyLimits: BodyLimits;
-  /** Decides what there is room for. */
   admission: Admission;
-  /** Those to this service. */
+  /** Open connections to this service. */
   connections: Connections;
-  /** Entity of models whose creator named none. */
+  /** Entity of models created without one. */
   defaultEntity: string;
   /** Whether chat requests may have a `priority` other than 0. */
   priorityScheduling: boolean;
   log: ServiceLog;
-  /** Aborts when the service closes: streams end, waits give up. */
+  /** Aborts when the service closes: it ends streams and waits. */
   closing: AbortSignal;
 }

@@ -13,7 +13,7 @@ const remedies: Record<FaultCode, string> = {
   out_of_memory: 'Give the process more memory.',
 };
 
-/** Of paths at which no folder can be, by the codes of the system: errno(3). */
+/** Errors of paths where no folder can be created, by errno(3) code. */
 const wrongPlaces: Record<string, string> = {
   EEXIST: 'A file of that name is there, which is no folder. ',
   ENOTDIR: 'A part of that path is a file. ',
@@ -34,11 +34,11 @@ function wrongPlace(error: unknown, dataFolder: string): ServiceError | null {
   );
 }
 
-/** What whoever starts the service is told of a data folder that the machine keeps from being opened. */
+/** The error to show when the data folder cannot be opened. */
 export async function refusedFolder(error: unknown, dataFolder: string): Promise<unknown> {
   if (error instanceof ServiceError) return error;
   if (faultCodeOf(error) === undefined) return wrongPlace(error, dataFolder) ?? error;
-  // The database says no more than that it cannot open a file; the disk itself says why.
+  // SQLite only says that it cannot open the file; writing a file shows the reason.
   const cause: unknown = await checkDisk(join(dataFolder, 'write-check')).then(
     () => error,
     (reason) => (faultCodeOf(reason) === undefined ? error : reason),
@@ -54,8 +54,10 @@ export async function refusedFolder(error: unknown, dataFolder: string): Promise
 }
 
 /**
- * Opens the keys of a data folder; the folder and the file are made where they are not there.
- * @throws ServiceError `bad_data_folder`, `storage_full`, `storage_read_only` and `storage_failed` where that cannot be.
+ * Opens the key store of a data folder and creates both if they are missing.
+ *
+ * @throws ServiceError `bad_data_folder`, `storage_full`, `storage_read_only` or `storage_failed` if that
+ * fails.
  */
 export async function openKeys(dataFolder: string): Promise<KeyStore> {
   try {

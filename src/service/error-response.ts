@@ -11,7 +11,8 @@ type Body = Pick<ErrorBody, 'error'> & { detail: string | ValidationIssue[] };
 export const isOpenAiPath = (path: string): boolean => /^\/v1\/(chat|models)(\/|$)/.test(path);
 
 /**
- * What the caller is told of an error; `openAi`: with the `error` that OpenAI clients read. Of one that is the service's own fault: nothing but that; the log has it.
+ * The response to an error. `openAi`: include the `error` object that OpenAI clients read. An internal
+ * error is logged and not described to the caller.
  */
 export function toErrorBody(
   error: unknown,
@@ -28,7 +29,8 @@ export function toErrorBody(
       stack: error instanceof Error ? (error.stack ?? null) : null,
     });
   const detail = known instanceof RequestValidationError ? known.issues : known.message;
-  // Of what will pass, programs want to know what it is on every path; a wrong method is often an OpenAI client's.
+  // A 503 carries its code on every path, so that programs can decide to retry; a 405 often goes to an
+  // OpenAI client.
   if (!openAi && known.status !== 503 && known.status !== 405)
     return { status: known.status, body: { detail } };
   const type = errorTypes[known.status] ?? (known.status >= 500 ? 'server_error' : 'invalid_request_error');
@@ -46,7 +48,7 @@ const errorTypes: Partial<Record<ErrorStatus, string>> = {
   429: 'rate_limit_error',
 };
 
-/** What an engine cannot do it says by the name of the option: that is for the caller. */
+/** Engine errors name the option that the engine does not support, so the caller gets them. */
 function fromEngine(cause: EngineError | LanguageError): ServiceError {
   const fault = engineFaults[cause.code];
   if (fault) return new ServiceError(fault.status, cause.code, fault.message, { cause });

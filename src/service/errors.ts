@@ -5,7 +5,7 @@ import { largestIssueCount, shownIssue } from './shown-issue.ts';
 
 export type ErrorStatus = 400 | 401 | 404 | 405 | 408 | 409 | 413 | 415 | 422 | 429 | 500 | 503;
 
-/** An error that the caller is told about: its message goes into the response as it is. */
+/** An error for the caller: its message is sent in the response unchanged. */
 export class ServiceError extends MartingaleError {
   readonly status: ErrorStatus;
 
@@ -15,7 +15,7 @@ export class ServiceError extends MartingaleError {
   }
 }
 
-/** A request whose form or content is wrong, with one issue for each complaint, up to a hundred. Status 422. */
+/** A request that is malformed or invalid, with up to a hundred issues. Status 422. */
 export class RequestValidationError extends ServiceError {
   readonly issues: ValidationIssue[];
 
@@ -34,7 +34,7 @@ const languageStatus: Readonly<Record<string, ErrorStatus>> = {
   templates_unavailable: 503,
 };
 
-/** What the caller is told of messages, a template or a constraint that cannot be turned into tokens. */
+/** The error for messages, a template or a constraint that cannot be turned into tokens. */
 export function fromLanguage(cause: LanguageError): ServiceError {
   const { issue, code, message } = cause;
   return issue
@@ -49,7 +49,7 @@ export const notFound = (what: string, id: string) =>
     `There is no ${what.replaceAll('_', ' ')} ${JSON.stringify(id)}.`,
   );
 
-/** Characters of a path that an error repeats. */
+/** Most characters of a path that an error shows. */
 const shownPathLength = 200;
 
 export function noSuchPath(path: string): ServiceError {
@@ -61,11 +61,11 @@ export function noSuchPath(path: string): ServiceError {
   return new ServiceError(404, 'no_such_path', `Not Found: there is no path ${shown}. ${remedy}`);
 }
 
-/** A field that is well-formed but cannot be accepted; `input` is its value. */
+/** A well-formed field with an unacceptable value, `input`. */
 export const invalidField = (loc: (string | number)[], message: string, input: unknown) =>
   new RequestValidationError([{ loc: ['body', ...loc], msg: message, type: 'value_error', input }]);
 
-/** A field that this service does not have. Nothing unsupported is ignored in silence. */
+/** A field that this service does not support. Nothing unsupported is silently ignored. */
 export const unsupportedField = (loc: (string | number)[], input: unknown, reason?: string) =>
   new RequestValidationError([
     {

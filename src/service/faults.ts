@@ -2,7 +2,7 @@ import { EngineError } from '../engines/engine.ts';
 import { LanguageError } from '../language/error.ts';
 import { type ErrorStatus, ServiceError } from './errors.ts';
 
-/** What the machine keeps the service from: nothing that a request or a job could do anything about. */
+/** A fault of the machine that no request or job can do anything about. */
 export type FaultCode =
   | 'storage_full'
   | 'storage_read_only'
@@ -10,7 +10,6 @@ export type FaultCode =
   | 'too_many_files'
   | 'out_of_memory';
 
-/** What the caller is told. */
 const messages: Record<FaultCode, string> = {
   storage_full:
     'The disk that the service keeps its data on is full, so this could not be done; ask again once there is room.',
@@ -23,7 +22,7 @@ const messages: Record<FaultCode, string> = {
   out_of_memory: 'The machine has no memory left for this; ask again.',
 };
 
-/** By the codes of the system: errno(3). */
+/** By errno(3) code. */
 const systemCodes: Record<string, FaultCode> = {
   ENOSPC: 'storage_full',
   EDQUOT: 'storage_full',
@@ -37,7 +36,7 @@ const systemCodes: Record<string, FaultCode> = {
   ENOMEM: 'out_of_memory',
 };
 
-/** By the primary result codes of SQLite: https://www.sqlite.org/rescode.html. */
+/** By primary SQLite result code: https://www.sqlite.org/rescode.html. */
 const sqliteCodes: Record<number, FaultCode> = {
   3: 'storage_read_only',
   5: 'storage_failed',
@@ -48,7 +47,7 @@ const sqliteCodes: Record<number, FaultCode> = {
   14: 'storage_failed',
 };
 
-/** An error and what caused it, from the outside in. */
+/** An error and its chain of causes, outermost first. */
 export function* causesOf(error: unknown): Generator<object> {
   const seen = new Set<unknown>();
   for (let cause = error; typeof cause === 'object' && cause !== null && !seen.has(cause); ) {
@@ -58,7 +57,10 @@ export function* causesOf(error: unknown): Generator<object> {
   }
 }
 
-/** Where the machine is at fault (no room, no file handles, no memory): the 503 that says so; else null. */
+/**
+ * The 503 for an error caused by the machine (no disk space, file handles or memory); null for other
+ * errors.
+ */
 export function machineFaultOf(error: unknown): ServiceError | null {
   const code = faultCodeOf(error);
   return code ? new ServiceError(503, code, messages[code], { cause: error }) : null;
@@ -77,7 +79,10 @@ function codeOf(cause: object): FaultCode | undefined {
   return 'code' in cause && typeof cause.code === 'string' ? systemCodes[cause.code] : undefined;
 }
 
-/** Errors of an engine that are not about what was asked. Their messages speak of the inside of the service. */
+/**
+ * Engine errors that the request did not cause. Their own messages describe internals, so these replace
+ * them.
+ */
 export const engineFaults: Readonly<Record<string, { status: ErrorStatus; message: string }>> = {
   checkpoint_missing: {
     status: 404,
@@ -93,10 +98,10 @@ export const engineFaults: Readonly<Record<string, { status: ErrorStatus; messag
   out_of_memory: { status: 503, message: 'The engine has no memory left for the request; ask again.' },
 };
 
-/** Errors of an engine that the caller is told nothing of. */
+/** Engine errors that the caller sees only as an internal error. */
 export const internalFaults: ReadonlySet<string> = new Set(['bad_checkpoint', 'engine_failed']);
 
-/** Whether something has happened to the engine; else it says what is wrong with what it was asked. */
+/** Whether the engine itself failed, as opposed to refusing a request. */
 export function isEngineFault(error: unknown): error is EngineError | LanguageError {
   return (
     (error instanceof EngineError || error instanceof LanguageError) &&

@@ -4,30 +4,30 @@ import type { Access } from './access.ts';
 import { fromLanguage, RequestValidationError, ServiceError } from './errors.ts';
 import type { Store } from './store/store.ts';
 
-/** An answer that can be given again. */
+/** An answer that can be sent again. */
 export interface Answer {
   status: 200;
   body: object;
-  /** The model with which the key goes; null where the answer belongs to none. */
+  /** The model that the key is deleted with; null if the answer belongs to no model. */
   modelId: string | null;
 }
 
 export interface KeyedRequest {
   /** The Idempotency-Key header. */
   key: string | undefined;
-  /** SHA-256 of method, path and body: under one key they stay the same. */
+  /** SHA-256 of method, path and body. It must be the same for every use of a key. */
   fingerprint: string;
-  /** Of the request's API key: each entity has Idempotency-Keys of its own. */
+  /** The request's access: each entity has its own Idempotency-Keys. */
   access: Access;
 }
 
-/** Most characters of an Idempotency-Key. */
 export const longestKey = 255;
 
 /**
- * Makes a repeat of a request harmless. A key is reserved, durably, together with the id of what the request will
- * make; the work then makes its thing under that id or finds it made. So a repeat gives the first answer: while the
- * first is in progress, after it, after a restart, and after a crash between the making and the answer.
+ * Makes repeated requests harmless. A key is durably reserved together with the id of the resource that
+ * the request will create; the work then creates the resource under that id, or finds it. A repeat gets
+ * the first answer: during the first request, after it, after a restart, and after a crash between
+ * creating and answering.
  */
 export class Idempotency {
   readonly #store: Store;
@@ -82,11 +82,11 @@ export class Idempotency {
     if (reserved.answer) return { status: 200, body: Object(reserved.answer.body), modelId: null };
     try {
       const answer = await work(reserved.resourceId);
-      // It is done: where its answer cannot be kept just now, a repeat finds it done.
+      // The work is done: if the answer cannot be stored, a repeat finds the resource instead.
       await this.#store.answerIdempotencyKey(scopedKey, answer, answer.modelId).catch(() => undefined);
       return answer;
     } catch (error) {
-      // A refused request made nothing: the same key may carry its corrected form.
+      // A refused request created nothing, so its key may be used for the corrected request.
       const refusal = error instanceof LanguageError ? fromLanguage(error) : error;
       if (refusal instanceof ServiceError && refusal.status < 500)
         await this.#store.releaseIdempotencyKey(scopedKey);

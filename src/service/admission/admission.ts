@@ -3,9 +3,9 @@ import type { Store } from '../store/store.ts';
 import type { ServiceLimits } from './limits.ts';
 import { type HeldPlaces, mayTake, Places, shareOfFree } from './places.ts';
 
-/** More than the service takes in hand at once: to be asked again later. Status 429. */
+/** A limit of the service is reached; the client should retry later. Status 429. */
 export class BusyError extends ServiceError {
-  /** When there should be room, in seconds from now. */
+  /** When there should be room, in seconds from now: the `Retry-After` header. */
   readonly retryAfterSeconds: number;
 
   constructor(code: string, message: string, retryAfterSeconds: number) {
@@ -14,52 +14,55 @@ export class BusyError extends ServiceError {
   }
 }
 
-/** A body that comes. */
+/** Accounting for a request body that is being received. */
 export interface AdmittedBody {
-  /** Says how many bytes will come: whether there is room for them now. None is held yet. @throws BusyError */
+  /** Checks whether `total` bytes would fit now, without reserving them. @throws BusyError */
   expect(total: number): void;
-  /** Says how many have come, for which room is held. @throws BusyError */
+  /** Reports `total` bytes received so far and reserves them. @throws BusyError */
   bytes(total: number): void;
-  /** It is not needed any more. */
+  /** Frees the reserved bytes. */
   release(): void;
 }
 
-/** A chat request in hand. */
+/** Accounting for a chat request in flight. */
 export interface AdmittedChat extends AdmittedBody {
-  /** Says how many replies it is for. @throws BusyError */
+  /** Reserves slots for all replies of the request (one is reserved already). @throws BusyError */
   replies(count: number): void;
-  /** It has been answered. */
+  /** Frees the slots and bytes, once the request is answered. */
   release(): void;
 }
 
-/** What is in hand. */
+/** The current load, as health reports show it. */
 export interface LoadFigures {
   replies: number;
-  /** Milliseconds since the oldest chat request that has not been answered came. */
+  /** Milliseconds since the oldest unanswered chat request arrived. */
   oldestMs: number;
   bodyBytes: number;
   eventStreams: number;
-  /** Requests refused since the start because there was no room. */
+  /** Requests refused for lack of room since the start. */
   refused: number;
 }
 
-/** A training job that is asked for. */
+/** A requested training job that is not stored yet. */
 export interface ComingJob {
   modelId: string;
-  /** Whom its place counts for. */
+  /** The tenant that the job counts for. */
   tenant: string;
 }
 
 type JobCounts = Pick<Store, 'countUnfinishedJobs' | 'countJobsEnded'>;
 
-/** Decides whether there is room for what comes, before it takes any, and says when there will be. */
+/**
+ * Decides whether a request fits into the limits before its body is read, and estimates when there will be
+ * room.
+ */
 export class Admission {
   readonly limits: ServiceLimits;
   readonly #replies: Places;
   readonly #bytes: Places;
   readonly #streams: Places;
   readonly #fetches: Places;
-  /** Jobs that are being read, and not stored yet. */
+  /** Jobs whose requests are being read and are not stored yet. */
   readonly #coming = new Set<ComingJob>();
   #otherwiseRefused = 0;
 
@@ -84,7 +87,7 @@ export class Admission {
     };
   }
 
-  /** Takes a chat request in hand; `tenant` names whom its place counts for. @throws BusyError */
+  /** Admits a chat request and reserves a slot for one reply. @throws BusyError */
   chat(tenant: string): AdmittedChat {
     const place = this.#replies.take(tenant, 1);
     if (!place) throw this.#noReplies(tenant, 1);
@@ -102,7 +105,7 @@ export class Admission {
     };
   }
 
-  /** Takes a body in hand. */
+  /** Admits a body; bytes are reserved as they arrive. */
   body(tenant: string): AdmittedBody {
     let held: HeldPlaces | null = null;
     let counted = 0;
@@ -125,7 +128,7 @@ export class Admission {
     };
   }
 
-  /** Takes a stream of events in hand. @throws BusyError */
+  /** Admits an event stream. @throws BusyError */
   eventStream(tenant: string): HeldPlaces {
     const place = this.#streams.take(tenant, 1);
     if (place) return place;
@@ -136,7 +139,7 @@ export class Admission {
     );
   }
 
-  /** Takes in hand the fetching of training data. @throws BusyError */
+  /** Admits a fetch of training data. @throws BusyError */
   dataFetch(tenant: string): HeldPlaces {
     const place = this.#fetches.take(tenant, 1);
     if (place) return place;
@@ -147,13 +150,14 @@ export class Admission {
     );
   }
 
-  /** Keeps a place for one more job until it is stored, or is not to be. @throws BusyError */
+  /** Reserves a slot for a job until it is stored or refused; call `release` then. @throws BusyError */
   async job(store: JobCounts, coming: ComingJob): Promise<{ release: () => void }> {
     const others = [...this.#coming];
     const kept = { ...coming };
     this.#coming.add(kept);
     const release = () => void this.#coming.delete(kept);
-    // Asked for at once: what is stored from here on still stands among the others.
+    // `others` was copied before this query, so a job stored meanwhile is counted twice rather than not at
+    // all.
     const stored = await store.countUnfinishedJobs(coming).catch((error: unknown) => {
       release();
       throw error;
@@ -174,7 +178,7 @@ export class Admission {
     );
   }
 
-  /** What a request on a connection beyond the limit is refused with. */
+  /** The error for a request on a connection beyond the limit. */
   tooManyConnections(): BusyError {
     this.#otherwiseRefused++;
     return new BusyError(

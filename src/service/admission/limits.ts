@@ -1,23 +1,26 @@
 import { ServiceError } from '../errors.ts';
 
-/** How much work the service takes in hand at once; what goes beyond is answered 429 with `Retry-After`. */
+/** How much the service accepts at once. Requests beyond a limit get a 429 with `Retry-After`. */
 export interface ServiceLimits {
   /**
-   * Replies of chat requests from their arrival to their end, those that wait included: a request counts as its `n`,
-   * or the width of its beam search. One that waits takes about 50 kB. Default 20,000.
+   * Replies of chat requests, waiting or in progress. A request counts as its `n`, or as its beam width. A
+   * waiting reply takes about 50 kB. Default 20,000.
    */
   replies: number;
-  /** Bytes of the bodies of requests that are not answered yet, in memory and on disk. Default 1 GiB. */
+  /** Bytes of the bodies of unanswered requests, in memory and on disk. Default 1 GiB. */
   bodyBytes: number;
-  /** Training jobs that have not ended. Default 1000. */
+  /** Unfinished training jobs. Default 1000. */
   jobs: number;
-  /** Training jobs of one model that have not ended. Default 256. */
+  /** Unfinished training jobs of one model. Default 256. */
   jobsOfModel: number;
-  /** Streams of training events. Default 1000. */
+  /** Open streams of training events. Default 1000. */
   eventStreams: number;
-  /** Training data that is fetched from a `file:` or `https:` URL. Default 32. */
+  /** Concurrent fetches of training data from `file:` or `https:` URLs. Default 32. */
   dataFetches: number;
-  /** Connections. Requests on those beyond are refused, and the connection closed. Default 30,000. */
+  /**
+   * Open connections. Requests on further connections are refused and the connection closed. Default
+   * 30,000.
+   */
   connections: number;
 }
 
@@ -32,10 +35,10 @@ export const defaultLimits: ServiceLimits = {
 };
 
 /**
- * The limits with their defaults.
+ * Fills in the defaults.
  *
- * @param largestBody What a body may have in bytes: `bodyBytes` must hold one.
- * @throws ServiceError `bad_option` for one that cannot be.
+ * @param largestBody The largest body in bytes; `bodyBytes` must hold at least one.
+ * @throws ServiceError `bad_option` for an unknown limit or an invalid value.
  */
 export function resolveLimits(given: Partial<ServiceLimits> | undefined, largestBody: number): ServiceLimits {
   const limits = { ...defaultLimits, ...withoutUndefined(given ?? {}) };

@@ -1,25 +1,28 @@
 /**
- * One tenant may hold this many times what is left free: 16 of 17 parts where nobody else is there, and less the more
- * others hold, so that whoever comes later finds room (dynamic thresholds: Choudhury and Hahne, 1998).
+ * One tenant may hold up to 16 times what is still free: 16/17 of all slots if it is alone, and less the
+ * more others hold, so that a newcomer finds room (dynamic thresholds: Choudhury and Hahne, 1998).
  */
 export const shareOfFree = 16;
 
-/** Whether an tenant who holds so much may take more of what is free. One who holds nothing may take all of it. */
+/**
+ * Whether a tenant that holds `held` may take `amount` more of what is free. A tenant that holds nothing
+ * may take everything.
+ */
 export function mayTake(amount: number, { held, free }: { held: number; free: number }): boolean {
   return amount <= free && (held === 0 || held + amount <= shareOfFree * free);
 }
 
-/** An idle time after which the pace is measured anew. */
+/** After this idle time the pace is measured anew. */
 const forgottenAfterMs = 3000;
 
 const shortestSeconds = 1;
 const longestSeconds = 60;
 
-/** Places that somebody holds. */
+/** Slots that are currently held. */
 export interface HeldPlaces {
-  /** Takes as many more; false where there is no room. */
+  /** Takes more slots; false if there is no room. */
   add(amount: number): boolean;
-  /** Gives all of them back. What comes after the first time does nothing. */
+  /** Frees all slots. Further calls do nothing. */
   release(): void;
 }
 
@@ -29,22 +32,25 @@ interface Holding {
   since: number;
 }
 
-/** A number of places that are shared among tenants, and what they are told for whom there is none. */
+/**
+ * A fixed number of slots shared among tenants. It estimates a `Retry-After` for tenants that find no
+ * room.
+ */
 export class Places {
   readonly limit: number;
   readonly #now: () => number;
   #pace: Pace;
-  /** When the last place was given back that left none taken. */
+  /** When the last held slot was freed. */
   #idleSince = Number.NEGATIVE_INFINITY;
-  /** In the order in which they came. */
+  /** In order of arrival. */
   readonly #holdings = new Set<Holding>();
   readonly #held = new Map<string, number>();
-  /** By tenant, when those whom he has been sent away with will have had their turn. */
+  /** Per tenant: when the requests rejected before this one should have been served. */
   readonly #promised = new Map<string, number>();
   #taken = 0;
   #refused = 0;
 
-  /** `now`: a clock in milliseconds that never goes back. */
+  /** `now`: a monotonic clock in milliseconds. */
   constructor(limit: number, now: () => number = () => performance.now()) {
     this.limit = limit;
     this.#now = now;
@@ -55,18 +61,18 @@ export class Places {
     return this.#taken;
   }
 
-  /** How many times there was no room. */
+  /** How many requests were refused. */
   get refused(): number {
     return this.#refused;
   }
 
-  /** Milliseconds since the oldest holder came; 0 where there is none. */
+  /** Milliseconds since the oldest holder arrived; 0 if nothing is held. */
   get oldestMs(): number {
     const [oldest] = this.#holdings;
     return oldest ? this.#now() - oldest.since : 0;
   }
 
-  /** Whether there is room. Where there is not it counts as a refusal. */
+  /** Whether there is room. If not, it counts as a refusal. */
   hasRoom(tenant: string, amount: number): boolean {
     const held = this.#held.get(tenant) ?? 0;
     if (mayTake(amount, { held, free: this.limit - this.#taken })) return true;
@@ -74,7 +80,7 @@ export class Places {
     return false;
   }
 
-  /** Null where there is no room. */
+  /** Takes slots; null if there is no room. */
   take(tenant: string, amount: number): HeldPlaces | null {
     const holding: Holding = { tenant, amount: 0, since: this.#now() };
     if (!this.#add(holding, amount)) return null;
@@ -86,13 +92,13 @@ export class Places {
   }
 
   /**
-   * After how many seconds there should be room for somebody who was sent away: whoever is sent away later is told a
-   * later time, as fast as places become free. 1 to 60.
+   * Seconds until a rejected request should find room, from the current pace: 1 to 60. Each further
+   * rejection of a tenant gets a later time.
    */
   retryAfterSeconds(tenant: string, amount: number): number {
     const now = this.#now();
     const rate = this.#pace.rate(now);
-    // Where nothing has left yet, what is there may well stay for as long as it has been there.
+    // Nothing was freed yet: assume that the holders need as long again as they have taken so far.
     const waitMs = rate > 0 ? amount / rate : this.oldestMs;
     const last = Math.max(now, this.#promised.get(tenant) ?? now);
     const due = rate > 0 ? last + waitMs : now + waitMs;
@@ -105,7 +111,7 @@ export class Places {
   #add(holding: Holding, amount: number): boolean {
     if (!this.hasRoom(holding.tenant, amount)) return false;
     const held = this.#held.get(holding.tenant) ?? 0;
-    // What there was nothing to do in says nothing about how fast work is done.
+    // An idle period says nothing about the pace of work.
     if (this.#taken === 0 && this.#now() - this.#idleSince > forgottenAfterMs)
       this.#pace = new Pace(this.#now());
     this.#taken += amount;
@@ -131,13 +137,13 @@ export class Places {
   }
 }
 
-/** How far back the mean reaches, in milliseconds. */
+/** The time constant of the mean, in milliseconds. */
 const spanMs = 10_000;
 
-/** How fast work leaves: a mean over about the last ten seconds, in which the latest weigh most. */
+/** How fast work finishes: an exponentially weighted mean over about ten seconds. */
 export class Pace {
   readonly #began: number;
-  /** What has left, each amount faded by its age. */
+  /** Finished amounts, each decayed by its age. */
   #recent = 0;
   #at: number;
 
@@ -151,7 +157,7 @@ export class Pace {
     this.#recent += amount;
   }
 
-  /** Amount in a millisecond; 0 where nothing has left for long. */
+  /** Amount per millisecond; 0 if nothing finished recently. */
   rate(now: number): number {
     this.#fade(now);
     const watched = spanMs * (1 - Math.exp(-(now - this.#began) / spanMs));

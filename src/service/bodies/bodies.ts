@@ -5,29 +5,29 @@ import type { DataFiles } from '../store/files.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
 import { type BodyPiecesOptions, bodyPieces } from './body-pieces.ts';
 
-/** The whole body of a request: in memory where it is small, else in a file that goes with the request. */
+/** The whole body of a request: in memory if small, else in a file that is deleted after the request. */
 export interface ReceivedBody {
   bytes: number;
   source: ByteSource;
-  /** All of it, where it is in memory. */
+  /** The whole body, if it is in memory. */
   memory: Buffer | null;
-  /** Where it is not. */
+  /** The file that holds the body, if it is not in memory. */
   file: IncomingFile | null;
-  /** SHA-256, in hexadecimal, of the request's method, path and body. */
+  /** SHA-256 of the request's method, path and body, in hexadecimal. */
   fingerprint: string;
 }
 
-/** What of a body its reader needs. */
+/** The part of a body that its readers need. */
 export type BodyBytes = Pick<ReceivedBody, 'bytes' | 'source'>;
 
-/** All bytes of a body whose length is bounded to what may be in memory. */
+/** Reads a whole body into memory. Only for bodies whose length is bounded. */
 export const contentOf = ({ source, bytes }: BodyBytes): Promise<Buffer> =>
   source.read({ start: 0, end: bytes });
 
-/** A body up to this long is kept in memory. */
+/** Bodies up to this size stay in memory. */
 export const memoryBytes = 1024 ** 2;
 
-/** Pieces of a body are gathered to this many bytes before they are written to its file. */
+/** Chunks are buffered up to this size before they are written to the file. */
 const writeBytes = 262_144;
 
 /** Receives the bodies of requests. */
@@ -39,8 +39,8 @@ export class Bodies {
   }
 
   /**
-   * Receives a body for as long as `work` needs it. A body over the limit is 413, as soon as that is known; one that
-   * breaks off is 400. Nothing is left of either. The fingerprint is of what it holds, however it was compressed.
+   * Receives a body and keeps it until `work` ends, then deletes it. A body over the limit gets a 413 as
+   * soon as that is known, a truncated one a 400. The fingerprint is of the decompressed body.
    */
   async receive<Result>(
     context: Context,
@@ -57,7 +57,8 @@ export class Bodies {
         try {
           await receiving.add(chunk);
         } catch (error) {
-          // Such as a full disk. It is read on: an answer before its end is lost to a client that sends slowly.
+          // For example a full disk. The rest is read all the same: a slow client loses an answer sent
+          // before its body ends.
           failure = { error };
         }
       }
@@ -69,7 +70,7 @@ export class Bodies {
   }
 }
 
-/** One body on its way: its last pieces in memory, what came before them in a file once they are too many. */
+/** A body being received: the latest chunks in memory, the earlier ones in a file once there are too many. */
 class Receiving {
   readonly #files: DataFiles;
   #chunks: Uint8Array[] = [];

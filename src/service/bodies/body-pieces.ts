@@ -3,35 +3,35 @@ import type { Context } from 'hono';
 import { ServiceError } from '../errors.ts';
 import { wireOf } from '../wire/wire.ts';
 
-/** What `Content-Encoding` of a request may say beside `identity`. */
+/** The supported `Content-Encoding` of requests, besides `identity`. */
 export const acceptedEncoding = 'gzip';
 
-/** `x-gzip` means the same (RFC 9110, 8.4.1.3). */
+/** `x-gzip` is an alias (RFC 9110, 8.4.1.3). */
 const gzipNames: ReadonlySet<string> = new Set([acceptedEncoding, 'x-gzip']);
 
-/** Bytes that are decompressed at a time. */
+/** Size of decompressed chunks, in bytes. */
 const chunkBytes = 65_536;
 
-/** Counts the bytes of a body. What it throws ends the reading. */
+/** Counts the bytes of a body. An error thrown here ends the reading. */
 export interface ByteCount {
-  /** How many will come, where that is declared; of a compressed body, at least so many. */
+  /** Called with the declared length, if any. For a compressed body it is a lower bound. */
   expect(total: number): void;
-  /** How many have come so far. */
+  /** Called with the number of bytes received so far. */
   bytes(total: number): void;
 }
 
 export interface BodyPiecesOptions {
-  /** Most bytes of the body, as it is once it is decompressed. */
+  /** Maximum size of the decompressed body, in bytes. */
   limit: number;
   count: ByteCount;
 }
 
 /**
- * The pieces of a request's body, decompressed where it comes as gzip. Limit and count are of what it holds, so that
- * little that grows to much is refused as soon as it has grown too much.
+ * Reads a request's body in chunks and decompresses gzip. `limit` and `count` apply to the decompressed
+ * bytes, so that a decompression bomb is refused early.
  *
- * @throws ServiceError `body_too_large` (413), `unsupported_encoding` (415), `body_not_gzip` (400), and what the wire
- * throws.
+ * @throws ServiceError `body_too_large` (413), `unsupported_encoding` (415), `body_not_gzip` (400), and
+ * the errors of the connection.
  */
 export async function* bodyPieces(
   context: Context,
@@ -52,7 +52,7 @@ export async function* bodyPieces(
   }
 }
 
-/** Gzip of what cannot be compressed is longer than that by less than this. */
+/** Upper bound of the gzip size of `limit` bytes: incompressible data grows by less than this. */
 const mostCompressed = (limit: number) => limit + Math.ceil(limit / 256) + 1024;
 
 function comesAsGzip(header = ''): boolean {
@@ -83,7 +83,7 @@ async function* upTo(
   }
 }
 
-/** No body is none compressed either: clients send the header with every request. */
+/** An empty body counts as uncompressed: some clients send the header with every request. */
 async function* decompressed(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   const gunzip = new Decompression();
   let isEmpty = true;
@@ -99,8 +99,8 @@ async function* decompressed(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<
 }
 
 /**
- * Decompresses piece by piece, in threads of the system. It holds no more than a chunk or two of what a piece becomes:
- * the next is made when those before it have been taken.
+ * Decompresses chunk by chunk in system threads. It holds only a chunk or two of output: the next is made
+ * once the previous ones are read.
  */
 class Decompression {
   readonly #gunzip: Gunzip = createGunzip({ chunkSize: chunkBytes });
@@ -116,7 +116,7 @@ class Decompression {
     });
   }
 
-  /** What a piece becomes. */
+  /** Decompresses a chunk of the input. */
   async *write(piece: Uint8Array): AsyncGenerator<Uint8Array> {
     let isRead = false;
     this.#gunzip.write(piece, () => {
@@ -129,7 +129,7 @@ class Decompression {
     });
   }
 
-  /** What is left. */
+  /** Ends the input and returns the remaining output. */
   async *end(): AsyncGenerator<Uint8Array> {
     this.#gunzip.end();
     yield* this.#output(() => this.#gunzip.readableEnded);

@@ -2,30 +2,29 @@ import { trainingLimits } from '../../contract/index.ts';
 import { isObject, type JsonObject } from '../../util/json.ts';
 import type { ByteSource, Range } from '../json/byte-source.ts';
 
-/** The name of the list. */
 export const groupsField = 'trajectory_groups';
 
-/** JSON text of a trajectory or group on one line, in pieces that are good until the next is taken. */
+/** JSON text of a trajectory or group on one line. Each chunk is valid only until the next one is read. */
 export type LineText = () => AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
 
 interface Part {
-  /** Place of the group in the list. */
+  /** Index of the group in the list. */
   group: number;
   value: unknown;
   line: LineText;
 }
 
-/** Length of its text, in bytes; null where it stood in a body or a group that is read as a whole. */
+/** `bytes`: length of the trajectory's text; null if its body or group was parsed as a whole. */
 export type TrajectoryPart = Part & { type: 'trajectory'; index: number; bytes: number | null };
 
-/** What a group is beside its trajectories, which stand in it as an empty list; or what stands there and is no group. */
+/** A group with an empty `trajectories` list, or an invalid value in the place of a group. */
 export type GroupPart = Part & { type: 'group' };
 
-/** A group that is in memory, in parts. */
+/** The parts of a parsed group. */
 export function* partsOf(value: unknown, group: number): Generator<TrajectoryPart | GroupPart> {
   const trajectories = isObject(value) ? value.trajectories : undefined;
   const line = lineOfValue(value);
-  // Of too many none is looked at.
+  // A list that is too long is refused as a whole, without looking at its elements.
   const isWhole = Array.isArray(trajectories) && trajectories.length <= trainingLimits.trajectories;
   if (!isObject(value) || !isWhole) {
     yield { type: 'group', group, value, line };
@@ -43,12 +42,12 @@ const lineOfValue =
 
 const [lineFeed, carriageReturn, space] = [0x0a, 0x0d, 0x20];
 
-/** JSON text on one line: the line ends in it stand between its tokens, where a space does as well. */
+/** JSON text on one line. Line breaks in JSON occur only between tokens, so a space can replace them. */
 export const lineOf =
   (text: Buffer): LineText =>
   () => [onOneLine(text)];
 
-/** The same of a text that is not in memory. */
+/** The same for text that is not in memory. */
 export function lineIn(source: ByteSource, range: Range): LineText {
   return async function* () {
     for await (const piece of source.pieces(range)) yield onOneLine(piece);

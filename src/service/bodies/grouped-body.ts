@@ -23,17 +23,17 @@ import { readJson } from './json-body.ts';
 /** A body whose `trajectory_groups` are read one trajectory at a time. */
 export interface GroupedBody {
   /**
-   * The body. The groups are in it only where it is read as a whole; else a list stands in their place that says no more than
-   * whether there are any.
+   * The body's fields. If the body was not parsed as a whole, the list of groups is a placeholder that is
+   * empty only if the real list is.
    */
   fields: unknown;
-  /** The trajectories of each group in order, then the group. Lets others have their turn meanwhile. */
+  /** The trajectories of each group in order, then the group. Works in time slices. */
   groups: () => AsyncGenerator<TrajectoryPart | GroupPart>;
 }
 
 /**
- * Reads a body with a list of groups. Throws what is wrong with its text, as far as it has been read: a list that is
- * in a file is read by `groups`, which then throws. A member that stands twice counts as it stands last.
+ * Reads a body with a list of groups. Throws for invalid JSON; for a list in a file, `groups` throws when
+ * it gets there. Of duplicate members the last counts.
  */
 export async function readGroupedBody(body: BodyBytes, known: ReadonlySet<string>): Promise<GroupedBody> {
   const slices = new TimeSlices();
@@ -66,13 +66,13 @@ async function* groupsInMemory(
   }
 }
 
-/** Most bytes of one trajectory: it is held in memory as a whole. */
+/** Largest trajectory in bytes; a trajectory is parsed in memory. */
 export const largestTrajectory = 64 * 1024 ** 2;
 
-/** Most bytes of a group, and of a body, beside the list that is read piece by piece. */
+/** Largest size of a group or body without its list, in bytes. */
 export const largestBeside = 16 * 1024 ** 2;
 
-/** Most members of a group and of a body. */
+/** Most members of a group or body. */
 const mostMembers = 1000;
 
 export interface GroupedFile {
@@ -80,7 +80,7 @@ export interface GroupedFile {
   list: Range | null;
 }
 
-/** Reads the fields of a body that is not read as a whole, and finds its groups. */
+/** Parses the fields of a body in a file and finds its list of groups. */
 export async function openGroupedFile(
   source: ByteSource,
   known: ReadonlySet<string>,
@@ -89,13 +89,13 @@ export async function openGroupedFile(
   const whole = await wholeText(source);
   if (whole.start === whole.end) throw malformed('Unexpected end of JSON input');
   const opening = await containerAt(source, whole);
-  // Whatever else it is, no object is what is said of it.
+  // Validation then reports that it is not an object.
   if (opening !== '{') return { fields: omittedAt(opening), list: null };
   const { members, list } = await membersOf(source, whole, {
     listName: groupsField,
     at: [],
     slices,
-    // A field that there is not is refused by its name, whatever its length.
+    // An unknown field is refused by its name, so a long value is not parsed.
     passes: (name) => !known.has(name),
   });
   const fields = Object.fromEntries(members);
@@ -104,7 +104,7 @@ export async function openGroupedFile(
   return { fields: { ...fields, [groupsField]: isEmpty ? [] : omitted.list }, list };
 }
 
-/** The groups of a list, part by part. */
+/** The groups of a list in a file, part by part. */
 export async function* groupsInFile(
   source: ByteSource,
   list: Range,
@@ -133,7 +133,7 @@ async function* largeGroup(
   const line = lineIn(source, range);
   if ((await containerAt(source, range)) !== '{') {
     await checkInSlices(source, range, slices);
-    // No group, and too long to be shown.
+    // Not a group, and too long to be shown.
     yield { type: 'group', group, value: omittedAt(await containerAt(source, range)), line };
     return;
   }
@@ -179,7 +179,7 @@ async function* trajectoriesIn(
   }
 }
 
-/** As of a list in memory, but that how many there are has not been counted. */
+/** The same issue as for a list in memory, but without the actual length. */
 const tooMany = (place: (string | number)[], maximum: number) =>
   new RequestValidationError([
     {
@@ -188,21 +188,21 @@ const tooMany = (place: (string | number)[], maximum: number) =>
     },
   ]);
 
-/** Stands for a value that is too long to be read: of its kind, so that what is said of it is right. */
+/** A placeholder of the same JSON type as a value too long to parse, so that issues about it are right. */
 const omittedAt = (opening: '{' | '[' | null) =>
   opening === null ? omitted.text : opening === '[' ? omitted.list : omitted.object;
 
 interface MembersOptions {
-  /** The member that is not read where it is a list. */
+  /** The member that is located instead of parsed, if it is a list. */
   listName: string;
-  /** Where the object stands, for complaints. */
+  /** Location of the object, for issues. */
   at: (string | number)[];
   slices: TimeSlices;
-  /** Whether a member of this name is passed over where it is long. */
+  /** Whether a long member of this name is skipped. */
   passes: (name: string) => boolean;
 }
 
-/** The members of an object but for one list, of which it is said where it is. */
+/** Parses the members of an object, except for one list, of which it returns the range. */
 async function membersOf(
   source: ByteSource,
   range: Range,
@@ -220,7 +220,7 @@ async function membersOf(
     const name = await keyAt(source, child.key);
     if (++count > mostMembers) throw refuse([], `has more than ${mostMembers} fields`);
     if (name === listName) {
-      // The one before it does not count, but is a part of the text.
+      // A duplicate member: the earlier list is dropped, but its text must still be valid JSON.
       if (list) await checkInSlices(source, list, slices);
       list = null;
       if ((await containerAt(source, child)) === '[') {

@@ -3,7 +3,7 @@ import { ConversationRenderer } from '../../language/chat/render.ts';
 import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
 import { TokenTexts } from './reply/token-report.ts';
 
-/** What turns the messages of one base model into tokens and back. */
+/** Turns the messages of a base model into tokens and back. */
 export interface BaseModelTools {
   tokenizer: Tokenizer;
   format: ChatFormat;
@@ -11,7 +11,7 @@ export interface BaseModelTools {
   texts: TokenTexts;
 }
 
-/** Makes the tools of a base model when they are first needed, and keeps them with their caches. */
+/** Creates the tools of a base model on first use and keeps them with their caches. */
 export function baseModelTools(
   engine: Pick<Engine, 'tokenizer' | 'chatFormat'>,
 ): (baseModel: string) => BaseModelTools {

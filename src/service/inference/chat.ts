@@ -35,7 +35,7 @@ export interface ChatDependencies {
   priorityScheduling: boolean;
 }
 
-/** A request turned into tokens, ready to be sampled. */
+/** A request turned into tokens, ready to sample. */
 export interface PreparedChat {
   id: string;
   created: number;
@@ -44,7 +44,7 @@ export interface PreparedChat {
   model: ResolvedModel;
   tools: BaseModelTools;
   prompt: Prompt;
-  /** Text of the prompt that the content of every choice begins with. */
+  /** Text that the content of every choice starts with. */
   echo: string;
   sampling: Sampling;
   report: TokenReport;
@@ -54,19 +54,18 @@ export interface PreparedChat {
     signal: AbortSignal,
     onDelta?: (delta: GenerationDelta) => void,
   ): Promise<Generation>;
-  /** Finds all choices at once, best first; null where they are sampled. */
+  /** Beam search: all choices at once, best first; null if choices are sampled. */
   search: ((signal: AbortSignal) => Promise<Generation[]>) | null;
-  /** What the prompt's tokens are worth; null where nobody asked. */
+  /** Log-probabilities of the prompt's tokens; null if not requested. */
   scorePrompt: ((signal: AbortSignal) => Promise<(PromptLogprob | null)[]>) | null;
   parser(): ReplyParser;
 }
 
 export interface ChatOrigin {
-  /** What the request's key opens. */
   access: Access;
-  /** The request's seed as its text wrote it; see `exactSeed`. */
+  /** The request's seed with all its digits; see `exactSeed`. */
   seed: number | bigint | undefined;
-  /** Aborted when nobody waits for the answer any more. */
+  /** Aborts when the client stops waiting for the answer. */
   signal?: AbortSignal;
 }
 
@@ -94,7 +93,7 @@ export async function prepareChat(
   seedOfChoice(requestSeed, 0);
   const choices = request.n ?? 1;
   const echo = request.echo ? echoOf(request.messages) : '';
-  // All has been checked: what was refused leaves nothing on the disk.
+  // Only after all checks: a refused request writes nothing to disk.
   await constraints.keep(constraint, access.entity ?? model.entity);
   const common = {
     weights,
@@ -159,7 +158,7 @@ export async function prepareChat(
   };
 }
 
-/** What `echo` repeats: the last message, where its role is that of the reply. */
+/** The text that `echo` repeats: the content of the last message, if it is the assistant's. */
 function echoOf(messages: readonly ParsedMessage[]): string {
   const index = messages.length - 1;
   const message = messages[index];
@@ -179,21 +178,20 @@ export function toUsage(
   };
 }
 
-/** There is one tier; it is named where the request spoke of tiers. */
+/** There is only one tier; it is reported if the request names a tier. */
 export function tierOf({ request }: Pick<PreparedChat, 'request'>): { service_tier?: 'default' } {
   return request.service_tier === undefined ? {} : { service_tier: 'default' };
 }
 
 /**
- * The salt under which an engine keeps what it has computed of a prompt: the request's own, within its key's entity.
- * So entities never share a prefix, and neither do the salts of one entity. Keys that see every entity are one among
- * themselves.
+ * The salt of the engine's prefix cache: the request's salt within the key's entity. Entities never share
+ * a prefix, and neither do different salts of one entity. Keys that see every entity share one scope.
  */
 export function cacheSaltOf({ entity }: Access, salt: string | null): string | null {
   return entity === null && salt === null ? null : JSON.stringify([entity, salt]);
 }
 
-/** Names what answers, apart from its weights: the same for the same engine and base model. */
+/** The `system_fingerprint`: the same for the same engine and base model, whatever the weights. */
 export function fingerprintOf(engine: string, base: BaseModel): string {
   const parts = [engine, base.id, base.contextLength, base.vocabularySize, base.parameters];
   return `fp_${createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12)}`;

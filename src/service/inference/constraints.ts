@@ -28,30 +28,30 @@ import { valueAt } from '../zod-issues.ts';
 export interface CheckedConstraint {
   constraint: Constraint | null;
   hash: string | null;
-  /** Characters of its JSON; 0 for none. */
+  /** Length of its JSON in characters; 0 without a constraint. */
   characters: number;
   allowsCalls: boolean;
-  /** Where replies begin with reasoning: the tokens around it. */
+  /** If replies begin with reasoning: the tokens that open and close it. */
   reasoning: { open: number; close: number } | null;
 }
 
-/** Finds what was sampled under, as far as somebody may know of it. */
+/** Finds the constraints that an entity's replies were sampled under. */
 export interface KnownConstraints {
   find(hash: string): Promise<Constraint | undefined>;
 }
 
-/** Characters of JSON of the constraints that a cache holds: as objects they take ten times as much. */
+/** Size of a cache in characters of JSON; parsed constraints take about ten times as much memory. */
 const cachedCharacters = 2 ** 22;
-/** What an entry takes beside its constraint. */
+/** Overhead of a cache entry, in characters. */
 const charactersOfEntry = 512;
 
 const dayMs = 86_400_000;
 
-/** Builds, checks and keeps constraints, each once: a run asks for the same few thousands of times. */
+/** Builds, checks and stores constraints, each only once: a run sends the same few thousands of times. */
 export class Constraints {
   readonly #engine: Engine;
   readonly #store: Store;
-  /** By a hash of the fields, which may be long. */
+  /** By a hash of the request's fields, which may be long. */
   readonly #checked = new LRUCache<string, CheckedConstraint>({
     maxSize: cachedCharacters,
     sizeCalculation: ({ characters }) => characters + charactersOfEntry,
@@ -66,8 +66,9 @@ export class Constraints {
   }
 
   /**
-   * Rejects with a 422 where the engine cannot hold a reply to it. `caller`: whose turn it is for, and what tells that
-   * nobody waits for it any more.
+   * Builds the constraint of a request and checks it with the engine. Rejects with a 422 if the engine
+   * cannot enforce it. `caller`: the tenant the work counts for, and a signal that aborts when it stops
+   * waiting.
    */
   async check(base: BaseModel, fields: ConstraintFields, caller: Caller = {}): Promise<CheckedConstraint> {
     if (!mayConstrain(fields)) return unconstrained;
@@ -95,29 +96,29 @@ export class Constraints {
   }
 
   /**
-   * Makes a constraint one that may be trained under: to be called before a reply is sampled under it. `entity`: whose
-   * it is then; null where the operator separates none.
+   * Stores a constraint so that its replies can be trained on. Call it before sampling. `entity`: the
+   * owner of the replies; null if entities are not separated.
    */
   async keep({ constraint, hash }: CheckedConstraint, entity: string | null): Promise<void> {
     if (constraint === null || hash === null) return;
     const now = Date.now();
     const usedAt = await this.#store.constraintUsedAt(hash, entity);
-    // A clock that was set back does not count either.
+    // `Math.abs` also covers a clock that was set back.
     if (usedAt !== undefined && Math.abs(now - usedAt) < dayMs) return;
     try {
       await this.#store.keepConstraint({ hash, json: JSON.stringify(constraint), usedAt: now }, entity);
     } catch (error) {
-      // A known one is sampled under also where nothing can be written.
+      // A stored constraint may be sampled under even when the disk is not writable.
       if ((await this.#store.constraint(hash, entity)) === undefined) throw error;
     }
   }
 
   /**
-   * The constraint of this hash, or undefined where no reply of this entity was sampled under it; of anybody, where
-   * `entity` is null.
+   * The constraint with this hash, or undefined if no reply of this entity was sampled under it. A null
+   * `entity` searches all entities.
    */
   async find(hash: string, entity: string | null = null): Promise<Constraint | undefined> {
-    // No entity's name has a line break in it.
+    // Names of entities contain no line break.
     const key = `${entity ?? ''}\n${hash}`;
     const known = this.#found.get(key);
     if (known) return known;
@@ -128,7 +129,7 @@ export class Constraints {
     return constraint;
   }
 
-  /** What an entity may know of; with null, everything. */
+  /** The constraints visible to an entity; with null, all of them. */
   knownTo(entity: string | null): KnownConstraints {
     return { find: (hash) => this.find(hash, entity) };
   }
@@ -158,7 +159,10 @@ export class Constraints {
     };
   }
 
-  /** What the engine has against a constraint; null where it takes it. What has happened to the engine is no complaint. */
+  /**
+   * The engine's reason to refuse a constraint, or null if it accepts it. Throws if the engine itself
+   * failed.
+   */
   async #complaint(
     baseModel: string,
     constraint: Constraint,
@@ -173,7 +177,10 @@ export class Constraints {
     }
   }
 
-  /** Names the field: what the text must be, where that alone is refused too, and else the tools. */
+  /**
+   * Finds the field to blame: the one that constrains the text, if it is refused on its own too, else the
+   * tools.
+   */
   async #refusal(
     baseModel: string,
     { branches }: Constraint,
@@ -205,7 +212,7 @@ const unconstrained: CheckedConstraint = {
   reasoning: null,
 };
 
-/** Whether a field is present that can constrain a reply, or be wrong. */
+/** Whether the request has a field that may constrain its replies. */
 const mayConstrain = (fields: ConstraintFields): boolean =>
   (fields.tools?.length ?? 0) > 0 ||
   fields.tool_choice !== undefined ||
@@ -213,7 +220,7 @@ const mayConstrain = (fields: ConstraintFields): boolean =>
   fields.structured_outputs !== undefined ||
   fields.reasoning_effort !== undefined;
 
-/** Before anything is made of them: what is longer no engine compiles in a moment. */
+/** Runs before anything is built from the fields: engines cannot compile longer ones quickly. */
 function refuseLongFields(fields: ConstraintFields): void {
   refuseLongTools(fields.tools, ['tools']);
   const { response_format, structured_outputs } = fields;
@@ -227,7 +234,7 @@ function refuseLongFields(fields: ConstraintFields): void {
   );
 }
 
-/** JSON that stands in a field as text; undefined where it is none. */
+/** Parses JSON inside a text field; undefined if it is invalid. */
 function parseFieldJson(text: string, location: Location): unknown {
   refuseHeavyJson(text, { at: ['body', ...location.map(String)] });
   try {

@@ -7,12 +7,15 @@ import { invalidField, ServiceError } from '../errors.ts';
 import type { BaseModelTools } from './base-model-tools.ts';
 import { refuseForeignTokens } from './request-checks.ts';
 
-/** What a reply is sampled after. */
+/** The prompt of a reply. */
 export interface Prompt {
   tokens: number[];
-  /** Whether it differs from what the messages and tools alone would give. */
+  /** Whether it differs from what the messages and tools alone render to. */
   own: boolean;
-  /** Whether replies in it came as text, which need not give the ids again that were sampled. */
+  /**
+   * Whether earlier replies in it were sent as text, which may tokenize to other ids than the sampled
+   * ones.
+   */
   retokenized: boolean;
 }
 
@@ -33,8 +36,8 @@ type PromptRequest = Pick<
 >;
 
 /**
- * The prompt of a chat request as token ids. Fails with a 422 that names what cannot be in it; whether it leaves
- * room for a reply is not looked at here.
+ * Renders the prompt of a chat request to token ids. Rejects with a 422 that names the invalid field. Does
+ * not check whether a reply still fits.
  */
 export async function toPrompt(
   request: PromptRequest,
@@ -72,7 +75,7 @@ export async function toPrompt(
   return { tokens, own, retokenized };
 }
 
-/** Loaded when a request first needs it: most requests use the model's own template. */
+/** Loaded on first use: most requests use the model's own template. */
 const requestTemplate = () => import('../../language/extensions/request-template/request-template.ts');
 
 const passesToTemplate = (request: PromptRequest): boolean =>
@@ -80,7 +83,10 @@ const passesToTemplate = (request: PromptRequest): boolean =>
   request.chat_template_kwargs !== undefined ||
   request.documents !== undefined;
 
-/** Characters of messages whose calls take some milliseconds to read. */
+/**
+ * From this many characters on, parsing the tool calls of messages takes milliseconds, so it runs in time
+ * slices.
+ */
 const longText = 65_536;
 
 async function toTurns(
@@ -106,7 +112,7 @@ function toRenderOptions(request: PromptRequest, turns: readonly Turn[], callTok
   };
 }
 
-/** What the template is told; of no reasoning it is told nothing. */
+/** `none` is not passed to the template. */
 const effortOf = ({ reasoning_effort: effort }: Pick<PromptRequest, 'reasoning_effort'>) =>
   effort === 'none' ? undefined : effort;
 
@@ -133,7 +139,7 @@ function checkContinued(request: PromptRequest, turns: readonly Turn[], callToke
     );
 }
 
-/** Keeps the last tokens, the first of all falling away with the others. */
+/** Keeps the last tokens; a begin token is cut off like any other. */
 function truncate(tokens: number[], request: PromptRequest, contextLength: number): number[] {
   const limit = request.truncate_prompt_tokens;
   if (limit === undefined) return tokens;

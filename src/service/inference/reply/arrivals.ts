@@ -1,7 +1,7 @@
 import type { Generation, GenerationDelta } from '../../../engines/engine.ts';
 import type { PreparedChat } from '../chat.ts';
 
-/** Something that came of one choice. */
+/** An update of one choice. */
 export type Arrival =
   | { type: 'delta'; index: number; delta: GenerationDelta }
   | { type: 'end'; index: number; generation: Generation };
