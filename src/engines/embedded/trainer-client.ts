@@ -9,16 +9,16 @@ import {
 } from './threads/worker-messages.ts';
 import { engineClosed, Outstanding, WorkerThread, workerModule } from './threads/worker-thread.ts';
 
-/** A message of as many tokens is copied in a few milliseconds, in which nothing else goes on in this thread. */
+/** Tokens in one message: copying it blocks this thread for a few milliseconds. */
 const tokensOfMessage = 200_000;
 
-/** The trainer's thread, as the rest of the engine uses it. Jobs run one after another. */
+/** Sends calls to the trainer's thread and receives their answers. Jobs run one after another. */
 export class TrainerClient {
   readonly #thread: WorkerThread<TrainerRequest, TrainerReply>;
   readonly #calls = new Outstanding<unknown>();
   readonly #jobs = new Outstanding<void>();
   #ids = 0;
-  /** The thread's end since the job in progress began: with it went what the job had trained. */
+  /** Set when the thread has died during the current job, whose training is lost. */
   #death: EngineError | undefined;
   #turn: Promise<void> = Promise.resolve();
 
@@ -33,8 +33,8 @@ export class TrainerClient {
   }
 
   /**
-   * Ends at once by its signal while other jobs are before it, and when the engine is closed. A job that runs ends by
-   * its signal within a run of the training graphs; once it is being saved, it is saved.
+   * Trains one job. An aborted signal rejects a waiting job at once, and a running job after the current run of the
+   * training graphs; a checkpoint that is being saved is completed. Closing the engine rejects all jobs at once.
    */
   async train(request: TrainRequest): Promise<void> {
     const { signal } = request;
@@ -66,7 +66,7 @@ export class TrainerClient {
 
   close(): Promise<void> {
     const closed = this.#thread.close();
-    // Also those whose turn has not come, and one that waits for its next batch.
+    // Includes jobs that wait for their start, and a job that waits for its next batch.
     this.#jobs.rejectAll(engineClosed());
     return closed;
   }
@@ -90,7 +90,7 @@ export class TrainerClient {
     } catch (error) {
       const death = this.#death;
       await this.#call({ type: 'abandon' }).catch(() => undefined);
-      // A thread that ended between two calls has a successor, which knows nothing of the job.
+      // If the thread died between two calls, its successor only reports that no training run has begun.
       throw signal?.aborted ? signal.reason : (death ?? error);
     } finally {
       signal?.removeEventListener('abort', cancel);
@@ -112,7 +112,7 @@ export class TrainerClient {
 
 type Datums = TrainingBatch['datums'];
 
-/** The datums of a batch in messages of at most so many tokens, or of one datum; in order. */
+/** Splits the datums of a batch, in order, into messages of at most `tokens` tokens, or of one larger datum. */
 export function inMessages(datums: Datums, tokens: number): { first: Datums[]; last: Datums } {
   const first: Datums[] = [];
   let last: Datums = [];

@@ -3,7 +3,7 @@ import type { Feeds, Runtime, Session } from '../runtime.ts';
 import { type Architecture, headWidth } from '../weights/architecture.ts';
 import { KeyValueCache } from './key-value-cache.ts';
 
-/** Tokens of one sequence to run through the model: those of `tokens` from `start` to `end`. */
+/** The tokens of one sequence to run through the model: `tokens` from `start` to `end`. */
 export interface Chunk {
   tokens: readonly number[];
   start: number;
@@ -12,7 +12,7 @@ export interface Chunk {
 
 const masked = -1e9;
 
-/** Runs tokens through one set of weights, over a key-value cache of its own. */
+/** Runs tokens through one set of weights, with its own key-value cache. */
 export class Decoder {
   readonly cache: KeyValueCache;
   readonly #runtime: Runtime;
@@ -33,7 +33,7 @@ export class Decoder {
     return new Decoder(runtime, architecture, sessions);
   }
 
-  /** The same weights over another cache. It goes when this one is closed, and the two never run at the same time. */
+  /** The same weights with another cache. Closing this decoder closes both. The two must not run at the same time. */
   twin(): Decoder {
     return new Decoder(this.#runtime, this.#architecture, this.#sessions);
   }
@@ -44,14 +44,14 @@ export class Decoder {
   }
 
   /**
-   * Runs a chunk for each of the slots from `firstSlot`; the cache must have room. Returns the logits after each
-   * chunk's last token, [chunks, vocabulary]; those of an empty chunk mean nothing.
+   * Runs one chunk for each slot from `firstSlot`; the cache must have room. Returns the logits after each chunk's last
+   * token, [chunks, vocabulary]; those of an empty chunk are meaningless.
    */
   run(firstSlot: number, chunks: readonly Chunk[]): Promise<Float32Array> {
     return this.#run(firstSlot, chunks, this.#lay(chunks));
   }
 
-  /** Runs a chunk that is not empty in one slot. Returns the logits after each of its tokens, [tokens, vocabulary]. */
+  /** Runs a non-empty chunk in one slot. Returns the logits after each of its tokens, [tokens, vocabulary]. */
   runThrough(slot: number, chunk: Chunk): Promise<Float32Array> {
     const layout = this.#lay([chunk]);
     const picked = BigInt64Array.from({ length: layout.tokens }, (_, index) => BigInt(index));
@@ -70,7 +70,7 @@ export class Decoder {
     return outputs.logits?.data as Float32Array;
   }
 
-  /** Where each token of the chunks lies, flat and padded. A lone token is run twice, see `padding`. */
+  /** Computes the flat and padded indices of the tokens. A single token is run twice, see `Layout.tokens`. */
   #lay(chunks: readonly Chunk[]): Layout {
     let tokens = 0;
     let steps = 1;
@@ -129,7 +129,7 @@ export class Decoder {
     return feeds;
   }
 
-  /** Writes the chunk's keys and values into the cache; returns its queries, [batch, heads, steps, head width]. */
+  /** Writes the chunks' keys and values into the cache; returns their queries, [batch, heads, steps, head width]. */
   #scatter(
     layer: number,
     firstSlot: number,
@@ -189,12 +189,12 @@ interface Layout {
   chunks: readonly Chunk[];
   batch: number;
   steps: number;
-  /** Flat tokens, one more than there are where there is only one: a product of one row rounds differently. */
+  /** Number of flat tokens. A single token counts as two, because a product of one row rounds differently. */
   tokens: number;
   width: number;
-  /** Of each flat token, its index in the padded [batch, steps] layout. */
+  /** For each flat token its index in the padded [batch, steps] layout. */
   rows: BigInt64Array;
-  /** Flat indexes of the tokens whose logits are asked for: of each chunk the last one. */
+  /** Flat indices of the tokens whose logits are requested: the last token of each chunk, unless `runThrough`. */
   picked: BigInt64Array;
   mask: Float32Array;
 }

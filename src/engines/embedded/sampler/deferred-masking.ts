@@ -1,28 +1,28 @@
 import type { BeamSearch } from '../extensions/beam-search.ts';
 import type { Sequence } from './sequence.ts';
 
-/** A place whose next token is chosen once it is known which ones its constraint allows. */
+/** A row whose next token is chosen later, when the tokens its constraint allows are known. */
 interface Undecided {
   sequence: Sequence;
   search: BeamSearch | null;
-  /** After its last token. */
+  /** The logits after its last token. */
   logits: Float32Array;
 }
 
-/** For so long one tenant's constraints are worked on before it is the next tenant's turn. */
+/** How long one tenant's constraints are computed before the next tenant's. */
 const turnMs = 2;
 
 /**
- * Works out, a slice of time in each step, which tokens heavy constraints allow. What waits for that does not go on
- * meanwhile, and all else does; tenants take turns, so that somebody's heavy constraints keep nobody else's light ones
- * waiting. When something is chosen has no influence on what is chosen.
+ * Computes which tokens heavy constraints allow, for one time slice in each step. Rows that wait for it pause and all
+ * others continue. Tenants take turns, so that one tenant's heavy constraints do not delay another's light ones. The
+ * time at which a token is chosen does not influence which token is chosen.
  */
 export class DeferredMasking {
-  /** By tenant, in the order of their turns. None is empty. */
+  /** By tenant, the next tenant first. No list is empty. */
   readonly #undecided = new Map<string, Undecided[]>();
   readonly #now: () => number;
 
-  /** `now`: a clock in milliseconds that never goes back. */
+  /** `now`: a monotonic clock in milliseconds. */
   constructor(now: () => number = () => performance.now()) {
     this.#now = now;
   }
@@ -44,7 +44,7 @@ export class DeferredMasking {
     this.#undecided.clear();
   }
 
-  /** Goes on for so long, or until nothing is undecided. */
+  /** Continues for `sliceMs`, or until nothing is undecided. */
   goOn(sliceMs: number): void {
     const end = this.#now() + sliceMs;
     do {
@@ -60,7 +60,7 @@ export class DeferredMasking {
   }
 }
 
-/** Chooses what comes next where all is known that is needed; true where nothing is left to do. */
+/** Chooses the next token if its constraint is computed; returns true when nothing is left to do. */
 function isThrough({ sequence, search, logits }: Undecided, isOver: () => boolean): boolean {
   if (search ? search.ended : sequence.ended) return true;
   if (!sequence.prepare(isOver)) return false;

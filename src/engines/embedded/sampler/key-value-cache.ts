@@ -5,8 +5,8 @@ import { blockLength, type KeyValueBlock } from './prefix-cache.ts';
 const widthStep = 32;
 
 /**
- * Keys and values of the sequences being sampled: for each layer [slot, head, width, head width], with slots in
- * use side by side, so that any run of them is one tensor without a copy. It grows as sequences do.
+ * Keys and values of the sequences being sampled: for each layer [slot, head, width, head width]. Used slots are
+ * adjacent, so that any range of them is one tensor without a copy. The cache grows with the sequences.
  */
 export class KeyValueCache {
   readonly #layers: number;
@@ -14,7 +14,7 @@ export class KeyValueCache {
   readonly #headWidth: number;
   #slots = 0;
   #width = 0;
-  /** Of all times: what was needed once will be again, and growing is a copy of everything. */
+  /** The largest width so far. A cleared cache starts with it, because growing copies everything. */
   #widest = 0;
   #keys: Float32Array[] = [];
   #values: Float32Array[] = [];
@@ -25,12 +25,12 @@ export class KeyValueCache {
     this.#headWidth = headWidth(architecture);
   }
 
-  /** Positions each slot has room for. */
+  /** Number of positions in each slot. */
   get width(): number {
     return this.#width;
   }
 
-  /** Makes room, keeping what the first `used` slots hold. */
+  /** Makes room for `slots` of `width` positions, and keeps the contents of the first `used` slots. */
   reserve(slots: number, width: number, used: number): void {
     if (slots <= this.#slots && width <= this.#width) return;
     const newSlots = slots <= this.#slots ? this.#slots : Math.max(slots, this.#slots * 2, 8);
@@ -53,7 +53,7 @@ export class KeyValueCache {
     this.#width = newWidth;
   }
 
-  /** Gives the room back; for when no slot is in use. */
+  /** Frees the memory. No slot may be in use. */
   clear(): void {
     this.#slots = 0;
     this.#width = 0;
@@ -61,7 +61,7 @@ export class KeyValueCache {
     this.#values = [];
   }
 
-  /** The keys and the values of `count` slots from `first`, of the shape [count, heads, width, head width]. */
+  /** The keys and the values of `count` slots from `first`, each [count, heads, width, head width]. */
   tensors(layer: number, first: number, count: number): { key: Float32Array; value: Float32Array } {
     const size = this.#heads * this.#width * this.#headWidth;
     const range = [first * size, (first + count) * size] as const;
@@ -94,12 +94,12 @@ export class KeyValueCache {
       }
   }
 
-  /** Numbers in a block of tokens. */
+  /** Number of elements in a block. */
   get blockSize(): number {
     return this.#layers * 2 * this.#heads * blockLength * this.#headWidth;
   }
 
-  /** Copies the block of tokens from `start` out of a slot. */
+  /** Copies the block that begins at position `start` out of a slot. */
   copyBlockOut(slot: number, start: number, target: KeyValueBlock): void {
     const span = blockLength * this.#headWidth;
     let offset = 0;
@@ -110,7 +110,7 @@ export class KeyValueCache {
     });
   }
 
-  /** Copies a block of tokens into a slot, from `start` on. */
+  /** Copies a block into a slot, from position `start` on. */
   copyBlockIn(slot: number, start: number, source: KeyValueBlock): void {
     const span = blockLength * this.#headWidth;
     let offset = 0;

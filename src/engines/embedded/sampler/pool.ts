@@ -10,22 +10,22 @@ import { PrefixCache, type PrefixMemory } from './prefix-cache.ts';
 import type { Sequence } from './sequence.ts';
 import { type Occupant, Slots } from './slots.ts';
 
-/** Largest attention score tensor of one run, in elements: bounds memory for long prompts. */
+/** Largest attention score tensor of one run, in elements: bounds the memory of long prompts. */
 const largestScores = 4_000_000;
 
-/** A request that has waited this long goes before all priorities: none keeps another waiting for ever. */
+/** A request that has waited this long goes before all priorities, so that no request waits forever. */
 const overdueMs = 300_000;
 
-/** How long constraints are worked on in a step at the least, in milliseconds: see `DeferredMasking`. */
+/** Shortest time for deferred masking in each step, in milliseconds: see `DeferredMasking`. */
 const shortestDeliberationMs = 10;
 
-/** What a request is becoming: a reply, the replies of a search, or the scores of a prompt. */
+/** An answer in progress: a reply, the replies of a search, or the scores of a prompt. */
 export type Answer = Sequence | BeamSearch | PromptScores;
 
-/** What waits for its slots. */
+/** A request that waits for its slots. */
 type Waiting = Omit<Occupant, 'prompt'>;
 
-/** How an answer stands among others: see `GenerateRequest`. */
+/** Fields of `GenerateRequest` that decide when a request starts and what it shares. */
 export interface Standing {
   priority: number;
   cacheSalt: string | null;
@@ -33,9 +33,8 @@ export interface Standing {
 }
 
 /**
- * The answers that one set of weights is working on. New ones join between steps and ended ones leave (continuous
- * batching). An answer that has ended, also one that was cancelled, is not computed any more from the next run of the
- * decoder on.
+ * The answers in progress for one set of weights. New ones join between steps and ended ones leave (continuous
+ * batching). The decoder's next run no longer includes an answer that has ended or was cancelled.
  */
 export class Pool {
   readonly #decoder: Decoder;
@@ -45,7 +44,7 @@ export class Pool {
   readonly #slots: Slots;
   readonly #scorer: PromptScorer;
   readonly #waiting = new FairQueue<Waiting>({ overdueMs });
-  /** Whether there may be one that has ended among those that wait: looked for only then, as they may be thousands. */
+  /** Whether a waiting answer may have ended. Only then are they searched, as there may be thousands. */
   #mayBeOver = false;
   readonly #searches = new Set<BeamSearch>();
   readonly #deferredMasking = new DeferredMasking();
@@ -72,7 +71,7 @@ export class Pool {
     this.#wait(sequence, null, standing);
   }
 
-  /** A search waits until there is a slot for each of its beams. Throws an `EngineError` where there never will be. */
+  /** Queues a search until there is a slot for each beam. Throws an `EngineError` if there are too few slots. */
   search(search: BeamSearch, root: Sequence, standing: Standing): void {
     if (search.width > this.#largestBatch)
       throw new EngineError(
@@ -82,20 +81,20 @@ export class Pool {
     this.#wait(root, search, standing);
   }
 
-  /** Ends an answer that nobody waits for any more. */
+  /** Ends an answer that is no longer needed. */
   cancel(answer: Answer): void {
     answer.cancel();
     this.#mayBeOver = true;
   }
 
-  /** Scores come in the order of their requests, a part a step, beside all that is sampled. */
+  /** Queues the scoring of a prompt. Prompts are scored in order, one chunk in each step, beside all sampling. */
   score(scores: PromptScores): void {
     this.#scorer.add(scores);
   }
 
   /**
-   * One step of everything in slots but what a heavy constraint holds, and the prompts of what is new. Returns the
-   * answers that moved. `pools`: how many take steps in turn, this one among them. Default 1.
+   * Takes one step of all answers in slots, except those that wait for a heavy constraint, and computes the prompts of
+   * new ones. Returns the answers that changed. `pools`: how many pools, with this one, step in turn. Default 1.
    */
   async step(pools = 1): Promise<Answer[]> {
     const began = performance.now();
@@ -136,7 +135,7 @@ export class Pool {
     this.#waiting.add(waiting, { priority, slots: search?.width ?? 1, tenant });
   }
 
-  /** Takes out what has ended: cancelled, with nothing left to decide, or done. */
+  /** Removes the answers that have ended. */
   #dismiss(): Answer[] {
     const over = this.#mayBeOver ? this.#waiting.remove(isOver) : [];
     this.#mayBeOver = false;
@@ -158,9 +157,9 @@ export class Pool {
   }
 
   /**
-   * Gives what waits its slots: first what has a prompt to compute (`leaders`), then what has the same prompt and salt
-   * as one of them or as something that runs, whose keys and values it takes over: a group's rollouts share their
-   * prompt.
+   * Assigns slots to waiting answers. The first of them (`leaders`) compute their prompts. The others (`followers`) have
+   * the same prompt and salt as a leader or a running answer and copy its keys and values: the rollouts of a group share
+   * their prompt.
    */
   #admit(): { leaders: number; followers: Map<number, Occupant> } {
     const followers = new Map<number, Occupant>();
@@ -185,7 +184,7 @@ export class Pool {
     return { leaders, followers };
   }
 
-  /** Slots that are in use, and those that searches may come to use. */
+  /** Number of slots in use, counting a search with its full width. */
   #taken(): number {
     let taken = 0;
     for (const { search } of this.#slots.occupants) if (!search) taken++;
@@ -193,7 +192,7 @@ export class Pool {
     return taken;
   }
 
-  /** Computes all that waits in the slots from `first`, in chunks that fit, and goes one token on in each. */
+  /** Computes the pending tokens of `count` slots from `first`, in chunks, and chooses the next token of each. */
   async #advance(first: number, count: number): Promise<void> {
     this.#slots.reserve(this.#slots.count);
     const occupants = this.#slots.occupants.slice(first, first + count);
@@ -218,7 +217,7 @@ export class Pool {
     }
   }
 
-  /** Chooses the next token, or leaves that for later where it is not known yet what its constraint allows. */
+  /** Chooses the next token, or defers it when the tokens its constraint allows are not known yet. */
   #choose({ sequence, search, tenant }: Occupant, logits: Float32Array, offset: number): void {
     if (!sequence.prepare(always))
       this.#deferredMasking.add(tenant, {
@@ -230,7 +229,7 @@ export class Pool {
     else sequence.sample(logits, offset);
   }
 
-  /** Lets the beams of a search go on; what led to a reply is kept for later sequences. */
+  /** Takes a step of a search, and stores beams that led to a reply in the prefix cache. */
   #branch(search: BeamSearch): void {
     const slots = this.#slots.slotsOf(search);
     const { beams, fulfilled } = search.advance();
@@ -239,7 +238,7 @@ export class Pool {
   }
 }
 
-/** The prompt's name is long, and of use only among those that run. */
+/** The prompt's key is built here, not when the request arrives, because it is long and only running answers need it. */
 function toOccupant({ sequence, search, salt, tenant }: Waiting): Occupant {
   const prompt = `${salt === null ? '' : `salt ${salt}`}:${sequence.tokens.slice(0, sequence.promptLength)}`;
   return { sequence, search, salt, tenant, prompt };

@@ -8,22 +8,22 @@ import { Decoder } from './decoder.ts';
 import { Pool } from './pool.ts';
 import { PrefixMemory } from './prefix-cache.ts';
 
-/** Weights kept ready to sample from, beside those in use. */
+/** Sets of weights kept loaded, besides those in use. */
 const idlePoolsKept = 3;
 
 interface Entry {
   loading: Promise<Pool>;
-  /** Null while its weights are being loaded. */
+  /** Null while the weights are being loaded. */
   pool: Pool | null;
 }
 
-/** A pool for each set of weights that is in use or was not long ago. */
+/** A pool for each set of weights that is in use or was used recently. */
 export class Pools {
   readonly #runtime: Runtime;
   readonly #settings: { largestBatch: number; prefixes: PrefixMemory };
-  /** In order of last use. */
+  /** By last use, the least recent first. */
   readonly #entries = new Map<string, Entry>();
-  /** Those to be forgotten that something samples from, or that are being loaded. */
+  /** Keys of dropped weights that are still in use or being loaded. */
   readonly #dropped = new Set<string>();
   #closed = false;
 
@@ -35,26 +35,26 @@ export class Pools {
     this.#settings = { largestBatch, prefixes: new PrefixMemory(prefixCacheBytes) };
   }
 
-  /** How many sets of weights are there, or on their way. */
+  /** Number of sets of weights, loaded or being loaded. */
   get count(): number {
     return this.#entries.size;
   }
 
-  /** The pools whose weights are there. */
+  /** The pools whose weights are loaded. */
   get ready(): Pool[] {
     return [...this.#entries.values()].flatMap(({ pool }) => pool ?? []);
   }
 
   /**
-   * Hands over the pool of a set of weights, which are loaded where they are not there. Only while `use` runs is it
-   * certain that an idle pool is not let go.
+   * Loads the weights if necessary and calls `use` with their pool. Unless `use` adds work to it, the pool may be
+   * released right after.
    */
   async open(weights: Weights, use: (pool: Pool) => void): Promise<void> {
     const key = poolKey(weights);
     for (;;) {
       const entry = this.#touch(key, weights);
       const pool = await entry.loading;
-      // One that was let go while its turn was awaited is opened anew.
+      // A pool that was released while this call waited is loaded again.
       if (this.#entries.get(key) !== entry) continue;
       try {
         return use(pool);
@@ -65,14 +65,14 @@ export class Pools {
     }
   }
 
-  /** Forgets weights as soon as nothing samples from them any more: see `sweep`. */
+  /** Releases weights as soon as nothing samples from them: see `sweep`. */
   drop(weights: Weights): void {
     const key = poolKey(weights);
     if (this.#entries.has(key)) this.#dropped.add(key);
     this.sweep();
   }
 
-  /** Lets go of the dropped weights that have fallen idle. To be called when something has ended. */
+  /** Releases dropped weights that have become idle. Call it when an answer has ended. */
   sweep(): void {
     for (const key of this.#dropped) {
       const entry = this.#entries.get(key);
@@ -81,12 +81,12 @@ export class Pools {
     }
   }
 
-  /** Forgets a pool that is of no use any more; its weights are loaded again when they are next asked for. */
+  /** Releases a pool that has failed. The next request loads its weights again. */
   discard(pool: Pool): void {
     for (const [key, entry] of this.#entries) if (entry.pool === pool) this.#release(key, pool);
   }
 
-  /** Lets go of everything, also of what is being loaded; nothing may be running. */
+  /** Releases all pools, also those being loaded. Nothing may be running. */
   async close(): Promise<void> {
     this.#closed = true;
     const entries = [...this.#entries.values()];
@@ -130,7 +130,7 @@ export class Pools {
       this.#release(key, pool);
   }
 
-  /** Nobody waits for the memory, and nobody could do anything about a runtime that keeps it. */
+  /** Does not wait, and ignores errors: if the runtime keeps the memory, there is no remedy. */
   #release(key: string, pool: Pool): void {
     this.#entries.delete(key);
     this.#dropped.delete(key);

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 
-/** Keys and values of a whole block of tokens, packed: [layer][key, value][head][token][head width]. */
+/** Keys and values of a block of tokens, packed: [layer][key, value][head][token][head width]. */
 export type KeyValueBlock = Float32Array;
 
-/** Sequences are kept in blocks of this many tokens: prefixes are shared by whole blocks. */
+/** Tokens in a block. Only whole blocks of a prefix are shared. */
 export const blockLength = 16;
 
 let caches = 0;
@@ -15,16 +15,16 @@ interface Entry {
   cache: PrefixCache;
 }
 
-/** Blocks whose memory is kept for further ones: fresh memory costs more than the copy into it. */
+/** Number of freed blocks whose memory is kept for new ones, because allocating costs more than copying. */
 const sparesKept = 8;
 
-/** The memory that the prefix caches of all weights share. The blocks used longest ago go when the limit is reached. */
+/** The memory that the prefix caches of all weights share. At its limit the least recently used blocks are dropped. */
 export class PrefixMemory {
   readonly #blocks: LRUCache<string, Entry> | undefined;
   readonly #spares: KeyValueBlock[] = [];
   #ids = 0;
 
-  /** `limitBytes`: of all blocks together, and 0 keeps nothing. */
+  /** `limitBytes`: for all blocks together; 0 keeps nothing. */
   constructor(limitBytes: number) {
     if (limitBytes > 0)
       this.#blocks = new LRUCache({
@@ -40,7 +40,7 @@ export class PrefixMemory {
     return this.#blocks?.get(key);
   }
 
-  /** Makes a block of so many numbers, which `fill` fills; undefined where nothing is kept. */
+  /** Adds a block of `size` elements, which `fill` fills; undefined when the limit is 0. */
   add(cache: PrefixCache, key: string, size: number, fill: (data: KeyValueBlock) => void): Entry | undefined {
     if (!this.#blocks) return undefined;
     const spare = this.#spares.findIndex(({ length }) => length === size);
@@ -51,7 +51,7 @@ export class PrefixMemory {
     return entry;
   }
 
-  /** Lets go of the blocks of one cache. */
+  /** Drops the blocks of one cache. */
   drop(cache: PrefixCache): void {
     for (const [key, entry] of this.#blocks?.entries() ?? [])
       if (entry.cache === cache) this.#blocks?.delete(key);
@@ -59,23 +59,23 @@ export class PrefixMemory {
 }
 
 /**
- * Keys and values of sequences that have ended, of one set of weights, so that the next turn of a conversation, or
- * another with the same beginning, need not compute them again. A block is named by its tokens and by the block before
- * it, the first by the salt of its sequence, so that what sequences of one salt have in common is kept once and nothing
- * is found under another salt.
+ * Keys and values of ended sequences, for one set of weights, so that a later prompt with the same beginning, such as
+ * the next turn of the conversation, need not compute them again. The key of a block is its tokens and the id of the
+ * block before it, or the salt for the first block. So a common prefix is stored once for each salt, and nothing is
+ * found under another salt.
  */
 export class PrefixCache {
   readonly #blockSize: number;
   readonly #memory: PrefixMemory;
   readonly #name = `weights ${++caches}`;
 
-  /** `blockSize`: numbers in a block. */
+  /** `blockSize`: number of elements in a block. */
   constructor({ blockSize, memory }: { blockSize: number; memory: PrefixMemory }) {
     this.#blockSize = blockSize;
     this.#memory = memory;
   }
 
-  /** The blocks of the longest prefix that is known under the salt. */
+  /** The blocks of the longest prefix that is stored under the salt. */
   find(tokens: readonly number[], salt: string | null): KeyValueBlock[] {
     const found: KeyValueBlock[] = [];
     let parent: number | string = this.#root(salt);
@@ -88,7 +88,7 @@ export class PrefixCache {
     return found;
   }
 
-  /** Keeps the whole blocks of a sequence; `copy` fills those that are new, each from its first token on. */
+  /** Stores the whole blocks of a sequence; `copy` fills each new block, given its first position. */
   add(
     tokens: readonly number[],
     salt: string | null,
@@ -105,12 +105,12 @@ export class PrefixCache {
     }
   }
 
-  /** Lets go of everything. */
+  /** Drops all blocks of these weights. */
   clear(): void {
     this.#memory.drop(this);
   }
 
-  /** What stands for the block before the first: no block's number, another for each salt, and short. */
+  /** The parent of the first block: short, different from every block's id, and different for each salt. */
   #root(salt: string | null): string {
     return salt === null
       ? this.#name

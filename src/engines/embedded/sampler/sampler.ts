@@ -11,29 +11,29 @@ import { Pools } from './pools.ts';
 import { Sequence } from './sequence.ts';
 
 /**
- * Streams are told of their tokens this often at most, after the first: a message a token would cost the thread that
- * samples a quarter of its time, and nobody reads as fast.
+ * Shortest interval between the deltas of a stream, after its first. One message for each token would cost the sampling
+ * thread a quarter of its time.
  */
 const deltaIntervalMs = 5;
 
 interface Listener {
   id: number;
-  /** Whether it is told of tokens as they come; `begun` once it has been. */
+  /** Whether it gets deltas; `begun` is true after the first. */
   stream: boolean;
   begun: boolean;
   pool: Pool;
 }
 
-/** Answers requests to sample, to search and to score: a pool for each set of weights, each stepping in turn. */
+/** Answers requests to sample, search and score. There is a pool for each set of weights, and the pools step in turn. */
 export class Sampler {
   readonly #codec: ConversationCodec;
   readonly #pools: Pools;
   readonly #listeners = new Map<Answer, Listener>();
   readonly #byId = new Map<number, Answer>();
   #deltasDue = false;
-  /** When all streams were last told. */
+  /** When deltas were last sent. */
   #deltasTold = 0;
-  /** Requests whose weights are not there yet; false once cancelled. */
+  /** Requests whose weights are being loaded; false once cancelled. */
   readonly #preparing = new Map<number, boolean>();
 
   constructor(
@@ -49,7 +49,7 @@ export class Sampler {
     return this.#pools.ready.some((pool) => !pool.idle);
   }
 
-  /** Queues a request; it joins the next step once its weights are there. */
+  /** Queues a request. It joins the next step once its weights are loaded. */
   async add(id: number, call: SamplerCall): Promise<void> {
     this.#preparing.set(id, true);
     try {
@@ -78,12 +78,11 @@ export class Sampler {
     else if (this.#preparing.has(id)) this.#preparing.set(id, false);
   }
 
-  /** Nobody waits for anything any more. */
   cancelAll(): void {
     for (const id of [...this.#byId.keys(), ...this.#preparing.keys()]) this.cancel(id);
   }
 
-  /** One step of every pool with work. */
+  /** Takes one step of every pool that is not idle. */
   async step(): Promise<SamplerReport> {
     const report = emptyReport();
     const now = performance.now();
@@ -101,17 +100,17 @@ export class Sampler {
     return report;
   }
 
-  /** Forgets weights as soon as nothing samples from them any more. */
+  /** Releases weights as soon as nothing samples from them. */
   drop(weights: Weights): void {
     this.#pools.drop(weights);
   }
 
-  /** Lets all weights go; no step may be in progress. */
+  /** Releases all weights. No step may be in progress. */
   close(): Promise<void> {
     return this.#pools.close();
   }
 
-  /** Makes what puts a request into its pool. */
+  /** Checks a request, and returns a function that adds it to its pool. */
   #prepare(call: SamplerCall): (pool: Pool) => Answer {
     if (call.type === 'score')
       return (pool) => {
@@ -135,7 +134,7 @@ export class Sampler {
     };
   }
 
-  /** An answer that cannot be told fails alone. */
+  /** If reporting an answer throws, only that answer fails. */
   #tellOrFail(answer: Answer, report: SamplerReport): void {
     const listener = this.#listeners.get(answer);
     if (!listener) return;
@@ -163,7 +162,7 @@ export class Sampler {
     else report.finished.push({ id, result: answer.finish() });
   }
 
-  /** A pool whose step threw is closed; its answers fail, and the next request loads the weights again. */
+  /** Discards a pool whose step threw: its answers fail, and the next request loads the weights again. */
   #fail(pool: Pool, error: unknown, report: SamplerReport): void {
     this.#pools.discard(pool);
     for (const [answer, { id, pool: own }] of [...this.#listeners]) {

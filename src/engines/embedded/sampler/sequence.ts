@@ -16,19 +16,19 @@ export interface SequenceOptions {
   topLogprobs: number;
 }
 
-/** What a sequence draws from beside the model. */
+/** What a sequence needs besides the model to choose its tokens. */
 export interface SequenceSources {
   codec: ConversationCodec;
   constraint: ConstraintState | null;
   random: Random;
 }
 
-/** One reply being sampled: its tokens so far, and what comes next. */
+/** One reply that is being sampled. */
 export class Sequence {
   /** Prompt and reply. */
   readonly tokens: number[];
   readonly promptLength: number;
-  /** How many of `tokens` have their keys and values in the cache. */
+  /** Number of `tokens` whose keys and values are in the cache. */
   computed = 0;
   cachedTokens = 0;
   readonly #options: SequenceOptions;
@@ -41,7 +41,7 @@ export class Sequence {
   #cancelled = false;
   #failure: unknown;
 
-  /** Throws an `EngineError` where the options cannot be meant. `original` is for `fork` alone. */
+  /** Throws an `EngineError` that names an invalid option. `original` is only for `fork`. */
   constructor(options: SequenceOptions, sources: SequenceSources, original?: Sequence) {
     this.#options = options;
     this.#sources = sources;
@@ -79,22 +79,21 @@ export class Sequence {
     return this.#cancelled;
   }
 
-  /** Why it cannot go on; undefined where nothing is wrong. One that failed has ended, and has no generation. */
+  /** The error that ended the reply; undefined if there was none. A failed reply has ended and has no generation. */
   get failure(): unknown {
     return this.#failure;
   }
 
-  /** Nobody waits for it any more; nothing more of it is computed. */
   cancel(): void {
     this.#cancelled = true;
   }
 
-  /** Ends it without a reply, as `cancel` does, but somebody is to hear the reason. */
+  /** Ends it without a reply, as `cancel` does, and reports the reason. */
   fail(reason: unknown): void {
     this.#failure ??= reason ?? new Error('the sequence failed');
   }
 
-  /** Samples the next token from the logits after the last one. What goes wrong ends this sequence alone. */
+  /** Samples the next token from the logits after the last one. An error ends only this sequence. */
   sample(logits: Float32Array, offset: number): void {
     if (this.ended) return;
     try {
@@ -109,8 +108,8 @@ export class Sequence {
   }
 
   /**
-   * Works on which tokens its constraint allows next until it is over; true once `next` need not any more. A grammar
-   * that proves too complex ends this sequence alone.
+   * Computes which tokens the constraint allows next, until `isOver` returns true. Returns true once that is known. A
+   * grammar that is too complex ends only this sequence.
    */
   prepare(isOver: IsOver): boolean {
     if (this.ended) return true;
@@ -123,8 +122,8 @@ export class Sequence {
   }
 
   /**
-   * The distribution of the next token, of the logits after the last one. Throws where a logits processor fails, and
-   * where the logits are no numbers, as those of weights that training has driven out of range.
+   * The distribution of the next token, from the logits after the last one. Throws when a logits processor fails, and
+   * when the logits are NaN, as they are after training that diverged.
    */
   next(logits: Float32Array, offset: number): Distribution {
     const { constraint } = this.#sources;
@@ -138,14 +137,14 @@ export class Sequence {
     return distribution;
   }
 
-  /** Takes a token of the support of `next`, and what its constraint forces after it. */
+  /** Appends a token of the support of `next`, and the tokens its constraint forces after it. */
   take(token: number, logprob: number, alternatives: TokenLogprob[]): void {
     this.#sources.constraint?.accept(token);
     this.#append(token, logprob, alternatives);
     this.#appendForced();
   }
 
-  /** The likeliest tokens of a distribution, as many as were asked for, likeliest first. */
+  /** The `topLogprobs` likeliest tokens of a distribution, likeliest first. */
   alternatives({ support, logprobs }: Distribution): TokenLogprob[] {
     const count = this.#options.topLogprobs;
     if (count === 0) return [];
@@ -154,7 +153,7 @@ export class Sequence {
       .slice(0, count);
   }
 
-  /** A copy that goes its own way from here. The two share their random numbers alone. */
+  /** An independent copy. The two share only their random number generator. */
   fork(): Sequence {
     const constraint = this.#sources.constraint?.clone() ?? null;
     return new Sequence(this.#options, { ...this.#sources, constraint }, this);
@@ -180,7 +179,7 @@ export class Sequence {
     this.#sources.constraint?.dispose();
   }
 
-  /** Takes the tokens that have no alternative; nothing is sampled for them. */
+  /** Appends the tokens that have no alternative; nothing is sampled for them. */
   #appendForced(): void {
     const { constraint } = this.#sources;
     if (!constraint || this.#end || constraint.ended) return;
@@ -200,12 +199,12 @@ export class Sequence {
       this.#end = { finishReason: 'length', stop: null };
   }
 
-  /** What the last token ends the reply by. */
+  /** How the last token ends the reply; undefined if it does not. */
   #stopAt(token: number): Pick<Generation, 'finishReason' | 'stop'> | undefined {
     const { codec, constraint } = this.#sources;
     const { sampling, stopTokens } = this.#options;
     const found = this.#stopStrings.find(codec.tokenizer.bytes(token));
-    // A constraint that has come to its end has nothing to go on with.
+    // `ignoreEnd` cannot hold when a constraint has ended: no token is legal after that.
     if (token === codec.format.endToken && (constraint !== null || !sampling.ignoreEnd))
       return { finishReason: 'stop', stop: null };
     if (this.#reply.tokens.length < (sampling.minTokens?.count ?? 0)) return undefined;

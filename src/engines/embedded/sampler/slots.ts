@@ -3,17 +3,17 @@ import type { KeyValueCache } from './key-value-cache.ts';
 import { blockLength, type PrefixCache } from './prefix-cache.ts';
 import type { Sequence } from './sequence.ts';
 
-/** What has a slot: a reply, or a beam of a search. */
+/** A reply, or a beam of a search, that has a slot. */
 export interface Occupant {
   sequence: Sequence;
   search: BeamSearch | null;
   salt: string | null;
   tenant: string;
-  /** Names the prompt and the salt: those with the same may share what is computed of it. */
+  /** Identifies the prompt and the salt. Occupants with the same value may share the prompt's keys and values. */
   prompt: string;
 }
 
-/** Who is in which slot of the key-value cache: slot i belongs to the i-th occupant. */
+/** Assigns the slots of the key-value cache: slot i belongs to the i-th occupant. */
 export class Slots {
   readonly #cache: KeyValueCache;
   readonly #prefixes: PrefixCache;
@@ -36,12 +36,12 @@ export class Slots {
     return this.#occupants[slot] as Occupant;
   }
 
-  /** Takes a slot at the end; it has room after the next `reserve`. */
+  /** Adds a slot at the end. It has room only after the next `reserve`. */
   append(occupant: Occupant): number {
     return this.#occupants.push(occupant) - 1;
   }
 
-  /** Makes room for every token that waits to be computed; the first `used` slots hold something already. */
+  /** Makes room for every token that must be computed, and keeps the contents of the first `used` slots. */
   reserve(used: number): void {
     const longest = this.#occupants.reduce(
       (length, { sequence }) => Math.max(length, sequence.tokens.length),
@@ -50,7 +50,7 @@ export class Slots {
     this.#cache.reserve(this.#occupants.length, longest, used);
   }
 
-  /** Puts what the prefix cache knows of a new prompt into its slot; the last token is left to run. */
+  /** Copies the cached prefix of a new prompt into its slot. The last token is always computed, for its logits. */
   restore(slot: number): void {
     const { sequence, salt } = this.at(slot);
     const blocks = this.#prefixes.find(sequence.tokens.slice(0, sequence.promptLength), salt);
@@ -60,7 +60,7 @@ export class Slots {
     sequence.cachedTokens = length;
   }
 
-  /** Takes over what another slot has computed of the same prompt. */
+  /** Copies the keys and values of the same prompt from the leader's slot. */
   follow(slot: number, leader: Occupant): void {
     const { sequence } = this.at(slot);
     const length = Math.min(sequence.promptLength - 1, leader.sequence.computed);
@@ -69,7 +69,7 @@ export class Slots {
     sequence.cachedTokens = length;
   }
 
-  /** Keeps what is computed in a slot for later sequences. */
+  /** Stores a slot's keys and values in the prefix cache. */
   keep(slot: number): void {
     const { sequence, salt } = this.at(slot);
     this.#prefixes.add(sequence.tokens.slice(0, sequence.computed), salt, (start, target) =>
@@ -89,8 +89,8 @@ export class Slots {
   }
 
   /**
-   * Puts the beams of a search's next step in place of those of the last one. One child of a beam takes its slot over;
-   * its other children get copies of it, in slots that have become free, or else in new ones. What is left is freed.
+   * Replaces the beams of a search by those of its next step. One child of each beam takes over its slot; the other
+   * children get copies, in slots that became free or in new ones. Remaining slots are released.
    */
   succeed(search: BeamSearch, beams: readonly Continuation[]): void {
     const used = this.#occupants.length;
@@ -115,7 +115,7 @@ export class Slots {
     for (const slot of [...free].sort((a, b) => b - a)) this.release(slot);
   }
 
-  /** The slots that a search's beams have. */
+  /** The slots of a search's beams. */
   slotsOf(search: BeamSearch): Map<Sequence, number> {
     const slots = new Map<Sequence, number>();
     for (const [slot, occupant] of this.#occupants.entries())

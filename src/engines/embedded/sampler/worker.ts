@@ -43,7 +43,7 @@ function wake(): void {
   steps = run();
 }
 
-/** Steps as long as there is work, letting messages in between steps. */
+/** Steps while there is work, and handles messages between steps. */
 async function run(): Promise<void> {
   try {
     while (sampler.busy) {
@@ -68,7 +68,7 @@ async function close(): Promise<void> {
   }
 }
 
-/** Ends the thread, so that whoever waits for it hears of it: what went wrong is not about one request. */
+/** Ends the thread, so that all calls in flight fail: the error does not belong to one request. */
 function die(error: unknown): void {
   setImmediate(() => {
     throw error;

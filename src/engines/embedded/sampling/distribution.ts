@@ -6,13 +6,13 @@ export interface Distribution {
   logprobs: Float64Array;
   probabilities: Float64Array;
   /**
-   * For each token of the support, the slope of its adjusted logit (before the temperature) in its raw one, which the
-   * repetition penalty bends; null where all are 1.
+   * For each token of the support, the derivative of its adjusted logit (before the temperature) by its raw logit. The
+   * repetition penalty changes it; null when all are 1.
    */
   slopes: Float64Array | null;
 }
 
-/** Logits of some tokens with all that is added and scaled before the temperature. */
+/** Logits of some tokens, after everything that comes before the temperature. */
 export interface AdjustedLogits {
   /** Ids, ascending. */
   support: Int32Array;
@@ -24,11 +24,11 @@ export interface AdjustedLogits {
 type CutOffs = Pick<SamplingParameters, 'temperature' | 'topK' | 'topP' | 'minP'>;
 
 /**
- * The distribution that tokens are sampled from, of the logits at `offset`. Only `legal` ids take part; their
- * logits are divided by the temperature; then top-k, top-p and min-p cut, in that order, each over what the one
- * before it left; what remains is renormalised. Temperature 0, which is greedy, counts as 1 here: its
- * log-probabilities are those at temperature 1. `keep` stays in the support whatever the cut-offs say, so that a
- * token that was sampled has a probability under a later policy too.
+ * The distribution that tokens are sampled from, for the logits at `offset`. Only `legal` ids take part. Their logits
+ * are divided by the temperature; then top-k, top-p and min-p cut, in this order, each what the one before it left; the
+ * rest is renormalised. Temperature 0, which is greedy, counts as 1 here: its log-probabilities are those at
+ * temperature 1. `keep` always stays in the support, so that a token that was sampled has a probability under a later
+ * policy too.
  */
 export function distributionOf(
   logits: Float32Array,
@@ -44,7 +44,7 @@ export function distributionOf(
   return cutAndNormalise(legal, scaled, null, sampling, keep);
 }
 
-/** `distributionOf` of logits that have been adjusted. Their values become the log-probabilities. */
+/** `distributionOf` for adjusted logits. Overwrites `values` with the log-probabilities. */
 export function distributionOfAdjusted(
   { support, values, slopes }: AdjustedLogits,
   sampling: CutOffs,
@@ -54,9 +54,9 @@ export function distributionOfAdjusted(
   return cutAndNormalise(support, values, slopes, sampling, keep);
 }
 
-/** Below this a logit divided by the temperature may be no finite number any more. */
+/** Below this, a logit divided by the temperature may be infinite. */
 const smallTemperature = 1e-6;
-/** Least of what a logit can be below the largest: `exp` of it is 0, and it is finite. */
+/** Smallest scaled logit relative to the largest: it is finite, and its `exp` is 0. */
 const lowest = -1e6;
 
 /** Divides logits by the temperature, in place. */
@@ -94,7 +94,7 @@ function cutAndNormalise(
   );
 }
 
-/** The softmax of the scaled logits, which become the log-probabilities. */
+/** The softmax of the scaled logits. Overwrites `logprobs` with the log-probabilities. */
 function normalise(support: Int32Array, logprobs: Float64Array, slopes: Float64Array | null): Distribution {
   let largest = Number.NEGATIVE_INFINITY;
   for (const value of logprobs) if (value > largest) largest = value;
@@ -113,7 +113,7 @@ function normalise(support: Int32Array, logprobs: Float64Array, slopes: Float64A
   return { support, logprobs, probabilities, slopes };
 }
 
-/** Indexes of what the cut-offs leave. */
+/** Indices of the logits that the cut-offs leave. */
 function cut(scaled: Float64Array, { topK, topP, minP }: Omit<CutOffs, 'temperature'>): number[] {
   const order = Array.from(scaled.keys()).sort(
     (a, b) => (scaled[b] as number) - (scaled[a] as number) || a - b,
@@ -133,7 +133,7 @@ function cut(scaled: Float64Array, { topK, topP, minP }: Omit<CutOffs, 'temperat
   return order.filter((index) => Math.exp((scaled[index] as number) - likeliest) >= minP);
 }
 
-/** The index in the support of the token that a number in [0, 1) picks. */
+/** Index in the support of the token that a number in [0, 1) picks. */
 export function pick(distribution: Distribution, uniform: number): number {
   const { probabilities } = distribution;
   let rest = uniform;
@@ -144,7 +144,7 @@ export function pick(distribution: Distribution, uniform: number): number {
   return likeliest(distribution);
 }
 
-/** The index in the support of the likeliest token, the lowest id among equals. */
+/** Index in the support of the likeliest token; the lowest id among equals. */
 export function likeliest({ logprobs }: Distribution): number {
   let best = 0;
   for (let index = 1; index < logprobs.length; index++)
@@ -160,7 +160,7 @@ export function entropyOf({ logprobs, probabilities }: Distribution): number {
   return entropy;
 }
 
-/** Nothing can be sampled from such logits, and no log-probability of them could be reported. */
+/** The error for NaN logits, from which nothing can be sampled. */
 export function notNumbers(): EngineError {
   return new EngineError(
     'bad_checkpoint',

@@ -2,20 +2,20 @@ import { EngineError, type SamplingParameters } from '../../engine.ts';
 import { type NamedProcessor, runProcessors } from '../extensions/logits-processors.ts';
 import type { AdjustedLogits } from './distribution.ts';
 
-/** Where a reply stands: its tokens are those of the sequence from `start` to `end`, and the next one is asked for. */
+/** The state of a reply before its next token. The reply's tokens are `tokens` from `start` to `end`. */
 export interface Place {
-  /** Prompt and reply, and perhaps more. */
+  /** Prompt and reply; in training also what follows. */
   tokens: readonly number[];
-  /** Where the reply begins. */
+  /** Index of the reply's first token. */
   start: number;
   end: number;
-  /** Tokens that the reply's constraint allows next, ascending; null where it has none. */
+  /** Tokens that the reply's constraint allows next, ascending; null without a constraint. */
   allowed: Int32Array | null;
 }
 
-/** What `SamplingParameters` add to logits and scale them by, before the temperature. */
+/** Applies the `SamplingParameters` that change logits before the temperature: processors, bias and penalties. */
 export class LogitAdjustments {
-  /** Nothing is changed at all. */
+  /** Whether no logit is changed. */
   readonly off: boolean;
   readonly #processors: readonly NamedProcessor[];
   readonly #bias: ReadonlyMap<number, number>;
@@ -38,7 +38,7 @@ export class LogitAdjustments {
       presencePenalty === 0;
   }
 
-  /** The logits at `offset` of the legal tokens, adjusted. `keep` stays where a processor bans it. */
+  /** The adjusted logits at `offset` of the legal tokens. `keep` stays even if a processor bans it. */
   adjust(
     logits: Float32Array,
     offset: number,
@@ -86,7 +86,7 @@ export class LogitAdjustments {
     return { support, values: Float64Array.from(support, (token) => whole[token] as number) };
   }
 
-  /** Returns the slopes, or null where it is off. */
+  /** Returns the slopes, or null when the penalty is off. */
   #penalizeRepetition(
     support: Int32Array,
     values: Float64Array,

@@ -5,15 +5,15 @@ import { type Distribution, distributionOf, distributionOfAdjusted } from './dis
 import { LogitAdjustments, type Place } from './logit-adjustments.ts';
 
 /**
- * `SamplingParameters` made ready for one reply. Sampling and training both ask it for the distribution of a token:
- * what they get differs by the rounding of the logits alone.
+ * Computes token distributions under the `SamplingParameters` of one reply. Sampling and training share this class, so
+ * their distributions differ only by the rounding of the logits.
  */
 export class ReplySampling {
   readonly #parameters: SamplingParameters;
   readonly #legal: LegalTokens;
   readonly #adjustments: LogitAdjustments;
 
-  /** Throws an `EngineError` that names what cannot be meant. */
+  /** Throws an `EngineError` that names an invalid parameter. */
   constructor(parameters: SamplingParameters, text: TextTokens, factories: LogitsProcessorFactories) {
     const vocabularySize = text.bytes.length;
     checkParameters(parameters, vocabularySize);
@@ -24,9 +24,9 @@ export class ReplySampling {
   }
 
   /**
-   * The distribution of the next token at a place, of the logits at `offset`. `keep`, where it is legal, stays in the
-   * support whatever processors and cut-offs say, so that a token that was sampled has a probability under a later
-   * policy too. Throws an `EngineError` where a processor fails.
+   * The distribution of the next token at `place`, for the logits at `offset`. If `keep` is legal, it stays in the
+   * support whatever processors and cut-offs do, so that a token that was sampled has a probability under a later policy
+   * too. Throws an `EngineError` when a processor fails.
    */
   distribution(logits: Float32Array, offset: number, place: Place, keep?: number): Distribution {
     const legal = this.#legal.at(place);
@@ -59,16 +59,16 @@ function checkParameters(
         );
 }
 
-/** What rules of legal tokens need to know of the model's text. */
+/** The facts about the tokenizer that the rules of legal tokens need. */
 export interface TextTokens {
   endToken: number;
-  /** Tokens that a reply without a constraint may hold, ascending. */
+  /** Tokens that a reply without a constraint may contain, ascending. */
   unconstrained: Int32Array;
-  /** The bytes of each token, one character each. */
+  /** The bytes of each token, with one character for each byte. */
   bytes: readonly string[];
 }
 
-/** The rules of `SamplingParameters` that say which tokens may come at all. */
+/** Applies the `SamplingParameters` that decide which tokens are legal. */
 export class LegalTokens {
   readonly #text: TextTokens;
   readonly #allowed: ReadonlySet<number> | null;
@@ -88,7 +88,7 @@ export class LegalTokens {
     this.#off = !allowedTokens && !minTokens && !ignoreEnd && !this.#banned;
   }
 
-  /** Ids, ascending. Not to be changed. */
+  /** The legal ids, ascending. Do not change the array. */
   at({ tokens, start, end, allowed }: Place): Int32Array {
     let legal = allowed ?? this.#text.unconstrained;
     if (this.#off) return legal;
@@ -101,7 +101,7 @@ export class LegalTokens {
   }
 }
 
-/** What passes; all of it where nothing does. */
+/** The tokens that pass; all tokens if none passes. */
 function unlessNone(tokens: Int32Array, passes: (token: number) => boolean): Int32Array {
   const left = tokens.filter(passes);
   return left.length > 0 ? left : tokens;

@@ -1,22 +1,22 @@
 import { setTimeout as pause } from 'node:timers/promises';
 
-/** How often it is looked whether the runtime has been left. */
+/** How often `lock` checks whether the thread has left the runtime. */
 const lockEveryMs = 10;
 
-/** Longest time that the end of the process waits for a run of the native runtime. */
+/** How long the exit of the process waits for a run of the native runtime. */
 const longestRunMs = 5000;
 
 const shutAt = 0;
 const insideAt = 1;
 
 /**
- * Stands between a thread and the native runtime. Where a process ends, by `process.exit` or by an error that nobody
- * catches, its threads are torn out of whatever they do, and the native runtime answers that by aborting the process,
- * with a core dump in the place of the exit status. So the end of the process shuts the gates: it waits until each
- * thread has come out of the runtime, and none gets in any more.
+ * Guards a thread's calls into the native runtime. When a process exits, by `process.exit` or an uncaught error, its
+ * threads are stopped wherever they are; a thread inside the native runtime then aborts the process, with a core dump
+ * instead of the exit status. So the exit of the process shuts the gates: it waits until each thread has left the
+ * runtime, and lets none enter again.
  */
 export class NativeGate {
-  /** Two numbers that both threads see: whether the gate is shut, and how many calls are inside. */
+  /** Two numbers shared by both threads: whether the gate is shut, and how many calls are inside. */
   readonly shared: SharedArrayBuffer;
   readonly #state: Int32Array;
 
@@ -25,7 +25,7 @@ export class NativeGate {
     this.#state = new Int32Array(shared);
   }
 
-  /** Goes through with a call of the runtime. Blocks the thread for ever once the gate is shut. */
+  /** Makes a call into the runtime. Blocks the thread forever once the gate is shut. */
   async pass<Result>(call: () => Promise<Result>): Promise<Result> {
     Atomics.add(this.#state, insideAt, 1);
     if (Atomics.load(this.#state, shutAt) === 1) this.#block();
@@ -37,18 +37,18 @@ export class NativeGate {
     }
   }
 
-  /** Whether the thread is in the runtime just now. */
+  /** Whether the thread is inside the runtime. */
   get occupied(): boolean {
     return Atomics.load(this.#state, insideAt) > 0;
   }
 
-  /** Shuts it for ever; resolves once nobody is inside: then the thread can be terminated. */
+  /** Shuts the gate forever; resolves once no call is inside. Then the thread can be terminated. */
   async lock(): Promise<void> {
     Atomics.store(this.#state, shutAt, 1);
     while (this.occupied) await pause(lockEveryMs);
   }
 
-  /** Shuts it for ever, and blocks until nobody is inside. */
+  /** Shuts the gate forever, and blocks until no call is inside or 5 s have passed. */
   shut(): void {
     Atomics.store(this.#state, shutAt, 1);
     const deadline = performance.now() + longestRunMs;
@@ -60,7 +60,7 @@ export class NativeGate {
     }
   }
 
-  /** A thread that has come to this line is not in the runtime, whatever else it has begun. */
+  /** A thread that runs this code is in JavaScript, not in the runtime, so that its count becomes 0. */
   #block(): void {
     Atomics.store(this.#state, insideAt, 0);
     Atomics.notify(this.#state, insideAt);
@@ -74,7 +74,7 @@ function shutAll(): void {
   for (const gate of open) gate.shut();
 }
 
-/** Has the gate shut when the process ends, until the returned function is called. */
+/** Shuts the gate when the process exits. The returned function undoes this. */
 export function shutAtExit(gate: NativeGate): () => void {
   if (open.size === 0) process.on('exit', shutAll);
   open.add(gate);

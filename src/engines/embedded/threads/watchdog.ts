@@ -1,21 +1,21 @@
-/** Looks at a thread in so many equal parts of the time that it may stand still. */
+/** Number of checks within the timeout. */
 const looks = 10;
 
-/** What a worker finds of its watchdog. */
+/** The worker's part of its watchdog. */
 export interface WatchdogStart {
   shared: SharedArrayBuffer;
   everyMs: number;
 }
 
-/** Shows, from within a thread, that its event loop turns. Does not keep the thread alive. */
+/** Called in the thread: counts up while its event loop runs. Does not keep the thread alive. */
 export function beat({ shared, everyMs }: WatchdogStart): void {
   const beats = new Int32Array(shared);
   setInterval(() => Atomics.add(beats, 0, 1), everyMs).unref();
 }
 
 /**
- * Watches from outside whether a thread's event loop turns. Time in which this thread did not run, such as a machine's
- * sleep, does not count, nor does time that the other one is `excused` from.
+ * Watches from another thread whether a thread's event loop runs. Time in which the watching thread did not run, such
+ * as the sleep of the machine, does not count, nor does time in which the watched thread is `excused`.
  */
 export class Watchdog {
   readonly #shared = new SharedArrayBuffer(4);
@@ -23,7 +23,7 @@ export class Watchdog {
   readonly #everyMs: number;
   #missed = 0;
 
-  /** `timeoutMs`: how long it may stand still. */
+  /** `timeoutMs`: how long the thread may be silent. */
   constructor(timeoutMs: number) {
     this.#everyMs = timeoutMs / looks;
   }
@@ -32,12 +32,12 @@ export class Watchdog {
     return { shared: this.#shared, everyMs: this.#everyMs / 2 };
   }
 
-  /** How long it has been seen to stand still. */
+  /** How long the thread has been silent. */
   get stillMs(): number {
     return this.#missed * this.#everyMs;
   }
 
-  /** Calls `onStill` once it has stood still for too long, until the returned function is called. */
+  /** Calls `onStill` once the thread has been silent for too long. The returned function stops watching. */
   watch({ excused, onStill }: { excused: () => boolean; onStill: () => void }): () => void {
     let seen = Atomics.load(this.#beats, 0);
     const timer = setInterval(() => {

@@ -16,7 +16,7 @@ import type { ProcessorModules } from '../extensions/logits-processors.ts';
 import type { RuntimeChoice } from '../runtime.ts';
 import type { WatchdogStart } from './watchdog.ts';
 
-/** What the engine's worker threads are started with. */
+/** Settings of the engine's worker threads. */
 export interface WorkerSettings {
   runtime: RuntimeChoice;
   threads: number;
@@ -25,14 +25,14 @@ export interface WorkerSettings {
   logitsProcessors: ProcessorModules;
   /** Heap of a thread, in bytes. */
   threadHeapBytes: number;
-  /** How long a thread may work on one thing in JavaScript. */
+  /** How long a thread may spend in one piece of JavaScript. */
   threadTimeoutMs: number;
 }
 
-/** What a worker finds as its `workerData`. */
+/** The `workerData` of a worker. */
 export interface WorkerStart {
   settings: WorkerSettings;
-  /** The memory of its `NativeGate`. */
+  /** The shared memory of its `NativeGate`. */
   gate: SharedArrayBuffer;
   watchdog: WatchdogStart;
 }
@@ -40,19 +40,19 @@ export interface WorkerStart {
 /** A worker's first message. */
 export interface WorkerReady {
   type: 'ready';
-  /** The runtime it found. */
+  /** The name of its runtime. */
   runtime: string;
 }
 
-/** An error as it crosses threads. */
+/** An error in a message between threads. */
 export interface WorkerFailure {
   code: string;
   message: string;
-  /** The system's code, such as ENOSPC, where it was the system that failed. */
+  /** The code of a failed system call, such as ENOSPC. */
   systemCode?: string;
 }
 
-/** A request as the sampler gets it: its constraint compiled. */
+/** A request to the sampler, with its constraint compiled. */
 export type Planned<Request extends GenerateRequest | BeamSearchRequest> = Omit<
   Request,
   'signal' | 'constraint'
@@ -63,7 +63,7 @@ export type SamplerCall =
   | { type: 'search'; request: Planned<BeamSearchRequest> }
   | { type: 'score'; request: Omit<ScorePromptRequest, 'signal'> };
 
-/** The last message to a thread: it ends the step it is in, lets go of what it holds, and exits. */
+/** The last message to a thread: it completes its current step, releases everything and exits. */
 export interface CloseRequest {
   type: 'close';
 }
@@ -74,10 +74,10 @@ export type SamplerRequest =
   | CloseRequest
   | { type: 'drop'; weights: Weights };
 
-/** Of a call to generate, to search and to score. */
+/** The result of a call to generate, search or score. */
 export type SamplerResult = Generation | Generation[] | (ScoredToken | null)[];
 
-/** What one step of the sampler has to say, together: one message for many requests. */
+/** The report of one step of the sampler: one message for all requests. */
 export interface SamplerReport {
   deltas: { id: number; delta: GenerationDelta }[];
   finished: { id: number; result: SamplerResult }[];
@@ -86,25 +86,25 @@ export interface SamplerReport {
 
 export type TrainerCall =
   | { type: 'begin'; from: Weights }
-  /** The first datums of a large batch, whose last come with its step. */
+  /** The first datums of a large batch; the last ones come with its step. */
   | { type: 'datums'; datums: TrainingBatch['datums'] }
   | { type: 'step'; batch: TrainingBatch }
   | { type: 'save'; folder: string }
   | { type: 'abandon' }
   | { type: 'encode'; baseModel: string; replies: Reply[] };
 
-/** `cancel` is not answered: the step in progress fails soon, and so does every further one until the next `begin`. */
+/** `cancel` gets no reply: the step in progress fails soon, and so does every later one until the next `begin`. */
 export type TrainerRequest = (TrainerCall & { id: number }) | { type: 'cancel' } | CloseRequest;
 
 export type TrainerReply = { id: number; result: unknown } | { id: number; failure: WorkerFailure };
 
-/** What V8 and the runtime say when an allocation fails. Neither gives it a code. */
+/** The messages of V8 and the runtime when an allocation fails. These errors have no code. */
 const outOfMemory = /bad_alloc|bad allocation|failed to allocate memory|allocation failed|out of memory/i;
 
 const outOfMemoryMessage = (message: string) =>
   `an engine thread could not get the memory that it needs (${message}); ask again, or for less at once`;
 
-/** An error as a worker thread sends it. */
+/** Converts an error for a message to another thread. */
 export function toFailure(error: unknown): WorkerFailure {
   const systemCode = systemCodeOf(error);
   const system = systemCode === undefined ? {} : { systemCode };
@@ -120,7 +120,7 @@ export function fromFailure({ code, message, systemCode }: WorkerFailure): Engin
   return new EngineError(code, message, { cause: Object.assign(new Error(message), { code: systemCode }) });
 }
 
-/** The code of the system call that failed, be it the error itself or what caused it. */
+/** The code of a failed system call, in the error or one of its causes. */
 function systemCodeOf(error: unknown): string | undefined {
   for (let cause = error; cause instanceof Error; cause = cause.cause)
     if ('syscall' in cause && 'code' in cause && typeof cause.code === 'string') return cause.code;

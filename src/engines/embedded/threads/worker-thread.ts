@@ -4,12 +4,12 @@ import { NativeGate, shutAtExit } from './native-gate.ts';
 import { Watchdog } from './watchdog.ts';
 import type { CloseRequest, WorkerReady, WorkerSettings, WorkerStart } from './worker-messages.ts';
 
-/** How long a thread that is to close may take to end the step it is in. */
+/** How long a closing thread may take to complete its current step. */
 const closeTimeoutMs = 10_000;
 
 interface Handlers<Report> {
   onReport: (report: Report) => void;
-  /** Hears why nothing more comes of what the thread has in hand, to fail it. */
+  /** Called when the thread has ended or closes: the calls in flight must fail with this error. */
   onDeath: (error: EngineError) => void;
 }
 
@@ -18,14 +18,14 @@ interface Running {
   ready: Promise<Worker>;
   exited: Promise<void>;
   watchdog: Watchdog;
-  /** Terminates it as soon as it is out of the native runtime. */
+  /** Terminates the thread as soon as it is outside the native runtime. */
   terminate: (reason: Error) => void;
 }
 
 /**
- * A worker thread that is started when first needed, and again after it died. It dies alone of what it throws, of a
- * heap that is full, and of one piece of JavaScript that takes too long. What it asks of the native runtime is given
- * the time that it takes, and where the runtime aborts or the system ends the process for its memory, all is over.
+ * A worker thread that starts when first needed, and again after it has died. An uncaught error, a full heap, or one
+ * piece of JavaScript that takes too long ends only the thread. Calls into the native runtime have no time limit. If
+ * the runtime aborts, or the system kills the process for its memory, the whole process ends.
  */
 export class WorkerThread<Request, Report> {
   readonly #module: URL;
@@ -48,12 +48,12 @@ export class WorkerThread<Request, Report> {
     this.#closeTimeoutMs = options.closeTimeoutMs ?? closeTimeoutMs;
   }
 
-  /** Name of the runtime that the thread found; undefined before it has started. */
+  /** Name of the thread's runtime; undefined before it has started. */
   get runtime(): string | undefined {
     return this.#runtime;
   }
 
-  /** Resolves once the thread has the message. */
+  /** Starts the thread if necessary; resolves once the message is posted. */
   async send(request: Request): Promise<void> {
     (await this.start()).postMessage(request);
   }
@@ -64,7 +64,7 @@ export class WorkerThread<Request, Report> {
     return this.#running.ready;
   }
 
-  /** Rejects where it cannot be started, or has not been heard of for a while. */
+  /** Rejects when the thread cannot be started, or has been silent for half its timeout. */
   async check(): Promise<void> {
     await this.start();
     const { watchdog } = this.#running ?? {};
@@ -76,9 +76,8 @@ export class WorkerThread<Request, Report> {
   }
 
   /**
-   * Fails at once what the thread has in hand, and asks it to end by itself: a thread that is terminated while the
-   * native runtime works takes the whole process with it. Resolves once it is gone. Terminates it after all where it
-   * is not gone by the deadline.
+   * Fails all calls in flight at once and asks the thread to exit, because terminating a thread inside the native
+   * runtime aborts the whole process. Resolves once the thread has ended. After the deadline it is terminated.
    */
   close(): Promise<void> {
     this.#closed ??= this.#end();
@@ -89,7 +88,7 @@ export class WorkerThread<Request, Report> {
     this.#handlers.onDeath(engineClosed());
     if (!this.#running) return;
     const { worker, exited, terminate } = this.#running;
-    // One that is still starting finds the message when it has started.
+    // A thread that is still starting gets the message later.
     worker.postMessage({ type: 'close' } satisfies CloseRequest);
     const deadline = setTimeout(() => terminate(engineClosed()), this.#closeTimeoutMs);
     await exited;
@@ -144,9 +143,9 @@ export class WorkerThread<Request, Report> {
   }
 }
 
-/** What a thread threw before it was ready, where that says itself what to do: a runtime that is not installed. */
+/** The error of a thread that found no runtime: its message already has the remedy. */
 function startFailure(reason: unknown): EngineError | undefined {
-  // An error that crosses threads keeps its fields, but not its class.
+  // Between threads an error keeps its fields but not its class.
   const isMissing = reason instanceof Error && 'code' in reason && reason.code === 'runtime_missing';
   return isMissing ? new EngineError('runtime_missing', reason.message) : undefined;
 }
@@ -168,16 +167,16 @@ interface Waiting<Result> {
   reject: (error: unknown) => void;
 }
 
-/** Calls to a worker thread that have not been answered, by the number that each was sent with. */
+/** Calls to a worker thread that have no answer yet, by call id. */
 export class Outstanding<Result> {
   readonly #waiting = new Map<number, Waiting<Result>>();
 
-  /** The answer that will come for a number. */
+  /** Resolves or rejects with the answer to a call. */
   wait(id: number): Promise<Result> {
     return new Promise((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
   }
 
-  /** What nobody waits for is passed over: an answer may cross its cancellation. */
+  /** Ignores unknown ids: a call may be cancelled while its answer is on the way. */
   resolve(id: number, result: Result): void {
     this.#take(id)?.resolve(result);
   }
@@ -197,7 +196,7 @@ export class Outstanding<Result> {
   }
 }
 
-/** A worker's module beside this one: TypeScript where this is TypeScript, JavaScript in the built package. */
+/** The URL of a worker's module, relative to this one: TypeScript in the sources, JavaScript in the built package. */
 export function workerModule(path: string): URL {
   return new URL(`${path}${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`, import.meta.url);
 }

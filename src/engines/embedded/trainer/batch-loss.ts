@@ -3,7 +3,7 @@ import { entropyOf } from '../sampling/distribution.ts';
 import { logprobOf } from './forward-pass.ts';
 import type { MicroBatch } from './micro-batches.ts';
 
-/** Sums the loss of a batch and tells its slope at the logits, micro-batch by micro-batch. */
+/** Sums the loss of a batch and computes its gradient at the logits, one micro-batch at a time. */
 export class BatchLoss {
   readonly #config: LossConfig;
   readonly #advantageShifts: Float64Array | null;
@@ -13,17 +13,17 @@ export class BatchLoss {
   #policyLoss = 0;
   #entropy = 0;
 
-  /** `advantageShifts` are the KL penalty's, of all decisions in the order they will come; null where there is none. */
+  /** `advantageShifts`: those of the KL penalty, in the order in which the decisions are added; null without one. */
   constructor(config: LossConfig, advantageShifts: Float64Array | null = null) {
     this.#config = config;
     this.#advantageShifts = advantageShifts;
   }
 
   /**
-   * Takes logits [rows, vocabulary] and, for each datum, the decisions among the rows; returns dLoss/dlogits of the
-   * same shape. With p = softmax(a / T) over the support, a the adjusted logits, and g = dLoss/dl of the token,
-   * dLoss/da_j = (g * ([j = token] - p_j)) / T, and of the entropy bonus -c * H it is c * p_j * (log p_j + H) / T;
-   * both times the decision's weight and da_j/dz_j.
+   * Takes logits [rows, vocabulary] and each datum's decisions with their rows; returns dLoss/dlogits of the same
+   * shape. With a the adjusted logits, p = softmax(a / T) over the support and g = dLoss/dl of the token,
+   * dLoss/da_j = (g * ([j = token] - p_j)) / T, and for the entropy bonus -c * H it is c * p_j * (log p_j + H) / T.
+   * Both are multiplied by the decision's weight and by da_j/dz_j.
    */
   add(datums: MicroBatch['decisions'], logits: Float32Array, vocabularySize: number): Float32Array {
     const gradient = new Float32Array(logits.length);

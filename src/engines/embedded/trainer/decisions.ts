@@ -7,17 +7,17 @@ import type { Distribution } from '../sampling/distribution.ts';
 import type { Place } from '../sampling/logit-adjustments.ts';
 import type { ReplySampling } from '../sampling/reply-sampling.ts';
 
-/** One token that the policy chose among others: what training acts on. */
+/** One token that the policy chose among alternatives. Only decisions are trained. */
 export interface Decision {
-  /** Index in the sequence of the token before it, whose output decides. */
+  /** Index in the sequence of the token before it, whose logits predict it. */
   position: number;
   token: number;
-  /** Its log-probability when it was sampled. */
+  /** Its log-probability when it was sampled; null when not known. */
   logprob: number | null;
   span: Span<Constraint>;
   /**
-   * What it is chosen from under the span's sampling parameters, of the logits at `offset`; the token is always in
-   * the support. Throws an `EngineError` where the parameters rule the token out, or a logits processor fails.
+   * The distribution under the span's sampling parameters, for the logits at `offset`. Its support always contains the
+   * token. Throws an `EngineError` when the parameters rule the token out or a logits processor fails.
    */
   distribution(logits: Float32Array, offset: number): Distribution;
 }
@@ -28,7 +28,7 @@ export interface TrainingSequence {
   decisions: Decision[];
 }
 
-/** A span on the way to its decisions. */
+/** A span whose decisions are being found. */
 interface Reading {
   datum: Datum<Constraint>;
   span: Span<Constraint>;
@@ -37,8 +37,8 @@ interface Reading {
 }
 
 /**
- * Finds the decisions of a datum by following its constraints along its tokens, as sampling did. A token sampled
- * with log-probability 0 was certain: it is none.
+ * Finds the decisions of a datum by following its constraints along its tokens, as sampling did. A token that was
+ * sampled with log-probability 0 was certain, so it is not a decision.
  */
 export async function findDecisions(
   datum: Datum<Constraint>,

@@ -6,19 +6,19 @@ import type { Distribution } from '../sampling/distribution.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { feedsOf, type MicroBatch } from './micro-batches.ts';
 
-/** Some weights, and the graph that runs them. */
+/** A set of weights, and the graph that runs them. */
 export interface ForwardModel {
   architecture: Architecture;
   graphs: { forward: Session };
   weights: Float32Array;
-  /** Nothing more runs once it is aborted. */
+  /** When it is aborted, no further run starts. */
   signal?: AbortSignal;
 }
 
 export interface ForwardPass {
   /** [rows, vocabulary] */
   logits: Float32Array;
-  /** What the backward pass takes beside the logits' gradient. */
+  /** The inputs of the backward pass, except the gradient of the logits. */
   backwardFeeds: Feeds;
 }
 
@@ -34,7 +34,7 @@ export async function forwardPass(
   return { logits: logits?.data as Float32Array, backwardFeeds: { ...feeds, ...tape, sources } };
 }
 
-/** Log-probabilities of all decisions, in the order of the micro-batches. Nothing is learned from this pass. */
+/** Log-probabilities of all decisions, in the order of the micro-batches. Runs only the forward pass. */
 export async function logprobsUnder(
   model: ForwardModel,
   batches: readonly MicroBatch[],
@@ -59,7 +59,7 @@ export function logprobOf({ support, logprobs }: Distribution, token: number): n
   return logprob;
 }
 
-/** Log-probabilities of a micro-batch's decisions, in order, of logits [rows, vocabulary]. */
+/** Log-probabilities of a micro-batch's decisions, in order, for logits [rows, vocabulary]. */
 export function decisionLogprobs(
   { decisions }: Pick<MicroBatch, 'decisions'>,
   logits: Float32Array,
@@ -73,8 +73,9 @@ export function decisionLogprobs(
 }
 
 /**
- * The KL penalty of a batch before its gradient is taken: the mean of k over all its decisions has to be known by then,
- * so the batch runs forward under the reference weights and, where they are asked for, under the current ones.
+ * Computes the KL penalty of a batch; null when the loss has none. The penalty needs the mean of k over all decisions
+ * before any gradient, so this runs the whole batch forward under the reference weights and, if needed, under the
+ * current ones.
  */
 export async function klPenaltyOf(
   config: LossConfig,

@@ -2,22 +2,22 @@ import type { Tensor } from 'onnxruntime-common';
 import type { Feeds, Runtime } from '../runtime.ts';
 import type { Decision, TrainingSequence } from './decisions.ts';
 
-/** Padded tokens of one run of the graphs: about the fastest, and little memory. */
+/** Padded tokens of one run of the graphs: close to the fastest size, and needs little memory. */
 const tokensPerRun = 2048;
 const masked = -1e9;
 
 /** Sequences that run through the graphs together. */
 export interface MicroBatch {
   sequences: TrainingSequence[];
-  /** Length the sequences are padded to. */
+  /** Padded length of the sequences. */
   time: number;
-  /** Decisions of the sequence that has most: each sequence has that many rows of logits. */
+  /** Largest number of decisions in a sequence: each sequence has that many rows of logits. */
   picks: number;
-  /** For each sequence its decisions in order, each with its row of the logits. */
+  /** The decisions of each sequence in order, each with its row of the logits. */
   decisions: { decision: Decision; row: number }[][];
 }
 
-/** Groups sequences of like length, so that little is padding. Those without a decision are left out. */
+/** Groups sequences of similar length, to pad little. Leaves out sequences without decisions. */
 export function toMicroBatches(sequences: readonly TrainingSequence[]): MicroBatch[] {
   const batches: MicroBatch[] = [];
   const byLength = sequences
@@ -38,13 +38,13 @@ export function toMicroBatches(sequences: readonly TrainingSequence[]): MicroBat
   return batches;
 }
 
-/** Inputs of the training graphs, beside the parameters. */
+/** Inputs of the training graphs, besides the parameters. */
 export interface MicroBatchFeeds {
-  /** Of both passes. */
+  /** Inputs of both passes. */
   shared: Feeds;
-  /** Of the forward pass alone. */
+  /** Input of the forward pass. */
   causal: Tensor;
-  /** Of the backward pass alone. */
+  /** Input of the backward pass. */
   sources: Tensor;
 }
 
@@ -66,7 +66,7 @@ export function feedsOf(
       for (let distance = 1; distance <= previousTokens && at + distance < tokens.length; distance++)
         (previous[distance - 1] as BigInt64Array)[row * time + at + distance] = id;
     }
-    // Rows beyond a sequence's decisions stand for its first place; nothing flows back from them.
+    // Unused rows point to the sequence's first position; they get no gradient.
     for (let pick = 0; pick < picks; pick++) {
       const position = decisions[pick]?.position ?? 0;
       positions[row * picks + pick] = BigInt(position);

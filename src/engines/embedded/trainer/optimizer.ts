@@ -29,7 +29,7 @@ export function updateByAdam(
 ): void {
   state.updates++;
   const { first, second } = state;
-  // Both bias corrections are taken out of the loop, which runs over every parameter.
+  // Both bias corrections are computed outside the loop over all parameters.
   const stepSize = learningRate / (1 - firstDecay ** state.updates);
   const secondScale = 1 / (1 - secondDecay ** state.updates);
   for (let index = 0; index < weights.length; index++) {
@@ -43,18 +43,18 @@ export function updateByAdam(
   }
 }
 
-/** What the backward graph gives of a micro-batch. */
+/** The outputs of the backward graph for a micro-batch. */
 export interface GradientOutputs {
-  /** The flat gradient without the tables that are looked up by token. */
+  /** The flat gradient, without the tables that are looked up by token. */
   gradient: Float32Array;
-  /** What flows into each place's embedding, [batch * time, width]. */
+  /** The gradient of each position's embedding, [batch * time, width]. */
   embedding: Float32Array;
 }
 
 /**
- * Adds a micro-batch's gradient to the total, laid out like the parameters. The rows of the looked-up tables are
- * added here, one after another: many places share a token, and their sum must neither lose a part nor depend on
- * the number of threads.
+ * Adds a micro-batch's gradient to the total, which has the layout of the parameters. The rows of the looked-up tables
+ * are added here, one after another, because many positions share a token: their sum must neither lose additions nor
+ * depend on the number of threads.
  */
 export function addGradient(
   total: Float32Array,
@@ -74,7 +74,7 @@ export function addGradient(
     const distance = name === 'token_embedding' ? 0 : Number(name.slice(name.lastIndexOf('.') + 1));
     sequences.forEach(({ tokens }, sequence) => {
       for (let at = 0; at < tokens.length; at++) {
-        // Before the beginning stands token 0, in the graphs too.
+        // Token 0 precedes the sequence, as in the graphs.
         const token = at >= distance ? (tokens[at - distance] as number) : 0;
         const target = offset + token * width;
         const source = (sequence * time + at) * width;

@@ -14,7 +14,7 @@ import { forwardPass, klPenaltyOf } from './forward-pass.ts';
 import { type MicroBatch, toMicroBatches } from './micro-batches.ts';
 import { addGradient, freshOptimizer, norm, updateByAdam } from './optimizer.ts';
 
-/** Gradients longer than this are shortened to it. */
+/** Gradients with a larger norm are scaled down to it. */
 const largestNorm = 1;
 
 interface Graphs {
@@ -22,15 +22,15 @@ interface Graphs {
   backward: Session;
 }
 
-/** Weights in training, in memory until they are saved. */
+/** Weights in training. They are in memory until they are saved. */
 interface Run {
   architecture: Architecture;
   graphs: Graphs;
   weights: Float32Array;
   optimizer: OptimizerState;
-  /** Optimizer steps taken since it began. */
+  /** Optimizer steps so far. */
   steps: number;
-  /** Ends the step in progress between two runs of the graphs, and refuses further ones. */
+  /** Ends the current step between two runs of the graphs, and makes later steps fail. */
   signal: AbortSignal;
 }
 
@@ -41,7 +41,7 @@ export class Trainer {
   readonly #graphs = new Map<string, Promise<Graphs>>();
   #run: Run | undefined;
   #cancellation = new AbortController();
-  /** The last checkpoint saved, which the next job usually begins from. */
+  /** The last saved checkpoint, kept in memory because the next job usually begins from it. */
   #saved: { folder: string; run: Run } | undefined;
 
   constructor(runtime: Runtime, codec: ConversationCodec) {
@@ -72,12 +72,12 @@ export class Trainer {
     };
   }
 
-  /** Ends the step in progress soon, without an update, and refuses further ones of the training that has begun. */
+  /** Ends the current step soon, without an update, and makes later steps fail until the next `begin`. */
   cancel(): void {
     this.#cancellation.abort(new EngineError('training_cancelled', 'the training was cancelled'));
   }
 
-  /** One optimizer step over all datums of the batch. */
+  /** Takes one optimizer step over all datums of the batch and returns its metrics. */
   async step({ datums, loss, reference, learningRate }: TrainingBatch): Promise<Record<string, number>> {
     const run = this.#current();
     if (loss.type !== 'cross_entropy' && loss.precalculateLogprobs && run.steps > 0)
@@ -103,7 +103,7 @@ export class Trainer {
     const gradient = new Float32Array(run.weights.length);
     for (const batch of batches) {
       await this.#addGradient(run, batch, batchLoss, gradient);
-      // Lets a cancellation in: not every runtime does so within a run.
+      // Lets a cancellation arrive: not every runtime leaves the event loop free during a run.
       await new Promise(setImmediate);
     }
     run.signal.throwIfAborted();
@@ -143,7 +143,7 @@ export class Trainer {
     this.#run = undefined;
   }
 
-  /** Lets the graphs go; nothing may be running. */
+  /** Releases the graphs. Nothing may be running. */
   async close(): Promise<void> {
     this.#run = undefined;
     this.#saved = undefined;

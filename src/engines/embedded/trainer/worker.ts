@@ -24,10 +24,10 @@ beat(watchdog);
 const codec = await ConversationCodec.create(await loadProcessors(settings.logitsProcessors));
 const runtime = await loadRuntime(settings.runtime, settings.threads, new NativeGate(gate));
 const trainer = new Trainer(runtime, codec);
-/** Calls run one after another, in the order they came. */
+/** The last call. Calls run one after another, in order of arrival. */
 let last: Promise<void> = Promise.resolve();
 let closing = false;
-/** Of the batch whose step has not come. */
+/** Datums of the batch whose step has not arrived yet. */
 let waiting: TrainingBatch['datums'] = [];
 
 port.on('message', (message: TrainerRequest) => {

@@ -1,8 +1,8 @@
 /**
- * A decoder-only transformer: RMS norms before attention and MLP, squared-ReLU MLP, learned positions, an output
- * head of its own, and, beside the embedding of each token, embeddings of the tokens just before it. Those let
- * one layer see what follows a token that it finds again, which is what copying needs; they depend on token ids
- * alone, so the key-value cache does not change.
+ * A decoder-only transformer: RMS norms before attention and MLP, squared-ReLU MLP, learned positions, an untied output
+ * head, and, besides the embedding of each token, embeddings of the tokens just before it. With those, one layer is
+ * enough to find an earlier token and see what follows it, as copying needs. They depend only on token ids, so the
+ * key-value cache does not change.
  */
 export interface Architecture {
   vocabularySize: number;
@@ -10,7 +10,7 @@ export interface Architecture {
   layers: number;
   heads: number;
   contextLength: number;
-  /** How many tokens before each token are embedded with it. */
+  /** Number of preceding tokens that are embedded with each token. */
   previousTokens: number;
   /** Width of the MLP, as a multiple of `width`. */
   expansion: number;
@@ -30,7 +30,7 @@ export const headWidth = (architecture: Architecture) => architecture.width / ar
 export const isLookup = (name: string) =>
   name === 'token_embedding' || name.startsWith('previous_embedding.');
 
-/** The tensors of a model in the order in which the flat parameter vector holds them. */
+/** The tensors of a model, in the order of the flat parameter vector. */
 export function tensorShapes(architecture: Architecture): TensorShape[] {
   const { vocabularySize, width, layers, contextLength, previousTokens, expansion } = architecture;
   const dimensions: [string, number[]][] = [

@@ -4,7 +4,7 @@ import { EngineError } from '../../engine.ts';
 import { type Architecture, type TensorShape, tensorShapes } from './architecture.ts';
 import { decodeSafetensors, encodeSafetensors, SafetensorsFile } from './safetensors.ts';
 
-/** Adam's memory: moving averages of gradient and squared gradient, and how many updates they have seen. */
+/** The state of Adam: moving averages of the gradient and the squared gradient, and the number of updates. */
 export interface OptimizerState {
   first: Float32Array;
   second: Float32Array;
@@ -14,7 +14,7 @@ export interface OptimizerState {
 const weightsFile = 'model.safetensors';
 const optimizerFile = 'optimizer.safetensors';
 
-/** The shapes of the optimizer's file: both averages, each laid out like the weights. */
+/** The shapes of the optimizer's file: both averages, each with the layout of the weights. */
 function optimizerShapes(architecture: Architecture): TensorShape[] {
   const shapes = tensorShapes(architecture);
   const total = shapes.reduce((sum, { size }) => sum + size, 0);
@@ -32,12 +32,12 @@ export async function readWeights(folder: string, architecture: Architecture): P
   return decodeSafetensors(await readFile(path), tensorShapes(architecture), path).data;
 }
 
-/** The weights' file, for reading them a piece at a time; to be closed. */
+/** Opens the file of the weights, to read it in pieces. The caller must close it. */
 export function openWeights(folder: string, architecture: Architecture): Promise<SafetensorsFile> {
   return SafetensorsFile.open(join(folder, weightsFile), tensorShapes(architecture));
 }
 
-/** The error of a checkpoint that cannot be read, for whoever asked for its weights. */
+/** The error for a checkpoint that cannot be read. */
 export function unreadableCheckpoint(folder: string | null, cause: unknown): EngineError {
   if (EngineError.isInstance(cause)) return cause;
   const isMissing =
@@ -53,7 +53,7 @@ export async function readOptimizer(folder: string, architecture: Architecture):
   return { first: data.slice(0, total), second: data.slice(total), updates: Number(metadata.updates) };
 }
 
-/** Writes a checkpoint durably. The folder appears by one rename, so that it is there whole or not at all. */
+/** Writes a checkpoint durably. The folder appears by one rename, so that it exists completely or not at all. */
 export async function writeCheckpoint(
   folder: string,
   architecture: Architecture,

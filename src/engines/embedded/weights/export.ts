@@ -7,14 +7,14 @@ import { encodeHeader } from './safetensors.ts';
 interface Model {
   id: string;
   architecture: Architecture;
-  /** Of the base model's initial weights. */
+  /** Seed of the base model's initial weights. */
   seed: number;
 }
 
 /**
- * Weights as one safetensors file: float32 tensors by name, matrices as [inputs, outputs], and as metadata the
- * `format`, the `base_model` and the numbers of its architecture. Rejects with an `EngineError` where a checkpoint
- * cannot be read; one that goes before it has been read to the end fails the chunks.
+ * Exports weights as one safetensors file: float32 tensors by name, matrices as [inputs, outputs]. Its metadata has the
+ * `format`, the `base_model` and the sizes of its architecture. Rejects with an `EngineError` when a checkpoint cannot
+ * be read. If the checkpoint is deleted during the export, reading the chunks fails.
  */
 export async function exportWeights(model: Model, { folder }: Weights): Promise<ExportedWeights> {
   const { architecture } = model;
@@ -39,7 +39,7 @@ function metadataOf({ id, architecture }: Model): Record<string, string> {
     expansion,
   };
   const texts = Object.entries(numbers).map(([name, value]) => [name, String(value)] as const);
-  // What loaders of the format's Python library look for.
+  // Loaders of the format's Python library require `format`.
   return { format: 'pt', base_model: id, ...Object.fromEntries(texts) };
 }
 

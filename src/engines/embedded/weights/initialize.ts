@@ -2,8 +2,8 @@ import { Random } from '../random.ts';
 import { type Architecture, parameterCount, type TensorShape, tensorShapes } from './architecture.ts';
 
 /**
- * Standard deviation of a tensor's initial values; null stands for all ones. Attention output and MLP output
- * begin at zero, so that every layer begins as the identity.
+ * Standard deviation of a tensor's initial values; null means that all are 1. The outputs of attention and MLP start
+ * at zero, so that every layer starts as the identity.
  */
 function deviation({ name, dimensions }: TensorShape): number | null {
   if (name.endsWith('_norm')) return null;
@@ -14,7 +14,7 @@ function deviation({ name, dimensions }: TensorShape): number | null {
   return 0.7 / Math.sqrt(dimensions[0] ?? 1);
 }
 
-/** The weights of a base model: random, and the same for the same seed. */
+/** The initial weights of a base model: random, but always the same for the same seed. */
 export function initializeWeights(architecture: Architecture, seed: number): Float32Array {
   const weights = new Float32Array(parameterCount(architecture));
   let offset = 0;
@@ -25,7 +25,7 @@ export function initializeWeights(architecture: Architecture, seed: number): Flo
   return weights;
 }
 
-/** The same weights one tensor at a time, in the order of `tensorShapes`. */
+/** The same weights, one tensor at a time, in the order of `tensorShapes`. */
 export function* initialTensors(architecture: Architecture, seed: number): Generator<Float32Array> {
   const random = new Random(seed);
   for (const shape of tensorShapes(architecture)) {

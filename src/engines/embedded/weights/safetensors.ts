@@ -4,8 +4,8 @@ import { EngineError } from '../../engine.ts';
 import type { TensorShape } from './architecture.ts';
 
 /**
- * Writes a flat float32 vector as a safetensors file: eight bytes of header length, a JSON header that says where
- * each tensor lies, the data (https://huggingface.co/docs/safetensors). `metadata` holds text by name.
+ * Encodes a flat float32 vector as a safetensors file: eight bytes of header length, a JSON header with the position of
+ * each tensor, and the data (https://huggingface.co/docs/safetensors). `metadata`: texts by name.
  */
 export function encodeSafetensors(
   shapes: readonly TensorShape[],
@@ -19,7 +19,7 @@ export function encodeSafetensors(
   return file;
 }
 
-/** All of such a file but the data, which follow in the order and at the offsets of the shapes. */
+/** Encodes the header of such a file. The data must follow in the order and at the offsets of the shapes. */
 export function encodeHeader(shapes: readonly TensorShape[], metadata: Record<string, string>): Uint8Array {
   const header: Record<string, unknown> = { __metadata__: metadata };
   for (const { name, dimensions, offset, size } of shapes)
@@ -31,7 +31,7 @@ export function encodeHeader(shapes: readonly TensorShape[], metadata: Record<st
   return bytes;
 }
 
-/** Reads such a file back; throws an `EngineError` where a tensor is missing or has another shape. */
+/** Decodes such a file. Throws an `EngineError` when a tensor is missing or has another shape. */
 export function decodeSafetensors(
   file: Uint8Array,
   shapes: readonly TensorShape[],
@@ -56,7 +56,7 @@ export function headerLength(beginning: Uint8Array, fileLength: number, path: st
   return length;
 }
 
-/** Where in the file the tensors of the shapes begin. */
+/** Decodes the JSON header. `places`: the byte offset in the file of each tensor of `shapes`. */
 export function decodeHeader(
   bytes: Uint8Array,
   shapes: readonly TensorShape[],
@@ -99,10 +99,10 @@ function readJson(bytes: Uint8Array): unknown {
   }
 }
 
-/** Bytes read at a time. */
+/** Bytes of one read. */
 const pieceBytes = 1 << 18;
 
-/** A safetensors file that is open for reading. */
+/** A safetensors file opened for reading. */
 export class SafetensorsFile {
   readonly #path: string;
   readonly #handle: FileHandle;
@@ -121,7 +121,7 @@ export class SafetensorsFile {
     this.#places = places;
   }
 
-  /** Throws an `EngineError` where a tensor is missing, cut off or of another shape. */
+  /** Throws an `EngineError` when a tensor is missing, cut off or has another shape. */
   static async open(path: string, shapes: readonly TensorShape[]): Promise<SafetensorsFile> {
     const handle = await open(path, 'r');
     try {
@@ -135,7 +135,7 @@ export class SafetensorsFile {
     }
   }
 
-  /** The bytes of the tensors in the order of the shapes, in pieces. */
+  /** Reads the bytes of the tensors, in the order of the shapes, in pieces. */
   async *tensors(): AsyncGenerator<Uint8Array> {
     for (const [index, { size }] of this.#shapes.entries()) {
       const start = this.#places[index] as number;
