@@ -8,7 +8,7 @@ import { scoredErrorMetric } from './metrics.ts';
 import type { LoopEnvironmentOptions, RolloutEnvironmentOptions, SetupContext } from './options.ts';
 import { codeOfThrown, describeThrown, describeWithPlace } from './thrown.ts';
 
-/** The agent that `rollout` runs. */
+/** The agent of an environment with `rollout`. */
 export function rolloutAgent<Schema extends z.ZodType, Outcome, State>(
   { rollout, atLimit, onError }: RolloutEnvironmentOptions<Schema, Outcome, State>,
   { scenario, seed }: SetupContext<z.output<Schema>>,
@@ -31,7 +31,7 @@ export function rolloutAgent<Schema extends z.ZodType, Outcome, State>(
   };
 }
 
-/** The agent whose conversation is led from its pieces. A limit ends it like any other reason. */
+/** The agent of an environment of pieces. A conversation that a limit ends is scored like any other. */
 export function loopAgent<Scenario, State, Parsed>(
   {
     onError,
@@ -61,9 +61,9 @@ export function loopAgent<Scenario, State, Parsed>(
 }
 
 /**
- * Asks the environment's `onError` for an outcome; undefined where it has none, or throws the error that it was asked
- * about. An outcome is counted in the trajectory's metric `scored_errors` and told in its logs.
- * @throws EnvironmentError (`on_error_failed`)
+ * Calls the environment's `onError`. Undefined if it returns undefined or throws the same error again. An outcome sets
+ * the trajectory's metric `scored_errors` and adds a line to its logs.
+ * @throws EnvironmentError (`on_error_failed`) if `onError` throws another error.
  */
 export async function askOnError<Outcome>(
   { metrics, logs }: Trajectory,

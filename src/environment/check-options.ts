@@ -60,8 +60,9 @@ const ofPieces: Record<OfPieces, true | OptionTree> = {
 const allNames = { ...shared, ...ofRollout, ...ofPieces };
 
 /**
- * For callers whom no type has checked.
- * @throws OptionError, and TypeError for an option of the other form and for a scenario that is no schema.
+ * Checks the names of options for callers without TypeScript.
+ * @throws OptionError for an unknown option; TypeError for an option of the other form, or a `scenario` that is not a
+ * zod schema.
  */
 export function checkNames(options: object & { name: string; scenario: unknown; rollout?: unknown }): void {
   const environment = `environment "${options.name}"`;
@@ -83,7 +84,7 @@ export function checkNames(options: object & { name: string; scenario: unknown; 
 
 const weightedNames = { weight: true, reward: true } satisfies OptionNames<WeightedReward<unknown, unknown>>;
 
-/** @throws OptionError, and TypeError for a reward that is neither a function nor one with its weight. */
+/** @throws OptionError for an unknown field; TypeError for what is neither a function nor `{ weight, reward }`. */
 export function checkRewards(rewards: Readonly<Record<string, unknown>>, environment: string): void {
   for (const [name, given] of Object.entries(rewards)) {
     if (typeof given === 'function') continue;
@@ -104,7 +105,7 @@ interface Checked {
   credit?: { discount: number } | ((context: never) => unknown) | undefined;
 }
 
-/** @throws TypeError or RangeError that names the field, its value, and what it takes. */
+/** @throws TypeError or RangeError with the field, its value and the valid range. */
 export function checkOptions(
   { name, limits = {}, cleanupTimeoutMs, credit }: Checked,
   weights: ReadonlyMap<string, number>,
@@ -127,7 +128,7 @@ export function checkOptions(
         `"${reward}" is a metric of its own in every environment; give the reward another name.`,
       );
   }
-  // With `credit`, step rewards may be all there is.
+  // With `credit`, an environment may have step rewards only.
   if (credit === undefined && ![...weights.values()].some((weight) => weight !== 0))
     throw new TypeError(
       `Environment "${name}" has no reward with a weight other than 0: nothing to learn from. Give \`rewards\` or ` +

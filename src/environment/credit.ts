@@ -7,28 +7,30 @@ export interface CreditContext<Scenario, Outcome> {
   scenario: Scenario;
   outcome: Outcome;
   trajectory: Trajectory;
-  /** The recorded calls in the order in which they began, each with its step reward. */
+  /** The recorded calls in the order of their start, each with its step reward. */
   calls: readonly TrajectoryCall[];
-  /** The trajectory's whole reward: weighted sums, group rewards, step rewards. */
+  /** The trajectory's total reward: weighted rewards, group rewards and step rewards. */
   reward: number;
   signal: AbortSignal;
 }
 
 /**
- * Credits each recorded call with a reward of its own instead of its trajectory's.
- * `{ discount }`: the discounted return G_i = r_i + discount * G_(i+1) over the calls in the order in which they began
- * (Sutton and Barto, Reinforcement Learning, 2nd edition, equation 3.9), where r_i is the call's step reward and the
- * rest of the trajectory's reward is counted at the last call. 0 credits a call with its own reward alone, 1 with all
- * that came after it.
- * A function: one finite number for each of `calls`.
+ * A reward for each recorded call, in place of its trajectory's reward.
+ *
+ * `{ discount }` gives the discounted return G_i = r_i + discount * G_(i+1) over the calls in the order of their start
+ * (Sutton and Barto, Reinforcement Learning, 2nd edition, equation 3.9). r_i is the call's step reward; the last call
+ * also gets the rest of the trajectory's reward. With 0 a call gets its own reward only, with 1 also the rewards of all
+ * later calls.
+ *
+ * A function returns one finite number for each of `calls`.
  */
 export type Credit<Scenario, Outcome> =
   | { discount: number }
   | ((context: CreditContext<Scenario, Outcome>) => readonly number[] | PromiseLike<readonly number[]>);
 
 /**
- * The credit of each call, by its index.
- * @throws EnvironmentError (`credit_failed`, `credit_timeout`), or the reason of `context.signal` where that ended it.
+ * The credit of each call, by the call's index.
+ * @throws EnvironmentError (`credit_failed`, `credit_timeout`); the reason of `context.signal` if it was aborted.
  */
 export async function creditOf<Scenario, Outcome>(
   credit: Credit<Scenario, Outcome>,

@@ -18,8 +18,8 @@ import { describeThrown } from './thrown.ts';
 const defaultCleanupTimeoutMs = 30_000;
 
 /**
- * Defines an environment: scenarios, what an agent does in one, and how that is scored. There are two forms. Either
- * `rollout` runs your agent:
+ * Defines an environment: its scenarios, its agent and its rewards. There are two forms. In one, `rollout` runs your
+ * agent:
  *
  *     const environment = defineEnvironment({
  *       name: 'sums',
@@ -33,7 +33,7 @@ const defaultCleanupTimeoutMs = 30_000;
  *       rewards: { correct: ({ scenario, outcome }) => Number(outcome === String(scenario.a + scenario.b)) },
  *     });
  *
- * or the conversation is led for you, from its pieces:
+ * In the other, you give pieces and martingale runs the conversation:
  *
  *     const environment = defineEnvironment({
  *       name: 'guess',
@@ -45,11 +45,12 @@ const defaultCleanupTimeoutMs = 30_000;
  *       rewards: { found: ({ scenario, outcome }) => Number(Number(outcome.text) === scenario.secret) },
  *     });
  *
- * The types of scenario, state and outcome follow from the schema and the functions, in the order in which they are
- * written: `setup` before `rollout` or `prompt`, rewards after it.
+ * TypeScript infers scenario, state and outcome from the schema and the functions, in the order of the properties:
+ * write `setup` before `rollout` or `prompt`, and the rewards after it.
  *
- * @throws TypeError or RangeError that names the option, for weights, limits, discounts and deadlines that are none,
- * for options that there are not, for a name that is both a reward's and a group reward's, and where nothing has a weight to learn from.
+ * @throws OptionError for an unknown option. TypeError or RangeError, with the option's name, for an invalid weight,
+ * limit, discount or deadline, for a name that both a reward and a group reward have, and for an environment without a
+ * weighted reward or `credit`.
  */
 export function defineEnvironment<Schema extends z.ZodType, Outcome, State = undefined>(
   options: RolloutEnvironmentOptions<Schema, Outcome, State>,
@@ -107,7 +108,7 @@ function build<Schema extends z.ZodType, Outcome, State>(
   };
 }
 
-/** What `setup` gives; without one the state is undefined, which is then its type. */
+/** The result of `setup`. Without `setup` the state is undefined, and so is its type. */
 async function stateOf<Context, State>(
   environment: string,
   context: Context,
@@ -129,7 +130,7 @@ async function stateOf<Context>(
   }
 }
 
-/** What an environment does with a group that has ended; null where that is nothing. */
+/** Group rewards and credit of an environment; null if it has neither. */
 export function settlementOf<Scenario, Outcome>(
   groupRewards: ReadonlyMap<string, WeightedGroupReward<Scenario, Outcome>>,
   credit: Credit<Scenario, Outcome> | undefined,

@@ -4,37 +4,37 @@ import type { RolloutLimits, Trajectory, UsedUpLimit } from '../trajectory/index
 import type { SetupContext } from './options.ts';
 import type { GroupMember } from './rewards/reward.ts';
 
-/** Scenarios, what an agent does in one, and how that is scored. Made by `defineEnvironment`. */
+/** Scenarios' schema, agent, limits and rewards. Made by `defineEnvironment`. */
 export interface Environment<Schema extends z.ZodType = z.ZodType, Outcome = unknown> {
   readonly name: string;
   readonly scenario: Schema;
-  /** What each rollout may use. */
+  /** Limits of each rollout. */
   readonly limits: RolloutLimits;
   /** Names of the rewards and of the group rewards, in the order of definition. */
   readonly rewardNames: readonly string[];
-  /** Whether rollouts have a state of their own, which is gone once they have ended. */
+  /** Whether each rollout has a state of its own, which ends with the rollout. */
   readonly hasSetup: boolean;
-  /** Deadline of the clean-up in milliseconds; null where there is none. */
+  /** Deadline of `cleanup` in milliseconds; null without `cleanup`. */
   readonly cleanupTimeoutMs: number | null;
   /** Sets the environment up for one rollout. @throws EnvironmentError */
   open(context: SetupContext<z.output<Schema>>): Promise<OpenEnvironment<Outcome>>;
-  /** What is known only when the whole group has ended; null where the environment has nothing of the kind. */
+  /** Group rewards and credit, computed when the whole group has ended; null if the environment has neither. */
   readonly settlement: GroupSettlement<z.output<Schema>, Outcome> | null;
 }
 
-/** An environment set up for one rollout. Its state is known to its functions alone. */
+/** An environment set up for one rollout. Only its own functions see its state. */
 export interface OpenEnvironment<Outcome> {
-  /** Runs the agent once, to its end. */
+  /** Runs the agent once. */
   rollout(context: AgentContext): Promise<Outcome>;
-  /** What came of a rollout that a limit ended; undefined where that is a failure. */
+  /** Gives the outcome of a rollout that a limit ended. Default: what the agent returned, or a failure if it threw. */
   readonly atLimit: ((context: AgentContext & { reason: UsedUpLimit }) => Promise<Outcome>) | undefined;
-  /** What came of an agent that threw; undefined, or without this, it is a failure. */
+  /** Gives the outcome of an agent that threw. Without it, or if it returns undefined, the rollout fails. */
   readonly onError:
     | ((context: AgentContext & AgentError) => Promise<{ outcome: Outcome } | undefined>)
     | undefined;
   /** The rollout's reward. @throws EnvironmentError */
   score(outcome: Outcome, context: ScoreContext): Promise<number>;
-  /** Cleans up. */
+  /** Runs `cleanup`. */
   close(signal: AbortSignal): Promise<void>;
 }
 
@@ -46,9 +46,9 @@ export interface AgentContext {
 
 export interface AgentError {
   error: unknown;
-  /** What the rollout's stop reason is if this has an outcome. */
+  /** Stop reason of the rollout if `onError` returns an outcome. */
   stopReason: string;
-  /** Whether the conversation has met the end of the model's context. */
+  /** Whether the conversation has reached the end of the model's context. */
   isAtContextEnd: boolean;
 }
 
@@ -60,12 +60,12 @@ export interface ScoreContext {
 }
 
 export interface GroupSettlement<Scenario, Outcome> {
-  /** What the group rewards add to each member's reward. @throws EnvironmentError */
+  /** The number that the group rewards add to each member's reward. @throws EnvironmentError */
   score(
     context: SettlementContext<Scenario> & { members: readonly GroupMember<Outcome>[] },
   ): Promise<number[]>;
   /**
-   * What each call of a member is credited with, by its index; null where calls are not credited one by one.
+   * The credit of each call of a member, by the call's index; null without credit per call.
    * @throws EnvironmentError
    */
   credit(
@@ -80,7 +80,7 @@ export interface SettlementContext<Scenario> {
   timeoutMs: number;
 }
 
-/** Whether a value that no type has checked is what `defineEnvironment` gives. */
+/** Whether a value of unknown type has the shape of an Environment. */
 export function isEnvironment(value: unknown): boolean {
   if (typeof value !== 'object' || value === null) return false;
   return 'name' in value && 'scenario' in value && 'open' in value && typeof value.open === 'function';

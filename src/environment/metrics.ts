@@ -1,19 +1,19 @@
 import { EnvironmentError } from './errors.ts';
 import { describeValue } from './thrown.ts';
 
-/** Number of a rollout's tools that threw, in environments of pieces with tools. */
+/** Number of tool calls that threw, in environments of pieces with tools. */
 export const toolErrorMetric = 'tool_errors';
 
-/** Sum of the step rewards, where any were given. */
+/** Sum of the step rewards; absent if none was set. */
 export const stepRewardMetric = 'step_reward';
 
-/** 1 where the clean-up failed or did not end. */
+/** 1 if `cleanup` threw or missed its deadline. */
 export const cleanupFailedMetric = 'cleanup_failed';
 
-/** 1 where `onError` made an outcome of an error, 0 where it did not, in environments that have it. */
+/** In environments with `onError`: 1 if `onError` returned an outcome, else 0. */
 export const scoredErrorMetric = 'scored_errors';
 
-/** Names of metrics that rewards cannot have. */
+/** Metric names that rewards cannot use. */
 export const ownMetrics: ReadonlySet<string> = new Set([
   toolErrorMetric,
   stepRewardMetric,
@@ -22,7 +22,7 @@ export const ownMetrics: ReadonlySet<string> = new Set([
   'unexpected_calls',
 ]);
 
-/** @throws EnvironmentError (`metric_not_finite`) for the first metric that is no finite number or boolean. */
+/** @throws EnvironmentError (`metric_not_finite`) for the first metric that is neither a finite number nor a boolean. */
 export function checkMetrics(metrics: Readonly<Record<string, unknown>>): void {
   for (const [name, value] of Object.entries(metrics))
     if (typeof value !== 'boolean' && !Number.isFinite(value))

@@ -79,8 +79,8 @@ export interface RolloutEnvironmentOptions<Schema extends z.ZodType, Outcome, St
 }
 
 /**
- * Nothing has it, so a property of this type cannot be given. In place of `never` it leaves the property's own type to
- * be read by: else TypeScript, which tries this form first, would take the literals of a `prompt` for any strings.
+ * No value has this property, so `prompt` cannot be given here. A plain `never` would hide the type of `prompt`:
+ * TypeScript tries this form first and would then widen literals in it to `string`.
  */
 interface OtherForm {
   readonly 'Give either `rollout` or `prompt`': never;
@@ -105,7 +105,7 @@ export type EnvironmentOptions<Schema extends z.ZodType, Outcome, State = undefi
   | RolloutEnvironmentOptions<Schema, Outcome, State>
   | LoopEnvironmentOptions<Schema, Parsed, State>;
 
-/** What is known before the agent of a rollout starts. */
+/** What `setup` knows. */
 export interface SetupContext<Scenario> {
   scenario: Scenario;
   /** Unsigned 32-bit integer: the seed of whatever this rollout draws at random. */
@@ -131,20 +131,20 @@ export interface RolloutContext<Scenario, State = undefined> {
   /** The record of this rollout: write `metrics`, `metadata` and `logs` here, and step rewards with `rewardCall`. */
   trajectory: Trajectory;
   /**
-   * Aborted when the rollout's deadline passes, when its `milliseconds` are used up (its reason is then a
-   * TrajectoryError), when the run is stopped, and at last when the rollout has ended.
+   * Aborted when the rollout's deadline passes, when its `milliseconds` are used up (the reason is then a
+   * TrajectoryError), when the run is stopped, and when the rollout has ended.
    */
   signal: AbortSignal;
   /** Unsigned 32-bit integer: the seed of whatever this rollout draws at random. */
   seed: number;
 }
 
-/** A rollout whose agent was refused a call, or interrupted, because a limit is used up, or threw where the context is full. */
+/** A rollout that a limit ended, or whose agent threw at the end of the model's context. */
 export interface LimitContext<Scenario, State = undefined> extends RolloutContext<Scenario, State> {
   reason: LimitReason;
 }
 
-/** A rollout whose agent threw, for a reason that may be the policy's own doing. */
+/** A rollout whose agent threw an error that the policy may have caused. */
 export interface ErrorContext<Scenario, State = undefined> extends RolloutContext<Scenario, State> {
   /** What the agent threw. */
   error: unknown;

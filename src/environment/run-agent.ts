@@ -17,23 +17,23 @@ import { codeOfThrown, describeThrown, errorsWithin } from './thrown.ts';
 export interface RunAgentOptions<Outcome> {
   opened: OpenEnvironment<Outcome>;
   agent: AgentContext;
-  /** Its signal is `agent.signal`: aborted when the time limit passes. */
+  /** Controls `agent.signal`; aborted at the time limit. */
   controller: AbortController;
   limits: RolloutLimits;
 }
 
 /**
- * Runs the agent until it returns, throws, or has used up its time, and says what came of it. Where a limit ended it,
- * that is for `atLimit` to say; without it, what the agent made of the refused call counts, and what it threw is
- * the limit's error. Of what an agent threw by itself, `onError` may make an outcome.
- * @throws what the agent threw, EnvironmentError (`on_error_failed`), and TrajectoryError of a limit or an unexpected
- * call, also where the agent swallowed it.
+ * Runs the agent until it returns, throws or reaches its time limit, and returns its outcome. If a limit ended the
+ * agent, `atLimit` gives the outcome; without `atLimit` it is what the agent returned, or the limit's error if it
+ * threw. If the agent threw for another reason, `onError` may give an outcome.
+ * @throws the agent's error, EnvironmentError (`on_error_failed`), and the TrajectoryError of a limit or an unexpected
+ * call, even if the agent caught it.
  */
 export async function runAgent<Outcome>(options: RunAgentOptions<Outcome>): Promise<Outcome> {
   const { opened, agent, limits } = options;
   const { trajectory } = agent;
   const ended = await untilEnd(options);
-  // A swallowed error is still an error: the conversation went on without what the policy would have said.
+  // The agent may have caught this error, but its conversation continued without a reply of the policy.
   if (trajectory.violation) throw trajectory.violation;
   const reason = limitOf(ended, trajectory);
   if (reason === undefined) {
@@ -48,7 +48,7 @@ export async function runAgent<Outcome>(options: RunAgentOptions<Outcome>): Prom
   throw isLimitReached(ended.error) ? ended.error : limitReached(reason, limits[limitFields[reason]] ?? 0);
 }
 
-/** What the environment makes of an error that may be the policy's own doing. @throws the error, or what `onError` threw. */
+/** The outcome that `onError` or `atLimit` gives for an error of the agent. @throws the error if there is none. */
 async function outcomeOfError<Outcome>(
   { opened, agent }: RunAgentOptions<Outcome>,
   error: unknown,
@@ -95,7 +95,7 @@ async function untilEnd<Outcome>({
   }
 }
 
-/** Of an error's code in a stop reason: reports count rollouts by it. */
+/** Longest error code in a stop reason, in characters: reports count rollouts by stop reason. */
 const longestCode = 100;
 
 const limitFields: Record<UsedUpLimit, keyof RolloutLimits> = {
@@ -115,18 +115,18 @@ function isUsedUpLimit(reason: string | null): reason is UsedUpLimit {
 }
 
 /**
- * What an agent's error means for its rollout.
+ * Where an agent's error comes from.
  *
- * - `agent`: it may be the policy's own doing, and `onError` is asked.
- * - `context_limit`: the conversation has met the end of the model's context.
- * - `outside`: something around the policy failed. Such a rollout is failed, and no reward is made of it.
+ * - `agent`: the policy may have caused it; `onError` is called.
+ * - `context_limit`: the conversation has reached the end of the model's context.
+ * - `outside`: something else failed. The rollout fails and gets no reward.
  */
 export type ErrorOrigin = 'agent' | 'context_limit' | 'outside';
 
 /**
- * Where the error of an agent that threw comes from. It is `outside` where a model call of the rollout got no answer,
- * whatever the agent made of that, and where the error is, or was caused by, one of martingale's own (a judge that
- * failed, a call after the rollout's end) or a provider's failed call.
+ * Where the error of an agent comes from. It is `outside` if a model call of the rollout got no answer, whatever the
+ * agent threw, and if the error or one of its causes is martingale's own (a failed judge, a call after the rollout's
+ * end) or a provider's failed call.
  */
 export function originOf(error: unknown, { callEnds }: Trajectory): ErrorOrigin {
   if (callEnds.hasUnanswered) return 'outside';
@@ -137,13 +137,13 @@ export function originOf(error: unknown, { callEnds }: Trajectory): ErrorOrigin 
 
 function kindOf(error: unknown, isAtContextEnd: boolean): ErrorOrigin {
   try {
-    // An external model's provider refuses a prompt by an error of its own; so does that of another model, such as a tool's.
+    // Each provider refuses a long prompt with its own error. `isAtContextEnd` excludes other models, such as a tool's.
     if (error instanceof ContextLengthError || (isAtContextEnd && isPromptTooLong(error)))
       return 'context_limit';
     if (error instanceof EnvironmentError && error.code === 'tool_failed') return 'agent';
     return MartingaleError.isInstance(error) || APICallError.isInstance(error) ? 'outside' : 'agent';
   } catch {
-    // A proxy that does not let itself be looked at is none of those.
+    // A proxy that cannot be inspected is none of these errors.
     return 'agent';
   }
 }

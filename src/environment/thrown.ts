@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { MartingaleError, printableLines } from '../contract/index.ts';
 
-/** One line about whatever was thrown, also where it is no error, or hides what it is. */
+/** The message of whatever was thrown, even if it is not an error or cannot be read. */
 export function describeThrown(thrown: unknown): string {
   try {
     if (thrown instanceof Error && typeof thrown.message === 'string') return thrown.message || thrown.name;
@@ -11,28 +11,28 @@ export function describeThrown(thrown: unknown): string {
   }
 }
 
-/** `code` of an error of martingale, else the name of its class, for counting; `thrown` for what is no error. */
+/** A name to count errors by: `code` of martingale's errors, else the class name; `thrown` for what is not an error. */
 export function codeOfThrown(thrown: unknown): string {
   try {
     if (MartingaleError.isInstance(thrown)) return thrown.code;
     if (thrown instanceof Error)
       return typeof thrown.name === 'string' && thrown.name ? thrown.name : 'Error';
   } catch {
-    // A name that cannot be read is none.
+    // The name cannot be read.
   }
   return 'thrown';
 }
 
-/** What was given in place of a number, such that the text "1" does not read like one. */
+/** A value that should have been a number, for a message. Strings are quoted: "1" must not look like a number. */
 export function describeValue(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(value);
   return typeof value === 'bigint' ? `the bigint ${value}` : describeThrown(value);
 }
 
-/** Errors of a chain that are looked at: an error may have any number of causes, and be its own. */
+/** Most errors of a chain to follow: a chain may be long, or contain itself. */
 const mostErrors = 16;
 
-/** A property of whatever was thrown; undefined where it has none, or does not let it be read. */
+/** A property of whatever was thrown; undefined if it is absent or cannot be read. */
 export function readThrown(thrown: unknown, property: string): unknown {
   try {
     return typeof thrown === 'object' && thrown !== null ? Reflect.get(thrown, property) : undefined;
@@ -42,8 +42,8 @@ export function readThrown(thrown: unknown, property: string): unknown {
 }
 
 /**
- * What was thrown, and what it holds as its reasons: causes, the errors of an AggregateError, and the last error of
- * the AI SDK's RetryError. Each once, outermost first, 16 at most.
+ * What was thrown and its reasons: causes, the errors of an AggregateError, and the last error of the AI SDK's
+ * RetryError. Each once, outermost first, at most 16.
  */
 export function errorsWithin(thrown: unknown): unknown[] {
   const found = new Set<unknown>([thrown]);
@@ -63,13 +63,13 @@ export function errorsWithin(thrown: unknown): unknown[] {
 /** Where something was thrown. */
 export interface ThrownPlace {
   /**
-   * `/folder/file.ts:12:5`: the first frame of code that is neither martingale's, nor an installed package's, nor Node's.
-   * Source maps apply where the process has them on, as tsx does. Absent where there is no such frame.
+   * `/folder/file.ts:12:5`: the first stack frame outside martingale, installed packages and Node. Source maps apply if
+   * the process has them on, as with tsx. Absent without such a frame.
    */
   at?: string;
   /**
-   * The error and what caused it, each with its stack: five errors at most, 1,000 characters of each message and 3,000
-   * of each stack. Absent for what has no stack.
+   * The error and its causes, each with its stack: at most five errors, 1,000 characters of each message and 3,000 of
+   * each stack. Absent if none has a stack.
    */
   stack?: string;
 }
@@ -78,12 +78,12 @@ const shownErrors = 5;
 const longestHead = 1000;
 const longestFrames = 3000;
 
-/** Where an error was thrown; nothing for what is no error, or hides its stack. */
+/** Where an error was thrown; empty without a readable stack. */
 export function placeOfThrown(thrown: unknown): ThrownPlace {
   const errors = errorsWithin(thrown).slice(0, shownErrors);
   const stacks = errors.map(stackOf);
   if (!stacks.some((stack) => stack !== undefined)) return {};
-  // An error of ours that has a cause was thrown where its cause was.
+  // martingale's errors wrap the user's: prefer the frame of the cause.
   const ofUser = stacks.filter((_, at) => !isOurs(errors[at]));
   const at = [...ofUser, ...stacks]
     .map((stack) => firstUserFrame(stack?.frames ?? ''))
@@ -114,7 +114,7 @@ function isOurs(error: unknown): boolean {
   }
 }
 
-/** The stack in its two parts: what the error says, and where it was. A message may hold lines that look like frames. */
+/** The stack, split into message and frames: a message may contain lines that look like frames. */
 function stackOf(error: unknown): { head: string; frames: string } | undefined {
   const stack = readThrown(error, 'stack');
   if (typeof stack !== 'string' || stack === '') return undefined;
@@ -127,7 +127,7 @@ function stackOf(error: unknown): { head: string; frames: string } | undefined {
 /** `    at name (file:line:column)`, `    at async file:line:column` and the like. */
 const framePattern = /^\s+at (?:.*?\()?(?:async )?((?:file:\/\/)?(?:[A-Za-z]:)?[\\/].*?):(\d+):(\d+)\)?$/;
 
-/** Of what is looked at: a library may have raised `Error.stackTraceLimit`, or written a stack of its own. */
+/** Bounds, because a library may raise `Error.stackTraceLimit` or write its own stack. */
 const mostFrames = 200;
 const longestFrame = 2000;
 
@@ -141,7 +141,7 @@ function firstUserFrame(frames: string): string | undefined {
     if (location === undefined) continue;
     const file = toPath(location);
     const path = withSlashes(file);
-    // From here on it is who runs the rollouts: whoever called train(), say.
+    // Frames from here on belong to the code that runs rollouts, such as the caller of train().
     if (path.startsWith(rolloutFolder)) return undefined;
     if (path.startsWith(ownFolder) || path.includes('/node_modules/')) continue;
     return `${file}:${row}:${column}`;

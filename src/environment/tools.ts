@@ -12,16 +12,16 @@ interface WatchedUse {
 const running = new AsyncLocalStorage<WatchedUse>();
 const longestLog = 1000;
 
-/** The use of a tool that is watched here and now: it is timed, and may have its span. */
+/** The tool call of the current async scope, if `toolWatch` already times it; it may also have its span. */
 export function watchedUse(toolCallId: string): WatchedUse | undefined {
   const use = running.getStore();
   return use?.toolCallId === toolCallId ? use : undefined;
 }
 
 /**
- * Within a rollout each tool that the AI SDK runs has a span, and what it throws stands in the trajectory's logs with
- * its place: the AI SDK itself tells it to nobody but the model. A call with telemetry of its own, or with it off, is
- * left alone by the AI SDK.
+ * Gives each tool call of the AI SDK in a rollout a span, and logs what the tool throws, with its location, in the
+ * trajectory: the AI SDK tells such errors only to the model. It does not see calls whose `telemetry` option is set or
+ * off.
  */
 const toolWatch: Telemetry = {
   executeTool: async ({ execute, toolCallId, toolCall }) => {
@@ -42,7 +42,7 @@ const toolWatch: Telemetry = {
 };
 
 function watched<Result>(name: string, toolCallId: string, run: () => Promise<Result>): Promise<Result> {
-  // Whoever has registered telemetry with the AI SDK has its spans.
+  // Other telemetry registered with the AI SDK makes its own spans.
   const hasSpan = globalThis.AI_SDK_TELEMETRY_INTEGRATIONS?.every((one) => one === toolWatch) ?? true;
   const work = () => running.run({ toolCallId, hasSpan }, run);
   const attributes = {
@@ -53,19 +53,19 @@ function watched<Result>(name: string, toolCallId: string, run: () => Promise<Re
   return timeTool(name, () => (hasSpan ? withSpan(spanName.tool(name), attributes, work) : work()));
 }
 
-/** Has the AI SDK tell of its tools; harmless when repeated. */
+/** Registers `toolWatch` with the AI SDK, once. */
 export function watchAiSdkTools(): void {
   if (!globalThis.AI_SDK_TELEMETRY_INTEGRATIONS?.includes(toolWatch)) registerTelemetry(toolWatch);
 }
 
 /**
- * The same tools, each run within a span `execute_tool <name>`, which is the parent of what the tool itself does. In a
- * rollout, tools that the AI SDK runs have that span by themselves; this is for tools that something else runs, and for
- * calls whose `telemetry` is set:
+ * The same tools, each run in a span `execute_tool <name>`, the parent of the spans inside the tool. In a rollout, tools
+ * that the AI SDK runs have this span already; use `traceTools` for tools that something else runs, and for calls with
+ * their own `telemetry`:
  *
  *     new ToolLoopAgent({ model: model.languageModel, tools: traceTools({ look, move }) });
  *
- * Tools without `execute` are left as they are.
+ * Tools without `execute` do not change.
  */
 export function traceTools<Tools extends ToolSet>(tools: Tools): Tools {
   const traced = { ...tools };
@@ -100,7 +100,7 @@ function traceExecution(name: string, execute: Execute, tool: Tool): Execute {
         given.result = result;
         return undefined;
       }
-      // A thenable may begin its work anew each time that it is waited for: it is waited for once, here.
+      // Some thenables start their work on every `then`: call it only once, here.
       const promise = Promise.resolve(result);
       given.result = promise;
       return promise;
@@ -109,7 +109,7 @@ function traceExecution(name: string, execute: Execute, tool: Tool): Execute {
       const use = watchedUse(options.toolCallId);
       const inSpan = () => (use?.hasSpan ? run() : withSpan(spanName.tool(name), attributes, run));
       const ended = use ? inSpan() : timeTool(name, inSpan);
-      // The span watches its end; what a tool throws is for whoever reads the result.
+      // Only observes the end: the caller gets the result and its error.
       if (ended)
         ended.then(
           (result) => observe(saysFailed(result)),
@@ -124,7 +124,7 @@ function traceExecution(name: string, execute: Execute, tool: Tool): Execute {
   };
 }
 
-/** Each piece is made in the span's scope, and the span lasts until the last one, or until nobody wants more. */
+/** Makes each piece in the span's scope. `ended` settles at the last piece, or when the consumer stops. */
 async function* untilEnd<Piece>(
   pieces: AsyncIterable<Piece>,
   ended: PromiseWithResolvers<void>,
@@ -149,7 +149,7 @@ async function* untilEnd<Piece>(
   }
 }
 
-/** As tools of MCP servers do. */
+/** Tools of MCP servers report a failure in their result. */
 function saysFailed(result: unknown): boolean {
   return typeof result === 'object' && result !== null && 'isError' in result && result.isError === true;
 }

@@ -1,16 +1,16 @@
 import type { Choice, Message, Tool } from '../../contract/index.ts';
 import type { Trajectory } from '../../trajectory/index.ts';
 
-/** A trajectory as a judge reads it: each entry one line of JSON, which nothing in it can break out of. */
+/** A trajectory as a judge reads it: one line of escaped JSON per entry. */
 export interface ReadableConversation {
   main: string[];
-  /** Conversations that did not go on from the main one: sub-agents, parallel calls, compacted histories. */
+  /** Conversations that do not continue the main one: of sub-agents, parallel calls or compacted histories. */
   additional: string[][];
 }
 
 /**
- * What was said, without tokens. Ids of tool calls are counted anew, so that conversations that say the same are the
- * same.
+ * The messages of a trajectory, without tokens. Tool calls get new ids (`call_1`, `call_2`), so that conversations with
+ * the same messages are equal.
  */
 export function readConversation({ histories }: Trajectory): ReadableConversation {
   const [main = [], ...additional] = histories.map(({ entries, tools }) => {
@@ -21,7 +21,7 @@ export function readConversation({ histories }: Trajectory): ReadableConversatio
   return { main, additional };
 }
 
-/** How many lines all of these begin with alike. */
+/** Number of first lines that all conversations share. */
 export function sharedLines(conversations: readonly (readonly string[])[]): number {
   const [first = [], ...others] = conversations;
   let shared = 0;
@@ -65,22 +65,22 @@ const toolOf = ({ function: { name, description } }: Tool) => ({
   ...(description ? { description } : {}),
 });
 
-/** Without angle brackets: no text can end the element that it stands in. */
+/** Angle brackets are escaped, so that no text can close the element around it. */
 const toLine = (value: object): string => escapeMarkup(JSON.stringify(value));
 
 export function escapeMarkup(text: string): string {
   return text.replaceAll('<', '\\u003c').replaceAll('>', '\\u003e');
 }
 
-/** Conversations that say the same are one candidate. */
+/** A conversation to judge. Members with the same conversation and description share one candidate. */
 export interface Candidate {
   conversation: ReadableConversation;
   description: string;
-  /** Hash of what is shown of it. */
+  /** Hash of conversation and description. */
   key: string;
 }
 
-/** What the judge reads: the task, what all conversations begin with alike, and then each of them. */
+/** The prompt of the judge: the task, the lines that all conversations begin with, and the rest of each conversation. */
 export function toPrompt(shown: readonly Candidate[], task: string | undefined): string {
   const shared = shown.length > 1 ? sharedLines(shown.map(({ conversation }) => conversation.main)) : 0;
   const [first] = shown;

@@ -11,7 +11,7 @@ type GradedContext<Scenario, Outcome> = Omit<RewardContext<Scenario, Outcome>, '
 /** A judge as a reward. */
 export interface GradingJudge<Scenario, Outcome> {
   (context: GradedContext<Scenario, Outcome>): Promise<number>;
-  /** What it has used so far. */
+  /** Calls, tokens and cost so far. */
   readonly usage: JudgeUsage;
 }
 
@@ -25,15 +25,15 @@ const defaultRubric =
   'nothing towards it.';
 
 /**
- * A reward that a model gives: it reads one conversation and scores it from 0 to 1. The explanation goes to the
- * trajectory's logs, the score to its metrics under the reward's name. Where rollouts are compared with each other,
- * `relativeJudge` tells them apart better.
+ * A reward from a model that reads one conversation and scores it from 0 to 1. The explanation goes to the trajectory's
+ * logs, the score to its metrics under the reward's name. To compare the rollouts of a group, `relativeJudge` is more
+ * precise.
  *
  *     rewards: { polite: gradingJudge({ model: openai('...'), rubric: 'Is it polite throughout?' }) }
  *
- * A judge that cannot be asked, or gives no usable grade, throws EnvironmentError: the rollout then counts as failed, never
- * as 0.
- * @throws OptionError for an option with a value that cannot be used.
+ * If the model cannot be called, or gives no usable score, the judge throws EnvironmentError (`judge_call_failed`,
+ * `judge_answer_unusable`): the rollout fails and never gets a reward of 0.
+ * @throws OptionError for an unknown option or an invalid value.
  */
 export function gradingJudge<Scenario, Outcome>(
   options: JudgeOptions<Scenario, Outcome>,

@@ -13,12 +13,15 @@ export interface Question<Answer> {
   instructions: string;
   prompt: string;
   schema: z.ZodType<Answer>;
-  /** What is wrong with an answer that has the right form; undefined for nothing. */
+  /** Describes what is wrong with an answer that fits the schema; undefined if nothing is. */
   check: (answer: Answer) => string | undefined;
   signal: AbortSignal;
 }
 
-/** One model that is asked for verdicts: repeatedly where it must be, once for the same question, and never recorded. */
+/**
+ * A model that gives verdicts. It repeats a question until the answer is usable, asks equal questions once, and its
+ * calls are never recorded in a trajectory.
+ */
 export class Judge<Scenario, Outcome> {
   readonly #options: JudgeOptions<Scenario, Outcome>;
   readonly #cache: VerdictCache;
@@ -36,7 +39,10 @@ export class Judge<Scenario, Outcome> {
     return this.#meter.usage;
   }
 
-  /** @throws EnvironmentError (`judge_call_failed`, `judge_answer_unusable`) without a usable answer; the reason of `signal` where that ended it. */
+  /**
+   * @throws EnvironmentError (`judge_call_failed`, `judge_answer_unusable`) without a usable answer; the reason of
+   * `signal` if it was aborted.
+   */
   ask<Answer>(question: Question<Answer>): Promise<Answer> {
     return runOutsideTrajectory(async () => {
       const key = this.#keyOf(question);
@@ -134,7 +140,7 @@ function readAnswer<Answer>(
 ): { answer: Answer } | { wrong: string } {
   let json: unknown;
   try {
-    // Some models put a fence around what they are asked for.
+    // Some models put a code fence around the JSON.
     json = JSON.parse(text.slice(Math.max(0, text.indexOf('{')), text.lastIndexOf('}') + 1 || undefined));
   } catch {
     return { wrong: 'It is not JSON.' };

@@ -34,7 +34,7 @@ export interface JudgeOptions<Scenario, Outcome> {
   maxOutputTokens?: number;
   /** Options for the model's provider, as in the AI SDK. */
   providerOptions?: ProviderOptions;
-  /** A file of JSON lines that keeps verdicts: a verdict in it is not requested again. Default: only memory keeps them. */
+  /** A file of JSON lines with verdicts, which are not requested again. Default: only memory keeps verdicts. */
   cacheFile?: string;
   /** Verdicts in memory; the least recently used ones are dropped. Default 10,000. */
   cacheSize?: number;
@@ -57,7 +57,7 @@ export const judgeNames = {
   prices: { input: true, output: true } satisfies OptionNames<JudgePrices>,
 } satisfies OptionNames<JudgeOptions<unknown, unknown>>;
 
-/** @throws OptionError (`invalid_judge_option`) for the first option with a value that cannot be used. */
+/** @throws OptionError (`invalid_judge_option`) for the first invalid value. */
 export function checkJudgeOptions<Scenario, Outcome>(options: JudgeOptions<Scenario, Outcome>): void {
   const refuse = (option: string, value: unknown, remedy: string) =>
     invalidOption('invalid_judge_option', option, value, remedy);
@@ -99,7 +99,7 @@ export interface JudgeUsage {
   readonly cost: number | null;
 }
 
-/** Adds up what a judge uses. */
+/** Counts the calls, tokens and cost of a judge. */
 export class UsageMeter {
   readonly #prices: JudgePrices | undefined;
   readonly #usage: { -readonly [Name in keyof JudgeUsage]: JudgeUsage[Name] };

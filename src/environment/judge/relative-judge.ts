@@ -9,7 +9,7 @@ import type { JudgeUsage } from './options.ts';
 import { checkJudgeOptions, type JudgeOptions, judgeNames } from './options.ts';
 
 export interface RelativeJudgeOptions<Scenario, Outcome> extends JudgeOptions<Scenario, Outcome> {
-  /** Of the order that conversations are shown in. Default 0. */
+  /** Seed of the order in which the judge sees the conversations. Default 0. */
   seed?: number;
 }
 
@@ -20,7 +20,7 @@ const relativeJudgeNames = { ...judgeNames, seed: true } satisfies OptionNames<
 /** A judge as a group reward. */
 export interface RelativeJudge<Scenario, Outcome> {
   (context: GroupRewardContext<Scenario, Outcome>): Promise<number[]>;
-  /** What it has used so far. */
+  /** Calls, tokens and cost so far. */
   readonly usage: JudgeUsage;
 }
 
@@ -45,15 +45,15 @@ const defaultRubric =
 
 /**
  * A group reward that compares the rollouts of a scenario: a model reads all their conversations at once and scores
- * each from 0 to 1 (after RULER in OpenPipe's ART, 2025). It sees them under ids that say nothing, in an order that a
- * seed and their own text determine; what they begin with alike is shown once, and equal ones are judged once.
- * Explanations go to the trajectories' logs, the scores to their metrics under the reward's name.
+ * each from 0 to 1 (after RULER in OpenPipe's ART, 2025). The model sees neutral ids, in an order that follows from the
+ * seed and the conversations' text. It sees the lines that all conversations begin with once, and equal conversations
+ * once. Explanations go to the trajectories' logs, the scores to their metrics under the reward's name.
  *
  *     groupRewards: { judged: relativeJudge({ model: openai('...'), rubric: 'The joke that is funnier wins.' }) }
  *
- * A judge that cannot be asked, or gives no usable verdict, throws EnvironmentError: the group's rollouts then count as
- * failed, never as 0.
- * @throws OptionError for an option with a value that cannot be used.
+ * If the model cannot be called, or gives no usable verdict, the judge throws EnvironmentError (`judge_call_failed`,
+ * `judge_answer_unusable`): the group's rollouts fail and never get a reward of 0.
+ * @throws OptionError for an unknown option or an invalid value.
  */
 export function relativeJudge<Scenario, Outcome>(
   options: RelativeJudgeOptions<Scenario, Outcome>,
@@ -78,7 +78,7 @@ export function relativeJudge<Scenario, Outcome>(
     const byId = new Map(verdict.scores.map((given) => [given.id, given]));
     return members.map(({ trajectory }, at) => {
       const given = byId.get(ids.get(candidates[at]?.key ?? '') ?? '');
-      // `check` has seen to it that each id is there.
+      // Only for the compiler: `check` requires a score for each id.
       if (!given) throw new TypeError(`The verdict has no score for member ${at}.`);
       trajectory.logs.push(`Judged ${given.score} of 1: ${given.explanation}`);
       return given.score;
@@ -97,7 +97,7 @@ function toCandidate<Scenario, Outcome>(
   return { conversation, description, key: hashOf(JSON.stringify([conversation, description])) };
 }
 
-/** Each once. The order follows from what they say and the seed alone, so that a group asked about again is known. */
+/** Each candidate once. The order depends only on their text and the seed, so that the cache knows a repeated group. */
 function shuffled(candidates: readonly Candidate[], seed: number): Candidate[] {
   const unique = [...new Map(candidates.map((candidate) => [candidate.key, candidate])).values()];
   unique.sort((a, b) => (a.key < b.key ? -1 : 1));
@@ -119,7 +119,7 @@ const instructions = (rubric: string): string =>
     'Answer with one entry for each conversation: its id, an explanation, and a score.',
   ].join('\n\n');
 
-/** Undefined where each id is scored once, within range. */
+/** Undefined if each id has one score from 0 to 1. */
 function whatIsWrong({ scores }: Verdict, ids: readonly string[]): string | undefined {
   const given = scores.map(({ id }) => id);
   const repeated = given.filter((id, at) => given.indexOf(id) !== at);

@@ -7,7 +7,7 @@ import { describeThrown } from '../thrown.ts';
 
 const lineSchema = z.object({ key: z.string(), verdict: z.unknown() });
 
-/** Verdicts by the hash of all that they follow from: in memory, and in a file where one is given. */
+/** Verdicts by the hash of their model, settings and prompt: in memory, and in the `cacheFile` if there is one. */
 export class VerdictCache {
   readonly #file: string | undefined;
   readonly #known: LRUCache<string, { verdict: unknown }>;
@@ -19,14 +19,14 @@ export class VerdictCache {
     this.#known = new LRUCache({ max: size });
   }
 
-  /** @throws OptionError for a file with another content. */
+  /** @throws OptionError if the file cannot be read or has lines that are not verdicts. */
   async get(key: string): Promise<unknown> {
     this.#opened ??= this.#open();
     await this.#opened;
     return this.#known.get(key)?.verdict;
   }
 
-  /** Resolves when the verdict is written. One that cannot be written is told as a warning: it was paid for. */
+  /** Resolves when the verdict is written. A failed write is only a warning: the verdict is paid for and still usable. */
   async set(key: string, verdict: unknown): Promise<void> {
     this.#known.set(key, { verdict });
     const file = this.#file;
@@ -48,13 +48,13 @@ export class VerdictCache {
     if (file === undefined) return;
     const text = await readOrMake(file);
     const lines = text.split('\n');
-    // A process that was killed while it wrote leaves part of a line at the end: that verdict is asked for again.
+    // A process that was killed during a write leaves a partial last line. That verdict is requested again.
     const torn = lines.pop() ?? '';
     if (torn !== '') await appendFile(file, '\n');
     for (const [at, line] of lines.entries()) {
       if (line === '') continue;
       const read = parseLine(line);
-      // A torn line that a later run ended stands in the middle.
+      // A partial line that a later run completed with a line break.
       if (read) this.#known.set(read.key, { verdict: read.verdict });
       else if (line.startsWith('{"key":')) continue;
       else throw cacheError(file, `has something other than a verdict in line ${at + 1}.`);
@@ -62,7 +62,7 @@ export class VerdictCache {
   }
 }
 
-/** @throws OptionError where the file cannot be read or its folder cannot be made. */
+/** @throws OptionError if the file cannot be read or its folder cannot be created. */
 async function readOrMake(file: string): Promise<string> {
   try {
     await mkdir(dirname(file), { recursive: true, mode: 0o700 });

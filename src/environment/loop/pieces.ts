@@ -19,7 +19,7 @@ export interface LoopOutcome<Parsed = never> {
   stopReason: string;
 }
 
-/** What is known before the first reply. */
+/** What a piece knows before the first reply. */
 export interface PieceContext<Scenario, State> {
   scenario: Scenario;
   /** The result of `setup` for this rollout; undefined without `setup`. */
@@ -43,7 +43,7 @@ export interface Reply<Parsed = never> {
 export interface ToolUse {
   id: string;
   name: string;
-  /** As the tool's schema parses it; as the model wrote it if it does not fit the schema. */
+  /** Parsed by the tool's schema; as the model wrote it if it does not fit the schema. */
   input: unknown;
   output?: unknown;
   /** What the tool threw, or why the call could not be run. */
@@ -51,18 +51,18 @@ export interface ToolUse {
 }
 
 export interface TurnContext<Scenario, State, Parsed = never> extends PieceContext<Scenario, State> {
-  /** The newest reply. */
+  /** The last reply. */
   reply: Reply<Parsed>;
-  /** Its number, from 1. */
+  /** Number of that reply, from 1. */
   turn: number;
-  /** The conversation so far, the reply with it. */
+  /** The conversation so far, with the last reply and its tool results. */
   messages: readonly ModelMessage[];
 }
 
 /** Settings of each model call. Settings of the model handle take precedence. */
 export interface LoopSettings extends Omit<LanguageModelCallOptions, 'seed'> {
   toolChoice?: ToolChoice<ToolSet>;
-  /** Such as `{ martingale: { parallel_tool_calls: false } }`. */
+  /** Options for the model's provider, such as `{ martingale: { parallel_tool_calls: false } }`. */
   providerOptions?: Record<string, Record<string, JsonValue>>;
 }
 

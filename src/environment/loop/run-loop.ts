@@ -7,7 +7,7 @@ import { traceTools } from '../tools.ts';
 import type { LoopOutcome, LoopPieces, Reply, TurnContext } from './pieces.ts';
 import { isAnswered, takeTurn } from './take-turn.ts';
 
-/** How far a conversation has come: also what is left of one that a limit interrupts. */
+/** The conversation so far. It remains when a limit interrupts the conversation. */
 export class LoopProgress<Parsed> {
   readonly messages: ModelMessage[] = [];
   #turns = 0;
@@ -37,9 +37,9 @@ export class LoopProgress<Parsed> {
 }
 
 /**
- * Leads the conversation to its end and says why it ended. `progress` always holds what has been said so far.
- * @throws EnvironmentError (`invalid_piece`, `tool_failed`), TrajectoryError of a limit, and what the pieces and the
- * model throw.
+ * Runs the conversation to its end and returns its stop reason. `progress` always holds the conversation so far.
+ * @throws EnvironmentError (`invalid_piece`, `tool_failed`), the TrajectoryError of a limit, and the errors of the pieces
+ * and the model.
  */
 export async function runLoop<Scenario, State, Parsed>(
   pieces: LoopPieces<Scenario, State, Parsed>,
@@ -59,13 +59,13 @@ export async function runLoop<Scenario, State, Parsed>(
     const options = { pieces, model: model.languageModel, system, messages: [...messages], tools, signal };
     const turn = await takeTurn(options);
     const { reply } = turn;
-    // Its tools may have gone on after the rollout's end: nothing more is asked of the environment then.
+    // Tools may outlive the rollout: do not call the environment's functions after its end.
     signal.throwIfAborted();
     progress.addReply(reply, turn.messages);
     if (turn.toolErrors > 0)
       trajectory.metrics[toolErrorMetric] =
         Number(trajectory.metrics[toolErrorMetric] ?? 0) + turn.toolErrors;
-    // Of a sub-agent in a tool, say: nothing that follows would be trained on.
+    // For example from a sub-agent in a tool: nothing after it could be trained on.
     if (trajectory.violation) throw trajectory.violation;
 
     const seen: TurnContext<Scenario, State, Parsed> = { ...context, reply, turn: progress.turns, messages };

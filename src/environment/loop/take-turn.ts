@@ -22,15 +22,19 @@ export interface TurnOptions<Scenario, State, Parsed> {
 
 export interface Turn<Parsed> {
   reply: Reply<Parsed>;
-  /** The reply and the results of its tools, as the conversation goes on with them. */
+  /** The reply and its tool results, as messages that continue the conversation. */
   messages: ModelMessage[];
   /** Number of tools that threw. */
   toolErrors: number;
-  /** The reply breaks `settings.toolChoice`: its tools were not run, and the conversation cannot go on with it. */
+  /** Whether the reply breaks `settings.toolChoice`. Its tools were not run, and it ends the conversation. */
   breaksToolChoice: boolean;
 }
 
-/** One model call and, once each, the tools that it asks for. @throws EnvironmentError (`tool_failed`) where tools must not fail. */
+/**
+ * Makes one model call and runs each tool call of the reply once.
+ * @throws EnvironmentError: `tool_failed` for a tool that throws, with `onToolError: 'fail'`; `invalid_piece` for a tool
+ * that needs approval.
+ */
 export async function takeTurn<Scenario, State, Parsed>({
   pieces,
   model,
@@ -87,7 +91,7 @@ export async function takeTurn<Scenario, State, Parsed>({
   };
 }
 
-/** A reply that breaks the tool choice, cut short for instance, is the policy's own doing, and no failed rollout. */
+/** A reply that breaks the tool choice, for example a cut one, is the policy's mistake and does not fail the rollout. */
 function toViolation(error: unknown): ToolChoiceViolationError {
   if (ToolChoiceViolationError.isInstance(error)) return error;
   throw error;
@@ -106,7 +110,7 @@ function violatingTurn({ content, finishReason }: ToolChoiceViolationError): Tur
   };
 }
 
-/** Whether the tools of the reply have been run: they are not where the reply was cut. */
+/** Whether every tool call of the reply was run. The calls of a reply that was cut are not. */
 export function isAnswered({ toolCalls }: Pick<Reply, 'toolCalls'>): boolean {
   return toolCalls.every((use) => 'output' in use || 'error' in use);
 }
@@ -121,8 +125,8 @@ function refuseUnanswered(toolCalls: readonly ToolUse[]): void {
 }
 
 /**
- * An output specification that asks the model for the same and never throws: a reply that does not follow it is the
- * policy's own doing, and no failed rollout. `read` gives what it made of the reply.
+ * The same output specification, except that it accepts any reply: a reply that does not fit is the policy's mistake and
+ * does not fail the rollout. `read` returns the parsed output; null for a reply that does not fit.
  */
 export function readLeniently<Parsed>(output: Output.Output<Parsed, unknown, unknown>): {
   spec: Output.Output<string, never, never>;

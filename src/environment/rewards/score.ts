@@ -14,7 +14,7 @@ import type {
   WeightedReward,
 } from './reward.ts';
 
-/** Rewards as they are computed: each with its weight, in the order of definition. */
+/** Each reward with its weight, in the order of definition. */
 export function weigh<Scenario, Outcome, State>(
   rewards: Rewards<Scenario, Outcome, State>,
 ): Map<string, WeightedReward<Scenario, Outcome, State>> {
@@ -27,10 +27,11 @@ export function weigh<Scenario, Outcome, State>(
 }
 
 /**
- * Computes every reward in the order of definition, writes each value to the trajectory's metrics, and returns their
- * weighted sum and the sum of the step rewards together.
+ * Computes the rewards in the order of definition, writes each value to the trajectory's metrics, and returns their
+ * weighted sum plus the sum of the step rewards.
  * @param timeoutMs Deadline of each reward in milliseconds. Default: none.
- * @throws EnvironmentError (`reward_failed`, `reward_timeout`) with the name of the first reward that failed; the reason of `context.signal` where that ended it.
+ * @throws EnvironmentError (`reward_failed`, `reward_timeout`) for the first reward that fails; the reason of
+ * `context.signal` if it was aborted.
  */
 export async function score<Scenario, Outcome, State>(
   rewards: ReadonlyMap<string, WeightedReward<Scenario, Outcome, State>>,
@@ -50,7 +51,7 @@ export async function score<Scenario, Outcome, State>(
     trajectory.metrics[name] = value;
     if (weight !== 0) sum += weight * value;
   }
-  // Read at last: rewards may give step rewards too.
+  // Read last: rewards may set step rewards too.
   const { stepReward } = trajectory;
   if (stepReward !== undefined) {
     trajectory.metrics[stepRewardMetric] = stepReward;
@@ -71,7 +72,7 @@ async function evaluate<Scenario, Outcome, State>(
   timeoutMs: number,
 ): Promise<number> {
   const { signal } = context;
-  // Made when it is needed: its stack trace would cost each rollout more than most rewards do.
+  // Created on timeout only: its stack trace costs more than most rewards do.
   let timedOut: EnvironmentError | undefined;
   const onTimeout = () => {
     const what = `took longer than ${timeoutMs} ms; raise \`rewardTimeoutMs\`, or find what it waits for`;
@@ -92,7 +93,7 @@ async function evaluate<Scenario, Outcome, State>(
   return value;
 }
 
-/** Group rewards as they are computed: each with its weight, in the order of definition. */
+/** Each group reward with its weight, in the order of definition. */
 export function weighGroupRewards<Scenario, Outcome>(
   rewards: GroupRewards<Scenario, Outcome>,
 ): Map<string, WeightedGroupReward<Scenario, Outcome>> {
@@ -105,10 +106,11 @@ export function weighGroupRewards<Scenario, Outcome>(
 }
 
 /**
- * Computes every group reward in the order of definition, writes each member's value to its trajectory's metrics, and
+ * Computes the group rewards in the order of definition, writes each member's value to its trajectory's metrics, and
  * returns each member's weighted sum.
  * @param timeoutMs Deadline of each group reward in milliseconds.
- * @throws EnvironmentError (`group_reward_failed`, `group_reward_timeout`) with the name of the first that failed; the reason of `context.signal` where that ended it.
+ * @throws EnvironmentError (`group_reward_failed`, `group_reward_timeout`) for the first group reward that fails; the
+ * reason of `context.signal` if it was aborted.
  */
 export async function scoreGroup<Scenario, Outcome>(
   rewards: ReadonlyMap<string, WeightedGroupReward<Scenario, Outcome>>,

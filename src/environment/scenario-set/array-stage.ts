@@ -6,7 +6,7 @@ import { type Cursor, readState, type Stage, type StageDescription } from './sta
 
 const stateSchema = z.int().nonnegative();
 
-/** Scenarios that are held in memory. */
+/** Scenarios in memory. */
 export class ArrayStage<Scenario> implements Stage<Scenario> {
   readonly extent = 'finite';
   readonly learns = false;
@@ -23,7 +23,7 @@ export class ArrayStage<Scenario> implements Stage<Scenario> {
     return this.#items.length;
   }
 
-  /** The same with only some of its scenarios. */
+  /** A stage with the scenarios that pass the test. */
   where(test: (drawn: DrawnScenario<Scenario>) => boolean): ArrayStage<Scenario> {
     return new ArrayStage(
       this.#items.filter(test).map(({ scenario }) => scenario),
@@ -58,7 +58,7 @@ export class ArrayStage<Scenario> implements Stage<Scenario> {
   }
 }
 
-/** Its key is worked out when it is asked for: hashing a large array at once would hold up whatever else runs. */
+/** A scenario whose key is computed on first use: hashing a large array at once would block the event loop. */
 class KeyedItem<Scenario> implements DrawnScenario<Scenario> {
   readonly scenario: Scenario;
   readonly #keyFunction: KeyFunction<Scenario> | undefined;

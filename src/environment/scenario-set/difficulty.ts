@@ -24,10 +24,10 @@ const difficultyNames = {
   remember: true,
 } satisfies OptionNames<DifficultyOptions>;
 
-/** How a group of rewards ended: solved, unsolved, equal in between, or mixed, which is what teaches. */
+/** Result of a group: solved, unsolved, equal in between, or mixed. Only a mixed group has a signal. */
 export type GroupVerdict = 's' | 'u' | 'e' | 'm';
 
-/** Null for fewer than two rewards: they show nothing of how they differ. */
+/** Null for fewer than two rewards, which show no difference. */
 export function judgeGroup(
   rewards: readonly number[],
   { solvedAt, unsolvedAt }: Pick<Required<DifficultyOptions>, 'solvedAt' | 'unsolvedAt'>,
@@ -39,7 +39,7 @@ export function judgeGroup(
   return first <= unsolvedAt ? 'u' : 'e';
 }
 
-/** @throws OptionError for the first option that is unknown or cannot be used. */
+/** @throws OptionError for the first option that is unknown or invalid. */
 export function resolveDifficulty(options: DifficultyOptions): Required<DifficultyOptions> {
   checkOptionNames('byDifficulty()', options, difficultyNames);
   const bounds = {
@@ -78,7 +78,7 @@ export function resolveDifficulty(options: DifficultyOptions): Required<Difficul
   return bounds;
 }
 
-/** Key, verdicts of the last groups (the oldest first), and how often it was skipped since it was last given. */
+/** Key, verdicts of the last groups (oldest first), and number of skips since the scenario was last given. */
 type Entry = readonly [key: string, verdicts: string, skips: number];
 
 const stateSchema = z.object({
@@ -88,7 +88,7 @@ const stateSchema = z.object({
   of: z.unknown(),
 });
 
-/** Skips scenarios that are always solved or never, as far as its bounds allow. */
+/** Skips scenarios whose last groups all had the same verdict without a signal, within its bounds. */
 export class DifficultyStage<Scenario> implements Stage<Scenario> {
   readonly learns = true;
   readonly #of: Stage<Scenario>;
@@ -173,7 +173,7 @@ export class DifficultyStage<Scenario> implements Stage<Scenario> {
   }
 }
 
-/** The scenarios that were drawn, the one heard of least lately first. */
+/** The drawn scenarios, least recently updated first. */
 class Entries {
   readonly #bounds: Required<DifficultyOptions>;
   readonly #entries = new Map<string, Entry>();
@@ -187,7 +187,7 @@ class Entries {
     return this.#entries.size - this.#settled;
   }
 
-  /** Whether enough groups are known and all of them ended alike, without a difference in rewards. */
+  /** Whether enough groups are known and all have the same verdict, other than mixed. */
   isSettled([, verdicts]: Entry): boolean {
     const [first] = verdicts;
     return (

@@ -12,14 +12,14 @@ import {
   type StageDescription,
 } from './stage.ts';
 
-/** The one consumption of a set: takes in turn, and a take that fails or is stopped has taken nothing. */
+/** Draws from a stage, one take after the other. A take that fails or is aborted has no effect on the position. */
 export class Drawing<Scenario> {
   readonly #stage: Stage<Scenario>;
   #cursor: Cursor<Scenario>;
   #turn: Promise<unknown> = Promise.resolve();
-  /** Where a take that is under way, or that failed, began: the cursor has to be brought back there. */
+  /** State before a take that is running or has failed. After a failure the next take restores it. */
   #before: { state: JsonValue } | undefined;
-  /** Results that came while the cursor could not take them. */
+  /** Results that wait until the cursor can take them. */
   #observed: ScenarioResult[] = [];
 
   constructor(stage: Stage<Scenario>) {
@@ -95,7 +95,7 @@ export class Drawing<Scenario> {
     this.#observed = [];
   }
 
-  /** The old one is not waited for: it may be what hangs. */
+  /** Does not wait for the old cursor to close: it may hang. */
   #replaceCursor(cursor: Cursor<Scenario>): void {
     this.#cursor.close().catch(() => undefined);
     this.#cursor = cursor;
@@ -114,7 +114,7 @@ const positionSchema = z.object({
   observed: z.array(z.object({ key: z.string(), rewards: z.array(z.number()) })),
 });
 
-/** What a position holds: which set it is of, where that stands, and results that wait for a take to end. */
+/** A position: the description of its set, the state of the cursor, and results that wait for the end of a take. */
 export function writePosition(
   set: StageDescription,
   state: JsonValue,
@@ -123,7 +123,10 @@ export function writePosition(
   return { set, state, observed: observed.map(({ key, rewards }) => ({ key, rewards: [...rewards] })) };
 }
 
-/** @throws ScenarioError (`scenario_position_refused`) where the position is none, or of another set: the first difference is named. */
+/**
+ * @throws ScenarioError (`scenario_position_refused`) if the value is not a position, or is the position of another set;
+ * the message names the first difference.
+ */
 export function readPosition(
   position: unknown,
   set: StageDescription,

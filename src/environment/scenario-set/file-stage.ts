@@ -5,7 +5,7 @@ import { type KeyFunction, keyWith } from './scenario-key.ts';
 import type { DrawnScenario } from './scenario-source.ts';
 import { type Cursor, readState, type Stage, type StageDescription } from './stage.ts';
 
-/** The line that was given last: its place, its key, and the size of the file it was found in. */
+/** The last line given: its number, byte offset and key, and the size of the file. */
 const stateSchema = z
   .object({
     bytes: z.int().nonnegative(),
@@ -15,7 +15,7 @@ const stateSchema = z
   })
   .nullable();
 
-/** A scenario a line, read as they are drawn. A position is a place in the file, gone to directly. */
+/** A file with one scenario per line, read while scenarios are drawn. Seeking goes directly to a byte offset. */
 export class JsonLinesStage<Scenario> implements Stage<Scenario> {
   readonly extent = 'finite';
   readonly size = null;
@@ -30,7 +30,7 @@ export class JsonLinesStage<Scenario> implements Stage<Scenario> {
     this.#key = key;
   }
 
-  /** Not the path: a set may be read from another place after it has moved. */
+  /** Without the path: the file may move between runs. */
   describe(): StageDescription {
     return { kind: 'json_lines' };
   }
@@ -89,17 +89,17 @@ export interface FileLine {
   text: string;
   /** Counted from 1. */
   line: number;
-  /** Byte that the line begins at. */
+  /** Byte offset of the line. */
   byte: number;
 }
 
 const lineFeed = 0x0a;
 const chunkBytes = 65_536;
 
-/** The lines of a file that are not blank, read in pieces; the file is not kept open between them. */
+/** The lines of a file that are not blank. The file is read in chunks and closed between them. */
 export class FileLines {
   readonly #path: string;
-  /** Where the unread begins: the line that `#pending` begins with. */
+  /** Byte offset and number of the line that `#pending` begins with. */
   #byte: number;
   #line: number;
   #pending: Buffer = Buffer.alloc(0);
@@ -111,12 +111,15 @@ export class FileLines {
     this.#line = line;
   }
 
-  /** Size of the file; null until it has been read from. */
+  /** Size of the file; null before the first read. */
   get bytes(): number | null {
     return this.#bytes;
   }
 
-  /** Null at the end. @throws ScenarioError (`invalid_scenario_file`) where the file cannot be read, or is not the same any more. */
+  /**
+   * Null at the end.
+   * @throws ScenarioError (`invalid_scenario_file`) if the file cannot be read or its size has changed.
+   */
   async next(): Promise<FileLine | null> {
     for (;;) {
       const line = await this.#nextOfAny();
@@ -170,7 +173,7 @@ export class FileLines {
 
   #decode(bytes: Buffer): string {
     try {
-      // Drops a byte order mark, which editors put before the first line.
+      // TextDecoder drops the byte order mark that some editors write.
       return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
     } catch (cause) {
       throw scenarioFileError(this.#path, this.#line, 'The line is not UTF-8.', { cause });

@@ -10,12 +10,12 @@ import {
   type StageDescription,
 } from './stage.ts';
 
-/** Begins a pass over generated scenarios. `epoch` counts the passes from 0: a seed for those that draw at random. */
+/** Begins a pass over generated scenarios. `epoch` counts the passes from 0; use it as a seed for random scenarios. */
 export type Generate<Scenario> = (context: { epoch: number }) => Iterable<Scenario> | AsyncIterable<Scenario>;
 
 const stateSchema = z.object({ drawn: z.int().nonnegative(), keys: z.string() });
 
-/** Scenarios that a function makes, one after the other. A position is come back to by running it again. */
+/** Scenarios from a function. Seeking a position runs the function again. */
 export class GeneratorStage<Scenario> implements Stage<Scenario> {
   readonly extent = 'unknown';
   readonly size = null;

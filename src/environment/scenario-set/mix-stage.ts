@@ -7,7 +7,7 @@ import { type Cursor, type Extent, readState, type Stage, type StageDescription 
 export interface MixPart<Scenario> {
   stage: Stage<Scenario>;
   weight: number;
-  /** Begins the keys of the part's scenarios, so that two parts may use the same ids. */
+  /** Prefix of the part's keys, so that two parts may use the same ids. */
   name: string;
 }
 
@@ -17,7 +17,7 @@ const stateSchema = z.object({
   parts: z.array(z.unknown()),
 });
 
-/** Draws each scenario from a part that is chosen by weight; the seed and the number of the draw decide which. */
+/** Draws each scenario from a part chosen at random by weight, from the seed, the epoch and the number of the draw. */
 export class MixStage<Scenario> implements Stage<Scenario> {
   readonly #parts: readonly MixPart<Scenario>[];
   readonly #seed: number;
@@ -129,7 +129,7 @@ export class MixStage<Scenario> implements Stage<Scenario> {
   }
 }
 
-/** The part at `random` of the way through the weights. */
+/** The part at the share `random` of the cumulated weights. */
 function choose<Part extends { weight: number }>(parts: readonly Part[], random: number): Part | undefined {
   let left = random * parts.reduce((sum, { weight }) => sum + weight, 0);
   for (const part of parts) {

@@ -5,7 +5,7 @@ import { type Cursor, type Extent, readState, type Stage, type StageDescription 
 
 const stateSchema = z.object({ epoch: z.int().nonnegative(), of: z.unknown() });
 
-/** Passes over a stage again and again, each time as its next epoch. */
+/** Repeats a stage; each pass is its next epoch. */
 export class RepeatStage<Scenario> implements Stage<Scenario> {
   readonly learns = false;
   readonly #of: Stage<Scenario>;
@@ -29,7 +29,7 @@ export class RepeatStage<Scenario> implements Stage<Scenario> {
     return this.#epochs === Number.POSITIVE_INFINITY ? 'infinite' : this.#of.extent;
   }
 
-  /** An endless repetition is counted by its epoch. */
+  /** An endless repetition has the size of one epoch. */
   get size(): number | null {
     if (this.#of.size === null) return null;
     return Number.isFinite(this.#epochs) ? this.#of.size * this.#epochs : this.#of.size;
@@ -74,7 +74,7 @@ export class RepeatStage<Scenario> implements Stage<Scenario> {
         epoch = saved.epoch;
         pass = this.#of.open(first + epoch);
         await pass.restore(saved.of);
-        // Whether the saved pass had given anything is not known; an empty one is noticed an epoch later.
+        // The state does not say whether the saved pass was empty; the next epoch finds out.
         isEmpty = false;
       },
       observe: () => undefined,

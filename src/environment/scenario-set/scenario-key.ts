@@ -2,12 +2,12 @@ import { createHash } from 'node:crypto';
 import { canonicalJson } from '../../util/json.ts';
 import { ScenarioError } from '../errors.ts';
 
-/** Gives the key of a scenario where neither its `id` nor its content should be it. */
+/** Gives the key of a scenario, in place of its `id` or the hash of its content. */
 export type KeyFunction<Scenario> = (scenario: Scenario) => string | number;
 
 /**
- * The key of a scenario: its `id` where that is a number or a text, else a hash of its JSON that the order of fields
- * does not change.
+ * The key of a scenario: its `id` if that is a number or a non-empty text, else a hash of its JSON. The order of fields
+ * does not change the hash.
  * @throws ScenarioError for a scenario that is not JSON and has no `id`.
  */
 export function scenarioKey(scenario: unknown): string {
@@ -23,7 +23,7 @@ export function scenarioKey(scenario: unknown): string {
   }
 }
 
-/** @throws ScenarioError for a key that is not a number or a text of at least one character. */
+/** @throws ScenarioError for a key that is neither a number nor a non-empty text. */
 export function keyWith<Scenario>(scenario: Scenario, key: KeyFunction<Scenario> | undefined): string {
   if (!key) return scenarioKey(scenario);
   const given: unknown = key(scenario);
@@ -34,7 +34,7 @@ export function keyWith<Scenario>(scenario: Scenario, key: KeyFunction<Scenario>
   );
 }
 
-/** Evenly spread in [0, 1), and always the same for the same text. */
+/** A number in [0, 1) from a hash of the text, uniformly distributed. */
 export function shareOf(text: string): number {
   return Number.parseInt(digest(text).slice(0, 12), 16) / 2 ** 48;
 }

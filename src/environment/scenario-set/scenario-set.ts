@@ -104,16 +104,16 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
     return new ScenarioSet(new MixStage(parts, options.seed ?? 0));
   }
 
-  /** See ScenarioSource. A mix has a size only where all of its sets end. */
+  /** See ScenarioSource. A mix has a size only if all of its sets have one. */
   get size(): number | null {
     return this.#stage.size;
   }
 
   /**
-   * A new order in each epoch. Without `buffer`, the whole set is read into memory and shuffled. With `buffer`, which
-   * generators need, that many scenarios are read at a time and shuffled among themselves; seeking a position reads at
-   * most one buffer again. Default seed 0.
-   * @throws OptionError for a set whose end is not known, without `buffer`.
+   * Shuffles the set anew in each epoch. Without `buffer`, it reads the whole set into memory. With `buffer`, which
+   * generators need, it reads and shuffles that many scenarios at a time; seeking a position reads at most one buffer
+   * again. Default seed 0.
+   * @throws OptionError without `buffer`, for a set that may not end.
    */
   shuffle(options: { seed?: number; buffer?: number } = {}): ScenarioSet<Scenario> {
     checkOptionNames('shuffle()', options, { seed: true, buffer: true });
@@ -128,8 +128,8 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
   }
 
   /**
-   * Splits the set by shares that add up to 1. The same scenario is always in the same split, whatever the order and
-   * whatever else the set holds, so the sizes match the shares only on average.
+   * Splits the set by shares that add up to 1. A scenario is always in the same split, whatever the order and the other
+   * scenarios are, so the sizes match the shares only on average.
    *
    *     const { train, val, test } = set.split({ train: 0.8, val: 0.1, test: 0.1 }, { by: ({ repository }) => repository });
    */
@@ -182,7 +182,10 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
     return this.#drawing.take(count, signal);
   }
 
-  /** All scenarios of one pass. It does not change the position. @throws ScenarioError (`invalid_scenario_set`) for a set without an end. */
+  /**
+   * All scenarios of one pass. The position does not change.
+   * @throws ScenarioError (`invalid_scenario_set`) for a set that repeats forever.
+   */
   async toArray({ signal }: { signal?: AbortSignal } = {}): Promise<Scenario[]> {
     if (this.#stage.extent === 'infinite')
       throw new ScenarioError(
@@ -199,7 +202,7 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
     return this.#drawing.position();
   }
 
-  /** @throws ScenarioError (`scenario_position_refused`) for a position of another set, seed or size, which is named. */
+  /** @throws ScenarioError (`scenario_position_refused`) for a position of another set. */
   seek(position: JsonValue): Promise<void> {
     return this.#drawing.seek(position);
   }
@@ -213,13 +216,13 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
     return this.#drawing.reports();
   }
 
-  /** Ends running generators. The set stays usable: the next take runs them again and continues. */
+  /** Ends running generators. The set stays usable: the next take runs them again up to the position. */
   close(): Promise<void> {
     return this.#drawing.close();
   }
 }
 
-/** A source stays as it is. An array becomes a set that repeats forever, shuffled by the seed in each epoch. */
+/** Returns a source unchanged. An array becomes a set that repeats forever, shuffled by the seed in each epoch. */
 export function toScenarioSource<Scenario>(
   scenarios: readonly Scenario[] | ScenarioSource<Scenario>,
   seed: number,

@@ -1,4 +1,4 @@
-/** What JSON can hold. */
+/** A JSON value. */
 export type JsonValue =
   | null
   | boolean
@@ -9,29 +9,29 @@ export type JsonValue =
 
 export interface DrawnScenario<Scenario> {
   scenario: Scenario;
-  /** Names the scenario wherever it is drawn: the same scenario has the same key in every epoch and every run. */
+  /** Identifies the scenario: it has the same key in every epoch and every run. */
   key: string;
 }
 
-/** The rewards of one group of a drawn scenario, those of its completed rollouts. */
+/** The rewards of the completed rollouts of one group of a drawn scenario. */
 export interface ScenarioResult {
   key: string;
   rewards: readonly number[];
 }
 
-/** Where scenarios are drawn from, one after the other, by a single consumer. */
+/** Gives scenarios in order to a single consumer. */
 export interface ScenarioSource<Scenario> {
   /**
-   * The next `count` scenarios; fewer only at the end of a source that does not repeat. Takes that overlap are served
-   * one after the other.
+   * The next `count` scenarios; fewer only at the end of a source that does not repeat. Overlapping takes run one after
+   * the other.
    */
   take(count: number, options?: { signal?: AbortSignal }): Promise<DrawnScenario<Scenario>[]>;
-  /** Where the source stands, as plain JSON. While a take is under way: where it stood before it. */
+  /** The position of the source, as plain JSON. During a take: the position before that take. */
   position(): JsonValue;
-  /** Goes to a saved position: what is taken next is what would have been taken there. */
+  /** Goes to a saved position: the next take gives what it would have given there. */
   seek(position: JsonValue): Promise<void>;
-  /** Tells what came of drawn scenarios; a source that does not ask for it takes no notice. */
+  /** Reports the rewards of drawn scenarios. Sources that do not learn from them ignore them. */
   observe(results: readonly ScenarioResult[]): void;
-  /** Draws until the source ends, or until one that repeats for ever begins again; null where that is not known. */
+  /** Number of draws until the source ends, or until an endless source begins again; null if unknown. */
   readonly size: number | null;
 }

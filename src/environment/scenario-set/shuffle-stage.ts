@@ -16,7 +16,7 @@ import {
 const stateSchema = z.object({
   block: z.int().nonnegative(),
   drawn: z.int().nonnegative(),
-  /** Of the stage below, before the block was read and now. */
+  /** State of the stage below: before the block was read, and now. */
   before: z.unknown(),
   now: z.unknown(),
 });
@@ -25,8 +25,8 @@ const stateSchema = z.object({
 const unreadSchema = z.strictObject({ now: z.unknown() });
 
 /**
- * Reads `buffer` scenarios at a time (Infinity: a whole pass) and gives each such block in an order that the seed,
- * the epoch and the block decide. A position is come back to by reading its block again, never more.
+ * Reads blocks of `buffer` scenarios (Infinity: a whole pass) and shuffles each by the seed, the epoch and the number of
+ * the block. Seeking a position reads only its block again.
  */
 export class ShuffleStage<Scenario> implements Stage<Scenario> {
   readonly #of: Stage<Scenario>;
@@ -111,7 +111,7 @@ export class ShuffleStage<Scenario> implements Stage<Scenario> {
           );
         }
         drawn = saved.drawn;
-        // Only now: what the stage below has learnt since must not change which scenarios the block has.
+        // After reading the block: what the stage below has learned since must not change the block.
         await upstream.restore(saved.now);
       },
       observe: (results) => upstream.observe(results),
@@ -133,7 +133,7 @@ function bufferFor(extent: Extent, buffer: number | undefined): number {
   );
 }
 
-/** Fisher and Yates's shuffle. */
+/** Fisher-Yates shuffle. */
 function shuffle<Item>(items: Item[], seed: number): Item[] {
   const random = randomSource(seed);
   for (let last = items.length - 1; last > 0; last--) {

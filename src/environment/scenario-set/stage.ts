@@ -19,33 +19,33 @@ export interface DifficultyOptions {
   remember?: number;
 }
 
-/** Counts of `.byDifficulty()`. They leave out scenarios that were never drawn. */
+/** Counts of `.byDifficulty()`, over the scenarios that were drawn at least once. */
 export interface DifficultyReport {
-  /** Of the set: '' for a set of its own, `name/` for a part of a mix. */
+  /** Name of the set: `name/` for a part of a mix, else empty. */
   name: string;
-  /** Scenarios whose last groups were all solved; all unsolved; all equal in between. */
+  /** Scenarios whose last groups were all solved, all unsolved, or all equal in between. */
   alwaysSolved: number;
   neverSolved: number;
   alwaysEqual: number;
-  /** The others: their rewards differ, or not enough is known. */
+  /** All other scenarios: their rewards differ, or too few groups are known. */
   inPlay: number;
-  /** Scenarios that came up, given and skipped. */
+  /** Scenarios drawn so far, including skipped ones. */
   draws: number;
   skipped: number;
   bounds: Required<DifficultyOptions>;
 }
 
-/** Whether one pass over a stage ends: `unknown` for generators, which only show it by running. */
+/** Whether one pass over a stage ends; `unknown` for generators. */
 export type Extent = 'finite' | 'unknown' | 'infinite';
 
-/** One piece of a scenario set's pipeline: what to draw from, not where the drawing stands. */
+/** One step of a scenario set's pipeline. It has no position; its cursors do. */
 export interface Stage<Scenario> {
   readonly extent: Extent;
-  /** Draws of one pass, where that is known without running it. */
+  /** Number of draws of one pass; null if that is unknown before running it. */
   readonly size: number | null;
-  /** Whether results of drawn scenarios change what is drawn. A stage like that cannot be begun anew each epoch. */
+  /** Whether results of drawn scenarios change later draws. `.repeat()` refuses such a stage. */
   readonly learns: boolean;
-  /** What a position must agree with: kinds, seeds and sizes, of the stages below too. */
+  /** Kinds, seeds and sizes of this stage and the stages below. A position fits only an equal description. */
   describe(): StageDescription;
   /** Begins a pass; `epoch` counts them from 0. */
   open(epoch: number): Cursor<Scenario>;
@@ -53,21 +53,21 @@ export interface Stage<Scenario> {
 
 export type StageDescription = { readonly kind: string; readonly [name: string]: JsonValue };
 
-/** Where the drawing from one stage stands, in one pass. */
+/** A position in one pass over a stage. */
 export interface Cursor<Scenario> {
   /** Null at the end of the pass, and after it. */
   next(): Promise<DrawnScenario<Scenario> | null>;
-  /** All that the next draws depend on. It is not changed by draws that follow. */
+  /** Everything that the next draws depend on. Later draws do not change the returned value. */
   state(): JsonValue;
-  /** Brings the cursor to a state, wherever it stands. @throws ScenarioError (`scenario_position_refused`) */
+  /** Moves the cursor to a saved state. @throws ScenarioError (`scenario_position_refused`) */
   restore(state: unknown): Promise<void>;
   observe(results: readonly ScenarioResult[]): void;
   reports(): DifficultyReport[];
-  /** Ends what the cursor holds open. */
+  /** Closes what the cursor holds open, such as a running generator. */
   close(): Promise<void>;
 }
 
-/** @throws ScenarioError (`scenario_position_refused`) where a saved state does not have the shape that the stage writes. */
+/** @throws ScenarioError (`scenario_position_refused`) if a saved state does not fit the stage's schema. */
 export function readState<Schema extends z.ZodType>(
   kind: string,
   schema: Schema,
@@ -80,10 +80,10 @@ export function readState<Schema extends z.ZodType>(
   );
 }
 
-/** Lets timers and requests have their turn during long runs of draws that nobody sees. */
+/** Gives the event loop a tick during many draws in a row. */
 export function breathe(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Unseen draws between two breaths. */
+/** Draws in a row before a `breathe()`. */
 export const drawsPerBreath = 1000;

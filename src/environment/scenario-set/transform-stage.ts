@@ -6,19 +6,19 @@ import { type KeyFunction, shareOf } from './scenario-key.ts';
 import type { DrawnScenario } from './scenario-source.ts';
 import { breathe, type Cursor, drawsPerBreath, type Stage, type StageDescription } from './stage.ts';
 
-/** So many in a row without one that fits, and an endless set is taken to have none. */
+/** After this many scenarios in a row that do not pass, an endless set is refused. */
 const mostUnseen = 1_000_000;
 
 interface TransformOptions<From, To> {
   of: Stage<From>;
-  /** Draws of a pass, where the transformation keeps them countable. */
+  /** Number of draws of a pass; null if the transformation leaves scenarios out. */
   size: number | null;
   description: StageDescription;
   /** Null leaves the scenario out. */
   apply: (drawn: DrawnScenario<From>) => Promise<DrawnScenario<To> | null>;
 }
 
-/** Changes or leaves out scenarios one by one, and knows nothing of those before. */
+/** Changes or leaves out scenarios one by one, without a state. */
 export class TransformStage<From, To> implements Stage<To> {
   readonly size: number | null;
   readonly #options: TransformOptions<From, To>;
@@ -70,14 +70,14 @@ export class TransformStage<From, To> implements Stage<To> {
 }
 
 export interface SplitOptions<Scenario> {
-  /** What is split by: scenarios that it gives the same for stay together. Default: the scenario's key. */
+  /** Scenarios with the same value stay in the same split. Default: the scenario's key. */
   by?: KeyFunction<Scenario>;
-  /** Another seed gives another split. Default 0. */
+  /** Seed of the split. Default 0. */
   seed?: number;
 }
 
 /**
- * Which split a scenario is in: a hash of it decides, so that neither order nor other scenarios change it.
+ * Returns the split of a scenario, by a hash of its key: neither the order nor other scenarios change it.
  * @throws OptionError for shares that are not above 0 or do not add up to 1.
  */
 export function splitter<Scenario>(
@@ -88,7 +88,7 @@ export function splitter<Scenario>(
     SplitOptions<Scenario>
   >);
   const { by, seed = 0 } = options;
-  // Sorted: writing the shares in another order gives the same splits.
+  // Sorted, so that the order of the shares does not change the splits.
   const names = Object.keys(shares).sort();
   for (const name of names) {
     const share = shares[name];
@@ -121,7 +121,7 @@ export function splitter<Scenario>(
   };
 }
 
-/** The part of a stage that is in one split. */
+/** The scenarios of a stage that are in one split. */
 export function splitStage<Scenario>(
   of: Stage<Scenario>,
   name: string,
@@ -137,7 +137,7 @@ export function splitStage<Scenario>(
   });
 }
 
-/** A value for each name, under it. */
+/** An object with the same names and new values. */
 export function mapNames<Name extends string, Value>(
   names: Readonly<Record<Name, unknown>>,
   give: (name: string) => Value,
