@@ -1,4 +1,4 @@
-/** One line of the service's own log. Keys and bodies never stand in it. */
+/** One line of the service's log. It never contains keys or bodies. */
 export interface LogEntry {
   level: 'info' | 'warn' | 'error';
   /** What happened, in snake case. */

@@ -27,7 +27,7 @@ type Given = Pick<
   | 'closing'
 > & { dataFolder: string };
 
-/** Opens the data folder, mends what a crash left in it, and puts the service's parts together. No job runs yet. */
+/** Opens the data folder, repairs what a crash left, and assembles the service. No job runs yet. */
 export async function openService({ dataFolder, ...given }: Given): Promise<ServiceContext> {
   const { engine, log } = given;
   const files = await DataFiles.open(dataFolder, log);

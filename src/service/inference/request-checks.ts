@@ -4,14 +4,14 @@ import { invalidField, ServiceError } from '../errors.ts';
 import { MemorySource } from '../json/byte-source.ts';
 import { memberSource } from '../json/parse.ts';
 
-/** Refuses, by name, fields that mean nothing beside the rest of their request or in this service. */
+/** Refuses fields that contradict the rest of the request or that this service does not support. */
 export function checkCombinations(
   request: ParsedChatCompletionRequest,
   { priorityScheduling }: { priorityScheduling: boolean },
 ): void {
   if ((request.top_logprobs ?? 0) > 0 && request.logprobs !== true)
     throw invalidField(['top_logprobs'], 'needs logprobs: true', request.top_logprobs);
-  // What asks for nothing is as good as absent: clients send an empty object whatever `stream` says.
+  // Options that are all false count as absent: clients send an empty object whatever `stream` is.
   if (Object.values(request.stream_options ?? {}).includes(true) && request.stream !== true)
     throw invalidField(['stream_options'], 'needs stream: true', request.stream_options);
   if ((request.length_penalty ?? 1) !== 1 && !request.use_beam_search)
@@ -30,7 +30,7 @@ export function checkCombinations(
     );
 }
 
-/** Seeds of the choices of a request: the request's, the next one, and so on. */
+/** The seed of a choice: the request's seed plus the index of the choice. */
 export function seedOfChoice(seed: number | bigint | undefined, index: number): number | bigint | undefined {
   if (seed === undefined) return undefined;
   if (typeof seed === 'bigint') return seed + BigInt(index);
@@ -39,7 +39,7 @@ export function seedOfChoice(seed: number | bigint | undefined, index: number): 
   return Number.isSafeInteger(chosen) ? chosen : BigInt(seed) + BigInt(index);
 }
 
-/** How many tokens a reply may have: what was asked for, or what the context leaves. */
+/** The token limit of a reply: the requested one, at most what the context leaves. */
 export function toMaxTokens(
   request: Pick<ParsedChatCompletionRequest, 'max_completion_tokens' | 'max_tokens'>,
   promptLength: number,
@@ -56,7 +56,7 @@ export function toMaxTokens(
   return asked === undefined ? left : Math.min(asked, left);
 }
 
-/** Refuses to report so many alternatives to tokens that the answer would be hundreds of megabytes. */
+/** Refuses so many alternatives per token that the answer would be hundreds of megabytes. */
 export function refuseLongReports(
   { n = 1, top_logprobs: top = 0 }: Pick<ParsedChatCompletionRequest, 'n' | 'top_logprobs'>,
   maxTokens: number,
@@ -77,7 +77,7 @@ export function toStops({
   return { strings: typeof stop === 'string' ? [stop] : (stop ?? []), tokens: tokens ?? [] };
 }
 
-/** Refuses, by place, ids that are none of the vocabulary's. */
+/** Refuses token ids outside the vocabulary, naming their location. */
 export function refuseForeignTokens(
   tokens: readonly number[] | undefined,
   vocabularySize: number,
@@ -95,8 +95,8 @@ export const rangeOf = (vocabularySize: number) =>
   `token ids go from 0 to ${vocabularySize - 1} in this model's vocabulary`;
 
 /**
- * The seed of a request as its text writes it. Numbers of JavaScript hold whole numbers up to 2^53 alone, so that
- * `parsed` may have been rounded: seeds next to each other, as a group of samples has them, would then be the same.
+ * The request's seed with all its digits. JavaScript numbers are exact only up to 2^53, so `parsed` may be
+ * rounded, and the adjacent seeds of a group of samples would become equal.
  */
 export async function exactSeed(
   body: Buffer,

@@ -6,11 +6,11 @@ import { ServiceError } from '../errors.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { Store } from '../store/store.ts';
 
-/** What a request's model name stands for just now. */
+/** What a model name in a request currently refers to. */
 export interface ResolvedModel {
-  /** Whose model it is; null for a base model, which is there for all. */
+  /** The model's entity; null for a base model, which every key can use. */
   entity: string | null;
-  /** The name with its step, or the base model's: how a client learns the policy version of a sample. */
+  /** The name with its step, or the base model's. It tells the client the policy version of a sample. */
   pinnedName: string;
   base: BaseModel;
   weights: Weights;
@@ -20,7 +20,10 @@ const cachedNames = 1024;
 
 const emptyCache = () => new LRUCache<string, ResolvedModel>({ max: cachedNames });
 
-/** Finds the weights of a model name. An unknown name is an error: to answer from the base model would train on nothing. */
+/**
+ * Finds the weights of a model name. An unknown name is an error: answers of a base model in its place
+ * would train nothing.
+ */
 export class ModelResolver {
   readonly #engine: Engine;
   readonly #store: Store;
@@ -33,15 +36,15 @@ export class ModelResolver {
     this.#files = files;
   }
 
-  /** To be called whenever a model or a checkpoint comes or goes. */
+  /** Call this whenever a model or checkpoint is created or deleted. */
   forget(): void {
-    // Another one, not the same one emptied: what is being looked up just now goes into the old one.
+    // A new cache instead of an emptied one: lookups in progress still write into the old one.
     this.#known = emptyCache();
   }
 
   /**
-   * `name` absent means the engine's first base model; the response names it. A name that holds another entity than
-   * the key's is refused before anything is looked up, so that nothing, the time included, tells what is there.
+   * Without a `name`, the engine's first base model. A name with another entity than the key's is refused
+   * before any lookup, so that not even the response time shows whether it exists.
    */
   async resolve(name: string | undefined, access: Access): Promise<ResolvedModel> {
     const base = this.#baseModel(name);
@@ -53,7 +56,7 @@ export class ModelResolver {
     if (known) return known;
     const cache = this.#known;
     const resolved = await this.#trained(text, parsed);
-    // A name that changed its meaning in the meantime goes into a cache that nobody reads any more: see `forget`.
+    // If the name changed its meaning meanwhile, this cache is no longer read: see `forget`.
     cache.set(resolved.pinnedName, resolved);
     cache.set(text, resolved);
     return resolved;

@@ -16,15 +16,15 @@ export interface SamplingSurroundings {
   tokenizer: Tokenizer;
   format: ChatFormat;
   constraint: CheckedConstraint;
-  /** Names of the logits processors there are. */
+  /** Names of the available logits processors. */
   processors: readonly string[];
   /** Most tokens of the reply. */
   maxTokens: number;
 }
 
 /**
- * The distribution that a request asks for; temperature defaults to 1, which training assumes. Fails with a 422 that
- * names what cannot be meant.
+ * The sampling parameters of a request. Temperature defaults to 1, as training assumes. Throws a 422 that
+ * names an invalid field.
  */
 export function toSamplingParameters(
   request: ParsedChatCompletionRequest,
@@ -135,8 +135,9 @@ function toMinTokens(
 }
 
 /**
- * What a choice carries so that a trainer computes log-probabilities under the distribution of the sampler: every
- * parameter that is not off, and the constraint by its hash. `fromSampling` reads it back.
+ * What a choice carries so that a trainer computes log-probabilities under the sampler's distribution:
+ * every parameter that differs from its neutral value, and the constraint's hash. `fromSampling` is the
+ * inverse.
  */
 export function toSampling(sampling: SamplingParameters, constraintHash: string | null): Sampling {
   const { repetitionPenalty, frequencyPenalty, presencePenalty, logitBias } = sampling;
@@ -159,7 +160,7 @@ export function toSampling(sampling: SamplingParameters, constraintHash: string 
   };
 }
 
-/** The parameters that a choice was sampled with. Without any, the model's own distribution. */
+/** The parameters that a choice was sampled with; without `sampling`, the model's plain distribution. */
 export function fromSampling(sampling: Sampling | null | undefined): SamplingParameters {
   if (!sampling) return plainSampling;
   const minimum = sampling.min_tokens ?? 0;
@@ -182,7 +183,6 @@ export function fromSampling(sampling: Sampling | null | undefined): SamplingPar
 
 type Biases = SamplingParameters['logitBias'];
 
-/** Biases in the order of their tokens. */
 export function toBiases(biases: Readonly<Record<string, number>> | null | undefined): Biases {
   return Object.entries(biases ?? {}).map(([token, bias]): [number, number] => [Number(token), bias]);
 }
@@ -202,7 +202,7 @@ export function toProcessors(
 
 const engineArgumentsSchema = z.record(z.string(), engineArgumentSchema);
 
-/** All processors of a request have the same further arguments. */
+/** All processors of a request share the same extra arguments. */
 function fromProcessors(processors: readonly ProcessorCall[]): WireProcessors {
   const extra = engineArgumentsSchema.parse(processors[0]?.extra ?? {});
   return {

@@ -1,21 +1,23 @@
-/** Bytes from `start` up to, but not with, `end`. */
+/** The bytes from `start` (included) to `end` (excluded). */
 export interface Range {
   start: number;
   end: number;
 }
 
-/** Bytes that can be read anywhere: in memory, or in a file. */
+/** Bytes with random access, in memory or in a file. */
 export interface ByteSource {
   readonly bytes: number;
-  /** The bytes of a range in one piece. */
+  /** The bytes of a range in one buffer. */
   read(range: Range): Promise<Buffer>;
-  /** The bytes of a range in pieces of at most `pieceBytes`. A piece is good until the next is taken. */
+  /**
+   * The bytes of a range in chunks of at most `pieceBytes`. A chunk is valid only until the next one is
+   * read.
+   */
   pieces(range: Range): AsyncIterable<Buffer>;
 }
 
 export const pieceBytes = 131_072;
 
-/** Bytes in memory. */
 export class MemorySource implements ByteSource {
   readonly #content: Buffer;
 

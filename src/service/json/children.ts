@@ -3,13 +3,13 @@ import { TimeSlices } from '../../util/time-slices.ts';
 import type { ByteSource, Range } from './byte-source.ts';
 import { malformed, tooDeep, tooManyMembers } from './shape.ts';
 
-/** A member of an object or an element of a list, by where its bytes are. */
+/** The byte range of a member's value or of a list element. */
 export interface Child extends Range {
-  /** Where the bytes of a member's name are, quotes included; null for an element. */
+  /** Byte range of the member's name with its quotes; null for a list element. */
   key: Range | null;
 }
 
-/** A value nested deeper than this is refused; itself it is the first level. */
+/** Values nested deeper than this are refused; the value itself is level 1. */
 export const deepestNesting = requestLimits.depth;
 
 const quote = 0x22;
@@ -24,45 +24,45 @@ const endsBare = (byte: number) =>
 
 const isSpace = (byte: number) => byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
 
-/** An object with more members is refused, the value itself and what is in its children alike. */
+/** Objects with more members are refused, at every level. */
 export const mostMembers = requestLimits.membersOfObject;
 
-/** Hears of each child as it ends: where it is, and where its name is. */
+/** Called at the end of each child with the ranges of its value and name. */
 export type TellChild = (start: number, end: number, key: Range | null) => void;
 
-/** What comes next between the children: `first` and `value` differ in that a list may end at `first` alone. */
+/** What the scanner expects next. A list may end at `first`, but not at `value`. */
 type Awaited = 'opening' | 'first' | 'value' | 'colon' | 'separator' | 'nothing';
 
 /**
- * Finds the members of an object, or the elements of a list, without reading what is in them: of a child only the
- * strings and the nesting are followed. Its own punctuation is checked; where it holds and the text of every child
- * is JSON, so is the whole. Bytes come in pieces, cut anywhere.
+ * Finds the members of an object or the elements of a list without parsing them: within a child it follows
+ * only strings and nesting. It checks the punctuation between children, so if each child is valid JSON,
+ * the whole is. Bytes come in chunks cut anywhere.
  */
 export class ChildScanner {
   readonly #tell: TellChild;
-  /** Bytes that came before the present piece. */
+  /** Bytes before the current chunk. */
   #before: number;
   #awaited: Awaited = 'opening';
   #isObject = false;
-  /** Nesting within the child. */
+  /** Nesting depth within the child. */
   #depth = 0;
-  /** Members so far of each object, or zero for a list, that is open within the child; before them the value's own. */
+  /** Members so far of each open object (0 for a list), the outermost value's first. */
   readonly #members = [0];
-  /** Where the child, or the key, began; -1 between them. */
+  /** Start of the current child or key; -1 between them. */
   #start = -1;
   #inString = false;
   #escaped = false;
-  /** The child is a number or a word: it ends where something else begins. */
+  /** The child is a number or a literal, which ends where something else begins. */
   #isBare = false;
   #key: Range | null = null;
 
-  /** @param start Where the value's bytes begin in their source. */
+  /** @param start Offset of the value in its source. */
   constructor(start: number, tell: TellChild) {
     this.#before = start;
     this.#tell = tell;
   }
 
-  /** Takes the next bytes. Throws what `malformed` and `tooDeep` make. */
+  /** Scans the next bytes. Throws the errors of `malformed` and `tooDeep`. */
   push(bytes: Uint8Array): void {
     let at = 0;
     while (at < bytes.length) {
@@ -73,7 +73,7 @@ export class ChildScanner {
     this.#before += bytes.length;
   }
 
-  /** Throws where the value has not ended. */
+  /** Throws if the value is incomplete. */
   end(): void {
     if (this.#awaited !== 'nothing') throw malformed('Unexpected end of JSON input', this.#before);
   }
@@ -131,7 +131,7 @@ export class ChildScanner {
     this.#members.push(members);
   }
 
-  /** One byte that belongs to no string and is not nested. */
+  /** Handles one byte outside strings and nested values. */
   #between(bytes: Uint8Array, at: number): number {
     const byte = bytes[at] ?? 0;
     if (this.#isBare) {
@@ -189,7 +189,7 @@ export class ChildScanner {
     return at + 1;
   }
 
-  /** The key or the child ends before this byte of the piece. */
+  /** Ends the key or the child before this byte of the chunk. */
   #finish(at: number): void {
     const start = this.#start;
     const end = this.#before + at;
@@ -205,7 +205,7 @@ export class ChildScanner {
   }
 }
 
-/** The children of the object or list in a range, as they end, with turns for others. */
+/** Yields the children of an object or list as they end. Works in time slices. */
 export async function* childrenOf(
   source: ByteSource,
   range: Range,

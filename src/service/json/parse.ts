@@ -4,19 +4,16 @@ import type { ByteSource, Range } from './byte-source.ts';
 import { type Child, ChildScanner, childrenOf } from './children.ts';
 import { malformed } from './shape.ts';
 
-/** Text of this many bytes is parsed in one piece, and read with its schema in another: a few milliseconds. */
+/** Text up to this size is parsed in one go, and validated in another: a few milliseconds. */
 export const wholeBytes = 131_072;
 
 export interface ParseOptions {
   slices?: TimeSlices;
-  /** What is no longer than this many bytes is parsed in one piece. */
+  /** Values up to this many bytes are parsed in one go. Default `wholeBytes`. */
   whole?: number;
 }
 
-/**
- * The value in a range: the same that `JSON.parse` gives for its text, read in pieces between which others have
- * their turn.
- */
+/** Parses the value in a range as `JSON.parse` would, in time slices. */
 export async function parseInSlices(
   source: ByteSource,
   range: Range,
@@ -30,7 +27,7 @@ export async function parseInSlices(
       case '{':
         return parseObject(source, range, options);
       case '"':
-        // Else there is white space behind it.
+        // Otherwise white space follows the string.
         if (await endsWithQuote(source, range)) return parseString(source, range, options);
     }
   if (slices.over) await slices.pause();
@@ -73,7 +70,7 @@ async function parseRun(source: ByteSource, run: Range, [open, close]: [string, 
   return parsePart(Buffer.concat([Buffer.from(open), await source.read(run), Buffer.from(close)]), run.start);
 }
 
-/** Refuses a range whose text is no JSON, without keeping what is in it. */
+/** Throws if a range is not valid JSON, without keeping the parsed value. */
 export async function checkInSlices(source: ByteSource, range: Range, slices: TimeSlices): Promise<void> {
   const opening = range.end - range.start > wholeBytes ? await openingOf(source, range) : null;
   if (opening !== '[' && opening !== '{') {
@@ -91,17 +88,17 @@ export async function checkInSlices(source: ByteSource, range: Range, slices: Ti
   }
 }
 
-/** Also of more items than a call takes arguments. */
+/** Works also for more items than a call may have arguments. */
 function appendAll<Item>(list: Item[], items: unknown): void {
   if (Array.isArray(items)) for (const item of items) list.push(item);
 }
 
-/** The name of a member. */
+/** Parses the name of a member. */
 export async function keyAt(source: ByteSource, key: Range): Promise<string> {
   return String(parsePart(await source.read(key), key.start));
 }
 
-/** What a range that begins with a value begins with: an object, a list, or null for anything else. */
+/** The opening bracket of the value at the start of a range; null if it is no object or list. */
 export async function containerAt(source: ByteSource, range: Range): Promise<'{' | '[' | null> {
   const first = await openingOf(source, range);
   return first === '{' || first === '[' ? first : null;
@@ -116,7 +113,7 @@ async function openingOf(source: ByteSource, { start }: Range): Promise<string> 
 
 const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
 
-/** Where the only value of a text stands: behind a byte order mark, where there is one, and white space. */
+/** The range of a text's only value, without a byte order mark and leading white space. */
 export async function wholeText(source: ByteSource): Promise<Range> {
   const marked = (await source.read({ start: 0, end: byteOrderMark.length })).equals(byteOrderMark);
   let start = marked ? byteOrderMark.length : 0;
@@ -128,7 +125,7 @@ export async function wholeText(source: ByteSource): Promise<Range> {
   return { start, end: source.bytes };
 }
 
-/** JSON text that is a part of a body, as `JSON.parse` reads it. Throws what `malformed` makes. */
+/** Parses a part of a body with `JSON.parse`. Throws the error of `malformed`. */
 export function parsePart(bytes: Buffer, at?: number): unknown {
   if (!isUtf8(bytes)) throw malformed('the text is no UTF-8');
   try {
@@ -142,10 +139,10 @@ export function parsePart(bytes: Buffer, at?: number): unknown {
 const quote = Buffer.from('"');
 const backslash = 0x5c;
 const letterU = 0x75;
-/** Bytes that no cut goes through: at most `\u1234`. */
+/** Longest byte sequence that must not be cut: `\u1234`. */
 const longestUnit = 6;
 
-/** A string of many bytes, which end with its quote: read in pieces of at most `whole`. */
+/** Parses a long string, which ends with its quote, in chunks of at most `whole` bytes. */
 export async function parseString(
   source: ByteSource,
   { start, end }: Range,
@@ -157,7 +154,7 @@ export async function parseString(
     if (slices.over) await slices.pause();
     const bytes = await source.read({ start: at, end: Math.min(end - 1, at + longest + 1) });
     const piece = bytes.subarray(0, bytes.length > longest ? cutBefore(bytes, longest) : bytes.length);
-    // A quote within it that is not escaped makes it no JSON.
+    // An unescaped quote inside the chunk makes it invalid JSON here.
     parts.push(String(parsePart(Buffer.concat([quote, piece, quote]), at)));
     at += piece.length;
   }
@@ -165,7 +162,7 @@ export async function parseString(
   return parts.join('');
 }
 
-/** The last place up to `longest` that goes neither through an escape nor through a character. */
+/** The last offset up to `longest` that splits neither an escape sequence nor a character. */
 function cutBefore(bytes: Buffer, longest: number): number {
   for (let escaped = bytes.indexOf(backslash); escaped !== -1 && escaped < longest; ) {
     const next = escaped + (bytes[escaped + 1] === letterU ? longestUnit : 2);
@@ -179,24 +176,24 @@ function cutBefore(bytes: Buffer, longest: number): number {
 
 const isContinuation = (byte = 0) => (byte & 0xc0) === 0x80;
 
-/** Neighbours, from the first's beginning to the last's end no longer than was asked; or one child that is longer. */
+/** Adjacent children of at most `longest` bytes together, or one longer child. */
 export interface Run extends Range {
-  /** Place of the first among all children. */
+  /** Index of the first child among all children. */
   first: number;
-  /** How many they are. */
+  /** Number of children in the run. */
   count: number;
-  /** The first, or all of them where that was asked. */
+  /** The first child, or all of them with `keepsAll`. */
   children: Child[];
 }
 
 export interface RunOptions {
   longest: number;
   slices: TimeSlices;
-  /** Whether runs name each child. Default: the first alone, of what may be a million of them. */
+  /** Whether runs list every child. Default false: only the first, since there may be a million. */
   keepsAll?: boolean;
 }
 
-/** The children of an object or list in runs, so that small ones are read together. */
+/** Groups the children of an object or list into runs, so that small ones are read together. */
 export async function* runsOf(
   source: ByteSource,
   range: Range,
@@ -227,8 +224,8 @@ export async function* runsOf(
 }
 
 /**
- * The text of a member of the object that JSON text holds, as it is written there; undefined where there is none. Of
- * several of one name it is the last, as with `JSON.parse`, which must have taken the text.
+ * The source text of a member of a JSON object; undefined if there is none. Of duplicate members the last
+ * counts, as with `JSON.parse`. The text must be valid JSON.
  */
 export async function memberSource(source: ByteSource, name: string): Promise<string | undefined> {
   const whole = await wholeText(source);

@@ -1,7 +1,7 @@
 import { requestLimits } from '../../contract/index.ts';
 import { RequestValidationError, ServiceError } from '../errors.ts';
 
-/** What a body that is no JSON is refused with. */
+/** The error for a body that is not valid JSON. */
 export function malformed(reason: string, at?: number): RequestValidationError {
   const place = at === undefined ? reason : `${reason} at byte ${at}`;
   return new RequestValidationError([
@@ -29,16 +29,16 @@ export const tooManyMembers = (limit: number) =>
     },
   ]);
 
-/** How JSON text may be built. */
+/** Bounds on the structure of JSON text. */
 export type JsonShape = Pick<
   typeof requestLimits,
   'depth' | 'containers' | 'members' | 'membersOfObject' | 'values'
 >;
 
 export interface JsonShapeOptions {
-  /** Default: those of a body. */
+  /** Default: the limits of a body. */
   limits?: Readonly<Record<keyof JsonShape, number>>;
-  /** Where the text stands in the request, for errors. Default: it is the body. */
+  /** Location of the text in the request, for errors. Default: the body. */
   at?: string[];
 }
 
@@ -50,14 +50,14 @@ const [openObject, closeObject] = [0x7b, 0x7d];
 const [openList, closeList] = [0x5b, 0x5d];
 
 /**
- * Refuses JSON text that is nested too deeply, or made of too many values, before it is parsed: a parser takes seconds
- * for a million names, and what reads a value goes down into it call by call. Text that is no JSON may pass: the
- * parser says what is wrong with it. Bytes come in pieces, cut anywhere.
+ * Refuses JSON text that is nested too deeply or has too many values, before it is parsed: a parser takes
+ * seconds for a million names, and recursive readers overflow the stack. Invalid JSON may pass; the parser
+ * reports it. Bytes come in chunks cut anywhere.
  */
 export class JsonShapeCheck {
   readonly #limits: Readonly<Record<keyof JsonShape, number>>;
   readonly #at: string[];
-  /** Members so far of each object, or zero for a list, that is open. */
+  /** Members so far of each open object (0 for a list). */
   #open: number[] = [];
   #containers = 0;
   #members = 0;
@@ -70,7 +70,7 @@ export class JsonShapeCheck {
     this.#at = at;
   }
 
-  /** Takes the next bytes. Throws where they are too much. */
+  /** Counts the next bytes. Throws if a limit is exceeded. */
   push(bytes: Buffer): void {
     for (let index = 0; index < bytes.length; index++) {
       if (this.#inString) index = this.#throughString(bytes, index);
@@ -78,7 +78,7 @@ export class JsonShapeCheck {
     }
   }
 
-  /** Where the last byte is that belongs to the string. */
+  /** Index of the string's last byte in this chunk. */
   #throughString(bytes: Buffer, from: number): number {
     let index = this.#escaped ? from + 1 : from;
     this.#escaped = false;
@@ -149,7 +149,7 @@ export class JsonShapeCheck {
   }
 }
 
-/** The same of a text that is there as a whole. */
+/** The same check for a complete text. */
 export function refuseHeavyJson(text: string, options?: JsonShapeOptions): void {
   new JsonShapeCheck(options).push(Buffer.from(text));
 }

@@ -23,7 +23,7 @@ What the interface leaves open, this service decides so:
 
 let document: object | undefined;
 
-/** The OpenAPI 3.1 document, from the table of operations and the contract's schemas. */
+/** The OpenAPI 3.1 document, built from the table of operations and the contract's schemas. */
 export function openApiDocument(): object {
   document ??= makeDocument();
   return document;

@@ -63,7 +63,7 @@ const job = {
 const event = { id: eventId, type: 'gradient_step', data: { loss: 0.42, grad_norm: 1.5, reward: 0.5 } };
 const part = { success: true, duration: 0.2, error: null };
 
-/** A request and an answer of each operation, which a test holds against their schemas. */
+/** A request and an answer of each operation. A test validates them against their schemas. */
 export const examples = {
   chatRequest: {
     model: 'local/desk/agent',

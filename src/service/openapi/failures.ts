@@ -8,7 +8,7 @@ import { schemaOf } from './schemas.ts';
 
 interface Failure {
   description: string;
-  /** An example of what is said, and of the `type` and `code` that chat clients read. */
+  /** Example message, and the example `type` and `code` for OpenAI clients. */
   detail: string;
   type: string;
   code: string;
@@ -96,11 +96,11 @@ const headerTexts: Record<string, object> = {
   'WWW-Authenticate': { description: 'What is asked for.', schema: { type: 'string' }, example: 'Bearer' },
 };
 
-/** Of every operation, and of those that read a body. */
+/** Statuses of every operation, and of operations that read a body. */
 const everywhere = [401, 422, 429, 500, 503];
 const withBody = [400, 408, 413, 415];
 
-/** The error answers of an operation: what every one has, and its own. */
+/** The error responses of an operation: the common ones and its own. */
 export function failuresOf(operation: Operation): Record<string, object> {
   const readsBody = operation.method === 'post' || operation.body !== undefined;
   const statuses = [...new Set([...everywhere, ...(readsBody ? withBody : []), ...operation.errors])];

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import * as contract from '../../contract/index.ts';
 import { examples } from './examples.ts';
 
-/** A request's body: JSON unless `type` says another media type. */
+/** A request's body: JSON unless `type` names another media type. */
 interface Body {
   schema: z.ZodType;
   example: unknown;
@@ -11,32 +11,32 @@ interface Body {
   required?: boolean;
 }
 
-/** A successful answer's body; `schema` null for one that is no JSON. */
+/** A successful answer's body. `schema` is null if it is not JSON. */
 interface Answer {
   schema: z.ZodType | null;
   example: unknown;
-  /** A second form, chosen by the request: server-sent events of this schema. */
+  /** An alternative form that the request can choose: server-sent events of this schema. */
   stream?: { schema: z.ZodType; example: unknown; description: string };
 }
 
-/** An endpoint as the OpenAPI document tells of it. */
+/** An endpoint as the OpenAPI document describes it. */
 export interface Operation {
   method: 'get' | 'post' | 'delete';
   path: string;
   summary: string;
-  /** What the interface leaves open, and how this service decided it. */
+  /** Decisions of this service that the interface leaves open. */
   description: string;
   tag: 'inference' | 'models' | 'training' | 'service';
   body?: Body;
   query?: z.ZodObject;
-  /** Headers of the request, beside those that every request may carry. */
+  /** Request headers besides those of every request. */
   headers?: ('Idempotency-Key' | 'Last-Event-ID')[];
   answer: Answer;
-  /** Error statuses, beside those of every operation and of every body: see `failuresOf`. */
+  /** Error statuses besides the common ones: see `failuresOf`. */
   errors: number[];
 }
 
-/** An operation whose repeats an Idempotency-Key makes harmless. */
+/** For operations that accept an Idempotency-Key. */
 const keyed: Pick<Operation, 'headers'> = { headers: ['Idempotency-Key'] };
 
 const model = '/v1/preview/models/{model_id}';
@@ -62,7 +62,7 @@ const chatCompletion: Omit<Operation, 'path'> = {
   errors: [404],
 };
 
-/** Every operation of the service, by its name. The routes and the OpenAPI document are made from it. */
+/** All operations of the service. Routes and the OpenAPI document are built from this table. */
 export const operations = {
   createChatCompletion: { ...chatCompletion, path: '/v1/chat/completions' },
   createChatCompletionSlash: { ...chatCompletion, path: '/v1/chat/completions/' },

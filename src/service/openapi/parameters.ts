@@ -8,7 +8,7 @@ const header = (name: string, description: string, example: string, schema: obje
   ...{ name, in: 'header', required: false, description, example },
   schema: { type: 'string', ...schema },
 });
-/** What a header can hold at all, without white space at its ends. */
+/** The characters a header value can contain, without white space at its ends. */
 const printableText = '^[!-~]([ -~]*[!-~])?$';
 const inPath = (name: string, schema: object, description: string, example: unknown) => ({
   ...{ name, in: 'path', required: true, description, schema, example },
@@ -17,14 +17,17 @@ const uuid = { type: 'string', format: 'uuid' };
 const project =
   "Whom the request counts for, as <team>/<project>; it stands in the service's log of the request. Another form, such as the proj_... of OpenAI clients, is ignored, as is OpenAI-Project where Compat-Project names one too; the log says so.";
 
-/** Of a header that is not refused when it has another form, only not used: validators are not to refuse it either. */
+/**
+ * Bounds of a header that is ignored, not refused, if it does not match; `x-` keeps validators from
+ * refusing it.
+ */
 const asked = (bounds: { pattern: string; maxLength: number }) => ({
   'x-pattern': bounds.pattern,
   'x-maxLength': bounds.maxLength,
 });
 const projectSchema = asked({ pattern: projectPattern.source, maxLength: longestProject });
 
-/** The parameters that operations share, by the name under which the document keeps them. */
+/** Parameters shared by operations, by their name in the document. */
 export const sharedParameters: Record<string, object> = {
   RequestId: header(
     'X-Request-Id',

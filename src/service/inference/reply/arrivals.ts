@@ -90,7 +90,7 @@ export class Arrivals {
     }
   }
 
-  /** An engine may give the last tokens with the result alone. */
+  /** An engine may report the last tokens only in the result. */
   #finish(index: number, generation: Generation, told: number): void {
     const { tokens, logprobs, topLogprobs } = generation;
     if (told < tokens.length)

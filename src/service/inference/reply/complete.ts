@@ -5,7 +5,7 @@ import { turn } from '../../ticks.ts';
 import { type PreparedChat, tierOf, toUsage } from '../chat.ts';
 import { reportLogprobs, reportSampling } from './token-report.ts';
 
-/** Samples every choice of a request and answers in one piece. */
+/** Samples all choices of a request and returns the whole answer. */
 export async function complete(chat: PreparedChat, signal: AbortSignal): Promise<ChatCompletion> {
   const stop = new AbortController();
   const either = AbortSignal.any([signal, stop.signal]);
@@ -15,7 +15,7 @@ export async function complete(chat: PreparedChat, signal: AbortSignal): Promise
       generateAll(chat, either),
       chat.scorePrompt?.(either),
     ]);
-    // Many replies may come at the same moment.
+    // Many replies may end in the same tick.
     await turn();
     const completionTokens = generations.reduce((sum, { tokens }) => sum + tokens.length, 0);
     const cachedTokens = Math.max(0, ...generations.map((generation) => generation.cachedTokens));
@@ -35,7 +35,7 @@ export async function complete(chat: PreparedChat, signal: AbortSignal): Promise
       ...(request.return_token_ids ? { prompt_token_ids: chat.prompt.tokens } : {}),
     };
   } catch (error) {
-    // One part failed: the others have nobody to answer to.
+    // One part failed; abort the rest, whose results nobody needs.
     stop.abort(error);
     throw error;
   }
@@ -62,7 +62,7 @@ function toChoice(chat: PreparedChat, generation: Generation, index: number): Ch
   };
 }
 
-/** JSON of a completion, choice by choice: with many alternatives to each token it is megabytes. */
+/** JSON of a completion, built choice by choice: with many alternatives per token it can be megabytes. */
 export async function completionJson(completion: ChatCompletion): Promise<string> {
   const members: string[] = [];
   for (const [name, value] of Object.entries(completion)) {

@@ -8,8 +8,8 @@ import { reportLogprobs, reportSampling } from './token-report.ts';
 type ChunkChoice = ChatCompletionChunk['choices'][number];
 
 /**
- * Samples every choice of a request and answers chunk by chunk: the role, then what came, then the finish, and the
- * usage where it was asked for. Aborts the sampling when it is left early.
+ * Samples all choices of a request and streams the answer: the role, the deltas, the finish reason, and
+ * the usage if requested. Aborts the sampling if the consumer stops early.
  */
 export async function* stream(chat: PreparedChat, signal: AbortSignal): AsyncGenerator<ChatCompletionChunk> {
   const leave = new AbortController();
@@ -22,7 +22,7 @@ export async function* stream(chat: PreparedChat, signal: AbortSignal): AsyncGen
       ...(chat.request.return_token_ids ? { prompt_token_ids: chat.prompt.tokens } : {}),
     };
     const parsers = new Map<number, ReplyParser>();
-    /** Choices of which a token has come. */
+    /** Choices with at least one token. */
     const begun = new Set<number>();
     const begin = (index: number): ChatCompletionChunk[] => {
       const told = parsers.size === 0 ? first : {};
@@ -32,7 +32,7 @@ export async function* stream(chat: PreparedChat, signal: AbortSignal): AsyncGen
         ...(position === 0 ? told : {}),
       }));
     };
-    // A search may find fewer replies than it looked for.
+    // A beam search may find fewer replies than requested.
     if (!chat.search) for (let index = 0; index < chat.choices; index++) yield* begin(index);
     for await (const arrival of arrivals.all()) {
       if (!parsers.has(arrival.index)) yield* begin(arrival.index);
@@ -56,7 +56,7 @@ export async function* stream(chat: PreparedChat, signal: AbortSignal): AsyncGen
   }
 }
 
-/** Makes chunks, and counts for their usage. */
+/** Builds chunks and counts tokens for their usage. */
 class Chunks {
   readonly #chat: PreparedChat;
   completionTokens = 0;
@@ -81,7 +81,7 @@ class Chunks {
     };
   }
 
-  /** The one with the usage of the whole. */
+  /** The chunk with the total usage. */
   last(): ChatCompletionChunk {
     return { ...this.of([]), usage: this.#usage() };
   }
@@ -91,7 +91,7 @@ class Chunks {
   }
 }
 
-/** The role, and what `echo` puts before the reply. */
+/** The role, then the text that `echo` puts before the reply. */
 function beginChoices({ echo }: PreparedChat, index: number): ChunkChoice[] {
   const role: ChunkChoice = {
     index,
@@ -101,7 +101,10 @@ function beginChoices({ echo }: PreparedChat, index: number): ChunkChoice[] {
   return echo === '' ? [role] : [role, { index, delta: { content: echo }, finish_reason: null }];
 }
 
-/** A chunk for each piece; the tokens and log-probabilities go with the first, so that none is told twice. */
+/**
+ * One chunk per piece. Only the first carries the tokens and log-probabilities, so that none is sent
+ * twice.
+ */
 function deltaChoices(
   chat: PreparedChat,
   { index, delta: tokens }: { index: number; delta: GenerationDelta },

@@ -10,21 +10,22 @@ import type { Tokenizer } from '../../../language/tokenizer/tokenizer.ts';
 import { tokenIdsHash } from '../../../language/tokenizer/tokenizer.ts';
 import type { ResolvedModel } from '../resolve-model.ts';
 
-/** What an answer tells of the sampled tokens. */
+/** What an answer reports about the sampled tokens. */
 export interface TokenReport {
   logprobs: boolean;
-  /** Whether entries of `logprobs` have the bytes of their token. */
+  /** Whether entries of `logprobs` include the bytes of their token. */
   bytes: boolean;
   /**
-   * Where token ids are. `choice`: in `token_ids`. `entries`: in the entries of `logprobs`, with all else that training
-   * needs, since clients that put a stream together keep these and drop fields of a choice that they do not know.
+   * Where token ids are reported. `choice`: in `token_ids`. `entries`: in the entries of `logprobs`, with
+   * everything else that training needs: clients that assemble a stream keep these entries but drop
+   * unknown fields of a choice.
    */
   ids: 'choice' | 'entries' | null;
 }
 
 /**
- * A choice of a trained model carries what training needs unless the request says otherwise: clients that train ask
- * for none of it and send the choice back whole.
+ * A choice of a trained model reports what training needs unless the request says otherwise: training
+ * clients do not request it and send the whole choice back.
  */
 export function tokenReportOf(
   request: Pick<ParsedChatCompletionRequest, 'logprobs' | 'return_token_ids' | 'stream'>,
@@ -40,7 +41,7 @@ export function tokenReportOf(
   };
 }
 
-/** The parts of a chat request that its reports need. */
+/** The parts of a chat request that reports need. */
 interface ReportedChat {
   request: ParsedChatCompletionRequest;
   tools: { texts: TokenTexts };
@@ -49,7 +50,7 @@ interface ReportedChat {
   report: TokenReport;
 }
 
-/** The log-probabilities of some tokens of a choice; `isFirst` where they are the first ones. */
+/** The log-probabilities of some tokens of a choice. `isFirst`: they are the first of the choice. */
 export function reportLogprobs(
   chat: ReportedChat,
   tokens: GenerationDelta,
@@ -67,7 +68,7 @@ export function reportLogprobs(
   return logprobs;
 }
 
-/** What a choice has of the sampling as a whole, once all its tokens are known. */
+/** The sampling settings of a choice and a hash of all its tokens. */
 export function reportSampling(
   chat: ReportedChat,
   tokens: readonly number[],
@@ -78,7 +79,7 @@ export function reportSampling(
   };
 }
 
-/** Ids of the prompt, where training may not get them again from the messages before the choice. */
+/** Ids of the prompt, if training may be unable to render them again from the messages. */
 function promptIdsOf({ prompt }: ReportedChat): Pick<Choice, 'prompt_token_ids'> {
   return prompt.own || prompt.retokenized ? { prompt_token_ids: prompt.tokens } : {};
 }
@@ -94,7 +95,7 @@ interface LogprobsForm {
   withIds: boolean;
 }
 
-/** Tokens as `logprobs` shows them. A vocabulary is small and the same tokens come again and again. */
+/** Formats tokens for `logprobs`. Texts are cached: a vocabulary is small and tokens repeat. */
 export class TokenTexts {
   readonly #tokenizer: Tokenizer;
   readonly #known: TokenText[] = [];
@@ -104,8 +105,9 @@ export class TokenTexts {
   }
 
   /**
-   * `asIds`: tokens are written `token_id:<id>`, which tells those apart whose text is the same. `bytes`: entries have
-   * the bytes of their token. `withIds`: entries have the id of their token.
+   * - `asIds`: writes tokens as `token_id:<id>`, which distinguishes tokens with equal text.
+   * - `bytes`: entries include the bytes of their token.
+   * - `withIds`: entries include the id of their token.
    */
   logprobs(
     { tokens, logprobs, topLogprobs }: GenerationDelta,
@@ -132,7 +134,7 @@ export class TokenTexts {
     };
   }
 
-  /** What a prompt's tokens are worth, in the form that vLLM gives it. */
+  /** Log-probabilities of the prompt's tokens in the format of vLLM. */
   promptLogprobs(scored: readonly (ScoredToken | null)[]): (PromptLogprob | null)[] {
     return scored.map((place) => {
       if (!place) return null;
@@ -159,5 +161,5 @@ export class TokenTexts {
   }
 }
 
-/** JSON has no infinity; deployed services write this for a probability of 0. */
+/** JSON has no infinity; vLLM too writes this for a probability of 0. */
 const finite = (logprob: number) => (logprob === Number.NEGATIVE_INFINITY ? -9999 : logprob);
