@@ -70,7 +70,7 @@ function callsIn(messages: ParsedMessage[]): { path: (string | number)[]; name: 
   });
 }
 
-/** Why a call of this name could never have been sampled; null where it could. */
+/** Why a call of this name could not have been sampled; null if it could. */
 function complaintAbout(
   name: string,
   { tools = [], tool_choice: choice }: { tools?: Tool[] | undefined; tool_choice?: ToolChoice | undefined },
@@ -89,7 +89,7 @@ function complaintAbout(
   return `calls ${JSON.stringify(name)}, which is no tool of this line: give its definition in tools, which ${known}`;
 }
 
-/** Answer to an upload. `url` names the data by its content and goes into `training_data_url`. */
+/** Answer to an upload. `url` identifies the data by its content; pass it as `training_data_url`. */
 export const uploadSchema = z
   .object({ id: z.string(), url: z.string(), sha256: z.string(), bytes: z.number().int() })
   .meta({ id: 'Upload' });

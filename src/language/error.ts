@@ -1,11 +1,11 @@
 import { MartingaleError, type ValidationIssue } from '../contract/index.ts';
 
-/** Where something stands in a request: names of fields and, from 0, positions in lists. */
+/** Path of a value in a request: names of fields and, from 0, indices of lists. */
 export type Location = (string | number)[];
 
 /**
- * Text, messages, a template or a constraint that cannot be turned into tokens, or tokens that break a constraint.
- * `issue` describes the field of the request that is wrong; null: the error is not about one field.
+ * Text, messages, a template or a constraint cannot be turned into tokens, or tokens break a constraint. `issue`
+ * describes the wrong field of the request; null if the error is not about one field.
  */
 export class LanguageError extends MartingaleError {
   readonly issue: ValidationIssue | null;
@@ -20,11 +20,11 @@ export class LanguageError extends MartingaleError {
   }
 }
 
-/** A field that is well-formed but cannot be accepted. */
+/** The error for a well-formed field that cannot be accepted. */
 export const invalidField = (location: Location, message: string, value: unknown): LanguageError =>
   fieldError({ loc: ['body', ...location], msg: message, type: 'value_error', input: value });
 
-/** A field, or a value of one, that is not supported. Nothing unsupported is ignored silently. */
+/** The error for a field, or a value of one, that is not supported. Nothing unsupported is ignored silently. */
 export const unsupportedField = (location: Location, value: unknown, message: string): LanguageError =>
   fieldError({ loc: ['body', ...location], msg: message, type: 'unsupported_field', input: value });
 

@@ -1,6 +1,6 @@
 /** The code or request that a piece of work is done for. */
 export interface Caller {
-  /** Whom the work is counted for; tenants take turns. Default: a tenant without a name. */
+  /** The tenant that the work is counted for; tenants take turns. Default: a tenant without a name. */
   tenant?: string | undefined;
   /** Aborts when the result is no longer needed. */
   signal?: AbortSignal | undefined;

@@ -4,7 +4,7 @@ import { showValue } from './complaint.ts';
 /**
  * - `unknown_option`: the function has no such option.
  * - All others: the value of the option cannot be used. The code names what was called: a call budget, a client, an
- * evaluation or comparison, a judge, a rollout or group, a training run, a scenario set.
+ *   evaluation or comparison, a judge, a rollout or group, a training run, a scenario set.
  */
 export type OptionErrorCode =
   | 'unknown_option'

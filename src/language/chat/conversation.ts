@@ -16,21 +16,21 @@ export interface Turn {
   reasoning?: string;
   toolCallId?: string;
   name?: string;
-  /** Sampled ids, in place of content, reasoning and calls. */
+  /** Sampled ids. They replace content, reasoning and calls. */
   tokenIds?: readonly number[];
 }
 
 export interface Conversation {
   turns: Turn[];
   tools: readonly Tool[] | undefined;
-  /** Where the messages are in the request, for errors. */
+  /** Path of the messages in the request, for errors. */
   location: Location;
 }
 
 type AssistantMessage = Extract<ParsedMessage, { role: 'assistant' }>;
 type ContentPart = { text: string } | { refusal: string };
 
-/** A message of a request as a turn. Fields that a template cannot show are refused, not dropped. */
+/** Converts a message of a request to a turn. Fields that a template cannot show are refused, not dropped. */
 export function toTurn(message: ParsedMessage, location: Location): Turn {
   if (isAssistant(message)) return toAssistantTurn(message, location);
   const { content, name } = message;
@@ -47,17 +47,17 @@ export function toTurn(message: ParsedMessage, location: Location): Turn {
         ...(message.tool_call_id === undefined ? {} : { toolCallId: message.tool_call_id }),
       };
     case 'function':
-      // The earlier form of a tool's result, with a name in place of the call's id.
+      // The older form of a tool result, with a name instead of the call's id.
       return { ...turn, role: 'tool' };
     case 'developer':
-      // The later name of the same role; templates know `system`.
+      // The newer name of `system`, which templates know.
       return { ...turn, role: 'system' };
     default:
       return { ...turn, role: message.role };
   }
 }
 
-// The role alone does not tell the type: the generic message has any role.
+// The role alone does not narrow the type, because the generic message may have any role.
 const isAssistant = (message: ParsedMessage): message is AssistantMessage => message.role === 'assistant';
 
 function toAssistantTurn(message: AssistantMessage, location: Location): Turn {
@@ -123,7 +123,7 @@ function callsOf(
   return [{ id: '', name: single.name, arguments: compact(single.arguments) }];
 }
 
-/** A choice that a client sent back: its sampled ids enter the conversation unchanged. */
+/** Converts a choice that a client sent back. Its sampled ids enter the conversation unchanged. */
 export function choiceToTurn(choice: Choice, location: Location): Turn {
   const { token_ids: tokenIds } = choice;
   if (!tokenIds || tokenIds.length === 0)
@@ -151,13 +151,13 @@ export function charactersIn(value: unknown): number {
   return characters;
 }
 
-/** Characters of the arguments of one message's calls that are parsed, which takes some milliseconds. */
+/** Most characters of call arguments that are parsed per message; parsing them takes some milliseconds. */
 const mostParsed = 65_536;
 
 /**
- * Writes arguments as models do, as JSON without spaces, call by call of one message. What is not JSON, is nested more
- * deeply than a body may be, or comes after 65,536 characters of the same message stays unchanged. This depends on the
- * message alone, so sampling and training agree.
+ * Returns a function that rewrites the arguments of one message's calls, in order, as models write them: JSON without
+ * spaces. Arguments that are not JSON, are nested deeper than a body may be, or come after 65,536 characters stay
+ * unchanged. The result depends on the message alone, so sampling and training agree.
  */
 function compactingCalls(): (text: string) => string {
   let characters = 0;

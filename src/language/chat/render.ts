@@ -16,7 +16,7 @@ import {
   slotsOf,
 } from './skeleton.ts';
 
-/** A conversation as tokens. `splices` are the runs of sampled ids in it, in the order of their turns. */
+/** A conversation as tokens. `splices` are the ranges of sampled ids in it, in the order of their turns. */
 export interface RenderedConversation {
   tokens: number[];
   splices: { start: number; length: number }[];
@@ -26,34 +26,34 @@ export interface RenderOptions {
   addGenerationPrompt: boolean;
   /** The last turn stays open: nothing follows its content. Default false. */
   continueFinalMessage?: boolean;
-  /** The reasoning effort that the template is told; absent: nothing. */
+  /** The reasoning effort that the template receives. Default: none. */
   reasoningEffort?: string | undefined;
-  /** Tokens that the model's context holds: far longer texts are refused. Absent: none are. */
+  /** Tokens that the model's context holds. Far longer texts are refused. Default: no check. */
   contextLength?: number;
 }
 
-/** `location` is that of the conversation in its request, for errors; absent: the conversation is the request. */
+/** `location` is the path of the conversation in its request, for errors. Default: the request itself. */
 export type Turns = Pick<Conversation, 'turns' | 'tools'> & { location?: Conversation['location'] };
 
 const cachedCharacters = 2 ** 22;
-/** What a part of a cached skeleton takes besides its text. */
+/** Memory of one part of a cached skeleton besides its text, in characters. */
 const charactersOfPart = 64;
 const longestCachedText = 4096;
-/** Texts may be this many times longer than the context holds, since a template or a request may truncate them. */
+/** Texts may be this many times longer than the context, because a template or a request may truncate them. */
 const roomToTruncate = 4;
 
-/** Writes the conversations of one base model as token ids. Text between special tokens is encoded in one piece. */
+/** Renders the conversations of one base model to token ids. Text between special tokens is encoded in one piece. */
 export class ConversationRenderer {
   readonly template: Template;
   readonly tokenizer: Tokenizer;
   readonly #format: ChatFormat;
   #longestToken: number | undefined;
   readonly #encoded = new LRUCache<string, readonly number[]>({
-    // By length: thousands of long texts, all different, would hold a hundred megabytes of ids.
+    // Limited by length, because thousands of long texts would hold a hundred megabytes of ids.
     maxSize: cachedCharacters,
     sizeCalculation: (_, text) => text.length,
   });
-  /** By a hash of their shape, which includes the tools. */
+  /** Key: a hash of the shape, which includes the tools. */
   readonly #skeletons = new LRUCache<string, PromptPart[]>({
     maxSize: cachedCharacters,
     sizeCalculation: (parts) => charactersOf(parts, []) + (parts.length + 1) * charactersOfPart,
@@ -65,15 +65,15 @@ export class ConversationRenderer {
     this.template = new Template(format.template);
   }
 
-  /** Throws a `LanguageError` where the conversation cannot be written, or is longer than `contextLength` permits. */
+  /** @throws LanguageError if the conversation cannot be rendered, or is longer than `contextLength` permits. */
   render(conversation: Turns, options: RenderOptions): RenderedConversation {
     this.checkCount(conversation.turns, options.contextLength);
     return this.assemble(this.skeleton(conversation, options), slotsOf(conversation.turns), options);
   }
 
   /**
-   * Throws where `characters` are too many for a context of so many tokens: to turn megabytes into tokens only to
-   * refuse them takes seconds.
+   * Refuses a text that is far too long for a context before it is tokenized, which takes seconds for megabytes.
+   * @throws LanguageError (`context_length_exceeded`).
    */
   checkSize(characters: number, contextLength: number): void {
     const most = roomToTruncate * contextLength * this.#bytesOfLongestToken();
@@ -84,7 +84,7 @@ export class ConversationRenderer {
     );
   }
 
-  /** The same for messages and calls, for each of which a template writes one token or more. */
+  /** The same for the number of messages and calls, since a template writes at least one token for each. */
   checkCount(turns: readonly Pick<Turn, 'toolCalls'>[], contextLength: number | undefined): void {
     if (contextLength === undefined) return;
     const most = roomToTruncate * contextLength;
@@ -96,7 +96,7 @@ export class ConversationRenderer {
     );
   }
 
-  /** The rendered template with slots for the texts. */
+  /** The rendered template, with slots for the texts. */
   skeleton({ turns, tools, location = [] }: Turns, options: RenderOptions): PromptPart[] {
     const given = tools && tools.length > 0 ? tools : undefined;
     if (given) refuseLongTools(given, [...location, 'tools']);
@@ -112,7 +112,7 @@ export class ConversationRenderer {
     refuseForgery(toolsJson, this.tokenizer.special);
     refuseForgedRoles(turns, this.tokenizer.special);
     const parts = skeletonOf(this.template, this.tokenizer.special, turns, given, skeleton);
-    // A prompt that is refused for its length must not evict others from the cache.
+    // Checked before caching, so that a refused prompt does not evict others.
     if (options.contextLength !== undefined) this.checkSize(charactersOf(parts, []), options.contextLength);
     this.#skeletons.set(shape, parts);
     return parts;
@@ -128,7 +128,7 @@ export class ConversationRenderer {
     };
   }
 
-  /** Encodes a skeleton with its slots filled. */
+  /** Fills the slots of a skeleton and encodes the result. */
   assemble(
     parts: readonly PromptPart[],
     slots: readonly Slot[],
@@ -158,7 +158,7 @@ export class ConversationRenderer {
       if (slot?.type !== 'tokens') continue;
       flush();
       splices.push({ start: tokens.length, length: slot.tokens.length });
-      // The template writes the end of the message itself.
+      // The template writes the end token itself.
       const endsItself = slot.tokens.at(-1) === this.#format.endToken;
       const length = endsItself ? slot.tokens.length - 1 : slot.tokens.length;
       for (let index = 0; index < length; index++) tokens.push(slot.tokens[index] ?? 0);
@@ -167,7 +167,7 @@ export class ConversationRenderer {
     return { tokens, splices };
   }
 
-  /** Cached because rollouts send the same texts again and again: system prompts, tools, the turns so far. */
+  /** Cached, because rollouts send the same texts many times: system prompts, tools, earlier turns. */
   #encode(text: string): readonly number[] {
     const known = this.#encoded.get(text);
     if (known) return known;

@@ -4,7 +4,7 @@ import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { StopFilter, type Stops } from './stop-strings.ts';
 import { type Mark, type Piece, TokenReader } from './token-reader.ts';
 
-/** What further tokens added to a reply. */
+/** What the latest tokens added to a reply. */
 export interface ReplyDelta {
   reasoning: string;
   content: string;
@@ -20,12 +20,12 @@ export interface ReplyEnd {
 
 export interface ReplyOptions {
   endToken: number;
-  /** Null: replies cannot hold calls, and the token means nothing. */
+  /** Null: replies cannot contain calls, and the token has no meaning. */
   callToken: number | null;
   /** The tokens around reasoning; null where the reply has none. */
   reasoning: { open: number; close: number } | null;
   stops: Stops;
-  /** What is shown beside the text. */
+  /** What the output includes besides the text. */
   show: { special: boolean; spaces: boolean; stop: boolean; reasoning: boolean };
   /** Text that the content begins with. */
   echo: string;
@@ -33,14 +33,14 @@ export interface ReplyOptions {
 
 interface ReadCall {
   id: string;
-  /** Text up to the first brace. */
+  /** Text before the first brace. */
   name: string;
   arguments: string;
 }
 
 /**
- * Reads the tokens of a reply as they arrive: reasoning, text, and tool calls written `name{...}` after the call token. A
- * call whose arguments never begin is dropped. Text is released in whole UTF-8 characters, and withheld while it may be
+ * Parses the tokens of a reply as they arrive: reasoning, text, and tool calls written `name{...}` after the call
+ * token. A call without arguments is dropped. Text is released in whole UTF-8 characters, and withheld while it may be
  * the beginning of a stop string.
  */
 export class ReplyParser {
@@ -48,14 +48,14 @@ export class ReplyParser {
   readonly #reader: TokenReader;
   readonly #filter: StopFilter | null;
   readonly #ends: ReadonlySet<number>;
-  /** A token that ends the reply, unless another comes after it. */
+  /** The latest token if it ends the reply. It is read as text once another token follows. */
   #last: number | null = null;
   #inReasoning = false;
   #reasoning = '';
   #content: string;
   /** Calls whose name is complete. */
   readonly #calls: ReadCall[] = [];
-  /** What is known of the name of a call that has begun; null outside of names. */
+  /** The name of the current call so far; null outside of names. */
   #name: string | null = null;
 
   constructor(tokenizer: Tokenizer, options: ReplyOptions) {
@@ -80,7 +80,9 @@ export class ReplyParser {
     return delta;
   }
 
-  /** What was withheld, now that the reply has ended; without what ended it, unless that is shown. */
+  /**
+   * Releases the withheld text once the reply has ended, without the stop string or stop token unless that is shown.
+   */
   end({ finishReason, stop }: ReplyEnd): ReplyDelta {
     const delta: ReplyDelta = { reasoning: '', content: '', calls: [] };
     const { show } = this.#options;
@@ -114,7 +116,7 @@ export class ReplyParser {
     };
   }
 
-  /** Once the reply has ended: `tool_calls` only where a stop string or stop token has cut none of its calls. */
+  /** Call it once the reply has ended. `tool_calls` only if no stop string or stop token cut a call. */
   finishReason({ finishReason, stop }: ReplyEnd): FinishReason {
     if (finishReason === 'length') return 'length';
     const last = this.#calls.at(-1);
@@ -136,7 +138,7 @@ export class ReplyParser {
 
   #write({ type, text }: Exclude<Piece, { type: 'mark' }>, delta: ReplyDelta): void {
     if (this.#name !== null || this.#calls.length > 0) {
-      // A special token that is shown would make the arguments no JSON.
+      // A special token shown as text would break the JSON of the arguments.
       if (type === 'text') this.#writeCall(text, delta);
     } else if (!this.#inReasoning) {
       this.#content += text;

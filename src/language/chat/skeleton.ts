@@ -9,16 +9,16 @@ export type PromptPart =
   | { type: 'text'; text: string }
   | { type: 'slot'; index: number };
 
-/** What fills a slot: text, or token ids, that stand in the prompt unchanged. */
+/** Content of a slot: text, or token ids that enter the prompt unchanged. */
 export type Slot = { type: 'text'; text: string } | { type: 'tokens'; tokens: readonly number[] };
 
-/** The characters before and after the number of a slot: noncharacters of Unicode, which no text in use contains. */
+/** The characters before and after the number of a slot: noncharacters of Unicode, which texts do not contain. */
 export interface Marks {
   open: string;
   close: string;
 }
 
-// Safe as constants: the tools are checked for them, and no other text of the caller goes through the template.
+// Constants are safe here: the tools are checked for them, and no other text of the caller goes through the template.
 const marks: Marks = { open: '\uFDD0', close: '\uFDD1' };
 
 /** What a prompt depends on besides its messages and tools. */
@@ -30,7 +30,7 @@ export interface SkeletonOptions {
   variables: Readonly<Record<string, string>>;
 }
 
-/** What a skeleton depends on: who speaks, in which form, and the tools; not what is said. */
+/** What a skeleton depends on: the roles, the form of each message, and the tools, but not the texts. */
 export function shapeOf(turns: readonly Turn[], toolsJson: string, options: SkeletonOptions): string {
   let shape = `${options.addGenerationPrompt ? '+' : '-'}${options.continueFinalMessage ? '~' : ''}`;
   for (const turn of turns) {
@@ -42,8 +42,8 @@ export function shapeOf(turns: readonly Turn[], toolsJson: string, options: Skel
 }
 
 /**
- * Renders the template once for a shape, with a mark for each text, and cuts the result at the marks and at the special
- * tokens. Special tokens thus come from the template alone: the caller's texts cannot forge one.
+ * Renders the template once per shape, with a mark in place of each text, and cuts the result at the marks and at the
+ * special tokens. Special tokens come from the template alone, so the caller's texts cannot forge one.
  */
 export function skeletonOf(
   template: Template,
@@ -83,7 +83,7 @@ export function skeletonOf(
   return options.continueFinalMessage ? (partsUpTo(parts, finalSlot) ?? parts) : parts;
 }
 
-/** Renders the model's own template; a conversation that it refuses is a `LanguageError`. */
+/** Renders the model's own template. Throws a `LanguageError` if the template refuses the conversation. */
 export function renderTemplate(template: Template, values: Record<string, unknown>): string {
   try {
     return template.render(values);
@@ -100,7 +100,7 @@ export function renderTemplate(template: Template, values: Record<string, unknow
 export interface TemplateMessage {
   role: string;
   content: string;
-  /** The same text under both of its names. */
+  /** The same text under both names. */
   reasoning?: string;
   reasoning_content?: string;
   tool_calls?: { id: string; type: 'function'; function: { name: string; arguments: string } }[];
@@ -108,14 +108,14 @@ export interface TemplateMessage {
   name?: string;
 }
 
-/** Decides what a template's messages hold in place of the texts and the sampled ids of a conversation. */
+/** Decides what the template's messages contain in place of a conversation's texts and sampled ids. */
 export interface SlotWriter {
-  /** `what` describes a text that must appear in the prompt; null: it need not. */
+  /** `what` describes a text that must appear in the prompt; null if it need not. */
   text(text: string, what: string | null): string;
   content(turn: Turn, isLast: boolean): string;
 }
 
-/** The messages of a conversation. They call the writer in a fixed order, which numbers the slots. */
+/** The messages for the template. They call the writer in a fixed order, which numbers the slots. */
 export function templateMessages(turns: readonly Turn[], writer: SlotWriter): TemplateMessage[] {
   return turns.map((turn, index) => {
     const content = writer.content(turn, index === turns.length - 1);
@@ -134,7 +134,7 @@ export function templateMessages(turns: readonly Turn[], writer: SlotWriter): Te
           },
         }));
     const toolCallId = turn.toolCallId === undefined ? null : writer.text(turn.toolCallId, null);
-    // A tool's result is identified by the call it answers; anyone else's name would be lost.
+    // A tool result is identified by its call, so its name may be left out. Any other name must appear.
     const named = turn.role === 'tool' ? null : `the name of a ${turn.role} message`;
     const name = turn.name === undefined ? null : writer.text(turn.name, named);
     return {
@@ -148,7 +148,7 @@ export function templateMessages(turns: readonly Turn[], writer: SlotWriter): Te
   });
 }
 
-/** What fills the slots of a skeleton, in their order. */
+/** The contents of a skeleton's slots, in order. */
 export function slotsOf(turns: readonly Turn[]): Slot[] {
   const slots: Slot[] = [];
   const fill = (slot: Slot) => {
@@ -165,7 +165,7 @@ export function slotsOf(turns: readonly Turn[]): Slot[] {
 
 export const markOf = ({ open, close }: Marks, slot: number) => `${open}${slot}${close}`;
 
-/** Cuts a rendered text at its marks and its special tokens. */
+/** Cuts a rendered text at its marks and special tokens. */
 export function cutAtMarks(
   rendered: string,
   special: ReadonlyMap<string, number>,
@@ -187,13 +187,13 @@ export function cutAtMarks(
 
 export const escapeForPattern = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
 
-/** The parts up to the last occurrence of a slot, where its reader continues; null where it does not occur. */
+/** The parts up to the last occurrence of a slot, where the reply continues; null if it does not occur. */
 export function partsUpTo(parts: readonly PromptPart[], slot: number): PromptPart[] | null {
   const last = parts.findLastIndex((part) => part.type === 'slot' && part.index === slot);
   return last === -1 ? null : parts.slice(0, last + 1);
 }
 
-/** Refuses tools that contain a special token or a mark: they become part of the template's own text. */
+/** Refuses tools that contain a special token or a mark, because they become part of the template's own text. */
 export function refuseForgery(toolsJson: string, special: ReadonlyMap<string, number>): void {
   for (const text of [...special.keys(), marks.open, marks.close])
     if (toolsJson.includes(JSON.stringify(text).slice(1, -1)) || toolsJson.includes(text))
@@ -203,7 +203,7 @@ export function refuseForgery(toolsJson: string, special: ReadonlyMap<string, nu
       );
 }
 
-/** Refuses roles that could make a special token: templates write them unchanged, perhaps as `<|role|>`. */
+/** Refuses roles that could form a special token, because templates write them unchanged, perhaps as `<|role|>`. */
 export function refuseForgedRoles(turns: readonly Turn[], special: ReadonlyMap<string, number>): void {
   for (const { role } of turns) {
     if (usualRoles.has(role)) continue;

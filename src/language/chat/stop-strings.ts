@@ -7,7 +7,7 @@ export interface Stops {
 }
 
 /**
- * Follows the longest prefix of a text that the characters read so far end with, in constant time per character on
+ * Tracks the longest prefix of a text that the characters read so far end with. Takes constant time per character on
  * average (Knuth, Morris and Pratt 1977).
  */
 export class PrefixMatcher {
@@ -41,7 +41,7 @@ export class PrefixMatcher {
 /** Finds stop strings in the bytes of a reply, however they are split into tokens. */
 export class StopStrings {
   readonly #texts: readonly string[];
-  /** One for each text, over its UTF-8 bytes as one character each. */
+  /** One per text, over its UTF-8 bytes as one character each. */
   readonly #matchers: readonly PrefixMatcher[];
 
   constructor(texts: readonly string[]) {
@@ -49,7 +49,7 @@ export class StopStrings {
     this.#matchers = texts.map((text) => new PrefixMatcher(Buffer.from(text).toString('latin1')));
   }
 
-  /** Reads the bytes of the reply's next token; returns the first of the texts that ends in them, or null. */
+  /** Reads the bytes of the next token. Returns the first text that ends in them, or null. */
   find(token: Uint8Array): string | null {
     let found: string | null = null;
     for (const [index, matcher] of this.#matchers.entries()) {
@@ -60,7 +60,7 @@ export class StopStrings {
     return found;
   }
 
-  /** A copy that reads on independently. */
+  /** A copy that continues independently. */
   fork(): StopStrings {
     const copy = new StopStrings(this.#texts);
     for (const [index, { matched }] of this.#matchers.entries()) {
@@ -73,7 +73,7 @@ export class StopStrings {
 
 /**
  * Withholds the end of a reply's text while it may be a stop string or a prefix of one, and cuts the reply at the stop
- * string that ended it. The engine decides where a reply stops: a stop string that it passed over, as before
+ * string that ended it. The engine decides where a reply ends: a stop string that did not end it, such as one before
  * `min_tokens`, is ordinary text.
  */
 export class StopFilter {
@@ -81,14 +81,14 @@ export class StopFilter {
   #withheld: Piece[] = [];
   /** The withheld text. */
   #text = '';
-  /** Where the newest token's text begins in the withheld text: a stop string that ends the reply ends after it. */
+  /** Start of the newest token's text within the withheld text. The stop string that ends a reply ends after it. */
   #newest = 0;
 
   constructor(stops: readonly string[]) {
     this.#matchers = stops.map((stop) => new PrefixMatcher(stop));
   }
 
-  /** Takes the pieces of the next token; returns those that no stop string can contain any more. */
+  /** Takes the pieces of the next token. Returns those that can no longer be part of a stop string. */
   push(pieces: readonly Piece[]): Piece[] {
     this.#newest = this.#text.length;
     this.#add(pieces);
@@ -113,7 +113,7 @@ export class StopFilter {
     }
   }
 
-  /** Returns the first `length` characters of the text, with the pieces before, among and right after them. */
+  /** Releases the first `length` characters, with the other pieces before, among and right after them. */
   #release(length: number): Piece[] {
     const released: Piece[] = [];
     let left = length;
@@ -133,7 +133,9 @@ export class StopFilter {
   }
 }
 
-/** Reads `newest`; returns the length of the longest end of all text that may be the stop string or a prefix of it. */
+/**
+ * Reads `newest`. Returns the length of the longest suffix of the text that may be the stop string or a prefix of it.
+ */
 function uncertainAfter(newest: string, matcher: PrefixMatcher): number {
   let found = -1;
   for (let at = 0; at < newest.length; at++)

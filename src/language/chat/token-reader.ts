@@ -1,25 +1,25 @@
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 
-/** A run of a reply. */
+/** A piece of a reply. */
 export type Piece =
-  /** What the model wrote. */
+  /** Text that the model wrote. */
   | { type: 'text'; text: string }
-  /** A special token as text, or the space beside one: shown, but not looked through for stop strings. */
+  /** A special token shown as text, or the space next to one. Not searched for stop strings. */
   | { type: 'special'; text: string }
-  /** A special token that gives the reply its form. */
+  /** A special token that structures the reply: it begins a call, or bounds the reasoning. */
   | { type: 'mark'; mark: Mark };
 
 export type Mark = 'call' | 'reasoning' | 'answer';
 
 export interface ReadingOptions {
-  /** Special tokens that give the reply its form. Others have none. */
+  /** Special tokens that structure the reply. Other special tokens have no meaning in it. */
   marks: ReadonlyMap<number, Mark>;
   showSpecial: boolean;
   /** With `showSpecial`: a space between a special token and its neighbours. */
   spaces: boolean;
 }
 
-/** Reads tokens as text on the borders of UTF-8 characters, special tokens and marks. */
+/** Reads tokens as text, cut at special tokens and marks, and never inside a UTF-8 character. */
 export class TokenReader {
   readonly #tokenizer: Tokenizer;
   readonly #options: ReadingOptions;
@@ -43,7 +43,7 @@ export class TokenReader {
     return this.readAsText(token);
   }
 
-  /** As `read`, for a token that is no mark here: one that ended the reply. */
+  /** Like `read`, for a token that is not a mark here because it ended the reply. */
   readAsText(token: number): Piece[] {
     if (!this.#special.has(token))
       return this.#text(this.#decoder.decode(this.#tokenizer.bytes(token), { stream: true }));
@@ -53,7 +53,7 @@ export class TokenReader {
     return [...pieces, { type: 'special', text: space + this.#tokenizer.text(token) }];
   }
 
-  /** The rest: bytes that have become no character. */
+  /** The rest: bytes that form no complete character. */
   finish(): Piece[] {
     return this.#text(this.#decoder.decode());
   }

@@ -4,7 +4,7 @@ import type { JsonSchema } from './constraint.ts';
 import { hasReference, resolveReference } from './schema-notes.ts';
 import { type LocatedSchema, SchemaRoom } from './schema-size.ts';
 
-/** Keywords that say something about objects, and those that are about values of another type alone. */
+/** Keywords about objects, and keywords about values of other types only. */
 const objectKeywords = [
   ...['properties', 'required', 'additionalProperties', 'unevaluatedProperties', 'propertyNames'],
 ];
@@ -15,16 +15,17 @@ const otherKeywords = new Set([
 ]);
 
 export interface ArgumentsOptions {
-  /** Room that the tools of one request have together. Default: room of its own. */
+  /** Budget that the tools of one request share. Default: a new one. */
   room?: SchemaRoom;
-  /** Where the parameters stand in the request, for errors. */
+  /** Path of the parameters in the request, for errors. */
   location?: Location;
 }
 
 /**
- * The objects among the values that the parameters of a tool admit, since the arguments of a call are an object: a
- * schema silent on types admits any, and branches of other types fall away. A schema that admits nothing but objects
- * is returned as it is. Null: no object is admitted. Throws a 422 where the room does not suffice.
+ * Narrows the parameters of a tool to objects, since the arguments of a call are an object. A schema that names no type
+ * admits any object, and branches of other types are dropped. A schema that admits only objects is returned unchanged;
+ * null means that it admits none.
+ * @throws LanguageError (a 422) if the budget does not suffice.
  */
 export function argumentsSchema(
   parameters: JsonSchema,
@@ -37,29 +38,29 @@ export function argumentsSchema(
   if (narrowed === document) return parameters;
   if (!isObject(narrowed)) return null;
   room.takeCharactersOf(narrowed, at);
-  // What references lead to must stay what it was, the root included, where a property has its type.
+  // Targets of references keep their full meaning, including the root, for properties that refer to them.
   return hasReference(document) ? { ...narrowed, $defs: { document, objects: narrowing.targets } } : narrowed;
 }
 
-/** References that lead to each other: as many as a call stack bears. */
+/** Longest chain of references, limited by the call stack. */
 const deepestReferences = 1000;
 
-/** What a reference leads to is an object already, so that nothing changes. */
+/** The target of a reference admits only objects, so nothing changes. */
 const same = Symbol('same');
 
 class Narrowing {
   readonly #document: unknown;
   readonly #room: SchemaRoom;
   readonly #at: LocatedSchema;
-  /** What pointers lead to, by their text. */
+  /** Targets of references, by pointer. */
   readonly #resolved = new Map<string, unknown>();
   /**
-   * What stands for a target of references, however they are spelled: `same`, the reference to use instead, or null.
-   * Known before it is found, for references to themselves.
+   * The result for each target of references: `same`, the reference to use instead, or null if it admits no object. Set
+   * before the target is narrowed, for recursive references.
    */
   readonly #narrowed = new Map<unknown, typeof same | string | null>();
   readonly #made = new Map<JsonSchema, unknown>();
-  /** Targets of references that admitted more than objects. */
+  /** Targets that admitted more than objects, narrowed. */
   readonly targets: unknown[] = [];
   #depth = 0;
 
@@ -69,7 +70,7 @@ class Narrowing {
     this.#at = at;
   }
 
-  /** The same schema where all of its values are objects; null where none is. */
+  /** The schema narrowed to objects: itself if it admits nothing else, null if it admits none. */
   objectsOf(schema: unknown): unknown {
     if (schema === true) return { type: 'object' };
     if (!isObject(schema)) return null;
@@ -84,7 +85,7 @@ class Narrowing {
     return this.#once(schema, ofTypes);
   }
 
-  /** What depends on nothing but the schema is made once. */
+  /** Narrows a schema once. Only for results that depend on the schema alone. */
   #once(schema: JsonSchema, make: (schema: JsonSchema) => unknown): unknown {
     if (!this.#made.has(schema)) this.#made.set(schema, make(schema));
     return this.#made.get(schema);
@@ -96,10 +97,10 @@ class Narrowing {
 
   #ofReference(schema: JsonSchema, pointer: string): unknown {
     const target = this.#resolve(pointer);
-    // The engine says which reference leads nowhere.
+    // The compiler reports references that lead nowhere.
     if (target === undefined) return schema;
     if (!this.#narrowed.has(target)) {
-      // The engine refuses what is as deep as this.
+      // The compiler refuses chains this deep.
       if (this.#depth === deepestReferences) return schema;
       this.#depth++;
       this.#narrowed.set(target, null);
@@ -129,7 +130,7 @@ class Narrowing {
     const objects = branches.map((branch) => this.objectsOf(branch));
     if (objects.every((branch, index) => branch === branches[index])) return schema;
     const kept = objects.filter((branch) => branch !== null);
-    // Values of an allOf fit all of it.
+    // A value must match every branch of an allOf.
     if (kept.length === 0 || (keyword === 'allOf' && kept.length < branches.length)) return null;
     return { ...schema, [keyword]: kept };
   }
@@ -160,7 +161,7 @@ function ofTypes(schema: JsonSchema): unknown {
 const namesObjects = ({ type }: JsonSchema): boolean =>
   type === undefined || type === 'object' || (Array.isArray(type) && type.includes('object'));
 
-/** A copy whose references lead into `$defs.document`. */
+/** A copy whose references point into `$defs.document`. */
 function rebased(schema: JsonSchema): JsonSchema;
 function rebased(schema: unknown): unknown;
 function rebased(schema: unknown): unknown {

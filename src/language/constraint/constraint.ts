@@ -1,10 +1,13 @@
 export type JsonSchema = Record<string, unknown>;
 
-/** How JSON is written. */
+/** How JSON is formatted. */
 export interface JsonStyle {
-  /** A regular expression of what may stand between the tokens of JSON. Absent: nothing, as the embedded models' templates write it. */
+  /**
+   * Regular expression for the text between JSON tokens. Default: no text, as the templates of the embedded models
+   * write JSON.
+   */
   whitespace?: string;
-  /** Objects whose schema names properties and is silent on further ones have no further ones. Absent: the same as true. */
+  /** Objects whose schema names properties and does not mention further ones have no further ones. Default true. */
   closed?: boolean;
 }
 
@@ -15,17 +18,17 @@ export type Grammar =
   | ({ type: 'json_schema'; schema: JsonSchema } & JsonStyle)
   | { type: 'regex'; pattern: string }
   | { type: 'choice'; choices: string[] }
-  /** One of the names, followed at once by JSON of its schema. */
+  /** One of the names, directly followed by JSON of its schema. */
   | { type: 'named_json'; alternatives: { name: string; schema: JsonSchema }[] }
   /** GBNF: rules `name ::= ...`, one of them called `root`. */
   | { type: 'ebnf'; grammar: string }
-  /** Free text in which certain tags, once begun, hold what their schema says; as the request wrote it. */
+  /** Free text in which certain tags, once begun, contain what their schema says. In the request's own form. */
   | { type: 'structural_tag'; tag: Record<string, unknown> };
 
 /**
- * What a reply may be: its reasoning where there is to be some, one branch, then its end. A branch with `open` begins
- * with that special token. After a branch that repeats further ones that repeat may follow, and a `text` branch may be
- * left for one at any point. Plain data, so that a hash names it and it crosses threads.
+ * What a reply may be: reasoning if there is any, then one branch, then the end token. A branch with `open` begins with
+ * that special token. After a branch that repeats, other branches that repeat may follow, and a `text` branch may give
+ * way to one at any point. Plain data, so that it can be hashed and sent between threads.
  */
 export interface Constraint {
   /** The reply begins with `open`, then any text of at most `limit` tokens, then `close`. */

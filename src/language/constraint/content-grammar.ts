@@ -5,14 +5,14 @@ import type { ChatFormat } from '../tokenizer/tokenizer.ts';
 import type { Grammar, JsonSchema, JsonStyle } from './constraint.ts';
 import { withoutNotes } from './schema-notes.ts';
 
-/** Parses JSON that stands in a request as text; undefined where it is none. Throws where it is too large. */
+/** Parses JSON in a text of the request; undefined if it is not JSON. Throws if it is too large. */
 export type ParseJson = (text: string, location: Location) => unknown;
 
-/** What a constraint depends on beside the request. */
+/** What a constraint depends on besides the request. */
 export interface ConstraintSurroundings {
   format: ChatFormat;
   contextLength: number;
-  /** Name of the engine, and so of its grammar backend. */
+  /** Name of the engine, which is also the name of its grammar backend. */
   engine: string;
   parseJson: ParseJson;
 }
@@ -27,7 +27,7 @@ const kinds = ['json', 'regex', 'choice', 'grammar', 'json_object', 'structural_
 /** White space as JSON defines it (RFC 8259, section 2). */
 const anyWhitespace = '[ \\t\\n\\r]*';
 
-/** The language that the text of a reply must belong to, or null where any text will do. */
+/** The language that the text of a reply must belong to, or null if any text is allowed. */
 export function contentGrammar(
   { response_format: format, structured_outputs: outputs }: ContentFields,
   { engine, parseJson }: Pick<ConstraintSurroundings, 'engine' | 'parseJson'>,
@@ -53,7 +53,7 @@ export function contentGrammar(
   return grammar;
 }
 
-/** Where that language stands in the request. */
+/** Path of the request field that defines that language. */
 export function contentLocation({ structured_outputs: outputs }: ContentFields): string[] {
   const kind = kinds.find((name) => outputs?.[name] != null && outputs[name] !== false);
   return kind ? ['structured_outputs', kind] : ['response_format'];

@@ -15,7 +15,7 @@ import { type ConstraintSurroundings, contentGrammar } from './content-grammar.t
 import { withoutNotes } from './schema-notes.ts';
 import { SchemaRoom } from './schema-size.ts';
 
-/** The fields of a request (or of a line of training data) that say what a reply may be. */
+/** The fields of a request (or of a line of training data) that constrain the reply. */
 export interface ConstraintFields {
   tools?: Tool[] | undefined;
   tool_choice?: ToolChoice | undefined;
@@ -29,7 +29,7 @@ export interface ConstraintFields {
 
 const emptySchema: JsonSchema = { type: 'object', properties: {} };
 
-/** What the fields allow, or null where a reply may be any text. */
+/** The constraint that the fields define, or null if a reply may be any text. */
 export function toConstraint(
   fields: ConstraintFields,
   { format, contextLength, engine, parseJson }: ConstraintSurroundings,
@@ -53,7 +53,7 @@ export function toConstraint(
           schema: toArguments(tool, tools.indexOf(tool), room),
         })),
       },
-      // A function that is named is called once.
+      // A named function is called once.
       repeat: fields.parallel_tool_calls !== false && !isNamed(choice),
     });
   const freeText = content === null && tools.length === 0 && !mustCall && !reasoning;

@@ -1,9 +1,9 @@
 import { isObject } from '../../util/json.ts';
 import type { JsonSchema } from './constraint.ts';
 
-/** What these say is a text, in which no reference finds a schema. */
+/** Keywords with a text, in which no reference finds a schema. */
 const texts = new Set(['title', 'description', '$comment']);
-/** What these say may be anything, a schema that a reference leads to among it. */
+/** Keywords with any value, including a schema that a reference leads to. */
 const values = new Set(['default', 'example', 'examples']);
 
 const ofSchemas = new Set(['properties', 'patternProperties', '$defs', 'definitions']);
@@ -13,8 +13,8 @@ const asSchemas = new Set([
 ]);
 
 /**
- * A schema without what it says to people: that demands nothing of a value, and may be most of it. The schema itself
- * where it says nothing of the kind.
+ * A schema without its notes for people, which constrain no value and may be most of its size. Returns the schema
+ * itself if it has none.
  */
 export function withoutNotes(schema: JsonSchema): JsonSchema {
   const refers = hasReference(schema);
@@ -46,20 +46,20 @@ export function withoutNotes(schema: JsonSchema): JsonSchema {
   return stripObject(schema);
 }
 
-/** Whether a `$ref` stands anywhere in it. */
+/** Whether a value contains a `$ref`. */
 export function hasReference(schema: unknown): boolean {
   if (Array.isArray(schema)) return schema.some(hasReference);
   if (!isObject(schema)) return false;
   return typeof schema.$ref === 'string' || Object.values(schema).some(hasReference);
 }
 
-/** A list of what is made of each item; the list itself where that is the item each time. */
+/** Like `map`, but returns the list itself if no item changes. */
 function mapped<Item>(items: Item[], make: (item: Item) => Item): Item[] {
   const made = items.map(make);
   return made.every((item, index) => item === items[index]) ? items : made;
 }
 
-/** What a `$ref` into the same document leads to: a JSON pointer (RFC 6901) as a URI fragment. */
+/** The target of a `$ref` into the same document: a JSON pointer (RFC 6901) as a URI fragment. */
 export function resolveReference(pointer: string, document: unknown): unknown {
   if (pointer !== '#' && !pointer.startsWith('#/')) return undefined;
   let target: unknown = document;
@@ -75,7 +75,7 @@ function unescapeStep(step: string): string {
   try {
     return decodeURIComponent(step).replaceAll('~1', '/').replaceAll('~0', '~');
   } catch {
-    // A lone "%" escapes nothing.
+    // A lone "%" is not an escape.
     return step;
   }
 }

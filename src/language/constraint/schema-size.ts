@@ -1,12 +1,12 @@
 import { invalidField, type Location } from '../error.ts';
 
-/** Characters of JSON that everything which says what a reply may be has at the most. */
+/** Most characters of JSON of everything that constrains one reply. */
 export const largestConstraint = 2 ** 20;
 
-/** Schemas, their keywords and their branches that are looked at for one request: some tens of milliseconds. */
+/** Most schemas, keywords and branches examined for one request: some tens of milliseconds. */
 const mostSteps = 2 ** 17;
 
-/** The tools of a request, descriptions and all, are refused where they are longer than a constraint may be. */
+/** Refuses tools that are longer together, including descriptions, than a constraint may be. */
 export function refuseLongTools(tools: readonly unknown[] | undefined, location: Location): void {
   if (tools === undefined || charactersOfJson(tools, largestConstraint) <= largestConstraint) return;
   throw invalidField(
@@ -16,18 +16,18 @@ export function refuseLongTools(tools: readonly unknown[] | undefined, location:
   );
 }
 
-/** A schema of a request, and where it stands there. */
+/** A schema of a request, and its path there. */
 export interface LocatedSchema {
   schema: unknown;
   location: Location;
 }
 
-/** Room for what is made of the schemas of one request. A few references can lead to one large schema many times. */
+/** Limits the work on the schemas of one request. A few references can lead to one large schema many times. */
 export class SchemaRoom {
   #steps = 0;
   #characters = 0;
 
-  /** Throws a 422 that names the schema `at` where so many further steps are too many. */
+  /** Counts steps. Throws a 422 that names the schema `at` if there are too many. */
   takeSteps(steps: number, at: LocatedSchema): void {
     this.#steps += steps;
     if (this.#steps > mostSteps)
@@ -38,7 +38,7 @@ export class SchemaRoom {
       );
   }
 
-  /** The same for the characters of a schema that was made. */
+  /** The same for the characters of a generated schema. */
   takeCharactersOf(schema: unknown, at: LocatedSchema): void {
     this.#characters += charactersOfJson(schema, largestConstraint - this.#characters);
     if (this.#characters > largestConstraint)
@@ -51,13 +51,13 @@ export class SchemaRoom {
 }
 
 /**
- * Characters of a value's JSON; fewer where texts have to be escaped. Counting ends where there are more than `most`:
- * it takes no longer for a value that is far too large.
+ * Characters of a value's JSON, not counting escapes. Stops counting above `most`, so that a value that is far too
+ * large takes no longer.
  */
 export function charactersOfJson(value: unknown, most: number): number {
   if (typeof value === 'string') return value.length + 2;
   if (typeof value !== 'object' || value === null) return String(value).length;
-  // The brackets, and a comma less than there are entries.
+  // The brackets, minus the comma that the last entry lacks.
   let characters = 1;
   if (Array.isArray(value)) {
     for (const item of value) {

@@ -10,13 +10,13 @@ import { type Answer, nextMessage } from './next-message.ts';
 import type { CheckReport } from './worker.ts';
 
 export interface CheckerOptions {
-  /** How long the thread may compute for one constraint, whatever else the machine does. Default 1000. */
+  /** Processor time that one constraint may take, in milliseconds, however busy the machine is. Default 1000. */
   timeoutMs?: number;
-  /** Heap that the thread may use, in megabytes. Default 1024. */
+  /** Heap limit of the thread in megabytes. Default 1024. */
   heapMegabytes?: number;
-  /** How many constraints may wait, of one tenant as many as are left. Default 1024. */
+  /** Most constraints that may wait. One tenant may have as many as slots are left free. Default 1024. */
   longestLine?: number;
-  /** How long a constraint may wait for others. Default 30,000. */
+  /** Longest wait of a constraint, in milliseconds. Default 30,000. */
   patienceMs?: number;
 }
 
@@ -26,21 +26,22 @@ interface Running {
 }
 
 const startTimeoutMs = 30_000;
-/** How much longer than its own time a constraint may take on a busy machine. */
+/** On a busy machine, a constraint may take this many times its own time limit. */
 const busyMachine = 8;
-/** Nodes of all plans that are kept: some fifty megabytes. */
+/** Nodes of all cached plans: some fifty megabytes. */
 const keptNodes = 4_000_000;
 
 /**
- * Checks constraints by compiling them, one at a time and tenants in turn, in a thread that starts when first needed and
- * again after it has ended, so that sampling does not wait. A constraint that takes too much time or memory is refused.
+ * Checks constraints by compiling them in a thread, so that sampling does not wait: one at a time, with tenants taking
+ * turns. The thread starts when it is needed, and again after it has ended. A constraint that takes too much time or
+ * memory is refused.
  */
 export class ConstraintChecker {
   readonly #mutex: FairMutex;
   readonly #timeoutMs: number;
   readonly #heapMegabytes: number;
   readonly #compiling = new SharedWork<Constraint, ConstraintPlan>();
-  /** Of constraints that have been compiled, which are not changed any more: the names of their plans. */
+  /** Plan names of compiled constraints, which do not change any more. */
   readonly #names = new WeakMap<Constraint, string>();
   readonly #plans = new LRUCache<string, ConstraintPlan>({
     maxSize: keptNodes,
@@ -65,8 +66,9 @@ export class ConstraintChecker {
   }
 
   /**
-   * What the threads of the engine assemble a constraint from. Rejects with a `LanguageError` that says what is wrong
-   * with it, `constraints_busy` where too many wait, or with the signal's reason.
+   * Compiles a constraint to the plan that the engine's threads continue from. Rejects with the signal's reason when it
+   * aborts.
+   * @throws LanguageError that says what is wrong with the constraint, or `constraints_busy` if too many wait.
    */
   async plan(constraint: Constraint, { tenant, signal }: Caller = {}): Promise<ConstraintPlan> {
     if (this.#closed) throw engineClosed();
@@ -122,7 +124,7 @@ export class ConstraintChecker {
     });
     const times = { timeoutMs: startTimeoutMs, longestMs: startTimeoutMs };
     const running = { worker, ready: nextMessage<CheckReport>(worker, times) };
-    // What it throws, or that its heap is full, shows in its end.
+    // The exit event reports a thrown error or a full heap.
     worker.on('error', () => {});
     worker.once('exit', () => {
       if (this.#running === running) this.#running = undefined;

@@ -1,25 +1,25 @@
 import type { Worker } from 'node:worker_threads';
 
 export interface Patience {
-  /** How long the thread may compute until it says something, in milliseconds of its processor time. */
+  /** Most processor time until the thread's next message, in milliseconds. */
   timeoutMs: number;
-  /** How long that may take on a machine that is busy with other things. */
+  /** Most time in all, for a machine that is busy with other work, in milliseconds. */
   longestMs: number;
 }
 
 /** The outcome of waiting for a thread. In all cases but `message` the thread has ended. */
 export type Answer<Message> =
   | { type: 'message'; message: Message }
-  /** By itself: it threw, or its heap is full. */
+  /** The thread ended by itself: it threw, or its heap is full. */
   | { type: 'died' }
-  /** It computed for longer than it may. */
+  /** The thread used more processor time than allowed. */
   | { type: 'overtime' }
-  /** The machine gave it hardly any processor time. */
+  /** The machine gave the thread hardly any processor time. */
   | { type: 'starved' };
 
 /**
- * Waits for what a thread says next, and ends the thread where that takes too long. Where Node.js does not tell a
- * thread's processor time (`worker.cpuUsage`, from 24.6 on), all time counts.
+ * Waits for a thread's next message, and ends the thread if that takes too long. Without `worker.cpuUsage`, which
+ * Node.js has from 24.6 on, all time counts as processor time.
  */
 export async function nextMessage<Message>(
   worker: Worker,
@@ -29,14 +29,14 @@ export async function nextMessage<Message>(
   const began = performance.now();
   let ending: Answer<Message> = { type: 'died' };
   let timer: NodeJS.Timeout | undefined;
-  /** What the thread had computed before; null where nobody can say. */
+  /** Processor time that the thread had used before; null if unknown. */
   const before = processorMs(worker);
-  // It resolves once the thread is gone, so that the next one to ask finds another.
+  // Resolves once the thread has ended, so that the next caller starts a new one.
   const end = (why: 'overtime' | 'starved') => {
     ending = { type: why };
     void worker.terminate();
   };
-  /** Since when it has not said what it has computed; null where it was not asked. */
+  /** When the thread was asked for its processor time, if it has not answered yet; else null. */
   let askedAt: number | null = null;
   const look = async () => {
     askedAt = performance.now();
@@ -50,7 +50,7 @@ export async function nextMessage<Message>(
   };
   timer = setTimeout(look, timeoutMs);
   const longest = setTimeout(() => {
-    // A thread that does not even say what it has computed is at one thing that cannot be interrupted.
+    // A thread that does not even report its processor time is in one operation that cannot be interrupted.
     const isSilent = askedAt !== null && performance.now() - askedAt > timeoutMs;
     end(isSilent ? 'overtime' : 'starved');
   }, longestMs);

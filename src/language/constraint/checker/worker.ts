@@ -1,4 +1,4 @@
-/** Compiles the constraints of requests in a thread of its own: a grammar may take longer than others can wait. */
+/** Compiles the constraints of requests in a thread, because a grammar may take longer than other requests can wait. */
 import { parentPort } from 'node:worker_threads';
 import { MartingaleError } from '../../../contract/index.ts';
 import { messageOf } from '../../error.ts';
@@ -6,7 +6,7 @@ import { type ConstraintPlan, GrammarCompiler } from '../../grammar/compiler.ts'
 import { chatFormat, loadTokenizer } from '../../tokenizer/embedded.ts';
 import type { Constraint } from '../constraint.ts';
 
-/** What the thread says: that it has started, and then of each constraint what it has become or what is wrong with it. */
+/** Messages of the thread: `ready` when it has started, then for each constraint its plan or what is wrong with it. */
 export type CheckReport =
   | { type: 'ready' }
   | { type: 'plan'; plan: ConstraintPlan }

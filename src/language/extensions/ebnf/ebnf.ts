@@ -11,7 +11,7 @@ export function ebnfLanguage(source: string): GrammarSource {
 
 type Rules = ReadonlyMap<string, GrammarRule>;
 
-/** Refuses grammars without a root, with rules that are not there, that call themselves first, or never end. */
+/** Refuses grammars without a root, and rules that are missing, left-recursive or endless. */
 export function checkRules(rules: Rules): void {
   if (!rules.has('root'))
     refuseGrammar('it has no rule called root, which is what a text must be', { line: 1, column: 1 });
@@ -31,7 +31,7 @@ function checkEndings(rules: Rules): void {
       refuseGrammar(`the rule ${name} never ends, since each of its alternatives needs it again`, place);
 }
 
-/** A rule that begins with itself would have to be called without end before anything is read. */
+/** A rule that begins with itself would call itself forever before it reads anything. */
 function checkBeginnings(rules: Rules): void {
   const empty = rulesThat(rules, (body, known) =>
     holds(body, known, { literal: (text) => text === '', characters: false }),
@@ -100,7 +100,7 @@ interface Leaves {
   characters: boolean;
 }
 
-/** Something that holds of a sequence if it holds of all its parts, and of a choice if of any. */
+/** Whether a property holds: of a sequence if it holds of all its parts, of a choice if it holds of any alternative. */
 function holds(expression: Expression, known: ReadonlySet<string>, leaves: Leaves): boolean {
   switch (expression.kind) {
     case 'literal':
@@ -118,7 +118,7 @@ function holds(expression: Expression, known: ReadonlySet<string>, leaves: Leave
   }
 }
 
-/** The smallest set of rules that a condition holds of, given the set. */
+/** The smallest set of rules that meet a condition, where the condition may depend on the set. */
 function rulesThat(
   rules: Rules,
   condition: (body: Expression, known: ReadonlySet<string>) => boolean,

@@ -15,16 +15,17 @@ import { GrammarReader, type Place, readClass, readLiteral } from './reader.ts';
 export interface GrammarRule {
   body: Expression;
   place: Place;
-  /** Where it calls which rules. */
+  /** The rules that it calls, and where. */
   calls: { name: string; place: Place }[];
 }
 
-/** What other dialects write like calls of rules. */
+/** Macros of other dialects, which look like calls of rules. */
 const MACROS = new Set(['TagDispatch', 'TokenTagDispatch', 'Token', 'ExcludeToken', 'Regex']);
 
 /**
- * Reads GBNF as llama.cpp and xgrammar write it. A rule ends where the next begins, so that its alternatives may
- * stand on lines of their own. Throws a `LanguageError` that names line and column.
+ * Parses GBNF as llama.cpp and xgrammar write it. A rule ends where the next one begins, so its alternatives may be on
+ * separate lines.
+ * @throws LanguageError with line and column.
  */
 export function parseRules(source: string): Map<string, GrammarRule> {
   if (source.length > MAXIMUM_SOURCE_LENGTH)
@@ -161,7 +162,7 @@ class RuleParser {
     return digits === '' ? null : Number(digits);
   }
 
-  /** Empty where none stands here. */
+  /** Empty if there is no name here. */
   #name(): string {
     const reader = this.#reader;
     let name = reader.takeWhile(/[A-Za-z0-9_-]/);

@@ -10,7 +10,7 @@ export function refuseGrammar(what: string, { line, column }: Place): never {
   throw new LanguageError('ebnf_invalid', `grammar, line ${line}, column ${column}: ${what}`);
 }
 
-/** Goes through the characters of a grammar and knows the line and column it is at. */
+/** Reads the characters of a grammar, and tracks line and column. */
 export class GrammarReader {
   readonly #characters: string[];
   #index = 0;
@@ -29,7 +29,7 @@ export class GrammarReader {
     return this.#index >= this.#characters.length;
   }
 
-  /** Nothing but white space stands before it on its line. */
+  /** Whether only white space comes before it on its line. */
   get startsLine(): boolean {
     let before = this.#index - 1;
     while (before >= 0 && /[ \t]/.test(this.#characters[before]!)) before--;
@@ -57,14 +57,14 @@ export class GrammarReader {
     return true;
   }
 
-  /** Characters as long as they are of a kind, at most `limit`. */
+  /** Reads characters while they match `kind`, at most `limit`. */
   takeWhile(kind: RegExp, limit = Number.POSITIVE_INFINITY): string {
     let taken = '';
     while (taken.length < limit && !this.atEnd && kind.test(this.peek())) taken += this.next();
     return taken;
   }
 
-  /** Passes white space, line ends and comments. */
+  /** Skips white space, line ends and comments. */
   skipSpace(): void {
     for (;;) {
       this.takeWhile(/[ \t\n]/);
@@ -89,7 +89,7 @@ const ESCAPES: ReadonlyMap<string, number> = new Map([
   ['e', 0x1b],
   ['0', 0x00],
 ]);
-/** How many hexadecimal digits follow. */
+/** Number of hexadecimal digits that follow. */
 const HEXADECIMAL: ReadonlyMap<string, number> = new Map([
   ['x', 2],
   ['u', 4],

@@ -14,7 +14,7 @@ import {
 import { invalidField, LanguageError } from '../../error.ts';
 import type { TemplateResult } from './template-process.ts';
 
-/** What a request gives a template beside its conversation. */
+/** What a request passes to a template besides its conversation. */
 export interface TemplateValues {
   /** A template to use instead of the model's own. */
   source?: string | undefined;
@@ -27,8 +27,8 @@ interface Ending {
 }
 
 /**
- * A conversation for a template that may inspect its texts. The texts go through the template themselves, made harmless;
- * only sampled ids and the end of an open last message are marks.
+ * A conversation for a template that may inspect its texts. The texts themselves go through the template, protected by
+ * `PlainText`; only sampled ids and the end of an open last message are marks.
  */
 export class LiteralPrompt {
   readonly slots: Slot[] = [];
@@ -74,7 +74,9 @@ export class LiteralPrompt {
     };
   }
 
-  /** What a template of the caller's wrote; what went wrong in it is for its author. */
+  /**
+   * The text that the caller's template wrote. Throws a `LanguageError` with the template's own error, for its author.
+   */
   textOf(result: TemplateResult): string {
     if (result.type === 'text') return result.text;
     throw invalidField(['chat_template'], `could not be rendered: ${result.reason}`, this.#given.source);
@@ -105,15 +107,15 @@ const notWhole = (what: string) =>
     `The chat template ${what}; it has to write such content once, as it is.`,
   );
 
-/** Unicode's block of 32 noncharacters: they are for uses like this one and stand in no text that is exchanged. */
+/** Unicode's block of 32 noncharacters, which are for internal use and do not occur in exchanged text. */
 const noncharacters = Array.from({ length: 32 }, (_, index) => String.fromCharCode(0xfdd0 + index));
 
-/** As `tojson(ensure_ascii=true)` writes a character. */
+/** A character as `tojson(ensure_ascii=true)` writes it. */
 const escapeOf = (character: string) => `\\u${character.charCodeAt(0).toString(16)}`;
 
 /**
- * Makes the texts of a caller harmless to a template that sees them as they are: where a special token could begin
- * or end in one it is broken up by a noncharacter, which `restore` takes out again after the rendering.
+ * Keeps the texts of a caller from forging special tokens in a template that sees them. Where a special token could
+ * begin or end in a text, a noncharacter breaks it up; `restore` removes it after rendering.
  */
 export class PlainText {
   readonly marks: Marks;
@@ -121,7 +123,7 @@ export class PlainText {
   readonly #beginnings: RegExp;
   readonly #endings: RegExp;
 
-  /** `everything`: JSON of all that the template sees, so that none of it holds the noncharacters chosen. */
+  /** `everything` is JSON of all that the template sees, so that none of it contains the chosen noncharacters. */
   constructor(special: ReadonlyMap<string, number>, everything: string) {
     const taken = new Set<string>();
     for (const [character] of everything.matchAll(/[\ufdd0-\ufdef]|\\ufd[de][0-9a-f]/g)) taken.add(character);
@@ -151,7 +153,7 @@ export class PlainText {
     return this.#endings.test(text) ? this.#guard + broken : broken;
   }
 
-  /** Every string of a JSON value, its keys among them. */
+  /** Protects every string of a JSON value, including keys. */
   value(value: unknown): unknown {
     if (typeof value === 'string') return this.text(value);
     if (Array.isArray(value)) return value.map((item) => this.value(item));
@@ -163,7 +165,7 @@ export class PlainText {
     return text.replaceAll(this.#guard, '').replaceAll(escapeOf(this.#guard), '');
   }
 
-  /** Whether a piece of a mark is left in a text: a template has taken it apart. */
+  /** Whether a text contains a piece of a mark, because a template took the mark apart. */
   hasBrokenMark(text: string): boolean {
     return [this.marks.open, this.marks.close].some(
       (mark) => text.includes(mark) || text.includes(escapeOf(mark)),

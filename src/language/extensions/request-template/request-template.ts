@@ -7,18 +7,18 @@ import { invalidField } from '../../error.ts';
 import { LiteralPrompt, type TemplateValues } from './literal-prompt.ts';
 import { TemplateRunner } from './template-runner.ts';
 
-/** Variables that have a field of their own in the request. */
+/** Variables with a request field of the same name. */
 const fields = new Set(['messages', 'tools', 'documents', 'add_generation_prompt', 'continue_final_message']);
 
-/** Names that belong to the template language. */
+/** Names of the template language. */
 const builtins = new Set([
   ...['namespace', 'raise_exception', 'range', 'strftime_now'],
   ...['true', 'false', 'none', 'True', 'False', 'None', 'loop'],
 ]);
 
 /**
- * What a request passes to the chat template besides its messages and tools; null where that has no effect, as of
- * variables and documents that the template does not name.
+ * What a request passes to the chat template besides its messages and tools. Null if that has no effect, such as
+ * variables and documents that the template does not mention.
  */
 export function toTemplateValues(
   request: Pick<
@@ -58,12 +58,12 @@ function complaintAbout(name: string, value: unknown, effort: string | undefined
 const mentions = (template: string, name: string) =>
   new RegExp(`(?<![\\p{L}\\p{N}_])${name}(?![\\p{L}\\p{N}_])`, 'u').test(template);
 
-// One for the whole process: it runs a process of its own.
+// One per process, because it starts a child process.
 const runner = new TemplateRunner();
 
 /**
- * Renders a conversation with the texts themselves in the template, for further variables of the caller and, with
- * `source`, for a template of the caller.
+ * Renders a conversation with its texts in the template. For further variables of the caller and, with `source`, for a
+ * template of the caller.
  */
 export async function renderLiterally(
   renderer: ConversationRenderer,
@@ -78,7 +78,7 @@ export async function renderLiterally(
   renderer.checkCount(turns, options.contextLength);
   refuseLongTools(tools, [...location, 'tools']);
   refuseForgedRoles(turns, tokenizer.special);
-  // What the model's own template would not write is refused here too.
+  // Refuses here too what the model's own template cannot render.
   if (source === undefined) renderer.skeleton(conversation, options);
   const prompt = new LiteralPrompt({ turns, tools }, values, tokenizer.special);
   const { continueFinalMessage = false, addGenerationPrompt } = options;

@@ -1,6 +1,6 @@
 /**
- * Renders templates that come with requests. This is a process and not a thread: a template can allocate so much memory
- * at once that it ends the whole process, not only its thread.
+ * Renders templates that come with requests. A process, not a thread: a template can allocate so much memory at once
+ * that the whole process ends.
  */
 import { createContext, Script } from 'node:vm';
 import { Template } from '@huggingface/jinja';
@@ -10,7 +10,7 @@ export interface TemplateTask {
   variables: Record<string, unknown>;
 }
 
-/** A task with its limits: the time to read and render the template, and the longest text it may write. */
+/** A task with its limits: milliseconds to parse and render the template, and the longest text it may write. */
 type LimitedTask = TemplateTask & { limits: { timeoutMs: number; characters: number } };
 
 export type TemplateAnswer = { type: 'ready' } | TemplateResult;
@@ -20,7 +20,7 @@ export type TemplateResult =
   /** `reason` is for the template's author. */
   | { type: 'failed'; reason: string };
 
-// Run by a script, since only scripts have a time limit.
+// A script, because only scripts have a time limit.
 const script = new Script('render()');
 
 function render({ source, variables, limits: { timeoutMs, characters } }: LimitedTask): TemplateResult {
@@ -38,7 +38,7 @@ function render({ source, variables, limits: { timeoutMs, characters } }: Limite
 }
 
 function reasonOf(error: unknown, timeoutMs: number): string {
-  // Errors of the script's own realm are no instances of this one's Error.
+  // Errors of the script's realm are not instances of this realm's Error.
   if (typeof error !== 'object' || error === null) return String(error);
   if ('code' in error && error.code === 'ERR_SCRIPT_EXECUTION_TIMEOUT')
     return `the template takes longer than ${timeoutMs} ms; make its loops shorter`;

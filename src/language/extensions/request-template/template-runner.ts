@@ -6,32 +6,32 @@ import type { TemplateAnswer, TemplateResult, TemplateTask } from './template-pr
 
 /** Limits of a template that comes with a request, besides the length of its source. */
 const templateLimits = {
-  /** For reading and rendering it. */
+  /** For parsing and rendering. */
   timeoutMs: 1000,
   /** Longest text that it may write, in UTF-16 code units. */
   characters: 2 ** 20,
-  /** Heap of its process. One operation may make a longer string (at most 2^29 characters) before it is ended. */
+  /** Heap of its process. One operation may build a longer string (at most 2^29 characters) before the process ends. */
   heapMegabytes: 64,
 };
 
-/** Beyond the template's own time limit, which its process keeps unless it is stuck in one operation. */
+/** Added to the time limit. The process keeps that limit itself, unless it is stuck in one operation. */
 const graceMs = 1000;
 const startTimeoutMs = 30_000;
-/** How long an idle process is kept. */
+/** How long an idle process stays alive. */
 const idleMs = 60_000;
-/** How long a template waits for the ones before it. */
+/** How long a template waits for earlier ones. */
 const patienceMs = 30_000;
 
 /**
- * Runs the templates of requests one at a time, tenants in turn, in a process that starts when first needed and again
- * after it has ended. It does not keep this process alive.
+ * Runs the templates of requests one at a time, with tenants taking turns, in a child process. The process starts when
+ * it is needed, and again after it has ended. It does not keep this process alive.
  */
 export class TemplateRunner {
   readonly #mutex: FairMutex;
   #process: Promise<ChildProcess> | undefined;
   #idle: NodeJS.Timeout | undefined;
 
-  /** `longestQueue`: most templates that wait; a tenant may use the whole rest. Default 1024. */
+  /** `longestQueue`: most templates that may wait. One tenant may have as many as slots are left free. Default 1024. */
   constructor({ longestQueue = 1024 }: { longestQueue?: number } = {}) {
     this.#mutex = new FairMutex({
       limit: longestQueue,
@@ -41,8 +41,8 @@ export class TemplateRunner {
   }
 
   /**
-   * Takes at most `templateLimits.timeoutMs`, besides waiting for others; rejects with `templates_busy` where the wait
-   * is too long, and with the signal's reason when that aborts during the wait.
+   * Renders within `templateLimits.timeoutMs`, not counting the wait for other templates. Rejects with `templates_busy`
+   * if the wait is too long, and with the signal's reason if that aborts during the wait.
    */
   render(task: TemplateTask, caller?: Caller): Promise<TemplateResult> {
     return this.#mutex.run(() => this.#run(task), caller);
@@ -67,7 +67,7 @@ export class TemplateRunner {
   #start(): Promise<ChildProcess> {
     const child = fork(moduleUrl, {
       execArgv: [`--max-old-space-size=${templateLimits.heapMegabytes}`, '--max-semi-space-size=8'],
-      // A template must not see the service's environment, and V8's report of a full heap is not news.
+      // A template must not see the service's environment. V8's report of a full heap is not needed.
       env: {},
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     });
@@ -105,11 +105,11 @@ const moduleUrl = new URL(
 );
 
 async function ask(child: ChildProcess, task: TemplateTask): Promise<TemplateResult> {
-  // No callback error handling: without the message there is no answer either.
+  // Errors of `send` need no handling: without the message there is no answer either.
   child.send({ ...task, limits: templateLimits }, () => {});
   const result = await nextAnswer(child, templateLimits.timeoutMs + graceMs);
   if (result && result.type !== 'ready') return result;
-  // V8 ends a process with a full heap by another signal: this was the system, or a person.
+  // V8 ends a process with a full heap by another signal, so the system or a person ended this one.
   if (!child.killed && child.signalCode === 'SIGKILL')
     throw unavailable('The process that renders templates was ended by the system; ask again.');
   return {
@@ -118,7 +118,7 @@ async function ask(child: ChildProcess, task: TemplateTask): Promise<TemplateRes
   };
 }
 
-/** The process's next message; null where it ends first or is killed for taking too long. */
+/** The process's next message; null if the process ends first or is killed for taking too long. */
 function nextAnswer(child: ChildProcess, timeoutMs: number): Promise<TemplateAnswer | null> {
   return new Promise((resolve) => {
     const finish = (answer: TemplateAnswer | null) => {

@@ -11,15 +11,15 @@ import {
 } from '../../grammar/expression.ts';
 
 export interface FreeText {
-  /** What must follow once one of these has been written; the text goes on only where that says so. */
+  /** What must follow once a trigger has been written. The text continues only if `follow` says so. */
   triggers: readonly { text: string; follow: Expression }[];
-  /** Never come to stand in the text. */
+  /** Texts that must not occur. */
   barred: readonly string[];
 }
 
-/** What the text ends with, as far as it matters for what is looked for. */
+/** A suffix of the text so far that may begin a trigger or a barred text. */
 interface Ending {
-  /** Endings by the character that leads to them; every other character leads to the empty one. */
+  /** The next ending for each character. All other characters lead to the empty ending. */
   next: Map<number, Ending>;
   /** The longest other ending that this one ends with. */
   shorter: Ending | null;
@@ -28,12 +28,12 @@ interface Ending {
   barred: boolean;
 }
 
-/** About what a byte graph has room for. */
+/** About as many as a byte graph holds. */
 const MAXIMUM_STEPS = 100_000;
 
 /**
- * Any text, one rule for each thing it may end with (Aho and Corasick 1975). The text may be over after any
- * character; a trigger counts as soon as its last character is written. `name` is the rule of a text that begins.
+ * Any text, with one rule per ending (Aho and Corasick 1975). The text may end after any character. A trigger counts as
+ * soon as its last character is written. `name` is the rule of an empty text.
  */
 export function freeText(
   { triggers, barred }: FreeText,
@@ -82,7 +82,7 @@ function endingsOf(triggers: FreeText['triggers'], barred: FreeText['barred']): 
   return endings;
 }
 
-/** Adds to each ending the steps of the shorter ones it ends with, shortest first. */
+/** Adds to each ending the steps of the shorter endings that it ends with, shortest first. */
 function completeSteps(root: Ending): void {
   let steps = 0;
   const pending = [...root.next.values()];

@@ -20,10 +20,11 @@ import { type FreeText, freeText } from './free-text.ts';
 import { checkTriggers, Fields, readTag, type Tag } from './tags.ts';
 
 /**
- * The language of a structural tag, in either form that is in use. The older one, `structures` and `triggers`: free
- * text in which a trigger, once written, begins one of the structures, which is its `begin`, JSON of its `schema` and
- * its `end`. The newer one, `format`: one format as xgrammar documents them, but for those about single tokens and
- * about other writings of values than JSON. The JSON has no white space. Throws a `LanguageError` that names the field.
+ * The language of a structural tag, in either of its two forms. The older form has `structures` and `triggers`: free
+ * text in which a trigger begins one of the structures, which is its `begin`, JSON of its `schema` and its `end`. The
+ * newer form has one `format` as xgrammar documents it, except formats of single tokens and values written in other
+ * ways than JSON. The JSON has no white space.
+ * @throws LanguageError that names the field.
  */
 export function structuralTagLanguage(tag: Record<string, unknown>): GrammarSource {
   const fields = new Fields(tag, 'top');
@@ -53,7 +54,7 @@ function readStructure(structure: unknown, index: number): Tag {
 const SUPPORTED =
   'const_string, json_schema, grammar, regex, any_text, sequence, or, optional, plus, star, repeat, tag, triggered_tags, tags_with_separator and dispatch are';
 
-/** Compiles formats, each a piece of text. Within a tag, free text never holds the tag's end. */
+/** Compiles formats, each a piece of text. Free text within a tag never contains the tag's end. */
 export class FormatCompiler {
   readonly rules = new Map<string, Expression>(compactLayout.rules);
   #count = 0;
@@ -150,7 +151,7 @@ export class FormatCompiler {
     return repeat(content, minimum, maximum === -1 ? null : maximum);
   }
 
-  /** A tag, or the rest of it behind what has been written of its `begin`. */
+  /** A tag, or the rest of it after the `written` part of its `begin`. */
   #tag({ begin, content, ends, place }: Tag, written = ''): Expression {
     return sequence(
       literal(begin.slice(written.length)),

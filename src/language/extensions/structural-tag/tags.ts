@@ -47,7 +47,7 @@ export function checkTriggers(fields: Fields, triggers: readonly string[], tags:
     );
 }
 
-/** Reads the fields of one part of a structural tag. `null` means absent. What is not read is refused. */
+/** Reads the fields of one part of a structural tag. `null` means absent. */
 export class Fields {
   readonly place: string;
   readonly #values: Record<string, unknown>;
@@ -86,7 +86,7 @@ export class Fields {
     return Array.isArray(value) ? value : this.refuse(name, 'must be an array');
   }
 
-  /** Absent: false. */
+  /** Default false. */
   flag(name: string): boolean {
     const value = this.value(name) ?? false;
     return typeof value === 'boolean' ? value : this.refuse(name, 'must be true or false');
