@@ -7,38 +7,39 @@ export interface AdvantageOptions {
   advantageBalance: number;
 }
 
-/** Keeps the quotient finite where a group's rewards hardly differ. */
+/** Keeps the quotient finite when a group's rewards hardly differ. */
 const scaleFloor = 1e-6;
 
 /**
- * Rewards closer to their mean than this, relative to the largest of them (or to 1 if that is less), are equal
- * but for the rounding of the sums they are made of. Without the tolerance such residue trains, and an optimizer
- * that normalises gradients, as Adam does, makes full steps of it.
+ * Rewards whose distance from their mean, relative to the largest of them (at least 1), is below this count as equal:
+ * the distance is rounding. Without the tolerance it would be trained on, and an optimizer that normalises gradients,
+ * such as Adam, would turn it into full steps.
  */
 const rewardTolerance = 1e-12;
 
-/** Beyond this the numbers that an engine computes in overflow. No environment's reward means so much. */
+/** Beyond this, the engine's float32 numbers overflow. No sensible reward is that large. */
 export const largestReward = 1e30;
 
-/** A trajectory of a group, as its choices are credited. */
+/** The reward of a trajectory and the credits of its choices. */
 export interface CreditedTrajectory {
   reward: number;
-  /** For each choice: what it is credited with, or null where it has the trajectory's reward. */
+  /** For each choice its credit, or null when the trajectory's reward applies. */
   credits: readonly (number | null)[];
 }
 
 /**
  * Advantages of the choices of one group, for each trajectory in the order of its `credits`. The return of a choice
- * is its credit, else the trajectory's reward; a trajectory without choices has its reward as the only return. The
- * baseline is the mean over the trajectories of the mean over each one's returns, so that a trajectory counts the
- * same whatever its number of choices; the deviation is the root of the mean over the trajectories of the mean over
- * each one's squared distances from the baseline.
+ * is its credit, or the trajectory's reward when it has none. A trajectory without choices has its reward as its only
+ * return. The baseline is the mean of the trajectories' mean returns, so that a trajectory counts the same whatever its
+ * number of choices. The deviation is the root of the mean of the trajectories' mean squared distances from the
+ * baseline.
  *
  * A = return - baseline, divided by (deviation + 1e-6) with `scaleRewards`, then balanced (see `AdvantageOptions`). An
- * advantage within rounding of 0 is exactly 0, so a group of equal rewards, or of one, has nothing but zeros. Without
- * credits this is GRPO's formula (Shao et al. 2024, arXiv:2402.03300, section 4.1.1) with the population's deviation.
+ * advantage within rounding of 0 is exactly 0, so all advantages of a group with equal rewards, or with one trajectory,
+ * are 0. Without credits this is GRPO's formula (Shao et al. 2024, arXiv:2402.03300, section 4.1.1) with the population
+ * standard deviation.
  *
- * @throws LearningError `reward_not_finite` where a reward or credit is NaN or infinite, `reward_too_large` beyond 1e30.
+ * @throws LearningError `reward_not_finite` when a reward or credit is NaN or infinite, `reward_too_large` beyond 1e30.
  */
 export function choiceAdvantages(
   trajectories: readonly CreditedTrajectory[],
@@ -49,7 +50,7 @@ export function choiceAdvantages(
   return centred.map((values) => values.map((value) => balance(value / scale, options.advantageBalance)));
 }
 
-/** Population standard deviation of the rewards of one group; exactly 0 where they are equal within rounding. */
+/** Population standard deviation of the rewards of one group; exactly 0 when they are equal within rounding. */
 export function groupStandardDeviation(rewards: readonly number[]): number {
   return rootMeanSquare(centre(rewards.map((reward) => ({ reward, credits: [] }))));
 }
@@ -70,7 +71,7 @@ function centre(trajectories: readonly CreditedTrajectory[]): number[][] {
     return credits.length === 0 ? [reward] : credits.map((credit) => credit ?? reward);
   });
   const first = returns[0]?.[0] ?? 0;
-  // Differences from one of the rewards lose fewer digits than the rewards' own sum.
+  // Summing differences from one return loses fewer digits than summing the returns.
   const total = returns.reduce((sum, values) => sum + meanOf(values.map((value) => value - first)), 0);
   const baseline = first + total / returns.length;
   const largest = returns.flat().reduce((most, value) => Math.max(most, Math.abs(value)), 1);
@@ -101,7 +102,7 @@ function rootMeanSquare(centred: readonly (readonly number[])[]): number {
   return Math.sqrt(total / centred.length);
 }
 
-/** Of equal values that value itself, so that it does not matter how many choices share a reward. */
+/** The mean. For equal values it is exactly that value, so that the number of choices with the same return does not matter. */
 function meanOf(values: readonly number[]): number {
   const [first = 0] = values;
   if (values.every((value) => value === first)) return first;
@@ -111,17 +112,17 @@ function meanOf(values: readonly number[]): number {
 function balance(advantage: number, by: number): number {
   if (advantage === 0) return 0;
   const factor = advantage < 0 ? Math.min(1, 1 - by) : Math.min(1, 1 + by);
-  // A factor of 0 would leave a negative zero behind.
+  // Avoids a negative zero.
   return factor === 0 ? 0 : advantage * factor;
 }
 
 /**
- * What `normalize_advantages` divides the advantages of a batch by, after balancing: the mean over its trainable
- * tokens of |A| * w, where w is a token's weight, by which every trajectory weighs the same, scaled to mean 1. That is
- * the mean of |A| over the trajectories: of those that train, so those with advantage 0 are left out. The |A| of a
- * trajectory whose choices are credited is the mean over its decisions.
+ * The divisor of a batch's advantages with `normalize_advantages`, after balancing: the mean of |A| over the
+ * trajectories whose advantage is not 0; 1 when there are none. It equals the mean over their trainable tokens of
+ * |A| * w, where the weight w, scaled to mean 1, makes all trajectories weigh the same. The |A| of a trajectory with
+ * credits is the mean over its decisions.
  *
- * @param advantages Of the trajectories that hold a decision. 1 where none of them has an advantage.
+ * @param advantages The advantages of the trajectories that have a decision.
  */
 export function advantageScale(advantages: readonly number[]): number {
   const training = advantages.filter((advantage) => advantage !== 0);

@@ -2,8 +2,8 @@ import { MartingaleError } from '../contract/index.ts';
 import type { SamplingParameters } from './sampling-parameters.ts';
 
 /**
- * One sequence to train on. `spans` are the runs of tokens that the policy sampled; everything else is context.
- * A datum may hold several choices of one conversation, each extending the tokens of the one before it.
+ * One sequence to train on. The policy sampled the tokens in `spans`; everything else is context. A datum may contain
+ * several choices of one conversation.
  */
 export interface Datum<Constraint = unknown> {
   tokens: number[];
@@ -14,25 +14,25 @@ export interface Span<Constraint = unknown> {
   /** Index in `tokens` of the first sampled token. */
   start: number;
   length: number;
-  /** Log-probability of each token when it was sampled; null where it is not known. */
+  /** Log-probability of each token when it was sampled; null when not known. */
   logprobs: (number | null)[];
   /** The distribution the tokens were sampled from. */
   sampling: SamplingParameters;
   constraint: Constraint | null;
-  /** Advantage of the span's choice, its trajectory's where it has no credit of its own; 1 in supervised training. */
+  /** Advantage of the span's choice; 1 in supervised training. */
   advantage: number;
   /**
-   * What each decision of the span weighs in the loss; the same in every span of a datum. The weights of a batch's
-   * decisions add up to at most 1.
+   * Weight of each decision of the span in the loss; the same in every span of a datum. The weights of all decisions in
+   * a batch add up to at most 1.
    */
   weight: number;
 }
 
-/** What the importance ratio of a token is made of. See `LossConfig`. */
+/** How the importance ratio of a token is computed. See `LossConfig`. */
 export type ImportanceLevel = 'token' | 'sequence' | 'average' | 'geometric_average';
 
 /**
- * The loss of one token with log-probability l now and l0 when sampled, r its importance ratio:
+ * The loss of one token, with l its current log-probability, l0 that when it was sampled, and r its importance ratio:
  * `cross_entropy`: -l. `cispo`: -stop(clip(r, 1 - epsilon, 1 + epsilonHigh)) * A * l.
  * `ppo`: -min(r * A, clip(r, 1 - epsilon, 1 + epsilonHigh) * A).
  */
@@ -47,7 +47,7 @@ export type LossConfig =
       maxRatio: number | null;
       /** A becomes A - tau * stop(l - l0). */
       tau: number;
-      /** Take l0 from the trainer's weights before the first update instead of from the sampler. */
+      /** Take l0 from the weights before the first update instead of from the sampler. */
       precalculateLogprobs: boolean;
       /** Weight of the entropy of the legal tokens, subtracted from the loss of each decision. */
       entropyCoefficient: number;
@@ -57,20 +57,19 @@ export type LossConfig =
        */
       importanceLevel: ImportanceLevel;
       /**
-       * C multiplies a token's loss by stop(min(rho, C)), where rho is exp(l0 - sampler's) with
-       * `precalculateLogprobs` and r before cap and mask otherwise; null is off.
+       * C: a token's loss is multiplied by stop(min(rho, C)), where rho is exp(l0 - sampled log-probability) with
+       * `precalculateLogprobs`, and otherwise r before cap and mask. null is off.
        */
       truncation: number | null;
       /**
-       * With k = stop(source's log-probability - reference's) of each decision, A becomes
-       * A + coefficient * (mean of k over the batch's decisions - k); null is off. The reference is weights that the
-       * batch names.
+       * With k = stop(source's log-probability - reference's) for each decision, A becomes
+       * A + coefficient * (mean of k over the batch's decisions - k). null is off. The batch names the reference's weights.
        */
       klPenalty: { coefficient: number; source: 'current_learner' | 'sample' } | null;
     };
 
 /**
- * No datum can be made of these numbers. Codes: `reward_not_finite`, `reward_too_large`, `span_out_of_bounds`,
+ * A reward or a span is invalid. Codes: `reward_not_finite`, `reward_too_large`, `span_out_of_bounds`,
  * `span_logprobs_length`.
  */
 export class LearningError extends MartingaleError {}

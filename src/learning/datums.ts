@@ -25,25 +25,25 @@ export interface RewardedGroup<Constraint> {
   trajectories: RewardedTrajectory<Constraint>[];
 }
 
-/** What a batch is made of, by the names that `gradient_step` events have for it. */
+/** Counts of a batch, under the names of `gradient_step` events. */
 export interface BatchCounts {
   num_groups_submitted: number;
-  /** Groups with at least one choice that trains on its advantage. */
+  /** Groups with at least one decision whose advantage is not 0. */
   num_groups_trainable: number;
-  /** The others: their choices' returns are equal, or none of their tokens was a decision. */
+  /** The other groups: all returns are equal, or no token with an advantage was a decision. */
   num_groups_without_signal: number;
-  /** All that were submitted, whether they train or not. */
+  /** All submitted trajectories, with or without a signal. */
   num_trajectories: number;
-  /** Choices with a credit of their own in place of their trajectory's reward. */
+  /** Choices that have a credit. */
   num_credited_choices: number;
   /** Decisions in the datums (see `countDecisions`). */
   num_trainable_tokens: number;
   num_datums: number;
   /** Tokens of the datums, context included. */
   train_tokens: number;
-  /** Mean over all trajectories; 0 where there are none. */
+  /** Mean reward of all trajectories; 0 when there are none. */
   reward: number;
-  /** Mean over the groups of two or more of their rewards' population standard deviation; 0 without such. */
+  /** Mean over the groups with two or more trajectories of the population standard deviation of rewards; 0 without such. */
   reward_std_dev: number;
 }
 
@@ -59,14 +59,12 @@ export type DatumConfig = Pick<
 >;
 
 /**
- * From groups of rewarded trajectories to what an engine trains on: advantages within each group
- * (`choiceAdvantages`), with `normalize_advantages` divided by the batch's `advantageScale`, and weights over all of
- * them (`weighTrajectory`). It yields after each group and each trajectory, so that the caller can let other work go
- * on, and returns the batch.
+ * Turns groups of rewarded trajectories into a batch for an engine. Computes advantages within each group
+ * (`choiceAdvantages`), with `normalize_advantages` divides them by the batch's `advantageScale`, and computes the
+ * weights over all groups (`weighTrajectory`). It yields after each group and each trajectory, so that the caller can
+ * pause, and returns the batch. `datums` is empty when nothing in the batch has a signal.
  *
- * Empty `datums` mean that nothing in the batch has a signal; what follows is the caller's to decide and to say.
- *
- * @throws LearningError for a reward that is not finite and for spans that do not fit their tokens.
+ * @throws LearningError for an invalid reward (`choiceAdvantages`) or span (`weighTrajectory`).
  */
 export function* makingDatums<Constraint>(
   groups: readonly RewardedGroup<Constraint>[],
@@ -168,7 +166,7 @@ function meanAdvantage(sequences: readonly AdvantagedSequence<unknown>[]): numbe
     .filter(({ decisions }) => decisions > 0);
   const [first] = deciding;
   if (!first) return null;
-  // Exact where the choices share their trajectory's reward.
+  // Exact when all advantages are equal, as without credits.
   if (deciding.every(({ size }) => size === first.size)) return first.size;
   const count = deciding.reduce((sum, { decisions }) => sum + decisions, 0);
   return deciding.reduce((sum, { size, decisions }) => sum + size * decisions, 0) / count;

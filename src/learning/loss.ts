@@ -1,46 +1,46 @@
 import type { LossConfig } from './datum.ts';
 import type { PolicyLossConfig } from './resolve-config.ts';
 
-/** A log-ratio beyond this overflows float32, which an engine computes in. No policy gets there by training. */
+/** Beyond this, the exponential of a log-ratio overflows an engine's float32. Training does not get there. */
 const largestLogRatio = 80;
 
 /** One decision of a datum, in the order of its tokens. */
 export interface LossDecision {
   /** l: log-probability of the token under the weights being trained (natural logarithm). */
   logprob: number;
-  /** Log-probability when it was sampled. null: not known; l stands for it, with its gradient stopped. */
+  /** Log-probability when it was sampled; null when not known: then stop(l) is used instead. */
   sampledLogprob: number | null;
-  /** A, with the KL penalty's part of it (see `klPenaltyShifts`). */
+  /** A, including the shift of the KL penalty (see `klPenaltyShifts`). */
   advantage: number;
 }
 
 export interface DatumLoss {
-  /** Of each decision, before its weight and without the entropy bonus. */
+  /** The loss of each decision, before its weight and without the entropy bonus. */
   losses: Float64Array;
   /**
-   * For each decision, the derivative of the **sum** of the losses by its l, with the gradients that the formulas
-   * stop left out: beyond the level `token`, l also moves the losses of the datum's other decisions.
+   * For each decision, the derivative of the **sum** of the losses by its l, without the stopped gradients. For all
+   * importance levels but `token`, l also changes the losses of the datum's other decisions.
    */
   gradient: Float64Array;
-  /** Whether the cap, the mask, the clip or the truncation changed what the decision contributes. */
+  /** Whether the cap, the mask, the clip or the truncation changed the decision's loss. */
   clipped: boolean[];
 }
 
 /**
- * The losses of a datum's decisions and their derivatives by the log-probabilities: all that an engine needs to train
- * any of these losses with one graph. A datum's decisions weigh alike, so the weight may follow.
+ * The losses of a datum's decisions and their derivatives by the log-probabilities, so that an engine can train every
+ * loss with one graph. The caller applies the weight, which is the same for all decisions of a datum.
  *
- * Cross-entropy: -l. Otherwise with l0 the sampled log-probability, or stop(l) where it is missing and with
- * `precalculateLogprobs` (which is for the first update alone: before it l is what the trainer's weights say),
- * d = l - l0, A the advantage and r the ratio of the config's level (`importanceRatios`):
+ * Cross-entropy: -l. Otherwise, l0 is the sampled log-probability, or stop(l) if that is missing or with
+ * `precalculateLogprobs` (an option for the first update only, when l is the log-probability before any update);
+ * d = l - l0, A is the advantage, and r the ratio of the config's level (`importanceRatios`):
  * 1. rho = exp(l0 - sampled) with `precalculateLogprobs`, r otherwise.
  * 2. `maxRatio` c: r = min(r, c).
  * 3. `maskRatio`: r = 0 unless 1 - epsilon < r < 1 + epsilonHigh.
  * 4. `tau` t: A = A - t * stop(d).
  * 5. CISPO (MiniMax 2025, arXiv:2506.13585): -stop(clip(r, 1 - epsilon, 1 + epsilonHigh)) * A * l.
- *    PPO (Schulman et al. 2017, arXiv:1707.06347): -min(r * A, clip(r) * A), without a gradient where the clip, the
+ *    PPO (Schulman et al. 2017, arXiv:1707.06347): -min(r * A, clip(r) * A), without a gradient when the clip, the
  *    cap or the mask binds.
- * 6. `truncation` C: times stop(min(rho, C)).
+ * 6. `truncation` C: multiply by stop(min(rho, C)).
  */
 export function datumLoss(decisions: readonly LossDecision[], config: LossConfig): DatumLoss {
   const count = decisions.length;
@@ -52,7 +52,7 @@ export function datumLoss(decisions: readonly LossDecision[], config: LossConfig
     return { losses, gradient: gradient.fill(-1), clipped };
   }
   const { logRatios, ratios, own, shared } = importanceRatios(decisions, config);
-  /** What the datum's losses give to each of its l by way of the part of the ratio that they share. */
+  /** The part of the derivative that is the same for every l of the datum, from the shared part of the ratios. */
   let common = 0;
   for (let index = 0; index < count; index++) {
     const { logprob, sampledLogprob, advantage } = decisions[index] as LossDecision;
@@ -79,14 +79,14 @@ interface ImportanceRatios {
   ratios: Float64Array;
   /** dr_i/dl_i without the part in `shared`. */
   own: Float64Array;
-  /** dr_i/dl_j for every j of the datum, i among them; null where a ratio depends on its own l alone. */
+  /** dr_i/dl_j for every j of the datum, including i; null when a ratio depends only on its own l. */
   shared: Float64Array | null;
 }
 
 /**
  * The importance ratios of a datum's n decisions with d = l - l0 and m = mean(d), by the level of the config:
  * `token` exp(d); `sequence` exp(m), as in GSPO (Zheng et al. 2025, arXiv:2507.18071); `average` (exp(d) + exp(m)) / 2;
- * `geometric_average` exp((d + m) / 2). Where l0 stands for a missing one it is stop(l): d is 0 and moves with l.
+ * `geometric_average` exp((d + m) / 2). When l0 is missing it is stop(l): d is 0, and its derivative by l is 1.
  */
 function importanceRatios(
   decisions: readonly LossDecision[],
@@ -125,7 +125,7 @@ function importanceRatios(
 
 interface BoundedRatio {
   value: number;
-  /** The cap or the mask put a constant in its place. */
+  /** Whether the cap or the mask replaced the ratio by a constant. */
   constant: boolean;
 }
 
@@ -146,7 +146,7 @@ function clip(ratio: number, { epsilon, epsilonHigh }: PolicyLossConfig): number
 /** The loss of one decision as a function of its l and of its ratio. */
 interface TokenLoss {
   loss: number;
-  /** Its derivative by l where the ratio stands still. */
+  /** Its derivative by l at a constant ratio. */
   direct: number;
   /** Its derivative by the ratio. */
   perRatio: number;
@@ -171,7 +171,7 @@ function ppo(ratio: BoundedRatio, advantage: number, config: PolicyLossConfig): 
   return { loss: -Math.min(free, bounded), direct: 0, perRatio: clipped ? 0 : -advantage, clipped };
 }
 
-/** What `truncation` multiplies a decision's loss by, and whether it is less than rho. */
+/** The factor of `truncation`, and whether it is less than rho. */
 function truncationOf(
   logprob: number,
   sampledLogprob: number | null,

@@ -1,20 +1,20 @@
-/** How far the weights being trained are from those that sampled, over the tokens of a batch. */
+/** Differences between the weights being trained and the weights that sampled, over the tokens of a batch. */
 export interface OffPolicySummary {
   /** Tokens counted. */
   tokens: number;
-  /** Share of them whose ratio the cap, the mask, the clip or the truncation bound; 0 of no tokens. */
+  /** Fraction of tokens whose loss the cap, the mask, the clip or the truncation changed; 0 without tokens. */
   clippedFraction: number;
   /**
-   * Estimate of KL(sampler || trainer) in nats a token, over tokens whose sampled log-probability is known:
-   * the mean of exp(d) - 1 - d with d = l - l0. The tokens come from the sampler, so this form is unbiased in that
-   * direction, and never negative ("k3" of http://joschu.net/blog/kl-approx.html).
+   * Estimate of KL(sampler || trainer) in nats for each token, over tokens whose sampled log-probability is known:
+   * the mean of exp(d) - 1 - d with d = l - l0. The tokens come from the sampler, so this estimate is unbiased in that
+   * direction, and it is never negative ("k3" of http://joschu.net/blog/kl-approx.html).
    */
   kl: number;
-  /** Largest |l - l0|. With the weights that sampled it is rounding alone. */
+  /** Largest |l - l0|. With the weights that sampled, it is only rounding. */
   maxLogprobDifference: number;
 }
 
-/** Gathers an `OffPolicySummary` token by token. */
+/** Computes an `OffPolicySummary`, one token at a time. */
 export class OffPolicyDiagnostics {
   #tokens = 0;
   #clipped = 0;
@@ -22,7 +22,7 @@ export class OffPolicyDiagnostics {
   #kl = 0;
   #maxDifference = 0;
 
-  /** `clipped` is what `datumLoss` said of the token. */
+  /** `clipped`: the token's `clipped` of `datumLoss`. */
   add(logprob: number, sampledLogprob: number | null, clipped: boolean): void {
     this.#tokens++;
     if (clipped) this.#clipped++;
@@ -44,27 +44,27 @@ export class OffPolicyDiagnostics {
   }
 }
 
-/** What the KL penalty compares for one decision of a batch: log-probabilities (natural logarithm). */
+/** The log-probabilities (natural logarithm) that the KL penalty compares for one decision. */
 export interface KlTerm {
-  /** Under the weights being trained. null: not computed; only where the source is `sample` and `sampled` is known. */
+  /** Under the weights being trained. May be null only when the source is `sample` and `sampled` is known. */
   current: number | null;
-  /** When it was sampled; null: not known. */
+  /** When it was sampled; null when not known. */
   sampled: number | null;
   reference: number;
 }
 
 export interface KlPenaltyShifts {
-  /** Mean of k in nats: an estimate of KL(source || reference) a token. */
+  /** Mean of k in nats: an estimate of KL(source || reference) for each token. */
   mean: number;
-  /** What each decision's advantage changes by. */
+  /** The change of each decision's advantage. */
   shifts: Float64Array;
 }
 
 /**
  * The KL penalty towards reference weights: with k = source's log-probability - reference's, the advantage of each
- * decision changes by coefficient * (mean of k over the batch's decisions - k). k has no gradient. A token that has
- * become likelier than the reference has it, by more than the batch's tokens on average, is worth less. The source is
- * the weights being trained (`current_learner`) or those that sampled (`sample`; the former where that is not known).
+ * decision changes by coefficient * (mean of k over the batch's decisions - k). k has no gradient. So the advantage of a
+ * token falls when its log-probability exceeds the reference's by more than the batch's mean. The source is the weights
+ * being trained (`current_learner`) or those that sampled (`sample`; the former when the sampled value is not known).
  */
 export function klPenaltyShifts(
   terms: readonly KlTerm[],

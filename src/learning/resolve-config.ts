@@ -29,27 +29,27 @@ export interface ResolvedRlConfig extends Record<string, unknown> {
   entropy_coefficient: number;
 }
 
-/** The member of `LossConfig` that reinforcement learning takes. */
+/** The members of `LossConfig` for reinforcement learning. */
 export type PolicyLossConfig = Extract<LossConfig, { type: 'cispo' | 'ppo' }>;
 
 export interface ResolvedRlJob {
-  /** What the job reports as its `resolved_config`. */
+  /** The job's `resolved_config`. */
   config: ResolvedRlConfig;
   loss: PolicyLossConfig;
 }
 
 /**
- * Fills in what a job's config leaves out; `null` and absent are the same. Defaults: CISPO with `epsilon` 1 and
- * `epsilon_high` 4; with `ppo` or `loss_fn` "ppo", `epsilon` 0.2 and `epsilon_high` = `epsilon`; `scale_rewards` true;
- * the learning rate of `defaults`, which is the base model's own; importance ratios by token; the base model as the KL
- * penalty's reference and the weights being trained as its source; everything else off.
+ * Fills in the options that a job's config leaves out; `null` and absent are the same. Defaults: CISPO with `epsilon` 1
+ * and `epsilon_high` 4; with `ppo` or `loss_fn` "ppo", `epsilon` 0.2 and `epsilon_high` = `epsilon`; `scale_rewards`
+ * true; the learning rate of `defaults`, which comes from the base model; importance ratios by token; the base model as
+ * the KL penalty's reference and the weights being trained as its source; everything else off.
  *
- * `max_negative_advantage_importance_sampling_weight` bounds the ratio of **every** token, whatever the sign of
- * its advantage, although its name speaks of negative ones: the public trainer does so, and the same config shall
- * train the same. Under CISPO's defaults it binds before the clip does only where it is below 5.
+ * `max_negative_advantage_importance_sampling_weight` bounds the ratio of **every** token, also of those with a positive
+ * advantage, despite its name. The public trainer does the same, and the same config must train the same. With CISPO's
+ * defaults it has an effect only below 5, where it binds before the clip.
  *
- * `mask_prob_ratio` with CISPO and `epsilon` below 1 does not silence a token: the clip that follows lifts the
- * masked ratio from 0 to 1 - epsilon, in the public trainer as here. At the default of 1 it does.
+ * `mask_prob_ratio` with CISPO and `epsilon` below 1 does not remove a token from the loss: the clip that follows raises
+ * the masked ratio from 0 to 1 - epsilon, as in the public trainer. With the default `epsilon` of 1 it removes the token.
  */
 export function resolveRlConfig(
   given: ParsedRlConfig | undefined,

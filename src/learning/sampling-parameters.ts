@@ -1,4 +1,4 @@
-/** A logits processor that a request asks for by the name under which the operator has registered it. */
+/** A request's use of a logits processor, by the name under which the operator registered it. */
 export interface ProcessorCall {
   name: string;
   args: readonly unknown[];
@@ -8,27 +8,27 @@ export interface ProcessorCall {
 }
 
 /**
- * What turns the logits z after a prefix into the distribution a token is sampled from. Sampling and training apply
- * it alike, in this order:
+ * The parameters that turn the logits z after a prefix into the distribution a token is sampled from. Sampling and
+ * training apply them in the same order:
  *
- * 1. Legal tokens: those the constraint allows, or all text and the end. Then, one after the other, only
- *    `allowedTokens`; without `minTokens.barred` while the reply is shorter than `minTokens.count`; without the end
- *    where `ignoreEnd` and a constraint holds; without tokens that would complete one of `bannedTexts`. A rule that
- *    would leave nothing is passed over: what a constraint forces stands.
- * 2. `processors`, in their order, where a ban of all tokens is passed over too; then z + `logitBias`.
+ * 1. Legal tokens: those the constraint allows, or without one all text tokens and the end token. Then, in this order:
+ *    only `allowedTokens`; not `minTokens.barred` while the reply is shorter than `minTokens.count`; not the end token
+ *    with `ignoreEnd` and a constraint; no token that would complete one of `bannedTexts`. A rule that would leave no
+ *    token is ignored, so that tokens forced by a constraint remain.
+ * 2. `processors`, in their order, where a ban of all tokens is ignored too; then z + `logitBias`.
  * 3. `repetitionPenalty` p over the distinct tokens of prompt and reply: z / p where z > 0, else z * p (Keskar et al.
- *    2019, arXiv:1909.05858, section 4.1, in the form for negative logits that is in use).
- * 4. z - `frequencyPenalty` * (times the token stands in the reply) - `presencePenalty` * (1 if it does).
- * 5. z / `temperature`; 0 takes the likeliest token, and its log-probabilities are those at temperature 1.
- * 6. `topK`, `topP`, `minP`, in this order, each over what the one before it left; what remains is renormalised.
+ *    2019, arXiv:1909.05858, section 4.1, with the common treatment of negative logits).
+ * 4. z - `frequencyPenalty` * (occurrences of the token in the reply) - `presencePenalty` * (1 if there are any).
+ * 5. z / `temperature`. With 0 the likeliest token is taken, and log-probabilities are those at temperature 1.
+ * 6. `topK`, `topP`, `minP`, in this order, each applied to what the one before left; the rest is renormalised.
  */
 export interface SamplingParameters {
   temperature: number;
-  /** Smallest set of tokens whose probability reaches this; 1 is off. */
+  /** Keep the smallest set of tokens whose probability reaches this; 1 is off. */
   topP: number;
-  /** The k likeliest tokens; 0 is off. */
+  /** Keep the k likeliest tokens; 0 is off. */
   topK: number;
-  /** Tokens at least this fraction as likely as the likeliest; 0 is off. */
+  /** Keep tokens at least this fraction as likely as the likeliest token; 0 is off. */
   minP: number;
   /** 1 is off. */
   repetitionPenalty: number;
@@ -36,20 +36,20 @@ export interface SamplingParameters {
   frequencyPenalty: number;
   /** 0 is off. */
   presencePenalty: number;
-  /** What is added to a token's logit. */
+  /** Added to the logits of these tokens. */
   logitBias: readonly (readonly [token: number, bias: number])[];
-  /** null is off. */
+  /** The only tokens a reply may contain; null is off. */
   allowedTokens: readonly number[] | null;
-  /** Texts that never come to stand in the reply, however they are cut into tokens. */
+  /** Texts that never appear in the reply, however they are cut into tokens. */
   bannedTexts: readonly string[];
-  /** Tokens that cannot come among the reply's first `count`; null is off. */
+  /** Tokens that are illegal among the reply's first `count` tokens; null is off. */
   minTokens: { count: number; barred: readonly number[] } | null;
-  /** The end token does not end the reply. */
+  /** Whether the reply continues after an end token. */
   ignoreEnd: boolean;
   processors: readonly ProcessorCall[];
 }
 
-/** The model's own distribution: temperature 1 and everything else off. */
+/** The model's distribution: temperature 1 and everything else off. */
 export const plainSampling: SamplingParameters = {
   temperature: 1,
   topP: 1,

@@ -1,12 +1,12 @@
 import { type Datum, LearningError, type Span } from './datum.ts';
 
-/** What the policy sampled, before it is known what it was worth. */
+/** A span before its advantage and weight are computed. */
 export type SampledSpan<Constraint> = Omit<Span<Constraint>, 'advantage' | 'weight'> & {
-  /** What the choice is credited with in place of its trajectory's reward. Absent or null: that reward. */
+  /** The choice's credit; absent or null: its trajectory's reward applies. */
   credit?: number | null;
 };
 
-/** One history of a trajectory as token ids. */
+/** One history of a trajectory, tokenized. */
 export interface SampledSequence<Constraint> {
   tokens: number[];
   spans: SampledSpan<Constraint>[];
@@ -18,34 +18,35 @@ export interface AdvantagedSequence<Constraint> {
 }
 
 export interface WeighedTrajectory<Constraint> {
-  /** The sequences that train; none where the trajectory does not. */
+  /** The sequences to train on; empty when the trajectory has no signal. */
   datums: Datum<Constraint>[];
   /** Decisions in `datums`. */
   decisions: number;
 }
 
 /**
- * How many of a span's tokens were a decision: those whose sampled log-probability is not exactly 0. A token
- * sampled with probability 1, such as one that a grammar forces, has no gradient and counts for nothing. An
- * unknown log-probability counts as a decision.
+ * The number of decisions in a span: tokens whose sampled log-probability is not exactly 0. A token sampled with
+ * probability 1, such as one that a grammar forces, has no gradient and does not count. A token with an unknown
+ * log-probability counts as a decision.
  */
 export function countDecisions(span: Pick<Span, 'logprobs'>): number {
   let count = 0;
-  // A loop: a batch has millions of them.
+  // A plain loop, because a batch may have millions of tokens.
   for (const logprob of span.logprobs) if (logprob !== 0) count++;
   return count;
 }
 
 /**
- * Turns a trajectory, one of `trajectories` in the job, into datums. Every trajectory weighs the same whatever its
- * number of tokens: each decision weighs 1 / (trajectories * its decisions), so a batch's weights add up to at most 1.
+ * Turns a trajectory, one of `trajectories` in the job, into datums. Every trajectory has the same weight whatever its
+ * number of tokens: each decision weighs 1 / (trajectories * decisions of its trajectory), so the weights of a batch add
+ * up to at most 1.
  *
- * A trajectory in which no decision has an advantage has no datums but stays counted, so that a step shrinks with the
- * share of groups that have nothing to say; with `entropyCoefficient` above 0 it keeps its datums, which then add to
- * the entropy bonus alone. A trajectory without a decision has none. In a trajectory that trains, choices with
- * advantage 0 keep their position and their weight: what the others weigh does not depend on them.
+ * A trajectory in which no decision has an advantage has no datums but still counts in `trajectories`, so that the step
+ * is smaller when fewer groups have a signal. With `entropyCoefficient` above 0 it keeps its datums, which contribute
+ * only to the entropy bonus. A trajectory without decisions never has datums. If some choices of a trajectory have
+ * advantage 0, they keep their weight, so that they do not change the weight of the others.
  *
- * @throws LearningError `span_out_of_bounds` or `span_logprobs_length` where a span does not fit its sequence.
+ * @throws LearningError `span_out_of_bounds` or `span_logprobs_length` when a span does not fit its sequence.
  */
 export function weighTrajectory<Constraint>(
   sequences: readonly AdvantagedSequence<Constraint>[],
@@ -75,7 +76,7 @@ export function hasAdvantage(sequences: readonly AdvantagedSequence<unknown>[]):
 function sequenceDecisions({ tokens, spans }: AdvantagedSequence<unknown>): number {
   return spans.reduce((sum, span) => {
     const { start, length, logprobs } = span;
-    // The first token of a sequence follows nothing, so nothing can have sampled it.
+    // The first token of a sequence has no prompt, so it cannot have been sampled.
     if (!Number.isInteger(start) || start < 1 || length < 0 || start + length > tokens.length) {
       throw new LearningError(
         'span_out_of_bounds',
