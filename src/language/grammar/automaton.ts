@@ -11,32 +11,32 @@ interface Position {
   returns: Returns;
 }
 
-/** What may follow some text: two texts with the same future lead to the same state as far as the graph shows. */
+/** What may follow a text. Texts with the same continuations share one state, as far as the graph shows. */
 export interface AutomatonState {
-  /** The text so far is in the language. */
+  /** Whether the text so far is in the language. */
   readonly complete: boolean;
-  /** Follows one byte; null where it leaves the language. */
+  /** The state after one byte; null if the byte leaves the language. */
   step(byte: number): AutomatonState | null;
-  /** The only byte that may follow, or null where there are several, none, or the text may end here. */
+  /** The only byte that may follow; null if there are several, none, or the text may end here. */
   readonly onlyByte: number | null;
-  /** Nothing may follow. */
+  /** Whether nothing may follow. */
   readonly final: boolean;
 }
 
-/** States kept before all are forgotten and made again as needed. */
+/** Most cached states. Beyond it all are dropped, and rebuilt as needed. */
 const MAXIMUM_STATES = 20_000;
 /**
- * Nodes visited for one set of legal tokens: about 0.2 seconds. Grammars in use need some hundred; 20,000 alternatives
- * with one beginning need half of it.
+ * Most nodes visited for one set of legal tokens: about 0.2 seconds. Grammars in use need a few hundred; 20,000
+ * alternatives with a common beginning need half of the limit.
  */
 const MAXIMUM_VISITS = 200_000;
-/** Nodes visited for one state: some 20 milliseconds, during which no other request is sampled. */
+/** Most nodes visited for one state: some 20 milliseconds, during which no other request is sampled. */
 const MAXIMUM_VISITS_OF_STATE = 50_000;
 
 /**
- * Runs a byte graph: the subset construction, made state by state as texts lead there, and remembered. All calls of
- * a rule at one place of the text are one call that returns to several places, so that what can be read in many ways
- * costs no more than the sum of its parts (Tomita 1985, the graph-structured stack).
+ * Runs a byte graph by subset construction. States are built when a text first reaches them, and cached. All calls of a
+ * rule at one position of the text are one call with several return places, so that an ambiguous text costs no more
+ * than the sum of its readings' parts (graph-structured stack, Tomita 1985).
  */
 export class Automaton {
   readonly #graph: ByteGraph;
@@ -55,7 +55,7 @@ export class Automaton {
     this.#memory = memory;
   }
 
-  /** Nodes of its graph. */
+  /** Number of nodes of the graph. */
   get size(): number {
     return nodeCount(this.#graph.nodes);
   }
@@ -70,13 +70,13 @@ export class Automaton {
     return this.#visits;
   }
 
-  /** Begins a task that may visit `limit` nodes, or continues one that has visited `spent`. */
+  /** Starts a task that may visit `limit` nodes, or continues one that has already visited `spent`. */
   renewEffort({ spent = 0, limit = MAXIMUM_VISITS }: { spent?: number; limit?: number } = {}): void {
     this.#visits = spent;
     this.#limit = limit;
   }
 
-  /** Counts something that is kept with the states, of as much memory as so many positions. */
+  /** Counts the memory of something that is kept with the states, in positions. */
   hold(positions: number): void {
     this.#memory.hold(this, positions);
   }
@@ -99,7 +99,7 @@ export class Automaton {
     return state;
   }
 
-  /** Releases all states that are not in use; they are made again when needed. */
+  /** Drops all cached states. They are rebuilt when needed. */
   forget(): void {
     this.#memory.release(this);
     for (const state of this.#states.values()) state.forget();
@@ -109,7 +109,7 @@ export class Automaton {
     this.#calls.forget();
   }
 
-  /** Follows splits, calls and returns until only bytes are left to read. */
+  /** Follows splits, calls and returns until only nodes that read a byte are left. */
   #close(entries: readonly { node: number; returns: Returns }[]) {
     const { nodes, exit } = this.#graph;
     const found: { node: number; returns: Returns | OpenCall }[] = [];
@@ -157,7 +157,7 @@ export class Automaton {
     return { positions, complete };
   }
 
-  /** `before`: the visits before those of the current state. */
+  /** `before`: number of visits when the current state was begun. */
   #countVisit(before: number): void {
     this.#visits++;
     if (this.#visits > this.#limit) throw tooComplex(this.#limit, 'what may come next');
@@ -185,7 +185,7 @@ class State implements AutomatonState {
   readonly complete: boolean;
   readonly #automaton: Automaton;
   readonly #positions: readonly Position[];
-  /** Where the bytes fall into classes that lead to the same state: the first byte of each class but the first. */
+  /** First byte of each class of bytes but the first. The bytes of a class lead to the same state. */
   #borders: Uint16Array | undefined;
   #next: (State | null)[] = [];
 
@@ -217,7 +217,7 @@ class State implements AutomatonState {
     return this.#positions.length === 0;
   }
 
-  /** Releases the states that it leads to, so that holding this one does not hold them all. */
+  /** Drops the references to following states, so that keeping this state does not keep all of them. */
   forget(): void {
     this.#next = [];
   }

@@ -1,27 +1,27 @@
 import { LanguageError } from '../error.ts';
 import type { CodePointRange, Expression, GrammarSource } from './expression.ts';
 
-/** A node of the graph that a grammar becomes. Nodes are named by their index. */
+/** A node of the graph of a grammar. Nodes are identified by their index. */
 export type ByteNode =
   | { kind: 'bytes'; first: number; last: number; next: number }
   | { kind: 'split'; targets: number[] }
   | { kind: 'call'; rule: number; next: number }
   | { kind: 'return' };
 
-/** A pushdown automaton over bytes: the text is in the language if it leads from `start` back to `exit`. */
+/** A pushdown automaton over bytes. A text is in the language if it leads from `start` to `exit`. */
 export interface ByteGraph {
   nodes: PackedNodes;
   start: number;
-  /** The one `return` node: the end of a rule, and with no rule open the end of the text. */
+  /** The one `return` node: the end of a rule, or the end of the text if no rule is open. */
   exit: number;
 }
 
-/** About 50 MB of states at the worst; schemas in use stay far below. */
+/** About 50 MB of states at worst. Schemas in use stay far below. */
 export const MAXIMUM_NODES = 200_000;
-/** Nodes of a repeated body that is cheaper to copy than to call. */
+/** Most nodes of a repeated body that is copied. For these few, a call costs more. */
 const LONGEST_INLINE = 4;
 
-/** Lays an expression out back to front: each part is built knowing the node that follows it. */
+/** Builds the graph of a grammar from back to front, because each part needs the node that follows it. */
 export function buildByteGraph(source: GrammarSource): ByteGraph {
   const builder = new GraphBuilder(source.rules);
   const start = builder.build(source.start, builder.exit);
@@ -40,7 +40,7 @@ class GraphBuilder {
     this.#rules = rules;
   }
 
-  /** Lays out what has been called so far; not at the call, since rules may call each other to any depth. */
+  /** Builds the rules called so far. Not at the call, because rules may call each other to any depth. */
   buildRules(): void {
     for (let rule = this.#unbuilt.pop(); rule; rule = this.#unbuilt.pop())
       rule.targets.push(this.build(rule.body, this.exit));
@@ -87,7 +87,7 @@ class GraphBuilder {
     return entry;
   }
 
-  /** Lays a body out before a node: in place where it is short, else by a call to the one copy there is. */
+  /** Returns a function that puts a body before a node: as a copy if it is short, else as a call of one shared copy. */
   #repeatable(body: Expression, copies: number): (next: number) => number {
     if (copies > 1) {
       const before = this.nodes.length;
@@ -126,18 +126,18 @@ class GraphBuilder {
   }
 }
 
-/** Nodes of a graph in memory that threads share, so that a graph built in one is used in another without a copy. */
+/** The nodes of a graph in shared memory, so that other threads use it without a copy. */
 export interface PackedNodes {
-  /** Of each node three numbers: its kind, and two that depend on it. */
+  /** Three numbers per node: its kind, and two that depend on the kind. */
   table: Int32Array;
   /** The targets of all splits. */
   targets: Int32Array;
 }
 
 export const nodeKind = {
-  /** The first and the last byte in one number, `first << 8 | last`; the next node. */
+  /** First and last byte in one number, `first << 8 | last`; the next node. */
   bytes: 0,
-  /** Where its targets begin and end. */
+  /** Start and end of its targets in `targets`. */
   split: 1,
   /** The rule; the next node. */
   call: 2,
@@ -191,12 +191,12 @@ const shared = (length: number) =>
 export type ByteRange = readonly [first: number, last: number];
 
 const SURROGATES: CodePointRange = [0xd800, 0xdfff];
-/** The last code points that are written in one, two, three and four bytes. */
+/** The last code points that UTF-8 encodes in one, two, three and four bytes. */
 const LENGTH_ENDS = [0x7f, 0x7ff, 0xffff, 0x10ffff];
 
 /**
- * The byte sequences that spell the code points of a range in UTF-8: each a list of byte ranges, one per byte
- * (the method of RE2's and Rust's `utf8-ranges`). Surrogates have no spelling and are left out.
+ * The UTF-8 byte sequences of a range of code points: each a list of byte ranges, one per byte (the method of RE2's and
+ * Rust's `utf8-ranges`). Surrogates have no encoding and are left out.
  */
 export function utf8Sequences([first, last]: CodePointRange): ByteRange[][] {
   if (first > last) return [];
@@ -209,7 +209,7 @@ export function utf8Sequences([first, last]: CodePointRange): ByteRange[][] {
   return splitAtContinuations(first, last);
 }
 
-/** Cuts a range of equal lengths until every continuation byte runs through its whole range or stands still. */
+/** Splits a range of equal encoded length until each continuation byte covers its full range or is constant. */
 function splitAtContinuations(first: number, last: number): ByteRange[][] {
   for (let bits = 6; bits < 24; bits += 6) {
     const mask = 2 ** bits - 1;

@@ -7,12 +7,12 @@ interface Place {
   returns: Returns;
 }
 
-/** Where a called rule may continue once it ends. Equal ones are the same object. */
+/** Where a called rule may continue once it ends. Equal values are the same object. */
 export interface Returns {
   readonly open: false;
   readonly id: number;
   readonly places: readonly Place[];
-  /** The text may end. */
+  /** Whether the text may end. */
   readonly end: boolean;
 }
 
@@ -21,20 +21,20 @@ export interface OpenCall {
   readonly open: true;
   readonly id: number;
   readonly places: { node: number; returns: Returns | OpenCall }[];
-  /** It returns where these return, being the last thing their rules call. */
+  /** The call also returns where these return, because it is the last step of their rules. */
   readonly tails: (Returns | OpenCall)[];
-  /** The rule has been found to read nothing. */
+  /** Whether the rule is known to match the empty text. */
   returned: boolean;
   closed: Returns | null;
 }
 
 export const END_OF_TEXT: Returns = { open: false, id: 0, places: [], end: true };
 
-/** A number that names a node with its returns; exact for some ten thousand million calls. */
+/** A number that identifies a node with its returns. Exact for some ten thousand million calls. */
 export const placeKey = (node: number, returns: Returns | OpenCall): number =>
   returns.id * MAXIMUM_NODES + node;
 
-/** Makes calls and finds the equal ones among them again. */
+/** Creates calls, and finds equal ones again. */
 export class Calls {
   #count = 1;
   #known = new Map<string, Returns>();
@@ -47,7 +47,7 @@ export class Calls {
     this.#known = new Map();
   }
 
-  /** The call with all its places of return, which by now are known. */
+  /** The call with all its return places. They must be known by now. */
   close(call: Returns | OpenCall): Returns {
     if (!call.open) return call;
     const path: OpenCall[] = [call];
@@ -92,14 +92,14 @@ export class Calls {
   }
 }
 
-/** A call and all that it returns with. */
+/** A call and all its tails, including theirs. */
 function withTails(call: OpenCall): Set<Returns | OpenCall> {
   const all = new Set<Returns | OpenCall>([call]);
   for (const source of all) if (source.open) for (const tail of source.tails) all.add(tail);
   return all;
 }
 
-/** A call that must be closed before the call these belong to. */
+/** A call that must be closed before the call of these sources. */
 function firstOpen(sources: Iterable<Returns | OpenCall>): OpenCall | null {
   for (const source of sources)
     if (source.open)

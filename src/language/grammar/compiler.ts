@@ -20,7 +20,7 @@ import { FreeTextState, GrammarText, type Vocabulary } from './text-state.ts';
 import { LegalSets, TokenTrie } from './token-trie.ts';
 
 export interface CompiledConstraint {
-  /** A reply that has not begun. */
+  /** The state of a reply that has not begun. */
   start(): ConstraintState;
 }
 
@@ -29,29 +29,29 @@ interface Assembled extends CompiledConstraint {
 }
 
 const CACHED_CONSTRAINTS = 256;
-/** Nodes of all cached constraints together: some hundred megabytes. */
+/** Most nodes of all cached constraints: some hundred megabytes. */
 const CACHED_NODES = 2_000_000;
-/** Characters of a constraint's JSON that take as much as a node. */
+/** This many characters of a constraint's JSON take as much memory as a node. */
 const CHARACTERS_OF_A_NODE = 64;
 
 /**
- * Compiles constraints for one tokenizer and chat format, and keeps those used last. Grammars run on an automaton of
+ * Compiles constraints for one tokenizer and chat format, and caches those used last. Grammars run on an automaton of
  * our own because training needs what libraries of masks do not offer: legal sets without tokens that only spell the
- * same forced text differently, states that are recognised when they recur (so that a legal set costs a look-up), and
- * a refusal of every schema keyword that is not enforced.
+ * same forced text differently, states that are recognised when they recur (so that a legal set costs a look-up), and a
+ * refusal of every schema keyword that is not enforced.
  */
 export class GrammarCompiler {
   readonly #special: ReadonlySet<number>;
   readonly #endToken: number;
   readonly #vocabulary: Vocabulary;
   readonly #memory = new StateMemory();
-  /** By the constraint's JSON. */
+  /** Key: the constraint's JSON. */
   readonly #plans = new LRUCache<string, ConstraintPlan>({
     max: CACHED_CONSTRAINTS,
     maxSize: CACHED_NODES,
     sizeCalculation: (plan, key) => planSize(plan) + Math.ceil((key.length + 1) / CHARACTERS_OF_A_NODE),
   });
-  /** By the plan's name. */
+  /** Key: the plan's name. */
   readonly #ready = new LRUCache<string, Assembled>({
     max: CACHED_CONSTRAINTS,
     maxSize: CACHED_NODES,
@@ -68,12 +68,12 @@ export class GrammarCompiler {
     this.#endToken = endToken;
   }
 
-  /** Throws a `LanguageError` that says what is wrong with the constraint. Equal constraints compile once. */
+  /** Equal constraints compile once. Throws a `LanguageError` that says what is wrong with the constraint. */
   async compile(constraint: Constraint): Promise<CompiledConstraint> {
     return this.assemble(this.#plan(constraint));
   }
 
-  /** The slow part of `compile`, which also finds what is wrong. */
+  /** The slow part of `compile`, which also finds what is wrong with a constraint. */
   async plan(constraint: Constraint): Promise<ConstraintPlan> {
     return this.#plan(constraint);
   }
@@ -138,7 +138,7 @@ function graphOf(grammar: Exclude<Grammar, { type: 'text' }>, memory: StateMemor
   return graph;
 }
 
-/** Legal text and special tokens together, ascending; each pair of lists is merged once. */
+/** Merges legal text tokens and special tokens, ascending. Each pair of lists is merged once. */
 function mergeMemo(): (text: Int32Array, special: Int32Array) => Int32Array {
   const merged = new WeakMap<Int32Array, Map<Int32Array, Int32Array>>();
   return (text, special) => {
@@ -157,17 +157,17 @@ function mergeMemo(): (text: Int32Array, special: Int32Array) => Int32Array {
 }
 
 /**
- * A constraint compiled as far as possible without a model's tokens. Its graphs are in shared memory: one thread does
- * the slow part, and the others continue from it.
+ * The part of a compiled constraint that needs no tokens of a model. Its graphs are in shared memory: one thread does
+ * the slow part, and other threads continue from it.
  */
 export interface ConstraintPlan {
-  /** Plans of equal constraints have the same. */
+  /** Plans of equal constraints have the same name. */
   name: string;
   reasoning: Constraint['reasoning'];
-  /** The branches of the constraint, each with the graph of its grammar; null where that is any text. */
+  /** The constraint's branches, each with the graph of its grammar; null for any text. */
   branches: { open: number | null; repeat: boolean; graph: ByteGraph | null }[];
 }
 
-/** Nodes of all its graphs. */
+/** Nodes of all graphs of a plan. */
 export const planSize = ({ branches }: ConstraintPlan): number =>
   branches.reduce((sum, { graph }) => sum + (graph ? nodeCount(graph.nodes) : 0), 0);

@@ -3,22 +3,25 @@ import { LanguageError } from '../error.ts';
 import type { TextState } from './text-state.ts';
 import type { IsOver } from './token-trie.ts';
 
-/** The state of a reply under its constraint: a function of the constraint and the tokens so far. */
+/** The state of a reply under its constraint. It depends only on the constraint and the tokens so far. */
 export interface ConstraintState {
-  /** Tokens that have no alternative, taken at once; empty when a decision is due. May end with the end token. */
+  /** Takes and returns the tokens that have no alternative; empty at a decision. The last may be the end token. */
   takeForced(): number[];
-  /** Legal token ids, ascending, at a decision: after `takeForced()`, and not when ended. Not to be changed. */
+  /**
+   * Legal token ids, ascending. Call it at a decision: after `takeForced()`, and not when ended. Do not modify the
+   * result.
+   */
   legal(): Int32Array;
   /**
-   * Works on what `legal()` will say until it is over; true once that costs nothing any more. At a decision, as
-   * `legal()`. Throws a `LanguageError` where the grammar is too complex.
+   * Computes what `legal()` will return, until `isOver()`; returns true once it is ready. Call it at a decision, like
+   * `legal()`. Throws a `LanguageError` if the grammar is too complex.
    */
   prepare(isOver: IsOver): boolean;
   /** Takes a legal token. Throws a `LanguageError` for any other. */
   accept(token: number): void;
-  /** The end token was taken. */
+  /** Whether the end token was taken. */
   readonly ended: boolean;
-  /** Every text is legal here, so that text is written as the tokenizer would write it. */
+  /** Whether any text is legal here, so that text is tokenized as usual. */
   readonly freeText: boolean;
   /** An independent copy. */
   clone(): ConstraintState;
@@ -107,7 +110,7 @@ export class BranchedState implements ConstraintState {
     this.#text = null;
   }
 
-  /** Special tokens that may come here, after making sure that there is something to decide. */
+  /** Special tokens that are legal here. Throws if there is nothing to decide. */
   #decision(): Int32Array {
     if (this.#ended)
       throw new LanguageError('reply_ended', 'the reply has ended: nothing follows its end token');
@@ -124,7 +127,7 @@ export class BranchedState implements ConstraintState {
     return special.length === 1 && this.#text?.hasLegal !== true;
   }
 
-  /** Special tokens that may come here. */
+  /** Special tokens that are legal here. */
   #special(): Int32Array {
     if (!this.#text || (this.#untouched && !this.#text.complete)) return this.#branches.opening;
     if (this.#untouched) return this.#branches.openingOrEnd;
@@ -160,19 +163,19 @@ export interface Branch {
   freeText: boolean;
 }
 
-/** The branches of a constraint, and the special tokens that lead into and out of them. */
+/** The branches of a constraint, and the special tokens that open and end them. */
 export class Branches {
   readonly endToken: number;
-  /** Entered without a token, where there is one. */
+  /** The branch without an opening token, if there is one. */
   readonly unopened: Branch | null;
   readonly #byToken = new Map<number, Branch>();
-  /** What may open a reply. */
+  /** Special tokens that may begin a reply. */
   readonly opening: Int32Array;
-  /** What may open a reply that may also end at once. */
+  /** The same where the reply may also be empty. */
   readonly openingOrEnd: Int32Array;
-  /** What may follow a branch that repeats, or one of text. */
+  /** Special tokens that may follow a branch that repeats, or a text branch. */
   readonly following: Int32Array;
-  /** What may follow any other. */
+  /** Special tokens that may follow any other branch. */
   readonly end: Int32Array;
 
   constructor(branches: readonly Branch[], endToken: number) {
@@ -186,7 +189,7 @@ export class Branches {
     this.end = Int32Array.of(endToken);
   }
 
-  /** Special tokens that may come once a branch is complete. */
+  /** Special tokens that may follow a complete branch. */
   after(branch: Branch): Int32Array {
     return branch.repeat || branch.freeText ? this.following : this.end;
   }

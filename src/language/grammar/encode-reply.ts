@@ -5,10 +5,10 @@ import type { CompiledConstraint } from './compiler.ts';
 import type { ConstraintState } from './constraint-state.ts';
 
 /**
- * Tokens of a reply as sampling under its constraint would have produced them, the end token included: forced
- * stretches are taken whole, and where there is a choice the longest legal token that fits is taken, or what the
- * tokenizer writes where any text is legal. `compiled` is the reply's constraint, compiled. Throws an
- * `LanguageError` that names the place where the reply leaves its constraint.
+ * The tokens of a reply as sampling under its constraint would produce them, including the end token. Forced tokens are
+ * taken as they are. At a decision, the longest legal token that matches is taken, or the tokenizer's encoding if any
+ * text is legal. `compiled` is the reply's compiled constraint.
+ * @throws LanguageError that shows where the reply leaves its constraint.
  */
 export function encodeReply(
   reply: Reply,
@@ -43,7 +43,7 @@ export function encodeReply(
   }
 }
 
-/** Text that is written as the tokenizer writes it cannot be cut to the limit's measure. */
+/** Refuses reasoning above the limit: the tokenizer's encoding cannot be cut to fit it. */
 function checkReasoningLength(
   [open, text]: Reply['parts'],
   reasoning: NonNullable<Constraint['reasoning']>,
@@ -82,7 +82,7 @@ class ReplyReader {
     this.#endToken = endToken;
   }
 
-  /** Tokens to take at a decision: one, or the whole part where any text is legal. */
+  /** The tokens to take at a decision: one, or the rest of the part if any text is legal. */
   decide(state: ConstraintState): number[] {
     const part = this.#parts[this.#part] ?? this.#endToken;
     const legal = state.legal();
@@ -101,7 +101,7 @@ class ReplyReader {
     return longest >= 0 ? [longest] : this.#fail('no legal token fits');
   }
 
-  /** Moves past a token, which must be what the reply says next. */
+  /** Moves past a token, which must match the reply. */
   read(token: number): void {
     const part = this.#parts[this.#part] ?? this.#endToken;
     const bytes = this.#tokenizer.bytes(token);

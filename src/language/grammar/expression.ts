@@ -1,7 +1,7 @@
 /** Inclusive range of code points. */
 export type CodePointRange = readonly [first: number, last: number];
 
-/** A language over text, built of the pieces that a grammar needs. Rules are named so that they may recur. */
+/** A language over text. Rules have names so that they can be recursive. */
 export type Expression =
   | { kind: 'literal'; text: string }
   | { kind: 'characters'; ranges: readonly CodePointRange[] }
@@ -10,7 +10,7 @@ export type Expression =
   | { kind: 'repeat'; body: Expression; minimum: number; maximum: number | null }
   | { kind: 'rule'; name: string };
 
-/** A start and the rules it calls by name. */
+/** A start expression, and the rules it calls by name. */
 export interface GrammarSource {
   start: Expression;
   rules: ReadonlyMap<string, Expression>;
@@ -27,9 +27,9 @@ export const charactersOf = (ranges: readonly CodePointRange[]): Expression => (
 });
 export const sequence = (...parts: Expression[]): Expression => ({ kind: 'sequence', parts });
 export const choice = (...alternatives: Expression[]): Expression => choiceOf(alternatives);
-/** As `sequence`, of however many parts: a call has room for some ten thousand arguments. */
+/** Like `sequence`, for any number of parts: a function call has room for some ten thousand arguments. */
 export const sequenceOf = (parts: readonly Expression[]): Expression => ({ kind: 'sequence', parts });
-/** As `choice`, of however many alternatives. */
+/** Like `choice`, for any number of alternatives. */
 export const choiceOf = (alternatives: readonly Expression[]): Expression =>
   alternatives.length === 1 ? alternatives[0]! : { kind: 'choice', alternatives };
 export const repeat = (body: Expression, minimum: number, maximum: number | null): Expression => ({
@@ -41,7 +41,7 @@ export const repeat = (body: Expression, minimum: number, maximum: number | null
 export const optional = (body: Expression): Expression => repeat(body, 0, 1);
 export const rule = (name: string): Expression => ({ kind: 'rule', name });
 
-/** The expression with other names for the rules it calls. */
+/** The expression with its rules renamed. */
 export function renamed(expression: Expression, named: (name: string) => string): Expression {
   switch (expression.kind) {
     case 'sequence':
@@ -57,7 +57,7 @@ export function renamed(expression: Expression, named: (name: string) => string)
   }
 }
 
-/** The ranges in order, joined where they touch. */
+/** The ranges sorted, and joined where they touch. */
 function normalized(ranges: readonly CodePointRange[]): CodePointRange[] {
   const joined: [number, number][] = [];
   for (const [first, last] of [...ranges].sort((left, right) => left[0] - right[0])) {

@@ -7,7 +7,7 @@ import { compactLayout, JsonLayout } from './json/layout.ts';
 import { SchemaCompiler } from './json/schema.ts';
 import { plainSpelling, wholeMatch } from './regex/regex.ts';
 
-/** The language of each kind of grammar but free text. */
+/** The language of a grammar of any kind except free text. */
 export function grammarSource(grammar: Exclude<Grammar, { type: 'text' }>): GrammarSource {
   switch (grammar.type) {
     case 'choice':

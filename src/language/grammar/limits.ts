@@ -1,19 +1,19 @@
 import { LanguageError } from '../error.ts';
 
-/** Counted repetitions are written out, so that their number has a limit. */
+/** Counted repetitions are unrolled, so their number is limited. */
 export const MAXIMUM_REPETITIONS = 10_000;
-/** Characters of a grammar or a regular expression, whose automaton has a node for about each of them. */
+/** Characters of a grammar or a regular expression. The automaton has about one node per character. */
 export const MAXIMUM_SOURCE_LENGTH = 200_000;
-/** Groups in groups: as deep as a call stack bears. */
+/** Nesting depth of groups, limited by the call stack. */
 export const MAXIMUM_DEPTH = 200;
-/** Arrays and objects in each other, counted through a whole constraint. */
+/** Nesting depth of arrays and objects in a whole constraint. */
 const MAXIMUM_JSON_DEPTH = 400;
-/** Schemas in each other, those that references lead to among them. */
+/** Nesting depth of schemas, including those that references lead to. */
 export const MAXIMUM_SCHEMA_DEPTH = 1_000;
 /** Characters of a constraint's JSON. */
 const MAXIMUM_CONSTRAINT_LENGTH = 1 << 20;
 
-/** Refuses a constraint, as JSON, that is too long to be compiled in a moment. */
+/** Refuses a constraint, as JSON, that is too long to compile quickly. */
 export function checkLength(json: string): void {
   if (json.length > MAXIMUM_CONSTRAINT_LENGTH)
     throw new LanguageError(
@@ -22,7 +22,7 @@ export function checkLength(json: string): void {
     );
 }
 
-/** Refuses data that is nested deeper than a call stack bears. */
+/** Refuses data that is nested too deep for the call stack. */
 export function checkDepth(data: unknown): void {
   let level: unknown[] = [data];
   for (let depth = 0; level.length > 0; depth++) {

@@ -4,16 +4,16 @@ import type { ConstraintState } from './constraint-state.ts';
 import type { IsOver } from './token-trie.ts';
 
 export interface Reasoning extends NonNullable<Constraint['reasoning']> {
-  /** Legal while there is room for more text: every text token and `close`, ascending. */
+  /** Legal tokens while there is room for more text: every text token and `close`, ascending. */
   legal: Int32Array;
 }
 
-/** A reply that begins with its reasoning. Its text may be anything and end anywhere; at the limit it must end. */
+/** A reply that begins with its reasoning: any text, which may end anywhere and must end at the limit. */
 export class ReasoningState implements ConstraintState {
   readonly #reasoning: Reasoning;
   readonly #rest: ConstraintState;
   #place: 'before' | 'inside' | 'behind' = 'before';
-  /** Tokens of text so far. */
+  /** Number of text tokens so far. */
   #taken = 0;
 
   constructor(reasoning: Reasoning, rest: ConstraintState) {
@@ -90,7 +90,7 @@ export class ReasoningState implements ConstraintState {
   }
 }
 
-/** Refuses reasoning that could not be told from what follows it. */
+/** Refuses reasoning whose tokens could be confused with what follows it. */
 export function checkReasoning(
   { open, close, limit }: NonNullable<Constraint['reasoning']>,
   special: ReadonlySet<number>,

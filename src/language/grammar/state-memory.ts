@@ -2,19 +2,21 @@ interface Holder {
   forget(): void;
 }
 
-/** Some hundred megabytes. */
+/** Most positions of all states together: some hundred megabytes. */
 const MAXIMUM_POSITIONS = 500_000;
-/** Automata that something samples under may outlive the cache of constraints: they are not to be kept for ever. */
+/** Samplers may keep automata that the cache of constraints has dropped, so their number is limited too. */
 const MAXIMUM_HOLDERS = 4096;
-/** What a state, or a way to it, takes beside its positions, in positions. */
+/** Memory of a state, or of a cached way to one, besides its positions; in positions. */
 const STATE = 5;
 
-/** Bounds what the states of several automata take together. The one that takes the most forgets its own first. */
+/** Limits the memory of the states of several automata. The automaton with the most drops its states first. */
 export class StateMemory {
   readonly #held = new Map<Holder, number>();
   #total = 0;
 
-  /** Notes a state, or a way to it, of so many positions; makes some forget theirs where there are too many. */
+  /**
+   * Counts a state, or a cached way to one, with this many positions. Makes others drop theirs if there are too many.
+   */
   hold(holder: Holder, positions: number): void {
     if (this.#held.size > MAXIMUM_HOLDERS) for (const other of [...this.#held.keys()]) other.forget();
     if (this.#total > MAXIMUM_POSITIONS) this.#largest()?.forget();

@@ -2,11 +2,11 @@ import { LanguageError } from '../error.ts';
 import type { Automaton, AutomatonState } from './automaton.ts';
 import type { IsOver, LegalSets, LegalTokensWalk, TokenTrie } from './token-trie.ts';
 
-/** Bounds forced text, which may be endless. */
+/** Most bytes of forced text, which may be endless. */
 const LONGEST_FORCED_BYTES = 1 << 14;
-/** Nodes visited for it: some 20 milliseconds, during which no other request is sampled. */
+/** Most nodes visited for forced text: some 20 milliseconds, during which no other request is sampled. */
 const MAXIMUM_FORCED_VISITS = 50_000;
-/** Legal tokens that take as much memory as a position of a state. */
+/** This many legal tokens take as much memory as one position of a state. */
 const TOKENS_OF_A_POSITION = 16;
 
 /** Tokens that must come next, and the state after them. */
@@ -15,22 +15,22 @@ interface Forced {
   after: TextState;
 }
 
-/** A state of a branch's text, seen in tokens: which may come, which must come, where each leads. */
+/** A state of a branch's text in terms of tokens: which are legal, which are forced, and where each leads. */
 export interface TextState {
-  /** The text may end here. */
+  /** Whether the text may end here. */
   readonly complete: boolean;
   readonly legal: Int32Array;
-  /** Whether there is a legal token at all. */
+  /** Whether any token is legal. */
   readonly hasLegal: boolean;
-  /** Computes `legal` until `isOver`; true once it is there. */
+  /** Computes `legal` until `isOver()`; returns true once it is ready. */
   prepare(isOver: IsOver): boolean;
-  /** Null where there is a choice. */
+  /** Null if there is a choice. */
   readonly forced: Forced | null;
   /** The state after a legal token. */
   after(token: number): TextState;
 }
 
-/** Any text: one state to which every token leads back. */
+/** Any text: one state, to which every token returns. */
 export class FreeTextState implements TextState {
   readonly complete = true;
   readonly forced = null;
@@ -50,14 +50,14 @@ export class FreeTextState implements TextState {
   }
 }
 
-/** The tokens of a model as grammars see them. */
+/** The tokens of a model as grammars need them. */
 export interface Vocabulary {
   trie: TokenTrie;
   sets: LegalSets;
   bytesOf: (token: number) => Uint8Array;
 }
 
-/** The token view of an automaton's states. Each is made once, and released with its state. */
+/** The states of an automaton in terms of tokens. Each view is made once, and released with its state. */
 export class GrammarText {
   readonly automaton: Automaton;
   readonly vocabulary: Vocabulary;
@@ -81,7 +81,7 @@ export class GrammarText {
     return view;
   }
 
-  /** The state after some bytes; null where the grammar does not admit them. */
+  /** The state after some bytes; null if the grammar does not admit them. */
   follow(state: AutomatonState, bytes: Iterable<number>): TextState | null {
     this.automaton.renewEffort();
     let reached: AutomatonState | null = state;
@@ -96,7 +96,7 @@ class GrammarTextState implements TextState {
   readonly complete: boolean;
   readonly #text: GrammarText;
   readonly #state: AutomatonState;
-  /** The unfinished walk to the legal tokens, and its effort so far. */
+  /** The unfinished search for legal tokens, and the nodes it has visited so far. */
   #work: { walk: LegalTokensWalk; effort: number } | undefined;
   #legal: Int32Array | undefined;
   #hasLegal: boolean | undefined;
@@ -135,7 +135,7 @@ class GrammarTextState implements TextState {
     try {
       const tokens = work.walk.goOn(isOver);
       if (!tokens) return null;
-      // Few sets serve many states, such as the positions in a string of bounded length.
+      // Many states share few sets, such as the positions in a string of bounded length.
       const legal = vocabulary.sets.find(tokens);
       if (legal === tokens) automaton.hold(Math.ceil(tokens.length / TOKENS_OF_A_POSITION));
       this.#legal = legal;
@@ -146,7 +146,7 @@ class GrammarTextState implements TextState {
     }
   }
 
-  /** Only bytes and tokens are remembered, not the state behind them: the automaton decides which states stay. */
+  /** Caches only bytes and tokens, not the state after them: the automaton decides which states to keep. */
   get forced(): Forced | null {
     this.#forcedBytes ??= this.#findForcedBytes();
     if (this.#forcedBytes.length === 0) return null;

@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { AutomatonState } from './automaton.ts';
 
-/** Says whether it is time to leave the rest for later. */
+/** Whether to stop for now and continue later. */
 export type IsOver = () => boolean;
 
 interface TrieNode {
@@ -15,7 +15,7 @@ export class TokenTrie {
   readonly #root: TrieNode = { token: null, children: new Map() };
   readonly #tokenizer: Tokenizer;
   readonly #byteTokens: number[] = [];
-  /** Every token that stands for text, ascending. */
+  /** All text tokens, ascending. */
   readonly textTokens: Int32Array;
 
   constructor(tokenizer: Tokenizer) {
@@ -32,20 +32,20 @@ export class TokenTrie {
   }
 
   /**
-   * The tokens that a state admits, ascending, without those that are the beginning of a longer one whose
-   * remaining bytes must follow anyway: both would lead to the same text, and the longer is how it is spelled.
+   * The tokens that a state admits, ascending. Leaves out a token that begins a longer one whose remaining bytes are
+   * forced: both give the same text, and the longer one is how it is spelled.
    */
   legalTokens(state: AutomatonState): LegalTokensWalk {
     return new LegalTokensWalk(this.#root, state);
   }
 
-  /** Whether there is any such token: every byte is one. */
+  /** Whether any token is legal. One byte is enough, since every byte is a token. */
   hasLegalToken(state: AutomatonState): boolean {
     for (const byte of this.#root.children.keys()) if (state.step(byte)) return true;
     return false;
   }
 
-  /** Tokens of bytes that may begin and end inside a character. */
+  /** The tokens of bytes that may begin and end within a character. */
   encodeBytes(bytes: readonly number[]): number[] {
     let start = 0;
     while (start < bytes.length && isContinuation(bytes[start]!)) start++;
@@ -79,9 +79,9 @@ export class TokenTrie {
   }
 }
 
-/** The way through all tokens, which may be gone in pieces: a heavy grammar is not to keep others waiting. */
+/** A search through all tokens that can pause, so that a heavy grammar does not delay other requests. */
 export class LegalTokensWalk {
-  /** Ways that are not gone yet: to a node, by its byte, from the state before it. */
+  /** Steps still to take: to a node, by its byte, from the state before it. */
   readonly #ways: { node: TrieNode; byte: number; from: AutomatonState }[] = [];
   readonly #tokens: number[] = [];
 
@@ -89,7 +89,7 @@ export class LegalTokensWalk {
     this.#open(root, state);
   }
 
-  /** Goes on until it is over; returns all legal tokens, ascending, once it is through. */
+  /** Continues until `isOver()`. Returns all legal tokens, ascending, once the search is complete; null before. */
   goOn(isOver: IsOver): Int32Array | null {
     while (this.#ways.length > 0) {
       if (isOver()) return null;
@@ -129,17 +129,17 @@ function characterLength(leadByte: number): number {
   return leadByte < 0xf0 ? 3 : 4;
 }
 
-/** Token ids of all sets together: some ten megabytes. */
+/** Most token ids of all cached sets together: some ten megabytes. */
 const MAXIMUM_TOKENS = 2 ** 22;
 
-/** Sets of legal tokens that may be found again, in the same grammar or in another. */
+/** Sets of legal tokens, which recur within a grammar and between grammars. */
 export class LegalSets {
   readonly #sets = new LRUCache<string, Int32Array>({
     maxSize: MAXIMUM_TOKENS,
     sizeCalculation: ({ length }) => length + 1,
   });
 
-  /** The set that is known to be equal to this one, or this one, which is known from now on. */
+  /** The cached set that equals this one. If there is none, caches and returns this one. */
   find(tokens: Int32Array): Int32Array {
     const key = Buffer.from(tokens.buffer, tokens.byteOffset, tokens.byteLength).toString('latin1');
     const known = this.#sets.get(key);

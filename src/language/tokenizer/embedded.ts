@@ -4,14 +4,14 @@ import { LRUCache } from 'lru-cache';
 import type { ChatFormat, Tokenizer } from './tokenizer.ts';
 
 const FILE = new URL('./assets/tokenizer.json', import.meta.url);
-/** Words seen are few and short; this many of them take about 10 MB. */
+/** Most cached words. Words that occur are few and short: this many take about 10 MB. */
 const CACHED_WORDS = 1 << 16;
-/** As many longer ones would take gigabytes, and they hardly recur. */
+/** Most characters of a cached word. Longer words hardly recur, and this many of them would take gigabytes. */
 const LONGEST_CACHED_WORD = 64;
 
 let loaded: Tokenizer | undefined;
 
-/** The tokenizer of the embedded base models: byte-level BPE over 512 ids, every digit a token of its own. */
+/** The tokenizer of the embedded base models: byte-level BPE with 512 ids. Every digit is a token. */
 export function loadTokenizer(): Tokenizer {
   loaded ??= new ByteLevelTokenizer(JSON.parse(readFileSync(FILE, 'utf8')) as TokenizerFile);
   return loaded;
@@ -27,7 +27,7 @@ class ByteLevelTokenizer implements Tokenizer {
   readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 
   constructor(file: TokenizerFile) {
-    // Without its special tokens the library cannot find them in text: only the chat template places them.
+    // Without its special tokens the library cannot find them in text, so only the chat template places them.
     this.#model = new HuggingFaceTokenizer({ ...file, added_tokens: [] }, {});
     this.special = new Map(file.added_tokens.map(({ content, id }) => [content, id]));
     for (const [text, id] of this.special) this.#specialText.set(id, text);
@@ -100,7 +100,7 @@ function specialToken(tokenizer: Tokenizer, text: string): number {
   return token;
 }
 
-/** Ids of the vocabulary: the 256 bytes in their order, then the merges in theirs, then the special tokens. */
+/** Ids of the vocabulary: the 256 bytes in order, then the merges in order, then the special tokens. */
 export const VOCABULARY_SIZE = 512;
 
 const NAMED_SPECIAL_TOKENS = [
@@ -123,12 +123,12 @@ export const SPECIAL_TOKENS: readonly string[] = [...NAMED_SPECIAL_TOKENS, ...RE
 export const MERGE_COUNT = VOCABULARY_SIZE - 256 - SPECIAL_TOKENS.length;
 
 /**
- * Cuts text into the words that merges stay within: a word with the space before it, one digit, a run of
- * punctuation (with the space before it, so that spaced and compact JSON both find their pieces), white space.
+ * Splits text into words, which merges do not cross: a word with the space before it, one digit, a run of punctuation
+ * (with the space before it, so that spaced and compact JSON share tokens), white space.
  */
 export const WORD_PATTERN = "'(?:s|t|re|ve|m|ll|d)| ?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-/** The printable stand-ins of the bytes in a byte-level `tokenizer.json`, as GPT-2 chose them. */
+/** Printable stand-ins for the bytes in a byte-level `tokenizer.json`, as in GPT-2. */
 export const BYTE_SYMBOLS: readonly string[] = makeByteSymbols();
 
 function makeByteSymbols(): string[] {
@@ -138,7 +138,7 @@ function makeByteSymbols(): string[] {
   return Array.from({ length: 256 }, (_, byte) => String.fromCharCode(printable(byte) ? byte : next++));
 }
 
-/** `tokenizer.json` as Hugging Face libraries read it; the part that is ours. */
+/** The part of a Hugging Face `tokenizer.json` that is used here. */
 export interface TokenizerFile {
   added_tokens: { id: number; content: string }[];
   model: { vocab: Record<string, number>; merges: [string, string][] };

@@ -24,7 +24,7 @@ interface Member {
   required: boolean;
 }
 
-/** Objects with the properties a schema names, in its order, then further ones; of any members where it names none. */
+/** Objects with the properties of a schema, in its order, then further ones. Any members if it names no properties. */
 export function objectWith(reader: SchemaReader, scope: SchemaScope, place: string): Expression {
   const { properties = {} } = reader.keywords;
   if (!isObject(properties)) return reader.refuse('properties', 'must be an object of schemas');
@@ -45,7 +45,7 @@ export function objectWith(reader: SchemaReader, scope: SchemaScope, place: stri
   return sequence(layout.mark('{'), firstMembers(members, further, scope, place), literal('}'));
 }
 
-/** The schema of properties that are not named, or null where there are to be none. */
+/** The schema of further properties, or null if there are none. */
 function furtherValues(reader: SchemaReader, closed: boolean): unknown {
   const { additionalProperties, unevaluatedProperties } = reader.keywords;
   if (additionalProperties === false || unevaluatedProperties === false) return null;
@@ -63,7 +63,7 @@ function furtherMember(
   return scope.share(`${at} member`, scope.layout.member(key, scope.compile(additional, at)));
 }
 
-/** An object whose keys are free: a record, or `{}` where nothing but properties may be and there are none. */
+/** An object with any keys: a record, or `{}` if it may only have named properties and none are named. */
 function openObject(reader: SchemaReader, scope: SchemaScope, place: string): Expression {
   const {
     properties,
@@ -91,7 +91,7 @@ function keysOf(names: unknown, reader: SchemaReader, scope: SchemaScope, place:
   return scope.compile(names, `${place}/propertyNames`);
 }
 
-/** Members while none is written yet, so that the next one has no comma before it. */
+/** The members of an object before any is written, so that the first one has no comma before it. */
 function firstMembers(
   members: readonly Member[],
   further: Expression | null,
@@ -114,10 +114,10 @@ function firstMembers(
   return choiceOf(first);
 }
 
-/** A name as a step of a JSON pointer (RFC 6901), so that no two places have one name. */
+/** A name as a step of a JSON pointer (RFC 6901), so that no two places have the same name. */
 const pointerStep = (name: string): string => name.replaceAll('~', '~0').replaceAll('/', '~1');
 
-/** What some names begin with. */
+/** A prefix of some of the names. */
 interface Beginning {
   index: number;
   isName: boolean;
@@ -129,17 +129,17 @@ const PLAIN_ASCII: CodePointRange[] = [
   [0x23, 0x5b],
   [0x5d, 0x7e],
 ];
-/** Each takes about ten nodes of a byte graph. */
+/** Each prefix takes about ten nodes of a byte graph. */
 const MAXIMUM_BEGINNINGS = 20_000;
 const SPECIAL = complement(PLAIN_ASCII);
 
-/** JSON strings, spelled as `JSON.stringify` would, that are none of the names: a rule for each of their beginnings. */
+/** JSON strings, spelled as by `JSON.stringify`, other than the names. There is one rule for each prefix of a name. */
 export function keyOtherThan(names: readonly string[], scope: SchemaScope, place: string): Expression {
   const anyRest = scope.share(
     `${place}/other key`,
     sequence(repeat(jsonSpelling(ANY_CHARACTER), 0, null), literal('"')),
   );
-  // Few names have special characters, so that most rules can share what follows one.
+  // Few names have special characters, so most rules can share what follows one.
   const specialRest = scope.share(`${place}/other key, special`, sequence(jsonSpelling(SPECIAL), anyRest));
   const ruleName = ({ index }: Beginning) => `${place}/other key ${index}`;
   const beginnings = beginningsOf(names);
@@ -189,7 +189,7 @@ function beginningsOf(names: readonly string[]): Beginning[] {
   return beginnings;
 }
 
-/** Arrays with the items a schema says. Where it lists the first ones, all of those are written. */
+/** Arrays with the items of a schema. All items of `prefixItems` are written. */
 export function arrayOf(reader: SchemaReader, scope: SchemaScope, place: string): Expression {
   if (reader.keywords.uniqueItems === true) reader.refuse('uniqueItems', 'cannot be enforced');
   if (reader.has('additionalItems'))

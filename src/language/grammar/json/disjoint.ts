@@ -1,16 +1,16 @@
 import { isObject } from '../../../util/json.ts';
 
-/** What tells values of a schema from others: null where it does not say. */
+/** What distinguishes the values of a schema; null if the schema does not say. */
 interface Marks {
   types: ReadonlySet<string> | null;
   values: ReadonlySet<string> | null;
   required: ReadonlyMap<string, Marks>;
 }
 
-/** Schemas of which each is compared with each, where no one thing tells all of them apart. */
+/** Most schemas that are compared in pairs, if no single constant distinguishes all of them. */
 const MAXIMUM_COMPARED = 300;
 
-/** No value fits two of the schemas, as far as their types and constants show. */
+/** Whether no value fits two of the schemas, as far as their types and constants show. */
 export function areDisjoint(schemas: readonly unknown[]): boolean {
   const marks = schemas.map(marksOf);
   if (toldApartByOne(marks)) return true;
@@ -20,7 +20,7 @@ export function areDisjoint(schemas: readonly unknown[]): boolean {
   );
 }
 
-/** Whether all are told apart by the same: their constants, or those of one property that all of them require. */
+/** Whether one thing distinguishes all of them: their constants, or those of one property that all require. */
 function toldApartByOne(schemas: readonly (Marks | null | undefined)[]): boolean {
   const marks = schemas.filter((one) => one !== null && one !== undefined);
   if (marks.length < schemas.length) return false;

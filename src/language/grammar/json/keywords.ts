@@ -1,7 +1,7 @@
 import type { JsonSchema } from '../../constraint/constraint.ts';
 import { LanguageError } from '../../error.ts';
 
-/** Keywords that describe a schema and constrain no value. */
+/** Keywords that describe a schema and do not constrain its values. */
 const ANNOTATIONS = new Set([
   '$schema',
   '$id',
@@ -22,7 +22,7 @@ const ANNOTATIONS = new Set([
   'contentMediaType',
 ]);
 
-/** What each type's grammar can follow. */
+/** Keywords that the grammar of each type enforces. */
 export const KEYWORDS_OF_TYPE: Readonly<Record<string, readonly string[]>> = {
   string: ['minLength', 'maxLength', 'pattern', 'format'],
   number: ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'],
@@ -47,7 +47,7 @@ export class SchemaReader {
     return this.keywords[keyword] !== undefined;
   }
 
-  /** Refuses every keyword that is neither a mere note nor among those given. */
+  /** Refuses every keyword that is neither an annotation nor allowed. */
   allowOnly(...allowed: string[]): void {
     for (const keyword of Object.keys(this.keywords))
       if (

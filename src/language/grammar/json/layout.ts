@@ -20,7 +20,7 @@ const VALUE = 'json value';
 const STRING = 'json string';
 const SPACE = 'json space';
 
-/** White space of JSON (RFC 8259, section 2). */
+/** JSON white space (RFC 8259, section 2). */
 const JSON_SPACE = [
   [0x09, 0x0a],
   [0x0d, 0x0d],
@@ -28,18 +28,18 @@ const JSON_SPACE = [
 ] as const;
 
 /**
- * How JSON is put together from its tokens: one after the other, or with the white space of a style after each but
- * the last, so between any two tokens and neither before nor behind the whole (as outlines and xgrammar do).
+ * How JSON is put together from its tokens: without white space, or with the white space of a style between any two
+ * tokens, but not before the first or after the last (as in outlines and xgrammar).
  */
 export class JsonLayout {
-  /** Objects whose schema names properties and is silent on further ones have no further ones. */
+  /** Objects whose schema names properties and does not mention further ones have no further ones. */
   readonly closed: boolean;
   readonly anyValue: Expression = rule(VALUE);
   readonly anyKey: Expression = rule(STRING);
   readonly anyObject: Expression;
-  /** Every JSON type with the values it has. */
+  /** All values of each JSON type. */
   readonly valuesOfType: ReadonlyMap<string, Expression>;
-  /** Rules that the expressions of a layout call. */
+  /** The rules that a layout's expressions call. */
   readonly rules: ReadonlyMap<string, Expression>;
   readonly #space: Expression | null;
 
@@ -64,33 +64,33 @@ export class JsonLayout {
     ]);
   }
 
-  /** A punctuation mark that something follows. */
+  /** A punctuation mark, and the white space before what follows it. */
   mark(text: string): Expression {
     return this.spaced(literal(text));
   }
 
-  /** A value that something follows. */
+  /** A value, and the white space before what follows it. */
   spaced(value: Expression): Expression {
     return this.#space ? sequence(value, this.#space) : value;
   }
 
-  /** A member's name and what leads to its value. */
+  /** A member's name and colon, up to its value. */
   name(name: string): Expression {
     const text = JSON.stringify(name);
     return this.#space ? sequence(this.mark(text), this.mark(':')) : literal(`${text}:`);
   }
 
-  /** A member, where another or the closing brace follows it. */
+  /** A member, up to the comma or brace that follows it. */
   member(key: Expression, value: Expression): Expression {
     return sequence(this.spaced(key), this.mark(':'), this.spaced(value));
   }
 
-  /** An object of any members, each key and value given by an expression. */
+  /** An object with any number of members of this key and value. */
   objectOf(key: Expression, value: Expression): Expression {
     return sequence(this.mark('{'), this.#members(this.member(key, value)), literal('}'));
   }
 
-  /** One value and no other, as `JSON.stringify` writes it but for the white space. */
+  /** Exactly one value, written as by `JSON.stringify` apart from white space. */
   constant(value: unknown): Expression {
     if (!this.#space || typeof value !== 'object' || value === null) return literal(JSON.stringify(value));
     const [open, close, members] = Array.isArray(value)
@@ -113,7 +113,7 @@ export class JsonLayout {
 
 export const compactLayout = new JsonLayout();
 
-/** Of a pattern's characters those that JSON admits, so that `\s` may be written and the JSON stays JSON. */
+/** Reduces the characters of a pattern to JSON's white space, so that `\s` may be used and the JSON stays JSON. */
 function spaceOf(pattern: string): Expression {
   const spelling: Spelling = (ranges) => {
     const admitted = intersection(ranges, JSON_SPACE);
@@ -127,10 +127,10 @@ function spaceOf(pattern: string): Expression {
   return wholeMatch(pattern, spelling);
 }
 
-/** Compiles the parts of a schema; what the files of the types need of the whole. */
+/** Compiles the parts of a schema. The files for each type need this much of the compiler. */
 export interface SchemaScope {
   compile(schema: unknown, place: string): Expression;
-  /** Makes a rule, so that an expression used often is laid out once. */
+  /** Makes a rule, so that an expression with many uses is built once. */
   share(name: string, expression: Expression): Expression;
   /** A rule that is shared under this name, now or later. */
   called(name: string): Expression;

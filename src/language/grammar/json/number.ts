@@ -13,7 +13,7 @@ import type { SchemaReader } from './keywords.ts';
 const digit = characters([0x30, 0x39]);
 const digitFrom = (first: number, last: number) => characters([0x30 + first, 0x30 + last]);
 
-/** Long enough for every double that is written without loss, short enough to be finite. */
+/** Long enough for every double that is written without loss, and short enough to be finite. */
 const wholePart = choice(literal('0'), sequence(digitFrom(1, 9), repeat(digit, 0, 20)));
 const fraction = sequence(literal('.'), repeat(digit, 1, 20));
 const fractionAboveZero = sequence(
@@ -24,7 +24,7 @@ const fractionAboveZero = sequence(
 );
 const exponent = sequence(literal('e'), choice(literal('+'), literal('-')), repeat(digit, 1, 2));
 
-/** Numbers in the ways `JSON.stringify` writes them and the ways people do: `-1.50`, `2e+21`. All are finite. */
+/** Numbers as `JSON.stringify` and people write them: `-1.50`, `2e+21`. All are finite. */
 export const anyNumber: Expression = sequence(
   optional(literal('-')),
   wholePart,
@@ -32,7 +32,7 @@ export const anyNumber: Expression = sequence(
   optional(exponent),
 );
 
-/** Integers from one bound to the other, both included; null is the outermost safe integer. */
+/** Integers between two bounds, both included. Null means the outermost safe integer. */
 function integerBetween(minimum: number | null, maximum: number | null): Expression | null {
   const low = Math.max(minimum ?? -Number.MAX_SAFE_INTEGER, -Number.MAX_SAFE_INTEGER);
   const high = Math.min(maximum ?? Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER);
@@ -48,9 +48,9 @@ export const anyInteger: Expression = integerBetween(null, null)!;
 interface NumberBounds {
   minimum: number;
   maximum: number;
-  /** The minimum itself is outside. */
+  /** Whether the minimum itself is excluded. */
   aboveMinimum: boolean;
-  /** The maximum itself is outside. */
+  /** Whether the maximum itself is excluded. */
   belowMaximum: boolean;
 }
 
@@ -76,7 +76,7 @@ function magnitudes(low: number, aboveLow: boolean, high: number, belowHigh: boo
   return alternatives;
 }
 
-/** Decimal numerals between two natural numbers, by their length. */
+/** Decimal numerals between two natural numbers, one alternative for each length. */
 function naturalBetween(low: number, high: number): Expression {
   const alternatives: Expression[] = [];
   for (let length = String(low).length; length <= String(high).length; length++) {
@@ -149,7 +149,7 @@ function realBetween(
   });
 }
 
-/** The greater of two bounds, of which either may be absent. */
+/** The greater of two bounds, either of which may be absent. */
 const largest = (left: number | null, right: number | null): number | null =>
   left === null || right === null ? (left ?? right) : Math.max(left, right);
 

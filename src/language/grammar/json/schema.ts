@@ -11,13 +11,14 @@ import { compactLayout, type JsonLayout, type SchemaScope } from './layout.ts';
 import { numberWithin } from './number.ts';
 import { stringWithin } from './string.ts';
 
-/** Each is laid out, and told apart from the others. */
+/** Most schemas in a `oneOf`: each is built, and compared with the others. */
 const MAXIMUM_ONE_OF = 2_000;
 
 /**
- * The JSON texts, spelled as `JSON.stringify` would and laid out as asked, of values that a schema admits:
- * properties in the schema's order, then further ones where it admits them (where it is silent on them, the layout
- * decides). All texts are valid; a keyword that cannot be enforced is refused with a `LanguageError` that names it.
+ * The JSON texts of the values that a schema admits, spelled as by `JSON.stringify`, with the white space of the
+ * layout. Properties come in the schema's order, then further ones if it admits them (if it does not mention them, the
+ * layout decides). All texts are valid. A keyword that cannot be enforced is refused with a `LanguageError` that names
+ * it.
  */
 export class SchemaCompiler implements SchemaScope {
   readonly root: Expression;
@@ -27,7 +28,7 @@ export class SchemaCompiler implements SchemaScope {
   readonly #label: string;
   #depth = 0;
 
-  /** `label` is what messages call the schema; it must differ between schemas whose rules are put together. */
+  /** `label` names the schema in messages. Schemas whose rules are put together need different labels. */
   constructor(schema: JsonSchema, label: string, layout: JsonLayout = compactLayout) {
     this.layout = layout;
     this.#rules = new Map(layout.rules);
@@ -130,7 +131,7 @@ export class SchemaCompiler implements SchemaScope {
   }
 }
 
-/** The values of `enum` or `const` that the type, where there is one, admits. */
+/** The values of `enum` or `const` that have the schema's type, if it names one. */
 function literals(reader: SchemaReader): unknown[] {
   reader.allowOnly('enum', 'const', 'type');
   const keyword = reader.has('enum') ? 'enum' : 'const';
@@ -150,7 +151,7 @@ function isOfType(value: unknown, type: string): boolean {
   return typeof value === type;
 }
 
-/** The types a schema names, or the one whose keywords it uses; null where any value will do. */
+/** The types that a schema names, or that its keywords imply; null if any value is allowed. */
 function typesOf(reader: SchemaReader): string[] | null {
   const { type } = reader.keywords;
   if (typeof type === 'string') return [type];

@@ -14,7 +14,7 @@ import {
 import { anyMatch, type Spelling } from '../regex/regex.ts';
 import type { SchemaReader } from './keywords.ts';
 
-/** Characters that stand in a JSON string as they are. */
+/** Characters that a JSON string contains without an escape. */
 const UNESCAPED: CodePointRange[] = [
   [0x20, 0x21],
   [0x23, 0x5b],
@@ -23,7 +23,7 @@ const UNESCAPED: CodePointRange[] = [
 const ONE_UNIT: CodePointRange[] = [[0, 0xffff]];
 const ESCAPED: number[] = [0x22, 0x5c, ...Array.from({ length: 0x20 }, (_, code) => code)];
 
-/** Characters as `JSON.stringify` writes them inside a string: each has one spelling. */
+/** Characters as `JSON.stringify` writes them in a string, with one spelling each. */
 export const jsonSpelling: Spelling = (ranges) => {
   const alternatives: Expression[] = [];
   const plain = intersection(ranges, UNESCAPED);
@@ -42,15 +42,14 @@ const anyUnit = jsonSpelling(ONE_UNIT);
 export const anyString: Expression = quoted(repeat(anyCharacter, 0, null));
 
 /**
- * Strings of a length between two bounds. Where there is an upper one, only characters of one UTF-16 unit occur: of
- * others JSON Schema (which counts code points) and JavaScript's validators (which count units) count different
- * lengths.
+ * Strings with a length between two bounds. With an upper bound, only characters of one UTF-16 unit occur: for others,
+ * JSON Schema (which counts code points) and JavaScript's validators (which count units) disagree on the length.
  */
 function boundedString(minimum: number, maximum: number | null): Expression {
   return quoted(repeat(maximum === null ? anyCharacter : anyUnit, minimum, maximum));
 }
 
-/** Patterns come again: formats have one each, and the properties of a schema are alike. */
+/** Cached, because patterns recur: each format has one, and the properties of a schema are alike. */
 const patterns = new LRUCache<string, Expression>({ max: 64 });
 
 function patternString(pattern: string): Expression {
@@ -67,7 +66,7 @@ const DATE =
 const TIME = '(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,9})?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)';
 const EMAIL = '^[A-Za-z0-9_+-]+(?:\\.[A-Za-z0-9_+-]+)*@(?:[A-Za-z0-9][A-Za-z0-9-]*\\.)+[A-Za-z]{2,}$';
 
-/** Formats that are enforced where no pattern stands beside them; every text of the pattern has the format. */
+/** Formats that are enforced if the schema has no pattern. Every text that matches the pattern has the format. */
 const PATTERN_OF_FORMAT: ReadonlyMap<string, string> = new Map([
   ['date', `^${DATE}$`],
   ['time', `^${TIME}$`],
@@ -77,10 +76,10 @@ const PATTERN_OF_FORMAT: ReadonlyMap<string, string> = new Map([
   ['uri', '^https?://(?:[a-z0-9]+(?:-[a-z0-9]+)*\\.)+[a-z]{2,}(?:/[A-Za-z0-9._~/?=&%-]*)?$'],
 ]);
 
-/** zod's pattern of an e-mail address looks ahead; ours has the same sense and is a part of it. */
+/** zod's pattern of e-mail addresses looks ahead. Ours matches a subset without that. */
 const FOLLOWABLE_PATTERN: ReadonlyMap<string, string> = new Map([[z.regexes.email.source, EMAIL]]);
 
-/** Strings of a schema's length, pattern or format; `any` where it names none. */
+/** Strings with the length, pattern or format of a schema; `any` if it names none. */
 export function stringWithin(reader: SchemaReader, any: Expression): Expression {
   const minimum = reader.count('minLength');
   const maximum = reader.count('maxLength');

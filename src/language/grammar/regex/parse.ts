@@ -30,7 +30,7 @@ const LINE_ENDS: CodePointRange[] = [
   [0x0d, 0x0d],
   [0x2028, 0x2029],
 ];
-/** The classes that a letter after a backslash names. */
+/** Classes that are named by a letter after a backslash. */
 const NAMED_CLASSES: ReadonlyMap<string, CodePointRange[]> = new Map([
   ['d', DIGITS],
   ['D', complement(DIGITS)],
@@ -44,7 +44,7 @@ const CONTROL_ESCAPES = new Map(Object.entries({ n: 0x0a, r: 0x0d, t: 0x09, f: 0
 
 const LONGEST_GROUP_NAME = 100;
 
-/** Reads an ECMAScript regular expression. What a grammar cannot follow is refused by name. */
+/** Parses an ECMAScript regular expression. Syntax that a grammar cannot follow is refused by name. */
 export function parsePattern(source: string): Pattern {
   if (source.length > MAXIMUM_SOURCE_LENGTH)
     throw new LanguageError(

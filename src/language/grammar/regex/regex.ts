@@ -10,17 +10,17 @@ import {
 } from '../expression.ts';
 import { type Pattern, parsePattern, shownPattern } from './parse.ts';
 
-/** How a set of characters is spelled in the text: unchanged, or with the escapes of a JSON string. */
+/** How a set of characters is written in the text: unchanged, or with the escapes of a JSON string. */
 export type Spelling = (ranges: readonly CodePointRange[]) => Expression;
 
 export const plainSpelling: Spelling = charactersOf;
 
-/** Texts that the expression matches from their first character to their last. Anchors at its ends change nothing. */
+/** Texts that the expression matches as a whole. Anchors at its ends have no effect. */
 export function wholeMatch(source: string, spelling: Spelling): Expression {
   return translate(source, spelling, false);
 }
 
-/** Texts that the expression matches somewhere, as JSON Schema's `pattern` means it. */
+/** Texts that contain a match of the expression, as in JSON Schema's `pattern`. */
 export function anyMatch(source: string, spelling: Spelling): Expression {
   return translate(source, spelling, true);
 }
@@ -41,7 +41,7 @@ function translate(source: string, spelling: Spelling, anywhere: boolean): Expre
   return choiceOf(alternatives);
 }
 
-/** Alternatives that may have anchors of their own: also those inside a group that is the whole expression. */
+/** Alternatives that may have their own anchors, including those in a group that is the whole expression. */
 function topAlternatives(pattern: Pattern): Pattern[] {
   if (pattern.kind === 'choice') return pattern.alternatives.flatMap(topAlternatives);
   return [pattern];
