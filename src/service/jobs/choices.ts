@@ -10,10 +10,9 @@ import type { KnownConstraints } from '../inference/constraints.ts';
 import { rangeOf, refuseForeignTokens } from '../inference/request-checks.ts';
 
 /**
- * A choice with its token ids, sampling and prompt where its fields have them. A client that put it together from a
- * stream may have kept them in the entries of its log-probabilities alone; so may one that asked for ids in the place
- * of the tokens' texts.
- * @throws RequestValidationError for token ids that are not those of one reply as it was sampled.
+ * Completes a choice whose token ids, sampling and prompt are only in the entries of its log-probabilities. That
+ * happens when a client assembled the choice from a stream, or requested token ids in place of the tokens' texts.
+ * @throws RequestValidationError when the token ids are not those of one sampled reply.
  */
 export function wholeChoice(choice: Choice, at: Location): Choice {
   const entries = choice.logprobs?.content ?? [];
@@ -58,7 +57,7 @@ function carried(
   return { sampling, prompt_token_ids: choice.prompt_token_ids ?? first?.prompt_token_ids };
 }
 
-/** Ids that `return_tokens_as_token_ids` wrote in the place of the tokens' texts; undefined where it did not. */
+/** The ids that `return_tokens_as_token_ids` wrote in place of the tokens' texts; undefined if there are none. */
 function idsInTexts(entries: Entries): number[] | undefined {
   const ids = entries.map(({ token }) => /^token_id:(\d+)$/.exec(token)?.[1]);
   return ids.length > 0 && ids.every((id) => id !== undefined) ? ids.map(Number) : undefined;
@@ -66,12 +65,12 @@ function idsInTexts(entries: Entries): number[] | undefined {
 
 export interface ChoiceSurroundings {
   engine: Pick<Engine, 'logitsProcessors'>;
-  /** Those that the key that asks may know of. */
+  /** The constraints that the request's key may use. */
   constraints: KnownConstraints;
   base: BaseModel;
 }
 
-/** Refuses, by place, choices that could not be trained on, before the job is accepted. */
+/** Refuses choices that cannot be trained on, before the job is accepted. The error names the field. */
 export async function checkTrajectory(
   trajectory: ParsedTrajectory,
   location: Location,
@@ -87,7 +86,7 @@ export async function checkTrajectory(
     }
 }
 
-/** Of the logarithm of a probability, but for rounding. */
+/** The logarithm of a probability is at most 0; this allows for rounding. */
 const largestLogprob = 1e-6;
 
 async function checkChoice(choice: Choice, at: Location, surroundings: ChoiceSurroundings): Promise<void> {
@@ -175,7 +174,7 @@ function checkSampling({ sampling }: Choice, at: Location, { base, engine }: Cho
 
 export type History = Pick<ParsedTrajectory, 'messages_and_choices' | 'tools'>;
 
-/** The conversations of a trajectory, each with its place in the request. */
+/** The conversations of a trajectory, each with its path in the request. */
 export function historiesOf(
   trajectory: ParsedTrajectory,
   location: Location,
@@ -189,7 +188,7 @@ export function historiesOf(
   ];
 }
 
-/** The constraint a choice was sampled under. Rejects where nothing ever was sampled under it. */
+/** Finds the constraint that a choice was sampled under. Rejects when nothing was ever sampled under it. */
 export async function findConstraint(
   choice: Choice,
   at: Location,

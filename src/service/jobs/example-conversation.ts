@@ -9,7 +9,7 @@ import { refuseForeignTokens } from '../inference/request-checks.ts';
 import { inSchemaOrder } from './schema-order.ts';
 import type { TrainingConversation } from './sequences.ts';
 
-/** What the lines of a job are read with. */
+/** What is needed to read the lines of a job. */
 export interface ExampleSurroundings {
   base: BaseModel;
   constraints: Constraints;
@@ -17,7 +17,7 @@ export interface ExampleSurroundings {
   trained: 'all' | 'last';
 }
 
-/** A line of training data as a conversation; the assistant messages that train do so under one constraint. */
+/** Turns a line of training data into a conversation. One constraint applies to all assistant messages that train. */
 export async function exampleConversation(
   example: ParsedSftExample,
   { number }: { number: number },
@@ -53,7 +53,7 @@ export async function exampleConversation(
   };
 }
 
-/** An assistant message as it would have been sampled: its JSON in the order that the constraint writes it. */
+/** An assistant message as it would have been sampled: with its JSON in the key order of the constraint. */
 export function toReply(
   { reasoning, content, toolCalls }: Turn,
   constraint: Constraint | null,
@@ -70,7 +70,7 @@ export function toReply(
 
 function contentAsWritten(content: string, constraint: Constraint | null): string {
   const grammar = constraint?.branches.find(({ open }) => open === null)?.grammar;
-  // White space that a request asked for is part of what it teaches.
+  // Requested white space is trained too, so the text must stay as it is.
   return grammar?.type === 'json_schema' && grammar.whitespace === undefined
     ? inSchemaOrder(content, grammar.schema)
     : content;

@@ -13,7 +13,7 @@ export const withId = (event: NewEvent): TrainingEvent => ({ id: randomUUID(), .
 export const isLastEvent = (event: TrainingEvent): boolean =>
   event.type === 'training_ended' || event.type === 'training_failed';
 
-/** Events of jobs: stored first, then told to whoever waits for them in this process. */
+/** Stores the events of jobs, then wakes their followers (`follow`) in this process. */
 export class JobEvents {
   readonly #store: Store;
   readonly #waiting = new Map<string, Set<() => void>>();
@@ -32,7 +32,7 @@ export class JobEvents {
     this.#announce(jobId);
   }
 
-  /** Resolves to false, and tells nobody, where the job has ended before or is gone. */
+  /** Resolves to false, without an event, when the job has already ended or was deleted. */
   async finish(jobId: string, outcome: JobOutcome): Promise<boolean> {
     const event: NewEvent =
       outcome.status === 'succeeded'
@@ -51,8 +51,8 @@ export class JobEvents {
   }
 
   /**
-   * The job's events after the one with id `after`, then those to come, up to the last. A list that is empty
-   * says that nothing happened for `idleMs`. Ends early when `signal` aborts.
+   * Yields the job's events after the one with id `after`, then new ones, up to the last. An empty list means that
+   * nothing happened for `idleMs`. Ends early when `signal` aborts.
    */
   async *follow(
     jobId: string,
@@ -61,10 +61,10 @@ export class JobEvents {
   ): AsyncGenerator<TrainingEvent[]> {
     let cursor = after;
     while (!signal.aborted) {
-      // Begins to wait before it reads: what happens in between wakes it.
+      // Starts to wait before it reads, so that no event in between is missed.
       const news = this.#next(jobId, signal, idleMs);
       try {
-        // The model, and its jobs with it, may have been deleted.
+        // The model and its jobs may have been deleted.
         if (!(await this.#store.hasJob(jobId))) return;
         const { items } = await this.#store.events(jobId, { after: cursor, limit: 100, order: 'asc' });
         if (items.length > 0) yield items;
@@ -82,7 +82,7 @@ export class JobEvents {
     }
   }
 
-  /** Whether `cursor` is already the job's last event: nothing will come. */
+  /** Whether `cursor` is the job's last event, so that nothing more will come. */
   async #hasEnded(jobId: string, cursor: string | undefined): Promise<boolean> {
     const [last] = (await this.#store.events(jobId, { limit: 1, order: 'desc' })).items;
     return last !== undefined && last.id === cursor && isLastEvent(last);

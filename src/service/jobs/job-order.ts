@@ -3,14 +3,14 @@ import type { ServiceError } from '../errors.ts';
 import type { WaitingJob } from '../store/store.ts';
 import { firstPauseMs, longestPauseMs } from './recovery.ts';
 
-/** From so many lost runs on, a job lets pass what was there when the service started. */
+/** From this number of lost runs on, a job waits for the jobs that were queued when the service started. */
 const suspectLostRuns = 3;
 
-/** A job that the machine did not let run, or the engine broke down under. */
+/** A job that waits after a fault of the machine or a death of the engine. */
 interface Aside {
   jobId: string;
   fault: ServiceError;
-  /** When it is tried again. */
+  /** When it is tried again, in milliseconds of `now`. */
   dueAt: number;
   tries: number;
   engineDeaths: number;
@@ -18,23 +18,23 @@ interface Aside {
 
 export type NextJob =
   | { type: 'run'; job: WaitingJob }
-  /** For the first of those that are set aside. */
+  /** Until the next job that is set aside is due. */
   | { type: 'wait'; fault: ServiceError; pauseMs: number }
   | { type: 'nothing' };
 
 /**
- * Which job is next: models take turns, and the jobs of a model keep their order. A model whose first job is set
- * aside loses its turn until the pause is over; a job that may have ended the process before comes behind the others.
+ * Chooses the next job. Models take turns, and the jobs of a model keep their order. A model whose first job is set
+ * aside is skipped until the pause is over. A job that may have killed the process before runs after the others.
  */
 export class JobOrder {
   readonly #newestAtStart: number;
   readonly #now: () => number;
-  /** By model. */
+  /** By model id. */
   readonly #aside = new Map<string, Aside>();
-  /** Models take turns: each waits here for its first job. */
+  /** Each model waits here with its first job, as its own tenant. */
   readonly #models = new FairQueue<string>();
 
-  /** `newestAtStart`: the place of the newest job then. `now`: a clock in milliseconds that never goes back. */
+  /** `newestAtStart`: `sequence` of the newest job when the service started. `now`: a monotonic clock in milliseconds. */
   constructor({
     newestAtStart,
     now = () => performance.now(),
@@ -43,7 +43,7 @@ export class JobOrder {
     this.#now = now;
   }
 
-  /** Chooses among the first jobs of the models, oldest first, and counts it as the model's turn. */
+  /** Chooses among the first jobs of the models, given oldest first. The chosen job uses up its model's turn. */
   next(first: readonly WaitingJob[]): NextJob {
     this.#forgetAllBut(first);
     const now = this.#now();
@@ -61,7 +61,7 @@ export class JobOrder {
       : { type: 'nothing' };
   }
 
-  /** Sets a job aside; returns for how long. */
+  /** Sets a job aside; returns the pause in milliseconds. */
   setAside(
     { id, modelId }: WaitingJob,
     fault: ServiceError,
@@ -80,7 +80,7 @@ export class JobOrder {
     return pauseMs;
   }
 
-  /** How often the engine broke down under the job. */
+  /** How often the engine died while it ran the job. */
   engineDeaths({ id, modelId }: WaitingJob): number {
     const aside = this.#aside.get(modelId);
     return aside?.jobId === id ? aside.engineDeaths : 0;
@@ -91,7 +91,7 @@ export class JobOrder {
     for (const aside of this.#aside.values()) aside.dueAt = 0;
   }
 
-  /** They come behind those of other models that were there at the start, not behind all that ever come. */
+  /** Suspect jobs wait only for jobs that were queued at the start, so that new jobs cannot delay them forever. */
   #withoutSuspects(ready: readonly WaitingJob[]): readonly WaitingJob[] {
     const others = ready.filter(({ lostRuns }) => lostRuns < suspectLostRuns);
     return others.some(({ sequence }) => sequence <= this.#newestAtStart) ? others : ready;

@@ -16,30 +16,30 @@ import { type TrainJobDependencies, trainJob } from './train-job.ts';
 export interface JobQueueOptions extends Omit<TrainJobDependencies, 'onBegin'> {
   /** Called when a model has a new checkpoint. */
   onCheckpoint: (modelId: string) => void;
-  /** How long a cancellation waits for the engine to leave what it is at. Default 30,000. */
+  /** How long a cancellation waits for the engine to end its current step. Default 30,000. */
   cancelTimeoutMs?: number;
   log: ServiceLog;
 }
 
 /** The job that runs. */
 interface CurrentJob extends WaitingJob {
-  /** Why it is to stop; null while it is to go on. */
+  /** Why it must stop; null while it may run. */
   asked: 'cancelled' | 'shutdown' | null;
-  /** Of the run in progress. */
+  /** Aborts the run in progress. */
   controller: AbortController;
-  /** It has ended, or does not run any more. */
+  /** Resolves when the job has ended or stopped running. */
   left: Promise<void>;
 }
 
 /**
- * Runs training jobs one at a time, since an engine trains one model at a time: the models take turns, and the jobs of
- * a model, which build on each other, run in their order. A job that a shutdown or a crash cut short is queued again
- * and runs anew from its payload.
+ * Runs training jobs one at a time, since an engine trains one model at a time. The models take turns; the jobs of a
+ * model build on each other and run in order. A job that a shutdown or a crash interrupts is queued again and starts
+ * over from its payload.
  *
- * So does one that the machine cuts short, such as a full disk: after a pause, each twice as long as the one before up
- * to 30 s, for as long as it takes, or when the next job comes; meanwhile the other models go on. An engine that
- * breaks down under a job gets three tries at it. A job whose runs end the whole process is let go after eight that
- * got no further. A job that has been trained is not trained again because its end could not be written.
+ * So does a job that a fault of the machine interrupts, such as a full disk. It is tried again without limit, after
+ * pauses that double up to 30 s, or when a new job arrives; meanwhile the other models' jobs run. A job fails when the
+ * engine has died in three of its runs, or when eight runs in a row ended the whole process without a further gradient
+ * step. If only the end of a trained job cannot be written, writing it is tried again, not the training.
  */
 export class JobQueue {
   readonly #options: JobQueueOptions;
@@ -49,7 +49,7 @@ export class JobQueue {
   #closed = false;
   #pump: Promise<void> = Promise.resolve();
   #pumping = false;
-  /** A job may have come while the queue was found empty. */
+  /** Set when a job may have arrived since the queue was last read. */
   #woken = false;
 
   constructor(options: JobQueueOptions) {
@@ -57,7 +57,7 @@ export class JobQueue {
     this.#recovery = new Recovery(options.log);
   }
 
-  /** Looks for queued jobs. Returns at once. */
+  /** Starts to run queued jobs, and ends all pauses. Returns at once. */
   wake(): void {
     this.#woken = true;
     this.#order?.tryNow();
@@ -67,7 +67,7 @@ export class JobQueue {
     this.#pump = this.#runAll();
   }
 
-  /** Rejects with what keeps the queue from running jobs. */
+  /** Rejects with the fault that keeps the queue from running jobs. */
   async check(): Promise<void> {
     if (this.#closed) throw new ServiceError(503, 'shutting_down', 'The training queue is shutting down.');
     if (this.#recovery.fault) throw this.#recovery.fault;
@@ -75,29 +75,29 @@ export class JobQueue {
   }
 
   /**
-   * Ends a queued or running job as cancelled; resolves once it has ended. Does nothing to one that had. Rejects where
-   * the machine keeps it from being written, or the engine does not leave the job in time; a job that ran is then
-   * cancelled as soon as it can be.
+   * Cancels a queued or running job; resolves once it has ended. Does nothing when the job has already ended. Rejects
+   * when a fault of the machine prevents writing this, or when the engine does not end its step in time; a running job
+   * is then still cancelled as soon as possible.
    */
   async cancel(jobId: string): Promise<void> {
     const job = await this.#options.store.job(jobId);
-    // Looked at after the store was asked: the job may have begun meanwhile.
+    // Read after the store, because the job may have begun meanwhile.
     const current = this.#current;
     if (current?.id === jobId) {
       this.#stop(current, 'cancelled');
       const left = this.#recovery.unlessFault(current.left, this.#stillRuns(jobId));
       this.#recovery.tryNow();
       await left;
-      // It may have been set aside just before.
+      // The job may have been set aside just before, so that it has not ended yet.
       return this.cancel(jobId);
     }
     if (!job || job.endedAt !== null) return;
     await this.#finish(job, { status: 'cancelled', errorMessage: 'The job was cancelled before it began.' });
-    // The queue may have waited for it.
+    // The queue may be pausing because of this job.
     this.#recovery.tryNow();
   }
 
-  /** Stops; the running job goes back into the queue. */
+  /** Stops the queue. The running job is queued again for the next start. */
   async close(): Promise<void> {
     this.#closed = true;
     if (this.#current) this.#stop(this.#current, 'shutdown');
@@ -123,7 +123,7 @@ export class JobQueue {
       try {
         this.#order ??= new JobOrder({ newestAtStart: await store.newestJob() });
         const first = await store.firstJobs();
-        // Closed meanwhile, when there was no running job to abort yet.
+        // The queue may have been closed meanwhile, when there was no running job to abort.
         if (this.#closed) break;
         await this.#goOn(this.#order, this.#order.next(first));
       } catch (error) {
@@ -149,21 +149,21 @@ export class JobQueue {
     }
   }
 
-  /** Resolves once the job has ended, is set aside, or the queue is closed. */
+  /** Runs a job; resolves once it has ended or is set aside, or the queue is closed. */
   async #bringToEnd(current: CurrentJob, order: JobOrder): Promise<void> {
     const { store } = this.#options;
     let outcome: JobOutcome | null = null;
     do {
       try {
         const job = await store.job(current.id);
-        // Cancelled since the queue was read.
+        // It was cancelled after the queue was read.
         if (job?.endedAt !== null) return;
         outcome ??= await this.#outcomeOf(job, current, order);
         await this.#finish(job, outcome);
         this.#recovery.over();
         return;
       } catch (error) {
-        // Where even this cannot be written, the job is known as running until it can, or until the next start.
+        // If this cannot be written either, the job stays marked as running until it can be, or until the next start.
         await store.requeueJob(current.id).catch(() => undefined);
         if (this.#closed) return;
         const found = jobFaultOf(error);
@@ -178,7 +178,7 @@ export class JobQueue {
     } while (!this.#closed);
   }
 
-  /** Trains the job. Rejects where it is to be tried again. */
+  /** Trains the job. Rejects when it must be tried again. */
   async #outcomeOf(job: JobRecord, current: CurrentJob, order: JobOrder): Promise<JobOutcome> {
     if (current.asked === 'cancelled') return cancelled;
     if (current.lostRuns >= mostLostRuns) return { status: 'failed', errorMessage: lostRunsMessage };
@@ -217,7 +217,7 @@ export class JobQueue {
     } else log({ level: 'warn', event: `job_${outcome.status}`, job: job.id, error: outcome.errorMessage });
   }
 
-  /** One that stays is removed at the next start; the job has ended all the same. */
+  /** An error is only logged: the job has ended, and the next start removes the payload. */
   async #removePayload(jobId: string): Promise<void> {
     try {
       await this.#options.files.removePayload(jobId);
@@ -229,5 +229,5 @@ export class JobQueue {
 
 const cancelled: JobOutcome = { status: 'cancelled', errorMessage: 'The job was cancelled while it ran.' };
 
-// A function, since it changes while the job is awaited, which narrowing does not see.
+// A function, because `asked` changes while the job is awaited, which type narrowing does not see.
 const reasonToStop = ({ asked }: CurrentJob) => asked;

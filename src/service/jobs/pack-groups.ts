@@ -20,21 +20,21 @@ import { type ChoiceSurroundings, checkTrajectory } from './choices.ts';
 import { readTrajectory } from './read-trajectory.ts';
 
 export interface PackedGroups {
-  /** The payload of the job; whoever has it keeps or discards it. */
+  /** The payload of the job. The caller must keep or discard it. */
   file: IncomingFile;
-  /** Why a choice cannot be trained on: what was found first, or null. */
+  /** The first error of a choice that cannot be trained on, or null. */
   complaint: unknown;
 }
 
 export interface PackGroupsOptions {
   files: DataFiles;
-  /** What choices are held against; null where there is no model to train, so that they need not be. */
+  /** What choices are checked against; null skips the check, when there is no model to train. */
   surroundings: (Omit<ChoiceSurroundings, 'engine'> & { engine: Engine }) | null;
 }
 
 /**
- * Reads the groups of a request for a job once, trajectory by trajectory: checks each, and packs it for the run of the
- * job. Throws what is wrong with their form.
+ * Reads the groups of a job's request once, one trajectory at a time: checks each and packs it into the job's payload.
+ * @throws RequestValidationError when groups do not fit their schema.
  */
 export async function packGroups(
   body: GroupedBody,
@@ -71,18 +71,18 @@ export async function packGroups(
   return { file, complaint };
 }
 
-/** A payload is a line for each trajectory, and an empty line behind the last of each group. */
+/** A payload has a line for each trajectory, and an empty line after each group. */
 const newline = Buffer.from('\n');
 const endOfGroup = newline;
 
-/** A part of a body's groups as it came and, in `read`, as its schema reads it. */
+/** A part of a body's groups: as received and, in `read`, as its schema parses it. */
 export type ReadPart =
   | (TrajectoryPart & { read: ParsedTrajectory })
   | (GroupPart & { read: z.output<typeof trajectoryGroupSchema> });
 
 /**
- * Holds the groups of a body against their schema, one trajectory at a time. What is wrong is said of all of them
- * together, when they have been read; from the first complaint on nothing is given any more.
+ * Validates the groups of a body, one trajectory at a time, and yields the valid parts until the first issue. Issues of
+ * all groups are thrown together at the end.
  */
 export async function* readGroups({ groups }: GroupedBody): AsyncGenerator<ReadPart> {
   const slices = new TimeSlices();
@@ -110,15 +110,15 @@ const trajectoryFields = new Set(Object.keys(trajectorySchema.shape));
 const historyFields = new Set(Object.keys(historySchema.shape));
 
 /**
- * Refuses what stands in the groups of a training job and is no field of theirs, such as rollouts in a form that this
- * service does not read: it would not be trained on, and nobody would know.
+ * Refuses unknown fields in the groups of a training job, such as rollouts in a format that this service does not read:
+ * they would silently not be trained on.
  */
 class UnknownTrajectoryFields {
   readonly #issues: ValidationIssue[] = [];
-  /** Of the trajectories of a group that has not ended: what is wrong with the group itself comes before them. */
+  /** Issues of the current group's trajectories. They are listed after the issues of the group itself. */
   #inGroup: ValidationIssue[] = [];
 
-  /** Looks at a part of a group that has been held against its schema. */
+  /** Checks a part that fits its schema. */
   check(part: GroupPart | TrajectoryPart): void {
     if (this.#issues.length + this.#inGroup.length >= largestIssueCount) return;
     const at = ['body', groupsField, part.group];
@@ -130,7 +130,7 @@ class UnknownTrajectoryFields {
     this.#inGroup = [];
   }
 
-  /** Throws where something was found. */
+  /** Throws the issues, if there are any. */
   refuse(): void {
     const issues = [...this.#issues, ...this.#inGroup];
     if (issues.length > 0) throw new RequestValidationError(issues.slice(0, largestIssueCount));

@@ -16,7 +16,7 @@ export interface PrepareDependencies {
   tools: (baseModel: string) => BaseModelTools;
 }
 
-/** From the record of a job, and the payload kept for it, to what the engine trains on. */
+/** Returns the function that prepares a job's training from its record and its payload. */
 export function jobPreparation({ engine, store, files, constraints, tools }: PrepareDependencies) {
   return async (job: JobRecord, model: ModelRecord, signal: AbortSignal): Promise<PreparedJob> => {
     const base = baseModelOf(engine, model.baseModel);
@@ -68,10 +68,10 @@ export function baseModelOf(engine: Engine, id: string): BaseModel {
   return base;
 }
 
-/** The step that is so many before another; step 0 where there are not so many. */
+/** The step `lag` steps before another, at least 0. */
 export const stepBefore = (step: number, lag: number): number => Math.max(0, step - lag);
 
-/** The reference's weights of a job that is about to run: the base model's where its config names none. */
+/** The weights of the KL penalty's reference when a job starts: the base model's if its config names none. */
 export async function findKlReference(
   { store, files }: { store: Store; files: DataFiles },
   { id, baseModel }: ModelRecord,

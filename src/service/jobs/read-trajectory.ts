@@ -19,14 +19,14 @@ import { type ReadItem, readItem } from '../validation.ts';
 type ParsedHistory = z.output<typeof historySchema>;
 
 interface ReadTrajectoryOptions {
-  /** Length of its text in bytes; null where the text around it is read as a whole. */
+  /** Length of its text in bytes; null when the whole body is small enough to be read at once. */
   bytes: number | null;
   slices: TimeSlices;
 }
 
 /**
- * Reads a trajectory with its schema. One whose text has many bytes is read in pieces, between which others have
- * their turn; what is said of it is the same.
+ * Validates a trajectory. A long one is validated in pieces, with time slices between them; the result and the issues
+ * are the same.
  */
 export async function readTrajectory(
   value: unknown,
@@ -80,28 +80,28 @@ const readMessages = (value: JsonObject, { place, slices }: ReadOptions) =>
 type Place = (string | number)[];
 
 interface ReadOptions {
-  /** Where the value stands in the body. */
+  /** Path of the value in the body. */
   place: Place;
   slices: TimeSlices;
 }
 
 interface ReadListOptions<Item> extends ReadOptions {
-  /** Name of the list in its object. */
+  /** Field of the list in its object. */
   name: string;
-  /** A longer list is left to the schema of the object, which refuses it. */
+  /** A longer list stays in the object, whose schema refuses it. */
   most: number;
   read: (item: unknown, options: ReadOptions) => Promise<ReadItem<Item>>;
 }
 
 interface ListRead<Item> {
-  /** The object with an empty list, where the list was read; else as it is. */
+  /** The object, with an empty list if the list was read. */
   beside: JsonObject;
-  /** Null where there was no such list, or one that is left to the schema. */
+  /** Null when the field has no list, or the list stays in the object. */
   items: Item[] | null;
   issues: ValidationIssue[];
 }
 
-/** Reads the items of a list of an object one by one, with turns for others between them. */
+/** Reads the items of an object's list one by one, with time slices between them. */
 async function readList<Item>(
   object: JsonObject,
   { name, most, read, place, slices }: ReadListOptions<Item>,
@@ -120,7 +120,7 @@ async function readList<Item>(
   return { beside: { ...object, [name]: [] }, items, issues };
 }
 
-/** Complaints in the order in which the schema of an object has its fields, as it would have made them itself. */
+/** Sorts issues by the order of the fields in the schema, as the schema itself would report them. */
 export function inSchemaOrder(
   schema: z.ZodObject,
   issues: readonly ValidationIssue[],
@@ -137,10 +137,10 @@ export function inSchemaOrder(
 const itemSchema = historySchema.shape.messages_and_choices.element;
 const contentSchema = logprobsSchema.shape.content.unwrap().unwrap();
 
-/** As many log-probabilities are read in one piece: about a millisecond. */
+/** Log-probabilities validated in one piece: about a millisecond. */
 const entriesAtATime = 1000;
 
-/** Reads what stands in a conversation; the log-probabilities of a long choice in pieces. */
+/** Reads an item of a conversation. The log-probabilities of a long choice are read in pieces. */
 async function readChoiceOrMessage(
   item: unknown,
   { place, slices }: ReadOptions,
@@ -165,7 +165,7 @@ async function readChoiceOrMessage(
   return { value: { ...read.value, logprobs: { ...read.value.logprobs, content: entries } } };
 }
 
-/** The place of an entry, counted from the beginning of the whole list. */
+/** The path of an entry, with its index counted from the beginning of the whole list. */
 function moved(loc: readonly (string | number)[], position: number, from: number): (string | number)[] {
   return loc.map((part, index) => (index === position && typeof part === 'number' ? part + from : part));
 }
@@ -176,7 +176,7 @@ function longContentOf(
   if (!isObject(item) || !('message' in item) || !isObject(item.logprobs)) return undefined;
   const { content } = item.logprobs;
   if (!Array.isArray(content) || content.length <= entriesAtATime) return undefined;
-  // A list that is too long is refused as a whole.
+  // The schema refuses a list that is too long, without reading its entries.
   if (content.length > requestLimits.tokens) return undefined;
   return { choice: item, logprobs: item.logprobs, content };
 }

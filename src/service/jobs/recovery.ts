@@ -7,7 +7,7 @@ import type { ServiceLog } from '../log.ts';
 export const firstPauseMs = 250;
 export const longestPauseMs = 30_000;
 
-/** What a queue says, and how it waits, while work fails for no fault of its own, until it works again. */
+/** The current fault of the queue, its log events and its pauses, while jobs fail for reasons outside the job. */
 export class Recovery {
   readonly #log: ServiceLog;
   readonly #told = new Set<(fault: ServiceError) => void>();
@@ -20,12 +20,12 @@ export class Recovery {
     this.#log = log;
   }
 
-  /** What it waits to pass; null while all is well. */
+  /** The fault that the queue waits for to pass; null while there is none. */
   get fault(): ServiceError | null {
     return this.#fault;
   }
 
-  /** Says that something waits: a job, or with null the queue itself. */
+  /** Reports a fault. `job`: the job that waits, or null when the whole queue waits. */
   tell(fault: ServiceError, { job, pauseMs }: { job: string | null; pauseMs: number }): void {
     this.#fault = fault;
     const { code, message } = fault;
@@ -34,7 +34,7 @@ export class Recovery {
     for (const told of this.#told) told(fault);
   }
 
-  /** Waits for so long, or until it is to be tried now, and is known to wait for the fault to pass. */
+  /** Waits for `pauseMs` or until `tryNow`, with `fault` as the current fault. */
   async wait(fault: ServiceError, pauseMs: number): Promise<void> {
     if (this.#closed) return;
     this.#fault = fault;
@@ -45,7 +45,7 @@ export class Recovery {
     clearTimeout(timer);
   }
 
-  /** Says so and waits, longer each time. */
+  /** Reports a fault and waits, twice as long each time. */
   async pause(fault: ServiceError, job: string | null): Promise<void> {
     if (this.#closed) return;
     const pauseMs = Math.min(longestPauseMs, firstPauseMs * 2 ** this.#pauses++);
@@ -53,30 +53,30 @@ export class Recovery {
     await this.wait(fault, pauseMs);
   }
 
-  /** Ends the pause, if there is one. */
+  /** Ends the current pause, if any. */
   tryNow(): void {
     this.#wake();
   }
 
-  /** The work is done: the next fault begins with the first pause. */
+  /** Work was completed: clears the fault, and the next pause is the shortest again. */
   over(): void {
     this.#pauses = 0;
     this.works();
   }
 
-  /** It is at work again. */
+  /** Work has succeeded: clears the fault. */
   works(): void {
     if (this.#fault) this.#log({ level: 'info', event: 'training_queue_goes_on', code: this.#fault.code });
     this.#fault = null;
   }
 
-  /** Ends the pause, and lets none begin. */
+  /** Ends the current pause and prevents later ones. */
   close(): void {
     this.#closed = true;
     this.#wake();
   }
 
-  /** Resolves with `work`; rejects with the next fault where one comes first, and with `late` where it takes longer. */
+  /** Resolves with `work`. Rejects with the next fault if one comes first, and with `late` after `timeoutMs`. */
   async unlessFault(
     work: Promise<void>,
     { timeoutMs, late }: { timeoutMs: number; late: ServiceError },
@@ -94,29 +94,29 @@ export class Recovery {
   }
 }
 
-/** How often a job may take the engine down before it counts as the job's own fault. */
+/** After this many deaths of the engine during a job, the job fails. */
 export const mostEngineDeaths = 3;
 
 /**
- * How many runs of a job, one after another, may go with the process without a further gradient step. Whoever kills
- * the service at random gets a step in between; a job that ends it does not.
+ * After this many runs in a row that ended with the whole process and without a further gradient step, the job fails.
+ * When the service is killed at random, some run gets further; when the job itself kills it, none does.
  */
 export const mostLostRuns = 8;
 
-/** What a job is failed with that has lost so many. */
+/** The error message of a job with that many lost runs. */
 export const lostRunsMessage = `The whole service ended in each of the last ${mostLostRuns} runs of the job before it told a further gradient step: killed by the system, for its memory perhaps, or by a fault in a native library. The logs of the system and of the service say why; then send the job again, with fewer or shorter trajectories or examples, or to a machine with more memory.`;
 
 const deaths = new Set(['worker_died', 'out_of_memory']);
 const passing = new Set(['engine_closed', 'constraints_busy']);
 
 /**
- * What ended the run of a job: `machine`, which will pass; `engine`, which broke down and may have been brought down
- * by the job; or `job`, which would fail again.
+ * What ended the run of a job: `machine`, a fault that will pass; `engine`, a death of the engine that the job may have
+ * caused; or `job`, an error that would occur again.
  */
 export type JobFault = { type: 'machine' | 'engine'; fault: ServiceError } | { type: 'job' };
 
 export function jobFaultOf(error: unknown): JobFault {
-  // The engine's own words may stand inside those of whoever prepared the job.
+  // The engine's error may be the cause of an error from preparing the job.
   const codes = [...causesOf(error)].flatMap((cause) =>
     MartingaleError.isInstance(cause) ? [cause.code] : [],
   );
@@ -129,7 +129,7 @@ export function jobFaultOf(error: unknown): JobFault {
   return busy === undefined ? { type: 'job' } : { type: 'machine', fault: unavailable(busy, error) };
 }
 
-/** What keeps the queue from working, whatever it is. */
+/** Turns any error into the fault that the queue waits for to pass. */
 export function queueFaultOf(error: unknown): ServiceError {
   return machineFaultOf(error) ?? unavailable('training_queue_failed', error);
 }

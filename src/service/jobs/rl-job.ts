@@ -24,13 +24,13 @@ import type { PreparedJob } from './train-job.ts';
 export type KlReference = Pick<ResolvedRlConfig, 'kl_penalty_reference_step' | 'kl_penalty_step_lag'>;
 
 export interface RlJobDependencies extends TrajectoryDependencies {
-  /** The weights that the config names as the KL penalty's reference. */
+  /** Finds the weights of the KL penalty's reference. */
   reference: (config: KlReference) => Promise<Weights>;
 }
 
 /**
- * One gradient step over all groups of a payload, which is read trajectory by trajectory: of each no more is kept than
- * its tokens. None where nothing in them has a signal. Rejects where none of their trajectories has a choice.
+ * Prepares one gradient step over all groups of a payload, or none when no group has a signal. The payload is read one
+ * trajectory at a time, and only its tokens are kept. Rejects when no trajectory has a choice.
  */
 export async function prepareRlJob(
   payload: AsyncIterable<Uint8Array>,
@@ -100,7 +100,7 @@ const credited = ({ reward, sequences }: RewardedTrajectory<Constraint>) => ({
   credits: sequences.flatMap(({ spans }) => spans.map(({ credit }) => credit ?? null)),
 });
 
-/** The trajectories that `packGroups` packed, in order; null where a group ends. */
+/** Yields the trajectories that `packGroups` packed, in order, and null at the end of each group. */
 export async function* packedTrajectories(
   payload: AsyncIterable<Uint8Array>,
   slices: TimeSlices,

@@ -3,8 +3,8 @@ import { resolveReference } from '../../language/constraint/schema-notes.ts';
 import { isObject } from '../../util/json.ts';
 
 /**
- * JSON as a model under this schema writes it: without white space, and the keys of each object in the order of the
- * schema's properties, further ones after them. Text that is no JSON, or has numbers that would come out as others,
+ * Rewrites JSON as a model under this schema writes it: without white space, and with the keys of each object in the
+ * order of the schema's properties, other keys after them. Text that is not JSON, or has numbers that would change,
  * stays as it is.
  */
 export function inSchemaOrder(text: string, schema: JsonSchema): string {
@@ -17,7 +17,7 @@ export function inSchemaOrder(text: string, schema: JsonSchema): string {
   return keepsNumbers(text) ? new SchemaOrder(schema).write(value, schema) : text;
 }
 
-/** Whether each number is the one that its text says; of 15 digits or fewer all are (IEEE 754, binary64). */
+/** Whether parsing keeps the value of each number. It does up to 15 digits (IEEE 754, binary64). */
 function keepsNumbers(text: string): boolean {
   const numbers = text.replace(/"(?:[^"\\]|\\.)*"/g, '""').match(/-?\d[\d.eE+-]*/g) ?? [];
   return numbers.every(
@@ -34,7 +34,7 @@ class SchemaOrder {
     this.#document = document;
   }
 
-  /** Written by hand, since an object of its own would order keys that are numbers by their size. */
+  /** Writes the JSON itself, because a JavaScript object would sort keys that are numbers. */
   write(value: unknown, schema: unknown): string {
     const form = this.#formOf(value, schema);
     const constant = constantsOf(form)?.find((candidate) => equal(candidate, value));
@@ -50,13 +50,13 @@ class SchemaOrder {
     return `{${members.join(',')}}`;
   }
 
-  /** The schema among those it may be that the value fits. */
+  /** The first of the schema's alternatives that the value fits. */
   #formOf(value: unknown, schema: unknown): unknown {
     const forms = this.#formsOf(schema);
     return forms.length === 1 ? forms[0] : forms.find((form) => this.#fitsForm(value, form));
   }
 
-  /** What references and branches come to; one that leads back to itself adds nothing. */
+  /** Resolves references and branches into a list of alternatives. A reference to itself adds nothing. */
   #formsOf(schema: unknown, seen = new Set<unknown>()): unknown[] {
     if (!isObject(schema)) return [schema];
     if (seen.has(schema)) return [];
@@ -67,7 +67,7 @@ class SchemaOrder {
     return Array.isArray(branches) ? branches.flatMap((branch) => this.#formsOf(branch, seen)) : [schema];
   }
 
-  /** Tells branches apart by types, constants and names of properties. */
+  /** Distinguishes alternatives by types, constants and property names. */
   #fitsForm(value: unknown, form: unknown): boolean {
     if (!isObject(form)) return form !== false;
     if (form.type !== undefined && ![form.type].flat().some((type) => isOfType(value, type))) return false;
@@ -98,7 +98,7 @@ function memberOf(form: unknown, key: string): unknown {
   if (!isObject(form)) return true;
   const { properties } = form;
   if (isObject(properties) && Object.hasOwn(properties, key)) return properties[key];
-  // Silent on further properties where it names some: a model writes none.
+  // When the schema names properties and says nothing of others, a model writes no others.
   return form.additionalProperties ?? !isObject(properties);
 }
 

@@ -13,27 +13,27 @@ import type { KnownConstraints } from '../inference/constraints.ts';
 import { fromSampling } from '../inference/sampling.ts';
 import { findConstraint, type History, historiesOf, wholeChoice } from './choices.ts';
 
-/** What is known of a turn that trains, besides its tokens. */
+/** How a turn that trains was sampled. */
 export interface Sampled {
   logprobs: (number | null)[];
   sampling: SamplingParameters;
   constraint: Constraint | null;
-  /** What the choice is credited with in place of its trajectory's reward. Absent or null: that reward. */
+  /** The choice's credit; absent or null: its trajectory's reward applies. */
   credit?: number | null;
 }
 
 export interface TrainingConversation extends Conversation {
-  /** For each turn: how it was sampled, or null where it is context. */
+  /** For each turn how it was sampled, or null when it is context. */
   sampled: (Sampled | null)[];
-  /** What the chat template is told of it; absent: nothing. */
+  /** Passed to the chat template, if set. */
   reasoningEffort?: string | undefined;
-  /** Whether a turn that trains may do so after these tokens; where it may not it is context. Absent: it may. */
+  /** Whether a turn trains after these tokens; if not, it is context. Absent: it does. */
   mayFollow?: (turn: number, prefix: readonly number[]) => boolean;
 }
 
 /**
- * A conversation as one sequence of tokens in which the sampled ids stand as they were sampled, ending with the
- * last of them: what follows trains nothing. A sampled end token is part of its span, although the template wrote it.
+ * Renders a conversation as one sequence of tokens with the sampled ids unchanged. The sequence ends with the last of
+ * them, since later tokens do not train. A sampled end token is part of its span, although the template writes it.
  */
 export function toSequence(
   conversation: TrainingConversation,
@@ -91,9 +91,9 @@ export interface TrajectoryDependencies {
 }
 
 /**
- * What trains of a trajectory as token ids. Each history is one sequence, rendered from its messages with the sampled
- * ids of its choices in it. A choice that brings another prompt than that is a sequence of its own, and context in the
- * history's. Fails where a choice was sampled after another prompt and does not bring it.
+ * Turns a trajectory into token sequences. Each history is one sequence, rendered from its messages with the sampled
+ * ids of its choices. A choice whose `prompt_token_ids` differ from the rendered prompt becomes a separate sequence and
+ * is context in the history's. Rejects when a choice was sampled after another prompt and has no `prompt_token_ids`.
  */
 export async function trajectorySequences(
   trajectory: ParsedTrajectory,
@@ -112,7 +112,7 @@ async function historySequences(
   { constraints, tools, base }: TrajectoryDependencies,
 ): Promise<SampledSequence<Constraint>[]> {
   const conversation: TrainingConversation = { turns: [], tools: history.tools, location, sampled: [] };
-  /** For each turn, where it is one. */
+  /** For each turn its choice, or null for a message. */
   const choices: (Choice | null)[] = [];
   const own: SampledSequence<Constraint>[] = [];
   const slices = new TimeSlices();
@@ -150,7 +150,7 @@ async function historySequences(
   return shared.spans.length > 0 ? [shared, ...own] : own;
 }
 
-/** Refuses a choice that stands where it was not sampled: its log-probabilities would be those of another prompt. */
+/** Refuses a choice that was sampled after another prompt: its log-probabilities would not fit. */
 function checkPrefix({ sampling }: Choice, prefix: readonly number[], at: Location): void {
   if (!sampling?.prompt || sampling.prompt === tokenIdsHash(prefix)) return;
   throw invalidField(

@@ -15,11 +15,11 @@ import { exampleConversation, toReply } from './example-conversation.ts';
 import { type TrainingConversation, toSequence } from './sequences.ts';
 import type { CountedBatch, PreparedTraining } from './train-job.ts';
 
-/** The options of an SFT job with every default filled in: what its record shows. */
+/** The options of an SFT job with every default filled in, as stored in its record. */
 export const resolvedSftConfigSchema = z.object({
   batch_size: z.number().int(),
   learning_rate: z.union([z.number(), z.array(z.number())]),
-  // Records of earlier data folders say nothing of the two.
+  // Records in older data folders lack the next two fields.
   assistant_turns: z.enum(['all', 'last']).default('all'),
   metric_logging: z
     .object({ enabled: z.boolean(), target_training_step: z.number().int().nullable() })
@@ -42,7 +42,7 @@ interface NumberedLine {
   number: number;
 }
 
-/** Reads one line of training data, a long one in pieces; what is wrong with it is said with its number. */
+/** Reads one line of training data, a long one in pieces. Issues name the number of the line. */
 export async function readExample(
   { line, number }: NumberedLine,
   slices = new TimeSlices(),
@@ -64,7 +64,7 @@ export async function readExample(
   }
 }
 
-/** One pass over the data in its order, a gradient step for each batch. */
+/** Prepares one pass over the data in order, with a gradient step for each batch. */
 export function prepareSftJob(
   lines: AsyncIterable<NumberedLine>,
   config: ResolvedSftConfig,
@@ -97,9 +97,9 @@ async function* toBatches(
 }
 
 /**
- * The mean over the batch's reply tokens of their cross-entropy: each weighs 1 / (tokens of all replies). Tokens that
- * a constraint forces count in that number although they have no gradient, so that a batch whose replies are mostly
- * forced makes a smaller step than one of free text, and the weights of its decisions add up to less than 1.
+ * Makes a batch whose loss is the mean cross-entropy of its reply tokens: each weighs 1 / (tokens of all replies).
+ * Tokens that a constraint forces count too, although they have no gradient. So the weights of the decisions may add up
+ * to less than 1, and a batch of mostly forced replies makes a smaller step than one of free text.
  */
 async function toBatch(
   lines: NumberedLine[],
@@ -124,7 +124,7 @@ async function toBatch(
       if (!turn || !sampled || turn.tokenIds) continue;
       replies.push(toReply(turn, sampled.constraint, tools.format.callToken));
       missing.push((tokenIds) => {
-        // The ids stand for all of it, as they do in a conversation that was sampled.
+        // The ids replace text, reasoning and calls, as in a sampled conversation.
         conversation.turns[position] = { role: 'assistant', content: '', toolCalls: [], tokenIds };
       });
     }
@@ -174,7 +174,7 @@ async function atLine<Result>({ number }: NumberedLine, work: () => Promise<Resu
   }
 }
 
-/** Makes the next batch while the engine trains on this one. */
+/** Prepares the next batch while the engine trains on the current one. */
 async function* oneAhead<Item>(items: AsyncGenerator<Item>): AsyncGenerator<Item> {
   let next = items.next();
   try {
@@ -182,7 +182,7 @@ async function* oneAhead<Item>(items: AsyncGenerator<Item>): AsyncGenerator<Item
       const current = await next;
       if (current.done) return;
       next = items.next();
-      // It is awaited in the next round; until then nobody else may report it.
+      // A rejection is thrown in the next round; until then it must not count as unhandled.
       next.catch(() => {});
       yield current.value;
     }

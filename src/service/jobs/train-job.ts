@@ -11,13 +11,13 @@ export interface TrainJobDependencies {
   store: Store;
   files: DataFiles;
   events: JobEvents;
-  /** Turns a job's payload into batches. What is wrong with it rejects, and fails the job with that message. */
+  /** Turns a job's payload into batches. Rejects when the payload is invalid; the job fails with that message. */
   prepare: (job: JobRecord, model: ModelRecord, signal: AbortSignal) => Promise<PreparedJob>;
-  /** Called once it is written that the job runs. */
+  /** Called once the start of the job is stored. */
   onBegin: () => void;
 }
 
-/** Runs a job from its beginning. The weights of a new checkpoint are written; its record is not. */
+/** Runs a job from its beginning. Writes the weights of the new checkpoint, but not its record. */
 export async function trainJob(
   { engine, store, files, events, prepare, onBegin }: TrainJobDependencies,
   job: JobRecord,
@@ -55,9 +55,9 @@ export async function trainJob(
     await recorder.written();
     signal.throwIfAborted();
   } catch (error) {
-    // The next run counts the events before it tells its own.
+    // The next run counts these events before it adds its own.
     await recorder.written().catch(() => undefined);
-    // What stays is cleared by the next run, or by the next start; why it ended matters more.
+    // On failure the next run or the next start clears the folder; the training's error matters more.
     await files.clearCheckpoint(folder).catch(() => undefined);
     throw error;
   }
@@ -68,8 +68,7 @@ export async function trainJob(
 }
 
 /**
- * Sets the job running. A job that runs again has told of its beginning and of some steps: these are not told
- * twice, so that whoever follows the events sees each step once.
+ * Marks the job as running. A job that runs again already has a `training_started` event and gets no second one.
  */
 async function begin(
   { store, events }: Pick<TrainJobDependencies, 'store' | 'events'>,
@@ -80,9 +79,9 @@ async function begin(
   await events.start(job.id, told ? null : { type: 'training_started', data: { num_sequences: steps } });
 }
 
-/** Writes the `gradient_step` events of one run of a job, in order. */
+/** Stores the `gradient_step` events of one run of a job, in order, except those that an earlier run stored. */
 export class StepRecorder {
-  /** Figures of the last step so far. */
+  /** Metrics of the last step so far. */
   last: Record<string, number> = {};
   readonly #events: JobEvents;
   readonly #jobId: string;
@@ -107,7 +106,7 @@ export class StepRecorder {
 
   record(metrics: Record<string, number>): void {
     const data = { ...metrics, ...this.#counts.shift() };
-    // JSON has no NaN: it would arrive as null, which is no number.
+    // JSON has no NaN: it would arrive as null.
     this.last = Object.fromEntries(Object.entries(data).filter(([, value]) => Number.isFinite(value)));
     if (this.#untold++ < 0) return;
     const event = { type: 'gradient_step', data: this.last } as const;
@@ -120,21 +119,21 @@ export class StepRecorder {
   }
 }
 
-/** A batch, and what the service adds to the engine's figures in its `gradient_step` event. */
+/** A batch, and the counts that the service adds to the engine's metrics in its `gradient_step` event. */
 export interface CountedBatch {
   batch: TrainingBatch;
   counts: Record<string, number>;
 }
 
-/** What a job will train on. */
+/** The batches of a job. */
 export interface PreparedTraining {
-  /** Whether the checkpoint keeps the figures of the last step. Default true. */
+  /** Whether the checkpoint stores the metrics of the last step. Default true. */
   keepsMetrics?: boolean;
-  /** How many gradient steps will come. */
+  /** Number of gradient steps. */
   steps: number;
-  /** Made one at a time, as the engine takes them. */
+  /** Made one at a time, when the engine needs them. */
   batches: AsyncIterable<CountedBatch>;
 }
 
-/** A job, ready to run: what it will train on, or why it trains on nothing. */
+/** A job that is ready to run: its batches, or why there is nothing to train on. */
 export type PreparedJob = PreparedTraining | { untrained: Untrained };
