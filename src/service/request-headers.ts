@@ -5,33 +5,38 @@ import type { ServiceLog } from './log.ts';
 export const requestIdHeader = 'x-request-id';
 
 export const longestRequestId = 128;
-/** What a client's own id of a request has to look like. */
+/** The format of a client's own request id. */
 export const requestIdPattern = /^[A-Za-z0-9_.-]{1,128}$/;
 
-/** The id under which the answer, and the log, know a request. */
+/** The request's id, as the answer and the log show it. */
 export function requestIdOf(context: Context): string | null {
   return context.res.headers.get(requestIdHeader);
 }
 
-/** `<team>/<project>`, in what a header can hold. */
+/** `<team>/<project>`, in printable ASCII. */
 export const projectPattern = /^[!-.0-~]{1,128}[/][!-.0-~]{1,128}$/;
 export const longestProject = 257;
 
-/** Characters of an ignored project that the log shows. */
 const longestShownProject = 256;
 
-/** Ignored projects that the log warns of; clients choose them, and the log is not theirs to fill. */
+/** How many ignored projects are logged. Clients choose the names and must not fill the log. */
 const mostIgnoredProjects = 100;
 
-/** What the project headers of a request say. */
+/** The project headers of a request. */
 export interface GivenProject {
-  /** Whom the request counts for, as `<team>/<project>`; null where no header says so. */
+  /** The project that the request counts for, as `<team>/<project>`; null without such a header. */
   project: string | null;
-  /** A value that counts for nothing: of another form, such as the `proj_...` of the OpenAI clients, or a second one. */
+  /**
+   * A header value that is ignored: of another form, such as `proj_...` of OpenAI clients, or a second
+   * project.
+   */
   ignored: string | null;
 }
 
-/** Of two projects the one of `Compat-Project`, the interface's own name, counts. */
+/**
+ * Reads the project headers. Of two projects, that of `Compat-Project`, the interface's own header,
+ * counts.
+ */
 export function givenProject(headers: Headers): GivenProject {
   const given = [projectHeader, projectHeaderAlias].map((name) => headers.get(name)).filter(Boolean);
   const project = given.find((value) => value !== null && projectPattern.test(value)) ?? null;
@@ -39,7 +44,7 @@ export function givenProject(headers: Headers): GivenProject {
   return { project, ignored: ignored?.slice(0, longestShownProject) ?? null };
 }
 
-/** Warns of each project that is ignored once, so that an operator who expects it in the log learns why it is not. */
+/** Warns once per ignored project, so that the operator learns why it is missing from the log. */
 export class IgnoredProjects {
   readonly #log: ServiceLog;
   readonly #known = new Set<string>();

@@ -7,20 +7,19 @@ import { wireOf } from './wire/wire.ts';
 const headers = {
   'content-type': 'text/event-stream; charset=utf-8',
   'cache-control': 'no-cache',
-  // Proxies that collect responses would hold the events back.
+  // Keeps proxies such as nginx from buffering the events.
   'x-accel-buffering': 'no',
 };
 
 export interface StreamEnd {
   log: ServiceLog;
-  /** Called when nothing more will come. */
+  /** Called once the stream is over. */
   ended: () => void;
 }
 
 /**
- * Answers with a stream of events, made as the client takes them. `frames` is left early, and `signal` aborts, when
- * the client goes away, or closes its side of the connection. What `frames` throws goes into the log, and the
- * connection is cut.
+ * Answers with an event stream at the client's pace. If the client disconnects or closes its side,
+ * `signal` aborts and `frames` is stopped. If `frames` throws, the error is logged and the connection cut.
  */
 export function serverSentEvents(
   context: Context,
@@ -31,14 +30,14 @@ export function serverSentEvents(
   const encoder = new TextEncoder();
   const wire = wireOf(context);
   const left = wire.whileWanted();
-  // Of a client that left before the first event, the stream is never asked for one.
+  // If the client leaves before the first event, neither `pull` nor `cancel` is called.
   left.addEventListener('abort', ended, { once: true });
   const iterator = frames(AbortSignal.any([gone.signal, left]));
   const body = new ReadableStream<Uint8Array>({
     async pull(controller) {
       const next = await iterator.next().catch((error: unknown) => {
         ended();
-        // The status has gone out.
+        // The status is sent already.
         wire.cut();
         if (left.aborted) return null;
         const details = { request: requestIdOf(context), path: context.req.path, error: messageOf(error) };

@@ -1,22 +1,21 @@
 import type { ValidationIssue } from '../contract/index.ts';
 
-/** How many complaints an answer has. */
+/** Most issues in one answer. */
 export const largestIssueCount = 100;
 const longestInput = 1000;
 const longestName = 200;
 const longestMessage = 2000;
 
-/** Fields that are shown of an object that is too long to be shown whole, and the longest name and value of one. */
+/** Limits for objects too long to be shown whole: number of fields, length of names and values. */
 const mostFields = 16;
 const longestPart = 64;
 
-/** Stands where something is not shown. */
 const omission = '…';
 
-/** What is shown in place of a text, a list or an object of which nothing is shown. */
+/** Placeholders for a text, list or object that is not shown. */
 export const omitted = { text: omission, list: [omission], object: { [omission]: omission } } as const;
 
-/** A complaint as it is told: what it quotes of a request, which can be megabytes, need not all be carried back. */
+/** Shortens an issue for the answer: the request values that it quotes may be megabytes. */
 export function shownIssue({ loc, msg, input, ...rest }: ValidationIssue): ValidationIssue {
   return {
     loc: loc.map((part) => (typeof part === 'string' ? cut(part, longestName) : part)),
@@ -26,10 +25,10 @@ export function shownIssue({ loc, msg, input, ...rest }: ValidationIssue): Valid
   };
 }
 
-/** Objects and lists that were too long, and what is shown of them: a hundred complaints may quote the same. */
+/** Shortened values, cached because a hundred issues may quote the same one. */
 const shortened = new WeakMap<object, unknown>();
 
-/** A value as a complaint quotes it: of a long text the beginning, of a long object its fields, each shortened. */
+/** Shortens a quoted value: a long text to its beginning, a long object to its shortened fields. */
 function shownInput(value: unknown): unknown {
   if (typeof value === 'string') return cut(value, longestInput);
   if (typeof value !== 'object' || value === null) return value ?? null;
@@ -58,13 +57,13 @@ function shownField(value: unknown): unknown {
   return Array.isArray(value) ? omitted.list : omitted.object;
 }
 
-/** Whether the JSON of a value has at most so many characters. */
+/** Whether the JSON of a value has at most `limit` characters. */
 function isShort(value: object, limit: number): boolean {
-  // The JSON of what has more in it is not made: it may take a tenth of a second.
+  // Counted first, because the JSON of a large value may take a tenth of a second.
   return !holdsMoreThan(limit, value) && JSON.stringify(value).length <= limit;
 }
 
-/** Whether there are more values and characters in a value. */
+/** Whether a value has more than `limit` nested values and characters. */
 function holdsMoreThan(limit: number, value: object): boolean {
   const waiting: unknown[] = [value];
   let count = 0;

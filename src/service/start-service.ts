@@ -16,75 +16,84 @@ import { Listening } from './wire/listening.ts';
 import { Connections } from './wire/wire.ts';
 
 export interface StartServiceOptions {
-  /** What samples and trains. The service does not close it: whoever made it does. */
+  /** Samples and trains. The caller closes it, not the service. */
   engine: Engine;
-  /** Folder of everything the service keeps. Made where it is not there; one service at a time may use it. */
+  /** Folder for everything the service stores. Created if missing; only one service at a time may use it. */
   dataFolder: string;
   /**
-   * A key that every request may carry as its bearer token, beside those that `martingale keys create` has put into
-   * the data folder. Default: a random one, returned.
+   * A key that requests may send as their bearer token, besides those created in the data folder with
+   * `martingale keys create`. Default: a random key, which is returned.
    */
   apiKey?: string;
-  /** Address to listen on. Default 127.0.0.1; anything but loopback needs an `apiKey`, or a key in the data folder. */
+  /**
+   * Address to listen on. Default 127.0.0.1; any address but loopback needs an `apiKey` or a key in the
+   * data folder.
+   */
   host?: string;
-  /** Default 0: any free port. */
+  /** Port to listen on. Default 0: any free port. */
   port?: number;
   /** Largest bodies in bytes. Default: 16 MiB for chat completions, 256 MiB under /v1/preview. */
   bodyLimits?: Partial<BodyLimits>;
   /**
-   * How much the service takes in hand at once; what goes beyond is answered 429, with a `Retry-After` that follows
-   * from how fast work ends. Default: 20,000 replies, 1 GiB of bodies, 1000 training jobs (and 1000 of one model),
-   * 1000 event streams, 32 fetches of training data, 30,000 connections.
+   * How much the service accepts at once. Requests beyond a limit get a 429 with a `Retry-After` that
+   * follows the pace of work. Default: 20,000 replies, 1 GiB of bodies, 1000 training jobs (256 per
+   * model), 1000 event streams, 32 fetches of training data, 30,000 connections.
    */
   limits?: Partial<ServiceLimits>;
-  /** Entity of models whose creator names none, and whose key is of none. Default "local". */
+  /** Entity of models created without one, by keys without one. Default "local". */
   defaultEntity?: string;
   /**
-   * Whether chat requests may have a `priority`: of those that wait, the ones with the lowest value are then taken
-   * first. Default false: anybody with a key could put themselves before the others. Another value than 0 is refused.
+   * Whether chat requests may have a `priority`: waiting requests with lower values go first. Default
+   * false, which refuses values other than 0, since any key's owner could overtake the others.
    */
   priorityScheduling?: boolean;
-  /** Where `training_data_url` may point beside uploads. Default: nowhere. */
+  /** Where `training_data_url` may point besides uploads. Default: nowhere. */
   trainingData?: TrainingDataOptions;
-  /** How long a client may take to send one request, body and all. Default 600000; it then gets a 408. */
+  /**
+   * How long a client may take to send a whole request, in milliseconds; then it gets a 408. Default
+   * 600000.
+   */
   receiveTimeoutMs?: number;
   /**
-   * How long a client may send nothing of a body that is waited for, which then gets a 408, or take nothing of an
-   * answer that waits for it, whose connection is then cut. Default 60000.
+   * How long a client may pause while sending a body (then it gets a 408) or while reading an answer (then
+   * its connection is cut), in milliseconds. Default 60000.
    */
   stallTimeoutMs?: number;
-  /** How long `close` lets requests in progress go on; those that do not end get a 503. Default 5000. */
+  /** How long `close` waits for requests in progress, in milliseconds; then they get a 503. Default 5000. */
   closeTimeoutMs?: number;
-  /** Gets the service's log, an entry at a time. Default: nowhere. */
+  /** Gets each entry of the service's log. Default: not logged. */
   log?: ServiceLog;
 }
 
 export interface RunningService {
-  /** Base address, without a slash at its end. */
+  /** Base address without a trailing slash. */
   url: string;
-  /** The key that was given, or the one that was made. */
+  /** The passed key, or the generated one. */
   apiKey: string;
-  /** How many valid keys the data folder held at the start. */
+  /** Number of valid keys in the data folder at the start. */
   storedKeys: number;
   /**
-   * Stops: new connections are refused, streams end, the running job goes back into the queue and runs again at
-   * the next start. May be called more than once.
+   * Stops the service: it refuses new connections, ends streams and puts the running job back into the
+   * queue, to run again at the next start. Further calls return the same promise.
    */
   close(): Promise<void>;
 }
 
-/** Timers of Node hold no more. */
+/** The longest timer of Node. */
 const longestMs = 2 ** 31 - 1;
 
 const loopback = new Set(['127.0.0.1', '::1', 'localhost']);
 
 /**
- * Starts the service over an engine.
+ * Starts the service with an engine.
  *
- * @throws ServiceError `key_required` for an address that others can reach while there is no key,
- * `data_folder_in_use` where another service works on the folder, `bad_data_folder` where it cannot be, `storage_full`, `storage_read_only` and
- * `storage_failed` where nothing can be written to it, `bad_option` for training data folders that are not
- * there, for numbers that cannot be and for a key that no request could carry, and the system's errors of listening.
+ * @throws ServiceError
+ * - `key_required`: the address is reachable for others and there is no key;
+ * - `data_folder_in_use`: another service uses the folder;
+ * - `bad_data_folder`: the folder cannot be created;
+ * - `storage_full`, `storage_read_only`, `storage_failed`: the folder cannot be written;
+ * - `bad_option`: a training data folder that does not exist, an invalid number, or an invalid key.
+ * Listening throws the system's errors.
  */
 export async function startService(options: StartServiceOptions): Promise<RunningService> {
   const { engine, dataFolder, host = '127.0.0.1', port = 0 } = options;
@@ -97,7 +106,7 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
   const defaultEntity = checkEntity(options.defaultEntity ?? 'local');
   const givenKey = checkApiKey(options.apiKey);
   const reachable = !loopback.has(host) && !givenKey;
-  // A start that is refused leaves nothing behind.
+  // A refused start must not create the folder.
   const keys = reachable && !KeyStore.isIn(dataFolder) ? null : await openKeys(dataFolder);
   const storedKeys = keys?.countValid() ?? 0;
   if (keys === null || (reachable && storedKeys === 0)) {
@@ -146,7 +155,7 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
 
   listening.watch((server) => {
     service.connections.watch(server);
-    // Such as too many open files when a connection comes: the others go on.
+    // For example too many open files at a new connection; the other connections continue.
     server.on('error', (error) => log({ level: 'error', event: 'server_error', error: error.message }));
   });
 

@@ -4,14 +4,14 @@ import * as contract from '../../contract/index.ts';
 const reference = (id: string) => `#/components/schemas/${id}`;
 
 /**
- * Bounds of size above this stand under an `x-` name: tools that make values of a schema make some as large as it
- * allows, and of texts of 16 million characters they need gigabytes.
+ * Size bounds above this are published under an `x-` name: tools that generate values from a schema create
+ * some of the maximum size, and for texts of 16 million characters they need gigabytes.
  */
 const largestStatedSize = 1024;
 
 const sizeBounds: ReadonlySet<string> = new Set(['maxLength', 'maxItems', 'maxProperties']);
 
-/** A reference where the contract names the schema, else the schema itself, in which named ones are references. */
+/** A reference if the contract names the schema, else the schema itself with references to named parts. */
 export function schemaOf(schema: z.core.$ZodType): object {
   const id = z.globalRegistry.get(schema)?.id;
   if (id !== undefined) return { $ref: reference(id) };
@@ -20,8 +20,8 @@ export function schemaOf(schema: z.core.$ZodType): object {
 }
 
 /**
- * Every schema that the contract names, and the parts of them that it does not. `bodies` are those of requests, whose
- * unknown fields are refused: see `validateBody`.
+ * All named schemas of the contract and their unnamed parts. `bodies`: the schemas of request bodies,
+ * which refuse unknown fields (see `validateBody`).
  */
 export function componentSchemas(bodies: readonly z.core.$ZodType[]): Record<string, Schema> {
   const closed = new Set(bodies.map((schema) => z.globalRegistry.get(schema)?.id));
@@ -46,7 +46,7 @@ export function componentSchemas(bodies: readonly z.core.$ZodType[]): Record<str
   );
 }
 
-/** A JSON Schema as it stands in the document. */
+/** Rewrites references and large bounds of a JSON Schema for the document. */
 function inDocument(schema: object): Schema {
   const text = JSON.stringify(schema).replaceAll('#/$defs/', '#/components/schemas/');
   return JSON.parse(text, (_, value: unknown) => (isSchema(value) ? withoutLargeBounds(value) : value));
@@ -64,7 +64,7 @@ function withoutLargeBounds(schema: Schema): Schema {
   );
 }
 
-/** JSON Schema, as far as it is looked at here. */
+/** The JSON Schema keywords used here. */
 export interface Schema {
   [keyword: string]: unknown;
   type?: unknown;
@@ -78,8 +78,8 @@ export interface Schema {
 }
 
 /**
- * Gives each object and enumeration within named schemas a name too, made of the names that lead to it: generators of
- * clients call what has none `Type1` and the like. Parts that are equal have one name, but for objects of names that the caller chooses.
+ * Names every object and enumeration inside named schemas after its path, because client generators call
+ * unnamed ones `Type1`. Equal parts share one name, except for maps with caller-chosen keys.
  */
 export function withNamedParts(schemas: Readonly<Record<string, Schema>>): Record<string, Schema> {
   const parts = new NamedParts(schemas);
@@ -99,7 +99,7 @@ class NamedParts {
     this.#given = given;
   }
 
-  /** A schema whose parts have names; `name` is its own. */
+  /** The schema with its parts replaced by references; `name` is the schema's own name. */
   inside(schema: Schema, name: string): Schema {
     const { properties, additionalProperties, items, anyOf, oneOf } = schema;
     return {
@@ -133,7 +133,7 @@ class NamedParts {
 
   #nameFor(part: Schema, name: string): string {
     const { description: _, ...content } = part;
-    // Objects of the caller's own names are alike in many places that have nothing to do with each other.
+    // Maps with caller-chosen keys often look alike without being related, so they are not shared.
     const key = part.properties || part.enum ? JSON.stringify(content) : name;
     const known = this.#names.get(key);
     if (known !== undefined) return known;
@@ -147,14 +147,14 @@ class NamedParts {
   }
 }
 
-/** Whether generators make a type of it. */
+/** Whether generators create a type for the schema. */
 function needsName({ $ref, type, properties, additionalProperties, enum: values }: Schema): boolean {
   if ($ref !== undefined) return false;
   if (values !== undefined) return values.length > 1;
   return type === 'object' && (properties !== undefined || additionalProperties !== undefined);
 }
 
-/** What a branch of a union says that it is. */
+/** The discriminator value of a union's branch. */
 function kindOf({ properties }: Schema): string | undefined {
   const kind = properties?.type?.const ?? properties?.role?.const;
   return typeof kind === 'string' ? kind : undefined;

@@ -6,10 +6,10 @@ import type { ServiceContext } from '../context.ts';
 import type { Answer } from '../idempotency.ts';
 import type { StoredPage } from '../store/store.ts';
 
-/** Most bytes of a body that is neither trajectories nor training data. */
+/** Largest body, in bytes, for requests without trajectories or training data. */
 export const textBytes = 4 * 1024 ** 2;
 
-/** Reads the body of a POST under /v1/preview and answers it, once for each Idempotency-Key. */
+/** Reads the body of a POST under /v1/preview and answers it, once per Idempotency-Key. */
 export function answerOnce(
   service: ServiceContext,
   context: Context,
@@ -24,7 +24,7 @@ export function answerOnce(
   );
 }
 
-/** The same for a body that may be too large for the memory. */
+/** The same for a body that may not fit into memory. */
 export async function answerBodyOnce(
   service: ServiceContext,
   context: Context,

@@ -25,7 +25,7 @@ type ReadList = 'messages' | 'tools' | 'documents';
 
 const fields = new Set(Object.keys(chatCompletionRequestSchema.shape));
 
-/** The request but for what stands in its longer lists, which are read one by one. */
+/** The request without the elements of its long lists, which are validated one by one. */
 const besideSchema = chatCompletionRequestSchema.extend({
   messages: list(z.unknown(), chatLimits.messages).min(1),
   tools: optional(list(z.unknown(), chatLimits.tools)),
@@ -33,8 +33,8 @@ const besideSchema = chatCompletionRequestSchema.extend({
 });
 
 /**
- * A chat request as its body says it. A long one is read in pieces, between which others have their turn; what is said
- * of it is the same.
+ * Parses and validates a chat request. A long one is processed in time slices, with the same result and
+ * errors.
  */
 export async function readChatRequest(content: Buffer): Promise<ParsedChatCompletionRequest> {
   const slices = content.length > wholeBytes ? new TimeSlices() : undefined;
@@ -64,7 +64,7 @@ export async function readChatRequest(content: Buffer): Promise<ParsedChatComple
   };
 }
 
-/** Refuses what other services take and this one does not have, with what to do instead. */
+/** Refuses fields of other services that this one lacks, and says what to do instead. */
 function refuseForeignFields(body: JsonObject): void {
   for (const [name, remedy] of Object.entries(refusedChatFields)) {
     const value = body[name];
@@ -73,7 +73,7 @@ function refuseForeignFields(body: JsonObject): void {
   }
 }
 
-/** One that is too long is refused as a whole. */
+/** A list that is too long is refused as a whole, without looking at its elements. */
 function listIn(body: object, name: ReadList): unknown[] {
   const given: unknown = Reflect.get(body, name);
   return Array.isArray(given) && given.length <= chatLimits[name] ? given : [];

@@ -70,7 +70,7 @@ function streamed(
       yield 'data: [DONE]\n\n';
     } catch (error) {
       if (gone.aborted) return;
-      // The status has gone out; an error chunk is what chat clients look for then.
+      // The status is sent already; chat clients look for an error chunk instead.
       yield dataFrame(toErrorBody(error, service.log, { openAi: true, requestId }).body);
     }
   };

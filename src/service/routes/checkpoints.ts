@@ -36,7 +36,7 @@ export function checkpointRoutes(on: Register, service: ServiceContext): void {
   });
 }
 
-/** The checkpoint of a step, or the newest. */
+/** The checkpoint of a step, or the newest without one. */
 export async function findCheckpoint(
   { store }: ServiceContext,
   model: ModelRecord,
@@ -45,7 +45,7 @@ export async function findCheckpoint(
   const checkpoint =
     step === undefined ? await store.newestCheckpoint(model.id) : await store.checkpoint(model.id, step);
   if (checkpoint) return checkpoint;
-  // No step was asked for, and there was none at all: the model has just been deleted.
+  // A model always has a checkpoint, so it was deleted just now.
   if (step === undefined) throw notFound('model', model.id);
   throw new ServiceError(
     404,

@@ -21,13 +21,13 @@ import { asksForNothing, renameAliases, validateBody } from '../validation.ts';
 import { findModel } from './models.ts';
 import { acceptJob, type JobOrigin, newJob, takeRoom } from './new-job.ts';
 
-/** The request but for what is in its groups, which are read one by one. */
+/** The request without the elements of its groups, which are validated one by one. */
 const rlRequestSchema = createTrainingJobRequestSchema.extend({
   [groupsField]: list(z.unknown(), trainingLimits.groups).min(1),
 });
 const rlFields = new Set(Object.keys(rlRequestSchema.shape));
 
-/** Makes a job of reinforcement learning. */
+/** Creates a job of reinforcement learning. */
 export async function createRlJob(
   service: ServiceContext,
   received: ReceivedBody,
@@ -36,7 +36,7 @@ export async function createRlJob(
   const { files, constraints, engine } = service;
   const body = await readGroupedBody(received, rlFields);
   const request = validateBody(rlRequestSchema, readRlBody(body.fields));
-  // What is wrong with the groups is said before that there is no such model.
+  // Errors in the groups are reported before a missing model.
   const model = await findModel(service, origin.access, request.model_id).catch((error: unknown) => ({
     error,
   }));
@@ -83,7 +83,7 @@ async function resolveConfig(
   return config;
 }
 
-/** Refuses a lag that leads to no checkpoint, where it is known already from which one the job starts. */
+/** Refuses a lag that leads to a missing checkpoint, if the job's start is already known. */
 async function checkLag(store: ServiceContext['store'], { id }: ModelRecord, lag: number): Promise<void> {
   if ((await store.unfinishedJobsOf(id)).length > 0) return;
   const start = (await store.newestCheckpoint(id))?.step ?? 0;

@@ -10,7 +10,7 @@ import { validateBody } from '../validation.ts';
 import { findModel } from './models.ts';
 import { acceptJob, type JobOrigin, newJob, takeRoom } from './new-job.ts';
 
-/** Makes a job of supervised training. */
+/** Creates a job of supervised training. */
 export async function createSftJob(
   service: ServiceContext,
   body: unknown,
@@ -62,14 +62,15 @@ async function acceptSftJob(
   );
 }
 
-/** The job makes the step behind the newest, and behind those that waiting jobs make. */
+/** The job creates the step after the newest one and after those of waiting jobs. */
 async function checkTargetStep(
   { store }: ServiceContext,
   { id }: ModelRecord,
   target: number | undefined,
 ): Promise<void> {
   if (target === undefined) return;
-  // Counted before the newest step is read: a job that ends in between counts twice rather than not at all.
+  // Counted before reading the newest step: a job that ends in between counts twice rather than not at
+  // all.
   const waiting = (await store.unfinishedJobsOf(id)).length;
   const first = ((await store.model(id))?.lastStep ?? 0) + 1;
   const last = first + waiting;

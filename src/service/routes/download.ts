@@ -25,7 +25,7 @@ export function downloadRoutes(on: Register, service: ServiceContext): void {
       baseModel: model.baseModel,
       folder: folder === null ? null : files.absolute(folder),
     });
-    // Names have been held against a pattern that leaves nothing to quote.
+    // Names match a pattern without characters that need quoting.
     const fileName = `${model.name}-step${step}${extension}`;
     return context.body(toStream(chunks, service, context), 200, {
       'content-type': 'application/octet-stream',
@@ -36,14 +36,14 @@ export function downloadRoutes(on: Register, service: ServiceContext): void {
   });
 }
 
-/** Chunks as the client takes them; they are left early when the client goes away or the service closes. */
+/** Streams chunks at the client's pace. It stops when the client disconnects or the service closes. */
 function toStream(
   chunks: AsyncIterable<Uint8Array>,
   { closing, log }: ServiceContext,
   context: Context,
 ): ReadableStream<Uint8Array> {
   const wire = wireOf(context);
-  // Cuts the connection where the client closes its side of it.
+  // Cuts the connection when the client closes its side.
   wire.whileWanted();
   const iterator = chunks[Symbol.asyncIterator]();
   return new ReadableStream<Uint8Array>(
@@ -55,7 +55,7 @@ function toStream(
           if (next.done) controller.close();
           else controller.enqueue(next.value);
         } catch (error) {
-          // The status has gone out: only a cut connection tells the client.
+          // The status is sent already: only a cut connection tells the client.
           wire.cut();
           const details = { request: requestIdOf(context), error: messageOf(error) };
           log({ level: 'error', event: 'download_failed', ...details });
@@ -66,7 +66,7 @@ function toStream(
         await iterator.return?.();
       },
     },
-    // Nothing is read before somebody takes it: an answer to HEAD reads nothing at all.
+    // Reads nothing ahead, so an answer to HEAD reads nothing at all.
     { highWaterMark: 0 },
   );
 }

@@ -10,7 +10,7 @@ import { toPage } from './answers.ts';
 import type { Register } from './route.ts';
 import { findJob } from './training-jobs.ts';
 
-/** A comment goes out when nothing happened for so long, so that neither end takes the connection for dead. */
+/** After this much silence a comment is sent, so that neither end takes the connection for dead. */
 const idleMs = 15_000;
 
 export function eventRoutes(on: Register, service: ServiceContext): void {
@@ -22,7 +22,7 @@ export function eventRoutes(on: Register, service: ServiceContext): void {
     if (!wantsStream(context))
       return context.json(toPage(await store.events(job.id, { ...query, order: 'asc' }), (event) => event));
     const after = context.req.header('last-event-id') || query.after;
-    // An unknown cursor is refused while there still is a status to say it with.
+    // Refuses an unknown cursor while the status can still say so.
     await store.events(job.id, { after, limit: 1, order: 'asc' });
     const place = service.admission.eventStream(tenantOf(context));
     return serverSentEvents(
@@ -37,7 +37,7 @@ export function eventRoutes(on: Register, service: ServiceContext): void {
   });
 }
 
-/** Whether a stream of events is what the caller would like best. */
+/** Whether the client prefers an event stream to JSON. */
 function wantsStream(context: Context): boolean {
   const [json, stream] = ['application/json', 'text/event-stream'];
   const chosen = accepts(context, {

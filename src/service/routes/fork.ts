@@ -14,7 +14,7 @@ import type { Register } from './route.ts';
 export function forkRoutes(on: Register, service: ServiceContext): void {
   on(operations.forkModel, (context) =>
     answerOnce(service, context, async (content, id) => {
-      // Made by an earlier try under this Idempotency-Key; the other model may be gone since.
+      // An earlier try with this Idempotency-Key created it; the source model may be deleted by now.
       const made = await service.store.model(id);
       const model =
         made ??
@@ -28,7 +28,10 @@ export function forkRoutes(on: Register, service: ServiceContext): void {
   );
 }
 
-/** A model whose step 0 has the weights of a checkpoint of another: copies, so that the other one may go. */
+/**
+ * Creates a model whose step 0 has the weights of another model's checkpoint. They are copied, so that the
+ * source can be deleted.
+ */
 async function fork(
   service: ServiceContext,
   access: Access,
@@ -58,13 +61,13 @@ async function fork(
     const wanted = formatModelName({ entity, project, name, step: checkpoint.step });
     throw modelExists(existing, `and is no fork of ${wanted}`);
   };
-  // Asked before the weights are copied for nothing, and again by the insertion.
+  // Checked before copying the weights in vain; the insertion checks again.
   if (await store.modelNamed(model.entity, model.project, model.name)) return taken();
   const folder = await copyWeights(service, checkpoint, id);
   const { metrics } = checkpoint;
   const first = { id: randomUUID(), modelId: id, step: 0, folder, metrics, createdAt };
   const isStored = await store.insertModel(model, first).catch(async (error: unknown) => {
-    // What cannot be looked up or removed either goes at the next start.
+    // If this lookup or removal fails too, the next start removes the files.
     if (!(await store.model(id).catch(() => model))) await files.removeModel(id).catch(() => {});
     throw error;
   });
@@ -76,7 +79,7 @@ async function fork(
   return taken();
 }
 
-/** Without its record, which comes after it, a copy is removed at the next start. */
+/** Copies a checkpoint's weights. The record is stored later; without it, the next start removes the copy. */
 async function copyWeights(
   { store, files }: ServiceContext,
   { modelId, step, id, folder }: CheckpointRecord,
@@ -84,7 +87,7 @@ async function copyWeights(
 ): Promise<string | null> {
   if (folder === null) return null;
   const copy = files.checkpointFolder(forkId, 0);
-  // Its record goes before its files do: while that is there, the copy is of all of them.
+  // A record is deleted before its files, so if it still exists, the copy is complete.
   const isThere = async () => (await store.checkpoint(modelId, step))?.id === id;
   try {
     await files.copyCheckpoint(folder, copy);

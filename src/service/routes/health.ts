@@ -49,13 +49,13 @@ async function check(work: () => Promise<void>): Promise<SystemCheck['api']> {
   }
 }
 
-/** The machine's own words: they name what is missing. */
+/** The raw message of a machine fault: it names what is missing. */
 function reasonOf(error: unknown): string {
   const fault = machineFaultOf(error);
   return fault ? `${fault.code}: ${messageOf(error)}` : messageOf(error);
 }
 
-/** Many may ask at once; the disk is written to once for all of them. */
+/** Concurrent callers share one run, so that the disk is written once for all of them. */
 function sharedWhileItRuns(work: () => Promise<void>): () => Promise<void> {
   let running: Promise<void> | null = null;
   return () => {

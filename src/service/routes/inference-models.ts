@@ -8,7 +8,7 @@ import { operations } from '../openapi/operations.ts';
 import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
 import type { Register } from './route.ts';
 
-/** What chat completions can be asked of: the base models, then the trained ones, each by its own name. */
+/** The models for chat completions: base models, then trained ones, each by its full name. */
 export function inferenceModelRoutes(on: Register, { engine, store }: ServiceContext): void {
   const startedAt = Math.floor(Date.now() / 1000);
 
@@ -41,7 +41,7 @@ export function inferenceModelRoutes(on: Register, { engine, store }: ServiceCon
     return ofCheckpoint(model, checkpoint);
   };
 
-  // A name has slashes, which some clients encode and others do not.
+  // A model name contains slashes, which only some clients encode.
   on(operations.getInferenceModel, async (context) =>
     context.json(await find(context.req.param('model'), accessOf(context))),
   );

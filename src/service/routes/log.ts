@@ -17,7 +17,10 @@ import type { Register } from './route.ts';
 
 const longestSplit = 64;
 
-/** The request but for what is in its groups, which are read one by one, and kept with what their schema drops. */
+/**
+ * The request without the elements of its groups, which are read one by one and stored with unknown
+ * fields.
+ */
 const requestSchema = logRequestSchema.extend({ [groupsField]: list(z.unknown(), trainingLimits.groups) });
 const fields = new Set(Object.keys(requestSchema.shape));
 
@@ -34,7 +37,8 @@ export function logRoutes(on: Register, service: ServiceContext): void {
       const { file, groups, trajectories } = await compress(service.files, body);
       const record = { id, modelId: model.id, split: request.split, groups, trajectories };
       try {
-        // Each record begins where the one before it ends, and none comes while the model's files go.
+        // Run alone: each record starts where the previous one ends, and none may be added while the model
+        // is deleted.
         await service.files.alone(model.id, () => write(service, record, file));
       } finally {
         await file.discard();
@@ -48,7 +52,7 @@ export function logRoutes(on: Register, service: ServiceContext): void {
   );
 }
 
-/** A line of JSON for each group, and how many there are. */
+/** Writes each group as a line of JSON and counts groups and trajectories. */
 async function compress(files: DataFiles, body: GroupedBody) {
   let groups = 0;
   let trajectories = 0;
@@ -81,6 +85,6 @@ async function write(
   const offset = await store.logEnd(record.modelId, record.split);
   const bytes = await files.appendLog(record.modelId, record.split, offset, member);
   if (await store.insertLog({ ...record, offset, bytes, createdAt: new Date().toISOString() })) return;
-  // The model was deleted meanwhile. Its files go once this has ended.
+  // The model was deleted meanwhile; its files are removed after this.
   throw gone();
 }

@@ -46,19 +46,22 @@ export function modelRoutes(on: Register, service: ServiceContext): void {
   });
 }
 
-/** A model, as far as the key sees it: one of another entity is refused like one that is not there. */
+/** Finds a model the key can see; one of another entity is reported as missing. */
 export async function findModel(
   { store }: Pick<ServiceContext, 'store'>,
   access: Access,
   id: string,
 ): Promise<ModelRecord> {
-  // UUIDs mean the same in any case.
+  // UUIDs are case-insensitive.
   const model = await store.model(id.toLowerCase());
   if (!model || !access.sees(model.entity)) throw notFound('model', id);
   return model;
 }
 
-/** The entity of what a request makes: as it says, else `otherwise`. A key of an entity makes its own alone. */
+/**
+ * The entity of a new resource: the requested one, the key's, or `otherwise`. A key of one entity can only
+ * create there.
+ */
 export function entityToMake(access: Access, asked: string | undefined, otherwise: string): string {
   const entity = asked ?? access.entity ?? otherwise;
   if (access.sees(entity)) return entity;
@@ -69,7 +72,7 @@ export function entityToMake(access: Access, asked: string | undefined, otherwis
   );
 }
 
-/** Cancels the model's jobs and deletes it; one that is asked for meanwhile is cancelled too. */
+/** Cancels the model's jobs and deletes it. Jobs requested meanwhile are cancelled too. */
 async function deleteWithJobs({ store, queue }: ServiceContext, model: ModelRecord) {
   for (let tries = 0; tries < 10; tries++) {
     const checkpoints = await store.deleteModel(model.id);
@@ -123,8 +126,8 @@ async function createModel(
 export const madeUpName = (id: string) => `model-${id.slice(0, 8)}`;
 
 /**
- * The model that has a name already, where that is what the request wants, else 409. One of the same id is that too:
- * an earlier try under this Idempotency-Key made it and was cut off before its answer.
+ * The existing model of a name, if the request accepts it, else a 409. A model with the same id is
+ * accepted too: an earlier try with this Idempotency-Key created it but was interrupted before its answer.
  */
 export async function existingModel(
   { store }: ServiceContext,
@@ -140,7 +143,7 @@ export async function existingModel(
   );
 }
 
-/** The model of that name is another one than was asked for. */
+/** The 409 for an existing model that differs from the requested one. */
 export const modelExists = ({ entity, project, name }: ModelRecord, reason: string) =>
   new ServiceError(
     409,

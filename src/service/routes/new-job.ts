@@ -4,10 +4,10 @@ import { notFound } from '../errors.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
 import type { JobRecord, ModelRecord } from '../store/store.ts';
 
-/** The id that the job will have, the span that asked for it, and what the key that asked for it opens. */
+/** The job's future id, the trace span of its request, and the access of the request's key. */
 export type JobOrigin = Pick<JobRecord, 'id' | 'traceparent'> & { access: Access };
 
-/** Keeps a place for a job until it is stored, or is not to be. @throws BusyError */
+/** Reserves a slot for a job until it is stored or refused. @throws BusyError */
 export function takeRoom({ admission, store }: ServiceContext, model: ModelRecord, { access }: JobOrigin) {
   return admission.job(store, { modelId: model.id, tenant: access.tenant });
 }
@@ -29,8 +29,8 @@ export function newJob({ id, traceparent, access }: JobOrigin, model: ModelRecor
 }
 
 /**
- * The payload is there before the job is, and the job before it is told of. Where the job cannot be stored its payload
- * does not stay.
+ * Stores the payload, then the job, then announces it. If the job cannot be stored, its payload is
+ * removed.
  */
 export async function acceptJob(
   { store, queue, files }: ServiceContext,
@@ -42,7 +42,7 @@ export async function acceptJob(
     // The model may have been deleted while the payload was written.
     if (!(await store.insertJob(job))) throw notFound('model', job.modelId);
   } catch (error) {
-    // What cannot be looked up or removed either goes at the next start.
+    // If this lookup or removal fails too, the next start removes the payload.
     const stored = await store.job(job.id).catch(() => job);
     if (payload && !stored) await files.removePayload(job.id).catch(() => {});
     throw error;

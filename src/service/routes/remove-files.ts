@@ -3,8 +3,8 @@ import { messageOf } from '../errors.ts';
 import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
 
 /**
- * Removes weights whose records are gone. The request is done by then: what cannot be removed just now is removed at
- * the next start, as all that has no record is.
+ * Removes weights whose records are deleted. The request has succeeded by then; files that cannot be
+ * removed now are removed at the next start, like everything without a record.
  */
 export async function removeWeights(
   service: ServiceContext,
@@ -21,7 +21,7 @@ export async function removeWeights(
   }
 }
 
-/** The same of all that a deleted model had, records and files. */
+/** Removes everything a deleted model leaves, records and files. */
 export async function removeModelRest(
   service: ServiceContext,
   model: ModelRecord,

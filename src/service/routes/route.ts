@@ -7,14 +7,14 @@ import type { ServiceLog } from '../log.ts';
 import { type Operation, operations } from '../openapi/operations.ts';
 import { givenProject, IgnoredProjects } from '../request-headers.ts';
 
-/** Registers the handler of an operation at its method and path. */
+/** Registers an operation's handler for its method and path. */
 export type Register = (
   operation: Operation,
-  // Lets a handler read every parameter that a path of the service may have.
+  // This path type lets a handler read any path parameter of the service.
   handler: Handler<BlankEnv, '/:model/:model_id/:job_id/:step'>,
 ) => void;
 
-/** Registers handlers for operations. The query of a request is checked against its operation first. */
+/** Registers handlers of operations. Each request's query is checked against its operation first. */
 export function registrar(app: Hono, log: ServiceLog): Register {
   const ignoredProjects = new IgnoredProjects(log);
   return (operation, handler) => {
@@ -26,14 +26,13 @@ export function registrar(app: Hono, log: ServiceLog): Register {
   };
 }
 
-/** Hono's form of a path. The name of a model has slashes, which some clients encode and others do not. */
+/** The path in Hono's syntax. A model name contains slashes, which only some clients encode. */
 const pathOf = ({ path }: Operation) =>
   path.replace(/\{(\w+)\}/g, (_, name) => (name === 'model' ? ':model{.+}' : `:${name}`));
 
 /**
- * Refuses query parameters that the operation does not have, by name: a misspelt option must not become a silent
- * default. A project of another form is ignored, since OpenAI clients send the one of their environment with every
- * request; the log says so.
+ * Refuses unknown query parameters: a misspelt option must not silently become a default. A project of
+ * another form is only logged, since OpenAI clients send the one of their environment with every request.
  */
 function checkForm({ query }: Operation, { req }: Context, ignoredProjects: IgnoredProjects): void {
   const issues = queryIssues(req.queries(), Object.keys(query?.shape ?? {}));
@@ -56,7 +55,10 @@ function queryIssues(query: Record<string, string[]>, known: readonly string[]):
   });
 }
 
-/** Answers the other methods of every path: OPTIONS with 204, the rest with 405, both with `Allow`. Register it last. */
+/**
+ * Answers all other methods of a path: OPTIONS with a 204, the rest with a 405, both with `Allow`. Call it
+ * last.
+ */
 export function refuseOtherMethods(app: Hono): void {
   const all: Operation[] = Object.values(operations);
   for (const [path, methods] of Map.groupBy(all, pathOf)) {
@@ -75,6 +77,6 @@ export function refuseOtherMethods(app: Hono): void {
   }
 }
 
-/** Whether the service has the path of a request, with any method. */
+/** Whether the request's path exists, with any method. */
 export const isKnownPath = (context: Context): boolean =>
   matchedRoutes(context).some(({ path }) => !path.endsWith('*'));

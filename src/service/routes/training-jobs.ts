@@ -57,7 +57,7 @@ function originOf(context: Context, id: string): JobOrigin {
   return { id, traceparent: submittedBy(context), access: accessOf(context) };
 }
 
-/** A job, as far as the key sees its model. */
+/** Finds a job whose model the key can see. */
 export async function findJob(
   { store }: Pick<ServiceContext, 'store'>,
   access: Access,
@@ -69,11 +69,11 @@ export async function findJob(
   return job;
 }
 
-/** The job of this id, which an earlier try under the same Idempotency-Key made. */
+/** The job of this id if an earlier try with the same Idempotency-Key created it. */
 async function madeBefore({ store, queue }: ServiceContext, id: string): Promise<JobRecord | undefined> {
   const job = await store.job(id);
   if (!job || !(await store.model(job.modelId))) return undefined;
-  // That it was stored may not have been told.
+  // The earlier try may have ended before waking the queue.
   queue.wake();
   return job;
 }

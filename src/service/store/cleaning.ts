@@ -5,9 +5,9 @@ import type { DataFiles } from './files.ts';
 import type { Store } from './store.ts';
 
 /**
- * After a crash: jobs that ran are queued again, deletions are completed, and what has no record is removed, since
- * only a record makes a checkpoint, a model, a payload, an upload or a part of a log. A crash in here leaves the rest
- * to the next start.
+ * Repairs the data folder after a crash: requeues running jobs, completes deletions, and removes files
+ * without a record, since only a record makes a checkpoint, model, payload, upload or log entry exist. It
+ * may itself be interrupted; the next start continues.
  */
 export async function mend(store: Store, files: DataFiles): Promise<void> {
   await store.clearDeletedModels();
@@ -26,17 +26,17 @@ export async function mend(store: Store, files: DataFiles): Promise<void> {
   }
 }
 
-/** How long training data is kept after its last use, and an idempotency key of no model after its first; milliseconds. */
+/** How long unused training data, and idempotency keys without a model, are kept, in milliseconds. */
 export const keptMs = 30 * 24 * 3_600_000;
 
 export interface Unused {
   store: Store;
   files: DataFiles;
-  /** The time, in milliseconds since 1970. Default: the clock's. */
+  /** Current time in milliseconds since 1970. Default `Date.now()`. */
   now?: number;
 }
 
-/** Removes what has not been used for so long, a little in each turn of the event loop. */
+/** Removes data that has been unused for `keptMs`, a little in each tick. */
 export async function removeUnused({ store, files, now = Date.now() }: Unused): Promise<void> {
   const before = now - keptMs;
   while (await store.forgetIdempotencyKeys(before)) await nextTurn();
@@ -51,16 +51,16 @@ export async function removeUnused({ store, files, now = Date.now() }: Unused): 
 
 const everyMs = 3_600_000;
 
-/** Removes what is no longer used, every hour until the service closes. */
+/** Removes unused data every hour until the service closes. */
 export function keepClean(service: Pick<ServiceContext, 'store' | 'files' | 'log' | 'closing'>): void {
   const { closing, log } = service;
   const started = Date.now() - performance.now();
   const clean = async () => {
     try {
-      // Whatever way the clock jumps, nothing is older for it.
+      // The smaller of both clocks: if the clock jumps ahead, nothing becomes older.
       await removeUnused({ ...service, now: Math.min(Date.now(), started + performance.now()) });
     } catch (error) {
-      // The rest goes an hour later, or at the next start.
+      // Retried in an hour, and at the next start.
       if (!closing.aborted) log({ level: 'warn', event: 'unused_kept', error: messageOf(error) });
     }
   };

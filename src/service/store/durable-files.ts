@@ -2,13 +2,14 @@ import { closeSync, constants, existsSync, mkdirSync, openSync, statSync } from 
 import { copyFile, mkdir, open, readdir, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
-/** Modes of what the service makes: for its own user alone, whatever the umask is. */
+/** Modes of files and folders that the service creates: only for its own user, whatever the umask. */
 export const privateFolder = 0o700;
 export const privateFile = 0o600;
 
 /**
- * Makes an empty file for SQLite, which would make one for everybody to read, and gives its side files the mode of
- * this one. One that is there is not even opened: closing it again would end the locks that this process has on it.
+ * Creates an empty file for SQLite, which would make it readable for everybody; SQLite copies its mode to
+ * the side files. An existing file is not even opened, because closing it would release this process's
+ * locks on it.
  */
 export function createPrivately(path: string): void {
   try {
@@ -18,7 +19,7 @@ export function createPrivately(path: string): void {
   }
 }
 
-/** Writes a file that appears whole or not at all, also after a power cut. */
+/** Writes a file atomically and durably: it appears completely or not at all, also after a power failure. */
 export async function writeWhole(
   path: string,
   content: Uint8Array,
@@ -35,7 +36,7 @@ export async function writeWhole(
   await syncFolder(dirname(path));
 }
 
-/** Copies regular files and folders, each synced; shares the blocks where the file system can. */
+/** Copies regular files and folders and syncs each. Shares disk blocks if the file system can. */
 export async function copyFolder(from: string, to: string): Promise<void> {
   await rm(to, { recursive: true, force: true });
   await mkdir(to, { mode: privateFolder });
@@ -51,7 +52,7 @@ async function copyDurably(source: string, target: string): Promise<void> {
   await copyFile(source, target, constants.COPYFILE_FICLONE);
   const file = await open(target, 'r+');
   try {
-    // The copy would have the mode of what it is one of.
+    // The copy would get the mode of its source.
     await file.chmod(privateFile);
     await file.sync();
   } finally {
@@ -59,7 +60,7 @@ async function copyDurably(source: string, target: string): Promise<void> {
   }
 }
 
-/** Makes the names in a folder durable. */
+/** Makes the entries of a folder durable. */
 export async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, 'r');
   try {
@@ -70,8 +71,8 @@ export async function syncFolder(path: string): Promise<void> {
 }
 
 /**
- * Makes a folder, and those it stands in, where they are not there. One at a time: Node's `recursive` never returns
- * for a path in a file system that makes no folders, such as /proc.
+ * Creates a folder and its missing parents. One by one, because Node's `recursive` never returns on file
+ * systems that cannot create folders, such as /proc.
  */
 export function makeFolder(path: string): void {
   const parent = dirname(path);
@@ -86,10 +87,10 @@ export function makeFolder(path: string): void {
 const isThereAlready = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === 'EEXIST';
 
-/** More than a file system gives away of what it keeps for itself, such as in a file's last block. */
+/** More than a file system could still fit into reserved space, such as a file's last block. */
 const block = Buffer.alloc(64 * 1024, 1);
 
-/** Writes a file durably and removes it. Rejects where that cannot be done. */
+/** Writes a file durably and removes it again. Rejects if that fails. */
 export async function checkDisk(path: string): Promise<void> {
   const file = await open(path, 'w', privateFile);
   try {

@@ -10,11 +10,15 @@ import { appendToLog, cutLogs, type LogEnds } from './log-files.ts';
 
 /**
  * The files of the data folder:
- * `models/<id>/checkpoints/step-N/` weights as the engine wrote them, `models/<id>/logs/<split>.jsonl.gz`
- * logged trajectory groups (a gzip member for each request, so `zcat` reads it), `jobs/<id>.jsonl.gz` payloads of
- * jobs that have not ended, `uploads/<sha256>.jsonl` training data, `incoming/` what requests are bringing. Whatever
- * is acknowledged has been fsynced. All of it is for this user alone; a data folder that was there keeps its mode.
- * What others put there, such as a file manager or a backup, stays, and is told in the log at the start.
+ * - `models/<id>/checkpoints/step-N/`: weights, as the engine wrote them
+ * - `models/<id>/logs/<split>.jsonl.gz`: logged trajectory groups, one gzip member per request (`zcat`
+ *   reads them)
+ * - `jobs/<id>.jsonl.gz`: payloads of unfinished jobs
+ * - `uploads/<sha256>.jsonl`: training data
+ * - `incoming/`: data of requests in progress
+ *
+ * Everything acknowledged is fsynced. New files are readable only for the service's user; an existing data
+ * folder keeps its mode. Foreign files (of a file manager or a backup) stay and are logged at the start.
  */
 export class DataFiles {
   readonly #root: string;
@@ -37,7 +41,10 @@ export class DataFiles {
     return join(this.#root, 'martingale.sqlite');
   }
 
-  /** Path of a step's checkpoint, relative to the data folder, as it is stored: the data folder may be moved. */
+  /**
+   * Path of a checkpoint relative to the data folder. Stored in this form, so that the folder can be
+   * moved.
+   */
   checkpointFolder(modelId: string, step: number): string {
     return join('models', modelId, 'checkpoints', `step-${step}`);
   }
@@ -47,14 +54,14 @@ export class DataFiles {
   }
 
   /**
-   * Works on the files of a model or an upload while nobody else does who asks for it in this way. Its name is the id
-   * or the hash.
+   * Runs `work` on the files of a model or upload, one at a time per `name` (the model's id or the
+   * upload's hash).
    */
   alone<Result>(name: string, work: () => Promise<Result>): Promise<Result> {
     return this.#inTurn.do(name, work);
   }
 
-  /** Removes a checkpoint folder, whole or half-written, and makes sure that its parents are there, durably. */
+  /** Removes a complete or partial checkpoint folder and durably creates its parents. */
   async clearCheckpoint(folder: string): Promise<void> {
     await rm(this.absolute(folder), { recursive: true, force: true });
     const parent = dirname(this.absolute(folder));
@@ -64,7 +71,7 @@ export class DataFiles {
       await syncFolder(dirname(made));
   }
 
-  /** Copies a checkpoint. The copy appears whole or not at all, also after a power cut. */
+  /** Copies a checkpoint atomically and durably. */
   async copyCheckpoint(from: string, to: string): Promise<void> {
     await this.clearCheckpoint(to);
     const partial = `${this.absolute(to)}.partial`;
@@ -86,7 +93,7 @@ export class DataFiles {
     await rm(this.absolute(join('models', modelId)), { recursive: true, force: true });
   }
 
-  /** Ids of the models that have a folder, each with the checkpoint folders found in it. */
+  /** Ids of models with a folder, each with its checkpoint folders. */
   async modelFolders(): Promise<Map<string, string[]>> {
     const found = new Map<string, string[]>();
     for (const modelId of await this.#own('models', own.models)) {
@@ -100,18 +107,18 @@ export class DataFiles {
     return found;
   }
 
-  /** A file for what a request brings. It is removed at the next start unless it is kept. */
+  /** Creates a file for the data of a request. Unless kept, it is removed at the next start. */
   createIncoming(): Promise<IncomingFile> {
     return IncomingFile.create(join(this.#root, 'incoming'));
   }
 
-  /** Removes what a crash left of requests. */
+  /** Removes files of requests that a crash interrupted. */
   async removeIncoming(): Promise<void> {
     for (const name of await this.#own('incoming', own.incoming))
       await rm(join(this.#root, 'incoming', name), { force: true });
   }
 
-  /** The same bytes, as a gzip member, in a file of their own. Nothing is left where they break off. */
+  /** Compresses `content` into a new file as one gzip member. Leaves no file if `content` throws. */
   async compress(content: AsyncIterable<Uint8Array>): Promise<IncomingFile> {
     const file = await this.createIncoming();
     try {
@@ -123,12 +130,12 @@ export class DataFiles {
     }
   }
 
-  /** Makes a compressed file the payload of a job. */
+  /** Turns a compressed file into the payload of a job. */
   async keepPayload(jobId: string, compressed: IncomingFile): Promise<void> {
     await compressed.keepAs(this.#payloadPath(jobId));
   }
 
-  /** What was compressed. */
+  /** The decompressed payload of a job. */
   readPayload(jobId: string): AsyncGenerator<Buffer> {
     return readCompressed(this.#payloadPath(jobId));
   }
@@ -137,7 +144,7 @@ export class DataFiles {
     await rm(this.#payloadPath(jobId), { force: true });
   }
 
-  /** Removes the payloads beside those of the given jobs. */
+  /** Removes all payloads except those of these jobs. */
   async removePayloadsBut(jobIds: Iterable<string>): Promise<void> {
     const needed = new Set([...jobIds].map((jobId) => this.#payloadPath(jobId)));
     for (const name of await this.#own('jobs', own.jobs)) {
@@ -146,7 +153,7 @@ export class DataFiles {
     }
   }
 
-  /** Makes a file training data. The same data may come from several clients at once. */
+  /** Turns a file into training data. Several clients may send the same data at once. */
   async keepUpload(sha256: string, content: IncomingFile): Promise<void> {
     await content.keepAs(this.#uploadPath(sha256));
   }
@@ -155,7 +162,7 @@ export class DataFiles {
     await rm(this.#uploadPath(sha256), { force: true });
   }
 
-  /** Removes the uploads beside the given ones. */
+  /** Removes all uploads except these. */
   async removeUploadsBut(sha256s: Iterable<string>): Promise<void> {
     const recorded = new Set([...sha256s].map((sha256) => this.#uploadPath(sha256)));
     for (const name of await this.#own('uploads', own.uploads)) {
@@ -164,7 +171,7 @@ export class DataFiles {
     }
   }
 
-  /** The lines of an upload that are not blank, with their numbers from 1. */
+  /** The non-blank lines of an upload, numbered from 1. */
   async *uploadLines(sha256: string): AsyncGenerator<{ line: string; number: number }> {
     const content = createReadStream(this.#uploadPath(sha256), { highWaterMark: pieceBytes });
     try {
@@ -177,17 +184,17 @@ export class DataFiles {
     }
   }
 
-  /** Puts a gzip member behind the first `end` bytes of a split's log; returns how many bytes that took. */
+  /** Writes a gzip member after the first `end` bytes of a split's log and returns its size in bytes. */
   appendLog(modelId: string, split: string, end: number, member: IncomingFile): Promise<number> {
     return appendToLog(this.#logFolder(modelId), { split, end }, member);
   }
 
-  /** Cuts off what stands behind the ends of a model's logs, by split, and removes those that have none. */
+  /** Truncates a model's logs to these ends, by split, and removes logs without one. */
   async cutLogs(modelId: string, ends: LogEnds): Promise<void> {
     await cutLogs(this.#logFolder(modelId), await this.#own(join('models', modelId, 'logs'), own.logs), ends);
   }
 
-  /** Names of what is the service's own in a folder. The rest is left alone, and told of. */
+  /** Names of the service's own entries in a folder. Other entries are logged and left alone. */
   async #own(folder: string, kind: (typeof own)[keyof typeof own]): Promise<string[]> {
     const entries = await entriesOf(this.absolute(folder), kind);
     for (const name of entries.foreign)
@@ -210,7 +217,7 @@ export class DataFiles {
 
 const uuid = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}';
 
-/** What the service puts into its folders. Anything else there belongs to somebody else. */
+/** Name patterns of the service's own entries. Everything else in its folders is foreign. */
 export const own = {
   models: { isFolder: true, name: new RegExp(`^${uuid}$`) },
   checkpoints: { isFolder: true, name: /^step-\d+(\.\w+)?$/ },
@@ -220,7 +227,7 @@ export const own = {
   incoming: { isFolder: false, name: new RegExp(`^${uuid}$`) },
 } as const;
 
-/** Names in a folder, of the service's own and of others. A folder that is not there has none. */
+/** Own and foreign names in a folder; none if the folder does not exist. */
 export async function entriesOf(
   folder: string,
   { isFolder, name }: (typeof own)[keyof typeof own],
@@ -234,7 +241,7 @@ export async function entriesOf(
   return { own: namesOf(found.filter(isOwn)), foreign: namesOf(found.filter((entry) => !isOwn(entry))) };
 }
 
-/** Does one thing at a time of those that concern the same: the next begins when the one before has ended. */
+/** Runs work one at a time per key. */
 export class InTurn {
   readonly #last = new Map<string, Promise<unknown>>();
 
