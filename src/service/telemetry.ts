@@ -14,7 +14,7 @@ import {
 } from '../telemetry/index.ts';
 import type { JobRecord, JobSuccess } from './store/store.ts';
 
-/** A span for each request, child of the one that its `traceparent` names. It lasts until the answer begins. */
+/** A span per request, child of its `traceparent`. It lasts until the answer begins. */
 export function traceRequests(): MiddlewareHandler {
   return (context, next) => {
     const { method, path } = context.req;
@@ -38,7 +38,7 @@ export function traceRequests(): MiddlewareHandler {
 function describeAnswer(span: Span, context: Context): void {
   const { status } = context.res;
   const route = routePath(context, -1);
-  // Of a request that no route took, nothing but the middleware's own pattern is known.
+  // Without a matching route, only the middleware's own pattern is known.
   if (!route.endsWith('*')) {
     span.updateName(`${context.req.method} ${route}`);
     span.setAttribute(http.route, route);
@@ -49,12 +49,12 @@ function describeAnswer(span: Span, context: Context): void {
   span.setStatus({ code: SpanStatusCode.ERROR });
 }
 
-/** Sampling for a request within its span. */
+/** Runs the sampling of a request in its own span. */
 export function traceInference<Result>(model: string, run: () => Promise<Result>): Promise<Result> {
   return withSpan(spanName.inference, { [genAi.requestModel]: model }, run);
 }
 
-/** The same of an answer that is streamed: the span lasts until the stream has ended or is left. */
+/** The same for a streamed answer: the span lasts until the stream ends or is abandoned. */
 export async function* traceStreamed<Item>(
   model: string,
   items: AsyncIterable<Item>,
@@ -74,15 +74,15 @@ export async function* traceStreamed<Item>(
   }
 }
 
-/** What a job's span will link to: the client's span where it told of one, else the request's. */
+/** The span that a job's span links to: the client's if its `traceparent` names one, else the request's. */
 export function submittedBy(context: Context): string | null {
   const given = context.req.header('traceparent') ?? null;
   return linksTo(given).length > 0 ? given : activeTraceparent();
 }
 
 /**
- * Runs a training job within a span of its own. A job outlives the request that asked for it, and may run after a
- * restart: its span is no child of that request's, it links to it.
+ * Runs a training job in its own span. The job outlives its request and may run after a restart, so the
+ * span links to the request's span instead of being its child.
  */
 export function traceJob(job: JobRecord, run: () => Promise<JobSuccess>): Promise<JobSuccess> {
   const attributes = {

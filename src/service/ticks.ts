@@ -1,32 +1,32 @@
 import { performance } from 'node:perf_hooks';
 
 /**
- * Longest stretch of a turn of the event loop that goes to pieces of work, unless one alone takes longer. In each turn
- * one connection is accepted: a longer stretch would let thousands of them wait for minutes.
+ * How much of a tick goes to waiting work, in milliseconds; a single piece may take longer. Node accepts
+ * one connection per tick per socket, so longer ticks would let thousands of connections wait for minutes.
  */
 const turnMs = 1;
 
 let waiting: (() => void)[] = [];
-/** Place in `waiting` of the next to begin. */
+/** Index in `waiting` of the next piece of work. */
 let next = 0;
-/** When the turn of the event loop began that pieces of work are begun in; null before the first of a turn. */
+/** When the current tick's first work began; null before. */
 let began: number | null = null;
 let isBeginning = false;
-/** Whether a connection was accepted in this turn: more may wait. */
+/** Whether a connection was accepted in this tick; more may be waiting. */
 let isAccepting = false;
 
 /**
- * To be called when a connection has been accepted. Node accepts one in a turn: as long as some wait, a turn has room
- * for one piece of work, so that the next turn comes soon, and the system does not cut those that wait too long.
+ * Call this for every accepted connection. While connections arrive, a tick runs only one piece of work,
+ * so that the next tick comes soon and the system does not drop those that wait.
  */
 export function accepted(): void {
   isAccepting = true;
 }
 
 /**
- * Resolves when it is time for a short piece of work: at once, unless others have filled this turn of the event loop.
- * A thousand requests that come at the same moment would otherwise be handled in one turn, in which nothing else
- * happens: no stream goes on, and nobody is accepted. First come, first served.
+ * Waits until there is time for a short piece of work: none, unless other work has filled this tick.
+ * Otherwise a thousand simultaneous requests would run in one tick, in which no stream continues and no
+ * connection is accepted. First come, first served.
  */
 export function turn(): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -35,7 +35,7 @@ export function turn(): Promise<void> {
   return promise;
 }
 
-/** Lets those that wait begin, one after the other, until the turn is full or nobody waits. */
+/** Starts waiting work until the tick is full or nothing waits. */
 async function begin(): Promise<void> {
   isBeginning = true;
   let isFirst = began === null;
@@ -47,7 +47,7 @@ async function begin(): Promise<void> {
   while (next < waiting.length && (isFirst || performance.now() - began < limit)) {
     isFirst = false;
     waiting[next++]?.();
-    // What it does before it waits for something is done by then.
+    // Lets the work run up to its first `await`.
     await null;
   }
   isBeginning = false;

@@ -5,12 +5,12 @@ import { RequestValidationError, unsupportedField } from './errors.ts';
 import { largestIssueCount } from './shown-issue.ts';
 import { flatten, toValidationIssues, valueAt } from './zod-issues.ts';
 
-/** How often names of no field that stand for nothing are left out before a value is read again. */
+/** How often unknown null fields are removed and the value validated again. */
 const mostRounds = 16;
-/** How many such names are left out at once. */
+/** How many unknown null fields are removed in one round. */
 const mostNames = 64;
 
-/** Reads a value with a schema; what is wrong becomes a 422 whose `loc` begins with `place`. */
+/** Validates a value. Invalid values throw a 422 whose `loc` begins with `place`. */
 export function validate<Schema extends z.ZodType>(
   schema: Schema,
   value: unknown,
@@ -21,7 +21,7 @@ export function validate<Schema extends z.ZodType>(
   throw new RequestValidationError(toValidationIssues(result.error.issues, value, [place]));
 }
 
-/** As zod does it, but `null` means absent also under a name that is no field. */
+/** Like `safeParse`, but an unknown field with the value null counts as absent. */
 function parse<Schema extends z.ZodType>(
   schema: Schema,
   value: unknown,
@@ -43,8 +43,8 @@ function parse<Schema extends z.ZodType>(
 export type ReadItem<Value> = { value: Value } | { issues: ValidationIssue[] };
 
 /**
- * Reads a part of a body with a schema; `place` is where it stands. Complaints quote `original`: the item as the
- * request has it, where parts of it are read apart and stand in `item` as empty.
+ * Validates a part of a body at `place`. Issues quote `original`: the item as sent, if parts of it are
+ * validated separately and are empty in `item`.
  */
 export function readItem<Schema extends z.ZodType>(
   schema: Schema,
@@ -58,7 +58,7 @@ export function readItem<Schema extends z.ZodType>(
     : { issues: toValidationIssues(result.error.issues, original, place) };
 }
 
-/** A copy of a value with no null at a path, whatever the places in lists that the path goes through. */
+/** A copy without the null at a path, in every element of the lists along it. */
 function withoutNull(value: unknown, [first, ...rest]: (string | number)[]): unknown {
   if (first === undefined) return value;
   if (Array.isArray(value)) return value.map((item) => withoutNull(item, rest));
@@ -71,14 +71,14 @@ function withoutNull(value: unknown, [first, ...rest]: (string | number)[]): unk
   );
 }
 
-/** A value with more values in it than this is read up to its first fault alone. */
+/** Values with more nested values than this are validated only up to the first error. */
 const valuesReadOn = 5000;
 
 const upToFirstFault: z.core.ParseContextInternal<z.core.$ZodIssue> = { abortEarly: true };
 
 /**
- * As `schema.safeParse`. Every fault of a value is told where the value is small: a body can hold millions of wrong
- * values, and to tell of each would take more memory than there is.
+ * Like `schema.safeParse`. Reports all errors only for small values: a body can contain millions of wrong
+ * values, and reporting each would exhaust the memory.
  */
 function safeParse<Schema extends z.ZodType>(
   schema: Schema,
@@ -101,7 +101,7 @@ function holdsMoreThan(limit: number, value: unknown): boolean {
   return false;
 }
 
-/** Gives fields that came under a vendor's name the interface's own. Both at once is a contradiction. */
+/** Renames vendor aliases of fields. An alias together with its field is an error. */
 export function renameAliases(
   body: JsonObject,
   aliases: Readonly<Record<string, string>>,
@@ -122,14 +122,14 @@ export function renameAliases(
   return renamed;
 }
 
-/** Whether a value is as good as absent: clients send the defaults of options that nobody has set. */
+/** Whether a value counts as absent: clients send defaults of options that nobody set. */
 export function asksForNothing(value: unknown): boolean {
   if (value === null || value === undefined || value === false || value === 0) return true;
   if (Array.isArray(value)) return value.length === 0;
   return isObject(value) && Object.keys(value).length === 0;
 }
 
-/** Refuses fields the interface does not have: a misspelt option must not turn into a silent default. */
+/** Refuses unknown fields: a misspelt option must not silently become a default. */
 export function refuseUnknownFields(body: JsonObject, known: ReadonlySet<string>): void {
   const issues = Object.keys(body)
     .filter((name) => !known.has(name) && body[name] !== null)
@@ -143,7 +143,7 @@ export function refuseUnknownFields(body: JsonObject, known: ReadonlySet<string>
   if (issues.length > 0) throw new RequestValidationError(issues);
 }
 
-/** Validates a body against a schema of the contract, and refuses fields that the schema does not name. */
+/** Validates a body with a contract schema and refuses unknown fields. */
 export function validateBody<Schema extends z.ZodObject>(schema: Schema, body: unknown): z.output<Schema> {
   if (isObject(body)) refuseUnknownFields(body, new Set(Object.keys(schema.shape)));
   return validate(schema, body, 'body');

@@ -4,7 +4,7 @@ import { largestIssueCount } from './shown-issue.ts';
 
 type ZodIssue = z.core.$ZodIssue;
 
-/** Issues of zod in the shape that clients of FastAPI services read. */
+/** Converts zod's issues to the format of FastAPI, which clients expect. */
 export function toValidationIssues(
   issues: readonly ZodIssue[],
   root: unknown,
@@ -21,7 +21,7 @@ interface Located {
   path: (string | number)[];
 }
 
-/** A failed union says only that nothing fitted; the branch that came nearest says what to mend. */
+/** Flattens union errors: of all branches, reports the issues of the one that fits best. */
 export function flatten(issue: ZodIssue, prefix: (string | number)[]): Located[] {
   const path = [...prefix, ...issue.path.map((part) => (typeof part === 'symbol' ? String(part) : part))];
   if (issue.code === 'unrecognized_keys')
@@ -45,10 +45,13 @@ const formCodes: ReadonlySet<ZodIssue['code']> = new Set([
   'invalid_union',
 ]);
 
-/** Whether all that a branch complains about is that the value looks otherwise; of one that fits, a size may not. */
+/**
+ * Whether a branch's only issues are about the value's type. A branch of the right type may still fail on
+ * a size.
+ */
 const isOfOtherForm = (branch: readonly Located[]) => branch.every(({ issue }) => formCodes.has(issue.code));
 
-/** Whether a branch says by its discriminator that it is not for this value: what else it says is beside the point. */
+/** Whether a branch's discriminator excludes this value; its other issues are then irrelevant. */
 function isOfOtherKind(issue: ZodIssue): boolean {
   if (issue.path.length !== 1) return false;
   if (issue.code === 'custom') return issue.params?.discriminator === true;
@@ -63,7 +66,7 @@ function describe(
 ): ValidationIssue {
   const { value, isThere } = lookUp(root, path);
   const loc = [...place, ...path];
-  // What is missing has no value: the complaint quotes what it is missing in.
+  // A missing value cannot be quoted; quote what it is missing from.
   if (!isThere && asksForValue.has(issue.code))
     return { loc, msg: 'Field required', type: 'missing', input: value };
   if (issue.code === 'unrecognized_keys')
@@ -72,7 +75,7 @@ function describe(
   return { loc, msg: issue.message, type, input: value, ...(ctx ? { ctx } : {}) };
 }
 
-/** Complaints that a schema makes of an absent value as of a wrong one. */
+/** Issues that zod reports for a missing value as for a wrong one. */
 const asksForValue: ReadonlySet<ZodIssue['code']> = new Set([
   'invalid_type',
   'invalid_value',
@@ -126,13 +129,13 @@ const typeNames: Record<string, string> = {
   record: 'dict_type',
 };
 
-/** The value at a path; undefined where there is none. */
+/** The value at a path; undefined if there is none. */
 export function valueAt(root: unknown, path: readonly (string | number)[]): unknown {
   const { value, isThere } = lookUp(root, path);
   return isThere ? value : undefined;
 }
 
-/** The value at a path; where there is none, the innermost one on the way to it. */
+/** The value at a path; if there is none, the innermost existing one along it. */
 function lookUp(root: unknown, path: readonly (string | number)[]): { value: unknown; isThere: boolean } {
   let value = root;
   for (const part of path) {

@@ -8,12 +8,12 @@ import { type ByteSource, pieceBytes, type Range } from '../json/byte-source.ts'
 import { syncFolder } from './durable-files.ts';
 
 /**
- * Written data is handed to the disk in stretches of this many bytes. Left to the end it would be one long write,
- * and whoever syncs another file meanwhile, as the database does, would wait for all of it.
+ * Written data is synced every this many bytes. One sync at the end would take long, and anyone who syncs
+ * another file meanwhile, such as the database, would wait for it.
  */
 const syncEvery = 16 * 1024 ** 2;
 
-/** A private file that grows, is read, and then either gets its name or goes. */
+/** A private file that is appended to, read, and finally renamed or removed. */
 export class IncomingFile implements ByteSource {
   readonly #file: FileHandle;
   readonly #path: string;
@@ -65,7 +65,7 @@ export class IncomingFile implements ByteSource {
     }
   }
 
-  /** Gives it its name, durably. In its place there is nothing, or the same. */
+  /** Renames the file durably. Nothing, or a file of equal content, may exist at `path`. */
   async keepAs(path: string): Promise<void> {
     await this.#file.sync();
     await this.#close();
@@ -74,7 +74,7 @@ export class IncomingFile implements ByteSource {
     await syncFolder(dirname(path));
   }
 
-  /** Closes it, and removes it unless it was kept. */
+  /** Closes the file and removes it, unless it was kept. */
   async discard(): Promise<void> {
     await this.#close();
     if (!this.#kept) await rm(this.#path, { force: true });
@@ -97,19 +97,19 @@ export class IncomingFile implements ByteSource {
   }
 }
 
-/** Appends a gzip member of the content to a file. */
+/** Compresses `content` and appends it to a file as one gzip member. */
 export async function compressInto(file: IncomingFile, content: AsyncIterable<Uint8Array>): Promise<void> {
   await pipeline(gathered(content), createGzip({ level: 1 }), async (packed: AsyncIterable<Buffer>) => {
     for await (const piece of packed) await file.append(piece);
   });
 }
 
-/** What was compressed into the file of this path. */
+/** The decompressed content of a gzip file. */
 export async function* readCompressed(path: string): AsyncGenerator<Buffer> {
   const packed = createReadStream(path);
   const plain = createGunzip();
   const unpacked = pipeline(packed, plain);
-  // It is awaited below; where the reader leaves early nobody does.
+  // Awaited below, but not if the reader stops early.
   unpacked.catch(() => {});
   try {
     yield* plain;
@@ -122,7 +122,7 @@ export async function* readCompressed(path: string): AsyncGenerator<Buffer> {
 
 const gatheredBytes = 65_536;
 
-/** The same bytes in pieces that are not too small, and that stay what they are when the next is taken. */
+/** Copies small chunks into larger ones that stay valid. */
 async function* gathered(content: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer> {
   let pieces: Buffer[] = [];
   let length = 0;

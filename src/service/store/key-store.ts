@@ -9,31 +9,31 @@ import { createStoredKey, hashKey, idOfKey, matchesKey } from '../keys.ts';
 import { createPrivately, makeFolder } from './durable-files.ts';
 import { keySchema, prepareSchema } from './schema.ts';
 
-/** A key as it is listed: never the key itself. Times are ISO 8601. */
+/** An API key as `keys list` shows it, without the key itself. Times are ISO 8601. */
 export interface KeyRecord {
   id: string;
-  /** What its maker called it; empty where they did not. */
+  /** The name from its creation; may be empty. */
   name: string;
-  /** The one entity whose models it sees; null for a key that sees all of them. */
+  /** The only entity whose models the key can see; null for all entities. */
   entity: string | null;
   createdAt: string;
-  /** To the minute; null for a key that was never used. */
+  /** Accurate to a minute; null if never used. */
   lastUsedAt: string | null;
   revokedAt: string | null;
 }
 
-/** `last used` is written at most once in so long: a disk write for each request would cost more than it tells. */
+/** How often `last_used_at` is written at most: a disk write per request would be too expensive. */
 const lastUsedEveryMs = 60_000;
 
 /**
- * The API keys of a data folder, in a database of their own: a running service and the `keys` command open it side by
- * side, and what one writes the other reads at its next look. Of a key only the SHA-256 is kept.
+ * The API keys of a data folder, in their own database: a running service and the `keys` command can both
+ * open it, and each sees the other's changes at its next read. Only the SHA-256 of a key is stored.
  */
 export class KeyStore {
   readonly #database: DatabaseSync;
   readonly #find: StatementSync;
   readonly #used = new Map<string, number>();
-  /** Stands in for the hash of an id that does not exist, so that it costs the same comparison. */
+  /** Compared for unknown ids, so that they take as long as known ones. */
   readonly #nobody = randomBytes(32);
 
   private constructor(path: string) {
@@ -43,7 +43,7 @@ export class KeyStore {
     this.#find = this.#database.prepare('SELECT hash, entity, revoked_at FROM keys WHERE id = ?');
   }
 
-  /** Opens the keys of a data folder; the folder and the file are made where they are not there. */
+  /** Opens the key store of a data folder and creates both if they are missing. */
   static open(dataFolder: string): KeyStore {
     makeFolder(resolve(dataFolder));
     const path = pathIn(dataFolder);
@@ -51,16 +51,16 @@ export class KeyStore {
     return new KeyStore(path);
   }
 
-  /** Whether a data folder has ever had keys. */
+  /** Whether the data folder has a key store. */
   static isIn(dataFolder: string): boolean {
     return existsSync(pathIn(dataFolder));
   }
 
   /**
-   * Makes a key. This is the only time it can be seen.
+   * Creates a key. The returned text is the only copy.
    *
-   * @param options.entity The one entity whose models the key sees. Default null: all of them.
-   * @throws ServiceError `bad_option` for what is no name of an entity.
+   * @param options.entity The only entity whose models the key can see. Default null: all entities.
+   * @throws ServiceError `bad_option` for an invalid entity name.
    */
   create(name: string, { entity = null }: { entity?: string | null } = {}): { id: string; key: string } {
     if (entity !== null && !namePartPattern.test(entity))
@@ -79,12 +79,12 @@ export class KeyStore {
     return { id, key };
   }
 
-  /** Every key there ever was, oldest first. */
+  /** All keys, revoked ones too, oldest first. */
   list(): KeyRecord[] {
     return this.#database.prepare('SELECT * FROM keys ORDER BY number').all().map(toRecord);
   }
 
-  /** Ends a key for good. Returns its record as it was before; undefined where there is no such key. */
+  /** Revokes a key permanently. Returns its record from before; undefined if there is no such key. */
   revoke(id: string): KeyRecord | undefined {
     const row = this.#database.prepare('SELECT * FROM keys WHERE id = ?').get(id);
     if (row === undefined) return undefined;
@@ -94,15 +94,15 @@ export class KeyStore {
     return toRecord(row);
   }
 
-  /** How many keys are valid. */
+  /** The number of valid keys. */
   countValid(): number {
     const row = this.#database.prepare('SELECT count(*) AS count FROM keys WHERE revoked_at IS NULL').get();
     return Number(row?.count ?? 0);
   }
 
   /**
-   * The id and the entity of a valid key; undefined for any other text. Reads the file, so that a revocation counts
-   * at once.
+   * The id and entity of a valid key; undefined for any other text. Reads the file, so that a revocation
+   * takes effect at once.
    */
   check(key: string): Pick<KeyRecord, 'id' | 'entity'> | undefined {
     const id = idOfKey(key) ?? '';
@@ -126,7 +126,7 @@ export class KeyStore {
         .prepare('UPDATE keys SET last_used_at = ? WHERE id = ?')
         .run(new Date().toISOString(), id);
     } catch {
-      // The command writes just now, or the disk is full: the next minute's use will be noted.
+      // The `keys` command is writing or the disk is full; the use is recorded in the next minute.
     }
   }
 }

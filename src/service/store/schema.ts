@@ -2,30 +2,31 @@ import type { DatabaseSync } from '../../platform/sqlite.ts';
 import { ServiceError } from '../errors.ts';
 
 export interface Schema {
-  /** What the file holds, for errors. */
+  /** What the file contains, for errors. */
   what: string;
-  /** Number of the schema (`PRAGMA user_version`). Raise it with every change of `tables`. */
+  /** Schema version (`PRAGMA user_version`). Raise it with every change of `tables`. */
   version: number;
   tables: string;
 }
 
 /**
- * Makes the tables in an empty file. Two processes may do so at the same time.
+ * Creates the tables in an empty file. Two processes may do so at the same time.
  *
- * @throws ServiceError `data_folder_too_new` or `data_folder_too_old` for a file with another schema.
+ * @throws ServiceError `data_folder_too_new` or `data_folder_too_old` if the file has another schema
+ * version.
  */
 export function prepareSchema(database: DatabaseSync, { what, version, tables }: Schema): void {
   const find = () => Number(database.prepare('PRAGMA user_version').get()?.user_version ?? 0);
   if (find() === version) return;
   database.exec('BEGIN IMMEDIATE');
   try {
-    // Read again: another process may have made the tables in the meantime.
+    // Another process may have created the tables meanwhile.
     const found = find();
     const isEmpty = database.prepare('SELECT 1 FROM sqlite_schema LIMIT 1').get() === undefined;
     if (found !== version && !isEmpty) throw otherSchema(what, found, version);
     database.exec(isEmpty ? `${tables}; PRAGMA user_version = ${version}; COMMIT` : 'COMMIT');
   } catch (error) {
-    // SQLite ends a transaction by itself on a full or broken disk.
+    // SQLite itself ends a transaction when the disk is full or broken.
     if (database.isTransaction) database.exec('ROLLBACK');
     throw error;
   }
@@ -41,7 +42,6 @@ function otherSchema(what: string, found: number, version: number): ServiceError
   );
 }
 
-/** The database of the service. */
 export const storeSchema: Schema = {
   what: 'The database',
   version: 9,
@@ -163,11 +163,10 @@ export const storeSchema: Schema = {
   `,
 };
 
-/** The API keys. */
 export const keySchema: Schema = {
   what: 'The key file',
   version: 4,
-  // number: the order in which keys were made, since clocks may jump.
+  // number: order of creation, since clocks may jump.
   tables: `
   CREATE TABLE keys (
     id TEXT PRIMARY KEY,

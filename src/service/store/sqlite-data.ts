@@ -12,7 +12,7 @@ import type {
 
 const unused = `used_at < ?1 AND NOT EXISTS (SELECT 1 FROM jobs WHERE upload_sha256 = sha256 AND ${unfinished})`;
 
-/** Training data: the records of files that are called by their content. */
+/** Training data: records of files that are named by their hash. */
 export function sqliteUploads(database: SqliteDatabase): UploadStore {
   return {
     async putUpload(upload: UploadRecord, entity: string | null): Promise<void> {
@@ -61,23 +61,23 @@ export function sqliteUploads(database: SqliteDatabase): UploadStore {
   };
 }
 
-/** How much of what its replies were sampled under is kept for one entity. */
+/** How many constraints are stored for one entity. */
 export const constraintRoom = {
-  /** Characters of JSON together. */
+  /** Total characters of JSON. */
   characters: 2 ** 27,
-  /** What one counts for at the least: with that, an entity has 32,768 at the most. */
+  /** Characters that a constraint counts as at least: an entity has at most 32,768 constraints. */
   least: 4096,
 } as const;
 
-/** Those of keys without an entity stand under a name that no entity has. */
+/** Keys without an entity use the empty name, which no entity has. */
 const nameOf = (entity: string | null) => entity ?? '';
 
-/** `room`: other bounds for tests. */
+/** `room`: smaller limits for tests. */
 export function sqliteConstraints(
   database: SqliteDatabase,
   room: { characters: number; least: number } = constraintRoom,
 ): ConstraintStore {
-  /** Removes what was used longest ago, but for one, until the rest has room. */
+  /** Removes the least recently used constraints, except `needed`, until the rest fits. */
   const makeRoom = (entity: string, needed: string) => {
     const sum = database.one(
       'SELECT coalesce(sum(room), 0) AS taken FROM entity_constraints WHERE entity = ?',
@@ -129,16 +129,16 @@ export function sqliteConstraints(
 
 const keysAtOnce = 100;
 
-/** The model of what was made under an id, whatever it was. */
+/** The model of a resource id: a job, a log record or a model. */
 const ownerSql = `
   SELECT model_id AS id FROM jobs WHERE id = ?1
   UNION ALL SELECT model_id FROM logs WHERE id = ?1
   UNION ALL SELECT id FROM models WHERE id = ?1`;
 
-/** Idempotency keys, each with what was made under it. */
+/** Idempotency keys with the ids of their resources. */
 export function sqliteIdempotencyKeys(database: SqliteDatabase): IdempotencyStore {
   const remove = (key: string) => database.run('DELETE FROM idempotency_keys WHERE key = ?', key);
-  /** A key goes with its model. */
+  /** Whether the key is void because its model was deleted. */
   const isGone = (modelId: string | null) => modelId !== null && !hasModel(database, modelId);
 
   return {

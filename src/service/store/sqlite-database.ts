@@ -7,7 +7,7 @@ import type { PageRequest, StoredPage } from './store.ts';
 
 export type Row = Record<string, SQLOutputValue>;
 
-/** A SQLite file with its schema up to date, prepared statements kept, and nobody else in it. */
+/** A SQLite file with the current schema, cached prepared statements, and an exclusive lock. */
 export class SqliteDatabase {
   readonly #database: DatabaseSync;
   readonly #statements = new Map<string, StatementSync>();
@@ -16,7 +16,8 @@ export class SqliteDatabase {
     createPrivately(path);
     this.#database = new DatabaseSync(path);
     try {
-      // Exclusive: two services on one data folder would run every job twice. The lock dies with the process.
+      // Exclusive: two services on one data folder would run every job twice. The lock ends with the
+      // process.
       this.#database.exec(`
         PRAGMA locking_mode = EXCLUSIVE;
         PRAGMA journal_mode = WAL;
@@ -24,7 +25,7 @@ export class SqliteDatabase {
         PRAGMA foreign_keys = ON;
       `);
       prepareSchema(this.#database, storeSchema);
-      // In exclusive mode the first write takes the lock. A second service fails here, at its start.
+      // In exclusive mode the first write takes the lock, so a second service fails here at its start.
       this.checkWrite();
     } catch (cause) {
       this.#database.close();
@@ -47,7 +48,7 @@ export class SqliteDatabase {
     return this.#prepare(sql).get(...values);
   }
 
-  /** Runs a statement and returns how many rows it changed. */
+  /** Runs a statement and returns the number of changed rows. */
   run(sql: string, ...values: SQLInputValue[]): number {
     return Number(this.#prepare(sql).run(...values).changes);
   }
@@ -59,15 +60,16 @@ export class SqliteDatabase {
       this.#database.exec('COMMIT');
       return result;
     } catch (error) {
-      // SQLite itself ends a transaction that met a full or broken disk, and there is nothing to roll back then.
+      // SQLite itself ends a transaction when the disk is full or broken; then there is nothing to roll
+      // back.
       if (this.#database.isTransaction) this.#database.exec('ROLLBACK');
       throw error;
     }
   }
 
-  /** A transaction in which a row may go while others still refer to it: they stay. */
+  /** A transaction that may delete rows while others still refer to them. */
   transactionKeepingReferences<Result>(work: () => Result): Result {
-    // Within a transaction the pragma would do nothing.
+    // The pragma has no effect inside a transaction.
     this.#database.exec('PRAGMA foreign_keys = OFF');
     try {
       return this.transaction(work);
@@ -76,7 +78,7 @@ export class SqliteDatabase {
     }
   }
 
-  /** Writes what is there already. Throws where nothing can be written. */
+  /** Rewrites an unchanged value. Throws if the file is not writable. */
   checkWrite(): void {
     this.transaction(() => this.#database.exec(`PRAGMA user_version = ${storeSchema.version}`));
   }
@@ -95,14 +97,14 @@ export class SqliteDatabase {
   }
 }
 
-/** A list that is read in pages: the rows of a table, or those of one tenant, by a column that never repeats. */
+/** A list that is read in pages: rows of a table, optionally of one parent, ordered by a unique column. */
 export interface PagedList {
   table: 'models' | 'checkpoints' | 'events';
   order: 'sequence' | 'step';
   tenant?: { column: 'entity' | 'model_id' | 'job_id'; id: string } | undefined;
 }
 
-/** Reads the page after the item with id `after`. An `after` that names no item of the list is a 422. */
+/** Reads the page after the item with id `after`. An `after` that is not in the list gets a 422. */
 export function readPage<Item>(
   database: SqliteDatabase,
   read: (row: Row) => Item,

@@ -115,8 +115,8 @@ export function sqliteModels(database: SqliteDatabase): ModelStore {
 }
 
 /**
- * What belongs to a model, in the order in which it can go, and how many rows of it go at once: each statement is a
- * transaction that holds the event loop. A job's config may be long.
+ * The rows of a model, in an order that keeps references valid, and how many of them are deleted at once:
+ * each statement is a transaction that blocks the event loop. A job's config may be long.
  */
 const parts = [
   {
@@ -134,7 +134,7 @@ function deletion(table: string, id: 'rowid' | 'key'): string {
   return `DELETE FROM ${table} WHERE ${id} IN (SELECT ${id} FROM ${table} WHERE model_id = ? LIMIT ?)`;
 }
 
-/** Deletes a model's own row, which makes all that belongs to it one of no model. */
+/** Deletes a model's own row; the rows that refer to it are removed later. */
 export function deleteModel(database: SqliteDatabase, id: string): CheckpointRecord[] | null {
   return database.transactionKeepingReferences(() => {
     if (database.one(`SELECT id FROM jobs WHERE model_id = ? AND ${unfinished}`, id)) return null;
@@ -145,7 +145,7 @@ export function deleteModel(database: SqliteDatabase, id: string): CheckpointRec
   });
 }
 
-/** Removes what is left of deleted models, a few rows in each turn of the event loop. */
+/** Removes the remaining rows of deleted models, a few per tick. */
 export async function clearDeletedModels(database: SqliteDatabase): Promise<void> {
   const next = () => database.one('SELECT id FROM deleted_models LIMIT 1');
   for (let row = next(); row; row = next()) {
@@ -154,12 +154,12 @@ export async function clearDeletedModels(database: SqliteDatabase): Promise<void
   }
 }
 
-/** Removes all that is left of a deleted model, so that one of the same id may come. */
+/** Removes all remaining rows of a deleted model, so that its id can be used again. */
 export function clearDeletedModel(database: SqliteDatabase, id: string): void {
   while (database.one('SELECT id FROM deleted_models WHERE id = ?', id)) clearSome(database, id);
 }
 
-/** Where there is nothing left, it is forgotten that the model was there. */
+/** Removes some rows of a deleted model, or its mark in `deleted_models` once none are left. */
 function clearSome(database: SqliteDatabase, id: string): void {
   for (const { sql, rows } of parts) if (database.run(sql, id, rows) > 0) return;
   database.run('DELETE FROM deleted_models WHERE id = ?', id);

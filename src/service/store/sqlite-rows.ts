@@ -94,7 +94,7 @@ export const toIdempotencyRecord = (row: Row): IdempotencyRecord => ({
     row.status === null ? null : { status: integer(row, 'status'), body: JSON.parse(text(row, 'body')) },
 });
 
-/** Condition on `jobs`: those that wait or run. */
+/** Condition on `jobs`: queued or running. */
 export const unfinished = "status IN ('queued', 'running')";
 
 export function readOne<Item>(

@@ -6,8 +6,9 @@ import { hasModel, readOne, toLog } from './sqlite-rows.ts';
 import type { LogRecord, Store } from './store.ts';
 
 /**
- * The store in one SQLite file, opened for this process alone. Reads and writes run on the calling thread.
- * @throws ServiceError `data_folder_in_use` where another service has it open.
+ * The store in one SQLite file, locked for this process. Reads and writes run on the calling thread.
+ *
+ * @throws ServiceError `data_folder_in_use` if another service has it open.
  */
 export function openSqliteStore(path: string): Store {
   const database = new SqliteDatabase(path);

@@ -7,9 +7,15 @@ export interface ModelRecord {
   name: string;
   baseModel: string;
   createdAt: string;
-  /** Highest step any job of the model reached. It never goes down, so that a step names one policy for ever. */
+  /**
+   * Highest step that any job of the model reached. It never decreases, so a step always names the same
+   * policy.
+   */
   lastStep: number;
-  /** The checkpoint that its step 0 was taken from, which may be gone by now; null for a model made from a base model. */
+  /**
+   * The checkpoint that step 0 was copied from, which may be deleted; null for a model created from a base
+   * model.
+   */
   forkedFrom: { modelId: string; step: number } | null;
 }
 
@@ -17,7 +23,7 @@ export interface CheckpointRecord {
   id: string;
   modelId: string;
   step: number;
-  /** Path of its weights, relative to the data folder; null for the base model's own. */
+  /** Path of its weights, relative to the data folder; null for the base model's weights. */
   folder: string | null;
   metrics: Record<string, number>;
   createdAt: string;
@@ -34,23 +40,23 @@ export interface JobRecord {
   errorMessage: string | null;
   resolvedConfig: Record<string, unknown>;
   step: number | null;
-  /** Why it took no gradient step; null where it took some or has not succeeded. */
+  /** Why the job took no gradient step; null if it took some or has not succeeded. */
   untrained: Untrained | null;
-  /** SFT: the sha256 of the upload it trains on. RL jobs have their payload in a file. */
+  /** For SFT: the SHA-256 of the upload to train on. RL jobs have their payload in a file. */
   uploadSha256: string | null;
-  /** The span that asked for it, as a W3C `traceparent`; null where none did. */
+  /** The trace span of the request, as a W3C `traceparent`; null if there was none. */
   traceparent: string | null;
-  /** Whom its place counts for: one text for each key. */
+  /** The tenant that the job counts for: one string per key. */
   tenant: string;
 }
 
-/** What the queue knows of a job that has not ended. */
+/** What the queue needs to know about an unfinished job. */
 export interface WaitingJob {
   id: string;
   modelId: string;
-  /** Its place in the order in which jobs came. */
+  /** Order of arrival among all jobs. */
   sequence: number;
-  /** How many of its runs, one after another, went with the process and had told no further gradient step. */
+  /** How many consecutive runs ended with the process, without another gradient step in between. */
   lostRuns: number;
 }
 
@@ -64,7 +70,7 @@ export interface LogRecord {
   id: string;
   modelId: string;
   split: string;
-  /** Where in the split's file the record stands, in bytes. */
+  /** Offset of the record in the split's file, in bytes. */
   offset: number;
   bytes: number;
   groups: number;
@@ -72,11 +78,14 @@ export interface LogRecord {
   createdAt: string;
 }
 
-/** What was answered under an Idempotency-Key; `answer` is null until there is one. */
+/** The answer under an Idempotency-Key; `answer` is null until there is one. */
 export interface IdempotencyRecord {
   key: string;
   fingerprint: string;
-  /** The id of what the request makes: chosen before, so that a repeat after a crash makes the same thing. */
+  /**
+   * The id of the resource that the request creates. Chosen beforehand, so that a repeat after a crash
+   * creates the same one.
+   */
   resourceId: string;
   answer: { status: number; body: unknown } | null;
 }
@@ -92,7 +101,7 @@ export interface StoredPage<Item> {
   hasMore: boolean;
 }
 
-/** How a job has succeeded: with a new checkpoint, or untrained, with the one that was there. */
+/** How a job succeeded: with a new checkpoint or, untrained, with the existing one. */
 export interface JobSuccess {
   status: 'succeeded';
   checkpoint: CheckpointRecord;
@@ -102,41 +111,41 @@ export interface JobSuccess {
 export type JobOutcome = JobSuccess | { status: 'failed' | 'cancelled'; errorMessage: string };
 
 export interface ModelStore {
-  /** Resolves to false, and stores nothing, when the name or the id is taken. */
+  /** Resolves to false, and stores nothing, if the name or the id is taken. */
   insertModel(model: ModelRecord, checkpoint: CheckpointRecord): Promise<boolean>;
   model(id: string): Promise<ModelRecord | undefined>;
   modelNamed(entity: string, project: string, name: string): Promise<ModelRecord | undefined>;
-  /** Those of an entity, or all. */
+  /** The models of an entity; with null, all models. */
   models(page: PageRequest, entity: string | null): Promise<StoredPage<ModelRecord>>;
-  /** The same, oldest first, a few at a time; those that go or come meanwhile may be among them. */
+  /** The same, oldest first, in batches. Models created or deleted meanwhile may be included. */
   everyModel(entity: string | null): AsyncGenerator<ModelRecord[]>;
   /**
-   * Removes the model, and makes all that belongs to it one of no model: checkpoints, jobs, events, logs, idempotency
-   * keys. Their rows go in `clearDeletedModels`. Resolves to the checkpoints that went with it; to null, and removes
-   * nothing, while a job of it is unfinished.
+   * Deletes the model and marks everything that belongs to it (checkpoints, jobs, events, logs,
+   * idempotency keys) for `clearDeletedModels`. Resolves to its checkpoints; to null, and deletes nothing,
+   * if it has an unfinished job.
    */
   deleteModel(id: string): Promise<CheckpointRecord[] | null>;
-  /** Removes the rows of deleted models, a few in each turn of the event loop. What is left, the next call removes. */
+  /** Removes the rows of deleted models, a few per tick. If interrupted, the next call continues. */
   clearDeletedModels(): Promise<void>;
 
   checkpoints(modelId: string, page: PageRequest): Promise<StoredPage<CheckpointRecord>>;
   allCheckpoints(modelId: string): Promise<CheckpointRecord[]>;
   checkpoint(modelId: string, step: number): Promise<CheckpointRecord | undefined>;
   newestCheckpoint(modelId: string): Promise<CheckpointRecord | undefined>;
-  /** Resolves to those that went; to null, and removes nothing, where the model would be left with none. */
+  /** Resolves to the deleted checkpoints; to null, and deletes nothing, if none would be left. */
   deleteCheckpoints(modelId: string, steps: number[]): Promise<CheckpointRecord[] | null>;
 }
 
 export interface JobStore {
-  /** Changes nothing where a job of that id is there already. Resolves to false where its model is gone. */
+  /** Does nothing if a job with this id exists. Resolves to false if its model is deleted. */
   insertJob(job: JobRecord): Promise<boolean>;
   job(id: string): Promise<JobRecord | undefined>;
   hasJob(id: string): Promise<boolean>;
-  /** Of queued and running jobs the oldest of each model, oldest first. */
+  /** The oldest unfinished job of each model, oldest first. */
   firstJobs(): Promise<WaitingJob[]>;
-  /** The place of the newest job of all; 0 where there is none. */
+  /** The `sequence` of the newest job; 0 if there is none. */
   newestJob(): Promise<number>;
-  /** Of queued and running jobs. */
+  /** Ids of queued and running jobs. */
   unfinishedJobIds(): Promise<string[]>;
   /** Oldest first. */
   unfinishedJobsOf(modelId: string): Promise<Pick<JobRecord, 'id' | 'status'>[]>;
@@ -144,45 +153,48 @@ export interface JobStore {
     modelId: string;
     tenant: string;
   }): Promise<{ all: number; ofModel: number; ofTenant: number }>;
-  /** `since`: an ISO date. */
+  /** `since`: an ISO 8601 date. */
   countJobsEnded(since: string): Promise<number>;
-  /** Sets a job running; `event` is stored with it where one is given. */
+  /** Marks a job as running and stores `event` with it, if there is one. */
   startJob(id: string, startedAt: string, event: TrainingEvent | null): Promise<void>;
-  /** Notes that a run of the job begins. It is lost where the process ends before it is heard of again. */
+  /** Records that a run of the job begins. The run is lost if the process ends before the run does. */
   beginRun(id: string): Promise<void>;
-  /** Sets a job queued again whose run ended in order: it will run anew from its beginning. */
+  /** Puts a job back into the queue after an orderly end of its run; it will start from the beginning. */
   requeueJob(id: string): Promise<void>;
-  /** Sets queued again all jobs whose process is gone, and counts the runs that were lost with it. */
+  /** Requeues all jobs that were running when the process ended, and counts their lost runs. */
   requeueLostJobs(): Promise<void>;
   /**
-   * Ends a job: status, last event and, where it trained, the checkpoint and the model's last step. Resolves to
-   * false, and stores nothing, where the job has ended before or is gone.
+   * Ends a job: stores its status, last event and, if it trained, the checkpoint and the model's last
+   * step. Resolves to false, and stores nothing, if the job ended before or is deleted.
    */
   finishJob(id: string, endedAt: string, outcome: JobOutcome, event: TrainingEvent): Promise<boolean>;
 
-  /** A gradient step is progress: no run before it counts as lost. */
+  /** Stores an event. A gradient step is progress: it resets the count of lost runs. */
   appendEvent(jobId: string, event: TrainingEvent): Promise<void>;
   events(jobId: string, page: PageRequest): Promise<StoredPage<TrainingEvent>>;
   countEvents(jobId: string, type: TrainingEvent['type']): Promise<number>;
 }
 
 export interface UploadStore {
-  /** Keeps the record; where an entity is named, as one of that entity too. */
+  /** Stores the record, for `entity` if it is not null. */
   putUpload(upload: UploadRecord, entity: string | null): Promise<void>;
-  /** Whether anybody has an upload. */
+  /** Whether the upload exists for any entity. */
   hasUpload(sha256: string): Promise<boolean>;
-  /** Finds an upload as far as an entity has it; with null, as far as anybody has. It is used with that. */
+  /** Finds an upload of an entity (with null, of any) and updates its last use. */
   useUpload(sha256: string, entity: string | null): Promise<UploadRecord | undefined>;
-  /** Those that were last used before a time (milliseconds since 1970) and that no unfinished job needs; a few. */
+  /** Some uploads last used before a time (milliseconds since 1970) that no unfinished job needs. */
   unusedUploads(before: number): Promise<string[]>;
-  /** Removes an upload's record. Resolves to false, and removes nothing, where it is not one of those. */
+  /** Removes an upload's record. Resolves to false, and removes nothing, if the upload is in use again. */
   removeUnusedUpload(sha256: string, before: number): Promise<boolean>;
-  /** Of every upload. */
+  /** Hashes of all uploads. */
   uploadHashes(): Promise<string[]>;
 }
 
 export interface IdempotencyStore {
-  /** Stores the record unless the key is there already, and resolves to what is stored. A key goes with its model. */
+  /**
+   * Stores the record unless the key exists, and resolves to the stored record. A key is deleted with its
+   * model.
+   */
   reserveIdempotencyKey(record: IdempotencyRecord): Promise<IdempotencyRecord>;
   answerIdempotencyKey(
     key: string,
@@ -191,8 +203,8 @@ export interface IdempotencyStore {
   ): Promise<void>;
   releaseIdempotencyKey(key: string): Promise<void>;
   /**
-   * Forgets keys that were reserved before a time (milliseconds since 1970) and belong to no model, a few at once.
-   * What was made under one of them without an answer makes it one of that model. Resolves to false when none is left.
+   * Removes some keys without a model that were reserved before a time (milliseconds since 1970). A key
+   * whose resource has a model is assigned to that model instead. Resolves to false once none is left.
    */
   forgetIdempotencyKeys(before: number): Promise<boolean>;
 }
@@ -200,37 +212,40 @@ export interface IdempotencyStore {
 export interface ConstraintRecord {
   hash: string;
   json: string;
-  /** When a reply was last sampled under it, to a day: milliseconds since 1970. */
+  /** When a reply was last sampled under it, accurate to a day: milliseconds since 1970. */
   usedAt: number;
 }
 
-/** `entity` null: of keys that no entity is named for. */
+/** With a null `entity`, constraints of keys without an entity. */
 export interface ConstraintStore {
   /**
-   * Keeps a constraint as one of an entity. Where an entity has more than it has room for, those go that were used
-   * longest ago.
+   * Stores a constraint for an entity. If the entity exceeds its room, its least recently used constraints
+   * are removed.
    */
   keepConstraint(constraint: ConstraintRecord, entity: string | null): Promise<void>;
-  /** When an entity's replies were last sampled under a constraint; undefined where it has none of this hash. */
+  /**
+   * When an entity's replies were last sampled under a constraint; undefined if it has none with this
+   * hash.
+   */
   constraintUsedAt(hash: string, entity: string | null): Promise<number | undefined>;
-  /** The JSON of a constraint that an entity has; with null, that anybody has. */
+  /** The JSON of an entity's constraint; with null, of any entity's. */
   constraint(hash: string, entity: string | null): Promise<string | undefined>;
 }
 
 /**
- * The service's records. Every method is one transaction, but for those that say otherwise, and durable when its promise
- * resolves. Lists reject with a 422 when `after` names no item of the list.
+ * The service's records. Every method is one transaction, unless stated otherwise, and durable when its
+ * promise resolves. Lists reject with a 422 if `after` is not in the list.
  */
 export interface Store extends ModelStore, JobStore, UploadStore, IdempotencyStore, ConstraintStore {
   logRecord(id: string): Promise<LogRecord | undefined>;
-  /** Bytes of the split's file that records cover; what lies behind was never acknowledged. */
+  /** Bytes of the split's file that records cover; anything after them was never acknowledged. */
   logEnd(modelId: string, split: string): Promise<number>;
-  /** The same of every split that the model has records of. */
+  /** The same for every split of the model that has records. */
   logEnds(modelId: string): Promise<Map<string, number>>;
-  /** Resolves to false, and stores nothing, where the model is gone. */
+  /** Resolves to false, and stores nothing, if the model is deleted. */
   insertLog(log: LogRecord): Promise<boolean>;
 
-  /** Rejects when the store cannot answer. */
+  /** Rejects if the store does not work. */
   check(): Promise<void>;
   close(): Promise<void>;
 }

@@ -2,10 +2,10 @@ import type { LookupAddress } from 'node:dns';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 
 /**
- * What is no address of the public internet: this machine, private and shared networks, links, multicast,
- * documentation and what is reserved, from the IANA registries of special-purpose addresses (RFC 6890) as of
- * November 2026. Of IPv6 that is all but 2000::/3; and in it what carries an IPv4 address within (6to4, Teredo), as
- * do IPv4-mapped addresses and NAT64's 64:ff9b::/96 outside of it.
+ * Addresses outside the public internet: this machine, private and shared networks, link-local, multicast,
+ * documentation and reserved ones, from the IANA special-purpose address registries (RFC 6890) as of
+ * November 2026. For IPv6: everything outside 2000::/3 (which includes IPv4-mapped addresses and NAT64's
+ * 64:ff9b::/96), and within it the ranges that embed IPv4 addresses (6to4, Teredo).
  */
 const special = {
   ipv4: [
@@ -33,23 +33,23 @@ const special = {
 const globalIpv6 = listOf(['2000::/3']);
 const specialAddresses = listOf([...special.ipv4, ...special.ipv6]);
 
-/** Whether an address is one of the public internet. */
+/** Whether an address belongs to the public internet. */
 export function isPublic(address: string): boolean {
   const family = isIP(address);
   if (family === 4) return !specialAddresses.check(address, 'ipv4');
-  // One with a zone, fe80::1%eth0, is of this machine's links.
+  // An address with a zone, such as fe80::1%eth0, is link-local.
   if (family !== 6 || address.includes('%')) return false;
   return globalIpv6.check(address, 'ipv6') && !specialAddresses.check(address, 'ipv6');
 }
 
-/** Whether a list holds an address itself. An IPv4-mapped one is not the IPv4 address it maps. */
+/** Whether a list contains this very address. IPv4-mapped IPv6 addresses never match. */
 export function holds(list: BlockList, address: string): boolean {
   const family = isIP(address);
   if (family === 0 || address.includes('%') || /^::ffff:/i.test(address)) return false;
   return list.check(address, family === 4 ? 'ipv4' : 'ipv6');
 }
 
-/** Addresses and networks (`10.0.0.0/8`) as a list. Throws a RangeError that names what is neither. */
+/** Parses addresses and networks (`10.0.0.0/8`) into a list. @throws RangeError for an invalid entry */
 export function listOf(addresses: readonly string[]): BlockList {
   const list = new BlockList();
   for (const text of addresses) {
@@ -65,9 +65,9 @@ export function listOf(addresses: readonly string[]): BlockList {
 }
 
 /**
- * Looks names up for a connection, which then goes to just what was looked at here. A name is refused where one of its
- * addresses is neither public nor on the list: an answer of the DNS that changes between a check and its use is of no
- * use to anybody, for there is nothing between them.
+ * A DNS lookup for connections that refuses a name if any of its addresses is neither public nor in
+ * `allowed`. The connection uses exactly the checked addresses, so DNS rebinding between check and use is
+ * impossible.
  */
 export function guardedLookup(lookup: LookupFunction, allowed: BlockList): LookupFunction {
   return (hostname, options, callback) => {

@@ -14,19 +14,22 @@ type Context = Pick<
 >;
 
 interface Wanted {
-  /** The `training_data_url`. */
+  /** The `training_data_url` of the request. */
   address: string;
   access: Access;
-  /** Hears how many examples there are, before any of them are kept, once or twice. What it throws is thrown. */
+  /**
+   * Called once or twice with the number of examples before any are stored. An error thrown here refuses
+   * the data.
+   */
   accept: (examples: number) => void;
 }
 
 /**
- * The training data that a `training_data_url` names: `upload:sha256-<hex>`, or a `file:` or `https:` URL where the
- * operator has allowed it. What is read from elsewhere is checked line by line and kept here as an upload is, before
- * the job is accepted, so that the job trains on what it was given, also when it runs again.
+ * Finds the data of a `training_data_url`: `upload:sha256-<hex>`, or a `file:` or `https:` URL that the
+ * operator allows. External data is checked line by line and stored like an upload before the job is
+ * accepted, so that every run of the job trains on the same data.
  *
- * @throws BusyError where there is no room for it: its bytes count like those of bodies.
+ * @throws BusyError if there is no room for its bytes, which count like those of bodies.
  */
 export async function findTrainingData(service: Context, wanted: Wanted): Promise<UploadRecord> {
   const { address, access, accept } = wanted;
@@ -88,7 +91,7 @@ function read(service: Context, address: string, taker: DataTaker): Promise<Foun
   );
 }
 
-/** What is wrong with a line is said of the field that named the data. */
+/** Reports errors in lines at the field that named the data. */
 async function check(service: Context, file: IncomingFile, entity: string | null): Promise<CheckedData> {
   try {
     return await checkTrainingData(service, file, entity);

@@ -17,10 +17,10 @@ const metadataSchema = z.looseObject({
   num_trajectories: z.number().int().nullish(),
 });
 
-/** What was asked for, and what may be read. */
+/** The requested URL and the allowed folders. */
 type Place = { url: URL; folders: readonly string[] };
 
-/** Reads the file that a `file:` URL names, or the data file of the folder that it names. */
+/** Reads the file of a `file:` URL, or the data file of the folder that it names. */
 export async function readFileUrl(
   url: URL,
   { folders }: TrainingDataSources,
@@ -62,7 +62,7 @@ function pathOf(url: URL): string {
   }
 }
 
-/** Where a path leads in the end. One that leads out of the allowed folders is answered like one that is not there. */
+/** Resolves links. A path outside the allowed folders gets the same error as a missing one. */
 async function toRealPath(path: string, url: URL, folders: readonly string[]): Promise<string> {
   const real = await realpath(path).catch(() => undefined);
   if (real !== undefined && folders.some((folder) => real === folder || isInside(real, folder))) return real;
@@ -73,8 +73,8 @@ async function toRealPath(path: string, url: URL, folders: readonly string[]): P
 }
 
 /**
- * Holds what was opened against the allowed folders once more: a folder on the way to it may have become a link since
- * its path was looked at. It must be the very file that the path leads to, and that still without a link.
+ * Checks an opened file against the allowed folders again, since a folder in its path may have become a
+ * link after the first check. The path must still lead, without links, to the same file.
  */
 async function checkOpened(file: FileHandle, path: string, { url, folders }: Place): Promise<void> {
   const real = await toRealPath(path, url, folders);
@@ -107,7 +107,7 @@ async function countInMetadata(path: string, place: Place): Promise<number | nul
 async function readRegularFile(path: string, place: Place, taker: DataTaker): Promise<void> {
   const { limit, take } = taker;
   const { url } = place;
-  // Links were followed before; a pipe would keep the opening waiting.
+  // Links are resolved already; without O_NONBLOCK, opening a pipe would block.
   const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
   const file = await open(path, flags).catch((cause: unknown) => {
     if (faultCodeOf(cause) === 'too_many_files') throw cause;
@@ -121,7 +121,7 @@ async function readRegularFile(path: string, place: Place, taker: DataTaker): Pr
     if (found.size > limit) throw tooLong(found.size);
     taker.expect?.(found.size);
     const buffer = Buffer.allocUnsafe(pieceBytes);
-    // It may grow while it is read.
+    // The file may grow while it is read.
     for (let length = 0; ; ) {
       const { bytesRead } = await file.read(buffer, 0, buffer.length, null);
       if (bytesRead === 0) return;

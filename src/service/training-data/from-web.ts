@@ -9,9 +9,8 @@ const mostRedirects = 5;
 const redirects = new Set([301, 302, 303, 307, 308]);
 
 /**
- * Fetches what an `https:` URL names, as long as it and every redirect stays on the allowed hosts, and their names
- * lead where they may. It goes there itself: no proxy of the environment is asked, and nothing of the request that
- * named the URL goes with it.
+ * Fetches an `https:` URL, if it and every redirect stay on allowed hosts and addresses. Connects
+ * directly, without proxies from the environment, and sends nothing of the original request.
  */
 export async function fetchUrl(
   url: URL,
@@ -29,7 +28,7 @@ export async function fetchUrl(
   } catch (error) {
     if (error instanceof ServiceError) throw error;
     if (closing.aborted) throw closing.reason;
-    // What came could not be kept, or there was no handle to fetch it with: the address is not to blame.
+    // Storing failed, or no file handle was free: not the URL's fault.
     if (faultCodeOf(error)) throw error;
     const reason = deadline.aborted ? `it took longer than ${sources.timeoutMs} ms` : reasonOf(error);
     throw refuse(url.href, `could not be fetched: ${reason}`);
@@ -59,7 +58,7 @@ async function follow(
   throw refuse(first.href, `could not be fetched: it was redirected more than ${mostRedirects} times`);
 }
 
-/** The addresses that the host's name may lead to beside public ones. */
+/** The addresses that the host may resolve to besides public ones. */
 function checkAllowed(url: URL, first: URL, { origins }: TrainingDataSources): BlockList {
   if (url.username !== '' || url.password !== '')
     throw refuse(first.href, 'must not hold a user name or a password');
@@ -85,7 +84,7 @@ async function readAtMost(response: Response, url: URL, { limit, expect, take }:
   }
 }
 
-/** What the network said: `fetch` itself says no more than that it failed. */
+/** The network's error message: `fetch` itself only says that it failed. */
 function reasonOf(error: unknown): string {
   const cause = error instanceof Error ? error.cause : undefined;
   if (!(cause instanceof Error)) return messageOf(error);

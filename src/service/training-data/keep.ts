@@ -8,21 +8,22 @@ import type { DataFiles } from '../store/files.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
 import type { Store, UploadRecord } from '../store/store.ts';
 
-/** Most bytes of a line of training data. */
+/** Longest line of training data, in bytes. */
 export const longestLine = 4 * 1024 ** 2;
 
 type Context = { store: Store; files: DataFiles };
 
-/** Training data of which every line has been checked. */
+/** Training data whose lines have all been checked. */
 export interface CheckedData {
   upload: UploadRecord;
-  /** Whether it has been kept before. */
+  /** Whether it is stored already. */
   isKept: boolean;
 }
 
 /**
- * Checks training data: a job must not find a broken line after an hour. What the entity has already was checked when
- * it came; what only others have is checked as if nobody had, so that nothing tells that they do.
+ * Checks every line of training data, so that a job does not find a broken one after an hour. Data that
+ * the entity has stored before is not checked again. Data that only other entities have is, so that the
+ * time taken does not reveal them.
  */
 export async function checkTrainingData(
   { store }: Pick<Context, 'store'>,
@@ -35,7 +36,7 @@ export async function checkTrainingData(
   return { upload: { sha256, bytes: file.bytes, examples: await countExamples(file) }, isKept: false };
 }
 
-/** Keeps checked data by its content, once. Whoever gives the file discards it in the end. */
+/** Stores checked data under its hash, once. The caller discards the file. */
 export async function keepTrainingData(
   service: Context,
   file: IncomingFile,
@@ -45,7 +46,7 @@ export async function keepTrainingData(
   return upload;
 }
 
-/** The file, then its record. Where the record cannot be stored the file does not stay. */
+/** Stores the file, then its record. If the record cannot be stored, the file is removed. */
 async function keep(
   { store, files }: Context,
   file: IncomingFile,
@@ -56,7 +57,7 @@ async function keep(
     await files.keepUpload(sha256, file);
     await store.putUpload(upload, entity);
   } catch (error) {
-    // What cannot be looked up or removed either goes at the next start.
+    // If this lookup or removal fails too, the next start removes the file.
     const isKept = await store.hasUpload(sha256).catch(() => true);
     if (!isKept) await files.removeUpload(sha256).catch(() => {});
     throw error;

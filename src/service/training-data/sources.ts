@@ -5,34 +5,34 @@ import { resolve } from 'node:path';
 import { invalidField, messageOf, ServiceError } from '../errors.ts';
 import { listOf } from './addresses.ts';
 
-/** Where `training_data_url` may point beside uploads. By default nowhere. */
+/** Where `training_data_url` may point besides uploads. Default: nowhere. */
 export interface TrainingDataOptions {
-  /** Folders in which `file:` URLs may name files and folders. Symbolic links must not lead out of them. */
+  /** Folders for `file:` URLs. Symbolic links must not lead out of them. */
   folders?: readonly string[];
   /**
-   * Hosts that `https:` URLs may name, redirects included: `data.example.org`, `data.example.org:8443`. With a scheme
-   * before it, `http://10.0.0.7:9000`, a host may be asked without encryption.
+   * Hosts for `https:` URLs and their redirects: `data.example.org`, `data.example.org:8443`. With a
+   * scheme, such as `http://10.0.0.7:9000`, a host may be fetched without encryption.
    *
-   * A name leads to addresses of the public internet alone, whatever the DNS says. Another address is allowed by
-   * itself, as the `10.0.0.7` above, or for a name: `data.internal=10.0.0.7`, `data.internal=10.0.0.0/8`; for
-   * several, the host stands several times.
+   * A name may resolve only to public addresses. Other addresses are allowed if listed themselves, such as
+   * `10.0.0.7` above, or for a name: `data.internal=10.0.0.7`, `data.internal=10.0.0.0/8`. For several
+   * addresses, list the host several times.
    */
   hosts?: readonly string[];
-  /** How long a download may take. Default 300000. */
+  /** How long a download may take, in milliseconds. Default 300000. */
   timeoutMs?: number;
 }
 
-/** The same, checked: real paths of folders, origins of hosts. */
+/** The validated options: real paths of folders, origins of hosts. */
 export interface TrainingDataSources {
   folders: readonly string[];
-  /** With each, the addresses that its name may lead to beside those of the public internet. */
+  /** For each origin, the non-public addresses that its name may resolve to. */
   origins: ReadonlyMap<string, BlockList>;
   timeoutMs: number;
-  /** Finds the addresses of a name. */
+  /** The DNS lookup. */
   lookup: LookupFunction;
 }
 
-/** @throws ServiceError `bad_option` for a folder that is not there and for what is no host. */
+/** @throws ServiceError `bad_option` for a missing folder or an invalid host. */
 export async function resolveSources(options: TrainingDataOptions = {}): Promise<TrainingDataSources> {
   return {
     folders: await Promise.all((options.folders ?? []).map(toFolder)),
@@ -85,22 +85,25 @@ function toList(origin: string, addresses: readonly string[]): BlockList {
 const badOption = (message: string, cause?: unknown) =>
   new ServiceError(500, 'bad_option', message, { cause });
 
-/** What is known of training data beside its bytes. */
+/** What is known about training data besides its content. */
 export interface FoundData {
-  /** How many examples its metadata says there are; null where it does not say. */
+  /** Number of examples according to its metadata; null if unknown. */
   examples: number | null;
 }
 
 export interface DataTaker {
-  /** Most bytes that are taken. */
+  /** Most bytes that are accepted. */
   limit: number;
-  /** Hears how many bytes are going to come, where that is known, before the first does. What it throws is thrown. */
+  /**
+   * Called with the expected number of bytes, if known, before the first arrive. An error thrown here ends
+   * the reading.
+   */
   expect?: (bytes: number) => void;
-  /** The same of examples, where metadata says so. */
+  /** The same for the number of examples, if metadata declares it. */
   expectExamples?: (examples: number) => void;
-  /** Takes the next bytes. They may be used for others once it has resolved. */
+  /** Gets the next bytes. The buffer is reused once the promise resolves. */
   take: (bytes: Uint8Array) => Promise<void>;
 }
 
-/** Refuses a `training_data_url`. */
+/** The error for a refused `training_data_url`. */
 export const refuse = (url: string, reason: string) => invalidField(['training_data_url'], reason, url);

@@ -7,18 +7,17 @@ import { requestIdHeader } from '../request-headers.ts';
 import { Wire } from './wire.ts';
 
 export interface LingeringOptions {
-  /** Most milliseconds for which a connection is read on after its answer. */
+  /** How long a connection is read after its answer, in milliseconds. */
   limitMs: number;
-  /** Most bytes that are thrown away of one request. */
+  /** Most bytes discarded per request. */
   bytes: number;
-  /** Most connections at once. One more is closed with its answer. */
+  /** Most lingering connections; any further one is closed right after its answer. */
   connections: number;
 }
 
 /**
- * Reads on, and throws away, what comes of requests that were answered before their end. The system cuts a connection
- * that is closed with something unread in it, and the answer is lost to a client that first sends everything
- * (RFC 9112, 9.6).
+ * Reads and discards the rest of requests that were answered early. If a connection is closed with unread
+ * data, the system resets it, and a client that sends everything first loses the answer (RFC 9112, 9.6).
  */
 export class Lingering {
   readonly #options: LingeringOptions;
@@ -28,7 +27,7 @@ export class Lingering {
     this.#options = options;
   }
 
-  /** To be called before the answer, which has to say `connection: close`. */
+  /** Call this before the answer, which must include `connection: close`. */
   begin(incoming: IncomingMessage): void {
     const { limitMs, bytes, connections } = this.#options;
     if (this.#leaving.size >= connections || incoming.destroyed) return;
@@ -45,7 +44,7 @@ export class Lingering {
     this.#leaving.add(leave);
     const timer = setTimeout(leave, limitMs);
     socket.once('close', leave);
-    // What Node closes a connection with after its last answer.
+    // Node calls this to close a connection after its last answer.
     socket.destroySoon = () => {
       isAnswered = true;
       socket.end();
@@ -59,27 +58,27 @@ export class Lingering {
     incoming.resume();
   }
 
-  /** Closes all of them. */
+  /** Closes all lingering connections. */
   end(): void {
     for (const leave of this.#leaving) leave();
   }
 }
 
 export interface StalledReadersOptions {
-  /** Most milliseconds for which a client takes nothing of what waits for it. */
+  /** How long a client may read nothing of a waiting answer, in milliseconds. */
   limitMs: number;
-  /** Hears of each answer that is cut, before it is. */
+  /** Called for each answer before its connection is cut. */
   onCut: (answer: ServerResponse) => void;
 }
 
-/** How far a connection was when it last got on. */
+/** State of a connection when it last made progress. */
 interface Progress {
   written: number;
   queued: number;
   since: number;
 }
 
-/** Cuts the connections of clients that do not take their answers. */
+/** Cuts the connections of clients that do not read their answers. */
 export class StalledReaders {
   readonly #options: StalledReadersOptions;
   readonly #answers = new Map<ServerResponse, Progress | null>();
@@ -114,7 +113,7 @@ export class StalledReaders {
         this.#answers.set(answer, { written, queued, since: now });
       } else if (now - before.since >= this.#options.limitMs) {
         this.#options.onCut(answer);
-        // Not closed: the system would keep what it has taken for the client for minutes.
+        // Reset instead of closed: otherwise the system keeps the unsent data for minutes.
         socket.resetAndDestroy();
       }
     }
@@ -122,8 +121,8 @@ export class StalledReaders {
 }
 
 /**
- * Bytes of the write in progress that the system has not taken yet. Only by them does a large write, which counts as
- * written when all of it is, show that it gets on; Node's own time limits of sockets look there too.
+ * Bytes of the current write that the system has not accepted yet. A large write counts as written only
+ * when complete, so its progress shows only here; Node's own socket timeouts use the same value.
  */
 function queueOf(socket: Socket): number {
   const handle: unknown = Reflect.get(socket, '_handle');
@@ -132,28 +131,28 @@ function queueOf(socket: Socket): number {
   return typeof queued === 'number' ? queued : 0;
 }
 
-/** Of a request of no more than this, the rest is waited for after its answer, and the connection lives on. */
+/** For requests up to this size, the rest is read after the answer and the connection stays open. */
 const shortBytes = 65_536;
 
-/** How long, and on how many connections, the rest of other requests is thrown away. */
+/** How long, and on how many connections, the rest of larger requests is discarded. */
 const lingeringLimits = { limitMs: 30_000, connections: 1024 };
 
-/** So many times as many bytes as a body may have are thrown away of one that is refused. */
+/** At most this many times the largest body is discarded per request. */
 const refusedBodies = 4;
 
-/** Longest time before the deadline at which what is in progress is given its last answer. */
+/** Requests in progress get their last answer at most this long before the deadline. */
 const lastAnswersMs = 1000;
 
 export interface AnsweringOptions {
   fetch: (request: Request, env: { wire: Wire }) => Response | Promise<Response>;
-  /** How long a client may send nothing of a body that is waited for, or take nothing of its answer. */
+  /** How long a client may pause while sending a body or reading an answer, in milliseconds. */
   stallTimeoutMs: number;
-  /** Most bytes that a body may have. */
+  /** Largest body, in bytes. */
   largestBody: number;
   log: ServiceLog;
 }
 
-/** What happens on a connection between a request and the end of its answer. */
+/** Handles a request on its connection until the answer ends. */
 export class Answering {
   readonly #options: AnsweringOptions;
   readonly #wires = new Set<Wire>();
@@ -177,7 +176,7 @@ export class Answering {
     });
   }
 
-  /** Answers the requests of a server. `host` is that of those which name none. */
+  /** The listener of a server. `host` is used for requests without one. */
   listener(host: string): RequestListener {
     const answer = getRequestListener(
       (request, { incoming, outgoing }) => {
@@ -185,7 +184,7 @@ export class Answering {
           return this.#answer(request, incoming, outgoing);
         throw new TypeError('the request did not come over HTTP/1.1');
       },
-      // Its own cleaning up would cut connections after half a second.
+      // The adapter's own cleanup would cut connections after half a second.
       { hostname: host, autoCleanupIncoming: false },
     );
     return (incoming, outgoing) => {
@@ -194,7 +193,10 @@ export class Answering {
     };
   }
 
-  /** From now on an answer is the last of its connection; shortly before the deadline there is no other than `reason`. */
+  /**
+   * From now on every answer closes its connection. Shortly before the deadline all remaining requests get
+   * `reason`.
+   */
   close({ withinMs, reason }: { withinMs: number; reason: ServiceError }): void {
     this.#isClosing = true;
     this.#lingering.end();
@@ -205,7 +207,7 @@ export class Answering {
     }, withinMs - restMs);
   }
 
-  /** No connection is left. */
+  /** Call this once no connection is left. */
   closed(): void {
     clearTimeout(this.#deadline);
     this.#readers.end();
@@ -227,7 +229,7 @@ export class Answering {
   }
 }
 
-/** Whether what is missing of a request, and that nobody has begun to read, is not worth a connection. */
+/** Whether a request nobody has begun to read is short enough to keep its connection. */
 function isShort({ headers, readableDidRead }: IncomingMessage): boolean {
   return !readableDidRead && Number(headers['content-length'] ?? Number.POSITIVE_INFINITY) <= shortBytes;
 }

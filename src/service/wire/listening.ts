@@ -5,31 +5,32 @@ import type { ServiceError } from '../errors.ts';
 import { Answering, type AnsweringOptions } from './answering.ts';
 
 /**
- * Connections that wait to be accepted, as far as the system lets there be so many. With Node's 511, of thousands that
- * come at once some are cut.
+ * Queue length for connections to be accepted, as far as the system allows. With Node's default of 511,
+ * some of thousands that arrive at once are dropped.
  */
 const backlog = 16_384;
 
 /**
- * Sockets that listen on the one port. From each, Node accepts one connection a turn of the event loop: under load,
- * where a turn takes 20 ms, one socket would take in 50 a second, and cut many of thousands that come at once.
+ * Number of sockets that listen on the port. Node accepts one connection per socket and tick: under load,
+ * with ticks of 20 ms, one socket would accept 50 connections a second and drop many of thousands that
+ * arrive at once.
  */
 const listeners = process.platform === 'linux' ? 16 : 1;
 
 /**
- * How long a connection without a request is kept. Common clients drop an idle connection after 5 s (httpx) to 90 s
- * (Go). If the service closed it first, it could do so while the next request is on its way: that request would fail.
+ * How long an idle connection stays open. Common clients drop idle connections after 5 s (httpx) to 90 s
+ * (Go). If the service closed one first, a request already on its way would fail.
  */
 const keepAliveTimeoutMs = 120_000;
 
 export interface ListenOptions extends AnsweringOptions {
   host: string;
   port: number;
-  /** How long a client may take to send a request. */
+  /** How long a client may take to send a request, in milliseconds. */
   receiveTimeoutMs: number;
 }
 
-/** Servers of the same routes on one address. */
+/** Servers with the same routes on one address. */
 export class Listening {
   readonly #servers: readonly Server[];
   readonly #host: string;
@@ -46,9 +47,9 @@ export class Listening {
     this.#answering = answering;
   }
 
-  /** Rejects with the system's errors of listening. */
+  /** Starts listening. Rejects with the system's errors. */
   static async start({ host, port, receiveTimeoutMs, ...options }: ListenOptions): Promise<Listening> {
-    // Node counts the time from a request's first byte to its last; the answer may take as long as it does.
+    // Node measures from the first to the last byte of a request; the answer has no limit.
     const serverOptions = {
       requestTimeout: receiveTimeoutMs,
       keepAliveTimeout: keepAliveTimeoutMs,
@@ -57,10 +58,10 @@ export class Listening {
     const answering = new Answering(options);
     const listener = answering.listener(host);
     const servers = Array.from({ length: listeners }, () =>
-      // Of a client that closes its side once it has sent everything, and waits, Node would drop the answer.
+      // Without this, Node drops the answer of a client that closes its sending side and waits.
       Object.assign(createServer(serverOptions, listener), { httpAllowHalfOpen: true }),
     );
-    // Sockets that share a port share it with those of other programs of the same user that want to: not by accident.
+    // Other programs of the same user could also share the port, so check first that nobody uses it.
     const free = listeners === 1 ? port : await findFree(host, port);
     try {
       let chosen = free;
@@ -77,19 +78,19 @@ export class Listening {
     }
   }
 
-  /** The base address that it is reached at. */
+  /** The service's base address. */
   get url(): string {
     return `http://${this.#host.includes(':') ? `[${this.#host}]` : this.#host}:${this.#port}`;
   }
 
-  /** For each of the servers. */
+  /** Calls `look` with each server. */
   watch(look: (server: Server) => void): void {
     for (const server of this.#servers) look(server);
   }
 
   /**
-   * Connections are kept alive between requests: they are closed as they fall idle. Shortly before the deadline what is
-   * in progress is answered with the reason, and at the deadline all connections are closed.
+   * Closes connections as they become idle. Shortly before the deadline, requests in progress get
+   * `reason`; at the deadline all connections are closed.
    */
   async stop({ timeoutMs, reason }: { timeoutMs: number; reason: ServiceError }): Promise<void> {
     const each = (work: (server: Server) => void) => () => this.#servers.forEach(work);
@@ -109,7 +110,7 @@ export class Listening {
   }
 }
 
-/** The port, or any where it is 0, if nobody listens on it. Rejects with the system's errors of listening. */
+/** Returns the port (a free one for 0) if nobody listens on it. Rejects with the system's errors. */
 async function findFree(host: string, port: number): Promise<number> {
   const probe = createProbe();
   probe.listen({ port, host });

@@ -5,18 +5,18 @@ import { MartingaleError } from '../../contract/index.ts';
 import { ServiceError } from '../errors.ts';
 import { accepted } from '../ticks.ts';
 
-/** The client of a request is not there any more: nobody reads what it is answered. */
+/** The client disconnected, so nobody reads the answer. */
 export class ClientLeftError extends MartingaleError {
   constructor() {
     super('client_left', 'The client went away before its answer.');
   }
 }
 
-/** What a body is refused with that broke off. */
+/** The error for a body that ends early. */
 export const cutOff = (cause: unknown) =>
   new ServiceError(400, 'body_cut', 'The connection broke before the body was whole.', { cause });
 
-/** The connection of one request: its body, as it comes, and whether somebody waits for the answer. */
+/** The connection of a request: its body, and whether the client still waits for the answer. */
 export class Wire {
   readonly #incoming: IncomingMessage;
   readonly #outgoing: ServerResponse;
@@ -25,7 +25,7 @@ export class Wire {
   #stopReading: ((error: unknown) => void) | null = null;
   #ended: ServiceError | null = null;
 
-  /** `stallTimeoutMs`: most milliseconds without a byte of a body that is being read. */
+  /** `stallTimeoutMs`: longest pause of a body being read, in milliseconds. */
   constructor(
     incoming: IncomingMessage,
     outgoing: ServerResponse,
@@ -40,15 +40,15 @@ export class Wire {
     return this.#incoming.socket;
   }
 
-  /** Cuts the connection, which is all that tells a client of a fault once the answer has begun. */
+  /** Cuts the connection: the only way to report an error once the answer has begun. */
   cut(): void {
     this.#outgoing.destroy();
   }
 
   /**
-   * The pieces of the body. What is left of it when it is not read to its end stays where it is.
+   * Yields the body in chunks. If the reader stops early, the rest stays unread.
    *
-   * @throws ServiceError `body_cut` where it breaks off, `body_stalled` where nothing comes for too long.
+   * @throws ServiceError `body_cut` if the body ends early, `body_stalled` if it pauses for too long.
    */
   async *pieces(): AsyncGenerator<Uint8Array> {
     const incoming = this.#incoming;
@@ -61,8 +61,8 @@ export class Wire {
   }
 
   /**
-   * A signal that aborts when an answer is not wanted any more, or has to be given at once. A client that has closed
-   * its side of the connection counts as gone from the call on: one that left altogether looks no different.
+   * A signal that aborts when the answer is no longer needed or must be sent at once. After this call, a
+   * client that closed its sending side counts as gone: it cannot be told from one that left.
    */
   whileWanted(): AbortSignal {
     if (this.#wanted) return this.#wanted.signal;
@@ -83,14 +83,14 @@ export class Wire {
     return wanted.signal;
   }
 
-  /** What is waited for ends with this reason, as far as it ends with the connection. */
+  /** Ends all waiting for this request with `reason`. */
   end(reason: ServiceError): void {
     this.#ended = reason;
     this.#wanted?.abort(reason);
     this.#stopReading?.(reason);
   }
 
-  /** Waits until there is more of the body, or its end. */
+  /** Waits for more of the body, or its end. */
   #more(): Promise<void> {
     const incoming = this.#incoming;
     const limitMs = this.#stallTimeoutMs;
@@ -132,7 +132,7 @@ function stalled(limitMs: number): ServiceError {
   );
 }
 
-/** Counts a server's connections, and knows those that came when there were enough. */
+/** Counts a server's connections and remembers those beyond the limit. */
 export class Connections {
   readonly #limit: number;
   readonly #beyond = new WeakSet<Socket>();
@@ -145,7 +145,7 @@ export class Connections {
   watch(server: Server): void {
     server.on('connection', (socket: Socket) => {
       accepted();
-      // Whoever sends many requests at once has as many waiting for its end.
+      // Each of many pipelined requests adds a listener for its end.
       socket.setMaxListeners(0);
       this.#open++;
       if (this.#open > this.#limit) this.#beyond.add(socket);
@@ -153,7 +153,7 @@ export class Connections {
     });
   }
 
-  /** Whether a request came on a connection too many. */
+  /** Whether a request came on a connection beyond the limit. */
   isBeyond(context: Context): boolean {
     return this.#beyond.has(wireOf(context).socket);
   }
