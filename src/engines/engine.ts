@@ -55,12 +55,12 @@ export interface GenerateRequest {
 
 /**
  * Searches for the likeliest replies instead of sampling them. The score of a reply is the sum of its tokens'
- * log-probabilities (the end token's included) divided by (its number of tokens, without the end token) ^ lengthPenalty,
+ * log-probabilities (with the end token) divided by (its number of tokens, without the end token) ^ lengthPenalty,
  * the widely used simpler form of Wu et al. 2016 (arXiv:1609.08144). An empty reply counts as one token.
  * Log-probabilities are those of the distribution that sampling would draw from.
  */
 export interface BeamSearchRequest extends Omit<GenerateRequest, 'seed'> {
-  /** Beams kept and replies returned; fewer when a constraint allows fewer. No two replies have the same tokens. */
+  /** Beams kept and replies returned; fewer when a constraint allows fewer. All replies have different tokens. */
   width: number;
   lengthPenalty: number;
 }
@@ -149,7 +149,7 @@ export interface Engine {
    * wait for their check; the constraint may then be valid.
    */
   checkConstraint(baseModel: string, constraint: Constraint, caller?: Caller): Promise<void>;
-  /** Samples one reply. `onDelta` gets the tokens as they are sampled. Rejects with the signal's reason when aborted. */
+  /** Samples one reply. `onDelta` gets tokens as they are sampled. Rejects with the signal's reason when aborted. */
   generate(request: GenerateRequest, onDelta?: (delta: GenerationDelta) => void): Promise<Generation>;
   /** Finds the `width` best replies, best first. Rejects with the signal's reason when aborted. */
   beamSearch(request: BeamSearchRequest): Promise<Generation[]>;
@@ -157,7 +157,7 @@ export interface Engine {
   scorePrompt(request: ScorePromptRequest): Promise<(ScoredToken | null)[]>;
   /** Encodes replies as they would have been sampled under their constraints, the end token included. */
   encodeReplies(baseModel: string, replies: Reply[]): Promise<number[][]>;
-  /** Takes one optimizer step for each batch, then writes the checkpoint durably (fsync before the promise resolves). */
+  /** Takes one optimizer step per batch, then writes the checkpoint durably (fsync before the promise resolves). */
   train(request: TrainRequest): Promise<void>;
   /** Exports weights in a format that other tools read. */
   exportWeights(weights: Weights): Promise<ExportedWeights>;

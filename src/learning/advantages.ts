@@ -102,7 +102,7 @@ function rootMeanSquare(centred: readonly (readonly number[])[]): number {
   return Math.sqrt(total / centred.length);
 }
 
-/** The mean. For equal values it is exactly that value, so that the number of choices with the same return does not matter. */
+/** For equal values the mean is exactly that value, however many choices share it. */
 function meanOf(values: readonly number[]): number {
   const [first = 0] = values;
   if (values.every((value) => value === first)) return first;

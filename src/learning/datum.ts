@@ -63,7 +63,8 @@ export type LossConfig =
       truncation: number | null;
       /**
        * With k = stop(source's log-probability - reference's) for each decision, A becomes
-       * A + coefficient * (mean of k over the batch's decisions - k). null is off. The batch names the reference's weights.
+       * A + coefficient * (mean of k over the batch's decisions - k). null is off. The batch names the weights of the
+       * reference.
        */
       klPenalty: { coefficient: number; source: 'current_learner' | 'sample' } | null;
     };

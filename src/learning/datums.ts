@@ -43,7 +43,7 @@ export interface BatchCounts {
   train_tokens: number;
   /** Mean reward of all trajectories; 0 when there are none. */
   reward: number;
-  /** Mean over the groups with two or more trajectories of the population standard deviation of rewards; 0 without such. */
+  /** Population standard deviation of the rewards, averaged over the groups of two or more; 0 without such groups. */
   reward_std_dev: number;
 }
 
@@ -158,7 +158,7 @@ function withAdvantages<Constraint>(
   });
 }
 
-/** Mean of |A| over the decisions of a trajectory; null where it has none. */
+/** Mean of |A| over the decisions of a trajectory; null without decisions. */
 function meanAdvantage(sequences: readonly AdvantagedSequence<unknown>[]): number | null {
   const deciding = sequences
     .flatMap(({ spans }) => spans)

@@ -62,9 +62,10 @@ export interface KlPenaltyShifts {
 
 /**
  * The KL penalty towards reference weights: with k = source's log-probability - reference's, the advantage of each
- * decision changes by coefficient * (mean of k over the batch's decisions - k). k has no gradient. So the advantage of a
- * token falls when its log-probability exceeds the reference's by more than the batch's mean. The source is the weights
- * being trained (`current_learner`) or those that sampled (`sample`; the former when the sampled value is not known).
+ * decision changes by coefficient * (mean of k over the batch's decisions - k). k has no gradient. So the advantage of
+ * a token falls when its log-probability exceeds the reference's by more than the batch's mean. The source is the
+ * weights being trained (`current_learner`) or those that sampled (`sample`; the former when the sampled value is not
+ * known).
  */
 export function klPenaltyShifts(
   terms: readonly KlTerm[],

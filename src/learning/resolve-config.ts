@@ -44,12 +44,12 @@ export interface ResolvedRlJob {
  * true; the learning rate of `defaults`, which comes from the base model; importance ratios by token; the base model as
  * the KL penalty's reference and the weights being trained as its source; everything else off.
  *
- * `max_negative_advantage_importance_sampling_weight` bounds the ratio of **every** token, also of those with a positive
- * advantage, despite its name. The public trainer does the same, and the same config must train the same. With CISPO's
- * defaults it has an effect only below 5, where it binds before the clip.
+ * `max_negative_advantage_importance_sampling_weight` bounds the ratio of **every** token, despite its name also with a
+ * positive advantage. The public trainer does the same, and the same config must train the same. With CISPO's defaults
+ * it has an effect only below 5, where it binds before the clip.
  *
- * `mask_prob_ratio` with CISPO and `epsilon` below 1 does not remove a token from the loss: the clip that follows raises
- * the masked ratio from 0 to 1 - epsilon, as in the public trainer. With the default `epsilon` of 1 it removes the token.
+ * `mask_prob_ratio` with CISPO and `epsilon` below 1 does not remove a token from the loss: the clip that follows
+ * raises the masked ratio from 0 to 1 - epsilon, as in the public trainer. With the default `epsilon` of 1 it does.
  */
 export function resolveRlConfig(
   given: ParsedRlConfig | undefined,

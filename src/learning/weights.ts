@@ -38,8 +38,8 @@ export function countDecisions(span: Pick<Span, 'logprobs'>): number {
 
 /**
  * Turns a trajectory, one of `trajectories` in the job, into datums. Every trajectory has the same weight whatever its
- * number of tokens: each decision weighs 1 / (trajectories * decisions of its trajectory), so the weights of a batch add
- * up to at most 1.
+ * number of tokens: each decision weighs 1 / (trajectories * decisions of its trajectory). So the weights of a batch
+ * add up to at most 1.
  *
  * A trajectory in which no decision has an advantage has no datums but still counts in `trajectories`, so that the step
  * is smaller when fewer groups have a signal. With `entropyCoefficient` above 0 it keeps its datums, which contribute

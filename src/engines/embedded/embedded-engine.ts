@@ -36,7 +36,7 @@ export interface EmbeddedEngineOptions {
   threads?: number;
   /** Threads that sampling may use. Default 1: small models sample no faster on more. */
   samplerThreads?: number;
-  /** Replies sampled at once from one set of weights; further ones wait. A beam search counts its width. Default 256. */
+  /** Replies sampled at once from one set of weights; others wait. A beam search counts its width. Default 256. */
   largestBatch?: number;
   /**
    * Memory for keys and values of ended sequences, in bytes, for all sets of weights together. The least recently used

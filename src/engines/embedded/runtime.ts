@@ -2,7 +2,7 @@ import type { InferenceSession, Tensor } from 'onnxruntime-common';
 import { EngineError } from '../engine.ts';
 import { NativeGate } from './threads/native-gate.ts';
 
-/** Packages that the engine can run on, best first. They are optional peers, because a client of a remote service needs neither. */
+/** Packages that the engine can run on, best first. Optional peers: a client of a remote service needs neither. */
 export const runtimeNames = ['onnxruntime-node', 'onnxruntime-web'] as const;
 
 export type RuntimeName = (typeof runtimeNames)[number];
@@ -50,8 +50,7 @@ export interface Runtime {
  * `EngineError` with the code `runtime_missing` and the install command when there is none.
  * Thread pools do not spin, because two busy pools that spin halve each other's speed.
  *
- * `threads`: threads that one `run` may use. `gate`: counts the thread's calls into the runtime. Default: a gate that is
- * never shut.
+ * `threads`: threads that one `run` may use. `gate`: guards the calls into the runtime; by default it is never shut.
  */
 export async function loadRuntime(
   choice: RuntimeChoice,

@@ -7,7 +7,7 @@ import { firstPauseMs, longestPauseMs } from './recovery.ts';
 const suspectLostRuns = 3;
 
 /** A job that waits after a fault of the machine or a death of the engine. */
-interface Aside {
+interface PausedJob {
   jobId: string;
   fault: ServiceError;
   /** When it is tried again, in milliseconds of `now`. */
@@ -30,11 +30,11 @@ export class JobOrder {
   readonly #newestAtStart: number;
   readonly #now: () => number;
   /** By model id. */
-  readonly #aside = new Map<string, Aside>();
+  readonly #aside = new Map<string, PausedJob>();
   /** Each model waits here with its first job, as its own tenant. */
   readonly #models = new FairQueue<string>();
 
-  /** `newestAtStart`: `sequence` of the newest job when the service started. `now`: a monotonic clock in milliseconds. */
+  /** `newestAtStart`: `sequence` of the newest job when the service started. `now`: a monotonic clock, in ms. */
   constructor({
     newestAtStart,
     now = () => performance.now(),

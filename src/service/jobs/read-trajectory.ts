@@ -30,7 +30,7 @@ interface ReadTrajectoryOptions {
  */
 export async function readTrajectory(
   value: unknown,
-  place: Place,
+  place: Path,
   { bytes, slices }: ReadTrajectoryOptions,
 ): Promise<ReadItem<ParsedTrajectory>> {
   if (slices.over) await slices.pause();
@@ -77,11 +77,11 @@ const readMessages = (value: JsonObject, { place, slices }: ReadOptions) =>
     read: readChoiceOrMessage,
   });
 
-type Place = (string | number)[];
+type Path = (string | number)[];
 
 interface ReadOptions {
   /** Path of the value in the body. */
-  place: Place;
+  place: Path;
   slices: TimeSlices;
 }
 
@@ -124,7 +124,7 @@ async function readList<Item>(
 export function inSchemaOrder(
   schema: z.ZodObject,
   issues: readonly ValidationIssue[],
-  place: Place,
+  place: Path,
 ): ValidationIssue[] {
   const names = Object.keys(schema.shape);
   const rank = ({ loc }: ValidationIssue) => {

@@ -39,7 +39,7 @@ export class PromptScores {
 
   dispose(): void {}
 
-  /** Takes the logits after the next `count` tokens, [count, vocabulary]. An error ends only the scores of this prompt. */
+  /** Takes the logits after the next `count` tokens, [count, vocabulary]. An error ends only this prompt's scores. */
   take(logits: Float32Array, count: number, vocabularySize: number): void {
     try {
       this.#score(logits, count, vocabularySize);

@@ -4,7 +4,7 @@ import { normalize } from './normalization.ts';
 
 /**
  * The graphs of sampling: one up to the first attention, then one from each layer's attention to the next layer's.
- * Between them the caller writes the new keys and values into its cache, so the cache is read in place and never copied.
+ * Between them the caller writes the new keys and values into its cache, which is read in place and never copied.
  *
  * Every output row has the same bits whatever else is in the batch, however its sequence was cut into chunks and
  * however wide the cache is, for three reasons. Projections are matrix products over a flat list of tokens. Attention
@@ -104,7 +104,7 @@ class DecodingGraph {
   }
 }
 
-/** The graphs in the order in which a step runs them: the embedding, then one for each layer, the last with the head. */
+/** The graphs in the order in which a step runs them: the embedding, then one per layer, the last with the head. */
 export function decodingGraphs(architecture: Architecture, weights: Float32Array): Uint8Array[] {
   const first = new DecodingGraph(architecture, weights);
   first.project(0, first.embed());

@@ -26,7 +26,7 @@ export type Answer = Sequence | BeamSearch | PromptScores;
 type Waiting = Omit<Occupant, 'prompt'>;
 
 /** Fields of `GenerateRequest` that decide when a request starts and what it shares. */
-export interface Standing {
+export interface Scheduling {
   priority: number;
   cacheSalt: string | null;
   tenant?: string;
@@ -67,12 +67,12 @@ export class Pool {
     return this.#waiting.count === 0 && this.#slots.count === 0 && this.#scorer.idle;
   }
 
-  add(sequence: Sequence, standing: Standing): void {
+  add(sequence: Sequence, standing: Scheduling): void {
     this.#wait(sequence, null, standing);
   }
 
   /** Queues a search until there is a slot for each beam. Throws an `EngineError` if there are too few slots. */
-  search(search: BeamSearch, root: Sequence, standing: Standing): void {
+  search(search: BeamSearch, root: Sequence, standing: Scheduling): void {
     if (search.width > this.#largestBatch)
       throw new EngineError(
         'search_too_wide',
@@ -128,7 +128,7 @@ export class Pool {
   #wait(
     sequence: Sequence,
     search: BeamSearch | null,
-    { priority, cacheSalt: salt, tenant = '' }: Standing,
+    { priority, cacheSalt: salt, tenant = '' }: Scheduling,
   ): void {
     const waiting = { sequence, search, salt, tenant };
     if (isOver(waiting)) this.#mayBeOver = true;
@@ -157,9 +157,9 @@ export class Pool {
   }
 
   /**
-   * Assigns slots to waiting answers. The first of them (`leaders`) compute their prompts. The others (`followers`) have
-   * the same prompt and salt as a leader or a running answer and copy its keys and values: the rollouts of a group share
-   * their prompt.
+   * Assigns slots to waiting answers. The first of them (`leaders`) compute their prompts. The others (`followers`)
+   * have the same prompt and salt as a leader or a running answer and copy its keys and values: the rollouts of a group
+   * share their prompt.
    */
   #admit(): { leaders: number; followers: Map<number, Occupant> } {
     const followers = new Map<number, Occupant>();
@@ -238,7 +238,7 @@ export class Pool {
   }
 }
 
-/** The prompt's key is built here, not when the request arrives, because it is long and only running answers need it. */
+/** Builds the prompt's key only now, not when the request arrives: it is long, and only running answers need it. */
 function toOccupant({ sequence, search, salt, tenant }: Waiting): Occupant {
   const prompt = `${salt === null ? '' : `salt ${salt}`}:${sequence.tokens.slice(0, sequence.promptLength)}`;
   return { sequence, search, salt, tenant, prompt };

@@ -24,7 +24,7 @@ interface Listener {
   pool: Pool;
 }
 
-/** Answers requests to sample, search and score. There is a pool for each set of weights, and the pools step in turn. */
+/** Answers requests to sample, search and score. Each set of weights has a pool, and the pools step in turn. */
 export class Sampler {
   readonly #codec: ConversationCodec;
   readonly #pools: Pools;

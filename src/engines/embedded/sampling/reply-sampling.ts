@@ -25,8 +25,8 @@ export class ReplySampling {
 
   /**
    * The distribution of the next token at `place`, for the logits at `offset`. If `keep` is legal, it stays in the
-   * support whatever processors and cut-offs do, so that a token that was sampled has a probability under a later policy
-   * too. Throws an `EngineError` when a processor fails.
+   * support whatever processors and cut-offs do, so that a token that was sampled has a probability under a later
+   * policy too. Throws an `EngineError` when a processor fails.
    */
   distribution(logits: Float32Array, offset: number, place: Place, keep?: number): Distribution {
     const legal = this.#legal.at(place);
