@@ -5,18 +5,17 @@ import type { Rollout } from './rollout.ts';
 import { RolloutQueue } from './rollout-queue.ts';
 import { type RunRolloutOptions, runRollout } from './run-rollout.ts';
 
-/** Where rollouts run, and how many at a time. One executor may serve several groups, steps and runs. */
+/** Decides where rollouts run and how many at a time. Several groups, steps and runs may share one executor. */
 export interface RolloutExecutor {
   /**
-   * Runs one rollout to its end as soon as there is a free slot; one whose signal aborts before ends without a slot.
-   * Never throws.
-   * @param place.order Rollouts with a smaller number go first; equal ones in the order in which they came.
+   * Runs one rollout as soon as a slot is free. If its signal aborts while it waits, it ends at once. Never throws.
+   * @param place.order Rollouts with a smaller number start first; equal ones in order of arrival.
    */
   run<Schema extends z.ZodType, Outcome>(
     task: RunRolloutOptions<Schema, Outcome>,
     place?: { order?: number },
   ): Promise<Rollout<Outcome>>;
-  /** Frees its threads and timers. Rollouts that still run end cancelled. */
+  /** Releases threads and timers. Rollouts in flight are cancelled. */
   close(): Promise<void>;
 }
 
@@ -30,8 +29,8 @@ export const defaultConcurrency = 256;
 const inProcessNames = { concurrency: true } satisfies OptionNames<InProcessOptions>;
 
 /**
- * Runs rollouts in this thread, for environments that mostly wait: for models, tools, other processes. Rollouts that
- * wait for a slot go in the order in which their groups began.
+ * Runs rollouts in this thread. For environments that mostly wait for models, tools or other processes. Waiting rollouts
+ * start in the order in which their groups began.
  * @throws OptionError
  */
 export function inProcess(options: InProcessOptions = {}): RolloutExecutor {

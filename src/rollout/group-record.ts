@@ -14,47 +14,46 @@ interface RolloutRecordBase {
   duration_ms: number;
 }
 
-/** A rollout in its group's record: what came of it, and where its trajectory stands. */
+/** A rollout in the record of its group: its outcome, and the index of its trajectory or failure. */
 export type RolloutRecord = RolloutRecordBase &
   (
     | {
         status: 'completed';
         reward: number;
-        /** Place in `trajectories`. */
+        /** Index in `trajectories`. */
         trajectory: number;
-        /** What the rollout function returned, where JSON gives it back as it was. */
+        /** What the rollout function returned, if JSON preserves it. */
         outcome?: unknown;
-        /** Why it is not there. */
+        /** Why `outcome` is missing. */
         outcome_missing?: string;
       }
     | {
         status: 'failed' | 'cancelled';
-        /** Place in `failures`. */
+        /** Index in `failures`. */
         failure: number;
       }
   );
 
-/** Why a rollout ended without a reward, and what was recorded until then. */
+/** Why a rollout ended without a reward, and what was recorded before. */
 export interface FailureRecord extends RolloutFailure {
   rollout: number;
   status: 'failed' | 'cancelled';
   trajectory: TrajectoryRecord;
 }
 
-/** A group on disk, one line of a run's `trajectories/*.jsonl`: the group that is trained on, and all else of it. */
+/** A group on disk: one line of a run's `trajectories/*.jsonl`. */
 export interface GroupRecord {
   group: number;
   scenario: unknown;
-  /** Where JSON would not give the scenario back as it was: what it would lose. */
+  /** What JSON cannot preserve of the scenario; absent if it preserves all of it. */
   scenario_lost?: string;
-  /** Of the completed rollouts, in their order. */
+  /** Trajectories of the completed rollouts, in order. */
   trajectories: TrajectoryRecord[];
   metadata: Record<string, number | string | boolean | null>;
   exceptions?: { type: string; message: string }[];
-  /** In the order in which the group has them. */
   rollouts: RolloutRecord[];
   failures: FailureRecord[];
-  /** Why the group is not trained on; absent where it is. */
+  /** Why the group is not trained on; absent if it is. */
   dropped_because?: RolloutFailure;
 }
 
@@ -103,7 +102,7 @@ export function toGroupRecord(group: RolloutGroup): GroupRecord {
   };
 }
 
-/** The group that was written: its trajectories are closed, and what was not kept of outcomes is undefined. */
+/** Restores a group from its record. Its trajectories are closed; outcomes that were not stored are undefined. */
 export function fromGroupRecord(record: GroupRecord): RolloutGroup {
   return new RolloutGroup({
     index: record.group,
@@ -113,7 +112,7 @@ export function fromGroupRecord(record: GroupRecord): RolloutGroup {
   });
 }
 
-/** Reads a line of a run's `trajectories/*.jsonl`. @throws TrajectoryError */
+/** Parses a line of a run's `trajectories/*.jsonl`. @throws TrajectoryError */
 export function parseGroupRecord(line: string): GroupRecord {
   let value: unknown;
   try {
@@ -124,7 +123,7 @@ export function parseGroupRecord(line: string): GroupRecord {
   return requireGroupRecord(value);
 }
 
-/** @throws TrajectoryError for a value that is no record of a group. */
+/** @throws TrajectoryError if the value is not a group record. */
 export function requireGroupRecord(value: unknown): GroupRecord {
   if (isGroupRecord(value)) return value;
   throw invalidGroupRecord('has no list of rollouts, trajectories and failures');
@@ -163,8 +162,8 @@ function fromRolloutRecord(record: RolloutRecord, group: GroupRecord): Rollout {
 }
 
 /**
- * Why a value would not come back from JSON as it is, with the place; undefined where it would. A property that is
- * undefined reads the same when it is absent, so it passes.
+ * What JSON would not preserve of a value, with its path; undefined if it preserves everything. Undefined properties
+ * pass, because they read the same when absent.
  */
 export function lostInJson(value: unknown): string | undefined {
   return value === undefined ? undefined : lost(value, 'it', new Set());
@@ -211,7 +210,7 @@ function first<Key>(
   return undefined;
 }
 
-/** The value as JSON has it, whatever it loses; null where it cannot be written at all. */
+/** The value after a JSON round trip, which may lose parts of it; null if it cannot be serialized. */
 export function asJson(value: unknown): unknown {
   try {
     return JSON.parse(JSON.stringify(value) ?? 'null');

@@ -4,17 +4,17 @@ import type { Rollout, RolloutFailure } from './rollout.ts';
 import { commonFailures } from './rollout.ts';
 
 /**
- * What happens to a group of which not all rollouts complete.
+ * What happens to a group in which some rollouts do not complete.
  *
- * - `minimum`: it trains with those that completed, where they are enough. `rollouts` is how many that is, `share`
- *   says it as a share of the group (rounded up); where both are given, both hold. Default: 2 rollouts, since one
- *   alone has nothing to be compared with.
- * - `retry`: a failed rollout runs again under another seed, up to `attempts` times in all; each attempt is a rollout
- *   of its own in the counts, and cancelled ones are not repeated. Then as `minimum`: `minimum` rollouts, default 2.
+ * - `minimum`: the group trains with its completed rollouts if there are enough: at least `rollouts` of them, or at
+ *   least `share` of the group (rounded up), or both if both are set. Default: 2 rollouts, because a single one cannot
+ *   be compared.
+ * - `retry`: a failed rollout runs again with another seed, up to `attempts` attempts in total. Cancelled rollouts are
+ *   not retried, and the counts include every attempt. At least `minimum` rollouts must complete, default 2.
  * - `fail_fast`: the first failed rollout cancels the others, and the group is dropped.
  *
- * Rollouts that fail because they are long, or hard, take their kind out of what is trained on: `retry` and
- * `fail_fast` spend more to keep groups whole, `minimum` spends nothing and accepts the bias.
+ * If long or hard rollouts fail more often, the training data is biased against them. `retry` and `fail_fast` spend
+ * more to keep groups whole; `minimum` spends nothing and accepts the bias.
  */
 export type GroupStrategy =
   | { type: 'fail_fast' }
@@ -23,7 +23,7 @@ export type GroupStrategy =
 
 const code = 'invalid_rollout_option';
 
-/** Names of the options of each kind. */
+/** Option names of each strategy. */
 const kinds: {
   readonly [Type in GroupStrategy['type']]: OptionNames<Extract<GroupStrategy, { type: Type }>>;
 } = {
@@ -36,7 +36,7 @@ export const defaultGroupStrategy: GroupStrategy = { type: 'minimum', rollouts: 
 
 /**
  * How many rollouts of a group must complete.
- * @throws OptionError for a strategy that a group of this size cannot meet.
+ * @throws OptionError if a group of this size can never satisfy the strategy.
  */
 export function neededRollouts(strategy: GroupStrategy, rolloutsPerGroup: number): number {
   if (!Object.hasOwn(kinds, strategy.type))
@@ -62,18 +62,18 @@ export function neededRollouts(strategy: GroupStrategy, rolloutsPerGroup: number
     throw invalidOption(code, 'groupStrategy.share', share, 'Give a share above 0 and up to 1.');
   const byShare = share === undefined ? 1 : Math.ceil(share * rolloutsPerGroup);
   if (rollouts === undefined) return share === undefined ? compared : byShare;
-  // The default's 2 is no demand of the caller's on a group of 1.
+  // The default of 2 was not set by the caller, so it must not reject a group of 1.
   return strategy === defaultGroupStrategy
     ? compared
     : Math.max(byShare, named('groupStrategy.rollouts', rollouts));
 }
 
-/** How often a place of the group is tried. */
+/** Maximum number of attempts for each index of the group. */
 export function attemptsOf(strategy: GroupStrategy): number {
   return strategy.type === 'retry' ? strategy.attempts : 1;
 }
 
-/** Why a group whose rollouts have all ended is not trained on; null where it is. */
+/** Why a finished group is not trained on; null if it is. */
 export function whyDropped(
   strategy: GroupStrategy,
   rollouts: readonly Rollout[],

@@ -9,21 +9,21 @@ export interface Interrupted {
   failure: RolloutFailure;
 }
 
-/** One for all: a stack trace for each of a run's rollouts would cost more than the rest of their ending. */
+/** Shared by all rollouts: creating a stack trace for each would cost more than the rest of ending it. */
 const rolloutEnded = new MartingaleError('rollout_ended', 'The rollout has ended.');
 
-/** What ends a rollout from outside: its deadline, or the end of the run. */
+/** Ends a rollout from outside: at its deadline, or when the run is stopped. */
 export class Interruption {
   /** Settles when the rollout is interrupted. */
   readonly happened: Promise<Interrupted>;
-  /** Of the agent: aborted in every case, also when its time limit passes. */
+  /** Aborts the agent: on any interruption, and also when the agent's own time limit passes. */
   readonly agent = new AbortController();
   readonly #calls = new AbortController();
   readonly #whole = new AbortController();
   readonly #run: AbortSignal | undefined;
   readonly #settle: (interrupted: Interrupted) => void;
   readonly #timer: { clear: () => void };
-  /** What an abort rejects belongs to the rollout, whoever aborts. */
+  /** Runs aborts in the rollout's async scope, so that rejections they cause are attributed to this rollout. */
   readonly #inScope: (work: () => void) => void = AsyncLocalStorage.snapshot();
 
   constructor(timeoutMs: number, run: AbortSignal | undefined) {
@@ -39,22 +39,22 @@ export class Interruption {
     signal.addEventListener('abort', () => this.#calls.abort(signal.reason), { once: true });
   }
 
-  /** Of the agent's model calls. */
+  /** Signal of the agent's model calls. */
   get calls(): AbortSignal {
     return this.#calls.signal;
   }
 
-  /** Of everything in the rollout: set-up, rewards. */
+  /** Signal of the whole rollout: set-up, agent and rewards. */
   get signal(): AbortSignal {
     return this.#whole.signal;
   }
 
-  /** Ends the model calls that the agent did not wait for: what comes of them now, no reward would have seen. */
+  /** Aborts model calls that the agent did not await: rewards would not see their answers. */
   endCalls(): void {
     this.#inScope(() => this.#calls.abort(rolloutEnded));
   }
 
-  /** Ends what anybody left running, and lets go of the timer and of the run's signal. */
+  /** Aborts everything still running, stops the timer and detaches from the run's signal. */
   dispose(): void {
     this.#timer.clear();
     this.#run?.removeEventListener('abort', this.#follow);

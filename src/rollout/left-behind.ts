@@ -2,11 +2,11 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { describeThrown } from '../environment/index.ts';
 import type { Trajectory } from '../trajectory/index.ts';
 
-/** Whose code runs. */
+/** The environment and rollout that the current code belongs to. */
 export interface CodeOwner {
   environment: string;
   group?: number | undefined;
-  /** Undefined for what belongs to the group. */
+  /** Undefined for code of the whole group, such as group rewards. */
   trajectory?: Trajectory;
 }
 
@@ -15,7 +15,7 @@ const owners = new AsyncLocalStorage<CodeOwner>();
 const mostWarnings = 5;
 let warnings = 0;
 
-/** Other copies of this package in the process know each other's listeners by this, and whom a rejection belongs to. */
+/** Lets several copies of this package in one process recognize each other's listeners, and ask who owns a rejection. */
 const ownsRejection = Symbol.for('martingale.ownsRejection');
 
 const isOwned = () => owners.getStore() !== undefined;
@@ -29,19 +29,19 @@ const onRejection = Object.assign(
 );
 
 /**
- * Runs code of an environment. A promise that it leaves behind and that is rejected with nobody waiting for it, be it
- * long after, ends neither the process nor the rollout: it is told as a warning, and in the trajectory's logs.
- * Rejections of others come to what they come to without this.
+ * Runs code of an environment. If a promise that it does not await rejects, even much later, neither the process nor the
+ * rollout ends: the rejection becomes a warning and a line in the trajectory's logs. Rejections of other code are handled
+ * as if this function did not exist.
  */
 export function watchLeftBehind<Result>(owner: CodeOwner, work: () => Promise<Result>): Promise<Result> {
-  // It stays: what was left behind may be rejected while a job trains, and no rollout runs.
+  // Never removed: a promise may reject later, while a job trains and no rollout runs.
   if (!process.listeners('unhandledRejection').includes(onRejection))
     process.on('unhandledRejection', onRejection);
   return owners.run(owner, work);
 }
 
 function tell({ environment, group, trajectory }: CodeOwner, reason: unknown): void {
-  // What the end of the rollout itself has ended.
+  // Caused by the end of the rollout itself.
   if (trajectory?.isClosed && isEnding(reason, trajectory.signal)) return;
   const what = `A promise that nobody waited for was rejected: ${describeThrown(reason)}`;
   if (trajectory && !trajectory.isSealed) trajectory.logs.push(what);
@@ -55,7 +55,7 @@ function tell({ environment, group, trajectory }: CodeOwner, reason: unknown): v
   });
 }
 
-/** Codes of what a rollout's end gives to what it ends. */
+/** Codes of the errors with which the end of a rollout aborts its pending work. */
 const endings = new Set(['rollout_ended', 'trajectory_closed']);
 
 function isEnding(reason: unknown, signal: AbortSignal | undefined): boolean {
@@ -66,7 +66,7 @@ function isEnding(reason: unknown, signal: AbortSignal | undefined): boolean {
 
 type Listener = (...given: never[]) => void;
 
-/** What Node was told to do with rejections that nobody waits for; `throw` where it was told nothing. */
+/** Node's mode for unhandled rejections, from its flags. Default `throw`. */
 function modeOf(): string {
   const given = [...(process.env.NODE_OPTIONS ?? '').split(/\s+/), ...process.execArgv];
   const at = given.findLastIndex((flag) => flag.startsWith('--unhandled-rejections'));
@@ -75,8 +75,8 @@ function modeOf(): string {
 }
 
 /**
- * Does with a rejection of somebody else's what Node would do if `listener` were not there: a listener alone keeps
- * Node from it. @param mark Property of our listeners, of other copies too, that says whether a rejection is theirs.
+ * Handles a rejection of other code as Node would without `listener`, because any listener turns Node's handling off.
+ * @param mark Property of our listeners, including those of other copies, that says whether a rejection is theirs.
  */
 export function letGo(reason: unknown, { listener, mark }: { listener: Listener; mark: symbol }): void {
   const listeners: Listener[] = process.listeners('unhandledRejection');
@@ -85,7 +85,7 @@ export function letGo(reason: unknown, { listener, mark }: { listener: Listener;
     const owns: unknown = Reflect.get(other, mark);
     return typeof owns === 'function' && owns() === true;
   });
-  // Of several copies one does it; and nobody where somebody listens.
+  // Only the first copy acts, and none does if the program has its own listener.
   if (isOurs || ours[0] !== listener || ours.length < listeners.length) return;
   const mode = modeOf();
   if (mode === 'throw') throw reason;

@@ -5,17 +5,17 @@ export interface RolloutGroupOptions<Scenario> {
   index: number;
   scenario: Scenario;
   rollouts: readonly Rollout[];
-  /** Why the group is not trained on. Default null: it is. */
+  /** Why the group is not trained on. Default null: it is trained on. */
   droppedBecause?: RolloutFailure | null;
 }
 
-/** The rollouts of one scenario, all ended, in order of their place and then of their attempt. */
+/** The finished rollouts of one scenario, ordered by index, then by attempt. */
 export class RolloutGroup<Scenario = unknown> {
   readonly index: number;
   readonly scenario: Scenario;
-  /** Every attempt: what the counts count. */
+  /** All attempts, including failed and cancelled ones. */
   readonly rollouts: readonly Rollout[];
-  /** Why the group strategy takes the group out of training; null where it does not. */
+  /** Why the group strategy excludes the group from training; null if it does not. */
   readonly droppedBecause: RolloutFailure | null;
 
   constructor({ index, scenario, rollouts, droppedBecause = null }: RolloutGroupOptions<Scenario>) {
@@ -25,7 +25,7 @@ export class RolloutGroup<Scenario = unknown> {
     this.droppedBecause = droppedBecause;
   }
 
-  /** Whether enough of its rollouts completed. A group without a difference in rewards is trainable, and teaches nothing. */
+  /** Whether enough rollouts completed. A group with equal rewards is trainable too, though it teaches nothing. */
   get isTrainable(): boolean {
     return this.droppedBecause === null && this.rollouts.some(({ status }) => status === 'completed');
   }
@@ -35,7 +35,7 @@ export class RolloutGroup<Scenario = unknown> {
     return this.rollouts.flatMap((rollout) => (rollout.status === 'completed' ? [rollout.trajectory] : []));
   }
 
-  /** What is logged and, where the group is trainable, trained on: the completed rollouts, and why others are missing. */
+  /** The group as it is logged and trained on: trajectories of completed rollouts, and why the other rollouts failed. */
   toTrajectoryGroup(): TrajectoryGroup {
     return new TrajectoryGroup({
       trajectories: this.trajectories,

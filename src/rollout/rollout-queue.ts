@@ -2,14 +2,14 @@ import PQueue from 'p-queue';
 import { MartingaleError } from '../contract/index.ts';
 import { TimeSlices } from '../util/time-slices.ts';
 
-/** One for all: a stack trace for each rollout would cost more than the rest of its ending. */
+/** Shared by all rollouts: creating a stack trace for each would cost more than the rest of ending it. */
 const closed = new MartingaleError('executor_closed', 'The executor was closed.');
 
-/** Slots for so many rollouts at a time. Those that wait go in the order in which their groups began. */
+/** Limits the number of rollouts in flight. Waiting rollouts start in the order in which their groups began. */
 export class RolloutQueue {
   readonly #queue: PQueue;
   readonly #slices = new TimeSlices();
-  /** Ends each rollout that runs or waits. A listener for each on one signal would take quadratic time. */
+  /** One controller for each running or waiting rollout. Listeners on one shared signal would take quadratic time. */
   readonly #ending = new Set<AbortController>();
   #closed = false;
 
@@ -18,8 +18,8 @@ export class RolloutQueue {
   }
 
   /**
-   * Calls `work` as soon as there is a free slot, or at once where the signal aborts before.
-   * @param work Its signal aborts when the caller's does and when the queue closes.
+   * Calls `work` as soon as a slot is free, or at once if the signal aborts while it waits.
+   * @param work Its signal aborts when the caller's signal does, and when the queue closes.
    */
   async run<Result>(
     {
@@ -34,16 +34,16 @@ export class RolloutQueue {
     else if (signal?.aborted) follow();
     else signal?.addEventListener('abort', follow, { once: true });
     this.#ending.add(ending);
-    // p-queue abandons a task whose signal aborts, and frees its slot, while a rollout still cleans up and has a result
-    // to give. So its signal is one that no longer follows once the rollout runs.
+    // When a task's signal aborts, p-queue abandons the task and frees its slot. A running rollout still has to clean up
+    // and return a result, so the signal for p-queue stops following once the rollout runs.
     const waiting = new AbortController();
     const leave = () => waiting.abort();
     if (ending.signal.aborted) leave();
     else ending.signal.addEventListener('abort', leave, { once: true });
     const begin = async () => {
       ending.signal.removeEventListener('abort', leave);
-      // Thousands that begin at once would hold the event loop. p-queue's own `interval` follows the machine's clock,
-      // and stands still where that is set back.
+      // Starting thousands in one tick would block the event loop. p-queue's own `interval` uses the system clock, and
+      // stalls when that is set back.
       if (this.#slices.over) await this.#slices.pause();
       return work(ending.signal);
     };
@@ -58,7 +58,7 @@ export class RolloutQueue {
     }
   }
 
-  /** Aborts what runs and waits; resolves when it has ended. */
+  /** Aborts all running and waiting rollouts; resolves when they have ended. */
   async close(): Promise<void> {
     this.#closed = true;
     for (const ending of this.#ending) ending.abort(closed);

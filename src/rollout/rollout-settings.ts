@@ -4,21 +4,21 @@ import type { OptionNames, OtherWords } from '../util/option-names.ts';
 import { defaultConcurrency, inProcess, type RolloutExecutor } from './executor.ts';
 import { defaultGroupStrategy, type GroupStrategy, neededRollouts } from './group-strategy.ts';
 
-/** How rollouts run: the same settings for a run, an evaluation, groups and one group. */
+/** How rollouts run. `train`, `evaluate`, `runGroups` and `runGroup` share these settings. */
 export interface RolloutSettings {
-  /** Where rollouts run; it stays open. Default: in this thread, `concurrency` at a time. */
+  /** Where rollouts run. The caller closes it. Default: in this thread, `concurrency` at a time. */
   executor?: RolloutExecutor | undefined;
   /** Rollouts in flight at a time; not allowed together with `executor`. Default 256. */
   concurrency?: number | undefined;
-  /** What happens to groups of which not all rollouts complete. Default: they train with 2 completed rollouts or more. */
+  /** What happens to groups in which some rollouts fail. Default: they train with 2 or more completed rollouts. */
   groupStrategy?: GroupStrategy | undefined;
   /** Deadline of one rollout and its rewards, in milliseconds. Default 600,000 (10 minutes). */
   timeoutMs?: number | undefined;
-  /** Deadline of each reward in milliseconds. Default: that of the rollout, which includes its rewards. */
+  /** Deadline of each reward, in milliseconds. Default: `timeoutMs`, which also limits the rollout with its rewards. */
   rewardTimeoutMs?: number | undefined;
-  /** Deadline of each group in milliseconds from its start, including the wait for a free slot. Default: none. */
+  /** Deadline of each group, in milliseconds from its start, including waits for free slots. Default: none. */
   groupTimeoutMs?: number | undefined;
-  /** All randomness of the rollouts follows from it. Default 0. */
+  /** Determines all randomness of the rollouts. Default 0. */
   seed?: number | undefined;
   /** A call that cannot be trained on fails its rollout (`error`, the default) or is left out of it (`warn`). */
   onUnexpectedCall?: 'error' | 'warn' | undefined;
@@ -35,7 +35,7 @@ export const rolloutSettingNames = {
   onUnexpectedCall: true,
 } satisfies OptionNames<RolloutSettings>;
 
-/** The values of settings that are absent. `rewardTimeoutMs` follows `timeoutMs`. */
+/** Default values. The default of `rewardTimeoutMs` is `timeoutMs`. */
 export const rolloutDefaults = {
   concurrency: defaultConcurrency,
   groupStrategy: defaultGroupStrategy,
@@ -45,12 +45,12 @@ export const rolloutDefaults = {
   onUnexpectedCall: 'error',
 } as const satisfies RolloutSettings;
 
-/** Settings with their defaults; the executor says how many rollouts run at a time. */
+/** Settings with defaults applied. The executor replaces `concurrency`. */
 export type WholeRolloutSettings = Required<{
   [Name in Exclude<keyof RolloutSettings, 'concurrency'>]: NonNullable<RolloutSettings[Name]>;
 }>;
 
-/** @throws OptionError for a setting that cannot be used with groups of `rolloutsPerGroup` rollouts. */
+/** Applies the defaults. @throws OptionError for an invalid setting, or one that does not fit `rolloutsPerGroup`. */
 export function wholeRolloutSettings(
   settings: RolloutSettings,
   rolloutsPerGroup: number,
@@ -82,7 +82,7 @@ export function wholeRolloutSettings(
   };
 }
 
-/** @throws OptionError where the value is not above 0. Infinity is allowed. */
+/** @throws OptionError if the value is not above 0. Infinity is allowed. */
 export function requireMilliseconds(option: string, value: number): number {
   if (value > 0) return value;
   throw invalidOption('invalid_rollout_option', option, value, 'Give a time in milliseconds above 0.');
@@ -91,12 +91,12 @@ export function requireMilliseconds(option: string, value: number): number {
 const inEnvironment =
   'Limits of a rollout belong to its environment: `defineEnvironment({ limits: { turns } })`.';
 
-/** Where the limits of rollouts are, for functions that run them. */
+/** Hints for callers who pass limits of an environment as options. */
 export const limitWords = { maxturns: inEnvironment, limits: inEnvironment } satisfies OtherWords;
 
 /**
- * Checks what nothing runs without, for callers whom no type has checked.
- * @throws OptionError with this code, for the first that is not what it has to be.
+ * Checks the options that every run needs, for callers without type checks.
+ * @throws OptionError with `code`, for the first invalid one.
  */
 export function checkEssentials(
   code: OptionErrorCode,
@@ -118,7 +118,7 @@ export function checkEssentials(
   checkEnvironment(code, environment);
 }
 
-/** As `checkEssentials`, of the environment alone. */
+/** Checks the environment alone, as `checkEssentials` does. */
 export function checkEnvironment(code: OptionErrorCode, environment: unknown): void {
   if (!isEnvironment(environment))
     throw invalidOption(code, 'environment', environment, 'Give one that `defineEnvironment()` made.');

@@ -3,8 +3,8 @@ import type { Trajectory } from '../trajectory/index.ts';
 import { shortPath } from '../util/complaint.ts';
 
 /**
- * Why a rollout has no reward: `code` for programs and for counting, `message` for people; where it was thrown, if
- * anything was.
+ * Why a rollout has no reward: `code` for programs and for counting, `message` for people. If an error caused it, also
+ * where the error was thrown.
  */
 export interface RolloutFailure extends ThrownPlace {
   code: string;
@@ -12,17 +12,17 @@ export interface RolloutFailure extends ThrownPlace {
 }
 
 interface RolloutBase {
-  /** Place in its group. */
+  /** Position in its group. */
   index: number;
-  /** 0, or how often the place had been tried before: each attempt is a rollout of its own in the counts. */
+  /** Number of earlier attempts at this index. The counts include every attempt. */
   attempt: number;
   seed: number;
   trajectory: Trajectory;
-  /** Wall-clock milliseconds, 0 for one that never began. */
+  /** Wall-clock milliseconds; 0 if the rollout never began. */
   durationMs: number;
 }
 
-/** One run of an agent in an environment, ended. Only completed rollouts have a reward and train. */
+/** A finished run of an agent in an environment. Only completed rollouts have a reward and are trained on. */
 export type Rollout<Outcome = unknown> = RolloutBase &
   (
     | { status: 'completed'; reward: number; outcome: Outcome }
@@ -47,24 +47,24 @@ export function countRollouts(rollouts: Iterable<Rollout>): RolloutCounts {
   return counts;
 }
 
-/** What was thrown, whatever it is, as the reason of a rollout without a reward. */
+/** Converts any thrown value to the reason why a rollout failed. */
 export function toFailure(thrown: unknown): RolloutFailure {
   return { code: codeOfThrown(thrown), message: describeThrown(thrown), ...placeOfThrown(thrown) };
 }
 
-/** Why a rollout was stopped from outside. */
+/** The reason of a rollout that was cancelled by its signal. */
 export function toCancellation(signal: AbortSignal): RolloutFailure {
   return { code: 'cancelled', message: `The run was stopped: ${describeThrown(signal.reason)}` };
 }
 
-/** Failures of the same code that were thrown in the same place. */
+/** Failures with the same code, thrown at the same source location. */
 export interface FailureKind extends Pick<RolloutFailure, 'code' | 'at'> {
-  /** Of the first of them. */
+  /** Message of the first failure. */
   message: string;
   count: number;
 }
 
-/** The kinds of failure among rollouts, the most frequent first. */
+/** The kinds of failure among the rollouts, most frequent first. */
 export function failureKinds(groups: readonly { rollouts: readonly Rollout[] }[]): FailureKind[] {
   const kinds = new Map<string, FailureKind>();
   for (const rollout of groups.flatMap((group) => group.rollouts)) {
@@ -78,7 +78,7 @@ export function failureKinds(groups: readonly { rollouts: readonly Rollout[] }[]
   return [...kinds.values()].sort((a, b) => b.count - a.count);
 }
 
-/** The reasons that ended most rollouts, with how many, and one message and place each, for people. */
+/** The three most frequent kinds of failure, each with its count, a message and a source location, as text. */
 export function commonFailures(groups: readonly { rollouts: readonly Rollout[] }[]): string {
   return failureKinds(groups)
     .slice(0, 3)

@@ -12,19 +12,19 @@ import { RolloutGroup } from './rollout-group.ts';
 import { type RolloutSettings, rolloutSettingNames, wholeRolloutSettings } from './rollout-settings.ts';
 import { settleGroup } from './settle-group.ts';
 
-/** All randomness of the rollouts follows from `seed`, from `group`, and from their indices and attempts. */
+/** `seed`, `group`, index and attempt determine all randomness of a rollout. */
 export interface RunGroupOptions<Schema extends z.ZodType, Outcome> extends RolloutSettings {
   environment: Environment<Schema, Outcome>;
-  /** As the environment's schema gave it. */
+  /** Parsed by the environment's schema. */
   scenario: z.output<Schema>;
   rolloutsPerGroup: number;
-  /** Pin it (`model.at(step)`): then a call that another step answers fails its rollout. */
+  /** Pin it (`model.at(step)`), so that a call answered by another step fails its rollout. */
   model: RolloutModel;
   /** Index of the group in its step. */
   group: number;
-  /** Called with each attempt as it ends; `isLast` where no further one follows in its place. */
+  /** Called with each attempt when it ends. `isLast` is false if the same index is tried again. */
   onRollout?: ((rollout: Rollout<Outcome>, place: { isLast: boolean }) => void) | undefined;
-  /** Cancels what has not ended. */
+  /** Cancels the unfinished rollouts. */
   signal?: AbortSignal | undefined;
 }
 
@@ -42,8 +42,8 @@ const runGroupNames = {
 let groupsStarted = 0;
 
 /**
- * Runs the rollouts of one scenario to their ends, has them rewarded as a group, and says whether the group trains.
- * Whatever happens within, it ends by its deadlines and does not throw.
+ * Runs the rollouts of one scenario, rewards them as a group, and decides whether the group is trained on. Once the
+ * rollouts have begun, it ends within its deadlines and never throws.
  * @throws OptionError before any rollout begins.
  */
 export async function runGroup<Schema extends z.ZodType, Outcome>(
@@ -59,7 +59,7 @@ async function runAll<Schema extends z.ZodType, Outcome>(
   const { environment, scenario, rolloutsPerGroup, model, group, onRollout } = options;
   const { executor, groupStrategy, seed, timeoutMs, rewardTimeoutMs, groupTimeoutMs, onUnexpectedCall } =
     wholeRolloutSettings(options, rolloutsPerGroup);
-  // Larger for each group that starts: the retries of an early group go before a later group.
+  // Grows with each group, so that retries of an earlier group run before rollouts of a later one.
   const order = groupsStarted++;
   const ending = new GroupEnding(groupTimeoutMs, options.signal);
   const { signal } = ending;
@@ -117,7 +117,7 @@ async function runAll<Schema extends z.ZodType, Outcome>(
   }
 }
 
-/** One signal that ends a group's rollouts, and the reason of those that it ended. */
+/** Ends the rollouts of a group (deadline, cancellation, fail fast) and remembers the reason. */
 class GroupEnding {
   readonly #controller = new AbortController();
   readonly #deadline: Deadline;
@@ -144,7 +144,7 @@ class GroupEnding {
     return this.#controller.signal;
   }
 
-  /** Cancels what has not ended, because this rollout has failed. */
+  /** Cancels the unfinished rollouts because this one failed. */
   failFast(index: number, { code, message }: RolloutFailure): void {
     if (this.signal.aborted) return;
     const failure = {
@@ -155,13 +155,13 @@ class GroupEnding {
     this.#controller.abort(new MartingaleError(failure.code, failure.message));
   }
 
-  /** A rollout as the group sees it: one that the group itself ended has the group's reason. */
+  /** Gives a rollout that the group itself ended the group's status and reason. */
   judge<Outcome>(rollout: Rollout<Outcome>): Rollout<Outcome> {
     if (rollout.status !== 'cancelled' || !this.#verdict) return rollout;
     return { ...rollout, ...this.#verdict };
   }
 
-  /** Lets go of the timer and of the run's signal. */
+  /** Stops the timer and detaches from the run's signal. */
   dispose(): void {
     this.#deadline.clear();
   }

@@ -14,29 +14,29 @@ import {
 } from './rollout-settings.ts';
 import { runGroup } from './run-group.ts';
 
-/** What `runGroups` and `runParsedGroups` share. */
+/** Options of both `runGroups` and `runParsedGroups`. */
 interface GroupsOptions<Schema extends z.ZodType, Outcome> {
   environment: Environment<Schema, Outcome>;
   rolloutsPerGroup: number;
-  /** Pin it (`model.at(step)`): then a call that another step answers fails its rollout. */
+  /** Pin it (`model.at(step)`), so that a call answered by another step fails its rollout. */
   model: RolloutModel;
-  /** Groups of an earlier call, by the index of their scenario: they do not run again. Default: none. */
+  /** Groups of an earlier call, by scenario index. They do not run again. Default: none. */
   kept?: ReadonlyMap<number, RolloutGroup> | undefined;
   /**
-   * Called with each group that has run, as soon as it has ended; the call waits for it. What it throws cancels the other
-   * groups, and is thrown.
+   * Called with each group that ran, as soon as it ends, and awaited. If it throws, the other groups are cancelled and the
+   * error is rethrown.
    */
   onGroup?: ((group: RolloutGroup<z.output<Schema>>) => Promise<void> | void) | undefined;
-  /** Called as rollouts end, with how many have; one that is tried again has not. */
+  /** Called when a rollout ends, with the number of finished ones. A rollout that is retried does not count yet. */
   onProgress?: ((progress: { done: number; total: number }) => void) | undefined;
-  /** Cancels what has not ended; the groups are still returned. */
+  /** Cancels the unfinished rollouts. The groups are still returned. */
   signal?: AbortSignal | undefined;
 }
 
 export interface RunGroupsOptions<Schema extends z.ZodType, Outcome>
   extends RolloutSettings,
     GroupsOptions<Schema, Outcome> {
-  /** One group for each, in this order. */
+  /** One group runs for each scenario. */
   scenarios: readonly z.input<Schema>[];
 }
 
@@ -53,20 +53,20 @@ export const runGroupsNames = {
 } satisfies OptionNames<RunGroupsOptions<z.ZodType, unknown>>;
 
 export interface GroupsResult<Scenario> {
-  /** In the order of the scenarios, whichever finished first. */
+  /** In the order of the scenarios. */
   groups: RolloutGroup<Scenario>[];
-  /** Of all attempts of all groups. */
+  /** Counts over all attempts of all groups. */
   counts: RolloutCounts;
-  /** Sampled tokens of all rollouts. */
+  /** Number of tokens sampled by all rollouts. */
   sampledTokens: number;
   /** Wall-clock milliseconds. */
   durationMs: number;
 }
 
 /**
- * Runs `rolloutsPerGroup` rollouts of each scenario. Each ends completed, failed or cancelled; none makes the call
+ * Runs `rolloutsPerGroup` rollouts of each scenario. Each ends completed, failed or cancelled; a failed rollout does not
  * throw.
- * @throws OptionError, ScenarioError before any rollout begins; what `onGroup` throws.
+ * @throws OptionError, ScenarioError before any rollout begins; any error thrown by `onGroup`.
  */
 export async function runGroups<Schema extends z.ZodType, Outcome>(
   options: RunGroupsOptions<Schema, Outcome>,
@@ -82,12 +82,12 @@ export async function runGroups<Schema extends z.ZodType, Outcome>(
 
 export interface RunParsedGroupsOptions<Schema extends z.ZodType, Outcome>
   extends GroupsOptions<Schema, Outcome> {
-  /** As `parseScenarios` gives them. */
+  /** Parsed by `parseScenarios`. */
   scenarios: readonly z.output<Schema>[];
   rollouts: WholeRolloutSettings;
 }
 
-/** As `runGroups`, for scenarios and settings that are checked already. */
+/** Same as `runGroups`, for scenarios and settings that are already checked. */
 export async function runParsedGroups<Schema extends z.ZodType, Outcome>({
   scenarios,
   rollouts,
@@ -139,8 +139,8 @@ export async function runParsedGroups<Schema extends z.ZodType, Outcome>({
 }
 
 /**
- * Scenarios as the environment's schema reads them.
- * @throws ScenarioError that names the first that does not fit.
+ * Parses scenarios with the environment's schema.
+ * @throws ScenarioError for the first scenario that does not match it.
  */
 export async function parseScenarios<Schema extends z.ZodType, Outcome>(
   { name, scenario: schema }: Environment<Schema, Outcome>,

@@ -22,21 +22,21 @@ import { type Rollout, type RolloutFailure, toCancellation, toFailure } from './
 
 export interface RunRolloutOptions<Schema extends z.ZodType, Outcome> {
   environment: Environment<Schema, Outcome>;
-  /** As the environment's schema gave it. */
+  /** Parsed by the environment's schema. */
   scenario: z.output<Schema>;
-  /** What the agent calls; pinned to a checkpoint, a call that another one answers fails the rollout. */
+  /** The model that the agent calls. If it is pinned, a call answered by another checkpoint fails the rollout. */
   model: RolloutModel;
-  /** Number of its group in the step, and its place in the group. */
+  /** Index of its group in the step; `index` is the rollout's index in the group. */
   group: number;
   index: number;
-  /** 0, or how often the place had been tried before. */
+  /** Number of earlier attempts at this index. */
   attempt: number;
   seed: number;
-  /** Deadline of set-up, rollout and rewards together, in milliseconds. The clean-up has one of its own. */
+  /** Deadline of set-up, rollout and rewards together, in milliseconds. The clean-up has its own. */
   timeoutMs: number;
   /** Deadline of each reward, in milliseconds. */
   rewardTimeoutMs: number;
-  /** A call that cannot be trained on fails the rollout, or is left out of it. */
+  /** Whether a call that cannot be trained on fails the rollout (`error`) or is left out of it (`warn`). */
   onUnexpectedCall: 'error' | 'warn';
   /** Cancels the rollout. */
   signal: AbortSignal | undefined;
@@ -47,8 +47,8 @@ type Ended<Outcome> =
   | { status: 'failed' | 'cancelled'; failure: RolloutFailure };
 
 /**
- * Runs one rollout to a defined end: whatever the environment's functions do, also where they never return, it is
- * completed, failed or cancelled by its deadline, and cleaned up. Never throws.
+ * Runs one rollout. Even if functions of the environment never return, it ends completed, failed or cancelled within its
+ * deadline, and is cleaned up. Never throws.
  */
 export function runRollout<Schema extends z.ZodType, Outcome>(
   options: RunRolloutOptions<Schema, Outcome>,
@@ -122,10 +122,10 @@ async function reward<Schema extends z.ZodType, Outcome>(
   const outcome = await runInTrajectory(trajectory, () =>
     runWithModel(model, () => runAgent({ opened, agent, controller, limits: environment.limits })),
   );
-  // Rewards score what is trained on: a call that the agent did not wait for is neither.
+  // A call that the agent did not await is neither trained on nor visible to rewards.
   trajectory.close();
   interruption.endCalls();
-  // What the agent has begun and not waited for may be on its way to the model still: then it is counted.
+  // A call that the agent started just now without awaiting it reaches the trajectory's counters in the next tick.
   await nextTick();
   if (trajectory.histories.length === 0 && trajectory.externalModel === undefined)
     throw whyNothingRecorded(model.name, trajectory);
@@ -136,7 +136,7 @@ async function reward<Schema extends z.ZodType, Outcome>(
   return { status: 'completed', reward: score, outcome };
 }
 
-/** A rollout that has no answered call has nothing to train on. */
+/** The error for a rollout without an answered call: there is nothing to train on. */
 function whyNothingRecorded(model: string, { stopReason, observations }: Trajectory): MartingaleError {
   if (stopReason !== null) {
     const what = `The rollout ended (${stopReason}) before "${model}" had answered a call.`;
@@ -164,7 +164,7 @@ type Task<Schema extends z.ZodType, Outcome> = Pick<
   'environment' | 'group' | 'index' | 'model'
 >;
 
-/** Runs a rollout within its span, and counts what came of it. */
+/** Runs a rollout within its span, and records its outcome in span and metrics. */
 export function inRolloutSpan<Schema extends z.ZodType, Outcome>(
   { environment, group, index, model }: Task<Schema, Outcome>,
   run: () => Promise<Rollout<Outcome>>,
@@ -199,9 +199,8 @@ function describeRollout(span: Span, rollout: Rollout): void {
 }
 
 /**
- * Cleans up what was set up for a rollout that has ended. Set-up that is still under way has as long as the clean-up
- * itself; should it give a state later than that, the clean-up runs then, and nobody waits for it. Never throws: what
- * goes wrong stands in the trajectory.
+ * Cleans up after a rollout. If the set-up is still running, it may take up to `timeoutMs` more; if it finishes even
+ * later, the clean-up runs then without being awaited. Never throws: errors go into the trajectory's metrics and logs.
  */
 export async function cleanUp<Outcome>(
   opening: Promise<OpenEnvironment<Outcome>>,
@@ -209,7 +208,7 @@ export async function cleanUp<Outcome>(
   trajectory: Trajectory,
 ): Promise<void> {
   const failed = (error: unknown) => {
-    // Its trajectory was handed over meanwhile.
+    // The trajectory can no longer be changed.
     if (trajectory.isSealed) {
       process.emitWarning(`The clean-up of a rollout failed, long after its end: ${describeThrown(error)}`, {
         type: 'MartingaleWarning',
@@ -233,7 +232,7 @@ export async function cleanUp<Outcome>(
       },
       work,
     );
-  // A set-up that threw gave no state to clean up.
+  // If the set-up threw, there is no state to clean up.
   const opened = opening.catch(() => undefined);
   const cleaned = opened.then((environment) =>
     environment ? within('It did not end', (signal) => environment.close(signal)).catch(failed) : undefined,

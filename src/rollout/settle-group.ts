@@ -14,21 +14,21 @@ import { toCancellation, toFailure } from './rollout.ts';
 export interface SettleGroupOptions<Schema extends z.ZodType, Outcome> {
   environment: Environment<Schema, Outcome>;
   scenario: z.output<Schema>;
-  /** Number of the group in its step, where it is in one. */
+  /** Index of the group in its step, if it is part of one. */
   group?: number;
-  /** All rollouts of the group, ended. */
+  /** All rollouts of the group, finished. */
   rollouts: readonly Rollout<Outcome>[];
   /** Deadline of each group reward, and of each trajectory's credit, in milliseconds. */
   timeoutMs: number;
-  /** Ends it: the completed rollouts are then cancelled, for their rewards are not known. */
+  /** Aborts scoring. Completed rollouts then become cancelled, because their rewards are unknown. */
   signal: AbortSignal | undefined;
 }
 
 type Completed<Outcome> = Extract<Rollout<Outcome>, { status: 'completed' }>;
 
 /**
- * Adds what is known only when the whole group has ended: group rewards, and the credit of each call. A group reward
- * that fails makes the group's completed rollouts failed, credit that fails its own rollout. Never throws.
+ * Adds group rewards and the credit of each call, which need the whole group. If a group reward fails, all completed
+ * rollouts of the group become failed; if credit fails, only its own rollout does. Never throws.
  */
 export async function settleGroup<Schema extends z.ZodType, Outcome>(
   options: SettleGroupOptions<Schema, Outcome>,
@@ -78,7 +78,7 @@ async function settle<Schema extends z.ZodType, Outcome>(
       undo(rollout, error);
     }
   };
-  // At once: each has a deadline of its own, and one that hangs holds up no other.
+  // In parallel: each has its own deadline, and one that hangs does not delay the others.
   await Promise.all(completed.map(finish));
   return settled;
 }
@@ -94,7 +94,7 @@ function withoutReward<Outcome>(
   return { ...rollout, status: 'failed', failure: toFailure(thrown) };
 }
 
-/** A group that ended by itself, at its deadline say, keeps the reason that it gave. */
+/** A group that ended itself, for example at its deadline, keeps its own reason. */
 function cancellation(signal: AbortSignal): RolloutFailure {
   return MartingaleError.isInstance(signal.reason) ? toFailure(signal.reason) : toCancellation(signal);
 }

@@ -3,7 +3,7 @@ import type { CallBudget, CallPlace } from '../../model/index.ts';
 import { type RolloutFailure, toFailure } from '../rollout.ts';
 import type { FromThread, ToThread } from './messages.ts';
 
-/** Call budgets by the numbers that messages name them by. */
+/** Assigns numbers to call budgets, by which messages refer to them. */
 export class Budgets {
   readonly #numbers = new Map<CallBudget, number>();
   readonly #budgets: CallBudget[] = [];
@@ -22,7 +22,7 @@ export class Budgets {
 
 type BudgetMessage = Extract<FromThread, { type: 'enter' | 'leave' | 'limited' | 'release' }>;
 
-/** In the main thread: the places in call budgets that one thread's calls have or wait for. */
+/** In the main thread: the slots in call budgets that calls of one worker thread hold or wait for. */
 export class LentPlaces {
   readonly #budgets: Budgets;
   readonly #post: (message: ToThread) => void;
@@ -45,7 +45,7 @@ export class LentPlaces {
     }
   }
 
-  /** The thread is gone, and its calls with it. */
+  /** Releases all slots after the thread has ended. */
   takeBackAll(): void {
     for (const call of [...this.#waiting.keys(), ...this.#places.keys()]) this.#takeBack(call);
   }
@@ -60,7 +60,7 @@ export class LentPlaces {
       this.#places.set(call, place);
       this.#post({ type: 'admitted', call });
     } catch (error) {
-      // A caller that left has been told by its own signal.
+      // If the caller aborted, its own signal has told it.
       if (!leaving.signal.aborted) this.#post({ type: 'refused', call, failure: toFailure(error) });
     } finally {
       this.#waiting.delete(call);
@@ -74,7 +74,7 @@ export class LentPlaces {
   }
 }
 
-/** Within a thread: the budgets of the main thread, asked by messages. */
+/** In a worker thread: access to the main thread's budgets, by messages. */
 export class RemoteBudgets {
   readonly #post: (message: FromThread) => void;
   readonly #waiting = new Map<number, PromiseWithResolvers<void>>();
@@ -88,7 +88,6 @@ export class RemoteBudgets {
     return { acquire: (signal) => this.#acquire(number, signal) };
   }
 
-  /** The main thread gives the call its place. */
   admit(call: number): void {
     this.#waiting.get(call)?.resolve();
   }
@@ -102,7 +101,7 @@ export class RemoteBudgets {
     const call = this.#calls++;
     const admission = Promise.withResolvers<void>();
     const onAbort = () => {
-      // Where the place is under way to us, the message tells the main thread to take it back.
+      // If the main thread has just granted a slot, this message makes it release the slot.
       this.#post({ type: 'leave', call });
       admission.reject(signal?.reason);
     };

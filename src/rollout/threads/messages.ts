@@ -12,52 +12,52 @@ import { fromTrajectoryRecord, Trajectory, type TrajectoryRecord } from '../../t
 import { type Rollout, type RolloutFailure, toCancellation } from '../rollout.ts';
 import type { RunRolloutOptions } from '../run-rollout.ts';
 
-/** What a thread is started with. */
+/** The `workerData` of a thread. */
 export interface ThreadStart {
-  /** Address of the environment's module. */
+  /** URL of the environment's module. */
   environment: string;
   exportName: string;
 }
 
-/** What a thread makes its own handle of the model from. */
+/** Data from which a thread creates its own model handle. */
 export interface SentModel {
   client: ClientOptions;
   name: string;
   id: string | undefined;
   settings: Omit<ModelSettings, 'budget'>;
-  /** Number of the call budget; null without one. */
+  /** Number of the call budget; null if the model has none. */
   budget: number | null;
 }
 
-/** A rollout to run, without what cannot leave its thread. */
+/** A rollout to run, without the fields that cannot be sent to a thread. */
 export type SentTask = Omit<RunRolloutOptions<z.ZodType, unknown>, 'environment' | 'model' | 'signal'>;
 
-/** To the thread. */
+/** Messages to the thread. */
 export type ToThread =
   | { type: 'run'; id: number; task: SentTask; model: SentModel; trace: Record<string, string> }
   | { type: 'abort'; id: number; reason: RolloutFailure }
   | { type: 'admitted'; call: number }
   | { type: 'refused'; call: number; failure: RolloutFailure };
 
-/** A rollout for a thread: the message, and how long it may take. */
+/** A rollout for a thread: its message, time limits and signal. */
 export interface ThreadTask {
   message: Omit<Extract<ToThread, { type: 'run' }>, 'type' | 'id'>;
-  /** Milliseconds from the start that the rollout may take, its clean-up included. */
+  /** Time limit of the rollout with its clean-up, in milliseconds. */
   allowedMs: number;
-  /** Milliseconds from an abort that its clean-up may take. */
+  /** Time limit of the clean-up after an abort, in milliseconds. */
   allowedAfterAbortMs: number;
   signal: AbortSignal | undefined;
   abortReason: () => RolloutFailure;
-  /** What is said of it where the thread does not answer in time. */
+  /** The failure of the rollout if the thread does not answer in time. */
   overdue: RolloutFailure;
 }
 
 type Distribute<Ended, Removed extends PropertyKey> = Ended extends unknown ? Omit<Ended, Removed> : never;
 
-/** A rollout that has ended in a thread. */
+/** A finished rollout, as a thread sends it. */
 export type SentRollout = Distribute<Rollout, 'trajectory'> & { trajectory: TrajectoryRecord };
 
-/** From the thread. */
+/** Messages from the thread. */
 export type FromThread =
   | { type: 'ready'; environment: string }
   | { type: 'unusable'; failure: RolloutFailure }
@@ -69,12 +69,12 @@ export type FromThread =
 
 type Task<Schema extends z.ZodType, Outcome> = RunRolloutOptions<Schema, Outcome>;
 
-/** The rollout as a thread sent it. Its outcome is what the environment's own function returned, cloned. */
+/** Converts a sent rollout. The cast holds because its outcome is a clone of what the environment returned. */
 export function toRollout<Outcome>({ trajectory, ...rollout }: SentRollout): Rollout<Outcome> {
   return { ...rollout, trajectory: fromTrajectoryRecord(trajectory) } as Rollout<Outcome>;
 }
 
-/** A rollout that no thread gave an end to: cancelled where it had been, else failed; nothing of it was kept. */
+/** The result of a rollout that was lost with its thread: cancelled if its signal aborted, else failed. It has no calls. */
 export function lostRollout<Schema extends z.ZodType, Outcome>(
   { index, attempt, seed, group, model, signal }: Task<Schema, Outcome>,
   failure: RolloutFailure,
@@ -88,7 +88,7 @@ export function lostRollout<Schema extends z.ZodType, Outcome>(
   return { ...base, status: 'failed', failure };
 }
 
-/** What a thread makes its own handle from, or why it cannot. */
+/** Data from which a thread creates its own model handle, or why that is impossible. */
 export function describeModel(
   model: RolloutModel,
   numberOf: (budget: CallBudget) => number,
@@ -121,7 +121,7 @@ export function toThreadTask<Schema extends z.ZodType, Outcome>(
 ): ThreadTask {
   const trace: Record<string, string> = {};
   propagation.inject(context.active(), trace);
-  // Set-up that has not ended, and then the clean-up itself, have this long each.
+  // Up to `cleanupTimeoutMs` for an unfinished set-up, and the same for the clean-up.
   const allowedAfterAbortMs = 2 * (environment.cleanupTimeoutMs ?? 0);
   return {
     message: { task, model, trace },

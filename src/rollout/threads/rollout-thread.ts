@@ -4,7 +4,7 @@ import type { RolloutFailure } from '../rollout.ts';
 import { type Budgets, LentPlaces } from './call-budgets.ts';
 import type { FromThread, SentRollout, ThreadStart, ThreadTask, ToThread } from './messages.ts';
 
-/** What came of a rollout that a thread was given: its end, or why the thread gives none. */
+/** The result of a rollout in a thread: the finished rollout, or why the thread lost it. */
 export type ThreadResult =
   | { type: 'ended'; rollout: SentRollout }
   | { type: 'lost'; failure: RolloutFailure };
@@ -13,13 +13,13 @@ export interface RolloutThreadOptions extends ThreadStart {
   memoryLimitMb: number | undefined;
   startTimeoutMs: number;
   graceMs: number;
-  /** Those that messages name by their number. */
+  /** Call budgets, which messages refer to by number. */
   budgets: Budgets;
-  /** Called once, when the thread is gone or is going. */
+  /** Called once, when the thread ends. */
   onEnd: () => void;
 }
 
-/** One worker thread, and the rollouts in its hand. Whatever happens to it, each of them gets a result. */
+/** One worker thread and its rollouts in flight. Each of them gets a result, even if the thread dies. */
 export class RolloutThread {
   readonly #worker: Worker;
   readonly #places: LentPlaces;
@@ -56,7 +56,7 @@ export class RolloutThread {
     return this.#inHand.size;
   }
 
-  /** Runs a rollout of the environment of that name. Never throws. */
+  /** Runs a rollout. Never throws. @param environment Name of the environment that the thread must have loaded. */
   async run(task: ThreadTask, environment: string): Promise<ThreadResult> {
     if (this.#lost) return { type: 'lost', failure: this.#lost };
     const id = this.#ids++;
@@ -97,7 +97,7 @@ export class RolloutThread {
     return result;
   }
 
-  /** Ends the thread and what it has in hand. */
+  /** Ends the thread and its rollouts in flight. */
   async close(reason: RolloutFailure): Promise<void> {
     this.#end(reason);
     await this.#worker.terminate();
@@ -132,7 +132,7 @@ export class RolloutThread {
     void this.#worker.terminate();
   }
 
-  /** A thread with nothing to do does not keep the process. */
+  /** An idle thread does not keep the process alive. */
   #letProcessEnd(): void {
     if (this.#inHand.size === 0) this.#worker.unref();
   }
@@ -159,7 +159,7 @@ function notCloneable(error: unknown): RolloutFailure {
   };
 }
 
-/** The inside of a worker thread: TypeScript where this is TypeScript, JavaScript in the built package. */
+/** Entry module of a worker thread: `.ts` when run from source, `.js` in the built package. */
 export const threadModule = new URL(
   `./thread${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`,
   import.meta.url,

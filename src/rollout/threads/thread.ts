@@ -19,7 +19,7 @@ const budgets = new RemoteBudgets(post);
 const clients = new Map<string, Client>();
 const running = new Map<number, AbortController>();
 
-/** One client for all rollouts that call the same service: a pool of connections each would be many. */
+/** Rollouts that call the same service share one client, and so one connection pool. */
 function clientOf(options: SentModel['client']): Client {
   const key = JSON.stringify(options);
   const client = clients.get(key) ?? createClient(options);
@@ -48,7 +48,7 @@ async function run(environment: Environment, message: Extract<ToThread, { type: 
   send(id, rollout);
 }
 
-/** What cannot be copied to another thread fails its rollout, not the thread. */
+/** If a result cannot be cloned, the rollout fails, not the thread. */
 function send(id: number, rollout: Rollout): void {
   try {
     post({ type: 'ended', id, rollout: toSent(rollout) });

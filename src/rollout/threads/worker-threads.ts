@@ -12,22 +12,21 @@ import { describeModel, lostRollout, toRollout, toThreadTask } from './messages.
 import { RolloutThread } from './rollout-thread.ts';
 
 export interface WorkerThreadsOptions {
-  /** Module that exports the environment: `new URL('./environment.ts', import.meta.url)`. Each thread loads it once. */
+  /** Module that exports the environment, as `new URL('./environment.ts', import.meta.url)`. Each thread loads it once. */
   environment: URL;
   /** Name of the export. Default `default`. */
   exportName?: string;
-  /** Default: one less than the machine's processors, and at least 1. */
+  /** Number of threads. Default: one less than the number of CPU cores, at least 1. */
   threads?: number;
-  /** Rollouts in flight at a time in all threads together. Default: 8 a thread. */
+  /** Rollouts in flight at a time, over all threads. Default: 8 per thread. */
   concurrency?: number;
-  /** Largest heap of a thread in MiB; a thread that needs more dies, and its rollouts fail. Default: Node's own. */
+  /** Maximum heap of a thread, in MiB. A thread that needs more dies, and its rollouts fail. Default: Node's limit. */
   memoryLimitMb?: number;
   /** How long a thread may take to load the environment, in milliseconds. Default 60,000. */
   startTimeoutMs?: number;
   /**
-   * How long a thread may keep silent beyond a rollout's deadline, or after a cancellation, before it is taken to be
-   * stuck and ended with all that it runs, in milliseconds. Default 5,000: rollouts must let go of the processor more
-   * often than that.
+   * How long a thread may stay silent after a rollout's deadline or cancellation, in milliseconds. After that it counts
+   * as stuck and is ended with all its rollouts, so rollouts must yield to the event loop more often. Default 5,000.
    */
   graceMs?: number;
 }
@@ -43,10 +42,10 @@ const workerThreadsNames = {
 } satisfies OptionNames<WorkerThreadsOptions>;
 
 /**
- * Runs rollouts in worker threads, for environments that burn CPU. Scenarios go to a thread, and trajectories and
- * outcomes come back, as structured clones; the threads call the model's service by themselves, within the model's
- * one `budget`. A thread that dies, or does not answer by a rollout's deadline, fails its rollouts (`worker_died`) and
- * is replaced. Group rewards run in the main thread. Close it when it is no longer needed.
+ * Runs rollouts in worker threads, for environments that use much CPU. Scenarios, trajectories and outcomes are passed as
+ * structured clones. The threads call the model's service directly and share the model's `budget`. If a thread dies or
+ * does not answer by a rollout's deadline, its rollouts fail (`worker_died`) and the thread is replaced. Group rewards
+ * run in the main thread. Close the executor when it is no longer needed.
  * @throws OptionError
  */
 export function workerThreads(options: WorkerThreadsOptions): RolloutExecutor {
@@ -82,7 +81,7 @@ class ThreadExecutor implements RolloutExecutor {
     { order }: { order?: number } = {},
   ): Promise<Rollout<Outcome>> {
     return this.#queue.run({ signal: task.signal, order }, (signal) =>
-      // One that never begins needs no thread.
+      // A rollout that is already aborted needs no thread.
       signal.aborted ? runRollout({ ...task, signal }) : this.#inThread({ ...task, signal }),
     );
   }
@@ -96,7 +95,7 @@ class ThreadExecutor implements RolloutExecutor {
   #inThread<Schema extends z.ZodType, Outcome>(
     task: RunRolloutOptions<Schema, Outcome>,
   ): Promise<Rollout<Outcome>> {
-    // Here, where the application has its SDK.
+    // The span is created in the main thread, where the application has set up its OpenTelemetry SDK.
     return inRolloutSpan(task, async () => {
       const begun = performance.now();
       const model = describeModel(task.model, (budget) => this.#budgets.numberOf(budget));
@@ -108,7 +107,7 @@ class ThreadExecutor implements RolloutExecutor {
     });
   }
 
-  /** The one with least to do; a new one where all have something and there may be more. */
+  /** The least busy thread, or a new one if all are busy and the maximum is not reached. */
   #thread(): RolloutThread {
     const [first] = [...this.#threads].sort((a, b) => a.inHand - b.inHand);
     if (first && (first.inHand === 0 || this.#threads.size >= this.#size)) return first;
