@@ -1,8 +1,17 @@
 import { fileURLToPath } from 'node:url';
-import { defineConfig } from 'vitest/config';
+import { configDefaults, defineConfig } from 'vitest/config';
 
 const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.url));
 const source = (file: string) => path(`./src/${file}`);
+
+/** They change what is global to a process: OpenTelemetry's providers, or the Worker that the autodiff library looks for. */
+const isolated = [
+  'test/telemetry/**/*.test.ts',
+  'test/training/spans.test.ts',
+  'test/environment/tools.test.ts',
+  'test/endpoint/tracing.test.ts',
+  'test/engines/embedded/graphs/training.test.ts',
+];
 
 export default defineConfig({
   resolve: {
@@ -14,7 +23,6 @@ export default defineConfig({
     ],
   },
   test: {
-    include: ['src/**/*.test.ts', 'test/**/*.test.ts'],
     tags: [
       {
         name: 'long',
@@ -24,13 +32,24 @@ export default defineConfig({
     ],
     pool: 'forks',
     maxWorkers: 2,
-    // A worker runs many files and imports what they share once: a third of the processor time of a worker per file.
-    isolate: false,
     // The processes that tests start take compiled modules from here: half the time of their start.
     env: { NODE_COMPILE_CACHE: path('./node_modules/.cache/node-compile') },
     restoreMocks: true,
     unstubEnvs: true,
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: 'shared',
+          include: ['test/**/*.test.ts'],
+          exclude: [...configDefaults.exclude, ...isolated],
+          // A worker runs many files and imports what they share once: a third of the processor time of a worker per file.
+          isolate: false,
+        },
+      },
+      { extends: true, test: { name: 'isolated', include: isolated } },
+    ],
   },
 });

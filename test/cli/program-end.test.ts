@@ -1,11 +1,12 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, type MockInstance, vi } from 'vitest';
 import { type Interrupt, listenForInterrupt } from '../../src/cli/program-end.ts';
 
 describe('an interrupt', () => {
   let interrupt: Interrupt;
   const [onFirst, onCut] = [vi.fn(), vi.fn()];
-  const exit = vi.spyOn(process, 'exit').mockImplementation(() => undefined as never);
+  let exit: MockInstance<typeof process.exit>;
   beforeEach(() => {
+    exit = vi.spyOn(process, 'exit').mockImplementation(() => undefined as never);
     vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] });
     vi.clearAllMocks();
     // The thread that kills a process whose loop is held has a real timer: never in this one.

@@ -1,5 +1,5 @@
 import { readdirSync } from 'node:fs';
-import { readFile, rename } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
@@ -38,7 +38,7 @@ describe('log', () => {
     expect((await call('POST', path, { ...body, split: '' })).status).toBe(422);
   });
 
-  test('no two splits have files whose names differ by case alone, and one that has is renamed', async () => {
+  test('no two splits have files whose names differ by case alone, and each goes on after a restart', async () => {
     const dataFolder = await temporaryFolder();
     const before = await start({ dataFolder });
     const model = await before.createModel();
@@ -53,7 +53,6 @@ describe('log', () => {
 
     const lines = async (name: string) =>
       (await promisify(gunzip)(await readFile(join(logs, name)))).toString('utf8').trim().split('\n').length;
-    await rename(join(logs, '%54rain.jsonl.gz'), join(logs, 'Train.jsonl.gz'));
     const after = await start({ dataFolder });
     expect(readdirSync(logs).sort()).toEqual(names.sort());
     await after.call('POST', path, { split: 'Train', trajectory_groups: groups });

@@ -2,6 +2,7 @@ import type { ParsedChatCompletionRequest } from '../../contract/index.ts';
 import type { BaseModel, Caller } from '../../engines/engine.ts';
 import { charactersIn, type Turn, toTurn } from '../../language/chat/conversation.ts';
 import type { RenderOptions } from '../../language/chat/render.ts';
+import * as requestTemplate from '../../language/extensions/request-template/request-template.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { invalidField, ServiceError } from '../errors.ts';
 import type { BaseModelTools } from './base-model-tools.ts';
@@ -53,7 +54,7 @@ export async function toPrompt(
     refuseForeignTokens(tokenIds, base.vocabularySize, ['messages', index, 'token_ids']);
   });
   const options = { ...toRenderOptions(request, turns, tools.format.callToken), contextLength };
-  const template = passesToTemplate(request) ? await requestTemplate() : null;
+  const template = passesToTemplate(request) ? requestTemplate : null;
   const values = template?.toTemplateValues(request, tools.format.template) ?? null;
   const conversation = { turns, tools: request.tools };
   const rendered =
@@ -74,9 +75,6 @@ export async function toPrompt(
   const retokenized = turns.some(({ role, tokenIds }) => role === 'assistant' && !tokenIds);
   return { tokens, own, retokenized };
 }
-
-/** Loaded on first use: most requests use the model's own template. */
-const requestTemplate = () => import('../../language/extensions/request-template/request-template.ts');
 
 const passesToTemplate = (request: PromptRequest): boolean =>
   request.chat_template !== undefined ||
