@@ -8,7 +8,7 @@ import { describeEstimate } from './table.ts';
 export interface CompareOptions {
   /** The score to compare. Default `reward`. */
   measure?: 'reward' | 'success';
-  /** Seed of the drawn assignments, if there are too many to enumerate. Default 0. */
+  /** Seed of the random sign assignments, if there are too many to enumerate. Default 0. */
   seed?: number;
 }
 
@@ -27,19 +27,19 @@ export interface PairedScore {
 
 export interface Comparison {
   measure: 'reward' | 'success';
-  /** Names of what was evaluated. */
+  /** Names of the two models. */
   a: string;
   b: string;
-  /** Of the paired scenarios: mean of `b` - `a`, with a normal interval; null where there is no pair. */
+  /** Mean of `b` - `a` over the paired scenarios, with a normal interval; null without a pair. */
   difference: Estimate | null;
-  /** Null where there is no pair. */
+  /** Null without a pair. */
   test: SignFlipTest | null;
-  /** Scenarios in which `b` is better, in which `a` is, and in which they are the same. */
+  /** Number of paired scenarios in which `b` is better (`wins`), worse (`losses`) or equal (`ties`). */
   wins: number;
   losses: number;
   ties: number;
   pairs: PairedScore[];
-  /** Keys of scenarios that have a score in one only, and are left out. */
+  /** Keys of scenarios with a score in only one of the two. They are not compared. */
   onlyInA: string[];
   onlyInB: string[];
 }
@@ -47,7 +47,7 @@ export interface Comparison {
 /**
  * Compares evaluation `b` with evaluation `a`, scenario by scenario: two checkpoints, two models, or a model and an
  * external model. Pairing removes the differences in difficulty between scenarios.
- * @throws OptionError where the two have different environments.
+ * @throws OptionError if the two have different environments.
  */
 export function compare(a: Evaluation, b: Evaluation, options: CompareOptions = {}): Comparison {
   checkOptionNames('compare()', options, compareNames);
@@ -81,7 +81,7 @@ export function compare(a: Evaluation, b: Evaluation, options: CompareOptions = 
   };
 }
 
-/** A comparison for people. */
+/** A comparison as text for people. */
 export function describeComparison(comparison: Comparison): string {
   const { measure, a, b, difference, test, wins, losses, ties, onlyInA, onlyInB } = comparison;
   const alone = (keys: readonly string[], name: string) =>
@@ -112,30 +112,30 @@ function scoresOf({ perScenario }: Evaluation, measure: 'reward' | 'success'): M
   );
 }
 
-/** The test that a p value comes from. */
+/** Result of the sign-flip test. */
 export interface SignFlipTest {
   name: 'paired sign-flip permutation test';
-  /** `exact`: every assignment of signs; `monte_carlo`: that many drawn at random. */
+  /** `exact`: all assignments of signs; `monte_carlo`: random assignments. */
   method: 'exact' | 'monte_carlo';
   assignments: number;
-  /** Two-sided: how often differences at least as large arise if the two are the same on every scenario. */
+  /** Two-sided: probability of a mean difference at least as large if the two are equal on every scenario. */
   pValue: number;
 }
 
-/** 2^16 assignments take about a millisecond, and leave nothing to chance. */
+/** Most differences for the exact test: 2^16 assignments take about a millisecond. */
 const mostForExact = 16;
 const drawnAssignments = 10_000;
 
 /**
- * Fisher's permutation test (1935) on paired differences: if it makes no difference which of the two a value comes
- * from, each difference could as well have had the other sign. Differences of 0 have none and change nothing. With
- * drawn assignments the observed one counts as one more of them, so that p is never 0 (Phipson and Smyth, 2010).
+ * Fisher's permutation test (1935) on paired differences: under the null hypothesis each difference has either sign with
+ * equal probability. Differences of 0 are left out. With random assignments the observed one counts too, so that p is
+ * never 0 (Phipson and Smyth, 2010).
  */
 export function signFlipTest(differences: readonly number[], seed: number): SignFlipTest {
   const sizes = differences.map(Math.abs).filter((size) => size > 0);
   const total = sizes.reduce((sum, size) => sum + size, 0);
   const observed = Math.abs(differences.reduce((sum, difference) => sum + difference, 0));
-  // Sums of the same numbers in another order differ by rounding.
+  // Tolerates rounding: the same numbers summed in another order may differ.
   const threshold = observed - total * 1e-9;
   const base = { name: 'paired sign-flip permutation test' } as const;
   if (sizes.length <= mostForExact) {

@@ -1,15 +1,15 @@
 /** A mean over scenarios with its uncertainty. */
 export interface Estimate {
   mean: number;
-  /** Scenarios that it is the mean of. */
+  /** Number of scenarios in the mean. */
   count: number;
   /**
-   * Standard error of the mean, from the sample variance of the scenarios' means: rollouts of one scenario are not
-   * independent, so scenarios are what is counted (Miller, "Adding Error Bars to Evals", 2024, clustered errors).
-   * Null for a single scenario.
+   * Standard error of the mean, from the sample variance of the scenarios' means. Its unit is the scenario, because
+   * rollouts of one scenario are not independent (Miller, "Adding Error Bars to Evals", 2024, clustered errors). Null
+   * for a single scenario.
    */
   standardError: number | null;
-  /** Null with the standard error. */
+  /** Null if the standard error is null. */
   interval95: Interval | null;
 }
 
@@ -17,15 +17,15 @@ export interface Interval {
   low: number;
   high: number;
   /**
-   * `normal`: mean -+ 1.96 standard errors. `wilson`: Wilson's score interval, for shares; a normal one would leave
-   * [0, 1], and have no width at all where every scenario or none was a success.
+   * `normal`: mean ± 1.96 standard errors. `wilson`: Wilson's score interval, for shares; a normal interval would leave
+   * [0, 1], and would have no width if all scenarios or none succeeded.
    */
   method: 'normal' | 'wilson';
 }
 
 const z95 = 1.96;
 
-/** Of values of any size, with a normal interval. Null for no values. */
+/** The mean of any values, with a normal interval. Null for no values. */
 export function estimate(values: readonly number[]): Estimate | null {
   const count = values.length;
   if (count === 0) return null;
@@ -43,17 +43,17 @@ export function estimate(values: readonly number[]): Estimate | null {
 }
 
 /**
- * Of a share per scenario, with Wilson's interval (1927). Its number of trials is the effective one, p (1 - p) / SE^2,
- * which is that of independent trials with the same standard error (Korn and Graubard, 1998), but at least the number
- * of scenarios and at most `trials`. With one rollout a scenario this is the number of scenarios. Values that are no
- * shares get a normal interval. Null for no values.
+ * The mean of one share per scenario, with Wilson's interval (1927). Its number of trials is the effective one,
+ * p (1 - p) / SE^2: independent trials with the same standard error (Korn and Graubard, 1998). It is at least the number
+ * of scenarios and at most `trials`; with one rollout per scenario it is the number of scenarios. Values outside [0, 1]
+ * get a normal interval. Null for no values.
  */
 export function estimateShare(values: readonly number[], { trials }: { trials: number }): Estimate | null {
   const plain = estimate(values);
   if (!plain || plain.standardError === null || values.some((value) => value < 0 || value > 1)) return plain;
   const { mean, count, standardError } = plain;
   const spread = mean * (1 - mean);
-  // 0 / 0 where every scenario or none was a success: nothing shows that their rollouts are independent.
+  // 0 / 0 if all scenarios or none succeeded: then nothing shows that rollouts are independent.
   const effective = spread > 0 ? spread / standardError ** 2 : count;
   const n = Math.min(Math.max(effective, count), Math.max(trials, count));
   const scale = 1 + z95 ** 2 / n;
@@ -72,18 +72,18 @@ export function average(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
-/** How often k rollouts of a scenario succeed. */
+/** Estimates of pass@k and pass^k. */
 export interface PassAt {
   k: number;
-  /** pass@k: at least one of k rollouts succeeds. Null where no scenario has k completed rollouts. */
+  /** pass@k: at least one of k rollouts succeeds. Null if no scenario has k rollouts with a known success. */
   any: Estimate | null;
   /** pass^k: all of k rollouts succeed. */
   all: Estimate | null;
 }
 
 /**
- * The unbiased estimate of pass@k from `rollouts` of which `successes` succeeded: 1 - C(n - c, k) / C(n, k) (Chen et
- * al., arXiv:2107.03374). Null for fewer than k rollouts.
+ * The unbiased estimate of pass@k from n `rollouts` with c `successes`: 1 - C(n - c, k) / C(n, k) (Chen et al.,
+ * arXiv:2107.03374). Null for fewer than k rollouts.
  */
 export function passAnyOf(k: number, rollouts: number, successes: number): number | null {
   return rollouts < k ? null : 1 - shareOfDraws(k, rollouts, rollouts - successes);
@@ -108,7 +108,7 @@ export function passAt(k: number, scenarios: readonly { judged: number; successe
   return { k, any: mean(passAnyOf), all: mean(passAllOf) };
 }
 
-/** C(some, k) / C(all, k), as a product that no factorial overflows. */
+/** C(some, k) / C(all, k), as a product that cannot overflow. */
 function shareOfDraws(k: number, all: number, some: number): number {
   let share = 1;
   for (let drawn = 0; drawn < k; drawn++) share *= Math.max(0, some - drawn) / (all - drawn);

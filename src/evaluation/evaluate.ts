@@ -77,9 +77,9 @@ export interface Evaluation<Scenario = unknown> {
   environment: string;
   /** Name of the model that was evaluated. */
   policy: string;
-  /** Over the scenarios with a completed rollout; null where there is none. */
+  /** Mean reward over the scenarios with a completed rollout; null without one. */
   reward: Estimate | null;
-  /** Share of successful rollouts; null where no rollout has a metric `success` and nothing else says it. */
+  /** Share of successful rollouts; null if no rollout's success is known. */
   success: Estimate | null;
   /** One for each requested k. */
   passAt: PassAt[];
@@ -94,8 +94,8 @@ export interface Evaluation<Scenario = unknown> {
 /**
  * Runs a model or an external model on scenarios and estimates its mean reward and success. The agent is the same as in
  * training; only the temperature differs.
- * @throws Before any rollout begins: OptionError, ScenarioError for a scenario that does not fit the schema, and
- *   RunError for a `directory` that holds something else.
+ * @throws Before the first rollout: OptionError; ScenarioError for a scenario that does not fit the schema; RunError for
+ *   a `directory` that holds something else. Later: RunError (`storage_failed`) if a group cannot be stored.
  */
 export async function evaluate<Schema extends z.ZodType, Outcome>(
   options: EvaluateOptions<Schema, Outcome>,

@@ -13,14 +13,14 @@ import { takeUpLines } from '../util/json-lines.ts';
 import { RunError } from '../util/run-error.ts';
 import { storing } from './storage.ts';
 
-/** What must be the same for an evaluation to go on from what another call of it left. */
+/** The settings that must be equal for a call to continue the evaluation of an earlier call. */
 export interface EvaluationHeader {
   environment: string;
   policy: string;
   seed: number;
   rolloutsPerScenario: number;
   temperature: number | 'agent';
-  /** What the model's own settings set over the agent. */
+  /** Sampling settings of the model handle, which override the agent's. */
   sampling: SamplingOverride;
   groupStrategy: object | null;
   scenarios: number;
@@ -34,9 +34,9 @@ const groupsFile = 'groups.jsonl';
 /**
  * An evaluation on disk:
  *
- *     evaluation.json   what is evaluated: an EvaluationHeader
- *     groups.jsonl      a GroupRecord a line, in the order in which the groups ended; of a group that was run again,
- *                       the later line counts
+ *     evaluation.json   an EvaluationHeader
+ *     groups.jsonl      a GroupRecord per line, in the order in which the groups ended; for a group that ran again, the
+ *                       later line counts
  */
 export class EvaluationDirectory {
   /** Groups of earlier calls, by their index. */
@@ -49,7 +49,7 @@ export class EvaluationDirectory {
     this.finished = finished;
   }
 
-  /** @throws RunError where the folder holds something else (it says what differs) or cannot be written. */
+  /** @throws RunError if the folder holds something else (the message names the difference) or cannot be written. */
   static async open(path: string, header: EvaluationHeader): Promise<EvaluationDirectory> {
     const folder = resolve(path);
     await storing(folder, () => makeFolder(folder));
@@ -74,9 +74,9 @@ export class EvaluationDirectory {
     return new EvaluationDirectory(file, finished);
   }
 
-  /** Durable when it returns. @throws RunError (`storage_failed`), and then for every later group. */
+  /** Resolves when the group is durable. @throws RunError (`storage_failed`); after that, for every later group too. */
   append(group: RolloutGroup): Promise<void> {
-    // After a failure no more: behind a part of a line, the next one could not be read.
+    // No append after a failure: a line behind a partial line could not be read.
     this.#appends = this.#appends.then(() =>
       storing(this.#file, () => appendLine(this.#file, toGroupRecord(group), { durable: true })),
     );
@@ -104,7 +104,7 @@ async function checkHeader(path: string, header: EvaluationHeader): Promise<void
   );
 }
 
-/** Cuts off what a killed process left of its last line, so that the next group begins a new line. */
+/** Reads the stored groups and removes a partial last line, which a killed process leaves. */
 async function readGroups(path: string): Promise<Map<number, RolloutGroup>> {
   const groups = new Map<number, RolloutGroup>();
   let line = 0;

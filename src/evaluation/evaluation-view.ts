@@ -11,13 +11,13 @@ interface ShownEvaluation {
 }
 
 export interface EvaluationView {
-  /** Takes a group that has ended. */
+  /** Call for each group that has ended. */
   onGroup: (group: RolloutGroup) => void;
   ended: (evaluation: ShownEvaluation) => void;
   close: () => void;
 }
 
-/** Shows an evaluation as it goes on. Null where nothing is to be shown. */
+/** Opens a view of a running evaluation; null if nothing is to be shown. */
 export async function openEvaluationView(
   option: ProgressOption | undefined,
   { name, total }: { name: string; total: number },
@@ -44,7 +44,7 @@ export async function openEvaluationView(
       tell();
     },
     ended: ({ policy, reward, success, perScenario, counts }) => {
-      // Without a completed rollout there is nothing to say but how many failed, which the counts do.
+      // Without a completed rollout there is no score to show.
       if (reward === null) return;
       view.listen({
         type: 'evaluated',

@@ -8,11 +8,11 @@ import {
 import type { EvaluationDirectory } from './evaluation-directory.ts';
 
 interface Kept {
-  /** Null where nothing is kept. */
+  /** Null if nothing is kept. */
   kept: EvaluationDirectory | null;
-  /** Whether groups of the folder with a rollout that did not complete are run again. */
+  /** Whether stored groups with a rollout that did not complete run again. */
   rerunFailed: boolean;
-  /** Called with each group as it ends, and with those that the folder has. */
+  /** Called with each stored group first, then with each group that ends. */
   onGroup?: ((group: RolloutGroup) => void) | undefined;
 }
 
@@ -20,8 +20,8 @@ const completedOf = ({ rollouts }: RolloutGroup) =>
   rollouts.filter(({ status }) => status === 'completed').length;
 
 /**
- * Runs the groups that the folder does not have yet, or not whole, and keeps each there as it ends. In order of the
- * scenarios.
+ * Runs the groups that are not stored, or not complete, and stores each as soon as it ends. Returns all groups in the
+ * order of the scenarios.
  */
 export async function gatherGroups<Schema extends z.ZodType, Outcome>(
   options: Omit<RunGroupsOptions<Schema, Outcome>, 'scenarios'>,
@@ -33,7 +33,7 @@ export async function gatherGroups<Schema extends z.ZodType, Outcome>(
   const staying = new Map(
     [...finished].filter(([, group]) => !rerunFailed || completedOf(group) >= rolloutsPerGroup),
   );
-  /** The group of the folder, if the one that ran again is no better: whatever failed it may do so again, and worse. */
+  /** The stored group, if the one that ran again has no more completed rollouts: an outage may last. */
   const betterBefore = (group: RolloutGroup): RolloutGroup | undefined => {
     const before = finished.get(group.index);
     return before && completedOf(group) <= completedOf(before) ? before : undefined;
@@ -48,7 +48,7 @@ export async function gatherGroups<Schema extends z.ZodType, Outcome>(
     kept: staying,
     onGroup: async (group) => {
       const before = betterBefore(group);
-      // What did not complete after a stop may be its doing: such a group is run again.
+      // Do not store a group that the stop may have interrupted: it runs again.
       const wasStopped = signal?.aborted && completedOf(group) < group.rollouts.length;
       if (kept && !before && !wasStopped) await kept.append(group);
       onGroup?.(before ?? group);

@@ -3,27 +3,27 @@ import type { RolloutGroup } from '../rollout/index.ts';
 import type { Trajectory } from '../trajectory/index.ts';
 import { average } from './estimate.ts';
 
-/** Whether a rollout succeeded; null where that is not known. */
+/** Success of a rollout: a boolean, or a number, which counts as a success from 1 up. Null if unknown. */
 export type SuccessOf = (trajectory: Trajectory) => boolean | number | null;
 
 export interface ScenarioScore<Scenario> {
-  /** Pairs the scenario with itself in other evaluations. */
+  /** Identifies the scenario in other evaluations. */
   key: string;
   scenario: Scenario;
-  /** Mean over the scenario's completed rollouts; null where none completed. */
+  /** Mean reward of the completed rollouts; null if none completed. */
   reward: number | null;
-  /** Mean of the successes; null where none is known. */
+  /** Mean success of the judged rollouts; null without one. */
   success: number | null;
   completed: number;
-  /** Attempts, those that did not complete too. */
+  /** All rollouts, including those that did not complete. */
   rollouts: number;
   /** Completed rollouts whose success is known. */
   judged: number;
-  /** Those of them that succeeded: `true`, or a number of at least 1. */
+  /** Judged rollouts that succeeded: `true`, or a number of at least 1. */
   successes: number;
 }
 
-/** The metric `success` as a number; null where the trajectory has none. */
+/** The metric `success` as a number; null without it. */
 export function successOf({ metrics }: Trajectory): number | null {
   return metrics.success === undefined ? null : Number(metrics.success);
 }
@@ -53,7 +53,7 @@ function meanOrNull(values: readonly number[]): number | null {
   return values.length > 0 ? average(values) : null;
 }
 
-/** A key for each scenario, all of them different: the second of the same key ends in `#2`, or the next free number. */
+/** A unique key for each scenario: the second scenario with a key gets `#2`, or the next free number. */
 export function scenarioKeys<Scenario>(
   scenarios: readonly Scenario[],
   key: KeyFunction<Scenario> = keyOrPlace(scenarios),
@@ -69,7 +69,7 @@ export function scenarioKeys<Scenario>(
   });
 }
 
-/** What a schema gives need not be JSON; such a scenario is known by its place. */
+/** The index is the key of a scenario that is not JSON: a schema may produce any value. */
 function keyOrPlace<Scenario>(scenarios: readonly Scenario[]): KeyFunction<Scenario> {
   return (scenario) => {
     try {

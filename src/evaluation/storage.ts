@@ -1,6 +1,6 @@
 import { RunError } from '../util/run-error.ts';
 
-/** A file of a run or an evaluation could not be written. What was written before is whole. */
+/** Error for a file of a run or an evaluation that could not be written. Earlier lines of the file are complete. */
 export function storageError(path: string, cause: Error): RunError {
   const message =
     `${path} could not be written: ${cause.message}. ${remedyOf(cause)}, ` +
@@ -22,7 +22,7 @@ const remedies: Record<string, string> = {
 const remedyOf = (cause: Error) =>
   ('code' in cause && remedies[String(cause.code)]) || 'Mend what is wrong there';
 
-/** Writes something at a path. @throws RunError (`storage_failed`) for an error of the operating system. */
+/** Runs work that writes to `path`. @throws RunError (`storage_failed`) for an error of the operating system. */
 export async function storing<Result>(path: string, work: () => Promise<Result>): Promise<Result> {
   try {
     return await work();

@@ -3,10 +3,10 @@ import { passAllOf, passAnyOf } from './estimate.ts';
 import type { Evaluation } from './evaluate.ts';
 import type { ScenarioScore } from './score-scenario.ts';
 
-/** One scenario of an evaluation, for programs. `pass@k` and `pass^k` are there for each k that was asked for. */
+/** One scenario of an evaluation, for programs. It has `pass@k` and `pass^k` for each requested k. */
 export type EvaluationRow = Record<string, string | number | null>;
 
-/** The scenarios of an evaluation as flat rows, in their order. */
+/** The scenarios of an evaluation as flat rows, in order. */
 export function evaluationRows({ perScenario, passAt }: Evaluation): EvaluationRow[] {
   return perScenario.map((score) => ({
     key: score.key,
@@ -23,7 +23,7 @@ export function evaluationRows({ perScenario, passAt }: Evaluation): EvaluationR
   }));
 }
 
-/** A row a line, with a first line of names (RFC 4180). Absent values are empty. */
+/** CSV with a header line (RFC 4180). Null values are empty. */
 export function evaluationCsv(evaluation: Evaluation): string {
   const rows = evaluationRows(evaluation);
   const names = Object.keys(rows[0] ?? { key: null });
@@ -31,7 +31,7 @@ export function evaluationCsv(evaluation: Evaluation): string {
   return lines.map((cells) => `${cells.map(toCsv).join(',')}\r\n`).join('');
 }
 
-/** A row as JSON a line, with the scenario beside it. */
+/** One JSON object per line: the row, and the `scenario`. */
 export function evaluationJsonLines(evaluation: Evaluation): string {
   const rows = evaluationRows(evaluation);
   return evaluation.perScenario
@@ -39,7 +39,7 @@ export function evaluationJsonLines(evaluation: Evaluation): string {
     .join('');
 }
 
-/** An evaluation for people: what came of it, then a line for each scenario, the lowest rewards first. */
+/** An evaluation as text for people: the results, then a line for each scenario, lowest rewards first. */
 export function evaluationTable(evaluation: Evaluation): string {
   const { environment, policy, counts, reward, success, passAt } = evaluation;
   const rows = evaluationRows(evaluation);
@@ -94,7 +94,7 @@ function toCsv(value: string | number | null): string {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
-/** Keys are cut: a table is for reading, the rows have them whole. */
+/** Cuts long keys; `evaluationRows` has them in full. */
 function toCell(value: string | number | null): string {
   if (value === null) return '-';
   if (typeof value === 'number') return Number.isInteger(value) ? String(value) : value.toFixed(3);

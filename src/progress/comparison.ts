@@ -9,7 +9,7 @@ export interface Evaluated {
   policy: string;
   score: EvaluationScore;
   scenarios: number;
-  /** Scenarios with a completed rollout, whose means the score is made of. */
+  /** Scenarios with a completed rollout. Only these are in the score. */
   scored: number;
   /** Rollouts that did not complete. */
   failed: number;
@@ -28,10 +28,10 @@ export interface Comparison {
   next: NextCommand[];
 }
 
-/** Below this, conversations stand under each other. */
+/** Least columns for two conversations side by side; in fewer, one is below the other. */
 const sideBySideFrom = 76;
 
-/** The same scenario before and after where there is one: the pair that gained most. */
+/** The pair of trajectories of one scenario whose reward rose most; without such a pair, the first of each side. */
 export function mostInstructivePair(
   before: readonly TrajectoryBody[],
   after: readonly TrajectoryBody[],
@@ -47,7 +47,7 @@ export function mostInstructivePair(
   return pairs.sort((a, b) => gain(b) - gain(a))[0] ?? { before: firstBefore, after: firstAfter };
 }
 
-/** The difference of two figures as they are shown, so that a reader who subtracts them agrees. */
+/** The difference of the two rounded numbers, so that it matches what is shown. */
 function difference(before: number | null, after: number | null, format: (value: number) => string): Cell {
   if (before === null || after === null) return { text: '' };
   const unit = format(0).endsWith('%') ? 100 : 1;
@@ -112,7 +112,7 @@ function exampleLines({ before, after }: Comparison, columns: number): Line[] {
   ];
 }
 
-/** The end of a run: what changed, by an example, and how to go on. Commands stand alone and are never cut. */
+/** The end of a run: scores, an example, and next commands. Each command has its own line, which is never cut. */
 export function comparisonLines(comparison: Comparison, columns: number): Line[] {
   const pointers = [
     { what: 'The record of the run:', command: shortPath(comparison.runDirectory) },
@@ -132,7 +132,7 @@ export function comparisonLines(comparison: Comparison, columns: number): Line[]
 type Entry = TrajectoryBody['messages_and_choices'][number];
 type Content = NonNullable<Extract<Message, { role: 'assistant' }>['content']>;
 
-/** One thing somebody said or did in a conversation. */
+/** One shown entry of a conversation: a message, a thought or a tool call. */
 export interface Turn {
   speaker: 'system' | 'user' | 'thinks' | 'agent' | 'tool';
   text: string;
@@ -187,18 +187,18 @@ function entryTurns(entry: Entry): Turn[] {
   }
 }
 
-/** What was said in a trajectory's main conversation. */
+/** The entries of a trajectory's main conversation. */
 export const turnsOf = (trajectory: TrajectoryBody): Turn[] =>
   trajectory.messages_and_choices.flatMap(entryTurns);
 
-/** What the trajectory began with: trajectories of the same scenario have it in common. */
+/** The system and user messages of a trajectory. They identify its scenario. */
 export const openingOf = (trajectory: TrajectoryBody): string =>
   turnsOf(trajectory)
     .filter((turn) => turn.speaker === 'system' || turn.speaker === 'user')
     .map((turn) => turn.text)
     .join('\n');
 
-/** A conversation under a title with its reward, wrapped to a width. */
+/** A conversation below a title with its reward, wrapped to a width. */
 export function conversationLines(title: string, trajectory: TrajectoryBody, width: number): Line[] {
   const indent = 7;
   const reward = `reward ${decimal(trajectory.reward, 2)}`;
@@ -246,8 +246,8 @@ function columnWidths(wanted: number[], space: number): number[] {
 }
 
 /**
- * A table with a rule under its titles, at most `width` cells wide: long cells are cut with an ellipsis.
- * Rows shorter than the columns are filled with empty cells.
+ * A table with a rule below its titles, at most `width` cells wide. Long texts end in an ellipsis; missing cells of a
+ * row are empty.
  */
 export function table(columns: readonly Column[], rows: readonly (readonly Cell[])[], width: number): Line[] {
   const wanted = columns.map((column, index) =>
@@ -271,7 +271,7 @@ export function table(columns: readonly Column[], rows: readonly (readonly Cell[
   ];
 }
 
-/** Two blocks of lines beside each other, divided by a rule. Both are given their own width. */
+/** Two blocks of lines side by side, with a rule between them. */
 export function sideBySide(left: readonly Line[], right: readonly Line[], leftWidth: number): Line[] {
   return Array.from({ length: Math.max(left.length, right.length) }, (_, index) => {
     const line = clip(left[index] ?? [], leftWidth);

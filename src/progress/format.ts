@@ -12,10 +12,10 @@ export const counted = (value: number, noun: string): string =>
 
 export const decimal = (value: number, digits = 3): string => value.toFixed(digits);
 
-/** A share of 1 in per cent, rounded down so that only all of them is 100%. */
+/** A share in per cent, rounded down, so that only 1 is 100%. */
 export const percent = (share: number): string => `${Math.floor(share * 100 + 1e-9)}%`;
 
-/** A figure that may be missing. */
+/** A formatted number; a dash for null. */
 export const orDash = (value: number | null, format: (value: number) => string): string =>
   value === null ? '–' : format(value);
 
@@ -32,7 +32,7 @@ export function duration(ms: number): string {
     : `${Math.floor(minutes / 60)}:${two(minutes % 60)}:${two(whole % 60)}`;
 }
 
-/** The first of some metrics, which names what goes on best: `loss 0.412`. */
+/** The first metric, as text: `loss 0.412`. */
 export function leadingMetric(metrics: Record<string, number>): string {
   const [first] = Object.entries(metrics);
   return first === undefined ? '' : `${first[0].replaceAll('_', ' ')} ${Number(first[1].toPrecision(3))}`;
@@ -45,7 +45,7 @@ interface Failed {
   step?: number | undefined;
 }
 
-/** `2 rollouts of step 4 failed: Cannot read ... [TypeError]`, and where: ` at src/agent.ts:12:19`. */
+/** `2 rollouts of step 4 failed: Cannot read ... [TypeError]`, and the location: ` at src/agent.ts:12:19`. */
 export function failureText({ name, step }: Failed, { code, message, at, count: rollouts }: FailureKind) {
   const of = step === undefined ? `the validation "${name}"` : `step ${step + 1}`;
   const said = message.length > longestMessage ? `${message.slice(0, longestMessage)}…` : message;
@@ -57,7 +57,7 @@ export function failureText({ name, step }: Failed, { code, message, at, count: 
 
 type Started = Extract<RunEvent, { type: 'run_started' }>;
 
-/** Where a new run does not begin with a fresh model. A resumed one goes on with its own. */
+/** A line for a new run of a model that was trained before; none for a resumed run. */
 export const goesOnLines = ({ model, fromStep, finishedSteps }: Started): string[] =>
   fromStep > 0 && finishedSteps === undefined
     ? [`goes on from step ${fromStep} of ${model.replace(/:step\d+$/, '')}, which has been trained before`]
@@ -65,7 +65,7 @@ export const goesOnLines = ({ model, fromStep, finishedSteps }: Started): string
 
 const versionNames = { martingale: 'martingale', node: 'Node', engine: 'the engine' };
 
-/** That a run goes on with another version of something than it was begun with. */
+/** A line for each version that changed since the run began. */
 export const versionLines = ({ changedVersions = [] }: Started): string[] =>
   changedVersions.map(({ of, was, is }) => `resumed with ${versionNames[of]} ${is}; it began with ${was}`);
 
@@ -78,13 +78,13 @@ const ends: Record<Ended['reason'], string> = {
   budget: 'ended by its budget',
 };
 
-/** How a run ended, and why where that is known: `ended early: no better for 3 validations`. */
+/** How a run ended, with the reason if known: `ended early: no better for 3 validations`. */
 export const endText = ({ reason, because }: Pick<Ended, 'reason' | 'because'>): string =>
   because === undefined ? ends[reason] : `${ends[reason]}: ${because}`;
 
 type Coverage = Pick<Extract<RunEvent, { type: 'evaluated' }>, 'scenarios' | 'scored' | 'counts'>;
 
-/** What a score is of: `256 scenarios`, or `110 of 256 scenarios (146 rollouts failed)`. */
+/** Number of scenarios in a score: `256 scenarios`, or `110 of 256 scenarios (146 rollouts failed)`. */
 export function coverageText({ scenarios, scored, counts }: Coverage): string {
   const failed = counts.failed + counts.cancelled;
   if (failed === 0) return counted(scenarios, 'scenario');

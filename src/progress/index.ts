@@ -29,13 +29,13 @@ export type { ProgressView } from './view.ts';
 export interface ProgressOptions {
   /** JSON lines instead of a view for people. Default false. */
   json?: boolean;
-  /** What a live view is called until the run has said its model. Default: nothing. */
+  /** Title of a live view until the model's name is known. Default: empty. */
   title?: string;
-  /** Default standard output. */
+  /** Default: standard output. */
   stream?: NodeJS.WriteStream;
 }
 
-/** The view that suits where the output goes: repainted on a terminal, plain lines in a pipe, or JSON lines. */
+/** The view that fits the output: a live view on a terminal, else plain lines; or JSON lines. */
 export function showProgress({
   json = false,
   title = '',
@@ -45,7 +45,7 @@ export function showProgress({
   return canRepaint(stream) ? createLiveView(stream, { title }) : createPlainView(stream);
 }
 
-/** Writes lines as a stream can show them. */
+/** Writes lines to a stream, in color if it supports that. */
 export function printLines(lines: readonly Line[], stream: NodeJS.WriteStream = process.stdout): void {
   const colors = showsColors(stream);
   stream.write(lines.map((line) => `${paint(line, colors)}\n`).join(''));

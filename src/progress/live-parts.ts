@@ -4,16 +4,16 @@ import type { Alarm } from './run-event.ts';
 import type { RunProgress } from './run-progress.ts';
 import { type Line, type Style, wrap } from './text.ts';
 
-/** Alarms that a live view shows at a time. */
+/** Most alarms that a live view shows. */
 const shownAlarms = 3;
 
-/** What an alarm is called before its message: `step 12, no signal: replies alike`. */
+/** The text before an alarm's message: `step 12, no signal: replies alike`. */
 export function alarmTitle({ kind, cause, step }: Alarm): string {
   const name = cause === undefined || cause === 'unknown' ? kind : `${kind}: ${cause}`;
   return `step ${step + 1}, ${name.replaceAll('_', ' ')}`;
 }
 
-/** The newest kind of failure: what was said, and where it was thrown. */
+/** The latest kind of failure: its message and its location. */
 export function failureLines(failure: RunProgress['failure'], columns: number): Line[] {
   if (failure === null) return [];
   const { what, where } = failureText(failure, failure.kind);
@@ -28,7 +28,7 @@ function inFull(text: string, style: Style, columns: number): Line[] {
   return wrap(printable(text), Math.max(8, columns - 2)).map((part) => [{ text: `  ${part}`, style }]);
 }
 
-/** A line for each of the newest alarms, and the very newest in full. */
+/** A line for each of the latest alarms, and the last one in full. */
 export function alarmLines(alarms: readonly Alarm[], columns: number): Line[] {
   const newest = alarms.at(-1);
   if (newest === undefined) return [];
@@ -48,7 +48,7 @@ export function alarmLines(alarms: readonly Alarm[], columns: number): Line[] {
 
 const blocks = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'] as const;
 
-/** Means of equal stretches, so that a long series keeps its shape in few cells. */
+/** Means of equal intervals, so that a long series keeps its shape in few cells. */
 function resample(values: readonly number[], cells: number): number[] {
   if (values.length <= cells) return [...values];
   return Array.from({ length: cells }, (_, cell) => {
@@ -59,7 +59,7 @@ function resample(values: readonly number[], cells: number): number[] {
   });
 }
 
-/** A series as a curve of at most `cells` characters, from 0 to 1 unless its values lie outside. */
+/** A series as a curve of at most `cells` characters. The scale includes 0 and 1. */
 export function sparkline(values: readonly number[], cells: number): string {
   if (values.length === 0 || cells <= 0) return '';
   const points = resample(values, cells);
@@ -73,7 +73,7 @@ export function sparkline(values: readonly number[], cells: number): string {
     .join('');
 }
 
-/** A bar of `cells` characters; a total of 0 or null draws it empty. */
+/** A bar of `cells` characters, empty for a total of 0 or null. */
 export function bar(done: number, total: number | null, cells: number): { filled: string; rest: string } {
   const share = total ? Math.min(1, Math.max(0, done / total)) : 0;
   const filled = Math.round(share * Math.max(0, cells));

@@ -28,7 +28,7 @@ import {
 import { type Canvas, clip, type Line, lineWidth, pad, wrap } from './text.ts';
 import type { ProgressView, Terminal } from './view.ts';
 
-/** Repaints a run in place on a terminal. What the program writes itself stands above. */
+/** Shows a run in place on a terminal, below the program's own output. */
 export function createLiveView(
   terminal: Terminal,
   { title = '', now = () => performance.now() }: { title?: string; now?: () => number } = {},
@@ -58,12 +58,12 @@ export function createLiveView(
       notes = [...notes, printable(text)];
       region.paint();
     },
-    // A run that was refused before it began has nothing to show.
+    // A run that was refused at its start leaves nothing on the terminal.
     close: () => close({ stays: isTold }),
   };
 }
 
-/** A run goes on where it cannot be shown: the panel is empty then, and the first reason is warned about. */
+/** A panel that cannot stop the run: after an error it is empty, and the first error becomes a warning. */
 function unfailing(panel: Panel): Panel {
   let hasFailed = false;
   return (canvas) => {
@@ -87,7 +87,7 @@ const nameWidth = 18;
 const barGap = 3;
 const widest = 100;
 
-/** Both ends of a line: the right one gives way when there is no room. */
+/** A line with text at both ends; without room, only the left one. */
 function spread(left: Line, right: Line, columns: number): Line {
   const space = columns - lineWidth(left) - lineWidth(right);
   return space < 2 ? left : [...left, { text: ' '.repeat(space) }, ...right];
@@ -185,7 +185,7 @@ function headLines(progress: RunProgress, { columns, nowMs }: Canvas): Line[] {
   ];
 }
 
-/** What a bar of the job counts, or where it stands when it has not said how much will come. */
+/** The bar of the training job: gradient steps, or its status while their total is unknown. */
 function jobLine({ job }: RunProgress, columns: number): Line {
   if (job === null) return barLine('training', 0, null, '', columns);
   const note =
@@ -197,7 +197,7 @@ function loopLines(progress: RunProgress, columns: number): Line[] {
   const { run, steps, rollouts, job, ended } = progress;
   if (run === null || (steps.length === 0 && isOutsideSteps(progress))) return [];
   const last = steps.at(-1);
-  // A step without a signal trains nothing and measures none: the last one that did speaks for it.
+  // A step without a signal has no entropy: show that of the last step that has one.
   const entropy = steps.findLast((step) => step.entropy !== null)?.entropy ?? null;
   const perStep = run.groupsPerStep * run.rolloutsPerGroup;
   const done = rollouts?.done ?? (job === null ? 0 : perStep);
@@ -228,7 +228,7 @@ function loopLines(progress: RunProgress, columns: number): Line[] {
       { text: pad(entropy === null ? '–' : `${decimal(entropy)} nats`, 16) },
       { text: 'sampling ', style: 'dim' },
       { text: last ? `${count(last.tokensPerSecond)} tokens/s` : '–' },
-      // Only a pipelined run can be stale, and not in its first steps.
+      // Only a pipelined run has staleness, and not in its first steps.
       ...(isPipelined ? [{ text: `   stale ${decimal(last?.staleness.mean ?? 0, 1)}` }] : []),
       ...(failed > 0 ? [{ text: `   ${counted(failed, 'rollout')} failed`, style: 'yellow' } as const] : []),
     ],
@@ -249,7 +249,7 @@ function loopLines(progress: RunProgress, columns: number): Line[] {
   ];
 }
 
-/** Something moves while the run is in no step: which side of the loop it is on, and for how long. */
+/** A line with a clock while the run is before its first step or after its last. */
 function waitingLines(progress: RunProgress, { columns, nowMs }: Canvas): Line[] {
   const last = progress.milestones.at(-1);
   const isTold = last !== undefined && isPhase(last) && (last.endedAtMs === null || isEvaluation(last));
@@ -264,9 +264,9 @@ function waitingLines(progress: RunProgress, { columns, nowMs }: Canvas): Line[]
   ];
 }
 
-/** The live view of a run, no line wider than the canvas; where its rows do not suffice, what matters most. */
+/** The live view of a run, clipped to the canvas. With too few rows, only the most important lines. */
 export function liveLines(progress: RunProgress, given: Canvas & { rows?: number | undefined }): Line[] {
-  // Wider, both ends of a line would be too far apart to be read together.
+  // In wider lines the two ends are too far apart to read together.
   const canvas = { ...given, columns: Math.min(given.columns, widest) };
   const lines = wholeView(progress, canvas);
   const rows = canvas.rows ?? lines.length;
@@ -274,7 +274,7 @@ export function liveLines(progress: RunProgress, given: Canvas & { rows?: number
   return fitted.map((line) => clip(line, canvas.columns));
 }
 
-/** In the order of what matters: which run, what it does now, what it has reached, what went wrong. */
+/** Most important lines first: run, current work, reward, last alarm. */
 function shortView(progress: RunProgress, canvas: Canvas): Line[] {
   const { run, steps, milestones, alarms, rollouts, job } = progress;
   const [head = []] = headLines(progress, canvas);

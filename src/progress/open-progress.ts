@@ -5,12 +5,12 @@ import type { RunEvent } from './run-event.ts';
 import type { Output, ProgressView, Terminal } from './view.ts';
 
 /**
- * How to show a running run:
+ * How to show a run:
  *
  * - absent: a live view if standard error is a terminal and the environment has no `CI`, else nothing
  * - `true`: a live view if standard error is a terminal, else plain lines on it
  * - `'plain'`: a line for each phase and about every tenth step, on standard error
- * - `'json'`: a JSON object a line, on standard output
+ * - `'json'`: one JSON object per line, on standard output
  * - `false`: nothing
  *
  * Output of the program itself appears above a live view. Several runs of one process share the terminal. If the
@@ -19,21 +19,21 @@ import type { Output, ProgressView, Terminal } from './view.ts';
 export type ProgressOption = boolean | 'plain' | 'json';
 
 export interface OpenProgressOptions {
-  /** What a live view is called until the run has said its model. */
+  /** Title of a live view until the model's name is known. */
   title?: string;
-  /** For people. Default standard error. */
+  /** Output for people. Default: standard error. */
   terminal?: Terminal;
-  /** For programs. Default standard output. */
+  /** Output for programs. Default: standard output. */
   output?: Terminal;
 }
 
-/** Whether lines can be repainted on a stream. */
+/** Whether a stream is a terminal that can repaint lines. */
 export const canRepaint = ({ isTTY }: Pick<Terminal, 'isTTY'>): boolean =>
   isTTY === true && process.env.TERM !== 'dumb';
 
 const isOnCi = () => !['', '0', 'false', undefined].includes(process.env.CI);
 
-/** The view that an option asks for; null where nothing is to be shown. */
+/** The view of a `progress` option; null to show nothing. @throws MartingaleError (`invalid_progress`) */
 export function openProgress(
   option: ProgressOption | undefined,
   { title, terminal = process.stderr, output = process.stdout }: OpenProgressOptions = {},
@@ -49,7 +49,7 @@ export function openProgress(
   return createLiveView(terminal, title === undefined ? {} : { title });
 }
 
-/** A view whose stream may be closed by its reader: from then on it shows nothing, and ends nobody. */
+/** A view that shows nothing more once its stream fails, as after the reader of a pipe exits. */
 function onStream(stream: Terminal, create: (output: Output) => ProgressView): ProgressView {
   let isOpen = true;
   const end = () => {
@@ -62,7 +62,7 @@ function onStream(stream: Terminal, create: (output: Output) => ProgressView): P
     close: () => {
       view.close();
       const letGo = () => stream.off('error', end);
-      // What was written last may fail later.
+      // The last write may fail later.
       if (isOpen && stream.writable) stream.write('', letGo);
       else setImmediate(letGo);
       isOpen = false;
@@ -72,7 +72,7 @@ function onStream(stream: Terminal, create: (output: Output) => ProgressView): P
 
 const plainViews = new Set<object>();
 
-/** Plain lines, each with the run that it is of while there are several. */
+/** Plain lines; with several runs in the process, each line begins with its run's name. */
 function toldApart(title = ''): (output: Output) => ProgressView {
   return (output) => {
     const own = {};
@@ -94,12 +94,12 @@ function toldApart(title = ''): (output: Output) => ProgressView {
   };
 }
 
-/** Writes one JSON object and its line end. */
+/** Writes one JSON object and a line break. */
 export function writeJsonLine(output: Output, value: object): void {
   output.write(jsonLine(value));
 }
 
-/** An event as a program reads it, or null for those that only move a bar: of a phase, its start and end stay. */
+/** An event for programs; null for events that only move a bar. A phase keeps its start and its end. */
 export function jsonEvent(event: RunEvent): object | null {
   switch (event.type) {
     case 'rollouts':
@@ -120,7 +120,7 @@ export function jsonEvent(event: RunEvent): object | null {
   }
 }
 
-/** One JSON object a line, and nothing else, on `output`; notes go to `notes`. */
+/** Writes only JSON objects, one per line, to `output`, and notes to `notes`. */
 export function createJsonView(output: Output, notes: Output): ProgressView {
   let toldPhase = '';
   return {

@@ -27,7 +27,7 @@ import {
 } from './run-progress.ts';
 import type { Output, ProgressView } from './view.ts';
 
-/** Every step of a short run; the first, every tenth and the last of a longer one. */
+/** Whether a step gets a line: every step up to 20 steps; else the first, every tenth and the last. */
 function isReported({ step, steps }: StepReport, first: boolean): boolean {
   return first || steps <= 20 || (step + 1) % 10 === 0 || step + 1 === steps;
 }
@@ -122,7 +122,7 @@ export function plainLines(before: RunProgress, after: RunProgress, event: RunEv
   }
 }
 
-/** A line at both ends of a phase and about every tenth step, for pipes and logs. */
+/** A line at the start and end of a phase and about every tenth step, for pipes and logs. */
 export function createPlainView(output: Output, now: () => number = () => performance.now()): ProgressView {
   let progress = newRun(now());
   return {

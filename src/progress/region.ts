@@ -4,34 +4,34 @@ import type { Terminal } from './view.ts';
 
 const repaintIntervalMs = 100;
 const csi = '\x1b[';
-/** Terminals that know it show the whole frame at once; the others ignore it. */
+/** Synchronized output: terminals that support it show the whole frame at once; others ignore it. */
 const beginFrame = `${csi}?2026h`;
 const endFrame = `${csi}?2026l`;
 const eraseLineEnd = `${csi}K`;
 const eraseBelow = `${csi}J`;
 
-/** What is drawn at the bottom of a terminal, at most `rows` lines where they are given. */
+/** Draws lines at the bottom of a terminal, at most `rows` if given. */
 export type Panel = (canvas: Canvas & { rows?: number }) => Line[];
 
 type Write = Terminal['write'];
 
 const regions = new WeakMap<object, Region>();
 
-/** Rows that lines take on a terminal which may have become narrower since they were written. */
+/** Rows that lines take on a terminal. It may be narrower than when they were written. */
 const rowsOf = (lines: readonly Line[], columns: number): number =>
   lines.reduce((rows, line) => rows + Math.max(1, Math.ceil(lineWidth(line) / columns)), 0);
 
-/** The process's own streams, where both of them show on its terminal; else the terminal alone. */
+/** For a stream of the process: its standard streams that are terminals. Else the terminal alone. */
 function streamsOf(terminal: Terminal): Terminal[] {
   const own: Terminal[] = [process.stderr, process.stdout];
   return own.includes(terminal) ? own.filter(({ isTTY }) => isTTY) : [terminal];
 }
 
 /**
- * The lower rows of a terminal, which are repainted in place: at most ten times a second, and only what is new. All
- * views of a process share them. While there is a view, the streams of the terminal are watched: what the program
- * writes itself stands above, whole. The cursor is never hidden and no mode is set, so that there is nothing to give
- * back where the process is killed.
+ * The lower rows of a terminal, repainted in place at most ten times a second and only after a change. All views of a
+ * process share them. While a view is open, the region intercepts writes to the terminal's streams, and puts the
+ * program's own output above the views. It never hides the cursor or sets a terminal mode, so that a killed process
+ * leaves a usable terminal.
  */
 export class Region {
   readonly #terminal: Terminal;
@@ -50,7 +50,7 @@ export class Region {
     this.#write = terminal.write.bind(terminal);
   }
 
-  /** That of a terminal. */
+  /** The region of a terminal. */
   static of(terminal: Terminal, now: () => number): Region {
     const streams = streamsOf(terminal);
     const known = regions.get(streams[0] ?? terminal);
@@ -60,7 +60,7 @@ export class Region {
     return region;
   }
 
-  /** Shows a panel below the others. Gives what takes it away; where its last state stays, above the others. */
+  /** Shows a panel below the others. Returns a function that closes it; with `stays`, its last state stays above. */
   open(panel: Panel): (last: { stays: boolean }) => void {
     if (this.#panels.length === 0) this.#watch();
     this.#panels.push(panel);
@@ -85,18 +85,18 @@ export class Region {
 
   #close(panel: Panel, stays: boolean): void {
     const { columns } = this.#size;
-    // Whole, however many rows there are: nothing of it is repainted.
+    // All of its lines, even beyond the terminal's rows: they are not repainted.
     const last = stays ? this.#frame(panel({ columns, nowMs: this.#now() })) : '';
     this.#write(`${beginFrame}${this.#home}${last}${eraseBelow}${endFrame}`);
     this.#panels.splice(this.#panels.indexOf(panel), 1);
     this.#forget();
-    // It ends with the last state of a view.
+    // The last state ends in a line break.
     this.#foreign.append('\n');
     if (this.#panels.length === 0) this.#unwatch();
     else this.paint();
   }
 
-  /** What the terminal shows of the panels is no longer at the cursor. */
+  /** The painted panels are no longer at the cursor. */
   #forget(): void {
     this.#painted = [];
     this.#shown = '';
@@ -107,7 +107,7 @@ export class Region {
     return lines.map((line) => `${paint(line, colors)}${eraseLineEnd}\n`).join('');
   }
 
-  /** To where the panels begin: up, where they are painted; else below the line that others have begun. */
+  /** Moves the cursor to the start of the panels: up if they are painted, else below an unfinished foreign line. */
   get #home(): string {
     const up = rowsOf(this.#painted, this.#size.columns + 1);
     if (up > 0) return `\r${csi}${up}A`;
@@ -116,7 +116,7 @@ export class Region {
 
   get #size(): { columns: number; height: number } {
     const { columns, rows } = this.#terminal;
-    // The last cell stays free: terminals differ in where the cursor is after it.
+    // Leave the last cell free: terminals differ in where the cursor goes after it.
     return { columns: Math.max(1, (columns || 80) - 1), height: Math.max(1, (rows || 24) - 1) };
   }
 
@@ -128,7 +128,7 @@ export class Region {
     const timer = setInterval(this.paint, repaintIntervalMs).unref();
     this.#terminal.on('resize', repaintAll);
     const streams = streamsOf(this.#terminal);
-    // A terminal that has gone away takes nothing; the run goes on without it.
+    // The run continues without a terminal that is gone.
     for (const stream of streams) stream.on('error', ignore);
     const own = this.#terminal;
     this.#write = own.write.bind(own);
@@ -137,12 +137,12 @@ export class Region {
       clearInterval(timer);
       this.#terminal.off('resize', repaintAll);
       for (const restore of restores) restore();
-      // What was written last may fail later.
+      // The last write may fail later.
       for (const stream of streams) stream.write('', () => stream.off('error', ignore));
     };
   }
 
-  /** Writes a text of the program above the panels. */
+  /** Writes the program's own output above the panels. */
   #above(text: string, write: (text: string) => boolean): boolean {
     if (text === '') return write('');
     const nowMs = this.#now();
@@ -168,7 +168,7 @@ export class Region {
 
 function ignore(): void {}
 
-/** Hands what is written to a stream to a function. Gives what ends that. */
+/** Passes every write to a stream to `onText`. Returns a function that ends this. */
 function watchStream(
   stream: Terminal,
   onText: (text: string, write: (text: string) => boolean) => boolean,
@@ -191,34 +191,34 @@ function watchStream(
   stream.write = write;
   return () => {
     isWatched = false;
-    // Where somebody else watches it too, ours stays below theirs and changes nothing.
+    // If other code has replaced `write` since, ours stays below it and only passes text on.
     if (stream.write === write) stream.write = original;
   };
 }
 
-/** A line that goes on for longer counts as ended: it is written again with each part that comes. */
+/** Longest unfinished line to keep, in characters: it is written again with each new part. */
 const longestLine = 4096;
 
-/** Follows what others write to a terminal, for the line that they have begun and not ended. */
+/** Tracks the unfinished last line of the program's own output. */
 export class ForeignText {
-  /** As it was written, with its colours. */
+  /** The line as it was written, with escape codes. */
   #line = '';
 
   get line(): string {
     return this.#line;
   }
 
-  /** Rows that the line takes on a terminal of so many columns. */
+  /** Rows that the line takes on a terminal. */
   rows(columns: number): number {
     if (this.#line === '') return 0;
     return Math.max(1, Math.ceil(displayWidth(stripVTControlCharacters(this.#line)) / columns));
   }
 
-  /** Takes the next text. Gives all that is to be written where the line's beginning has been erased. */
+  /** Adds a text. Returns the text to write if the unfinished line has been erased. */
   append(text: string): string {
     const whole = this.#line + text;
     const last = whole.slice(whole.lastIndexOf('\n') + 1);
-    // A line that returns to its beginning is written over.
+    // A carriage return overwrites the line.
     const shown = last.slice(last.lastIndexOf('\r', last.length - 2) + 1);
     const isLong = shown.length > longestLine;
     this.#line = isLong ? '' : shown;

@@ -2,7 +2,7 @@ import type { TrajectoryBody } from '../contract/index.ts';
 import type { FailureKind, RolloutCounts } from '../rollout/index.ts';
 import type { ToolUses } from '../trajectory/index.ts';
 
-/** Another version than the run was begun with, which is told and changes nothing. Of `engine` it is the name. */
+/** A version that changed since the run began. It is only reported. For `engine` it is the engine's name. */
 export interface VersionChange {
   of: 'martingale' | 'node' | 'engine';
   was: string;
@@ -15,65 +15,65 @@ export interface EvaluationScore {
   success: number | null;
 }
 
-/** A validation of a run, in figures. */
+/** The numbers of a validation. */
 export interface RunValidation {
   /** `before`, `after-step-N` or `after`. */
   name: string;
-  /** Steps that had been finished. */
+  /** Finished steps at that time. */
   step: number;
-  /** Pinned name of what was evaluated. */
+  /** Pinned name of the evaluated model. */
   policy: string;
   /** Step of that checkpoint on the service. */
   checkpoint: number;
-  /** Mean reward, and share of successes where the environment has the metric `success`. */
+  /** Mean reward, and mean of the metric `success`; null without that metric. */
   reward: number;
   success: number | null;
-  /** Share of its rollouts that did not complete: they are in no mean. */
+  /** Share of rollouts that did not complete. The means leave them out. */
   failedShare: number;
   usage: { promptTokens: number; sampledTokens: number };
 }
 
-/** What the rollouts within each group of a step have in common: why groups carry no signal. */
+/** What the rollouts of each group of a step have in common. It shows why groups have no signal. */
 export interface GroupComparison {
-  /** Groups with two or more completed rollouts. Only these can be compared, and only these are counted below. */
+  /** Groups with two or more completed rollouts. The counts below are of these groups only. */
   compared: number;
   /** Groups whose rewards are all equal. */
   equalRewards: number;
-  /** Groups all of whose rollouts succeeded, and none of whose did; null without the metric `success`. */
+  /** Groups in which all rollouts succeeded (`solved`), and in which none did; null without the metric `success`. */
   solved: number | null;
   unsolved: number | null;
   /** Groups whose rollouts sampled the same replies, token for token. */
   alike: number;
   /** Groups whose calls were all sampled at temperature 0, or with top_k 1. */
   greedy: number;
-  /** Groups whose calls all came with a seed that the agent had set. */
+  /** Groups in which the agent set a seed for every call. */
   agentSeeds: number;
-  /** The rewards of groups with equal rewards, in ascending order without repeats: at most 5 of them. */
+  /** Distinct rewards of the groups with equal rewards, ascending, at most 5. */
   equalRewardValues: number[];
   /** Smallest and largest reward of the step's completed rollouts. */
   rewardRange: { min: number; max: number };
 }
 
-/** The counts and figures of one step. `dispatched` = `completed` + `failed` + `cancelled`, always. */
+/** The counts and numbers of one step. `dispatched` is always `completed` + `failed` + `cancelled`. */
 export interface StepReport {
   /**
-   * Counted from the run's first, which is 0. A step without a signal makes no checkpoint, so the model's step may be
+   * Number of the step in the run, from 0. A step without a signal makes no checkpoint, so the model's step may be
    * lower: `:step33` after 40 steps.
    */
   step: number;
   steps: number;
   /** Mean reward of the completed rollouts. */
   reward: number;
-  /** Mean of the metric `success`, where the environment has it. */
+  /** Mean of the metric `success`; null without it. */
   success: number | null;
   dispatched: number;
   completed: number;
   failed: number;
   cancelled: number;
-  /** Groups that the job could learn from, out of `groups`; where no job says it, those whose rewards differ. */
+  /** Groups that the job could learn from, of `groups`. If no job reports it: groups whose rewards differ. */
   groupsWithSignal: number;
   groups: number;
-  /** What rollouts of the same group have in common; null in reports of versions that did not compare them. */
+  /** What the rollouts of each group have in common; null in reports of earlier versions. */
   comparison: GroupComparison | null;
   /** Largest |log p_trainer - log p_sampler| over the step's tokens. */
   logprobDifference: number | null;
@@ -83,78 +83,79 @@ export interface StepReport {
   klSampler: number | null;
   /** Share of the step's tokens whose importance ratio was clipped, masked or capped. */
   clippedShare: number | null;
-  /** Checkpoints between what sampled a group and what was trained, queue time included: mean and largest. */
+  /** Checkpoints between the one that sampled a group and the one trained on it, queue time included: mean, largest. */
   staleness: { mean: number; max: number };
   /** Sampled tokens of a completed rollout: mean and largest. */
   replyTokens: { mean: number; max: number };
-  /** Share of the completed rollouts' four-token sequences that stood earlier in the same reply. */
+  /** Share of the completed rollouts' four-token sequences that occurred earlier in the same reply. */
   repeatedShare: number;
   /** Failed and cancelled rollouts by the code of their reason. */
   failures: Record<string, number>;
-  /** Completed rollouts by what ended their conversation, where it is known. */
+  /** Completed rollouts by stop reason, if known. */
   stopReasons: Record<string, number>;
-  /** What came of the calls of each tool, in all rollouts: results that the harness has seen. */
+  /** Results of each tool's calls in all rollouts, as far as the harness has seen them. */
   tools: Record<string, ToolUses>;
-  /** Rollouts with a call that met the end of the model's context. */
+  /** Rollouts with a call that reached the end of the model's context. */
   contextOverflows: number;
   /** Rollouts whose agent returned while calls were still in flight. */
   callsInFlight: number;
-  /** Requests of rollouts to the APIs of models that are not recorded, by host and path. */
+  /** Requests of rollouts to model APIs that are not recorded, by host and path. */
   otherModels: Record<string, number>;
-  /** Whether calls were credited with rewards of their own, and whether the job said that it used them. */
+  /** Whether calls had credit of their own, and whether the job confirmed that it used it. */
   credit: 'none' | 'used' | 'not_confirmed';
-  /** Prompt and sampled tokens of all rollouts, failed ones too; the price in the unit of the run's `prices`. */
+  /** Prompt and sampled tokens of all rollouts, including failed ones; cost in the currency of the run's `prices`. */
   usage: { promptTokens: number; sampledTokens: number; cost: number | null };
   /** Means of the completed rollouts' metrics, by name. */
   metrics: Record<string, number>;
-  /** Mean entropy, in nats, of the sampled decisions. */
+  /** Mean entropy of the sampled decisions, in nats. */
   entropy: number | null;
   gradientNorm: number | null;
   loss: number | null;
   /** Mean of log p_policy - log p_reference over the step's tokens, in nats; null without a KL penalty. */
   klReference: number | null;
-  /** Sampled tokens over the wall-clock seconds of the rollouts; those of a run before its resume do not count. */
+  /** Sampled tokens per wall-clock second of the rollouts. Rollouts before a resume do not count. */
   tokensPerSecond: number;
-  /** Wall-clock seconds: of the step, and of its phases. In a pipelined run those of steps overlap. */
+  /** Wall-clock seconds of the step. Steps of a pipelined run overlap. */
   seconds: number;
-  /** Longest time in milliseconds that the event loop of this process was held since the step before. */
+  /** Longest block of this process's event loop since the previous step, in milliseconds. */
   loopDelayMs: number;
+  /** Wall-clock seconds of each phase. */
   phases: { rollouts: number; log: number; training: number; checkpoint: number };
-  /** Pinned name of the policy the rollouts sampled from. */
+  /** Pinned name of the policy that the rollouts sampled from. */
   policy: string;
 }
 
 /**
- * `finished`: all steps. `stopped`: by its signal. `early_stop`: `stopWhen` said so. `budget`: what it may use is used
- * up.
+ * `finished`: all steps are done. `stopped`: its signal was aborted. `early_stop`: `stopWhen` ended it. `budget`: its
+ * budget is used up.
  */
 export type RunEndReason = 'finished' | 'stopped' | 'early_stop' | 'budget';
 
-/** What a run tells whoever watches it, in order. */
+/** An event of a run. Listeners get the events in order. */
 export type RunEvent =
   | {
       type: 'run_started';
       runDirectory: string;
-      /** Pinned to the checkpoint that the run goes on from. */
+      /** Model name, pinned to the checkpoint from which the run continues. */
       model: string;
       /**
-       * Step of the checkpoint that the run began with, before a warm start: above 0 where the model had been trained
-       * by others, or by an earlier run.
+       * Step of the checkpoint at the beginning of the run, before a warm start. Above 0 if the model had been trained
+       * before.
        */
       fromStep: number;
       steps: number;
       groupsPerStep: number;
       rolloutsPerGroup: number;
-      /** Steps that are finished already, where the run is resumed. */
+      /** Steps that were finished before; absent unless the run is resumed. */
       finishedSteps?: number;
-      /** Where the run is resumed: what it was begun with another version of. */
+      /** Versions that changed since the run began; absent unless it is resumed. */
       changedVersions?: VersionChange[];
-      /** Reports of those steps, in order. The file of events leaves them out: `metrics.jsonl` has them. */
+      /** Reports of the finished steps, in order. The events file leaves them out; `metrics.jsonl` has them. */
       finishedReports?: StepReport[];
     }
   /**
-   * A named stretch beside the steps: the warm start, or an evaluation (`evaluation before`, `evaluation after-step-N`,
-   * `evaluation after`), whose rollouts `done` counts up to `total`.
+   * Progress of work outside the steps: the warm start, or an evaluation (`evaluation before`,
+   * `evaluation after-step-N`, `evaluation after`). `done` counts up to `total`.
    */
   | { type: 'phase'; phase: string; done: number; total: number | null; metrics: Record<string, number> }
   | {
@@ -163,9 +164,9 @@ export type RunEvent =
       policy: string;
       score: EvaluationScore;
       scenarios: number;
-      /** Scenarios with a completed rollout, whose means the score is made of. */
+      /** Scenarios with a completed rollout. Only these are in the score. */
       scored: number;
-      /** Of its rollouts. */
+      /** Counts of its rollouts. */
       counts: RolloutCounts;
       examples: TrajectoryBody[];
     }
@@ -179,9 +180,8 @@ export type RunEvent =
     }
   | ({ type: 'step' } & StepReport)
   /**
-   * Why rollouts of a step or a validation failed: kinds of failure that the run has not told of before. `name` is that
-   * of their file in `trajectories/`: `step-0003`, `before`. `step` is counted from the run's first, which is 0;
-   * absent for a validation.
+   * Kinds of failure of a step or a validation that the run has not reported before. `name` is the name of its file in
+   * `trajectories/`: `step-0003`, `before`. `step` counts from 0 and is absent for a validation.
    */
   | { type: 'failures'; name: string; step?: number; kinds: FailureKind[] }
   /** Something that a person should look at; see `diagnose`. */
@@ -189,7 +189,7 @@ export type RunEvent =
   | {
       type: 'run_ended';
       reason: RunEndReason;
-      /** What `stopWhen` said, or which part of the budget is used up; absent for other reasons. */
+      /** The reason that `stopWhen` gave, or the part of the budget that is used up; else absent. */
       because?: string;
       seconds: number;
       runDirectory: string;
@@ -197,7 +197,7 @@ export type RunEvent =
 
 export type RunListener = (event: RunEvent) => void;
 
-/** What an alarm is about. */
+/** Kind of an alarm. */
 export type AlarmKind =
   | 'collapse'
   | 'no_signal'
@@ -221,12 +221,12 @@ export type AlarmKind =
  * Why groups have no signal.
  *
  * - `solved`: all rollouts succeed. `unsolved`: none does.
- * - `always_or_never`: each scenario always comes out the same, some well and some badly.
+ * - `always_or_never`: each scenario is either always or never solved.
  * - `constant_reward`: every rollout gets the same reward.
  * - `replies_alike`: the rollouts of a group sample the same replies.
  * - `reward_ignores_replies`: replies differ within groups, and rewards only between scenarios.
  * - `not_compared`: too few rollouts complete for groups to have two of them.
- * - `unknown`: the reports do not tell; those of earlier versions do not.
+ * - `unknown`: the reports do not show it, as those of earlier versions.
  */
 export type NoSignalCause =
   | 'solved'
@@ -241,11 +241,11 @@ export type NoSignalCause =
 /** Something in a run that a person should look at. */
 export interface Alarm {
   kind: AlarmKind;
-  /** Of `no_signal`: why there is none. */
+  /** For `no_signal`: its cause. */
   cause?: NoSignalCause;
   /** Step whose report raised it. */
   step: number;
-  /** What was seen, with the figures. */
+  /** What was found, with numbers. */
   message: string;
   /** What to look at, and what usually helps. */
   lookAt: string;

@@ -9,29 +9,29 @@ export interface PhaseProgress {
   total: number | null;
   metrics: Record<string, number>;
   startedAtMs: number;
-  /** Null while it goes on. */
+  /** Null while the phase runs. */
   endedAtMs: number | null;
-  /** Whether the run was stopped in it: then it is not done. */
+  /** Whether the run was stopped during this phase. */
   isStopped: boolean;
 }
 
-/** What goes on before and after the loop, in order, with the number of steps taken by then. */
+/** A phase or an evaluation result outside the steps, with the number of steps finished before it. */
 export type Milestone = (PhaseProgress | Event<'evaluated'>) & { afterSteps: number };
 
-/** Everything a view shows of a run, folded from its events. */
+/** The state of a view, computed from the events of a run. */
 export interface RunProgress {
-  /** What is shown at the top until a run has said its model. */
+  /** Title of the view until the model's name is known. */
   title: string;
   startedAtMs: number;
-  /** When the last event came. */
+  /** Time of the last event. */
   toldAtMs: number;
   run: Event<'run_started'> | null;
   milestones: Milestone[];
   steps: StepReport[];
   alarms: Alarm[];
-  /** The newest kind of failure that was told; null where none was. */
+  /** The latest kind of failure; null without one. */
   failure: { name: string; step: number | undefined; kind: FailureKind } | null;
-  /** The step under way, and how far it has come. */
+  /** The current step, and the progress of its rollouts and its job. */
   step: number;
   rollouts: Event<'rollouts'> | null;
   job: Event<'job'> | null;
@@ -55,7 +55,7 @@ export const newRun = (nowMs: number, title = ''): RunProgress => ({
 
 export const isPhase = (milestone: Milestone): milestone is PhaseProgress & Milestone => 'phase' in milestone;
 
-/** A phase is over at its total, or when something else begins. */
+/** Ends the running phase: phases end at their total, or when something else begins. */
 function closePhases(milestones: readonly Milestone[], nowMs: number, isStopped: boolean): Milestone[] {
   return milestones.map((milestone) =>
     isPhase(milestone) && milestone.endedAtMs === null
@@ -69,7 +69,7 @@ const isOver = (total: number | null, done: number): boolean => total !== null &
 function withPhase(progress: RunProgress, event: Event<'phase'>, nowMs: number): Milestone[] {
   const { phase, done, total, metrics } = event;
   const last = progress.milestones.at(-1);
-  // A phase may say more than once that it is over.
+  // A phase may report its end more than once.
   const isSame =
     last !== undefined &&
     isPhase(last) &&
@@ -82,10 +82,10 @@ function withPhase(progress: RunProgress, event: Event<'phase'>, nowMs: number):
   return [...before, { phase, done, total, metrics, startedAtMs, endedAtMs, isStopped: false, afterSteps }];
 }
 
-/** Whether a phase is the progress of an evaluation, whose result is an event of its own. */
+/** Whether a phase is an evaluation. Its result is a separate event. */
 export const isEvaluation = ({ phase }: PhaseProgress): boolean => /^evaluation( |$)/.test(phase);
 
-/** An evaluation's result takes the place of its progress. */
+/** Replaces the progress of an evaluation by its result. */
 function withResult({ milestones, steps }: RunProgress, event: Event<'evaluated'>): Milestone[] {
   const last = milestones.at(-1);
   const isProgress = last !== undefined && isPhase(last) && isEvaluation(last);
@@ -100,7 +100,7 @@ export function advance(before: RunProgress, event: RunEvent, nowMs: number): Ru
   const open: RunProgress = { ...progress, milestones: closePhases(progress.milestones, nowMs, isStopped) };
   switch (event.type) {
     case 'run_started':
-      // A run that is resumed goes on with its curve.
+      // The curve of a resumed run includes its earlier steps.
       return { ...open, run: event, steps: event.finishedReports ?? [] };
     case 'evaluated':
       return { ...open, milestones: withResult(open, event) };
@@ -114,7 +114,7 @@ export function advance(before: RunProgress, event: RunEvent, nowMs: number): Ru
     }
     case 'alarm': {
       const { type: _, ...alarm } = event;
-      // Told after the step's report; what goes on is not over because of it.
+      // An alarm follows its step's report and ends no running phase.
       return { ...progress, alarms: [...progress.alarms, alarm] };
     }
     case 'failures': {
@@ -127,7 +127,7 @@ export function advance(before: RunProgress, event: RunEvent, nowMs: number): Ru
   }
 }
 
-/** Milliseconds that the remaining steps will take at the pace of the last twenty; null before the first. */
+/** Estimated milliseconds for the remaining steps, from the last 20 steps; null before the first. */
 export function timeLeftMs(progress: RunProgress): number | null {
   const recent = progress.steps.slice(-20);
   const total = progress.run?.steps ?? progress.steps.at(-1)?.steps;
@@ -136,7 +136,7 @@ export function timeLeftMs(progress: RunProgress): number | null {
   return Math.max(0, total - progress.steps.length) * pace * 1000;
 }
 
-/** A run that has begun but is in no step: before its first, or after its last, where it may be evaluated. */
+/** Whether a started run is before its first step or after its last. */
 export function isOutsideSteps({ run, steps, rollouts, job, ended }: RunProgress): boolean {
   if (run === null || ended !== null || rollouts !== null || job !== null) return false;
   return steps.length === 0 || steps.length >= run.steps;

@@ -3,16 +3,16 @@ import { printable } from '../contract/index.ts';
 
 export type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan' | 'magenta';
 
-/** A run of text in one style. */
+/** A piece of text in one style. */
 export interface Segment {
   text: string;
   style?: Style;
 }
 
-/** One line of a view. Renderers make lines; only `paint` knows of terminals. */
+/** One line of a view. Only `paint` turns it into terminal output. */
 export type Line = Segment[];
 
-/** How wide a view may be, and when it is drawn. */
+/** Width of a view, and the time of drawing. */
 export interface Canvas {
   columns: number;
   nowMs: number;
@@ -108,7 +108,7 @@ export function wrap(text: string, width: number): string[] {
 
 export const plainText = (line: Line): string => line.map((segment) => segment.text).join('');
 
-/** A line as a terminal takes it. Whatever its texts hold, nothing but their style moves or colours anything. */
+/** A line as terminal output. Control characters in its texts are made visible; only the styles have an effect. */
 export function paint(line: Line, colors: boolean): string {
   return line
     .map(({ text, style }) =>
@@ -119,7 +119,7 @@ export function paint(line: Line, colors: boolean): string {
     .join('');
 }
 
-/** Whether a stream shows colours: a terminal that can, unless `NO_COLOR` is set (https://no-color.org). */
+/** Whether a stream is a terminal with colors and `NO_COLOR` is not set (https://no-color.org). */
 export function showsColors(stream: Pick<NodeJS.WriteStream, 'isTTY' | 'hasColors'>): boolean {
   return stream.isTTY === true && (process.env.NO_COLOR ?? '') === '' && stream.hasColors?.() === true;
 }

@@ -1,16 +1,16 @@
 import type { RunListener } from './run-event.ts';
 
-/** Shows a run as it goes. */
+/** Shows a running run. */
 export interface ProgressView {
-  /** Takes the events of the run. */
+  /** Listener for the events of the run. */
   listen: RunListener;
-  /** Shows a line that is no event, such as that the run is stopping. */
+  /** Shows a line that is not an event, such as "Stopping". */
   note: (text: string) => void;
-  /** Shows the last state and gives the terminal back. Harmless when repeated. */
+  /** Shows the last state and stops painting. Repeated calls do nothing. */
   close: () => void;
 }
 
-/** What a live view needs of a terminal. */
+/** The parts of a terminal stream that a live view uses. */
 export type Terminal = Pick<
   NodeJS.WriteStream,
   'columns' | 'rows' | 'isTTY' | 'hasColors' | 'write' | 'writable'
@@ -19,7 +19,7 @@ export type Terminal = Pick<
   off: (event: 'resize' | 'error', listener: () => void) => unknown;
 };
 
-/** What a view writes to: a terminal, a pipe or a file. */
+/** The output of a view: a terminal, a pipe or a file. */
 export interface Output {
   write: (text: string) => unknown;
 }

@@ -3,12 +3,12 @@ import { martingaleVersion } from '../util/version.ts';
 import { attribute, errorType, genAi } from './names.ts';
 import { errorKind, instrumentationName } from './span.ts';
 
-/** Names of the metrics. The first two are of the conventions for generative AI, of the date in `names.ts`. */
+/** Names of the metrics. The first two are OpenTelemetry's for generative AI; see `names.ts`. */
 export const metricName = {
   /** Seconds. */
   operationDuration: 'gen_ai.client.operation.duration',
   tokenUsage: 'gen_ai.client.token.usage',
-  /** Rollouts by outcome and, where they failed, reason. */
+  /** Rollouts by outcome; failed ones also by reason. */
   rollouts: 'martingale.rollouts',
   /** Seconds. */
   rolloutDuration: 'martingale.rollout.duration',
@@ -18,13 +18,13 @@ export const metricName = {
   callsInFlight: 'martingale.model.calls_in_flight',
   stepReward: 'martingale.step.reward',
   stepEntropy: 'martingale.step.entropy',
-  /** Checkpoints between what sampled and what was trained, in the mean. */
+  /** Mean number of checkpoints between the policy that sampled and the one that was trained. */
   stepStaleness: 'martingale.step.staleness',
-  /** Share of the groups that the job could learn from. */
+  /** Share of groups with a signal. */
   stepSignalShare: 'martingale.step.signal_share',
-  /** Share of tool calls that gave an error; none in steps without tool calls. */
+  /** Share of tool calls with an error; absent for steps without tool calls. */
   stepToolErrorShare: 'martingale.step.tool_error_share',
-  /** Rollouts that met the end of the model's context. */
+  /** Rollouts that reached the end of the model's context. */
   stepContextOverflows: 'martingale.step.context_overflows',
   steps: 'martingale.steps',
 } as const;
@@ -50,7 +50,7 @@ function makeInstruments(meter: Meter) {
 
 let made: { provider: MeterProvider; instruments: ReturnType<typeof makeInstruments> } | undefined;
 
-/** Made anew where another provider is registered: an SDK may come after this module. */
+/** Made again for a new provider: an SDK may be registered after this module is loaded. */
 function instruments(): ReturnType<typeof makeInstruments> {
   const provider = metrics.getMeterProvider();
   if (made?.provider !== provider)
@@ -61,7 +61,10 @@ function instruments(): ReturnType<typeof makeInstruments> {
   return made.instruments;
 }
 
-/** A rollout that has ended; `reason` is the code of its failure. Without an SDK this and the others do nothing. */
+/**
+ * Records a rollout that has ended; `reason` is the code of its failure. Without an OpenTelemetry SDK, this function and
+ * the others here do nothing.
+ */
 export function recordRollout(rollout: {
   outcome: 'completed' | 'failed' | 'cancelled';
   reason?: string;
@@ -74,7 +77,7 @@ export function recordRollout(rollout: {
   rolloutDuration.record(rollout.durationMs / 1000, attributes);
 }
 
-/** A call goes out (1) or has ended (-1). */
+/** Counts a model call that starts (1) or ends (-1). */
 export function countModelCall(change: 1 | -1, { provider, model }: ModelCallLabels): void {
   instruments().callsInFlight.add(change, labels(provider, model));
 }
@@ -84,7 +87,7 @@ export interface ModelCallLabels {
   model: string;
 }
 
-/** A model call that has ended; `error` is the code or class of what it ended with. */
+/** Records a model call that has ended; `error` is the code or class of its error. */
 export function recordModelCall(
   call: ModelCallLabels & { durationMs: number; error?: string | undefined },
 ): void {
@@ -93,7 +96,7 @@ export function recordModelCall(
   instruments().operationDuration.record(call.durationMs / 1000, attributes);
 }
 
-/** Tokens of an answered model call. */
+/** Records the tokens of an answered model call. */
 export function recordTokens(
   call: ModelCallLabels & { promptTokens: number; completionTokens: number },
 ): void {
@@ -109,19 +112,19 @@ function labels(provider: string, model: string): Attributes {
   };
 }
 
-/** One reward function's value for a rollout. */
+/** Records the value of one reward for a rollout. */
 export function recordReward({ name, value }: { name: string; value: number }): void {
   instruments().reward.record(value, { [attribute.rewardName]: name });
 }
 
-/** A use of a tool that has ended; `error` is the code or class of what it threw. */
+/** Records a tool call that has ended; `error` is the code or class of what the tool threw. */
 export function recordTool(tool: { name: string; durationMs: number; error?: string }): void {
   const attributes: Attributes = { [genAi.toolName]: tool.name };
   if (tool.error !== undefined) attributes[errorType] = tool.error;
   instruments().toolDuration.record(tool.durationMs / 1000, attributes);
 }
 
-/** Runs a tool and records how long it took, until its promise has settled. */
+/** Runs a tool and records its duration, until its promise settles. */
 export function timeTool<Result>(name: string, run: () => Result): Result {
   const begun = performance.now();
   const ended = () => recordTool({ name, durationMs: performance.now() - begun });
@@ -139,15 +142,15 @@ export function timeTool<Result>(name: string, run: () => Result): Result {
   return result;
 }
 
-/** Which run a figure is of: runs of one process, or of one backend, have gauges of their own. */
+/** Labels that separate the gauges of runs in one process or one backend. */
 export interface RunLabels {
   runId: string;
   environment: string;
-  /** Without a step. */
+  /** Name of the model, without a step. */
   model: string;
 }
 
-/** A finished step's figures. */
+/** Records the numbers of a finished step. */
 export function recordStep(
   step: {
     reward: number;

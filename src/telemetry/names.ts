@@ -1,7 +1,7 @@
 /**
- * Attribute names of the OpenTelemetry conventions for generative AI that we use, as they stood in 2026-11 in
- * github.com/open-telemetry/semantic-conventions-genai. All of them are in development there and may be renamed:
- * they are written here and nowhere else.
+ * Attribute names of the OpenTelemetry conventions for generative AI, as of 2026-11 in
+ * github.com/open-telemetry/semantic-conventions-genai. They are in development there and may change, so the code has
+ * them only here.
  */
 export const genAi = {
   operationName: 'gen_ai.operation.name',
@@ -17,11 +17,11 @@ export const genAi = {
   usageOutputTokens: 'gen_ai.usage.output_tokens',
   toolName: 'gen_ai.tool.name',
   toolCallId: 'gen_ai.tool.call.id',
-  /** The environment's name: its agent is what runs. */
+  /** The environment's name. */
   agentName: 'gen_ai.agent.name',
   /** The trajectory's id. */
   conversationId: 'gen_ai.conversation.id',
-  /** Conversations, only where `captureContent` is on. */
+  /** Conversations, only with `captureContent`. */
   inputMessages: 'gen_ai.input.messages',
   outputMessages: 'gen_ai.output.messages',
   evaluationName: 'gen_ai.evaluation.name',
@@ -30,7 +30,7 @@ export const genAi = {
   tokenType: 'gen_ai.token.type',
 } as const;
 
-/** Stable convention: the class or code of what went wrong. */
+/** Stable convention: the class or code of an error. */
 export const errorType = 'error.type';
 
 /** Stable conventions for HTTP servers. */
@@ -42,7 +42,7 @@ export const http = {
   urlScheme: 'url.scheme',
 } as const;
 
-/** Attributes of our own, for what the conventions have no name for. */
+/** martingale's own attributes. */
 export const attribute = {
   runId: 'martingale.run.id',
   environment: 'martingale.environment',
@@ -56,7 +56,7 @@ export const attribute = {
   rolloutIndex: 'martingale.rollout.index',
   /** `completed`, `failed` or `cancelled`. */
   rolloutOutcome: 'martingale.rollout.outcome',
-  /** Of a rollout, or the mean of a step's completed rollouts. */
+  /** Reward of a rollout, or mean reward of a step's completed rollouts. */
   reward: 'martingale.reward',
   /** Mean of a step's metric `success`. */
   success: 'martingale.success',
@@ -68,7 +68,7 @@ export const attribute = {
   jobKind: 'martingale.job.kind',
 } as const;
 
-/** Names of spans, from the outermost inwards. */
+/** Names of spans, outermost first. */
 export const spanName = {
   run: 'run',
   step: 'step',
@@ -80,7 +80,7 @@ export const spanName = {
   tool: (name: string) => `execute_tool ${name}`,
   reward: 'reward',
   job: 'job',
-  /** The service's part: sampling for one request, and the work of a training job. */
+  /** Spans of the service: sampling for one request, and a training job. */
   inference: 'inference',
   trainingJob: 'training_job',
 } as const;

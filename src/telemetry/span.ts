@@ -14,20 +14,20 @@ import { type ChatCompletionRequest, type Choice, MartingaleError } from '../con
 import { martingaleVersion } from '../util/version.ts';
 import { errorType, genAi } from './names.ts';
 
-/** Name under which an application's SDK sees our spans. */
+/** Name of the tracer and the meter. */
 export const instrumentationName = 'martingale';
 
 export interface SpanSurroundings extends Pick<SpanOptions, 'kind' | 'links'> {
-  /** What the span's parent is taken from. Default: the active context. */
+  /** Context with the parent span. Default: the active context. */
   parent?: Context;
 }
 
 /**
- * Runs `run` within a span, which is the parent of every span begun in it, also after an `await`. The span ends when
- * `run` returns or its promise settles. What is thrown is recorded, sets the status to error and `error.type` to its
- * code or class, and is thrown on. Without an OpenTelemetry SDK in the application it only calls `run`.
+ * Runs `run` in a span, the parent of every span that starts in it, also after an `await`. The span ends when `run`
+ * returns or its promise settles. An error is recorded, sets the status to error and `error.type` to its code or class,
+ * and is thrown again. Without an OpenTelemetry SDK in the application, `withSpan` only calls `run`.
  *
- * @param attributes Known when the span begins; add what comes out later with `span.setAttribute`.
+ * @param attributes Attributes known at the start. Add later ones with `span.setAttribute`.
  */
 export function withSpan<Result>(
   name: string,
@@ -35,7 +35,7 @@ export function withSpan<Result>(
   run: (span: Span) => Result,
   { parent = context.active(), ...options }: SpanSurroundings = {},
 ): Result {
-  // Asked for at each call: an SDK may be registered after this module is loaded.
+  // Look up the tracer at each call: an SDK may be registered after this module is loaded.
   return trace
     .getTracer(instrumentationName, martingaleVersion)
     .startActiveSpan(name, { attributes, ...options }, parent, (span) => {
@@ -51,7 +51,7 @@ export function withSpan<Result>(
         span.end();
         return result;
       }
-      // The span watches the promise; the caller gets the promise itself.
+      // The caller gets the original promise, not the one of `then`.
       result.then(
         () => span.end(),
         (error: unknown) => {
@@ -71,7 +71,7 @@ function fail(span: Span, error: unknown): void {
   span.setStatus({ code: SpanStatusCode.ERROR, message });
 }
 
-/** What `error.type` says: the error's code or class. */
+/** The value of `error.type`: the error's code or class. */
 export function errorKind(error: unknown): string {
   if (MartingaleError.isInstance(error)) return error.code;
   return error instanceof Error ? error.name : '_OTHER';
@@ -80,12 +80,12 @@ export function errorKind(error: unknown): string {
 /** W3C Trace Context, version 00: https://www.w3.org/TR/trace-context/#traceparent-header. */
 const form = /^00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})$/;
 
-/** The context that a request's headers bring; the root where they bring none, or no SDK reads them. */
+/** The trace context of a request's headers; the root context without one, or without an SDK. */
 export function remoteContext(headers: Record<string, string>): Context {
   return propagation.extract(ROOT_CONTEXT, headers);
 }
 
-/** The `traceparent` of the active span; null where there is none. */
+/** The `traceparent` of the active span; null without one. */
 export function activeTraceparent(): string | null {
   const span = trace.getSpanContext(context.active());
   if (!span || !trace.isSpanContextValid(span)) return null;
@@ -93,14 +93,14 @@ export function activeTraceparent(): string | null {
   return `00-${span.traceId}-${span.spanId}-${flags}`;
 }
 
-/** A link to the span that a `traceparent` names; none where it is null or malformed. */
+/** A link to the span of a `traceparent`; empty if it is null or malformed. */
 export function linksTo(traceparent: string | null): Link[] {
   const [, traceId, spanId, flags] = form.exec(traceparent ?? '') ?? [];
   if (traceId === undefined || spanId === undefined || flags === undefined) return [];
   return [{ context: { traceId, spanId, traceFlags: Number.parseInt(flags, 16) & 1, isRemote: true } }];
 }
 
-/** Turns the capture of content on where it is `true` as the process starts. */
+/** Environment variable that turns `captureContent` on if it is `true` at the start of the process. */
 export const captureContentVariable = 'MARTINGALE_CAPTURE_CONTENT';
 
 let capturing = process.env[captureContentVariable] === 'true';
@@ -116,7 +116,7 @@ export function captureContent(on = true): void {
 
 type Sent = ChatCompletionRequest['messages'][number];
 
-/** The messages of a call and its reply as the conventions write them; nothing unless `captureContent` is on. */
+/** A call's messages and reply in the format of the conventions; empty without `captureContent`. */
 export function contentAttributes(
   messages: ChatCompletionRequest['messages'],
   { message, finish_reason }: Pick<Choice, 'message' | 'finish_reason'>,
