@@ -1,7 +1,7 @@
 import { History } from './history.ts';
 import { type RecordedCall, type SpokenCall, sampledMessage, type TrajectoryCall } from './recorded-call.ts';
 
-/** A call that was read back: a record on disk has the number of prompt tokens, not their ids. */
+/** A call read from disk. The record has the number of prompt tokens, not their ids. */
 export interface RestoredCall {
   call: RecordedCall;
   promptTokens: number;
@@ -44,7 +44,7 @@ export class CallLog {
     return this.#calls.get(index);
   }
 
-  /** In the order in which the calls began, whichever was answered first. */
+  /** Ordered by the start of the calls, not by their answers. */
   get recorded(): RecordedCall[] {
     return [...this.#calls.values()].sort((a, b) => a.index - b.index);
   }
@@ -73,7 +73,7 @@ export class CallLog {
     this.add({ ...call, promptTokenIds: [], spoken: { reply, sampledTokens } }, promptTokens);
   }
 
-  /** Takes over histories and calls that were read back; the calls' choices are those of the histories. */
+  /** Restores histories and calls read from disk. The calls share their choices with the histories. */
   restore(histories: readonly History[], calls: readonly RestoredCall[]): void {
     this.#histories.push(...histories);
     for (const { call, promptTokens, reward } of calls) {

@@ -1,24 +1,24 @@
 import type { Choice, Message, Tool } from '../contract/index.ts';
 import type { RecordedCall } from './recorded-call.ts';
 
-/** A history as it is written. */
+/** A history in JSON. */
 export interface Conversation {
   messages_and_choices: (Message | Choice)[];
   tools?: Tool[];
 }
 
 /**
- * One conversation of a trajectory: messages, which are context, and choices, which the policy sampled. A call belongs
- * to it only if the call's prompt begins with exactly the tokens that the history ends in, so the choices of a history
- * are one sequence of tokens and each was sampled after the ones before it. An external model's replies, whose tokens
- * are unknown, are messages; such a call belongs to the history if it repeats the history's messages.
+ * One conversation of a trajectory: messages, which are context, and choices, which the policy sampled. A call extends
+ * the history only if its prompt begins with exactly the last prompt and the tokens sampled after it. So the choices of
+ * a history are one token sequence, in the order of sampling. Replies of an external model are stored as messages,
+ * because their tokens are unknown; its calls extend the history if they repeat the history's messages.
  */
 export class History {
   /** Index of the call that the history began with. */
   readonly firstCall: number;
   readonly entries: (Message | Choice)[];
   #tools: Tool[] | undefined;
-  /** Undefined in a history that was read back: its rollout has ended and nothing extends it. */
+  /** Undefined in a restored history: its rollout has ended, so no call extends it. */
   #last: RecordedCall | undefined;
 
   private constructor(firstCall: number, entries: (Message | Choice)[], tools: Tool[] | undefined) {
@@ -27,14 +27,14 @@ export class History {
     this.#tools = tools;
   }
 
-  /** The conversation that a call begins. */
+  /** A new conversation that starts with this call. */
   static begin(call: RecordedCall): History {
     const history = new History(call.index, [...call.messages, replyOf(call)], call.tools);
     history.#last = call;
     return history;
   }
 
-  /** A conversation that was read back. It cannot be extended. */
+  /** A conversation read from disk. It cannot be extended. */
   static restore(firstCall: number, { messages_and_choices, tools }: Conversation): History {
     return new History(firstCall, messages_and_choices, tools);
   }
@@ -60,14 +60,14 @@ export class History {
     const prompt = last.promptTokenIds;
     const sampled = last.choice.token_ids ?? [];
     if (ids.length < prompt.length + sampled.length) return false;
-    // From the end: conversations of one agent begin alike and differ late.
+    // Compare from the end: conversations of one agent share their beginning and differ late.
     for (let at = sampled.length - 1; at >= 0; at--)
       if (ids[prompt.length + at] !== sampled[at]) return false;
     for (let at = prompt.length - 1; at >= 0; at--) if (ids[at] !== prompt[at]) return false;
     return true;
   }
 
-  /** Tool arguments of replies are not compared: agents' libraries serialize them again. */
+  /** Ignores the tool arguments of replies, because agent libraries serialize them again. */
   #isRepeatedBy(messages: readonly Message[]): boolean {
     for (let at = this.entries.length - 1; at >= 0; at--) {
       const [entry, message] = [this.entries[at], messages[at]];
@@ -86,7 +86,7 @@ export class History {
     this.#last = call;
   }
 
-  /** Freezes the history. Tools may be objects of the user: they are copied as they were sent. */
+  /** Freezes the history. Tools may be the user's objects, so their JSON is copied. */
   seal(): void {
     this.#tools &&= JSON.parse(JSON.stringify(this.#tools));
     freezeAll(this.entries);
@@ -108,7 +108,7 @@ function keyOf(message: Message): string {
 function freezeAll(value: unknown): void {
   if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return;
   Object.freeze(value);
-  // Lists of thousands of numbers hold nothing else to freeze.
+  // Arrays of numbers can have thousands of items and nothing to freeze.
   if (Array.isArray(value) && typeof value[0] === 'number') return;
   for (const part of Object.values(value)) freezeAll(part);
 }

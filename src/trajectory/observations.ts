@@ -1,14 +1,14 @@
-/** The outcomes of the calls of one tool. */
+/** Outcomes of the calls to one tool. */
 export interface ToolUses {
-  /** Calls with a result, errors included. */
+  /** Calls with a result, including errors. */
   uses: number;
-  /** Calls in which the tool threw or reported, over MCP, that it failed. */
+  /** Calls where the tool threw, or reported a failure over MCP. */
   errors: number;
-  /** Calls that were not run: no such tool, or an input that does not fit its schema. */
+  /** Calls that were not run: the tool does not exist, or the input does not match its schema. */
   invalid: number;
 }
 
-/** Observations as plain JSON. Fields that are zero or empty are left out. */
+/** Observations as plain JSON. Zero and empty fields are absent. */
 export interface ObservationsRecord {
   greedy_calls?: number;
   agent_seeds?: number;
@@ -18,27 +18,27 @@ export interface ObservationsRecord {
   other_models?: Record<string, number>;
 }
 
-/** `invalid`: the input does not match the tool's schema. `unknown`: there is no such tool. */
+/** `invalid`: the input does not match the tool's schema. `unknown`: the tool does not exist. */
 export type ToolResult = 'answered' | 'failed' | 'invalid' | 'unknown';
 
-/** The name under which tools that do not exist are counted. */
+/** All nonexistent tools are counted under this name. */
 const unknownTool = '(unknown)';
 
-/** The most addresses of other models that one rollout counts. */
+/** Maximum number of addresses of other models that one rollout counts. */
 const mostOtherModels = 20;
 
-/** What the harness observes of a rollout beside its calls and rewards. Reports and alarms of a step use it. */
+/** Facts about a rollout other than its calls and rewards. Reports and alarms of a step use them. */
 export class Observations {
   /** Answered calls that sampled greedily: temperature 0, or top_k 1. */
   greedyCalls: number;
-  /** Answered calls whose seed came from the agent, not from the rollout. */
+  /** Answered calls whose seed was set by the agent, not by the rollout. */
   agentSeeds: number;
-  /** Calls that were in flight when the agent returned, or that it made later. */
+  /** Calls in flight when the agent returned, and calls made after that. */
   unfinishedCalls: number;
-  /** Calls whose prompt or reply did not fit into the model's context. */
+  /** Calls whose prompt or reply did not fit in the model's context. */
   contextOverflows: number;
   readonly #otherModels: Map<string, number>;
-  /** By the id of the tool call: several observers may see one result. `result` is undefined until one does. */
+  /** By tool call id, because several observers may see the same result. `result` is undefined until it is seen. */
   readonly #results = new Map<string, { tool: string; result: ToolResult | undefined }>();
   readonly #restoredTools: Record<string, ToolUses>;
   readonly #inFlight = new Set<number>();
@@ -54,44 +54,44 @@ export class Observations {
     this.#restoredTools = record.tools ?? {};
   }
 
-  /** A call begins that the agent may forget to await. `index` is the call's index in the trajectory. */
+  /** Starts tracking a call, which the agent may forget to await. `index` is its index in the trajectory. */
   beginCall(index: number): void {
     this.#inFlight.add(index);
   }
 
-  /** The call was answered or failed. May be called repeatedly. */
+  /** The call was answered or failed. Repeated calls are harmless. */
   endCall(index: number): void {
     this.#inFlight.delete(index);
   }
 
-  /** The agent returned by itself: it awaits no further calls. */
+  /** The agent returned, so it does not await the calls still in flight. */
   endAgent(): void {
     this.#hasAgentReturned = true;
     this.unfinishedCalls += this.#inFlight.size;
   }
 
-  /** A call came after the rollout's end. If the agent had returned, it did not await the call. */
+  /** Counts a call made after the rollout's end, if the agent had returned without awaiting it. */
   addLateCall(): void {
     if (this.#hasAgentReturned && !this.#isSealed) this.unfinishedCalls++;
   }
 
-  /** The trajectory has been submitted: nothing is added from here on. */
+  /** The trajectory was submitted: later observations are ignored. */
   seal(): void {
     this.#isSealed = true;
   }
 
-  /** A tool call was sampled: its result counts, if one is observed. */
+  /** Registers a sampled tool call, so that its result is counted when it is observed. */
   expectTool(id: string, tool: string): void {
     if (!this.#results.has(id)) this.#results.set(id, { tool, result: undefined });
   }
 
-  /** The result of a tool call. Results of calls that the policy did not sample are ignored; an error stays an error. */
+  /** Sets the result of a tool call. Ignores calls that the policy did not sample. An error is never overwritten. */
   addToolResult(id: string, result: ToolResult): void {
     const call = this.#isSealed ? undefined : this.#results.get(id);
     if (call && (call.result === undefined || call.result === 'answered')) call.result = result;
   }
 
-  /** By name of the tool. */
+  /** By tool name. */
   get tools(): Record<string, ToolUses> {
     const tools = new Map(Object.entries(this.#restoredTools).map(([name, uses]) => [name, { ...uses }]));
     for (const { tool, result } of this.#results.values()) {
@@ -106,7 +106,7 @@ export class Observations {
     return Object.fromEntries(tools);
   }
 
-  /** A request to the API of a model that is not the rollout's. */
+  /** Counts a request to the API of a model that is not the rollout's. */
   addOtherModel(hostAndPath: string): void {
     if (this.#isSealed) return;
     const count = this.#otherModels.get(hostAndPath);
@@ -119,7 +119,7 @@ export class Observations {
     return Object.fromEntries(this.#otherModels);
   }
 
-  /** Undefined if all fields would be left out. */
+  /** Undefined if there is nothing to record. */
   toRecord(): ObservationsRecord | undefined {
     const { greedyCalls, agentSeeds, unfinishedCalls, contextOverflows, tools, otherModels } = this;
     const record: ObservationsRecord = {
@@ -137,14 +137,14 @@ export class Observations {
 /**
  * How a model call of a rollout ended.
  *
- * - `answered`: its reply ended by itself or at the limit of the request.
- * - `cut_by_context`: its reply was cut because the model's context is full.
- * - `refused_by_context`: its prompt is longer than the model's context.
- * - `unanswered`: anything else: the service failed or is away, a deadline passed, the call was aborted.
+ * - `answered`: the reply ended by itself or at the request's token limit.
+ * - `cut_by_context`: the reply was cut because the model's context was full.
+ * - `refused_by_context`: the prompt was longer than the model's context.
+ * - `unanswered`: anything else, such as a failed or unreachable service, a timeout or an abort.
  */
 export type CallEnd = 'answered' | 'cut_by_context' | 'refused_by_context' | 'unanswered';
 
-/** How the calls of a rollout ended: tells what the policy caused from what went wrong around it. */
+/** How the calls of a rollout ended. Separates what the policy caused from failures around it. */
 export class CallEnds {
   readonly #refused: number[];
   #hasUnanswered = false;
@@ -161,12 +161,12 @@ export class CallEnds {
     this.#newest = end;
   }
 
-  /** Whether a call was not answered for a reason other than the length of its prompt. */
+  /** Whether a call failed for a reason other than the length of its prompt. */
   get hasUnanswered(): boolean {
     return this.#hasUnanswered;
   }
 
-  /** Whether the call that ended last reached the end of the context. */
+  /** Whether the last call to end had filled the context. */
   get isAtContextEnd(): boolean {
     return this.#newest === 'cut_by_context' || this.#newest === 'refused_by_context';
   }

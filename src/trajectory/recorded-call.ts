@@ -1,30 +1,30 @@
 import type { Choice, Message, Tool } from '../contract/index.ts';
 
-/** One answered model call, as it went over the wire. */
+/** One answered model call, as sent over the wire. */
 export interface RecordedCall {
-  /** Number of the call within the trajectory, in the order in which the calls began. */
+  /** Index of the call in the trajectory. Calls are numbered in the order they began. */
   index: number;
-  /** The messages that were sent. */
+  /** Messages of the request. */
   messages: readonly Message[];
   tools: Tool[] | undefined;
   choice: Choice;
-  /** Ids of the whole prompt, as the service rendered it. */
+  /** Token ids of the whole prompt, as rendered by the service. */
   promptTokenIds: readonly number[];
   /** Name of the model that answered, from the response. */
   model: string;
-  /** For an external model's call, whose tokens are unknown: its history holds this message instead of the choice. */
+  /** Only for an external model, whose tokens are unknown: the history holds this message instead of the choice. */
   spoken?: { reply: Message; sampledTokens: number };
 }
 
-/** One answered call of an external model: the messages are known, the tokens are not. */
+/** One answered call of an external model. Its messages are known, its tokens are not. */
 export interface SpokenCall extends Omit<RecordedCall, 'promptTokenIds' | 'spoken'> {
-  /** The provider's count; 0 where it returns none. */
+  /** As counted by the provider; 0 if it returns no count. */
   promptTokens: number;
-  /** The provider's count; 0 where it returns none. */
+  /** As counted by the provider; 0 if it returns no count. */
   sampledTokens: number;
 }
 
-/** A recorded call as rewards see it. */
+/** A recorded call, as passed to rewards. */
 export interface TrajectoryCall {
   readonly index: number;
   readonly messages: readonly Message[];
@@ -33,17 +33,17 @@ export interface TrajectoryCall {
   readonly reward: number;
 }
 
-/** A prompt as chat messages. `callIds[i]` is the call that sampled `messages[i]`, where the agent's library says so. */
+/** A prompt as chat messages. `callIds[i]` is the call that sampled `messages[i]`, if the agent's library reports it. */
 export interface PromptMessages {
   messages: Message[];
   callIds: (string | undefined)[];
-  /** The agent's protocol may lose a reply's reasoning, so a reply without it is no edit. Default false. */
+  /** The agent's protocol may drop the reasoning of a reply, so a reply without it counts as unedited. Default false. */
   mayDropReasoning?: boolean;
 }
 
 export type AssistantMessage = Extract<Message, { role: 'assistant' }>;
 
-/** A sampled reply as a message of a later prompt. `tokenIds` adds the sampled ids, so that no text stands for them. */
+/** A sampled reply as a message of a later prompt. `tokenIds` adds the sampled ids, so the text is not tokenized again. */
 export function sampledMessage(
   { message, token_ids }: Choice,
   { tokenIds }: { tokenIds: boolean },
@@ -64,7 +64,7 @@ interface SpokenFields {
   tool_calls?: AssistantMessage['tool_calls'];
 }
 
-/** An external model's reply as rewards see it, made of the message in its conversation. */
+/** An external model's reply as a choice, built from its message in the conversation. */
 export function toSpokenChoice(
   { content, reasoning_content, tool_calls }: SpokenFields,
   finishReason: Choice['finish_reason'],

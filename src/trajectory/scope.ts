@@ -5,14 +5,14 @@ import type { Trajectory } from './trajectory.ts';
 
 const scope = new AsyncLocalStorage<Trajectory | undefined>();
 
-/** Runs `body`. Every model call that it makes, also through other functions and timers, belongs to this trajectory. */
+/** Runs `body`. Its model calls, including those from other functions and timers, belong to this trajectory. */
 export function runInTrajectory<Result>(trajectory: Trajectory, body: () => Result): Result {
   return scope.run(trajectory, body);
 }
 
 /**
- * Runs `body` outside of any trajectory: its calls of the policy are not recorded, and its calls of other models are
- * not reported as mistakes. For parts of the environment, such as a user simulator with a model of its own:
+ * Runs `body` outside of any trajectory: its calls to the policy are not recorded, and its calls to other models are
+ * not reported as mistakes. Use it for parts of the environment, such as a user simulator with its own model:
  *
  *     const { text } = await runOutsideTrajectory(() => generateText({ model: simulator, prompt }));
  */
@@ -20,14 +20,13 @@ export function runOutsideTrajectory<Result>(body: () => Result): Result {
   return scope.run(undefined, body);
 }
 
-/** The trajectory of the current async scope: a model call made here belongs to it. */
+/** The trajectory of the current async scope. Model calls made in this scope belong to it. */
 export function currentTrajectory(): Trajectory | undefined {
   return scope.getStore();
 }
 
 /**
- * Paths on which models answer: Chat Completions, Responses and Messages, and those of Gemini, Bedrock, Ollama,
- * Cohere and the AI gateway.
+ * URL paths of model APIs: Chat Completions, Responses, Messages, Gemini, Bedrock, Ollama, Cohere and the AI gateway.
  */
 const modelPath = new RegExp(
   [
@@ -41,26 +40,26 @@ const modelPath = new RegExp(
   ].join('|'),
 );
 
-/** Host and path of a model are cut at this length. */
+/** Maximum length of the host and path that are counted; the rest is cut. */
 const longestName = 200;
 
 const expected = new AsyncLocalStorage<true>();
 const ownHosts = new Set<string>();
 let isWatching = false;
 
-/** Runs a model call of the harness itself: its requests do not count as those of other models. */
+/** Runs a model call of the harness itself. Its requests are not counted as calls to other models. */
 export function runAsOwnCall<Result>(body: () => Result): Result {
   return expected.run(true, body);
 }
 
-/** Requests to this address reach the rollout's own model, which records them. */
+/** Registers an address of the rollout's own model. Requests to it are recorded as calls and not counted here. */
 export function ownModelAt(baseUrl: string): void {
   ownHosts.add(new URL(baseUrl).host);
 }
 
 /**
- * From here on, requests to model APIs that a rollout's code makes are counted in its trajectory: those through
- * `fetch`, undici or `node:http` of this thread. The requests are not changed.
+ * Starts counting requests of a rollout's code to model APIs, in its trajectory. Covers `fetch`, undici and `node:http`
+ * of this thread. The requests are not changed.
  */
 export function watchOtherModels(): void {
   if (isWatching) return;
@@ -83,7 +82,7 @@ export function watchOtherModels(): void {
 
 const partOf = (value: unknown, name: string): unknown => Reflect.get(Object(value), name);
 
-/** Never throws: the library that makes the request calls it. */
+/** Never throws, because the library that makes the request calls it. */
 function observe(request: { method: unknown; path: unknown; origin: unknown }): void {
   const trajectory = currentTrajectory();
   if (!trajectory || trajectory.isClosed || expected.getStore()) return;

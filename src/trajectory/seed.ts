@@ -1,6 +1,6 @@
 /**
- * A seed derived from another and a path of whole numbers, such as (step, group, rollout): the same path always
- * gives the same seed, and neighbouring paths give unrelated ones. The mix is the finaliser of MurmurHash3
+ * Derives a seed from another seed and a path of integers, such as (step, group, rollout). The same path always gives
+ * the same seed, and neighbouring paths give unrelated seeds. The mix function is the finalizer of MurmurHash3
  * (Appleby, 2011). Returns an unsigned 32-bit integer.
  */
 export function deriveSeed(seed: number, ...path: number[]): number {
@@ -9,7 +9,7 @@ export function deriveSeed(seed: number, ...path: number[]): number {
   return state;
 }
 
-/** A stream of numbers in [0, 1) that a seed determines (mulberry32). */
+/** A seeded random number generator (mulberry32). Each call returns a number in [0, 1). */
 export function randomSource(seed: number): () => number {
   let state = seed >>> 0;
   return () => {

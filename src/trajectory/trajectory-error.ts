@@ -7,10 +7,10 @@ import {
 } from '../contract/index.ts';
 
 /**
- * Why a call is not what a rollout expects.
+ * Why a rollout cannot use a call for training.
  *
- * - `outside_rollout`: it was made through a rollout's handle outside of any rollout, so no trajectory holds it.
- * - `base_model`: a base model answered in place of the checkpoint that the rollout is pinned to.
+ * - `outside_rollout`: the call used a rollout's handle outside of any rollout, so no trajectory records it.
+ * - `base_model`: a base model answered instead of the checkpoint that the rollout is pinned to.
  * - `other_step`: another checkpoint of the same model answered.
  * - `other_model`: another model answered.
  * - `token_ids_missing`: the service returned no token ids, and text is never tokenized again for training.
@@ -22,17 +22,17 @@ export type UnexpectedCallReason =
   | 'other_model'
   | 'token_ids_missing';
 
-/** A limit of the environment's `limits` that a rollout has reached. */
+/** The environment limit that a rollout reached. */
 export type UsedUpLimit = 'turn_limit' | 'token_limit' | 'tool_call_limit' | 'time_limit';
 
 /**
- * - `trajectory_closed`: a model was called in a rollout that has ended.
+ * - `trajectory_closed`: a model was called in a rollout that had ended.
  * - `trajectory_sealed`: a trajectory was changed after it was submitted for training.
- * - `not_trainable`: the trajectory of an external model, whose tokens are unknown, was submitted for training.
- * - `unexpected_call_...`: a model call cannot be trained on as it is: see UnexpectedCallReason.
- * - `turn_limit`, `token_limit`, `tool_call_limit`, `time_limit`: the rollout has reached this limit, and the model call
+ * - `not_trainable`: a trajectory of an external model was submitted for training, but its tokens are unknown.
+ * - `unexpected_call_...`: a model call cannot be trained on; see UnexpectedCallReason.
+ * - `turn_limit`, `token_limit`, `tool_call_limit`, `time_limit`: the rollout has reached this limit, so the model call
  *   is not made.
- * - `invalid_group_record`: a line of a run's trajectories is no record of a group.
+ * - `invalid_group_record`: a line of a run's trajectories is not a group record.
  */
 export type TrajectoryErrorCode =
   | 'trajectory_closed'
@@ -42,7 +42,7 @@ export type TrajectoryErrorCode =
   | `unexpected_call_${UnexpectedCallReason}`
   | UsedUpLimit;
 
-/** A trajectory does not take a model call or a change, or cannot be trained on. */
+/** A trajectory rejects a model call or a change, or cannot be trained on. */
 export class TrajectoryError<
   Code extends TrajectoryErrorCode = TrajectoryErrorCode,
 > extends MartingaleError<Code> {}
@@ -80,7 +80,7 @@ export function unexpectedCall(reason: UnexpectedCallReason, message: string): U
   return new TrajectoryError(`unexpected_call_${reason}`, message);
 }
 
-/** The reason in the code of an unexpected call's error. */
+/** Maps the error code of an unexpected call to its reason. */
 export const unexpectedReasons: Readonly<Record<UnexpectedCallError['code'], UnexpectedCallReason>> = {
   unexpected_call_outside_rollout: 'outside_rollout',
   unexpected_call_base_model: 'base_model',
@@ -90,8 +90,8 @@ export const unexpectedReasons: Readonly<Record<UnexpectedCallError['code'], Une
 };
 
 /**
- * Why a call cannot be trained on; undefined where it can.
- * @param policy The pinned name of the model that must answer. Absent: any model may.
+ * The reason why a call cannot be trained on; undefined if it can.
+ * @param policy Pinned name of the model that must answer; undefined allows any model.
  */
 export function checkCall(
   call: { model: string; choice: Pick<Choice, 'token_ids'>; promptTokenIds: readonly number[] },

@@ -2,11 +2,11 @@ import type { TrajectoryGroupBody } from '../contract/index.ts';
 import { hasSignal } from '../learning/index.ts';
 import type { Trajectory } from './trajectory.ts';
 
-/** Rollouts of one scenario, whose rewards are compared with each other. Only completed rollouts are members. */
+/** Completed rollouts of one scenario. Training compares their rewards with each other. */
 export class TrajectoryGroup {
   readonly trajectories: readonly Trajectory[];
   readonly metadata: Record<string, number | string | boolean | null>;
-  /** Why the group's other rollouts ended without a reward. */
+  /** Errors of the group's rollouts that ended without a reward. */
   readonly exceptions: readonly { type: string; message: string }[];
 
   constructor({
@@ -24,8 +24,8 @@ export class TrajectoryGroup {
   }
 
   /**
-   * Whether any choice has an advantage: whether the rewards, or what choices are credited with in their place, differ
-   * by more than rounding. A group of equal ones teaches nothing.
+   * Whether any choice has an advantage: the rewards, or the credited rewards that replace them, differ by more than
+   * rounding. A group with equal rewards teaches nothing.
    */
   get hasSignal(): boolean {
     return hasSignal(

@@ -9,13 +9,13 @@ import {
   type UsedUpLimit,
 } from './trajectory-error.ts';
 
-/** The most that one rollout may use. An absent limit does not apply. */
+/** Maximum use of one rollout. An absent limit does not apply. */
 export interface RolloutLimits {
   /** Model calls. */
   turns?: number;
   /**
-   * Sampled tokens of all calls together; the reply that reaches the limit is cut there. Calls in flight at the same
-   * time do not see each other's tokens: each is cut for itself.
+   * Sampled tokens over all calls. The reply that reaches the limit is cut there. Concurrent calls do not see each
+   * other's tokens, so together they can exceed the limit.
    */
   tokens?: number;
   /** Tool calls in the policy's replies. */
@@ -30,7 +30,7 @@ export interface RolloutLimits {
  */
 export type LimitReason = UsedUpLimit | 'context_limit';
 
-/** What a rollout has used so far. */
+/** Use of a rollout so far. */
 export interface RolloutUsage {
   turns: number;
   /** Sampled tokens. */
@@ -39,7 +39,7 @@ export interface RolloutUsage {
   milliseconds: number;
 }
 
-/** An error that names the first limit that has been reached; undefined if none has. */
+/** The error for the first limit reached; undefined if none is reached. */
 export function reachedLimit(
   { turns, tokens, toolCalls, milliseconds }: RolloutLimits,
   used: RolloutUsage,
@@ -54,13 +54,13 @@ export function reachedLimit(
 }
 
 export interface TrajectoryOptions {
-  /** Pinned name (`entity/project/name:stepN`) that must answer every call. Absent: any model may answer. */
+  /** Pinned name (`entity/project/name:stepN`) of the model that must answer every call. Default: any model may answer. */
   policy?: string;
-  /** Seed of the rollout; each call's seed follows from it and from the call's index. Default 0. */
+  /** Seed of the rollout. Each call's seed is derived from it and the call's index. Default 0. */
   seed?: number;
-  /** For a call that cannot be trained on: `error` fails (default), `warn` leaves it out and adds a line to `logs`. */
+  /** A call that cannot be trained on throws (`error`, the default), or is left out with a line in `logs` (`warn`). */
   onUnexpectedCall?: 'error' | 'warn';
-  /** Aborted when the rollout is over: calls still in flight end with it. */
+  /** Aborts when the rollout ends, and cancels its calls in flight. */
   signal?: AbortSignal;
   /** A call beyond a limit throws TrajectoryError. Default: no limits. */
   limits?: RolloutLimits;
@@ -77,13 +77,13 @@ export interface UnrewardedTrajectory
   additional_histories?: Conversation[];
 }
 
-/** The state of a trajectory that was read back, as it was when the trajectory was closed. */
+/** State of a closed trajectory, read from disk. */
 export interface RestoredTrajectory {
   histories: readonly History[];
   calls: readonly RestoredCall[];
   turns: number;
   milliseconds: number;
-  /** Indexes of the calls whose prompts were longer than the context. */
+  /** Indexes of calls whose prompts were longer than the context. */
   refusedCalls: readonly number[];
   violation: UnexpectedCallError | undefined;
   externalModel: string | undefined;

@@ -9,37 +9,37 @@ import type { UnrewardedTrajectory } from './trajectory-options.ts';
 type Entry = Message | Choice;
 
 /**
- * The messages of a call, told by where they differ from the history that its choice stands in: there, earlier
- * replies are choices, whose tokens are written once.
+ * The messages of a call, stored as differences from its history. The history holds earlier replies as choices, so
+ * their tokens are written once.
  */
 interface SentMessages {
-  /** True where the earlier replies went out as text, without the ids that were sampled. */
+  /** True if the earlier replies were sent as text, without their sampled token ids. */
   as_text?: boolean;
-  /** Messages that went out otherwise than the history has them, by their place. */
+  /** Sent messages that differ from the history, by position. */
   messages?: Record<string, Message>;
 }
 
-/** A call by where its choice stands: the conversation holds its messages and tokens. */
+/** A call, stored as the position of its choice. The conversation holds its messages and tokens. */
 interface CallRecord extends SentMessages {
   index: number;
-  /** 0: the main conversation; then the additional ones. */
+  /** Index of the conversation: 0 is the main one, then the additional ones. */
   history: number;
-  /** Place of the choice in that conversation. */
+  /** Position of the choice in that conversation. */
   entry: number;
-  /** What answered, where it is not the trajectory's policy. */
+  /** Name of the model that answered; absent if it is the trajectory's policy. */
   model?: string;
   prompt_tokens: number;
-  /** Of an external model's call, whose reply is a message: what the message does not say. */
+  /** Only for an external model, whose reply is a message: the facts that the message does not hold. */
   spoken?: { sampled_tokens: number; finish_reason: Choice['finish_reason'] };
-  /** Sum of its step rewards, where any was given. */
+  /** Sum of the call's step rewards; absent if it has none. */
   reward?: number;
-  /** Where they are not those of the conversation; null for none. */
+  /** Absent if the same as the conversation's; null for no tools. */
   tools?: Tool[] | null;
 }
 
 /**
- * A trajectory as it is kept on disk: the body that is trained on, and beside it what only the harness needs. Plain
- * JSON; `reward` is absent where the rollout has none.
+ * A trajectory on disk, as plain JSON: the body used for training, plus `record`, which only the harness reads.
+ * `reward` is absent if the rollout has none.
  */
 export interface TrajectoryRecord extends UnrewardedTrajectory {
   reward?: number;
@@ -47,24 +47,24 @@ export interface TrajectoryRecord extends UnrewardedTrajectory {
     id: string;
     policy: string | null;
     seed: number;
-    /** Model calls that were begun; those that failed or were left out are in no history. */
+    /** Model calls that began. Failed and left-out calls are in no history. */
     turns: number;
     milliseconds: number;
     calls: CallRecord[];
     stop_reason: string | null;
-    /** Where the trajectory's own metadata has a `stop_reason` beside that one. */
+    /** The trajectory's own metadata; present only if it has its own `stop_reason`. */
     metadata?: Trajectory['metadata'];
-    /** Indexes of the calls whose prompts were longer than the model's context; absent where there is none. */
+    /** Indexes of calls whose prompts were longer than the model's context; absent if there are none. */
     refused_calls?: readonly number[];
-    /** The external model whose replies stand in the conversations, as messages. */
+    /** Name of the external model whose replies are in the conversations, as messages. */
     externalModel?: string;
-    /** Absent where there is nothing to tell. */
+    /** Absent if there are none. */
     observations?: ObservationsRecord;
     violation?: { reason: UnexpectedCallReason; message: string };
   };
 }
 
-/** What is written of a trajectory; it shares the trajectory's objects, so write it before they change. */
+/** The record of a trajectory. It shares objects with the trajectory, so write it before they change. */
 export function toTrajectoryRecord(trajectory: Trajectory): TrajectoryRecord {
   const {
     id,
@@ -101,7 +101,7 @@ export function toTrajectoryRecord(trajectory: Trajectory): TrajectoryRecord {
   };
 }
 
-/** The trajectory that was written, closed. Its body is the same to the byte; ids of prompts are not kept. */
+/** Restores a trajectory from its record, closed. Its body is the same to the byte. Prompt token ids are not kept. */
 export function fromTrajectoryRecord(record: TrajectoryRecord): Trajectory {
   const { id, policy, seed, turns, milliseconds, violation } = record.record;
   const conversations = [record, ...(record.additional_histories ?? [])];
@@ -206,7 +206,7 @@ function readChoice(
   };
 }
 
-/** Without the `stop_reason` that the body adds. */
+/** The metadata without the `stop_reason` that the body adds. */
 function ownMetadata({ metadata, record }: TrajectoryRecord): TrajectoryRecord['metadata'] {
   if (record.metadata) return record.metadata;
   if (record.stop_reason === null) return metadata;
@@ -214,7 +214,7 @@ function ownMetadata({ metadata, record }: TrajectoryRecord): TrajectoryRecord['
   return own;
 }
 
-/** `entries`: the history up to the call's choice. */
+/** `entries` is the history before the call's choice. */
 function packSentMessages(sent: readonly Message[], entries: readonly Entry[]): SentMessages {
   const withIds = differences(sent, entries, true);
   if (withIds.length === 0) return {};
@@ -226,7 +226,7 @@ function packSentMessages(sent: readonly Message[], entries: readonly Entry[]): 
   };
 }
 
-/** The messages that `packSentMessages` was given. */
+/** The inverse of `packSentMessages`. */
 function unpackSentMessages(
   { as_text: asText = false, messages = {} }: SentMessages,
   entries: readonly Entry[],
@@ -249,7 +249,7 @@ function differences(
 const asMessage = (entry: Entry, tokenIds: boolean): Message =>
   'message' in entry ? sampledMessage(entry, { tokenIds }) : entry;
 
-/** A reply mostly goes out with the very texts and ids of its choice, which are long. */
+/** Compares by reference first: most replies are sent with the same long strings and arrays as their choice. */
 function isWrittenAlike(a: Message, b: Message): boolean {
   const fields = Object.entries(a);
   const isSame =

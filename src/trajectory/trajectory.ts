@@ -30,13 +30,13 @@ export class Trajectory {
   readonly seed: number;
   readonly signal: AbortSignal | undefined;
   readonly startTime: Date;
-  /** Numbers to follow, by name; rewards add theirs. Rollouts and rewards may add their own here. */
+  /** Metrics by name. Rollouts and rewards may add their own. */
   readonly metrics: Record<string, number | boolean> = {};
   readonly metadata: Record<string, number | string | boolean | null> = {};
   readonly logs: string[] = [];
-  /** What the harness observed beside the calls: the step's report counts it. */
+  /** Facts other than the calls, for the step's report. */
   readonly observations: Observations;
-  /** Why the rollout's conversation ended: a limit, or a reason that the environment sets. Null if there is none. */
+  /** Why the conversation ended: a limit, or a reason set by the environment. Null if there is none. */
   stopReason: string | null = null;
   #reward: number | null = null;
   #isSealed = false;
@@ -45,7 +45,7 @@ export class Trajectory {
   readonly #log = new CallLog();
   #callEnds = new CallEnds();
   readonly #startedMs = performance.now();
-  /** Duration of the rollout, once it is closed. */
+  /** Duration of the rollout in milliseconds; undefined while it is open. */
   #tookMs: number | undefined;
   #begun = 0;
   #violation: UnexpectedCallError | undefined;
@@ -63,7 +63,7 @@ export class Trajectory {
     this.observations = observations;
   }
 
-  /** A closed trajectory as it was; see `fromTrajectoryRecord`. */
+  /** Restores a closed trajectory; see `fromTrajectoryRecord`. */
   static restore(options: TrajectoryOptions, restored: RestoredTrajectory): Trajectory {
     const trajectory = new Trajectory(options, new Observations(restored.observations));
     trajectory.#log.restore(restored.histories, restored.calls);
@@ -75,7 +75,7 @@ export class Trajectory {
     return trajectory;
   }
 
-  /** Weighted sum of the rewards, plus the step rewards; null until they have been computed. */
+  /** Weighted sum of the rewards, plus the step rewards; null until they are computed. */
   get reward(): number | null {
     return this.#reward;
   }
@@ -87,8 +87,8 @@ export class Trajectory {
   }
 
   /**
-   * Closes and freezes the trajectory, so that what is written, logged and trained on is the same. A later change
-   * throws: a TrajectoryError, or a TypeError for a change of a list or record.
+   * Closes and freezes the trajectory, so that the same data is written, logged and trained on. Later changes throw
+   * TrajectoryError, or TypeError for a change to an array or object.
    */
   seal(): void {
     if (this.#isSealed) return;
@@ -99,12 +99,12 @@ export class Trajectory {
     for (const part of [this.metrics, this.metadata, this.logs]) Object.freeze(part);
   }
 
-  /** Whether the trajectory has been submitted and cannot be changed any more. */
+  /** Whether the trajectory was submitted, so that it can no longer change. */
   get isSealed(): boolean {
     return this.#isSealed;
   }
 
-  /** Conversations in the order in which their first calls began: the first is the main one. */
+  /** Conversations in the order their first calls began. The first is the main one. */
   get histories(): readonly History[] {
     return this.#log.histories;
   }
@@ -113,22 +113,22 @@ export class Trajectory {
     return this.histories.flatMap((history) => history.choices);
   }
 
-  /** Number of sampled tokens, over all histories. */
+  /** Number of sampled tokens over all histories. */
   get sampledTokens(): number {
     return this.#log.sampledTokens;
   }
 
-  /** Number of prompt tokens that were sent, over all calls: a hosted service bills them. */
+  /** Number of prompt tokens over all calls, as a hosted service bills them. */
   get promptTokens(): number {
     return this.#log.promptTokens;
   }
 
-  /** The recorded calls, in the order in which they began. */
+  /** The recorded calls, in the order they began. */
   get calls(): TrajectoryCall[] {
     return this.#log.calls;
   }
 
-  /** What has been used of the limits; calls in flight count as turns. */
+  /** Use of the limits so far. Calls in flight count as turns. */
   get usage(): RolloutUsage {
     return {
       turns: this.#begun,
@@ -138,16 +138,16 @@ export class Trajectory {
     };
   }
 
-  /** Sampled tokens that the rollout may still use; undefined without a limit. */
+  /** Tokens that the rollout may still sample; undefined without a limit. */
   get remainingTokens(): number | undefined {
     const { tokens } = this.#limits;
     return tokens === undefined ? undefined : Math.max(0, tokens - this.#log.sampledTokens);
   }
 
   /**
-   * Adds a step reward to a call: the newest recorded one, or the one of that index. The sum of all step rewards is
-   * part of the trajectory's reward; the environment's `credit` decides how calls are credited.
-   * @throws RangeError for a reward that is not finite, or a call that has not been recorded.
+   * Adds a step reward to the call with this index (default: the newest recorded call). The sum of all step rewards is
+   * part of the trajectory's reward. The environment's `credit` decides how calls are credited.
+   * @throws RangeError for a reward that is not finite, or a call that is not recorded.
    */
   rewardCall(reward: number, { call }: { call?: number } = {}): void {
     this.#requireUnsealed();
@@ -159,35 +159,35 @@ export class Trajectory {
     return this.#log.stepReward;
   }
 
-  /** Sum of the step rewards of the call of that index; undefined if it has none. */
+  /** Sum of the step rewards of the call with this index; undefined if it has none. */
   stepRewardOf(call: number): number | undefined {
     return this.#log.stepRewardOf(call);
   }
 
-  /** Number of prompt tokens of the call of that index; 0 if it has not been recorded. */
+  /** Number of prompt tokens of the call with this index; 0 if it is not recorded. */
   promptTokensOf(call: number): number {
     return this.#log.promptTokensOf(call);
   }
 
-  /** Sets `credited_reward` of the calls of these indexes: they are trained with it in place of the trajectory's reward. */
+  /** Sets `credited_reward` by call index. Training uses it for these calls instead of the trajectory's reward. */
   creditCalls(rewards: ReadonlyMap<number, number>): void {
     this.#requireUnsealed();
     this.#log.credit(rewards);
   }
 
-  /** Step of each recorded choice of a checkpoint, in the order in which the calls began. */
+  /** Checkpoint step of each recorded call that a checkpoint answered, in the order the calls began. */
   get policyVersions(): number[] {
     return this.recordedCalls.flatMap((call) => parseModelName(call.model)?.step ?? []);
   }
 
-  /** The error of the first call that cannot be trained on, even if the agent swallowed it. */
+  /** The error of the first call that cannot be trained on, even if the agent caught it. */
   get violation(): UnexpectedCallError | undefined {
     return this.#violation;
   }
 
   /**
-   * Begins a call: takes the next index and the seed that belongs to it.
-   * @throws TrajectoryError after the rollout has ended, and for a limit that has been reached.
+   * Begins a call: assigns its index and seed.
+   * @throws TrajectoryError if the rollout has ended or a limit is reached.
    */
   beginCall(): { index: number; callId: string; seed: number } {
     if (this.isClosed) {
@@ -203,7 +203,7 @@ export class Trajectory {
     return { index, callId: this.#callId(index), seed: deriveSeed(this.seed, index) };
   }
 
-  /** Notes how a model call of the rollout ended; `index` if it is recorded. Ignored after the rollout's end. */
+  /** Notes how a model call ended. `index` is undefined if the call is not recorded. Ignored after the rollout's end. */
   noteCallEnd(end: CallEnd, index?: number): void {
     if (this.isClosed) return;
     this.#callEnds.note(end, index);
@@ -211,26 +211,26 @@ export class Trajectory {
     if (isAtContextEnd && index !== undefined) this.observations.contextOverflows++;
   }
 
-  /** How the rollout's model calls ended, those that are not recorded included. */
+  /** How the rollout's model calls ended, including calls that are not recorded. */
   get callEnds(): CallEnds {
     return this.#callEnds;
   }
 
-  /** The recorded call of that id; undefined for an id of another trajectory. */
+  /** The recorded call with this id; undefined for an id of another trajectory. */
   call(callId: string): RecordedCall | undefined {
     const own = `${this.id}:`;
     return callId.startsWith(own) ? this.#log.get(Number(callId.slice(own.length))) : undefined;
   }
 
-  /** The recorded calls as they went over the wire, in the order in which they began. */
+  /** The recorded calls as sent over the wire, in the order they began. */
   get recordedCalls(): readonly RecordedCall[] {
     return this.#log.recorded;
   }
 
   /**
-   * Adds an answered call to the history that its prompt extends token for token, or else as a new history.
-   * @throws TrajectoryError for a call that cannot be trained on (unless `onUnexpectedCall` is `warn`), and after the
-   * rollout has ended; RangeError for an index that is not the call's.
+   * Adds an answered call to the history that its prompt extends token for token, or starts a new history.
+   * @throws TrajectoryError if the call cannot be trained on (unless `onUnexpectedCall` is `warn`) or the rollout has
+   * ended; RangeError if `call.index` does not match `callId`.
    */
   record(callId: string, call: RecordedCall): void {
     this.#requireOpen(callId, call.index);
@@ -250,8 +250,8 @@ export class Trajectory {
   }
 
   /**
-   * Adds an answered call of an external model as messages, which can be read and scored, but not trained on.
-   * @throws TrajectoryError after the rollout has ended; RangeError for an index that is not the call's.
+   * Adds an answered call of an external model as messages, which can be scored but not trained on.
+   * @throws TrajectoryError if the rollout has ended; RangeError if `call.index` does not match `callId`.
    */
   recordMessages(callId: string, call: SpokenCall): void {
     this.#requireOpen(callId, call.index);
@@ -259,12 +259,12 @@ export class Trajectory {
     this.#log.addSpoken(call);
   }
 
-  /** Notes that the agent calls an external model at an endpoint of its own, where calls cannot be recorded. */
+  /** Notes that the agent calls an external model at the model's own endpoint, where calls cannot be recorded. */
   noteExternalModel(name: string): void {
     this.#externalModel ??= name;
   }
 
-  /** Name of the external model that the rollout called; undefined for a trajectory that can be trained on. */
+  /** Name of the external model that the rollout called; undefined if the trajectory can be trained on. */
   get externalModel(): string | undefined {
     return this.#externalModel;
   }
@@ -279,7 +279,7 @@ export class Trajectory {
     );
   }
 
-  /** Ends the record; the rollout runner calls it when the rollout is over. */
+  /** Closes the trajectory for new calls. The rollout runner calls it at the rollout's end. */
   close(): void {
     this.#tookMs ??= performance.now() - this.#startedMs;
   }
@@ -288,7 +288,7 @@ export class Trajectory {
     return this.#tookMs !== undefined;
   }
 
-  /** The trajectory as on the wire, without its reward. */
+  /** The trajectory in its wire format, without its reward. */
   toRecord(): UnrewardedTrajectory {
     const [main, ...others] = this.histories;
     const versions = this.policyVersions;
@@ -306,7 +306,7 @@ export class Trajectory {
     };
   }
 
-  /** The trajectory as it is logged and trained on. @throws TypeError while it has no reward. */
+  /** The trajectory in its wire format, for logging and training. @throws TypeError while it has no reward. */
   toBody(): TrajectoryBody {
     if (this.reward === null)
       throw new TypeError(`Trajectory ${this.id} has no reward: its rollout has not completed.`);
