@@ -12,7 +12,7 @@ import { checkDisk } from './store/durable-files.ts';
 import { DataFiles } from './store/files.ts';
 import { openSqliteStore } from './store/sqlite-store.ts';
 
-type Given = Pick<
+type ServiceParts = Pick<
   ServiceContext,
   | 'engine'
   | 'apiKey'
@@ -28,7 +28,7 @@ type Given = Pick<
 > & { dataFolder: string };
 
 /** Opens the data folder, repairs what a crash left, and assembles the service. No job runs yet. */
-export async function openService({ dataFolder, ...given }: Given): Promise<ServiceContext> {
+export async function openService({ dataFolder, ...given }: ServiceParts): Promise<ServiceContext> {
   const { engine, log } = given;
   const files = await DataFiles.open(dataFolder, log);
   await checkDisk(files.absolute('write-check'));

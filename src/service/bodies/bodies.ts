@@ -30,7 +30,6 @@ export const memoryBytes = 1024 ** 2;
 /** Chunks are buffered up to this size before they are written to the file. */
 const writeBytes = 262_144;
 
-/** Receives the bodies of requests. */
 export class Bodies {
   readonly #files: DataFiles;
 

@@ -31,7 +31,7 @@ export const mostMembers = requestLimits.membersOfObject;
 export type TellChild = (start: number, end: number, key: Range | null) => void;
 
 /** What the scanner expects next. A list may end at `first`, but not at `value`. */
-type Awaited = 'opening' | 'first' | 'value' | 'colon' | 'separator' | 'nothing';
+type Expected = 'opening' | 'first' | 'value' | 'colon' | 'separator' | 'nothing';
 
 /**
  * Finds the members of an object or the elements of a list without parsing them: within a child it follows
@@ -42,7 +42,7 @@ export class ChildScanner {
   readonly #tell: TellChild;
   /** Bytes before the current chunk. */
   #before: number;
-  #awaited: Awaited = 'opening';
+  #awaited: Expected = 'opening';
   #isObject = false;
   /** Nesting depth within the child. */
   #depth = 0;

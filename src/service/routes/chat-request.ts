@@ -21,7 +21,7 @@ import { wholeBytes } from '../json/parse.ts';
 import { largestIssueCount } from '../shown-issue.ts';
 import { readItem, refuseUnknownFields, renameAliases, validateBody } from '../validation.ts';
 
-type ReadList = 'messages' | 'tools' | 'documents';
+type ListField = 'messages' | 'tools' | 'documents';
 
 const fields = new Set(Object.keys(chatCompletionRequestSchema.shape));
 
@@ -46,7 +46,7 @@ export async function readChatRequest(content: Buffer): Promise<ParsedChatComple
   refuseUnknownFields(body, fields);
   const beside = readItem(besideSchema, body, ['body']);
   const issues = 'issues' in beside ? [...beside.issues] : [];
-  const read = async <Item extends z.ZodType>(name: ReadList, item: Item): Promise<z.output<Item>[]> => {
+  const read = async <Item extends z.ZodType>(name: ListField, item: Item): Promise<z.output<Item>[]> => {
     const items = await readItems(listIn(body, name), { name, item, slices });
     issues.push(...items.issues);
     return items.values;
@@ -74,7 +74,7 @@ function refuseForeignFields(body: JsonObject): void {
 }
 
 /** A list that is too long is refused as a whole, without looking at its elements. */
-function listIn(body: object, name: ReadList): unknown[] {
+function listIn(body: object, name: ListField): unknown[] {
   const given: unknown = Reflect.get(body, name);
   return Array.isArray(given) && given.length <= chatLimits[name] ? given : [];
 }

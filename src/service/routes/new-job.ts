@@ -39,7 +39,7 @@ export async function acceptJob(
 ): Promise<JobRecord> {
   try {
     if (payload) await files.keepPayload(job.id, payload);
-    // The model may have been deleted while the payload was written.
+    // The model may have been deleted meanwhile.
     if (!(await store.insertJob(job))) throw notFound('model', job.modelId);
   } catch (error) {
     // If this lookup or removal fails too, the next start removes the payload.

@@ -161,7 +161,7 @@ export function sqliteIdempotencyKeys(database: SqliteDatabase): IdempotencyStor
       modelId: string | null,
     ): Promise<void> {
       database.transaction(() => {
-        // The model was deleted before its answer.
+        // The model may have been deleted meanwhile.
         if (isGone(modelId)) remove(key);
         else
           database.run(

@@ -13,7 +13,7 @@ type Context = Pick<
   'store' | 'files' | 'bodyLimits' | 'trainingData' | 'admission' | 'closing'
 >;
 
-interface Wanted {
+interface DataRequest {
   /** The `training_data_url` of the request. */
   address: string;
   access: Access;
@@ -31,7 +31,7 @@ interface Wanted {
  *
  * @throws BusyError if there is no room for its bytes, which count like those of bodies.
  */
-export async function findTrainingData(service: Context, wanted: Wanted): Promise<UploadRecord> {
+export async function findTrainingData(service: Context, wanted: DataRequest): Promise<UploadRecord> {
   const { address, access, accept } = wanted;
   const sha256 = /^upload:sha256-([0-9a-f]{64})$/.exec(address)?.[1];
   if (sha256 === undefined) return fetchTrainingData(service, wanted);
@@ -44,7 +44,7 @@ export async function findTrainingData(service: Context, wanted: Wanted): Promis
 
 async function fetchTrainingData(
   service: Context,
-  { address, access, accept }: Wanted,
+  { address, access, accept }: DataRequest,
 ): Promise<UploadRecord> {
   const { admission, files } = service;
   const place = admission.dataFetch(access.tenant);

@@ -18,7 +18,7 @@ const metadataSchema = z.looseObject({
 });
 
 /** The requested URL and the allowed folders. */
-type Place = { url: URL; folders: readonly string[] };
+type RequestedUrl = { url: URL; folders: readonly string[] };
 
 /** Reads the file of a `file:` URL, or the data file of the folder that it names. */
 export async function readFileUrl(
@@ -76,7 +76,7 @@ async function toRealPath(path: string, url: URL, folders: readonly string[]): P
  * Checks an opened file against the allowed folders again, since a folder in its path may have become a
  * link after the first check. The path must still lead, without links, to the same file.
  */
-async function checkOpened(file: FileHandle, path: string, { url, folders }: Place): Promise<void> {
+async function checkOpened(file: FileHandle, path: string, { url, folders }: RequestedUrl): Promise<void> {
   const real = await toRealPath(path, url, folders);
   const [opened, there] = await Promise.all([file.stat({ bigint: true }), lstat(real, { bigint: true })]);
   if (real === path && opened.dev === there.dev && opened.ino === there.ino) return;
@@ -86,7 +86,7 @@ async function checkOpened(file: FileHandle, path: string, { url, folders }: Pla
 const isInside = (path: string, folder: string) =>
   path.startsWith(folder.endsWith(sep) ? folder : folder + sep);
 
-async function countInMetadata(path: string, place: Place): Promise<number | null> {
+async function countInMetadata(path: string, place: RequestedUrl): Promise<number | null> {
   const { url } = place;
   const pieces: Uint8Array[] = [];
   await readRegularFile(path, place, {
@@ -104,7 +104,7 @@ async function countInMetadata(path: string, place: Place): Promise<number | nul
   }
 }
 
-async function readRegularFile(path: string, place: Place, taker: DataTaker): Promise<void> {
+async function readRegularFile(path: string, place: RequestedUrl, taker: DataTaker): Promise<void> {
   const { limit, take } = taker;
   const { url } = place;
   // Links are resolved already; without O_NONBLOCK, opening a pipe would block.

@@ -7,15 +7,15 @@ export type Arrival =
   | { type: 'end'; index: number; generation: Generation };
 
 /**
- * Samples the choices of a request and holds what comes until it is taken. What comes of a choice before its last
- * arrival was taken is merged into that, so that a slow reader costs no more than the tokens themselves.
+ * Samples the choices of a request and buffers their updates until they are read. Unread deltas of a
+ * choice are merged, so a slow reader costs no more memory than the tokens.
  */
 export class Arrivals {
-  /** What waits for each choice, in the order in which it began to wait. */
+  /** Unread deltas by choice, oldest first. */
   readonly #waiting = new Map<number, GenerationDelta>();
   readonly #ended: { index: number; generation: Generation }[] = [];
   #failure: { error: unknown } | null = null;
-  /** Choices that have not ended. */
+  /** Number of choices that have not ended. */
   #open: number;
   #wake: () => void = () => {};
 
@@ -75,7 +75,7 @@ export class Arrivals {
   #add(index: number, { tokens, logprobs, topLogprobs }: GenerationDelta): void {
     const waiting = this.#waiting.get(index);
     if (!waiting) {
-      // Copied: what waits grows, and the engine's own delta must not.
+      // Copied, because the buffered delta grows and the engine's own must not.
       this.#waiting.set(index, {
         tokens: [...tokens],
         logprobs: [...logprobs],
