@@ -1,6 +1,5 @@
-// An agent that is none of ours: its own loop over OpenAI's client, which could as well be in another process or
-// language. All that it is given is a URL and a key. Start `MARTINGALE_API_KEY=mine npm run martingale -- serve`, then:
-// npx tsx examples/any-agent.ts
+// An agent with its own loop and OpenAI's client. It gets only a URL and a key, so it could also run in another process
+// or language. Start `MARTINGALE_API_KEY=mine npm run martingale -- serve`, then run: npx tsx examples/any-agent.ts
 import { defineEnvironment, train } from 'martingale';
 import OpenAI from 'openai';
 import { z } from 'zod';
@@ -16,7 +15,7 @@ const parameters = {
 };
 const tools = [{ type: 'function' as const, function: { name: 'lamp', parameters } }];
 
-/** Switches the lamp twice, and says what it is then. */
+/** Switches the lamp twice and returns its state. */
 async function lampAgent(client: OpenAI, wish: string): Promise<string> {
   const messages: OpenAI.ChatCompletionMessageParam[] = [{ role: 'user', content: `make it ${wish}` }];
   let lamp = 'off';

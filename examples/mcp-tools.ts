@@ -1,5 +1,5 @@
-// The tools of an MCP server as an environment's tools. The server is this same file, started with `lamp`; a server
-// whose tools change something is opened in `setup` and closed in `cleanup` instead, one for each rollout.
+// The tools of an MCP server as an environment's tools. The server is this file, started with `lamp`. If tools have a
+// state, open a server for each rollout instead: in `setup`, and close it in `cleanup`.
 // Start `MARTINGALE_API_KEY=mine npm run martingale -- serve`, then run: npx tsx examples/mcp-tools.ts
 import { createMCPClient } from '@ai-sdk/mcp';
 import { StdioMCPTransport } from '@ai-sdk/mcp/mcp-stdio';

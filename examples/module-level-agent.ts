@@ -1,5 +1,5 @@
-// An agent that is built once for the whole program, as most are: `policy()` stands for the model of whichever
-// rollout is going on. Start `MARTINGALE_API_KEY=mine npm run martingale -- serve`, then run:
+// An agent that is built once for the whole program: `policy()` is the model of the current rollout. Start
+// `MARTINGALE_API_KEY=mine npm run martingale -- serve`, then run:
 // npx tsx examples/module-level-agent.ts
 import { stepCountIs, ToolLoopAgent, tool } from 'ai';
 import { defineEnvironment, policy, train } from 'martingale';

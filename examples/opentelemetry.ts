@@ -1,6 +1,6 @@
-// A run's spans and metrics at an OTLP collector: the library uses the OpenTelemetry API alone, and an application
-// that registers an SDK sees run > step > group > rollout > model call, tool and reward. The service's spans join the
-// trace where its process registers one too: preload it with NODE_OPTIONS='--import ./your-sdk.ts'. Start
+// Sends a run's spans and metrics to an OTLP collector. The library uses only the OpenTelemetry API; an application that
+// registers an SDK gets the spans run > step > group > rollout > model call, tool and reward. The service's spans join
+// the trace if its process registers an SDK too: preload it with NODE_OPTIONS='--import ./your-sdk.ts'. Start
 // `MARTINGALE_API_KEY=mine npm run martingale -- serve` and a collector on port 4318, then run:
 // npx tsx examples/opentelemetry.ts
 import { metrics } from '@opentelemetry/api';
@@ -14,14 +14,14 @@ import { z } from 'zod';
 
 const [steps = '2', runDirectory] = process.argv.slice(2);
 
-// The address is that of OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318.
+// Sends to OTEL_EXPORTER_OTLP_ENDPOINT. Default: http://localhost:4318.
 const tracing = new NodeTracerProvider({ spanProcessors: [new BatchSpanProcessor(new OTLPTraceExporter())] });
 tracing.register();
 const meters = new MeterProvider({
   readers: [new PeriodicExportingMetricReader({ exporter: new OTLPMetricExporter() })],
 });
 metrics.setGlobalMeterProvider(meters);
-// Prompts and replies on the spans of model calls: off unless asked for.
+// Adds prompts and replies to the spans of model calls. Off by default.
 captureContent();
 
 await train({

@@ -1,4 +1,4 @@
-// The loop that train() runs, written by hand with its public pieces. Run it with: npx tsx examples/own-loop.ts
+// The loop of train(), written by hand with public functions. Run it with: npx tsx examples/own-loop.ts
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
 import { randomSource } from 'martingale';
 
-/** Whole numbers below a bound, and members of a list, from one stream of random numbers. */
+/** Random choices from one seeded stream of random numbers. */
 export class Dice {
   readonly #next: () => number;
 

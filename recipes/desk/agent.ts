@@ -4,12 +4,12 @@ import { z } from 'zod';
 export const toolNames = ['refund', 'track', 'cancel'] as const;
 export type ToolName = (typeof toolNames)[number];
 
-/** What happens to an order when the agent uses a tool, and the answer that the agent reads. */
+/** Runs a tool on an order and returns the text that the agent reads. */
 export type Desk = (tool: ToolName, order: string) => string;
 
 const inputSchema = z.object({ order: z.string().regex(/^[0-9]{4}$/) });
 
-/** What the agent must tell the customer: whether it worked, and the code of the tool's answer. */
+/** The agent's answer to the customer: whether it worked, and the code from the tool's result. */
 export const answerSchema = z.object({
   verdict: z.enum(['done', 'sorry']),
   code: z.string().regex(/^[0-9]{2}$/),
@@ -25,7 +25,7 @@ export const deskTools = (desk: Desk) => ({
   cancel: tool({ description: 'Stop', inputSchema, execute: ({ order }) => desk('cancel', order) }),
 });
 
-/** The support agent: it looks at an order with one tool, then answers. */
+/** The support agent: it calls one tool, then answers. */
 export const createDeskAgent = (model: LanguageModel, desk: Desk) =>
   new ToolLoopAgent({
     model,

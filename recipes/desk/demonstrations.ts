@@ -5,19 +5,19 @@ import { type Answer, answerOutput, deskTools, type ToolName } from './agent.ts'
 import { openDesk } from './environment.ts';
 import { type DeskScenario, drawScenario } from './scenarios.ts';
 
-/** How often the clerk who is imitated does each thing right. */
+/** Probabilities of the imitated clerk's actions. */
 const clerk = {
   usesTool: 0.7,
   copiesOrder: 0.8,
   copiesCode: 0.8,
-  /** Of the requests that the clerk has learned wrongly: the habit, not the right way. */
+  /** How often the clerk follows a bad habit where there is one. */
   followsHabit: 0.75,
 } as const;
 
-/** What the clerk does instead: taking money back for a cancellation, cancelling what should be tracked. */
+/** The clerk's bad habits: to refund what should be cancelled, and to cancel what should be tracked. */
 const habits: Record<ToolName, ToolName> = { cancel: 'refund', track: 'cancel', refund: 'refund' };
 
-/** The agent's tools and response format as they go over the wire, from the agent's own schemas. */
+/** The agent's tools and response format in the format of a request, from the agent's own schemas. */
 export async function deskRequest(): Promise<{ tools: Tool[]; response_format: ResponseFormat }> {
   const tools = Object.entries(deskTools(() => '')).map(
     async ([name, { description, inputSchema }]): Promise<Tool> => {
@@ -53,7 +53,7 @@ function calls(tool: ToolName, order: string): Message {
   };
 }
 
-/** What the clerk says and does for one customer: wrong in a system, now and then right. */
+/** The clerk's conversation with one customer: mostly wrong in the same way, sometimes right. */
 function conversation(scenario: Omit<DeskScenario, 'id'>, dice: Dice): Message[] {
   const question: Message = { role: 'user', content: scenario.message };
   if (!dice.chance(clerk.usesTool))
@@ -74,9 +74,9 @@ function conversation(scenario: Omit<DeskScenario, 'id'>, dice: Dice): Message[]
 }
 
 /**
- * Conversations of a clerk with bad habits, for the warm start: 75% of the requests to cancel are refunded and
- * 75% of those to track are cancelled, denials are called done three times in four, 30% of the customers get an answer
- * out of the air, and a fifth of the orders and codes are wrong. Reinforcement learning has to repair it.
+ * Conversations of a clerk with bad habits, for the warm start. Of the requests to cancel, 75% are refunded; of the
+ * requests to track, 75% are cancelled; 75% of denials are reported as done; 30% of customers get an invented answer; a
+ * fifth of order numbers and codes are wrong. Reinforcement learning has to repair this.
  */
 export async function deskDemonstrations({
   seed,

@@ -5,7 +5,7 @@ import { type DeskScenario, deskScenario } from './scenarios.ts';
 
 type Order = Pick<DeskScenario, 'tool' | 'order' | 'code' | 'fine'>;
 
-/** The desk as one customer's order sees it: only the right tool on the right order gets an answer. */
+/** The desk of one scenario: only the right tool with the right order number succeeds. */
 export function openDesk(expected: Order): {
   isRight: (tool: ToolName, order: string) => boolean;
   answer: Desk;
@@ -15,13 +15,13 @@ export function openDesk(expected: Order): {
   return { isRight, answer: (tool, order) => (isRight(tool, order) ? status : 'error not found') };
 }
 
-/** What the agent did: its calls in order, and its answer unless it gave none. */
+/** The agent's calls in order, and its answer; null without one. */
 export interface Outcome {
   calls: { tool: ToolName; order: string }[];
   answer: Answer | null;
 }
 
-/** The four parts of a customer well served. Only the first call counts, and the answer only after a right one. */
+/** The four parts of the reward. Only the first call counts, and the answer counts only after a right call. */
 export function judge(expected: Order, { calls, answer }: Outcome) {
   const first = calls[0];
   const tool = first?.tool === expected.tool;
@@ -55,7 +55,7 @@ export const desk = defineEnvironment({
       const result = await agent.generate({ prompt: scenario.message, abortSignal: signal });
       return { calls, answer: result.finishReason === 'stop' ? result.output : null };
     } catch (error) {
-      // An answer that is no JSON of the schema is the policy's own doing, not a failed rollout.
+      // An answer that does not fit the schema is the policy's mistake and does not fail the rollout.
       if (NoObjectGeneratedError.isInstance(error)) return { calls, answer: null };
       throw error;
     }

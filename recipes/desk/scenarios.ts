@@ -3,15 +3,15 @@ import { z } from 'zod';
 import { Dice } from '../common/dice.ts';
 import { type ToolName, toolNames } from './agent.ts';
 
-/** A customer, what they want, and how it will end. */
+/** A customer's request, and its right result. */
 export const deskScenario = z.object({
   id: z.string(),
   message: z.string(),
-  /** The tool that does what the customer asks for. */
+  /** The tool that does what the customer wants. */
   tool: z.enum(toolNames),
   /** Four digits. */
   order: z.string(),
-  /** Two digits: the code that the right call answers with. */
+  /** Two digits: the code in the result of the right call. */
   code: z.string(),
   /** Whether the right call succeeds. */
   fine: z.boolean(),
@@ -29,7 +29,7 @@ const phrasings: Record<ToolName, readonly string[]> = {
 
 const greetings = ['', 'hi, ', 'hello ', 'hey there, '] as const;
 
-/** Order numbers whose digits add up to a multiple of ten are for validation: every digit stays in training. */
+/** Order numbers whose digit sum is a multiple of ten are for validation. All digits occur in training. */
 export const splitOf = (order: string): Split =>
   [...order].reduce((sum, digit) => sum + Number(digit), 0) % 10 === 0 ? 'val' : 'train';
 
@@ -53,8 +53,8 @@ export function drawScenario(split: Split, dice: Dice): Omit<DeskScenario, 'id'>
 }
 
 /**
- * Scenarios of a split: any of 3 tools, 4 phrasings and 4 greetings, an order and a code at random. The splits
- * share phrasings, not order numbers. The same seed gives the same scenarios.
+ * Random scenarios of a split: one of 3 tools, 4 phrasings and 4 greetings, an order number and a code. The splits share
+ * phrasings but no order numbers. The same seed gives the same scenarios.
  */
 export function deskScenarios({
   split,

@@ -1,8 +1,8 @@
-/** Supervised start: gradient steps, and conversations in each. */
+/** Warm start: number of gradient steps, and conversations per step. */
 export const supervisedBatches = 250;
 export const supervisedBatchSize = 32;
 
-/** Up to 1.5e-3 over 20 batches, then down to a tenth of it. */
+/** Rises to 1.5e-3 over 20 batches, then falls to a tenth of it. */
 export const supervisedLearningRates = (batches: number): number[] =>
   Array.from(
     { length: batches },
@@ -10,8 +10,8 @@ export const supervisedLearningRates = (batches: number): number[] =>
   );
 
 /**
- * Reinforcement learning: the learning rate falls to a tenth. The bonus for entropy is gone after three fifths of the
- * steps; until then groups without a signal train too, on the bonus alone.
+ * Reinforcement learning: the learning rate falls to a tenth, and the entropy bonus to 0 after three fifths of the
+ * steps. Until then groups without a signal train too, on the bonus only.
  */
 export function rlConfig({ step, steps }: { step: number; steps: number }) {
   const left = 1 - step / steps;

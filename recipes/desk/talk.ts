@@ -12,11 +12,11 @@ interface TalkOptions {
   apiKey: string;
 }
 
-/** What the model says is one line of its own and does nothing to the terminal. */
+/** Prints one line. Control characters in the model's text are made visible. */
 const say = (speaker: string, text: string) =>
   process.stdout.write(`${speaker.padEnd(7)}${printable(text)}\n`);
 
-/** A desk where every order exists: odd ones are denied, and the code is the order's middle. */
+/** A desk where every order exists. Odd orders are denied, and the code is the two middle digits. */
 const anyOrder: Desk = (tool, order) => {
   const status = `status ${Number(order) % 2 === 0 ? 'ok' : 'denied'} code ${order.slice(1, 3)}`;
   say('agent', `${tool} ${order}`);
@@ -24,7 +24,7 @@ const anyOrder: Desk = (tool, order) => {
   return status;
 };
 
-/** One customer's message, what the agent does about it, and its answer. */
+/** Serves one customer and prints the agent's call and answer. */
 async function serve(message: string, model: ModelHandle): Promise<void> {
   try {
     const { finishReason, output } = await createDeskAgent(model.languageModel, anyOrder).generate({
@@ -37,7 +37,7 @@ async function serve(message: string, model: ModelHandle): Promise<void> {
   }
 }
 
-/** One customer after the other, as a person writes them, or as lines of a file come in. */
+/** Serves a customer for each line of the terminal or a file. */
 async function serveAll(model: ModelHandle): Promise<void> {
   const atTerminal = process.stdin.isTTY === true;
   const lines = createInterface(
@@ -68,7 +68,7 @@ const program = new Command('npx tsx recipes/desk/talk.ts')
 const { model: name, baseUrl, apiKey } = program.opts<TalkOptions>();
 const client = createClient({ baseUrl, apiKey });
 try {
-  // Greedy: what the model thinks best.
+  // Greedy sampling.
   const model = new ModelHandle({ client, name }).with({ temperature: 0 });
   const [message] = program.args;
   if (message === undefined) await serveAll(model);

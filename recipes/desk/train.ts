@@ -13,7 +13,7 @@ await runRecipe({
   environment: desk,
   scenarios: ({ seed }) => deskScenarios({ split: 'train', seed, count: 5000 }),
   validation: ({ seed }) => ({ scenarios: deskScenarios({ split: 'val', seed, count: 256 }) }),
-  // Teaches the bad habits that reinforcement learning then repairs.
+  // Teaches bad habits, which reinforcement learning then repairs.
   warmStart: {
     examples: ({ seed }) => deskDemonstrations({ seed, count: supervisedBatches * supervisedBatchSize }),
     batchSize: supervisedBatchSize,

@@ -2,22 +2,22 @@ import { tool } from 'ai';
 import { defineEnvironment } from 'martingale';
 import { z } from 'zod';
 
-/** Behind one of so many doors is the prize. */
+/** Number of doors. The prize is behind one of them. */
 export const doors = 7;
-/** So many doors may be opened: enough for whoever halves what is left each time, and for nobody else. */
+/** Number of doors that the agent may open: just enough for binary search. */
 export const looks = 3;
 
 export const searchScenario = z.object({ prize: z.number().int().min(1).max(doors) });
 
 const names = Array.from({ length: doors }, (_, index) => String(index + 1));
 
-/** What stands behind a door. */
+/** Where the prize is, seen from a door. */
 export function lookBehind(door: number, prize: number): 'here' | 'higher' | 'lower' {
   if (door === prize) return 'here';
   return door < prize ? 'higher' : 'lower';
 }
 
-/** An environment of pieces: a prompt, a tool, and when to stop. The conversation is led by martingale. */
+/** An environment of pieces: a prompt, a tool and a stop condition. martingale runs the conversation. */
 export const search = defineEnvironment({
   name: 'search',
   scenario: searchScenario,
@@ -36,7 +36,7 @@ export const search = defineEnvironment({
   }),
   settings: {
     toolChoice: 'required',
-    // Without it the policy learns to open five doors in one reply.
+    // Without this the policy learns to open five doors in one reply.
     providerOptions: { martingale: { parallel_tool_calls: false } },
   },
   stop: ({ scenario, state }) => (state.opened.includes(scenario.prize) ? 'found' : false),
@@ -46,5 +46,5 @@ export const search = defineEnvironment({
   },
 });
 
-/** Every place where the prize can be. */
+/** One scenario for each door with the prize. */
 export const searchScenarios = names.map((name) => ({ prize: Number(name) }));

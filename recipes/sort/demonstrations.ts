@@ -3,7 +3,7 @@ import { Dice } from '../common/dice.ts';
 import { question, spaced } from './environment.ts';
 import { drawDigits } from './scenarios.ts';
 
-/** One pass of bubble sort: neighbours in the wrong order change places. */
+/** One pass of bubble sort. */
 function pass(digits: readonly string[]): string[] {
   const passed = [...digits];
   for (let at = 0; at + 1 < passed.length; at++) {
@@ -13,7 +13,7 @@ function pass(digits: readonly string[]): string[] {
   return passed;
 }
 
-/** What somebody writes who gives up after so many passes: five digits take up to four. */
+/** The digits after some passes of bubble sort. Sorting five digits takes up to four. */
 export function sortedInPasses(digits: string, passes: number): string {
   let written = [...digits];
   for (let done = 0; done < passes; done++) written = pass(written);
@@ -21,8 +21,8 @@ export function sortedInPasses(digits: string, passes: number): string {
 }
 
 /**
- * Conversations of somebody who knows how to sort and seldom finishes: one, two or three passes. They teach the form
- * of an answer and a good part of the skill; reinforcement learning has to find the rest.
+ * Conversations whose answers stop after one, two or three passes. They teach the format and part of the skill;
+ * reinforcement learning has to find the rest.
  */
 export function sortDemonstrations({ seed, count }: { seed: number; count: number }): SftExample[] {
   const dice = new Dice(deriveSeed(seed, 2));

@@ -2,14 +2,14 @@ import { generateText } from 'ai';
 import { defineEnvironment } from 'martingale';
 import { length, sortScenario } from './scenarios.ts';
 
-/** What is said of some digits: `3 1 2` for `312`. */
+/** The digits with spaces between them: `3 1 2` for `312`. */
 export const spaced = (digits: string): string => [...digits].join(' ');
 
 export const question = (digits: string): string => `sort ${spaced(digits)}`;
 
 export const sorted = (digits: string): string => [...digits].sort().join('');
 
-/** Share of the places that hold the right digit; each digit too many or too few costs one. Not below 0. */
+/** Share of positions with the right digit. Each extra or missing digit costs one position. Not below 0. */
 export function placesRight(digits: string, answer: string): number {
   const right = [...sorted(digits)].filter((digit, place) => answer[place] === digit).length;
   return Math.max(0, right - Math.abs(answer.length - digits.length)) / digits.length;

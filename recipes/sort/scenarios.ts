@@ -2,7 +2,7 @@ import { deriveSeed } from 'martingale';
 import { z } from 'zod';
 import { Dice } from '../common/dice.ts';
 
-/** How many digits there are to sort. */
+/** Number of digits to sort. */
 export const length = 5;
 
 export const sortScenario = z.object({ id: z.string(), digits: z.string().regex(/^[0-9]+$/) });
@@ -11,7 +11,7 @@ export type SortScenario = z.infer<typeof sortScenario>;
 
 export type Split = 'train' | 'val';
 
-/** Digits that add up to a multiple of seven are for validation: no set of digits is in both splits. */
+/** Digits whose sum is a multiple of seven are for validation, so that no set of digits is in both splits. */
 export const splitOf = (digits: string): Split =>
   [...digits].reduce((sum, digit) => sum + Number(digit), 0) % 7 === 0 ? 'val' : 'train';
 
@@ -22,7 +22,7 @@ export function drawDigits(split: Split, dice: Dice): string {
   }
 }
 
-/** Digits to sort, of one split. The same seed gives the same scenarios. */
+/** Scenarios of a split. The same seed gives the same scenarios. */
 export function sortScenarios({
   split,
   seed,

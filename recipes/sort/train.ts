@@ -6,7 +6,7 @@ import { sortScenarios } from './scenarios.ts';
 const supervisedBatches = 200;
 const supervisedBatchSize = 32;
 
-/** Up to 1.5e-3 over 20 batches, then down to a tenth of it. */
+/** Rises to 1.5e-3 over 20 batches, then falls to a tenth of it. */
 const supervisedLearningRates = Array.from(
   { length: supervisedBatches },
   (_, batch) => 1.5e-3 * Math.min(1, (batch + 1) / 20) * (1 - (0.9 * batch) / supervisedBatches),

@@ -16,7 +16,7 @@ export const tone = defineEnvironment({
     });
     return output;
   },
-  // Followed, not trained on: how the judge's taste is met. With a hosted judge nobody would know.
+  // Metrics only: how well the reply meets the judge's taste, which a hosted judge would not reveal.
   rewards: {
     liking: { weight: 0, reward: ({ scenario, outcome }) => liking(scenario.message, outcome) / 3 },
     success: {
@@ -26,7 +26,7 @@ export const tone = defineEnvironment({
   },
   groupRewards: {
     judged: relativeJudge({
-      // Any AI SDK model: `openai('...')`, or its name.
+      // Any AI SDK model, such as `openai('...')` or a model name.
       model: houseJudge,
       rubric: 'The reply whose tone fits the mood of the message best wins.',
     }),

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { type Reply, replySchema } from './reply.ts';
 import { type Mood, moodOf } from './scenarios.ts';
 
-/** What this judge likes to hear in each mood. */
+/** The reply that this judge likes for each mood. */
 const liked: Record<Mood, Reply> = {
   angry: { opening: 'so sorry', body: 'we fix it today', closing: 'you can count on us' },
   hurried: { opening: 'sure', body: 'it is on its way', closing: 'bye' },
@@ -11,7 +11,7 @@ const liked: Record<Mood, Reply> = {
   glad: { opening: 'great', body: 'enjoy it', closing: 'thanks to you' },
 };
 
-/** How many of the three sentences are what the judge likes after such a message. */
+/** Number of the three sentences that the judge likes as a reply to the message. */
 export function liking(message: string, reply: Reply): number {
   const mood = moodOf(message);
   if (mood === undefined) return 0;
@@ -21,14 +21,14 @@ export function liking(message: string, reply: Reply): number {
 
 const line = z.object({ role: z.string(), content: z.string() });
 
-/** The messages of a part of the judge's prompt, each a line of JSON. */
+/** The messages in a part of the judge's prompt: one JSON line each. */
 const messagesOf = (part: string) =>
   part
     .split('\n')
     .filter((text) => text.startsWith('{'))
     .map((text) => line.parse(JSON.parse(text)));
 
-/** The conversations in the judge's prompt, by id: the message, and the reply to it. */
+/** The conversations in the judge's prompt: id, message and reply. */
 function conversationsOf(prompt: string): { id: string; message: string; reply: Reply }[] {
   const context = /<context>([\s\S]*?)<\/context>/.exec(prompt)?.[1] ?? '';
   return [...prompt.matchAll(/<conversation id="([^"]+)">([\s\S]*?)<\/conversation>/g)].map(
@@ -40,7 +40,7 @@ function conversationsOf(prompt: string): { id: string; message: string; reply: 
   );
 }
 
-/** Share of the others that it is better than; ties count half. */
+/** Share of the other conversations that score lower; ties count half. */
 function standing(own: number, all: readonly number[]): number {
   if (all.length === 1) return 0.5;
   const better = all.filter((other) => other < own).length;
@@ -48,7 +48,7 @@ function standing(own: number, all: readonly number[]): number {
   return (better + equal / 2) / (all.length - 1);
 }
 
-/** What the judge answers: each conversation ranked among those it is shown with. */
+/** The judge's answer: each conversation's rank among those in the prompt. */
 export function judged(prompt: string): { scores: { id: string; explanation: string; score: number }[] } {
   const conversations = conversationsOf(prompt);
   const likings = conversations.map(({ message, reply }) => liking(message, reply));
@@ -69,8 +69,8 @@ const textOf = (prompt: LanguageModelV4Prompt): string =>
 const unknown = { total: undefined, noCache: undefined, cacheRead: undefined, cacheWrite: undefined };
 
 /**
- * A function in the place of a hosted model, so that the recipe runs without a key. It reads what a model would read,
- * the prompt of the relative judge, and answers in its format.
+ * A function in place of a hosted model, so that the recipe runs without a key. It reads the prompt of the relative
+ * judge and answers in its format, as a model would.
  */
 export const houseJudge: LanguageModelV4 = {
   specificationVersion: 'v4',

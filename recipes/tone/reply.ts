@@ -23,7 +23,7 @@ export const replySchema = z.object({
   closing: z.enum(closings),
 });
 
-/** What the agent says: three sentences, 125 replies in all. */
+/** The agent's reply: three sentences, 125 combinations. */
 export type Reply = z.infer<typeof replySchema>;
 
 export const replyOutput = Output.object({ schema: replySchema });

@@ -5,7 +5,7 @@ import { Dice } from '../common/dice.ts';
 export const moods = ['angry', 'hurried', 'lost', 'glad'] as const;
 export type Mood = (typeof moods)[number];
 
-/** A message somebody wrote. Its mood is not told: the agent, and the judge, have to read it. */
+/** A customer's message. Agent and judge have to find its mood from the text. */
 export const toneScenario = z.object({ id: z.string(), message: z.string() });
 
 export type ToneScenario = z.infer<typeof toneScenario>;
@@ -29,7 +29,7 @@ const phrasings: Record<Mood, readonly string[]> = {
   glad: ['i love the @', 'the @ is great', 'thank you for the @', 'so happy with my @'],
 };
 
-/** Things and phrasings of which every fourth pair is for validation. */
+/** The messages of a split. Every fourth pair of thing and phrasing is for validation. */
 function messages(split: 'train' | 'val'): string[] {
   return moods.flatMap((mood, moodIndex) =>
     phrasings[mood].flatMap((phrasing, phrasingIndex) =>
@@ -41,7 +41,7 @@ function messages(split: 'train' | 'val'): string[] {
   );
 }
 
-/** The mood of a message, by its phrasing; undefined for a message of another kind. */
+/** The mood of a message, by its phrasing; undefined for an unknown phrasing. */
 export function moodOf(message: string): Mood | undefined {
   return moods.find((mood) =>
     phrasings[mood].some((phrasing) => {
@@ -51,7 +51,7 @@ export function moodOf(message: string): Mood | undefined {
   );
 }
 
-/** All messages of a split, in an order that the seed decides. */
+/** All messages of a split, shuffled by the seed. */
 export function toneScenarios({ split, seed }: { split: 'train' | 'val'; seed: number }): ToneScenario[] {
   const dice = new Dice(deriveSeed(seed, split === 'train' ? 0 : 1));
   return messages(split)

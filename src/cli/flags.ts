@@ -1,6 +1,6 @@
 import { InvalidArgumentError, Option } from 'commander';
 
-/** Parser of a flag that takes a whole number. */
+/** Parser of a flag with a whole number. */
 export function wholeNumber(least: number, most = Number.MAX_SAFE_INTEGER) {
   return (text: string): number => {
     const value = Number(text);
@@ -10,21 +10,21 @@ export function wholeNumber(least: number, most = Number.MAX_SAFE_INTEGER) {
   };
 }
 
-/** Parser of a flag that takes the address of a service. */
+/** Parser of a flag with the URL of a service. */
 export function serviceUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url?.protocol === 'http:' || url?.protocol === 'https:') return text;
   throw new InvalidArgumentError('It must be a URL such as http://127.0.0.1:8000.');
 }
 
-/** The flag that names a data folder, the same in every command. */
+/** The `--data` flag, the same for every command. */
 export const dataFlag = (): Option =>
   new Option('--data <folder>', 'where models, checkpoints, jobs and keys are kept').default('.martingale');
 
-/** Parser of a flag that may be given more than once: its values in order. */
+/** Parser of a repeatable flag: its values in order. */
 export const repeated = (text: string, before: string[]): string[] => [...before, text];
 
-/** Parser of a flag that gives numbers to names, `name=number`, and may be given more than once. */
+/** Parser of a repeatable flag with `name=number`. */
 export function namedNumbers<Name extends string>(names: readonly Name[]) {
   return (text: string, before: Partial<Record<Name, number>>): Partial<Record<Name, number>> => {
     const [given, number, ...rest] = text.split('=');

@@ -16,7 +16,7 @@ interface CreateOptions extends DataOption {
 
 const longestName = 100;
 
-/** Opens the keys of a data folder; where it must have some already, one without is told of. */
+/** Opens the keys of a data folder; undefined if it has none, unless `isNew`. */
 async function openKeys(data: string, { isNew }: { isNew: boolean }): Promise<KeyStore | undefined> {
   // Loaded here, so that the other commands start without it.
   const { KeyStore, openKeys: open } = await import('../service/index.ts');
@@ -29,7 +29,7 @@ async function create({ data, name, entity }: CreateOptions): Promise<void> {
   if (!keys) return;
   try {
     const { id, key } = keys.create(name, { entity: entity ?? null });
-    // The key alone on standard output, so that a script can take it.
+    // Standard output gets only the key, for scripts.
     process.stdout.write(`${key}\n`);
     process.stderr.write(
       `This is the only time it is shown. It opens every service on ${resolve(data)}, also one that runs now, ${entity === undefined ? 'with all its models' : `and there the models of ${entity} alone`}; "martingale keys revoke ${id}" ends it.\n`,
@@ -100,7 +100,7 @@ export function keyTable(keys: readonly KeyRecord[]): string {
     .join('');
 }
 
-/** Control characters would write into the terminal of whoever lists the keys. */
+/** Refuses control characters, which would affect the terminal that lists the keys. */
 function keyName(text: string): string {
   if (text.length <= longestName && !/\p{C}/u.test(text)) return text;
   throw new InvalidArgumentError(

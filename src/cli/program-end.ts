@@ -1,41 +1,41 @@
 import { Worker } from 'node:worker_threads';
 import { MartingaleError, printableLines } from '../contract/index.ts';
 
-/** Exit status of a program that ends for one of these, as shells expect it: 128 and the number of the signal. */
+/** Exit status of an interrupted program, as shells expect it: 128 plus the number of the signal. */
 const statuses = { SIGINT: 130, SIGTERM: 143, output_closed: 141 } as const;
 
-/** Why a program is to end; `output_closed`: nobody reads its standard output any more, as with `| head`. */
+/** Why a program is interrupted. `output_closed`: the reader of its standard output has closed it, as `| head` does. */
 export type InterruptReason = keyof typeof statuses;
 
 export interface Interrupt {
   /** Aborted by the first Ctrl-C, by SIGTERM, or when standard output is closed. */
   readonly signal: AbortSignal;
-  /** Exit status of a program that was interrupted: 130, 143 or 141. Undefined while it was not. */
+  /** Exit status after an interrupt: 130, 143 or 141. Undefined before one. */
   readonly status: number | undefined;
-  /** The program is at its end: what is left running has until the limit, and signals end it as they do elsewhere. */
+  /** Call at the end of the program. Remaining work has until the limit, and signals have their default effect again. */
   release: () => void;
 }
 
 export interface InterruptOptions {
-  /** How long the end may take from the first signal on. The program then leaves with what is on disk. */
+  /** Longest time from the first interrupt to the end, in milliseconds. After it the program exits. */
   limitMs: number;
-  /** Tells the person that the first has been heard, and how long it takes at most. */
+  /** Called at the first interrupt, to tell the user. */
   onFirst: (reason: InterruptReason) => void;
-  /** Tells the person that the program leaves before its end, because the limit has passed or they asked again. */
+  /** Called before an early exit, at the limit or at a second interrupt, to tell the user. */
   onCut: (because: 'limit' | 'again') => void;
-  /** Also end when this can no longer be written to. Default: it goes on, and what it would write is lost. */
+  /** A stream whose error is an interrupt too. Default: none; errors of standard output are ignored. */
   output?: NodeJS.WriteStream;
 }
 
-/** One Ctrl-C comes more than once where npm or tsx, which the terminal told as well, pass it on. */
+/** One Ctrl-C may arrive more than once: npm and tsx get it from the terminal too, and pass it on. */
 const echoMs = 500;
 
-/** What the process gets beyond its limit where its event loop is held, and nothing but a kill ends it. */
+/** Time after the limit before a process with a blocked event loop is killed. */
 const heldLoopMs = 1000;
 
 /**
- * Lets the first interrupt end the program in good order, and the second at once. An end that takes longer than its
- * limit is cut off there, with the same exit status; by SIGKILL, where something holds the event loop.
+ * The first interrupt aborts `signal`, so that the program can end in order; the second exits at once. At the limit the
+ * program exits with the same status, or by SIGKILL if its event loop is blocked.
  */
 export function listenForInterrupt(options: InterruptOptions): Interrupt {
   const { limitMs, onFirst, onCut, output } = options;
@@ -56,7 +56,7 @@ export function listenForInterrupt(options: InterruptOptions): Interrupt {
     status = statuses[reason];
     firstAtMs = performance.now();
     limit = setTimeout(() => cut('limit'), limitMs);
-    // Before the abort: what hears of it may hold the event loop.
+    // Before the abort, because its listeners may block the event loop.
     watch = killAfter(limitMs + heldLoopMs);
     controller.abort(new DOMException('Interrupted.', 'AbortError'));
     onFirst(reason);
@@ -74,7 +74,7 @@ export function listenForInterrupt(options: InterruptOptions): Interrupt {
     release: () => {
       output?.off('error', closed);
       if (status === undefined) for (const stop of listeners) stop();
-      // It stays for what somebody left running; alone, it keeps no program from its end.
+      // The limit still applies to remaining work, but does not keep the process alive.
       limit?.unref();
       watch?.terminate();
     },
@@ -87,10 +87,10 @@ function onSignal(name: 'SIGINT' | 'SIGTERM', interrupted: (reason: InterruptRea
   return () => process.off(name, listener);
 }
 
-/** Without a listener, a reader that goes away would end the program with a stack trace. */
+/** Without an error listener, a closed output would end the program with a stack trace. */
 const ignored = () => undefined;
 
-/** Another thread has timers of its own: it ends a process whose event loop never gets to its own. */
+/** Kills the process from another thread, whose timer works even if the main event loop is blocked. */
 function killAfter(ms: number): Worker | undefined {
   try {
     const worker = new Worker(`setTimeout(() => process.kill(process.pid, 'SIGKILL'), ${ms});`, {
@@ -100,30 +100,29 @@ function killAfter(ms: number): Worker | undefined {
     worker.on('error', ignored).unref();
     return worker;
   } catch {
-    // Where a program may have no threads, its own timer is all there is.
+    // Threads may be forbidden. The timer of the main thread remains.
     return undefined;
   }
 }
 
-/** How long what was left running may take to end by itself. */
+/** Time for remaining work to end by itself. */
 const graceMs = 2000;
 
-/** How long a reader of the output may take to read what has been written. */
+/** Time for a reader to read the output. */
 const readMs = 60_000;
 
-/** Kinds that a program's own input and output are of. */
+/** Kinds of resources of standard input and output. */
 const ordinary = new Set(['TTYWrap', 'PipeWrap', 'FSReqCallback', 'WriteWrap', 'SimpleWriteWrap']);
 
 /**
- * For the end of a program: what others left running, a timer of an agent's say, does not keep it from ending.
- * Where something still does after two seconds, once the output has been read, it is told what kinds there are, and
- * ends with its exit code.
+ * Call at the end of a program, so that leftovers such as an agent's timer do not keep the process alive. If it still
+ * runs after two seconds and its output has been read, it reports the kinds of leftovers and exits with its exit code.
  */
 export function exitAfterFlush(): void {
   const endsAt = performance.now() + readMs;
   const look = () => {
     const unread = process.stdout.writableLength + process.stderr.writableLength;
-    // Alone it keeps no program from its end.
+    // `unref`: this timer must not keep the process alive.
     if (unread > 0 && performance.now() < endsAt) setTimeout(look, graceMs).unref();
     else leave();
   };
@@ -138,7 +137,7 @@ function leave(): void {
   );
 }
 
-/** The system's own errors, such as a port that is taken: their message says it all. */
+/** Errors of the operating system, such as a port in use. Their message needs no stack. */
 const isSystemError = (error: unknown): error is Error => error instanceof Error && 'syscall' in error;
 
 const remedyOf = (error: Error): string =>
@@ -147,8 +146,8 @@ const remedyOf = (error: Error): string =>
     : '';
 
 /**
- * Tells a person what went wrong: our errors and the system's by their message, anything else with its stack. A
- * message may hold what another machine said, and does nothing to the terminal.
+ * An error as text for people: the message of martingale's and the system's errors, the stack of others. Control
+ * characters are made visible, because a message may contain text of another machine.
  */
 export function describeFailure(error: unknown): string {
   return printableLines(describe(error));

@@ -21,7 +21,7 @@ interface ServeOptions {
   stopWithin: number;
 }
 
-/** What a person needs to use the service: where it is, its keys, and a call to try. */
+/** The text at the start of the service: its URL, its keys, and a call to try. */
 export function welcome({
   url,
   madeKey,
@@ -29,7 +29,7 @@ export function welcome({
   data,
 }: {
   url: string;
-  /** The key that was made because there was none. */
+  /** The key made for this start; null if there was one. */
   madeKey: string | null;
   storedKeys: number;
   data: string;
@@ -105,7 +105,7 @@ async function serve({
   }
 }
 
-/** Writes the service's log to the standard error output, a line of JSON an entry. */
+/** Writes the service's log to standard error, one JSON line per entry. */
 function logFrom(level: ServeOptions['log']): (entry: LogEntry) => void {
   const levels = level === 'all' ? ['info', 'warn', 'error'] : ['warn', 'error'];
   const write = logOutput();
@@ -176,8 +176,8 @@ export const serveCommand = (): Command =>
 const standardError = 2;
 
 /**
- * Writes to the standard error output. What cannot be written, as to a file on a full disk, is dropped, and the next
- * text tried again: a stream would not be, and would end the process.
+ * Writes to standard error. To a file it writes directly: text that cannot be written, as on a full disk, is dropped,
+ * and the next text is tried again. A stream would fail for good.
  */
 export function logOutput(): (text: string) => void {
   process.stderr.on('error', () => {});
@@ -188,7 +188,7 @@ export function logOutput(): (text: string) => void {
     try {
       writeSync(standardError, text);
     } catch {
-      // There is nowhere to say so.
+      // There is no place left to report it.
     }
   };
 }

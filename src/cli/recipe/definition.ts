@@ -16,36 +16,36 @@ import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import type { RecipeOptions } from './options.ts';
 import { runOptionError } from './run-directory.ts';
 
-/** What every recipe says of itself. */
+/** Options of every recipe. */
 export interface RecipeDescription {
   /** Names the project on the service, and the run directory: letters, digits, dots, underscores, hyphens. */
   name: string;
   /** First line of `--help`. Default: "Trains <name>." */
   description?: string;
   /**
-   * What a person types to run it, for `--help` and for the commands that go on with a run. Default: made of how this
-   * process was started, such as `npx tsx train.ts` or `npm run train --`.
+   * The command that runs the recipe, for `--help` and for the commands shown at the end of a run. Default: the command
+   * that started this process, such as `npx tsx train.ts` or `npm run train --`.
    */
   command?: string;
-  /** What the flags are without being given. */
+  /** Defaults of the flags. */
   defaults?: {
     /** Default 100. */
     steps?: number;
-    /** Scenarios a step. Default 8. */
+    /** Scenarios per step. Default 8. */
     groups?: number;
     /** Default 8. */
     rolloutsPerGroup?: number;
     /** Default "martingale-tiny": the embedded engine's model. */
     baseModel?: string;
   };
-  /** What a person types to use the trained agent, before `--model <name>`. Default: there is no such program. */
+  /** The command that runs the trained agent, without `--model <name>`. Default: none. */
   talkCommand?: string;
 }
 
-/** A value, or a function of the run's seed that gives it. */
+/** A value, or a function that gives it for the run's seed. */
 export type Seeded<Value> = Value | ((run: { seed: number }) => Value | Promise<Value>);
 
-/** What the flags, and the recipe itself, decide. */
+/** Options of `train` that the flags or the recipe program set. */
 type RunSetting =
   | 'steps'
   | 'groupsPerStep'
@@ -57,7 +57,7 @@ type RunSetting =
   | 'progress'
   | 'signal';
 
-/** A recipe that trains in an environment: options of `train`, but for those that the flags decide. */
+/** A recipe that trains in an environment: the options of `train`, except those that the flags set. */
 export interface EnvironmentRecipe<Schema extends z.ZodType, Outcome>
   extends RecipeDescription,
     Omit<TrainSettings<Schema, Outcome>, RunSetting | 'scenarios' | 'validation'> {
@@ -66,7 +66,7 @@ export interface EnvironmentRecipe<Schema extends z.ZodType, Outcome>
   learn?: undefined;
 }
 
-/** A recipe that does more than one `train`, or something else around it. */
+/** A recipe with its own training function, for example one that calls `train` more than once. */
 export interface LearningRecipe extends RecipeDescription {
   learn: (run: RecipeRun) => Promise<TrainResult>;
 }
@@ -75,28 +75,28 @@ export type Recipe<Schema extends z.ZodType = z.ZodType, Outcome = unknown> =
   | EnvironmentRecipe<Schema, Outcome>
   | LearningRecipe;
 
-/** What a recipe's `learn` is given. */
+/** Argument of a recipe's `learn`. */
 export interface RecipeRun {
   options: RecipeOptions;
-  /** Newly made from the base model, unless the service of `--base-url` knew it. */
+  /** A new model from the base model, or one that the service of `--base-url` already had. */
   model: ModelHandle;
-  /** For `train`, as they are: `train({ environment, scenarios, model, ...settings })`. */
+  /** Options to pass to `train`: `train({ environment, scenarios, model, ...settings })`. */
   settings: {
     steps: number;
     groupsPerStep: number;
     rolloutsPerGroup: number;
     seed: number;
     runDirectory: string;
-    /** The run goes on: its `train` had begun, and what `learn` does before it is done. */
+    /** Whether `train` had begun before the interruption. Then everything that `learn` does before `train` is done. */
     resume: boolean;
     onEvent: RunListener;
-    /** The recipe shows the run itself. */
+    /** The recipe program shows the run. */
     progress: false;
     signal: AbortSignal;
   };
 }
 
-/** Options of `train` that a recipe has too. */
+/** Names of the options of `train` that a recipe takes. */
 const {
   model: _model,
   client: _client,
@@ -126,14 +126,14 @@ const recipeNames = {
   ...learningNames,
 } satisfies OptionNames<EnvironmentRecipe<z.ZodType, unknown>>;
 
-/** A recipe with what it leaves out. */
+/** A recipe with its defaults filled in. */
 export interface WholeRecipe extends LearningRecipe {
   description: string;
   command: string;
   defaults: Required<NonNullable<RecipeDescription['defaults']>>;
 }
 
-/** @throws OptionError for an unknown option, for a name that no project may have, and for two ways to learn. */
+/** @throws OptionError for an unknown option, for an invalid project name, and for both `environment` and `learn`. */
 export function wholeRecipe<Schema extends z.ZodType, Outcome>(
   recipe: Recipe<Schema, Outcome>,
   started: Started,
@@ -161,7 +161,7 @@ export function wholeRecipe<Schema extends z.ZodType, Outcome>(
   return { name, description, command, defaults, talkCommand, learn: recipe.learn ?? learnIn(recipe) };
 }
 
-/** `learn` of a recipe that says its environment. */
+/** The `learn` function of a recipe with an environment. */
 function learnIn<Schema extends z.ZodType, Outcome>(
   recipe: EnvironmentRecipe<Schema, Outcome>,
 ): LearningRecipe['learn'] {
@@ -188,18 +188,18 @@ function learnIn<Schema extends z.ZodType, Outcome>(
   };
 }
 
-/** How a process was started: `process` has it. */
+/** How a process was started. `process` has these fields. */
 export interface Started {
   argv: readonly string[];
   execArgv: readonly string[];
   env: NodeJS.ProcessEnv;
 }
 
-/** What a person types to start this program again, without its flags. */
+/** The command that starts this program again, without its flags. */
 export function commandOf({ argv, execArgv, env }: Started): string {
   const script = argv[1] ?? 'recipe';
   const { npm_lifecycle_event: event, npm_lifecycle_script: line = '', npm_config_user_agent: agent } = env;
-  // A script of package.json that starts another program has its variables too.
+  // These variables are also set if a package.json script starts another program.
   if (event !== undefined && event !== 'npx' && line.includes(basename(script))) {
     const manager = /^(pnpm|yarn|bun)\b/.exec(agent ?? '')?.[0] ?? 'npm';
     if (manager === 'yarn') return `yarn ${event}`;

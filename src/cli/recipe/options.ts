@@ -2,7 +2,7 @@ import { Command, Option } from 'commander';
 import type { IfExists } from '../../model/index.ts';
 import { serviceUrl, wholeNumber } from '../flags.ts';
 
-/** The flags of a recipe, read. */
+/** The parsed flags of a recipe. */
 export interface RecipeOptions {
   json: boolean;
   seed: number;
@@ -13,12 +13,12 @@ export interface RecipeOptions {
   baseUrl?: string;
   apiKey?: string;
   baseModel: string;
-  /** What is done where the service has a model of the run's name already. */
+  /** What to do if the service already has a model with the run's name. */
   ifExists: IfExists;
   runDirectory?: string;
-  /** Goes on with the run in `runDirectory`. */
+  /** Continue the run in `runDirectory`. */
   resume?: true;
-  /** Seconds that the end may take after an interrupt. */
+  /** Longest time from an interrupt to the end, in seconds. */
   stopWithin: number;
 }
 
@@ -68,7 +68,7 @@ export const recipeProgram = ({ command, description, defaults }: Described): Co
     )
     .showHelpAfterError(`(${command} --help lists the flags)`);
 
-/** Reads a recipe's flags; prints help or what is wrong, and leaves, where they ask or err. */
+/** Parses the flags of a recipe. For `--help` and invalid flags it prints a text and exits. */
 export function readOptions(argv: readonly string[], program: Command): RecipeOptions {
   const options = program.parse(argv).opts<RecipeOptions>();
   if (options.baseUrl !== undefined && !options.apiKey)

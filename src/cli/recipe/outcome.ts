@@ -13,7 +13,7 @@ interface Finished {
   result: TrainResult;
   options: RecipeOptions;
   runDirectory: string;
-  /** Where this run's own service keeps its models; null for one that somebody else runs. */
+  /** Data folder of the run's own service; null with `--base-url`. */
   dataFolder: string | null;
 }
 
@@ -35,10 +35,10 @@ const evaluated = (evaluation: Evaluation<unknown>): Evaluated => ({
 
 type Asked = Pick<Finished, 'recipe' | 'options'>;
 
-/** The flags that a run of the same kind needs again, as a person would type them. */
+/** The flags that a similar run needs again: `there` for the service, `same` for the rest. */
 function sameFlags({ recipe, options }: Asked): { same: string; there: string } {
   const { groups, rolloutsPerGroup, baseUrl, apiKey, baseModel, threads, ifExists } = options;
-  // The key itself is not for the screen; one from the environment is there again.
+  // Never show the key. A key from the environment needs no flag.
   const key = process.env.MARTINGALE_API_KEY === apiKey ? '' : ' --api-key "$KEY"';
   const there = baseUrl === undefined ? '' : ` --base-url ${baseUrl}${key}`;
   const flag = (name: string, value: string | number | undefined, usual?: string | number) =>
@@ -53,7 +53,7 @@ function sameFlags({ recipe, options }: Asked): { same: string; there: string } 
   return { same, there };
 }
 
-/** What goes on with a run that was stopped. */
+/** The command that continues a run. */
 export function resumeCommand(asked: Asked & { runDirectory: string }): string {
   const { seed, steps } = asked.options;
   const { same, there } = sameFlags(asked);
@@ -63,10 +63,10 @@ export function resumeCommand(asked: Asked & { runDirectory: string }): string {
 
 const shellWord = (text: string) => (/^[\w./:@-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
-/** In the repository, where the sources run as they are, no package is installed whose command it could be. */
+/** In the repository the `martingale` command is not installed. */
 const serveCommand = import.meta.url.endsWith('.ts') ? 'npm run martingale -- serve' : 'npx martingale serve';
 
-/** Commands to go on with, as a person would type them. */
+/** Commands to try after a run. */
 export function nextCommands({ recipe, result, options, dataFolder }: Finished): NextCommand[] {
   const { seed, steps } = options;
   const { same, there } = sameFlags({ recipe, options });
@@ -95,7 +95,7 @@ export function nextCommands({ recipe, result, options, dataFolder }: Finished):
   ];
 }
 
-/** What a person reads at the end; null where the run was stopped before both evaluations. */
+/** The comparison shown at the end; null without both evaluations. */
 export function comparisonOf(finished: Finished): Comparison | null {
   const { before, after } = finished.result.validation;
   if (before === null || after === null) return null;
@@ -107,14 +107,14 @@ export function comparisonOf(finished: Finished): Comparison | null {
   };
 }
 
-/** What a person reads where an interrupt ended the run, with the command that goes on. */
+/** The text after an interrupted run, with the command that continues it. */
 export function stoppedText(asked: Asked & { runDirectory: string }, steps: number): string {
   const after =
     steps === 0 ? 'before its first step was done' : `after ${steps} step${steps === 1 ? '' : 's'}`;
   return `Stopped ${after}. Go on with it:\n  ${resumeCommand(asked)}`;
 }
 
-/** Refusals of what was asked for, which their own message says how to mend: the same command would be refused again. */
+/** Codes of refusals. Their message has the remedy; the resume command would be refused again. */
 const refusals = new Set([
   'base_model_mismatch',
   'data_folder_in_use',
@@ -126,8 +126,8 @@ const refusals = new Set([
 ]);
 
 /**
- * What a person reads where the run failed: why, and what goes on with it.
- * @param isResumable Whether the run directory holds something to go on with.
+ * The text after a failed run: the error, and the command that continues the run.
+ * @param isResumable Whether the run directory holds a run that can continue.
  */
 export function failedText(
   asked: Asked & { runDirectory: string },
@@ -139,21 +139,21 @@ export function failedText(
   return `${why}\nOnce that is mended, go on with the run:\n  ${resumeCommand(asked)}`;
 }
 
-/** What a person reads when the first interrupt has been heard. */
+/** The text at the first interrupt. */
 export function stoppingText({ stopWithin }: RecipeOptions, reason: InterruptReason): string {
   if (reason === 'output_closed')
     return `Nobody reads the output any more. Stopping, within ${stopWithin} s; --resume goes on.`;
   return `Stopping, within ${stopWithin} s. Ctrl-C again leaves at once. Either way, --resume goes on.`;
 }
 
-/** What a person reads where the program left before its end. */
+/** The text before an early exit. */
 export function cutText(asked: Asked & { runDirectory: string }, because: 'limit' | 'again'): string {
   const why =
     because === 'limit' ? `Not everything had ended within ${asked.options.stopWithin} s` : 'Left at once';
   return `${why}. Go on from what is on disk:\n  ${resumeCommand(asked)}`;
 }
 
-/** What a person reads where there is nothing to compare. */
+/** The text at the end of a run without a comparison. */
 export function endedText(
   asked: Asked & { runDirectory: string },
   { reason, because, reports }: Pick<TrainResult, 'reason' | 'because' | 'reports'>,

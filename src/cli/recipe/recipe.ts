@@ -23,15 +23,14 @@ import {
 } from './run-directory.ts';
 import { openModelOfRun, openService, type RecipeService, reopenModelOfRun } from './service.ts';
 
-/** How long a service may stay silent at the start before the person is told. */
+/** Time without an answer from the service before the user is told. */
 const silenceMs = 5000;
 
 /**
- * Runs a recipe as a program: reads the flags (`--help` lists them), starts a service with the embedded engine unless
- * `--base-url` names one, trains, shows the run, and says at the end what it came to and what goes on with it. Ctrl-C
- * and SIGTERM end it in good order; `--resume` goes on with it. What fails is told on standard error, and the exit
- * status is 1, or 130, 143 or 141 where it was interrupted. It is a program's last act: what an agent has left running
- * does not keep the process.
+ * Runs a recipe as a program. It reads the flags (`--help` lists them), starts a service with the embedded engine unless
+ * `--base-url` names one, trains, shows the run, and ends with the results and the next commands. Ctrl-C and SIGTERM
+ * stop the run in order; `--resume` continues it. Errors go to standard error; the exit status is then 1, and after an
+ * interrupt 130, 143 or 141. Call it last: afterwards the process exits, whatever an agent has left running.
  *
  * @example
  * await runRecipe({
@@ -41,8 +40,8 @@ const silenceMs = 5000;
  *   defaults: { steps: 40 },
  * });
  *
- * @param argv As `process.argv`: the flags begin at the third.
- * @throws OptionError for an unknown option, and for a `name` that no project may have.
+ * @param argv As `process.argv`: the flags start at index 2.
+ * @throws OptionError for an unknown option, an invalid `name`, and for both `environment` and `learn`.
  */
 export async function runRecipe<Schema extends z.ZodType, Outcome>(
   given: Recipe<Schema, Outcome>,
@@ -76,7 +75,7 @@ export async function runRecipe<Schema extends z.ZodType, Outcome>(
     service = await openService(options, runDirectory);
     const { name } = recipe;
     const { seed, baseModel, ifExists, baseUrl } = options;
-    // The client repeats a call for minutes while the service is away: silence would look like a hang.
+    // The client retries for minutes while the service is unreachable, which would look like a hang.
     const silence = startTimer(silenceMs, () => {
       if (baseUrl !== undefined)
         progress.note(`No answer from ${baseUrl} yet. Calls are repeated; Ctrl-C stops.`);

@@ -6,13 +6,13 @@ import { OptionError } from '../../util/option-error.ts';
 export const runOptionError = (option: string, message: string) =>
   new OptionError('invalid_run_option', message, { option });
 
-/** A new path for the run of a recipe. */
+/** A new path for a run of a recipe. */
 export const newRunDirectory = (name: string, seed: number): string =>
   join('runs', `${new Date().toISOString().slice(0, 19).replaceAll(':', '-')}-${name}-seed-${seed}`);
 
 /**
- * Makes the folder, before anything is trained that could not be kept.
- * @throws OptionError where it holds something already, or cannot be made.
+ * Makes the run directory, before any training.
+ * @throws OptionError if it is not empty or cannot be made.
  */
 export async function claimRunDirectory(path: string): Promise<void> {
   const files = await makeFolder(path)
@@ -32,10 +32,10 @@ export async function claimRunDirectory(path: string): Promise<void> {
     );
 }
 
-/** Where the training of a recipe's run is written. */
+/** Folder for the run directory of `train`. */
 export const trainingFolder = (path: string): string => join(path, 'training');
 
-/** Where a recipe's own service keeps its models. */
+/** Data folder of a recipe's own service. */
 export const serviceFolder = (path: string): string => join(path, 'service');
 
 const isThere = (path: string) =>
@@ -46,15 +46,15 @@ const isThere = (path: string) =>
 
 const hasTraining = (path: string) => isThere(join(trainingFolder(path), 'config.json'));
 
-/** Whether the folder of a run that was claimed holds something that `takeUpRunDirectory` takes up. */
+/** Whether `takeUpRunDirectory` accepts the directory of a claimed run. */
 export async function isResumable(path: string, { ownService }: { ownService: boolean }): Promise<boolean> {
   return (await hasTraining(path)) || (ownService && (await isThere(serviceFolder(path))));
 }
 
 /**
- * Gets the folder of an interrupted run ready to go on. Says whether its training had begun, and whatever comes before
- * it was done; where it had not, nothing of the run is kept, and it begins again.
- * @throws OptionError where there is no run, or where it cannot begin again.
+ * Prepares the directory of an interrupted run. Returns true if its training had begun. Otherwise it deletes the
+ * models of the run, and the run starts again.
+ * @throws OptionError if there is no run, or if it can neither continue nor start again.
  */
 export async function takeUpRunDirectory(
   path: string,
@@ -72,7 +72,7 @@ export async function takeUpRunDirectory(
       'runDirectory',
       `The run directory ${path} does not hold the run of a recipe. Leave --resume out to begin one.`,
     );
-  // A job of the start may be half done, or queued: it would train beside that of the start that comes now.
+  // An unfinished job of the warm start would train beside the new one.
   await rm(serviceFolder(path), { recursive: true });
   return false;
 }

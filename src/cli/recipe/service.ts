@@ -9,19 +9,19 @@ import { serviceFolder, trainingFolder } from './run-directory.ts';
 
 export interface RecipeService {
   client: Client;
-  /** Where the service keeps its models; null for one that somebody else runs. */
+  /** Data folder of the service; null with `--base-url`. */
   dataFolder: string | null;
   close: () => Promise<void>;
 }
 
-/** The service of `--base-url`, else one in this process, on a free port of this machine with a key of its own. */
+/** The service of `--base-url`; else a new one in this process, on a free local port with its own key. */
 export async function openService(options: RecipeOptions, runDirectory: string): Promise<RecipeService> {
   const { baseUrl, apiKey, threads } = options;
   if (baseUrl !== undefined && apiKey !== undefined) {
     const client = createClient({ baseUrl, apiKey });
     return { client, dataFolder: null, close: () => client.close() };
   }
-  // Loaded here: whoever trains elsewhere needs neither, nor the engine's runtime installed.
+  // Loaded here: with `--base-url` neither is needed, and the engine's runtime need not be installed.
   const [{ createEmbeddedEngine }, { startService }] = await Promise.all([
     import('../../engines/embedded/index.ts'),
     import('../../service/index.ts'),
@@ -44,7 +44,7 @@ export async function openService(options: RecipeOptions, runDirectory: string):
 }
 
 interface ModelOfRun {
-  /** The recipe's, which is also that of the project on the service. */
+  /** Name of the recipe and of its project on the service. */
   name: string;
   seed: number;
   baseModel: string;
@@ -54,7 +54,7 @@ interface ModelOfRun {
   signal: AbortSignal;
 }
 
-/** The model of a new run: made from the base model, unless the service knows one of its name and `ifExists` says to go on with that. */
+/** The model of a new run. `ifExists` decides what happens if the service already has a model with its name. */
 export async function openModelOfRun({
   name,
   seed,
@@ -67,7 +67,7 @@ export async function openModelOfRun({
   return openModel({
     client: service.client,
     project: name,
-    // On a service of many runs, a name of its own; else training would go on from the last run's model.
+    // A shared service needs a name per run: with the same name, training would continue the last run's model.
     name: service.dataFolder === null ? basename(runDirectory) : `seed-${seed}`,
     baseModel,
     ifExists,
@@ -76,8 +76,8 @@ export async function openModelOfRun({
 }
 
 /**
- * The model of a run that goes on. Where the service no longer has it, none is made: `train` refuses the handle of the
- * one that is gone, and says why.
+ * The model of a resumed run. If the service no longer has it, this makes no new model but returns a handle of the
+ * deleted one, which `train` refuses with the reason.
  */
 export async function reopenModelOfRun(run: ModelOfRun): Promise<ModelHandle> {
   const { client } = run.service;
@@ -92,7 +92,7 @@ export async function reopenModelOfRun(run: ModelOfRun): Promise<ModelHandle> {
 
 const notedSchema = z.object({ model: z.string(), modelId: z.string() });
 
-/** The model as the run's record has it; undefined where that cannot be read, which `train` tells of. */
+/** The model in the run's `config.json`; undefined if that is invalid, which `train` reports. */
 async function readNoted(runDirectory: string): Promise<z.infer<typeof notedSchema> | undefined> {
   const text = await readFile(join(trainingFolder(runDirectory), 'config.json'), 'utf8');
   try {
