@@ -1,7 +1,9 @@
 import { expect, test } from 'vitest';
 import { serve } from './server.ts';
 
-test('calls do not wait for each other, also where they are more than one pool has connections', async () => {
+test('calls do not wait for each other, also where they are more than one pool has connections', {
+  tags: ['long'],
+}, async () => {
   const calls = 2_100;
   const answers: (() => void)[] = [];
   const { client } = await serve((response) => {

@@ -61,7 +61,9 @@ const fewReplies: FakePolicy = ({ seed }) => {
   return replies[(seed ?? 0) % 5] ?? { text: 'look', toolCalls: [call(1), call(2)] };
 };
 
-test('whatever an agent does with its conversations, what was sampled is there once and exactly', async () => {
+test('whatever an agent does with its conversations, what was sampled is there once and exactly', {
+  tags: ['long'],
+}, async () => {
   await using desk = await openDesk(fewReplies);
   let seed = 0;
   await fc.assert(

@@ -250,7 +250,7 @@ test('calls have the seeds of their rollout', async () => {
   expect(first).not.toBe(second);
 });
 
-test('500 rollouts at once do not mix', async () => {
+test('500 rollouts at once do not mix', { tags: ['long'] }, async () => {
   await using desk = await openDesk(({ messages }) => ({
     text: `to ${JSON.stringify(messages.at(-1)?.content)}`,
   }));

@@ -55,7 +55,9 @@ test.each([429, 503] as const)(
   },
 );
 
-test('a service that grows slower with its load is kept at the latency that is asked for', async () => {
+test('a service that grows slower with its load is kept at the latency that is asked for', {
+  tags: ['long'],
+}, async () => {
   await using service = await startLimitedService({ limit: 10_000, delayMs: (inFlight) => inFlight * 3 });
   const budget = callBudget({ concurrency: { min: 2, max: 1000 }, targetLatencyMs: 60 });
   await many(service.model.with({ budget }), 800);
@@ -64,7 +66,9 @@ test('a service that grows slower with its load is kept at the latency that is a
   expect(service.seen).toMatchObject({ answered: 800, refused: 0 });
 });
 
-test('without a target, latency that rises beyond three times the smallest lowers the limit', async () => {
+test('without a target, latency that rises beyond three times the smallest lowers the limit', {
+  tags: ['long'],
+}, async () => {
   await using service = await startLimitedService({
     limit: 10_000,
     delayMs: (inFlight) => (inFlight > 40 ? 200 : 10),

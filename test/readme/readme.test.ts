@@ -70,7 +70,9 @@ describe('README and docs', () => {
     await rm(/The record is in (.*)/.exec(output)?.[1] ?? '', { recursive: true });
   });
 
-  it('have a recipe that begins with conversations, and takes the flags of one', async () => {
+  it('have a recipe that begins with conversations, and takes the flags of one', {
+    tags: ['long'],
+  }, async () => {
     const found = (await typeScriptSnippets()).filter(({ code }) => code.includes('runRecipe('));
     expect(found).toHaveLength(1);
     const file = join(folder, 'lights.ts');

@@ -29,7 +29,7 @@ const asking = defineEnvironment({
 
 const scenarios = (count: number) => Array.from({ length: count }, (_, id) => ({ id }));
 
-test('1,000 concurrent rollouts do not mix, and come back in order', async () => {
+test('1,000 concurrent rollouts do not mix, and come back in order', { tags: ['long'] }, async () => {
   const { service, model } = await open();
   await using _ = service;
   const { groups, counts } = await runGroups({

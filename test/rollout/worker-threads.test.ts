@@ -124,7 +124,9 @@ test.each([
   },
 );
 
-test('a thread that dies takes its other rollouts along; retries run in another', async () => {
+test('a thread that dies takes its other rollouts along; retries run in another', {
+  tags: ['long'],
+}, async () => {
   const { model } = await open();
   const { groups, counts } = await runGroups({
     environment: threaded,
@@ -180,7 +182,9 @@ test('a cancelled run cancels rollouts in threads, also those that never let go'
     });
 });
 
-test('calls of all threads are within one budget, which a dead thread gives its places back to', async () => {
+test('calls of all threads are within one budget, which a dead thread gives its places back to', {
+  tags: ['long'],
+}, async () => {
   let inFlight = 0;
   let most = 0;
   const { model } = await open(async ({ messages }) => {

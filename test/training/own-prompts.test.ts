@@ -60,7 +60,7 @@ describe('rollouts whose prompts are their own', () => {
 
   const open = (name: string) => openModel({ client: service.client, project: 'own', name, baseModel });
 
-  test('train under the probabilities that they were sampled with', async () => {
+  test('train under the probabilities that they were sampled with', { tags: ['long'] }, async () => {
     const { reports } = await train({
       ...{ environment, scenarios, model: await open('run'), steps: 2 },
       ...{ groupsPerStep: scenarios.length, rolloutsPerGroup: 2 },

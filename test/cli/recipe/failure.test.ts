@@ -48,7 +48,9 @@ async function run(flags: readonly string[], recipe = 'coin-recipe') {
   return { code, output, errors };
 }
 
-it('a recipe that fails prints the command that goes on, and only where there is something to go on with', async () => {
+it('a recipe that fails prints the command that goes on, and only where there is something to go on with', {
+  tags: ['long'],
+}, async () => {
   const engine = new CoinEngine();
   const { call, service } = await start({ engine });
   const runDirectory = join(await temporaryFolder(), 'coin');
@@ -76,10 +78,13 @@ it('a recipe that fails prints the command that goes on, and only where there is
   expect(name).toBe(basename(runDirectory));
   await call('DELETE', `/v1/preview/models/${id}`);
   const gone = await run([...command, '--steps', '3']);
-  expect(gone).toMatchObject({ code: 1, errors: expect.stringContaining('which the service no longer has') });
+  expect(gone).toMatchObject({
+    code: 1,
+    errors: expect.stringContaining('which the service no longer has'),
+  });
   expect(gone.errors).not.toMatch(next);
   expect(await models()).toEqual([]);
-}, 120_000);
+});
 
 it('a recipe whose reward throws says where, by file, line and column', async () => {
   const { service } = await start({ engine: new CoinEngine() });

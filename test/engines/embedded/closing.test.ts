@@ -10,7 +10,9 @@ const runProgram = (name: string, ...given: string[]) =>
   promisify(execFile)(process.execPath, [...fromSource, programOf(name), ...given]);
 
 describe('closing the embedded engine', () => {
-  it('ends every call at once and the threads by themselves, whatever they are in the middle of', async () => {
+  it('ends every call at once and the threads by themselves, whatever they are in the middle of', {
+    tags: ['long'],
+  }, async () => {
     // In a process of its own, which a thread that is torn out of the native runtime would take with it.
     const { stdout, stderr } = await runProgram('closing');
     expect(stderr).toBe('');

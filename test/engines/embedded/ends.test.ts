@@ -137,7 +137,7 @@ describe('a request to the embedded engine', () => {
     expect(await good).toHaveLength(1);
   });
 
-  it('leaves nothing behind in the engine, however it ended', async () => {
+  it('leaves nothing behind in the engine, however it ended', { tags: ['long'] }, async () => {
     class Listener {
       heard = 0;
     }

@@ -127,7 +127,9 @@ async function orRefusal(work: () => Promise<string[]>): Promise<string[]> {
   }
 }
 
-test('a set brought to a saved position goes on as if nothing had happened, whatever the set and the place', async () => {
+test('a set brought to a saved position goes on as if nothing had happened, whatever the set and the place', {
+  tags: ['long'],
+}, async () => {
   await fc.assert(
     fc.asyncProperty(
       pipeline,

@@ -77,7 +77,9 @@ test('a read-only data folder is refused at the start, with its reason', async (
   expect(await useAll(after, 'after', () => {})).toEqual([]);
 });
 
-test('a checkpoint that does not fit keeps its job waiting, and is written whole once it does', async (context) => {
+test('a checkpoint that does not fit keeps its job waiting, and is written whole once it does', {
+  tags: ['long'],
+}, async (context) => {
   const disk = await smallDisk();
   if (!disk) return context.skip();
   const { under, place, seen, remount } = disk;

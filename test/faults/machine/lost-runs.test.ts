@@ -36,7 +36,9 @@ async function startHeld(dataFolder: string, heldModel: () => string, beforeStep
 
 const types = (events: Json[]) => events.map(({ type }) => type);
 
-test('a job that ends the process in each run lets others pass, and is failed in the end', async () => {
+test('a job that ends the process in each run lets others pass, and is failed in the end', {
+  tags: ['long'],
+}, async () => {
   let dataFolder = await temporaryFolder();
   let deadly = 'none yet';
   const jobs: Record<string, string> = {};

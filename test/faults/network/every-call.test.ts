@@ -41,10 +41,10 @@ describe.each(namedFaults)('$name', (fault) => {
 
   const { always } = fault;
   if (!always) return;
-  test('every time', async () => {
+  test('every time', { tags: ['long'] }, async () => {
     const trials = await tryAll(fault, applicable, Number.POSITIVE_INFINITY);
     expect(surprises(trials, always)).toEqual([]);
-  }, 60_000);
+  });
 });
 
 test('what succeeded was done exactly once, and no promise was left alone', async () => {

@@ -57,7 +57,7 @@ describe('a training job whose answer is lost', () => {
     },
   );
 
-  test('is waited for as long as it may run', async () => {
+  test('is waited for as long as it may run', { tags: ['long'] }, async () => {
     await using world = await startTrainingWorld({ knowsKeys: false });
     const training = door();
     world.engine.hold = (place) => (place === 'train' ? training.wait() : Promise.resolve());
@@ -118,7 +118,9 @@ describe('a training job of which nothing is to be seen', () => {
     expect(resumed.counts).toMatchObject({ dispatched: 24, completed: 24 });
   });
 
-  test('is left alone where that is decided, and the run goes on from the checkpoint that is there', async () => {
+  test('is left alone where that is decided, and the run goes on from the checkpoint that is there', {
+    tags: ['long'],
+  }, async () => {
     await using world = await startTrainingWorld({ knowsKeys: false });
     faultAt(world.proxy, reset, createsJob, 1);
     await caught(world.train({ lostJob: quick }));
@@ -129,7 +131,9 @@ describe('a training job of which nothing is to be seen', () => {
     expect(await world.jobRecord(1)).toMatchObject({ outcome: { step: 1, gradientSteps: [] } });
   });
 
-  test('but shows its checkpoint after the run has stopped, is taken by the resumed run whatever was decided', async () => {
+  test('but shows its checkpoint after the run has stopped, is taken by the resumed run whatever was decided', {
+    tags: ['long'],
+  }, async () => {
     await using world = await startTrainingWorld({ knowsKeys: false });
     const training = door();
     faultAt(world.proxy, loseReply, createsJob, 1);
@@ -172,7 +176,7 @@ describe('a training job of which nothing is to be seen', () => {
     expect(world.engine.trainings).toBe(3);
   });
 
-  test('is asked for again without a person where the run was told so', async () => {
+  test('is asked for again without a person where the run was told so', { tags: ['long'] }, async () => {
     await using world = await startTrainingWorld({ knowsKeys: false });
     const asked = faultAt(world.proxy, reset, createsJob, 1);
     const lostJob = { waitMs: 100, decision: 'ask_again' } as const;
@@ -180,7 +184,7 @@ describe('a training job of which nothing is to be seen', () => {
     expect([asked.met(), world.engine.trainings]).toEqual([4, 3]);
   });
 
-  test('is asked for three times at most', async () => {
+  test('is asked for three times at most', { tags: ['long'] }, async () => {
     await using world = await startTrainingWorld({ knowsKeys: false });
     let asked = 0;
     world.proxy.fault = (request) => {
@@ -195,7 +199,7 @@ describe('a training job of which nothing is to be seen', () => {
     expect([error.code, asked]).toEqual(['training_job_unknown', 3]);
   });
 
-  test('is not taken for one of two that somebody else has made', async () => {
+  test('is not taken for one of two that somebody else has made', { tags: ['long'] }, async () => {
     await using world = await startTrainingWorld({ knowsKeys: false });
     const model = await world.open(world.direct);
     const examples = [
@@ -256,7 +260,7 @@ describe('a job that the service has forgotten while it is followed', () => {
     expect(asked.met()).toBe(2);
   });
 
-  test('is followed on where the service knows it again', async () => {
+  test('is followed on where the service knows it again', { tags: ['long'] }, async () => {
     await using world = await startTrainingWorld({ knowsKeys: true });
     const training = door();
     world.engine.hold = (place) => (place === 'train' ? training.wait() : Promise.resolve());
@@ -273,7 +277,9 @@ describe('a job that the service has forgotten while it is followed', () => {
   });
 });
 
-test('a job that was lost, was found again and then failed is asked for anew by the run that goes on', async () => {
+test('a job that was lost, was found again and then failed is asked for anew by the run that goes on', {
+  tags: ['long'],
+}, async () => {
   await using world = await startTrainingWorld({ knowsKeys: true });
   const training = door();
   world.engine.hold = (place) => (place === 'train' ? training.wait() : Promise.resolve());
@@ -319,7 +325,9 @@ describe('a supervised job on a service without keys', () => {
     expect([asked.met(), world.engine.trainings]).toEqual([1, 1]);
   });
 
-  test('that cannot be known to be there is an error, and is asked for again where that was said', async () => {
+  test('that cannot be known to be there is an error, and is asked for again where that was said', {
+    tags: ['long'],
+  }, async () => {
     await using world = await startTrainingWorld({ knowsKeys: false });
     const model = await world.open();
     faultAt(world.proxy, reset, createsJob);

@@ -110,7 +110,7 @@ describe.skipIf(process.platform === 'win32')('a recipe', () => {
     await goesOn('silent');
   });
 
-  it('leaves at once at the second signal, and goes on', async () => {
+  it('leaves at once at the second signal, and goes on', { tags: ['long'] }, async () => {
     const held = await holdTraining();
     const program = recipe('twice', { flags: ['--stop-within', '600'] });
     await held.reached;

@@ -32,7 +32,7 @@ async function run(fault: Fault, given: { folder?: string; resume?: boolean; exe
 }
 
 describe.concurrent('code of an environment', () => {
-  test('that leaves nothing behind is told nothing', async () => {
+  test('that leaves nothing behind is told nothing', { tags: ['long'] }, async () => {
     const { said, warnings } = await run('none');
     expect(said).toContainEqual(expect.objectContaining(finished));
     expect(warnings).toEqual([]);
@@ -52,7 +52,9 @@ describe.concurrent('code of an environment', () => {
     expect(warnings[0]).toMatchObject({ code: 'promise_left_behind', warning: /the second time/ });
   });
 
-  test('whose promise is rejected and nobody waits for it is warned about five times, and logged each time', async () => {
+  test('whose promise is rejected and nobody waits for it is warned about five times, and logged each time', {
+    tags: ['long'],
+  }, async () => {
     const { said, warnings, status, folder } = await run('leaves a promise');
     expect(status).toBe(0);
     expect(said).toContainEqual(expect.objectContaining(finished));
@@ -90,7 +92,9 @@ describe.concurrent('code of an environment', () => {
     expect(said).toContainEqual(expect.objectContaining(finished));
   });
 
-  test('cannot change what it handed over: what is on disk and logged is what was scored', async () => {
+  test('cannot change what it handed over: what is on disk and logged is what was scored', {
+    tags: ['long'],
+  }, async () => {
     const { said, folder } = await run('changes what it handed over');
     expect(said).toContainEqual(expect.objectContaining(finished));
     expect(said).toContainEqual({

@@ -133,7 +133,7 @@ describe('a body is read alike whatever its size', () => {
       expect({ name, ...complaintsOf(await call('POST', jobs, pad(body))) }).toEqual({ name, ...expected });
   });
 
-  test('what it trains on', async () => {
+  test('what it trains on', { tags: ['long'] }, async () => {
     const engine = wideEngine();
     const { call, createModel, follow } = await start({ engine });
     const told = {

@@ -204,7 +204,9 @@ const ownNames = () =>
   [Object, Array, Function, String].map(({ prototype }) => Object.getOwnPropertyNames(prototype));
 
 describe('whatever a name is', () => {
-  test('it leads out of nowhere, and into no header, no log, no table and no prototype', async () => {
+  test('it leads out of nowhere, and into no header, no log, no table and no prototype', {
+    tags: ['long'],
+  }, async () => {
     const { outside, model, ask, log, dataFolder, call } = await withCanary();
     const [before, prototypes] = [snapshot(outside), ownNames()];
     const check = async (request: Request) => {
@@ -236,7 +238,7 @@ describe('whatever a name is', () => {
     expect((await call('GET', `${models}/${model.id}`)).body).toEqual(model);
     for (const path of readdirSync(dataFolder, { recursive: true, encoding: 'utf8' }))
       expect(path).toMatch(/^[\w.%!~*'()-]+(\/[\w.%!~*'()-]+)*$/);
-  }, 60_000);
+  });
 });
 
 describe('a split', () => {

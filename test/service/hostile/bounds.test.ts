@@ -151,7 +151,7 @@ describe('the size of a request', () => {
     expect([...new Set(without)]).toEqual([]);
   });
 
-  it('may be what the bound says, and not one more', () => {
+  it('may be what the bound says, and not one more', { tags: ['long'] }, () => {
     const wrong: string[] = [];
     let tried = 0;
     for (const place of distinct)

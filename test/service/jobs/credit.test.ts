@@ -141,7 +141,9 @@ describe('credit of choices', () => {
     });
   });
 
-  it('teaches which call was good where the rewards of the trajectories cannot tell', async () => {
+  it('teaches which call was good where the rewards of the trajectories cannot tell', {
+    tags: ['long'],
+  }, async () => {
     const letters = { structured_outputs: { regex: '[ab]' } };
     const ask = (question: string) => ({ role: 'user', content: question });
     const reply = async (model: string, messages: Json[], seed: number): Promise<Json> => {
@@ -198,5 +200,5 @@ describe('credit of choices', () => {
     expect(credited).toBeGreaterThan(before + 0.2);
     // All rewards are equal: there is nothing to learn from.
     expect(await learn('without-credit', false)).toBe(before);
-  }, 60_000);
+  });
 });

@@ -101,7 +101,7 @@ describe('the shape of JSON', () => {
     ['quotes that are escaped', `"${'\\"'.repeat(8 * 2 ** 20)}`],
     ['backslashes without end', `"${'\\'.repeat(16 * 2 ** 20)}`],
     ['backslashes up to a quote', `["${'\\\\'.repeat(8 * 2 ** 20)}"]`],
-  ])('is found in one pass over %s', (_what, text) => {
+  ])('is found in one pass over %s', { tags: ['long'] }, (_what, text) => {
     // One that began anew at each character would not end before the test does.
     refuses(text, {});
   });

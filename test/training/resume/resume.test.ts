@@ -98,7 +98,7 @@ test('the job in flight is followed where it is known, and none trains twice', a
   ]);
 });
 
-test('a job that has failed is asked for again, under another key', async () => {
+test('a job that has failed is asked for again, under another key', { tags: ['long'] }, async () => {
   const folder = runs.path('failed');
   const read = async (file: string) => JSON.parse(await readFile(join(folder, file), 'utf8'));
   runs.engine.failTraining = new Error('out of memory');
@@ -113,7 +113,9 @@ test('a job that has failed is asked for again, under another key', async () => 
   expect(await runs.record('failed')).toEqual(await runs.record('synchronous-whole'));
 });
 
-test('a run whose model has been trained by others since is not gone on with', async () => {
+test('a run whose model has been trained by others since is not gone on with', {
+  tags: ['long'],
+}, async () => {
   await runs.run('shared', { steps: 1 });
   const summary = await readFile(join(runs.path('shared'), 'summary.json'), 'utf8');
   await runs.run('shared', { steps: 1, runDirectory: runs.path('shared-other') });
@@ -122,7 +124,9 @@ test('a run whose model has been trained by others since is not gone on with', a
   expect(await readFile(join(runs.path('shared'), 'summary.json'), 'utf8')).toBe(summary);
 });
 
-test('a run whose model the service no longer has says so, and leaves no new one behind', async () => {
+test('a run whose model the service no longer has says so, and leaves no new one behind', {
+  tags: ['long'],
+}, async () => {
   await runs.run('lost', { steps: 1 });
   const { modelId } = JSON.parse(await readFile(join(runs.path('lost'), 'config.json'), 'utf8'));
   await runs.models.delete(modelId);

@@ -224,7 +224,9 @@ describe('what fails in the sampler', () => {
 });
 
 describe('the memory of the sampler', () => {
-  it('holds nothing of two hundred requests that have ended, in whichever way', async () => {
+  it('holds nothing of two hundred requests that have ended, in whichever way', {
+    tags: ['long'],
+  }, async () => {
     const watched = new Watched();
     const plan = await codec.plan(textOf({ type: 'regex', pattern: '[a-z]{2,8}' }));
     const kinds = (index: number): SamplerCall[] => [
