@@ -5,24 +5,27 @@ export interface AdaptiveLimitOptions {
   targetLatencyMs: number | undefined;
 }
 
-/** What a decrease multiplies the limit by. */
+/** A decrease multiplies the limit by this factor. */
 const decreaseFactor = 0.75;
 
-/** Without a target, this many times the smallest latency seen lately is taken for a queue on the other side. */
+/** Without a target, a latency above this multiple of the smallest recent latency is taken as a sign of queueing. */
 const latencyTolerance = 3;
 
-/** Answers whose mean is one measure of latency; as many as are in flight where those are more. */
+/** One latency measure is the mean of this many answers, or of as many as the limit if that is larger. */
 const leastAnswers = 16;
 
-/** Measures among which the smallest is looked for: replies that grow as a policy learns are no queue. */
+/**
+ * The smallest latency is taken from this many recent measures. Older ones are dropped, because replies grow longer as a
+ * policy learns, which is not queueing.
+ */
 const rememberedMeasures = 32;
 
 /**
- * How many calls may be in flight, learnt from what comes of them: additive increase, multiplicative decrease (Chiu
- * and Jain, 1989), as in TCP. Each answer raises the limit by 1 until the first decrease (so it doubles in a round
- * trip), then by 1 in a round trip; only while the limit is used up, since calls below it say nothing about it. A 429
- * or 503, or a latency beyond the bound, lowers it by a quarter, at most once in a round trip: what a call says that
- * began before the last decrease is about the limit before it.
+ * A limit on the calls in flight that adapts to their outcomes: additive increase, multiplicative decrease (Chiu and
+ * Jain, 1989), as in TCP. Until the first decrease each answer raises the limit by 1, which doubles it per round trip;
+ * after that it rises by 1 per round trip. It rises only while all slots are in use, because fewer calls do not test
+ * the limit. A 429, a 503 or a high latency lowers it by a quarter, at most once per round trip: outcomes of calls that
+ * began before the last decrease are ignored, because they ran under the old limit.
  */
 export class AdaptiveLimit {
   readonly #options: AdaptiveLimitOptions;
@@ -40,12 +43,12 @@ export class AdaptiveLimit {
     this.#window = this.#roundTrip();
   }
 
-  /** Whole calls. */
+  /** The limit, rounded down. */
   get value(): number {
     return Math.floor(this.#limit);
   }
 
-  /** What a call takes along, to be given back with what came of it. */
+  /** Number of decreases so far. Each call keeps the epoch it began in and passes it back with its outcome. */
   get epoch(): number {
     return this.#epoch;
   }
@@ -90,7 +93,7 @@ export class AdaptiveLimit {
     this.#window = this.#roundTrip();
   }
 
-  /** How many answers a round trip gives. */
+  /** Number of answers in one round trip. */
   #roundTrip(): number {
     return Math.max(leastAnswers, this.value);
   }

@@ -32,7 +32,7 @@ function responseAttributes(
   };
 }
 
-/** What a call was answered with, on its span and in the metrics. */
+/** Adds the answer of a call to its span and to the metrics. */
 export function describeReply(
   span: Span,
   body: ChatCompletionRequest,

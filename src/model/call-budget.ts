@@ -3,58 +3,58 @@ import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { AdaptiveLimit } from './adaptive-limit.ts';
 import { CallQueue } from './call-queue.ts';
 
-/** How a model call ended, for whoever decides how many may be in flight. */
+/** How a model call ended, as reported to its budget. */
 export interface CallOutcome {
-  /** `rate_limited`: the service answered 429 or 503 at least once, whatever came of it then. */
+  /** `rate_limited`: the service answered 429 or 503 at least once, even if a retry succeeded. */
   status: 'answered' | 'rate_limited' | 'failed';
-  /** From having the place to the end of the answer, in milliseconds. */
+  /** Milliseconds from getting the slot to the end of the answer. */
   durationMs: number;
 }
 
-/** A place among the model calls in flight. Release it once. */
+/** A slot for one model call in flight. Release it once. */
 export interface CallPlace {
-  /** Says at once that the service answered 429 or 503; the call keeps its place while it waits to be repeated. */
+  /** Reports a 429 or 503 immediately. The call keeps its slot while it waits for its retry. */
   rateLimited(): void;
   release(outcome: CallOutcome): void;
 }
 
-/** What a budget has seen, and what it does now. */
+/** Statistics of a budget. */
 export interface CallBudgetStats {
-  /** Calls that may be in flight. */
+  /** Current limit on the calls in flight. */
   limit: number;
   inFlight: number;
   waiting: number;
-  /** Largest number in flight at once. */
+  /** Largest number of calls in flight at the same time. */
   peak: number;
-  /** How often the limit was lowered, by reason. */
+  /** Number of decreases of the limit, by reason. */
   decreases: { rateLimited: number; latency: number };
 }
 
-/** One bound on the model calls in flight, shared by all handles and endpoints that it is given to. */
+/** A limit on the model calls in flight, shared by all handles and endpoints that use it. */
 export interface CallBudget {
-  /** Waits for a place, first come first served. @throws the reason of `signal`. */
+  /** Waits for a slot, first come, first served. @throws the reason of `signal`. */
   acquire(signal?: AbortSignal): Promise<CallPlace>;
 }
 
-/** A budget that says what it does. */
+/** A budget with statistics. */
 export interface MeteredCallBudget extends CallBudget {
   stats(): CallBudgetStats;
 }
 
-/** Bounds within which a budget finds out how many calls the service bears. */
+/** Bounds of a limit that adapts to the service. */
 export interface AdaptiveConcurrency {
   min: number;
   max: number;
-  /** Where it begins. Default: `min`. */
+  /** Initial limit. Default: `min`. */
   start?: number;
 }
 
 export interface CallBudgetOptions {
-  /** Calls in flight: a number that stays, or bounds within which it follows what comes back. */
+  /** Maximum number of calls in flight: a fixed number, or bounds of an adaptive limit. */
   concurrency: number | AdaptiveConcurrency;
   /**
-   * Mean latency of a call in milliseconds beyond which the limit is lowered; only where `concurrency` has bounds.
-   * Default: 3 times the smallest of the last 32 means, each over a round trip.
+   * Mean latency of a call in milliseconds above which the limit is lowered. Only with an adaptive limit. Default:
+   * 3 times the smallest of the last 32 means, each over a round trip.
    */
   targetLatencyMs?: number;
 }
@@ -65,14 +65,14 @@ const callBudgetNames = {
 } satisfies OptionNames<CallBudgetOptions>;
 
 /**
- * A bound on the model calls in flight, for all that it is given to:
+ * A limit on the model calls in flight, shared by all handles that use it:
  *
  *     const budget = callBudget({ concurrency: { min: 8, max: 512 } });
  *     await runGroups({ model: model.with({ budget }), concurrency: 2000, ... });
  *
- * With bounds it finds the number itself, as TCP does: up while calls are answered, down by a quarter at a 429, a 503
- * or a latency beyond the target, at most once in a round trip. The client repeats what was answered 429 or 503; the
- * call keeps its place meanwhile.
+ * With bounds the limit adapts, as in TCP: it rises while calls are answered and drops by a quarter at a 429, a 503 or
+ * a latency above the target, at most once per round trip. The client retries calls answered with 429 or 503; they keep
+ * their slot meanwhile.
  * @throws OptionError of code `invalid_call_budget`
  */
 export function callBudget(options: CallBudgetOptions): MeteredCallBudget {
@@ -99,7 +99,7 @@ export function callBudget(options: CallBudgetOptions): MeteredCallBudget {
   return new QueuedBudget(new AdaptiveLimit({ min, max, start, targetLatencyMs }));
 }
 
-/** A queue before the model; its limit stays, or follows what comes of the calls. */
+/** A queue in front of the model, with a fixed or adaptive limit. */
 class QueuedBudget implements MeteredCallBudget {
   readonly #queue: CallQueue;
   readonly #adaptive: AdaptiveLimit | undefined;

@@ -2,7 +2,7 @@ interface Waiter {
   admit: () => void;
 }
 
-/** Callers for at most `limit` places, first come first served. */
+/** A queue for at most `limit` slots, first come, first served. */
 export class CallQueue {
   readonly #waiting = new Set<Waiter>();
   #limit: number;
@@ -17,7 +17,7 @@ export class CallQueue {
     return this.#limit;
   }
 
-  /** A lower limit takes no place away: calls that have one keep it. */
+  /** Calls in flight keep their slots when the limit drops. */
   set limit(limit: number) {
     this.#limit = limit;
     this.#admit();
@@ -35,7 +35,7 @@ export class CallQueue {
     return this.#peak;
   }
 
-  /** Resolves once the caller has a place; it must leave() it. @throws the reason of `signal`. */
+  /** Resolves when the caller has a slot. The caller must then call `leave()`. @throws the reason of `signal`. */
   async enter(signal: AbortSignal | undefined): Promise<void> {
     signal?.throwIfAborted();
     if (this.#waiting.size === 0 && this.#inFlight < this.#limit) return this.#take();

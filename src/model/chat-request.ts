@@ -15,20 +15,21 @@ import { type ModelError, unsupportedByModel } from './model-error.ts';
 import { providerName } from './prompt-messages.ts';
 
 export interface ChatRequest {
-  /** Everything but `messages`, `model`, `seed` and `stream`. */
+  /** All fields except `messages`, `model`, `seed` and `stream`. */
   settings: Omit<ChatCompletionRequest, 'messages' | 'model' | 'seed' | 'stream'>;
   tools: Tool[] | undefined;
   warnings: SharedV4Warning[];
 }
 
 /**
- * Converts the settings of an AI SDK call. Fields of the interface that the AI SDK has no setting for are taken from
- * `providerOptions.martingale`: see `extraFields`.
- * @throws ModelError of code `unsupported_by_model` for a setting that would change the reply and that the service does not have.
+ * Converts the settings of an AI SDK call. Fields without an AI SDK setting come from `providerOptions.martingale`; see
+ * `extraFields`.
+ * @throws ModelError of code `unsupported_by_model` for a setting that the service does not support and that would
+ * change the reply.
  */
 export function toChatRequest(options: LanguageModelV4CallOptions): ChatRequest {
   const warnings: SharedV4Warning[] = [];
-  // The AI SDK always names itself; no other header would reach the service, and none would change the reply.
+  // The AI SDK always sends its own user agent. Other headers cannot reach the service; warn about them.
   if (Object.keys(options.headers ?? {}).some((name) => name.toLowerCase() !== 'user-agent')) {
     warnings.push({ type: 'unsupported', feature: 'headers', details: 'The client sends its own.' });
   }
@@ -68,7 +69,7 @@ function toTool({ name, description, inputSchema, strict }: LanguageModelV4Funct
   };
 }
 
-/** That of the provider options, which alone can name several tools, or the AI SDK's own; not both. */
+/** The tool choice of the provider options, which can name several tools, or the AI SDK's own. Not both. */
 function toolChoiceOf({
   tools,
   toolChoice,
@@ -83,7 +84,7 @@ function toolChoiceOf({
   );
 }
 
-/** `auto` is left out: it is what absent means with tools, also to services that know no other value. */
+/** Omits `auto`, the default with tools: some services reject the field. */
 function toToolChoice(choice: LanguageModelV4ToolChoice | undefined): ToolChoice | undefined {
   if (!choice || choice.type === 'auto') return undefined;
   return choice.type === 'tool' ? { type: 'function', function: { name: choice.toolName } } : choice.type;
@@ -106,7 +107,7 @@ function toResponseFormat(format: LanguageModelV4CallOptions['responseFormat']):
 function toReasoningEffort(
   effort: LanguageModelV4CallOptions['reasoning'],
 ): ChatCompletionRequest['reasoning_effort'] {
-  // Absent means that the reply begins without reasoning.
+  // Without this field the reply has no reasoning.
   if (effort === undefined || effort === 'provider-default' || effort === 'none') return undefined;
   if (effort === 'minimal' || effort === 'low' || effort === 'medium' || effort === 'high') return effort;
   throw unsupportedByModel(
@@ -117,7 +118,7 @@ function toReasoningEffort(
 
 type Fields = readonly (keyof ChatCompletionRequest)[];
 
-/** Set by the model itself: without them a call could not be recorded. */
+/** Fields that the model sets itself, because recording depends on them. */
 const reserved: Fields = [
   'messages',
   'model',
@@ -128,10 +129,10 @@ const reserved: Fields = [
   'return_token_ids',
 ];
 
-/** Make choices that are no samples of the policy. */
+/** Fields whose replies are not samples of the policy. */
 const untrainable: Fields = ['use_beam_search', 'length_penalty'];
 
-/** Fields that the AI SDK has settings for: given twice, one of the two would be ignored. */
+/** Fields with an AI SDK setting. If both were set, one would be ignored. */
 const ownSettings: Fields = [
   ...(['temperature', 'top_p', 'top_k', 'max_tokens', 'max_completion_tokens', 'stop', 'seed'] as const),
   ...(['presence_penalty', 'frequency_penalty', 'reasoning_effort', 'response_format'] as const),
@@ -151,11 +152,11 @@ const remedies: [Fields, string][] = [
 const known: ReadonlySet<string> = new Set(Object.keys(chatCompletionRequestSchema.shape));
 
 /**
- * Fields of a chat request that the AI SDK has no setting for, from `providerOptions.martingale` under the
- * interface's own names, such as `{ repetition_penalty: 1.1, structured_outputs: { regex: '[a-z]+' } }`. A
- * `tool_choice` is one where it is of type `allowed_tools`.
- * @throws ModelError of code `unsupported_by_model` for a field that the AI SDK or the model itself sets, for beam search, and for what
- * is no field of a chat request.
+ * Fields of a chat request without an AI SDK setting, from `providerOptions.martingale`, under their wire names, such
+ * as `{ repetition_penalty: 1.1, structured_outputs: { regex: '[a-z]+' } }`. Also takes a `tool_choice` of type
+ * `allowed_tools`.
+ * @throws ModelError of code `unsupported_by_model` for a field that the AI SDK or the model sets, for beam search, and
+ * for an unknown field.
  */
 export function extraFields(
   providerOptions: LanguageModelV4CallOptions['providerOptions'],
@@ -170,7 +171,7 @@ export function extraFields(
   return extra;
 }
 
-/** A tool choice that the AI SDK has no setting for: it names several tools. */
+/** A tool choice that names several tools, which the AI SDK cannot express. */
 function isAllowedTools(choice: unknown): boolean {
   return typeof choice === 'object' && choice !== null && 'type' in choice && choice.type === 'allowed_tools';
 }

@@ -9,7 +9,7 @@ import type {
 } from '../contract/index.ts';
 import { incompleteCompletion } from './model-error.ts';
 
-/** What answers chat requests: the client's `chat.completions`, or a record of earlier calls. */
+/** Answers chat requests: the client's `chat.completions`, or a record of earlier calls. */
 export interface CompletionSource {
   create(request: WholeChatRequest, options?: CallOptions): Promise<ChatCompletion>;
   create(
@@ -28,19 +28,19 @@ export interface StreamedCompletion {
 
 type Text = string | null | undefined;
 
-/** Puts the chunks of a streamed reply together into the choice that an unstreamed reply would have had. */
+/** Assembles the chunks of a streamed reply into the choice of an unstreamed reply. */
 export class StreamedChoice {
   #id = '';
   #model = '';
   #content = '';
-  /** Absent where no chunk had them; null where chunks had nothing but that. */
+  /** Absent if no chunk had the field; null if every chunk with the field had null. */
   readonly #texts: { reasoning?: Text; reasoning_content?: Text; refusal?: Text } = {};
   readonly #toolCalls: ToolCall[] = [];
   #tokenIds: number[] | undefined;
   #logprobs: NonNullable<NonNullable<Choice['logprobs']>['content']> | undefined;
   #promptTokenIds: number[] = [];
   #finishReason: FinishReason | undefined;
-  /** What chunks say of the choice as a whole, each as it was said last. */
+  /** Fields of the whole choice; the last chunk that has one wins. */
   readonly #whole: Pick<Choice, 'stop_reason' | 'sampling' | 'prompt_token_ids'> = {};
   #usage: Usage | undefined;
 
@@ -84,7 +84,7 @@ export class StreamedChoice {
     }
   }
 
-  /** @throws ModelError of code `incomplete_completion` where the stream ended without a finish reason. */
+  /** @throws ModelError of code `incomplete_completion` if the stream ended without a finish reason. */
   complete(): StreamedCompletion {
     if (!this.#finishReason) {
       throw incompleteCompletion(this.#model, 'with a stream that ended before the reply did');

@@ -17,14 +17,14 @@ export interface RestoreOptions {
 }
 
 /**
- * Puts back what the policy sampled. Agents' libraries rewrite history (arguments are written again, malformed ones
- * become `{}`), so assistant messages that recorded calls sampled are replaced by those calls' own text and
- * `token_ids`. They are found by what they say: a message is a call's reply where everything before it is what was
- * sent then, and its text and the ids and names of its tool calls are still the sampled ones. Everything up to the
- * last such message then goes out as it did before, object for object. An edited conversation goes out as text from
- * the edit on, and a new history begins by itself.
+ * Restores the sampled replies in a prompt. Agent libraries rewrite history (they serialize arguments again, and
+ * replace malformed ones with `{}`), so assistant messages sampled by recorded calls are replaced with the sampled text
+ * and `token_ids`. Replies are found by content: a message is a call's reply if all messages before it match that
+ * call's prompt, and its text and the ids and names of its tool calls are unchanged. The prompt up to the last such
+ * message is then sent exactly as before, with the same objects. From an edited message on, the conversation is sent
+ * as text, which starts a new history.
  *
- * Tool arguments are not compared: a tool's schema may have filled in defaults, and the call's id tells them apart.
+ * Tool arguments are not compared, because a tool's schema may have filled in defaults. The call ids identify them.
  */
 export function restoreSampled(
   { messages, callIds, mayDropReasoning = false }: PromptMessages,
@@ -50,38 +50,38 @@ function treeOf(trajectory: Trajectory): ConversationTree {
 interface Candidate {
   callId: string;
   call: RecordedCall;
-  /** Calls that went on from this reply. */
+  /** Number of calls that continued from this reply. */
   continuations: number;
 }
 
-interface Place {
-  /** What may come next: a message that nobody sampled, or a reply, under its own kind of key. */
-  readonly next: Map<string, Place>;
+interface TreeNode {
+  /** Next nodes. Replies and other messages have different kinds of keys. */
+  readonly next: Map<string, TreeNode>;
   readonly replies: Map<string, Candidate[]>;
-  /** Calls that began here and had no answer when last looked at. */
+  /** Calls that began here and were unanswered when last checked. */
   readonly open: Set<string>;
 }
 
-/** The deepest place in a prompt that a recorded reply stands at. */
-export interface SampledPlace {
-  /** Index of the message that is the reply. */
+/** The last recorded reply in a prompt. */
+export interface SampledReply {
+  /** Index of the reply's message. */
   index: number;
   call: RecordedCall;
 }
 
 export interface TracedPrompt {
   messages: readonly Message[];
-  /** `callIds[i]` is the call that is known to have sampled `messages[i]`. */
+  /** `callIds[i]` is the call that sampled `messages[i]`, if known. */
   callIds: readonly (string | undefined)[];
-  /** Whether a reply that comes back without its reasoning is still that reply. */
+  /** Whether a reply without its reasoning still matches. */
   mayDropReasoning: boolean;
 }
 
-const begin = (): Place => ({ next: new Map(), replies: new Map(), open: new Set() });
+const begin = (): TreeNode => ({ next: new Map(), replies: new Map(), open: new Set() });
 
 /**
- * The conversations of a trajectory as a tree of messages, so that a prompt finds what was sampled in it in one walk:
- * its cost is the length of the prompt, however many calls there were.
+ * The conversations of a trajectory as a tree of messages. It finds the sampled replies of a prompt in one walk, at a
+ * cost that depends on the prompt's length, not on the number of calls.
  */
 export class ConversationTree {
   readonly #trajectory: Trajectory;
@@ -91,8 +91,8 @@ export class ConversationTree {
     this.#trajectory = trajectory;
   }
 
-  /** Takes note that the call is made with this prompt, and says what in it was sampled. */
-  place(callId: string, prompt: TracedPrompt): SampledPlace | undefined {
+  /** Adds the call's prompt to the tree and returns the last sampled reply in it. */
+  place(callId: string, prompt: TracedPrompt): SampledReply | undefined {
     let place = this.#root;
     let deepest: { index: number; candidates: Candidate[] } | undefined;
     for (const [index, message] of prompt.messages.entries()) {
@@ -108,8 +108,8 @@ export class ConversationTree {
     return { index, call: chosen.call };
   }
 
-  /** Recorded replies to what comes before the message, of which it may be one. */
-  #candidates(place: Place, message: Message, { mayDropReasoning }: TracedPrompt): Candidate[] {
+  /** The recorded replies at this node that match the message. */
+  #candidates(place: TreeNode, message: Message, { mayDropReasoning }: TracedPrompt): Candidate[] {
     if (message.role !== 'assistant') return [];
     this.#settle(place);
     const now = reasoningOf(message);
@@ -118,7 +118,7 @@ export class ConversationTree {
     return alike.filter(({ call }) => mayDrop || reasoningOf(call.choice.message) === now);
   }
 
-  #settle({ open, replies }: Place): void {
+  #settle({ open, replies }: TreeNode): void {
     for (const callId of open) {
       const call = this.#trajectory.call(callId);
       if (!call) continue;
@@ -132,12 +132,12 @@ export class ConversationTree {
   }
 }
 
-function step({ next }: Place, message: Message, isReply: boolean): Place {
+function step({ next }: TreeNode, message: Message, isReply: boolean): TreeNode {
   const said =
     isReply && message.role === 'assistant'
       ? `reply ${replyKey(message)} ${reasoningOf(message)}`
       : `message ${messageKey(message)}`;
-  // The text itself is in the recorded calls: a tree that kept it too would double a long rollout's memory.
+  // Long keys are hashed: the recorded calls already hold the text, and a second copy would double a rollout's memory.
   const key = said.length > 64 ? crypto.hash('sha256', said, 'base64') : said;
   const known = next.get(key);
   if (known) return known;
@@ -147,8 +147,8 @@ function step({ next }: Place, message: Message, isReply: boolean): Place {
 }
 
 /**
- * Of replies that say the same: the one that is known to be meant, else one that nothing has gone on from, so that of
- * several alike each is gone on from once.
+ * Chooses among equal replies: the one with this call id, or else the one with the fewest continuations, so that equal
+ * replies are each continued once.
  */
 function choose(candidates: Candidate[], callId: string | undefined): Candidate {
   return candidates.reduce((best, other) => {

@@ -5,21 +5,23 @@ import { ModelError } from './model-error.ts';
 import { policy } from './rollout-model.ts';
 
 export interface DefaultProviderOptions {
-  /** Ids that stand for the policy of the current rollout, as agents write them; `all`: every language model does. */
+  /** Model ids that resolve to the policy of the current rollout, as agents write them; `all`: every language model. */
   models: readonly string[] | 'all';
-  /** Has all else: other language models, and models for embeddings, images, speech and so on. Default: refused by name. */
+  /** Provider of all other models: language, embedding, image, speech and so on. Default: they are refused. */
   otherwise?: ProviderV4 | ProviderV3 | ProviderV2;
 }
 
 /**
- * Makes agents that name their model by a string run on `policy()`, unchanged. This is the AI SDK's default provider,
- * of the whole process: ask for it where nothing else names models by string, or give that as `otherwise`. Calls of
- * other models are never recorded.
+ * Runs agents that name their model by a string on `policy()`, unchanged. It sets the AI SDK's default provider for the
+ * whole process: use it only if no other code names models by string, or pass the provider of those models as
+ * `otherwise`. Calls to other models are never recorded.
  *
  *     const putBack = usePolicyAsDefaultProvider({ models: ['gpt-x'], otherwise: openai });
  *
- * @returns what puts back the default provider that was there before.
- * @throws ModelError of code `not_the_policy` later, from the AI SDK call that requests a model which no provider has.
+ * A later AI SDK call that requests a model which no provider has throws ModelError of code `not_the_policy`.
+ *
+ * @returns A function that restores the previous default provider.
+ * @throws OptionError for an unknown option.
  */
 export function usePolicyAsDefaultProvider(options: DefaultProviderOptions): () => void {
   checkOptionNames('usePolicyAsDefaultProvider()', options, {
@@ -43,7 +45,7 @@ function policyProvider({ models, otherwise }: DefaultProviderOptions): Provider
         'in `models`, or pass the provider that has it as `otherwise`.',
     );
   };
-  // Adapts what was written for an earlier version of the AI SDK.
+  // Adapts providers of earlier AI SDK versions.
   const others = otherwise && customProvider({ fallbackProvider: otherwise });
   const isPolicy = (id: string) => models === 'all' || models.includes(id);
   return {

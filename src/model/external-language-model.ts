@@ -27,7 +27,7 @@ import type { CallBudget, CallOutcome } from './call-budget.ts';
 import { StreamedContent, toReadableMessages, toSpokenChoice } from './external-messages.ts';
 import type { SamplingOverride } from './policy-caller.ts';
 
-export interface BaselineLanguageModelOptions {
+export interface ExternalLanguageModelOptions {
   model: LanguageModelV4;
   name: string;
   override: Omit<SamplingOverride, 'minP'>;
@@ -36,26 +36,26 @@ export interface BaselineLanguageModelOptions {
 
 interface BegunCall {
   options: LanguageModelV4CallOptions;
-  record: (said: Said) => void;
-  /** Has the trajectory know of a call that came to nothing. */
+  record: (said: AnsweredContent) => void;
+  /** Reports a failed call to the trajectory. */
   noteFailure: (error: unknown) => void;
 }
 
-interface Said {
+interface AnsweredContent {
   content: LanguageModelV4Content[];
   finishReason: LanguageModelV4FinishReason;
   usage: LanguageModelV4Usage;
 }
 
-/** Any AI SDK model in the policy's place: each of its calls becomes messages of the trajectory of its async scope. */
+/** Any AI SDK model in place of the policy. Records its calls as messages in the trajectory of the async scope. */
 export class ExternalLanguageModel implements LanguageModelV4 {
   readonly specificationVersion = 'v4';
   readonly provider: string;
   readonly modelId: string;
   readonly supportedUrls: LanguageModelV4['supportedUrls'];
-  readonly #options: BaselineLanguageModelOptions;
+  readonly #options: ExternalLanguageModelOptions;
 
-  constructor(options: BaselineLanguageModelOptions) {
+  constructor(options: ExternalLanguageModelOptions) {
     this.provider = options.model.provider;
     this.modelId = options.model.modelId;
     this.supportedUrls = options.model.supportedUrls;
@@ -79,7 +79,7 @@ export class ExternalLanguageModel implements LanguageModelV4 {
       const ended = Promise.withResolvers<void>();
       const parts = readAndRecord(result.stream, { record, noteFailure }, ended);
       opened.resolve({ ...result, stream: ReadableStream.from(parts) });
-      // A stream that nobody reads ends with the rollout.
+      // A stream without a reader ends with the rollout.
       await untilAborted(ended.promise, options.abortSignal);
     }).catch(opened.reject);
     return opened.promise;
@@ -102,7 +102,7 @@ export class ExternalLanguageModel implements LanguageModelV4 {
       ...(signals.length > 0 ? { abortSignal: AbortSignal.any(signals) } : {}),
     };
     const { provider, modelId: model } = this.#options.model;
-    const record = ({ content, finishReason, usage }: Said) => {
+    const record = ({ content, finishReason, usage }: AnsweredContent) => {
       const promptTokens = usage.inputTokens.total ?? 0;
       const sampledTokens = usage.outputTokens.total ?? 0;
       recordTokens({ provider, model, promptTokens, completionTokens: sampledTokens });
@@ -171,7 +171,7 @@ async function* readAndRecord(
   try {
     for await (const part of stream) {
       said.add(part);
-      // A call that fails in its stream is told of by a part, and the stream ends in good order.
+      // A failure during the stream is an `error` part, and the stream then ends normally.
       if (part.type === 'error') {
         hasFailed = true;
         noteFailure(part.error);
@@ -200,7 +200,7 @@ function toolsOf({ tools }: LanguageModelV4CallOptions): Tool[] | undefined {
   return known.length > 0 ? known : undefined;
 }
 
-/** Whether a provider refused a call because its prompt is longer than the model's context. */
+/** Whether a provider refused a call because the prompt is longer than the model's context. */
 export function isPromptTooLong(error: unknown): boolean {
   if (!APICallError.isInstance(error)) return false;
   return isContextLengthError(error.statusCode ?? 0, error.responseBody ?? '');

@@ -8,12 +8,12 @@ import type {
 import type { Choice, FinishReason, Message, ToolCall } from '../contract/index.ts';
 import { toPromptMessages } from './prompt-messages.ts';
 
-/** A prompt for people and judges: what is no text is named in its place. */
+/** A prompt for people and judges. Parts that are not text are replaced with their type in brackets. */
 export function toReadableMessages(prompt: LanguageModelV4Prompt): Message[] {
   return toPromptMessages(prompt.map(readable)).messages;
 }
 
-/** An external model's reply as a choice, without the tokens that only its own service knows. */
+/** An external model's reply as a choice, without tokens, which only its own service knows. */
 export function toSpokenChoice(
   content: readonly LanguageModelV4Content[],
   reason: LanguageModelV4FinishReason,
@@ -89,12 +89,12 @@ interface Part {
 
 const asText = (part: Part) => ({ type: 'text' as const, text: named(part) });
 
-/** Sources are left out: agents' libraries do not send them back. */
+/** Omits sources, because agent libraries do not send them back. */
 function named({ type, mediaType, toolName }: Part): string {
   return type === 'source' ? '' : `[${[type, mediaType ?? toolName].filter(Boolean).join(' ')}]`;
 }
 
-/** Puts the parts of a stream together into the content that an unstreamed reply would have had. */
+/** Assembles the parts of a stream into the content of an unstreamed reply. */
 export class StreamedContent {
   readonly content: LanguageModelV4Content[] = [];
   readonly #open = new Map<string, { type: 'text' | 'reasoning'; text: string }>();

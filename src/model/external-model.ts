@@ -11,18 +11,18 @@ import type { SamplingOverride } from './policy-caller.ts';
 import type { RolloutModel } from './rollout-model.ts';
 import { policy } from './rollout-model.ts';
 
-/** Settings that hold for every call of a externalModel, whatever the agent asks for. */
+/** Settings of every call to an external model. They override the agent's settings. */
 export type ExternalModelSettings = Omit<SamplingOverride, 'minP'>;
 
 export interface ExternalModelOptions {
-  /** What reports call it. Default: the model's id. */
+  /** Name in reports. Default: the model's id. */
   name?: string;
   /**
-   * Where agents that are no AI SDK ones reach the same model: any address that speaks what they speak. What is said
-   * there is not recorded. Default: none, and `endpoint()` throws.
+   * Address of the same model for agents that do not use the AI SDK. Calls to it are not recorded. Default: none, and
+   * `endpoint()` throws.
    */
   endpoint?: ModelEndpoint;
-  /** Bounds the calls in flight, together with all else that it is given to. Default: no bound. */
+  /** Limits the calls in flight, shared with all other models that use it. Default: no limit. */
   budget?: CallBudget;
   settings?: ExternalModelSettings;
 }
@@ -41,7 +41,7 @@ const externalModelNames = {
   settings: settingsNames,
 } satisfies OptionNames<ExternalModelOptions>;
 
-/** Any AI SDK model where a rollout expects the policy: made by `externalModel()`. */
+/** Any AI SDK model in place of the policy. Created by `externalModel()`. */
 export class ExternalModel implements RolloutModel {
   readonly name: string;
   /** An external model has no checkpoints. */
@@ -60,13 +60,13 @@ export class ExternalModel implements RolloutModel {
     this.languageModel = new ExternalLanguageModel({ model, name, budget, override: settings });
   }
 
-  /** The same model with settings that win over what agents ask for. */
+  /** The same model with settings that override those of agents. */
   with(settings: ExternalModelSettings): ExternalModel {
     checkOptionNames('with() of an external model', settings, settingsNames);
     return new ExternalModel(this.#model, { ...this.#options, settings: { ...this.settings, ...settings } });
   }
 
-  /** @throws ModelError where the external model was given no endpoint. */
+  /** @throws ModelError of code `external_model` if the model has no endpoint. */
   async endpoint(): Promise<ModelEndpoint> {
     const { endpoint } = this.#options;
     if (!endpoint)
@@ -81,13 +81,13 @@ export class ExternalModel implements RolloutModel {
 }
 
 /**
- * Any AI SDK model in place of the policy, so that `runGroups` and `evaluate` run the same environment with it, and
- * `policy()` stands for it. Its conversations are recorded as messages: rewards, judges and reports read them, and a
- * training job refuses them (TrajectoryError), as nobody knows the tokens.
+ * Any AI SDK model in place of the policy: `runGroups` and `evaluate` run the same environment with it, and `policy()`
+ * resolves to it. Its conversations are recorded as messages. Rewards, judges and reports can read them, but training
+ * throws TrajectoryError, because the tokens are unknown.
  *
- * @param model A model of any provider; its id as a string where the AI SDK has a default provider.
- * @throws ModelError of code `external_model` for a string without a default provider, and for a model of the service, which needs no
- * `external model`: give its handle.
+ * @param model A model of any provider, or its id if the AI SDK has a default provider.
+ * @throws ModelError of code `external_model` for an id without a default provider, and for a model of the service: pass
+ * its handle instead.
  */
 export function externalModel(model: LanguageModel, options: ExternalModelOptions = {}): ExternalModel {
   checkOptionNames('externalModel()', options, externalModelNames);
@@ -98,7 +98,7 @@ export function externalModel(model: LanguageModel, options: ExternalModelOption
       `"${resolved.modelId}" is a model of the service: give its handle where you give a externalModel, so that its tokens ` +
         'are recorded.',
     );
-  // Adapts what was written for an earlier version of the AI SDK.
+  // Adapts models of earlier AI SDK versions.
   return new ExternalModel(wrapLanguageModel({ model: resolved, middleware: [] }), options);
 }
 

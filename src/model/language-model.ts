@@ -12,8 +12,8 @@ import { observeToolResults, providerName, toPromptMessages } from './prompt-mes
 import { callStamp, toContent, toFinishReason, toStreamParts, toUsage } from './reply-parts.ts';
 
 /**
- * The model as the AI SDK calls it. Each call is recorded in the trajectory of the async scope it is made in, which
- * is looked up at the time of the call; outside of a rollout the model answers and nothing is recorded.
+ * The policy as an AI SDK model. Each call is recorded in the trajectory of its async scope. Outside of a rollout the
+ * model answers and nothing is recorded.
  */
 export class PolicyLanguageModel implements LanguageModelV4 {
   readonly specificationVersion = 'v4';
@@ -76,7 +76,7 @@ export class PolicyLanguageModel implements LanguageModelV4 {
       if (call.trajectory) observeToolResults(options, call.trajectory.observations);
       return { call, warnings };
     } catch (error) {
-      // An agent that swallows every error and asks again would leave no turn to timers, nor to other rollouts.
+      // Waits one tick: an agent that retries on every error would otherwise block timers and other rollouts.
       await nextTurn();
       throw error;
     }

@@ -1,14 +1,14 @@
 import type { Message, ToolCall } from '../contract/index.ts';
 
-/** What replies and assistant messages have in common. */
-interface Said {
+/** Fields shared by replies and assistant messages. */
+interface MessageFields {
   content?: Message['content'];
   reasoning?: string | null | undefined;
   reasoning_content?: string | null | undefined;
   tool_calls?: readonly ToolCall[] | null | undefined;
 }
 
-/** What tells a message from another: equal keys mean that it says the same, whichever library wrote it. */
+/** A key of a message's content: messages with equal keys mean the same, whichever library wrote them. */
 export function messageKey(message: Message): string {
   const fields = Object.entries(message)
     .filter(([name, value]) => name !== 'content' && !saysNothing(value))
@@ -17,17 +17,17 @@ export function messageKey(message: Message): string {
 }
 
 /**
- * What a reply and the assistant message that an agent sends back for it have in common: text, and the ids and names
- * of its calls. Arguments are left out, as agents' libraries write them again; the ids tell calls apart. Reasoning is
- * left out, as some protocols have no place for it.
+ * A key that a reply shares with the assistant message an agent sends back for it: the text, and the ids and names of
+ * its tool calls. Omits arguments, because agent libraries serialize them again and the ids identify the calls. Omits
+ * reasoning, because some protocols cannot carry it.
  */
-export function replyKey({ content, tool_calls }: Said): string {
+export function replyKey({ content, tool_calls }: MessageFields): string {
   const calls = (tool_calls ?? []).map((call) => [call.id, call.function.name]);
   return JSON.stringify([textOf(content), calls]);
 }
 
-/** The reasoning of a message, under either of its names; empty where there is none. */
-export function reasoningOf({ reasoning, reasoning_content }: Said): string {
+/** The reasoning of a message, under either field name; empty if there is none. */
+export function reasoningOf({ reasoning, reasoning_content }: MessageFields): string {
   return reasoning || reasoning_content || '';
 }
 
@@ -37,14 +37,14 @@ function saysNothing(value: unknown): boolean {
   );
 }
 
-/** One text part is the same as the text alone; several stay apart, as a template may show them apart. */
+/** A single text part equals plain text. Several parts stay separate, because a template may render them separately. */
 function plainContent(content: Message['content']): unknown {
   if (!Array.isArray(content)) return content ?? '';
   const [only] = content;
   return content.length === 1 && only?.type === 'text' ? only.text : content;
 }
 
-/** A reply is one text, also where an agent's library cuts it into parts. */
+/** The content as one string, because agent libraries may split a reply into parts. */
 function textOf(content: Message['content']): string {
   if (!Array.isArray(content)) return content ?? '';
   return content.map((part) => (part.type === 'text' ? part.text : part.refusal)).join('');

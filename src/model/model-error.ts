@@ -1,13 +1,13 @@
 import { MartingaleError } from '../contract/index.ts';
 
 /**
- * - `unsupported_by_model`: the service has no equivalent of a prompt part or setting: it is refused, not ignored.
- * - `incomplete_completion`: a completion has no choice, or its stream ended before its choice did.
+ * - `unsupported_by_model`: the service has no equivalent of a prompt part or setting.
+ * - `incomplete_completion`: a completion has no choice, or its stream ended early.
  * - `model_call_timeout`: a call was not answered within `callTimeoutMs`, retries included.
- * - `model_exists`: a model has the name already, and `ifExists` does not allow that.
+ * - `model_exists`: a model with this name exists, and `ifExists` does not allow it.
  * - `base_model_mismatch`: the model exists and was created from another base model.
  * - `no_current_model`: an agent called `policy()` outside of a rollout.
- * - `not_the_policy`: the policy's default provider was asked for a model that it does not have.
+ * - `not_the_policy`: the default provider does not have the requested model.
  * - `external_model`: an external model cannot be created from the value, or has no endpoint.
  */
 export type ModelErrorCode =

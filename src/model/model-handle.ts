@@ -15,19 +15,19 @@ import type { RolloutModel } from './rollout-model.ts';
 export interface ModelSettings extends SamplingOverride {
   /** Record calls in the rollout's trajectory. Default true; false for a judge or teacher on the same service. */
   record?: boolean;
-  /** Send sampled ids along with the messages they were sampled for. Default true; false for services that refuse the field. */
+  /** Send the sampled token ids with replies in prompts. Default true; false for services that refuse the field. */
   sendTokenIds?: boolean;
-  /** Bounds the calls in flight, together with all else that it is given to. Default: no bound. */
+  /** Limits the calls in flight, shared with all other models that use it. Default: no limit. */
   budget?: CallBudget;
   /**
-   * What a call is met with that no rollout holds: an answer (the default), an answer and one warning
-   * (`MARTINGALE_OUTSIDE_ROLLOUT`), or TrajectoryError. The handle that a rollout is given has the rollout's
-   * `onUnexpectedCall` here, unless you have said otherwise.
+   * What happens to a call outside of any rollout: `answer` (the default), `warn`, an answer and one process warning
+   * (`MARTINGALE_OUTSIDE_ROLLOUT`), or `error`, a TrajectoryError. The handle passed to a rollout uses the rollout's
+   * `onUnexpectedCall`, unless this is set.
    */
   outsideRollout?: OutsideRollout;
   /**
-   * Deadline of one call in milliseconds, from having its place in the budget to the end of its answer, the client's
-   * repeats included. Beyond it the call fails with code `model_call_timeout`. Default: the client's deadlines alone.
+   * Deadline of one call in milliseconds, from getting its slot in the budget to the end of its answer, including the
+   * client's retries. Then the call fails with code `model_call_timeout`. Default: only the client's deadlines apply.
    */
   callTimeoutMs?: number;
 }
@@ -46,14 +46,14 @@ const settingsNames = {
 } satisfies OptionNames<ModelSettings>;
 
 export interface ModelHandleOptions {
-  /** May be left out with `completions`: the model can then be called, and neither trained nor looked up. */
+  /** Optional with `completions`: the model can then be called, but not trained or looked up. */
   client?: Client | undefined;
   /** `entity/project/name`, `entity/project/name:stepN`, or the name of a base model. */
   name: string;
-  /** The service's id of the model; absent for base models and where the model is only called. */
+  /** The service's id of the model. Absent for base models, and for models that are only called. */
   id?: string | undefined;
   settings?: ModelSettings;
-  /** What answers chat requests. Default: the client. */
+  /** Answers the chat requests. Default: the client. */
   completions?: CompletionSource | undefined;
 }
 
@@ -66,8 +66,8 @@ const handleNames = {
 } satisfies OptionNames<ModelHandleOptions>;
 
 /**
- * A model to call: one checkpoint where its name is pinned to a step, else the newest. Handles are values: `at` and
- * `with` give new ones.
+ * A model to call: a fixed checkpoint if its name is pinned to a step, otherwise the newest. Handles are immutable: `at`
+ * and `with` return new ones.
  */
 export class ModelHandle implements RolloutModel {
   readonly name: string;
@@ -112,7 +112,7 @@ export class ModelHandle implements RolloutModel {
     this.languageModel = new PolicyLanguageModel(this.#caller);
   }
 
-  /** The service over HTTP. @throws TypeError for a handle that was made without one. */
+  /** The client of the service. @throws TypeError for a handle without a client. */
   get client(): Client {
     if (this.#client) return this.#client;
     throw new TypeError(
@@ -120,47 +120,46 @@ export class ModelHandle implements RolloutModel {
     );
   }
 
-  /** What answers in place of the client, where anything does. */
+  /** Answers chat requests instead of the client; undefined if the client answers. */
   get completions(): CompletionSource | undefined {
     return this.#completions;
   }
 
-  /** The checkpoint this handle is pinned to; undefined where it means the newest, or a base model. */
+  /** Step of the pinned checkpoint; undefined for the newest checkpoint and for base models. */
   get step(): number | undefined {
     return parseModelName(this.name)?.step;
   }
 
   /**
-   * For agents that are no AI SDK ones, in any language and process: the base URL and key of a server of this process
-   * that speaks Chat Completions and Responses. The key is the trajectory of the rollout that asks: every call made
-   * with it is recorded there, under whatever model name, and it ends with the rollout. Outside of a rollout nothing
-   * is recorded, and the key lasts until `closeEndpoints()`.
+   * Base URL and key of a local server that speaks Chat Completions and Responses, for agents that do not use the AI
+   * SDK, in any language and process. The key identifies the current rollout's trajectory: every call with it is
+   * recorded there, whatever model it names. The key expires with the rollout. Outside of a rollout nothing is recorded,
+   * and the key lasts until `closeEndpoints()`.
    *
    *     const { baseUrl, apiKey } = await model.endpoint();
    *     const client = new OpenAI({ baseURL: baseUrl, apiKey });
    *
-   * @throws TrajectoryError in a rollout that has ended, and outside of a rollout where
-   * `outsideRollout` is `error`.
+   * @throws TrajectoryError if the rollout has ended, and outside of a rollout if `outsideRollout` is `error`.
    */
   async endpoint(): Promise<ModelEndpoint> {
     if (!currentTrajectory()) this.#outside.meet(this.name);
     return openEndpoint(this.#caller);
   }
 
-  /** The same model pinned to a checkpoint. @throws TypeError for a base model, which has none. */
+  /** The same model pinned to a checkpoint. @throws TypeError for a base model, which has no checkpoints. */
   at(step: number): ModelHandle {
     const parsed = parseModelName(this.name);
     if (!parsed) throw new TypeError(`"${this.name}" is a base model and has no step ${step} to pin.`);
     return this.#copy(formatModelName({ ...parsed, step }), this.settings);
   }
 
-  /** The same model with settings that win over what agents ask for. */
+  /** The same model with settings that override those of agents. */
   with(settings: ModelSettings): ModelHandle {
     checkOptionNames('with() of a model', settings, settingsNames);
     return this.#copy(this.name, { ...this.settings, ...settings });
   }
 
-  /** The same model, which writes each call to a file that `replayModel` answers from: see `recordCalls`. */
+  /** The same model, with each call written to a file for `replayModel`; see `recordCalls`. */
   recordingTo(file: string): ModelHandle {
     const completions = this.#completions ?? this.client.chat.completions;
     return this.#copy(this.name, this.settings, recordCalls({ file, completions }));
@@ -174,11 +173,11 @@ export class ModelHandle implements RolloutModel {
 const known = new WeakMap<ModelHandle, Map<'error' | 'warn', ModelHandle>>();
 
 /**
- * The model as a rollout is given it: a call of it outside of any rollout is an error or a warning, as the rollout's
- * own unexpected calls are. The same handle for all rollouts of a model, so that it warns once.
+ * The model as passed to a rollout: a call outside of any rollout is an error or a warning, like the rollout's other
+ * unexpected calls. All rollouts of a model share the handle, so it warns once.
  */
 export function forRollout(model: RolloutModel, onUnexpectedCall: 'error' | 'warn'): RolloutModel {
-  // What the user said stands; a model that records nothing has no calls to miss.
+  // The user's own setting wins, and a model that does not record cannot miss calls.
   if (!(model instanceof ModelHandle) || model.settings.outsideRollout || model.settings.record === false)
     return model;
   const handles = known.get(model) ?? new Map<'error' | 'warn', ModelHandle>();

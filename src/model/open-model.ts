@@ -5,9 +5,9 @@ import { ModelError } from './model-error.ts';
 import { ModelHandle } from './model-handle.ts';
 
 /**
- * What is done where a model has the name already. `continue`: it is opened, and training goes on from its newest
- * checkpoint. `error`: ModelError of code `model_exists`. `new`: a new model takes the next free name of `name-2`, `name-3` and so on;
- * programs that ask at the same time get a model each.
+ * What to do if a model with this name exists. `continue`: open it and continue from its newest checkpoint. `error`:
+ * throw ModelError of code `model_exists`. `new`: create a model under the next free name of `name-2`, `name-3` and so
+ * on; concurrent programs each get their own model.
  */
 export type IfExists = 'continue' | 'error' | 'new';
 
@@ -19,9 +19,9 @@ export interface OpenModelOptions {
   entity?: string;
   project: string;
   name: string;
-  /** Name of the base model the model starts from, when it does not exist yet. */
+  /** Base model that a new model starts from. */
   baseModel: string;
-  /** What is done where a model has the name already. Default `continue`. */
+  /** What to do if a model with this name exists. Default `continue`. */
   ifExists?: IfExists;
   signal?: AbortSignal;
 }
@@ -36,13 +36,13 @@ const openModelNames = {
   signal: true,
 } satisfies OptionNames<OpenModelOptions>;
 
-/** Names that `new` tries: `name`, and `name-2` to `name-1000`. */
+/** Maximum number of names that `new` tries: `name`, and `name-2` to `name-1000`. */
 const mostNames = 1000;
 
 /**
- * Creates the model, or takes the one of that name; the handle is pinned to its newest checkpoint.
- * @throws OptionError; ModelError of code `base_model_mismatch` where the model exists and was created from another base
- * model, and of code `model_exists` where it exists and `ifExists` is `error`, or where `new` finds no free name.
+ * Creates a model or opens the existing one. The handle is pinned to its newest checkpoint.
+ * @throws OptionError; ModelError of code `base_model_mismatch` if the model was created from another base model, and of
+ * code `model_exists` if it exists and `ifExists` is `error`, or if `new` finds no free name.
  */
 export async function openModel(options: OpenModelOptions): Promise<ModelHandle> {
   checkOptionNames('openModel()', options, openModelNames);
@@ -54,7 +54,7 @@ export async function openModel(options: OpenModelOptions): Promise<ModelHandle>
     .catch(async (cause) => {
       throw cause instanceof ConflictError ? ((await mismatchOf(options, cause)) ?? cause) : cause;
     });
-  // Other services return the model whatever its base model is.
+  // Other services do not compare base models.
   if (model.base_model !== baseModel) {
     throw baseModelMismatch(formatModelName(model), model.base_model, baseModel);
   }
@@ -62,7 +62,7 @@ export async function openModel(options: OpenModelOptions): Promise<ModelHandle>
   return handle.at(await newestStep(handle, signal));
 }
 
-/** Why a service that holds base models against each other refuses the model; null where it cannot be told. */
+/** The error for a conflict that is due to another base model; null if this cannot be determined. */
 async function mismatchOf(
   { client, entity, project, name, baseModel, signal }: OpenModelOptions,
   cause: ConflictError,
@@ -71,18 +71,18 @@ async function mismatchOf(
     for await (const model of client.models.list({ limit: 100, signal })) {
       const fullName = formatModelName({ entity: model.entity, project: model.project, name: model.name });
       const isSame = model.project === project && model.name === name && model.base_model !== baseModel;
-      // Where no entity was given, the service chose one, and its refusal names it.
+      // Without an entity the service chose one, and its error message names it.
       if (isSame && (entity === undefined ? cause.detail.includes(fullName) : entity === model.entity))
         return baseModelMismatch(fullName, model.base_model, baseModel, { cause });
     }
   } catch {
     signal?.throwIfAborted();
-    // Other services list no models: what the refusal itself says has to do.
+    // Other services cannot list models; the caller then throws the original error.
   }
   return null;
 }
 
-/** @throws MartingaleError of code `invalid_model_option` for what is no choice. */
+/** @throws MartingaleError of code `invalid_model_option` for an unknown value. */
 export function checkIfExists(ifExists: string): void {
   if (!Object.hasOwn(choices, ifExists))
     throw new MartingaleError(
@@ -91,7 +91,7 @@ export function checkIfExists(ifExists: string): void {
     );
 }
 
-/** The service says which names are taken: two who look first would both find the same one free. */
+/** Tries names by creating the model. Checking first would let two programs find the same name free. */
 async function createModel({
   client,
   entity,
@@ -124,7 +124,7 @@ export async function newestStep(model: ModelHandle, signal?: AbortSignal): Prom
   return page.data[0]?.step ?? 0;
 }
 
-/** The service's id of the model. @throws TypeError where the handle has none. */
+/** The service's id of the model. @throws TypeError if the handle has none. */
 export function requireModelId(model: ModelHandle): string {
   if (model.id === undefined) {
     throw new TypeError(
@@ -148,7 +148,7 @@ function baseModelMismatch(
   );
 }
 
-/** @param tried Number of names that were tried; `model` is the last. */
+/** @param model The last name tried. @param tried Number of names tried. */
 function modelExists(model: string, tried: number, options: ErrorOptions): ModelError {
   const what =
     tried === 1

@@ -1,9 +1,9 @@
 import { unexpectedCall } from '../trajectory/index.ts';
 
-/** What becomes of a recorded model's call that no rollout holds. */
+/** What happens to a call of a recorded model outside of any rollout. */
 export type OutsideRollout = 'answer' | 'warn' | 'error';
 
-/** Says, as its policy is, that a model is called where no rollout is: once a model where it warns. */
+/** Applies the setting to calls outside of a rollout. Warns only once. */
 export class OutsideCalls {
   readonly #policy: OutsideRollout;
   #hasWarned = false;
@@ -12,7 +12,7 @@ export class OutsideCalls {
     this.#policy = policy;
   }
 
-  /** @throws TrajectoryError where the policy is `error`. */
+  /** @throws TrajectoryError if the setting is `error`. */
   meet(model: string): void {
     if (this.#policy === 'answer' || this.#hasWarned) return;
     const what =

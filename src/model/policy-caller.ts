@@ -20,9 +20,9 @@ import { incompleteCompletion, ModelError } from './model-error.ts';
 import type { OutsideCalls } from './outside-rollout.ts';
 import { providerName } from './prompt-messages.ts';
 
-/** Sampling settings of a model handle: they win over what agents request, in every call. */
+/** Sampling settings of a model handle. They override the agent's settings in every call. */
 export interface SamplingOverride {
-  /** 0 is greedy, 1 the model's own distribution. */
+  /** 0 is greedy, 1 samples the model's own distribution. */
   temperature?: number;
   topP?: number;
   topK?: number;
@@ -33,20 +33,20 @@ export interface SamplingOverride {
 
 export interface PolicyCallerOptions {
   completions: CompletionSource;
-  /** Name that chat completions call the model by. */
+  /** Name of the model in chat requests. */
   name: string;
   override: SamplingOverride;
   record: boolean;
   sendTokenIds: boolean;
   budget: CallBudget | undefined;
-  /** Hears of recorded calls that no rollout holds. */
+  /** Handles calls outside of any rollout, if `record` is true. */
   outside: OutsideCalls;
-  /** Deadline of a call from having its place in the budget to its answer. */
+  /** Deadline of a call in milliseconds, from getting its slot in the budget to its answer. */
   callTimeoutMs: number | undefined;
 }
 
 export interface PolicyRequest extends ModelRequest {
-  /** The trajectory that records the call. Default: the one of the async scope. */
+  /** The trajectory that records the call. Default: that of the async scope. */
   trajectory?: Trajectory | undefined;
 }
 
@@ -55,23 +55,23 @@ export interface BegunCall {
   tools: Tool[] | undefined;
   signal: AbortSignal | undefined;
   trajectory: Trajectory | undefined;
-  /** The trajectory of the async scope, also where the call is not recorded. */
+  /** The trajectory of the async scope, even if the call is not recorded. */
   scope: Trajectory | undefined;
   index: number;
-  /** Names the call within its trajectory; undefined where it is not recorded. */
+  /** Identifies the call in its trajectory; undefined if it is not recorded. */
   callId: string | undefined;
-  /** Whether the agent set the call's seed itself. */
+  /** Whether the agent set the call's seed. */
   hasAgentSeed: boolean;
 }
 
 export interface StreamedReply {
-  /** What has come so far, put together. */
+  /** The reply assembled from the chunks read so far. */
   reply: StreamedChoice;
-  /** The call is recorded by the time that the last chunk has been read and the loop ends. */
+  /** The call is recorded before this iteration ends. */
   chunks: AsyncGenerator<ChatCompletionChunk, void, undefined>;
 }
 
-/** The one place where a policy is called and its calls are recorded, for the AI SDK and for the endpoint alike. */
+/** Calls the policy and records its calls, both for the AI SDK and for the endpoint. */
 export class PolicyCaller implements EndpointModel {
   readonly name: string;
   readonly #options: PolicyCallerOptions;
@@ -88,8 +88,9 @@ export class PolicyCaller implements EndpointModel {
   }
 
   /**
-   * Takes the call's place in its trajectory and puts back what the policy sampled.
-   * @throws TrajectoryError outside of a rollout, where that is an error.
+   * Begins the call in its trajectory and restores the sampled replies in its prompt.
+   * @throws TrajectoryError if the rollout has ended or reached a limit, and outside of a rollout if `outsideRollout` is
+   * `error`.
    */
   begin({ settings: requested, tools, prompt, seed, signal, trajectory: given }: PolicyRequest): BegunCall {
     const { name, record, sendTokenIds } = this.#options;
@@ -130,7 +131,7 @@ export class PolicyCaller implements EndpointModel {
     return { ...(await this.stream(call)), callId: call.callId };
   }
 
-  /** The whole reply, recorded. */
+  /** Answers with the whole reply, after recording it. */
   complete(call: BegunCall): Promise<{ completion: ChatCompletion; choice: Choice }> {
     return withSpan(
       spanName.modelCall(this.name),
@@ -148,7 +149,7 @@ export class PolicyCaller implements EndpointModel {
     );
   }
 
-  /** The reply as it comes. The span and the place in the budget last until the stream has ended or is left. */
+  /** Streams the reply. The call keeps its span and its slot in the budget until the stream ends or its reader stops. */
   async stream(call: BegunCall): Promise<StreamedReply> {
     const opened = Promise.withResolvers<StreamedReply>();
     withSpan(
@@ -161,7 +162,7 @@ export class PolicyCaller implements EndpointModel {
           const reply = new StreamedChoice();
           const ended = Promise.withResolvers<void>();
           opened.resolve({ reply, chunks: readAndRecord(call, chunks, reply, span, ended) });
-          // A stream that nobody reads ends with the rollout.
+          // A stream without a reader ends with the rollout.
           await untilAborted(ended.promise, options.signal);
         }),
       { kind: SpanKind.CLIENT },
@@ -169,11 +170,11 @@ export class PolicyCaller implements EndpointModel {
     return opened.promise;
   }
 
-  /** Has the trajectory know of a call that came to nothing. */
+  /** Tracks the call in the trajectory, and notes a failure there. */
   async #noting<Result>(call: BegunCall, work: (options: CallOptions) => Promise<Result>): Promise<Result> {
     call.trajectory?.observations.beginCall(call.index);
     const endCall = () => call.trajectory?.observations.endCall(call.index);
-    // An agent that drops a call by its signal may return before the call has failed.
+    // An agent that aborts a call may return before the call has failed.
     call.signal?.addEventListener('abort', endCall, { once: true });
     try {
       return await this.#inBudget(call, work);
@@ -264,7 +265,7 @@ async function* readAndRecord(
     ended.reject(error);
     throw error;
   } finally {
-    // By now, and not a few ticks later: its reader may return at once.
+    // Must not wait for later ticks, because the reader may return immediately.
     call.trajectory?.observations.endCall(call.index);
     ended.resolve();
   }
@@ -281,7 +282,7 @@ function record(call: BegunCall, choice: Choice, promptTokenIds: number[], model
   if (call.hasAgentSeed) observations.agentSeeds++;
 }
 
-/** A reply that was cut before it had the tokens that were asked for: the context has no room for more. */
+/** Whether the reply was cut before it reached the requested maximum of tokens: the context was full. */
 function isCutByContext(
   { max_completion_tokens, max_tokens }: ChatCompletionRequest,
   { finish_reason, token_ids }: Choice,
@@ -290,7 +291,7 @@ function isCutByContext(
   return finish_reason === 'length' && (token_ids?.length ?? 0) < asked;
 }
 
-/** As the service says it sampled; where it does not say, as it was asked to. */
+/** Uses the sampling settings reported by the service, or else the requested ones. */
 function isGreedy({ temperature, top_k }: ChatCompletionRequest, { sampling }: Choice): boolean {
   const used = sampling ?? { temperature, top_k };
   return used.temperature === 0 || used.top_k === 1;

@@ -15,11 +15,11 @@ type ToolResultPart = Extract<
   { type: 'tool-result' }
 >;
 
-/** Name under which our parts carry `callId`, in `providerMetadata` going out and `providerOptions` coming back. */
+/** Parts of replies carry `callId` under this name: in `providerMetadata`, and in `providerOptions` of later prompts. */
 export const providerName = 'martingale';
 
 /**
- * Converts an AI SDK prompt to chat messages: one message for each, and one for each tool result.
+ * Converts an AI SDK prompt to chat messages. Each tool result becomes a message of its own.
  * @throws ModelError of code `unsupported_by_model` for files, images and parts of other providers.
  */
 export function toPromptMessages(prompt: LanguageModelV4Prompt): PromptMessages {
@@ -35,7 +35,7 @@ export function toPromptMessages(prompt: LanguageModelV4Prompt): PromptMessages 
     else if (message.role === 'assistant') add(assistantMessage(message), stampedCallId(message));
     else {
       for (const part of message.content) {
-        // An approval is between the application and its user; the model sees the tool's result that follows.
+        // Approvals are between the application and its user. The model sees the tool result that follows.
         if (part.type === 'tool-approval-response') continue;
         add({ role: 'tool', tool_call_id: part.toolCallId, content: toolResultText(part) });
       }
@@ -78,7 +78,7 @@ function assistantMessage({ content }: AssistantMessage): Message {
   };
 }
 
-/** The one call that all parts of the message came from; a message put together from several has none. */
+/** The call that sampled all parts of the message; undefined if they come from several calls. */
 function stampedCallId({ content }: AssistantMessage): string | undefined {
   let found: string | undefined;
   for (const [index, part] of content.entries()) {
@@ -115,8 +115,8 @@ function refuse(feature: string): ModelError {
 }
 
 /**
- * Counts the tool results of a prompt. The AI SDK marks those of tools that threw and of calls that it did not run; a
- * tool that says in its text that it failed is not marked, and counts as answered.
+ * Counts the tool results of a prompt. The AI SDK marks results of tools that threw and of calls that it did not run.
+ * A tool that reports its failure as plain text counts as answered.
  */
 export function observeToolResults(
   { prompt, tools = [] }: Pick<LanguageModelV4CallOptions, 'prompt' | 'tools'>,
@@ -138,7 +138,7 @@ export function observeToolResults(
 const isError = ({ type }: LanguageModelV4ToolResultOutput): boolean =>
   type === 'error-text' || type === 'error-json';
 
-/** As the AI SDK's InvalidToolInputError is written, with its name or without: the tool was not run. */
+/** Whether the output is the message of the AI SDK's InvalidToolInputError, with or without its name. */
 const isInvalidInput = (output: LanguageModelV4ToolResultOutput, tool: string): boolean =>
   output.type === 'error-text' &&
   output.value.replace(/^AI_InvalidToolInputError: /, '').startsWith(`Invalid input for tool ${tool}:`);

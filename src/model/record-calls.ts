@@ -11,7 +11,7 @@ import type { CompletionSource } from './completion-source.ts';
 export const recordedCallsFormat = 'martingale.calls';
 export const recordedCallsVersion = 1;
 
-/** First line of a file of recorded calls. Each recording that appends to the file begins with another one. */
+/** First line of a file of recorded calls. Each recording that appends to the file adds its own header. */
 export interface RecordedCallsHeader {
   format: typeof recordedCallsFormat;
   version: number;
@@ -21,9 +21,9 @@ export interface RecordedCallsHeader {
 
 /** A model call of a record. */
 export interface AskedCall {
-  /** Without `stream`: a call answers a request for a stream and a request for the whole completion alike. */
+  /** Without `stream`: a recorded call answers both streamed and unstreamed requests. */
   request: Omit<ChatCompletionRequest, 'stream' | 'stream_options'>;
-  /** Seed of the rollout that made the call, which tells apart equal requests of two rollouts; null outside of rollouts. */
+  /** Seed of the rollout, which distinguishes equal requests of two rollouts; null outside of rollouts. */
   rollout: number | null;
 }
 
@@ -31,11 +31,11 @@ export interface AskedCall {
 export interface RecordedCallLine extends AskedCall {
   /** The `callKey` of the call. */
   key: string;
-  /** Number of the call in the order of the requests since the header, from 0. */
+  /** Index of the call since the header, in the order of the requests. */
   asked: number;
   /** The answer to a request without `stream`. */
   completion?: ChatCompletion;
-  /** The streamed answer. The chunks end early where the caller stopped reading. */
+  /** The streamed answer. The chunks end early if the caller stopped reading. */
   chunks?: ChatCompletionChunk[];
 }
 
@@ -52,15 +52,15 @@ export function callKey(call: AskedCall): string {
 }
 
 export interface RecordCallsOptions {
-  /** Path of a file of JSON lines. It is created with its folder if missing; an existing file is appended to. */
+  /** Path of a JSON Lines file. A missing file is created with its folder; an existing file is appended to. */
   file: string;
   /** Answers the calls. */
   completions: CompletionSource;
 }
 
 /**
- * Answers as `completions` does and writes each call to a file, from which `replayCalls` answers without a model. A
- * call is in the file before its caller has the whole answer. Calls that fail are not written.
+ * Forwards calls to `completions` and writes each answered call to a file, from which `replayCalls` answers without a
+ * model. A call is written before its caller has the whole answer. Failed calls are not written.
  */
 export function recordCalls({ file, completions }: RecordCallsOptions): CompletionSource {
   return new RecordedSource(completions, new CallsFile(file));
@@ -109,7 +109,7 @@ class RecordedSource implements CompletionSource {
       hasFailed = true;
       throw error;
     } finally {
-      // Runs for a reader that stops early too.
+      // Also runs if the reader stops early.
       if (!hasFailed) await this.#file.append({ ...toLine(call), chunks });
     }
   }
@@ -137,7 +137,7 @@ class CallsFile {
 
   async #begin(): Promise<void> {
     await makeFolder(dirname(this.#path));
-    // The answer of a line that a killed process left half written has reached no caller.
+    // A line that a killed process left incomplete can be cut: its answer reached no caller.
     await cutTornLine(this.#path);
     const header: RecordedCallsHeader = {
       format: recordedCallsFormat,

@@ -16,7 +16,7 @@ import {
 } from './record-calls.ts';
 import { differences, quoted, ReplaySource } from './replay-source.ts';
 
-/** Answers from a record. Each recorded call is given once; equal ones in the order in which they were requested. */
+/** Answers from a record. Each recorded call is used once. Equal calls are used in the order of their requests. */
 export interface ReplayedCalls extends CompletionSource {
   /** Names of the models in the record, in the order of their first calls. */
   readonly models: readonly string[];
@@ -25,13 +25,13 @@ export interface ReplayedCalls extends CompletionSource {
 }
 
 /**
- * Answers chat requests from the file that `recordCalls` wrote, without a model, key or network. A call is found by
- * its whole request, the model's name and the seed included, and by the seed of its rollout, so rollouts may run in
- * any order and at any concurrency. A recorded completion also answers a request for a stream, and a recorded stream
- * a request for the whole.
+ * Answers chat requests from a file written by `recordCalls`, without a model, key or network. A call is looked up by
+ * its whole request, including the model's name and the seed, and by its rollout's seed. So rollouts may run in any
+ * order and at any concurrency. A recorded completion also answers a streamed request, and a recorded stream an
+ * unstreamed one.
  *
- * `create` rejects a call that the file does not hold with a RunError of code `call_not_recorded`, which names the
- * nearest recorded call.
+ * `create` rejects a call that is not in the file with RunError of code `call_not_recorded`, which describes the nearest
+ * recorded call.
  *
  * @throws RunError of code `invalid_recorded_calls` for a file that cannot be read.
  */
@@ -42,7 +42,7 @@ export async function replayCalls({ file }: { file: string }): Promise<ReplayedC
 class Replay extends ReplaySource implements ReplayedCalls {
   readonly models: readonly string[];
   readonly #calls: readonly RecordedCallLine[];
-  /** The calls of each key that are left, in order. */
+  /** Unused calls by key, in order. */
   readonly #left: Map<string, RecordedCallLine[]>;
 
   constructor(calls: readonly RecordedCallLine[]) {
@@ -76,7 +76,7 @@ class Replay extends ReplaySource implements ReplayedCalls {
 
 const shownDifferences = 3;
 
-/** The recorded call that differs in the fewest values, and how. */
+/** Describes the recorded call with the fewest differences. */
 function describeNearest(asked: AskedCall, recorded: readonly AskedCall[]): string {
   const plain = ({ request }: AskedCall): unknown =>
     JSON.parse(canonicalJson(request, { withoutNull: true }));
@@ -98,7 +98,7 @@ function describeNearest(asked: AskedCall, recorded: readonly AskedCall[]): stri
   return `the nearest is call ${nearest.at + 1} of ${recorded.length}, where ${shown}${left > 0 ? `; and ${left} more` : ''}.`;
 }
 
-/** The calls of a file in the order of the requests. */
+/** The calls of a file, in the order of their requests. */
 async function readRecordedCalls(file: string): Promise<RecordedCallLine[]> {
   const refuse = (what: string, cause?: unknown) =>
     new RunError('invalid_recorded_calls', `The file of recorded calls ${file} ${what}.`, { cause });
@@ -138,9 +138,9 @@ function isCall(value: unknown): value is RecordedCallLine {
 export interface ReplayModelOptions {
   /** A file that `model.recordingTo(file)` wrote. */
   file: string;
-  /** Name of the model to replay. Required where the file holds calls to several; default: the only one. */
+  /** Name of the model to replay. Default: the only model of the file. Required if the file has several. */
   name?: string;
-  /** The settings of the recorded handle: requests are looked up with them. */
+  /** Settings of the recorded handle. They must be the same, because they are part of the requests. */
   settings?: ModelSettings;
 }
 
@@ -151,20 +151,20 @@ const replayModelNames = {
 } satisfies OptionNames<ReplayModelOptions>;
 
 export interface ReplayedModel {
-  /** Has no client: for rollouts and evaluations, not for training. */
+  /** For rollouts and evaluations; it cannot be trained, because it has no client. */
   model: ModelHandle;
-  /** Check `replay.unused()` at the end of a test. */
+  /** Check `replay.unused()` at the end of a test to find calls that were not made. */
   replay: ReplayedCalls;
 }
 
 /**
- * A model that answers from recorded calls: it tests environments and rewards without a model, a key or a network.
+ * A model that answers from recorded calls, for tests of environments and rewards without a model, key or network.
  *
  *     const { model, replay } = await replayModel({ file: 'test/calls/sums.jsonl' });
  *     const { groups } = await runGroups({ environment, scenarios, rolloutsPerGroup: 4, model, seed: 1 });
  *
- * @throws RunError of code `invalid_recorded_calls` for a file that cannot be read; TypeError where `name` is missing
- * or no model of the file.
+ * @throws RunError of code `invalid_recorded_calls` for a file that cannot be read; TypeError if `name` is required and
+ * missing, or is not a model of the file.
  */
 export async function replayModel(options: ReplayModelOptions): Promise<ReplayedModel> {
   checkOptionNames('replayModel()', options, replayModelNames);

@@ -3,15 +3,15 @@ import type { ChatCompletion, ChatCompletionChunk, Choice } from '../contract/in
 import type { CompletionSource } from './completion-source.ts';
 import { StreamedChoice } from './completion-source.ts';
 
-/** The recorded answer to a call: the completion, or else the chunks of its stream. */
+/** The recorded answer to a call: either the completion or the chunks of its stream. */
 export interface RecordedAnswer {
   completion?: ChatCompletion;
   chunks?: readonly ChatCompletionChunk[];
 }
 
-/** Answers chat requests from a record, whole or as streams, however they were recorded. A subclass finds the answers. */
+/** Answers whole and streamed requests from a record, however it was recorded. A subclass looks up the answers. */
 export abstract class ReplaySource implements CompletionSource {
-  /** Finds the answer to a request, and gives each recorded answer once. @throws where there is none. */
+  /** Finds the answer to a request. Returns each recorded answer once. @throws if there is none. */
   protected abstract take(request: WholeChatRequest | StreamedChatRequest): RecordedAnswer;
 
   create(request: WholeChatRequest, options?: CallOptions): Promise<ChatCompletion>;
@@ -24,7 +24,7 @@ export abstract class ReplaySource implements CompletionSource {
     { signal }: CallOptions = {},
   ): Promise<ChatCompletion | AsyncIterableIterator<ChatCompletionChunk>> {
     signal?.throwIfAborted();
-    // A caller may change its answer, and the record must not change with it.
+    // The caller may change its answer, which must not change the record.
     const { completion, chunks = [] } = structuredClone(this.take(request));
     if (request.stream) return stream(completion ? toChunks(completion) : chunks);
     return completion ?? toCompletion(chunks);
@@ -39,7 +39,7 @@ async function* stream(
 
 type ChunkChoice = ChatCompletionChunk['choices'][number];
 
-/** A completion as a stream: the role, the text, each tool call, then the finish reason and token ids. */
+/** A completion as stream chunks: the role, the text, each tool call, then the finish reason and token ids. */
 function toChunks(completion: ChatCompletion): ChatCompletionChunk[] {
   const { id, created, model, choices, usage, prompt_token_ids } = completion;
   const head = { id, object: 'chat.completion.chunk' as const, created, model };
@@ -67,7 +67,7 @@ function toPieces(choice: Choice): ChunkChoice[] {
   ];
 }
 
-/** A recorded stream as a completion. @throws ModelError where the caller had stopped reading early. */
+/** A recorded stream as a completion. @throws ModelError if the recorded caller stopped reading early. */
 function toCompletion(chunks: readonly ChatCompletionChunk[]): ChatCompletion {
   const reply = new StreamedChoice();
   for (const chunk of chunks) reply.add(chunk);
@@ -88,7 +88,7 @@ function toCompletion(chunks: readonly ChatCompletionChunk[]): ChatCompletion {
   };
 }
 
-/** The paths at which two values differ, with both sides, in order. */
+/** The paths at which two values differ, with both values. */
 export function differences(
   a: unknown,
   b: unknown,
@@ -108,7 +108,7 @@ export function differences(
 
 const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
 
-/** A value as a message quotes it, at most `limit` characters of it. */
+/** A value as JSON for an error message, cut after `limit` characters. */
 export function quoted(value: unknown, limit: number): string {
   const text = value === undefined ? 'absent' : JSON.stringify(value);
   return text.length > limit ? `${text.slice(0, limit)}…` : text;

@@ -10,12 +10,12 @@ import type { ChatCompletionChunk, Choice, FinishReason, Usage } from '../contra
 import type { StreamedChoice } from './completion-source.ts';
 import { providerName } from './prompt-messages.ts';
 
-/** What marks each part of a reply as sampled by this call, so that the next prompt can be traced to it. */
+/** Metadata for each part of a reply that identifies its call, so that later prompts can be matched with it. */
 export function callStamp(callId: string | undefined): SharedV4ProviderMetadata | undefined {
   return callId === undefined ? undefined : { [providerName]: { callId } };
 }
 
-/** The reply as AI SDK content. It has at least one part: an empty reply too must come back with its stamp. */
+/** The reply as AI SDK content. It has at least one part, because an empty reply needs a part to carry its stamp. */
 export function toContent(
   { message }: Choice,
   providerMetadata: SharedV4ProviderMetadata | undefined,
@@ -66,16 +66,16 @@ export function toUsage(usage: Usage | undefined): LanguageModelV4Usage {
 }
 
 export interface StreamPartsOptions {
-  /** When they end, the call has been recorded. */
+  /** The call is recorded when the chunks end. */
   chunks: AsyncIterable<ChatCompletionChunk>;
-  /** What the chunks read so far make. */
+  /** The reply assembled from the chunks read so far. */
   reply: StreamedChoice;
   warnings: SharedV4Warning[];
   stamp: SharedV4ProviderMetadata | undefined;
   includeRawChunks: boolean;
 }
 
-/** A streamed completion as AI SDK stream parts: by the time of its `finish` the call has been recorded. */
+/** A streamed completion as AI SDK stream parts. The call is recorded before the `finish` part. */
 export async function* toStreamParts({
   chunks,
   reply,
@@ -107,7 +107,7 @@ export async function* toStreamParts({
     }
   }
   const completion = reply.complete();
-  // An empty reply too must come back with its stamp.
+  // An empty reply needs a part to carry its stamp.
   if (blocks.isEmpty && reply.toolCalls.length === 0) yield* blocks.begin('text');
   yield* blocks.end();
   for (const { id, function: called } of reply.toolCalls) {
@@ -131,7 +131,7 @@ export async function* toStreamParts({
 
 type Kind = 'text' | 'reasoning';
 
-/** Runs of text and of reasoning as AI SDK stream parts: one is open at a time, and ends before anything else begins. */
+/** Blocks of text and reasoning as AI SDK stream parts. One block is open at a time. */
 export class TextBlocks {
   readonly #stamp: { providerMetadata?: SharedV4ProviderMetadata };
   #open: { kind: Kind; id: string } | undefined;

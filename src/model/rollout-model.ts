@@ -4,31 +4,31 @@ import type { ModelEndpoint } from '../endpoint/index.ts';
 import { ModelError } from './model-error.ts';
 import { providerName } from './prompt-messages.ts';
 
-/** What an agent in a rollout calls: the policy, or an external model that stands in its place. */
+/** The model that an agent calls in a rollout: the policy, or an external model in its place. */
 export interface RolloutModel {
-  /** `entity/project/name:stepN` for a checkpoint, else the model's own name. */
+  /** `entity/project/name:stepN` for a checkpoint, otherwise the model's own name. */
   readonly name: string;
   /** Step of the checkpoint; undefined for base models and external models. */
   readonly step: number | undefined;
   /** For the AI SDK: `new ToolLoopAgent({ model: model.languageModel, ... })`. */
   readonly languageModel: LanguageModelV4;
-  /** For everything else. Each call of it is recorded in the trajectory of the scope that asked for it. */
+  /** For all other agents. A policy's calls are recorded in the trajectory of the scope that calls this function. */
   endpoint(): Promise<ModelEndpoint>;
 }
 
 const scope = new AsyncLocalStorage<RolloutModel>();
 
-/** Runs `body` with `model` as what `policy()` stands for. */
+/** Runs `body` with `policy()` resolving to `model`. */
 export function runWithModel<Result>(model: RolloutModel, body: () => Result): Result {
   return scope.run(model, body);
 }
 
 /**
- * The model of the current rollout, for agents that are built once for a whole program:
+ * The model of the current rollout, for agents that are built once per program:
  *
  *     const agent = new ToolLoopAgent({ model: policy(), tools });
  *
- * Which model that is, is looked up at each call. Calls outside of a rollout throw ModelError of code `no_current_model`.
+ * The model is looked up at each call. Calls outside of a rollout throw ModelError of code `no_current_model`.
  */
 export function policy(): LanguageModelV4 {
   return currentPolicy;
