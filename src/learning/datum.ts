@@ -49,7 +49,7 @@ export type LossConfig =
       tau: number;
       /** Take l0 from the weights before the first update instead of from the sampler. */
       precalculateLogprobs: boolean;
-      /** Weight of the entropy of the legal tokens, subtracted from the loss of each decision. */
+      /** This times the entropy over the legal tokens is subtracted from the loss of each decision; 0 is off. */
       entropyCoefficient: number;
       /**
        * With d = l - l0 and s = exp(mean of d over the decisions of the datum): r is exp(d) (`token`), s (`sequence`),

@@ -143,7 +143,7 @@ function clip(ratio: number, { epsilon, epsilonHigh }: PolicyLossConfig): number
   return Math.min(Math.max(ratio, 1 - epsilon), 1 + epsilonHigh);
 }
 
-/** The loss of one decision as a function of its l and of its ratio. */
+/** The loss of one decision, and its derivatives by l and by the ratio. */
 interface TokenLoss {
   loss: number;
   /** Its derivative by l at a constant ratio. */

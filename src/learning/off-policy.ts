@@ -1,6 +1,6 @@
 /** Differences between the weights being trained and the weights that sampled, over the tokens of a batch. */
 export interface OffPolicySummary {
-  /** Tokens counted. */
+  /** Number of tokens. */
   tokens: number;
   /** Fraction of tokens whose loss the cap, the mask, the clip or the truncation changed; 0 without tokens. */
   clippedFraction: number;

@@ -1,7 +1,7 @@
 import type { ParsedRlConfig } from '../contract/index.ts';
 import type { ImportanceLevel, LossConfig } from './datum.ts';
 
-/** Every option of a reinforcement-learning job with its default filled in, by the names of the wire. */
+/** Every option of a reinforcement-learning job with its default filled in, under its name on the wire. */
 export interface ResolvedRlConfig extends Record<string, unknown> {
   learning_rate: number;
   advantage_balance: number;
@@ -21,9 +21,9 @@ export interface ResolvedRlConfig extends Record<string, unknown> {
   /** null: no truncation. */
   truncated_importance_sampling: number | null;
   kl_penalty_coef: number;
-  /** null: the base model. */
+  /** Step of the reference's checkpoint. null: `kl_penalty_step_lag` applies, or the base model without it. */
   kl_penalty_reference_step: number | null;
-  /** null: the reference does not move. */
+  /** Steps from the reference to the checkpoint that the job starts from. null: the reference is fixed. */
   kl_penalty_step_lag: number | null;
   kl_penalty_source: 'current_learner' | 'sample';
   entropy_coefficient: number;

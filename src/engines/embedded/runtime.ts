@@ -37,7 +37,7 @@ export interface Session {
   release(): Promise<void>;
 }
 
-/** ONNX Runtime as the engine uses it. */
+/** The parts of ONNX Runtime that the engine uses. */
 export interface Runtime {
   name: RuntimeName;
   session(model: Uint8Array): Promise<Session>;

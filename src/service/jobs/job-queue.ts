@@ -21,7 +21,7 @@ export interface JobQueueOptions extends Omit<TrainJobDependencies, 'onBegin'> {
   log: ServiceLog;
 }
 
-/** The job that runs. */
+/** The running job. */
 interface CurrentJob extends WaitingJob {
   /** Why it must stop; null while it may run. */
   asked: 'cancelled' | 'shutdown' | null;

@@ -3,7 +3,7 @@ import { messageOf, ServiceError } from '../errors.ts';
 import { causesOf, machineFaultOf } from '../faults.ts';
 import type { ServiceLog } from '../log.ts';
 
-/** The first pause; each further one is twice as long, up to the longest. */
+/** The first pause. Each later one is twice as long, up to the longest. */
 export const firstPauseMs = 250;
 export const longestPauseMs = 30_000;
 

@@ -30,7 +30,7 @@ class DecodingGraph {
     return this.graph.weight(tensor.dimensions, data, name);
   }
 
-  /** The state and the packed query, key and value of `layer` for a list of tokens. */
+  /** Outputs the state and the packed query, key and value of `layer` for a flat list of tokens. */
   project(layer: number, state: Value): void {
     const { width } = this.#architecture;
     const { output } = normalize(this.graph, state, this.weight(`layers.${layer}.attention_norm`));
@@ -58,7 +58,7 @@ class DecodingGraph {
     return sum;
   }
 
-  /** Attention and MLP of `layer`; `rows` [tokens] finds each token in the padded [batch * steps] layout. */
+  /** Attention and MLP of `layer`; `rows` [tokens] has each token's index in the padded [batch * steps] layout. */
   finishLayer(layer: number): Value {
     const { graph } = this;
     const { width, heads } = this.#architecture;

@@ -22,7 +22,7 @@ export interface Decision {
   distribution(logits: Float32Array, offset: number): Distribution;
 }
 
-/** A sequence cut after its last decision. */
+/** A sequence that ends at its last decision: nothing later has a loss. */
 export interface TrainingSequence {
   tokens: number[];
   decisions: Decision[];
