@@ -22,7 +22,7 @@ export interface Decision {
   distribution(logits: Float32Array, offset: number): Distribution;
 }
 
-/** A sequence that ends at its last decision: nothing later has a loss. */
+/** A sequence, cut after the token that precedes its last decision: later tokens predict no decision. */
 export interface TrainingSequence {
   tokens: number[];
   decisions: Decision[];
