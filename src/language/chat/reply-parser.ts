@@ -22,7 +22,7 @@ export interface ReplyOptions {
   endToken: number;
   /** Null: replies cannot contain calls, and the token has no meaning. */
   callToken: number | null;
-  /** The tokens around reasoning; null where the reply has none. */
+  /** The tokens around reasoning; null if the reply has no reasoning. */
   reasoning: { open: number; close: number } | null;
   stops: Stops;
   /** What the output includes besides the text. */

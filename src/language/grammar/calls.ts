@@ -1,8 +1,8 @@
 import { LanguageError } from '../error.ts';
 import { MAXIMUM_NODES } from './byte-graph.ts';
 
-/** A node to continue at, and where that node's own rule returns to. */
-interface Place {
+/** A node to continue at, and where the rule of that node returns to. */
+interface ReturnPoint {
   node: number;
   returns: Returns;
 }
@@ -11,7 +11,7 @@ interface Place {
 export interface Returns {
   readonly open: false;
   readonly id: number;
-  readonly places: readonly Place[];
+  readonly places: readonly ReturnPoint[];
   /** Whether the text may end. */
   readonly end: boolean;
 }
@@ -73,7 +73,7 @@ export class Calls {
   }
 
   #join(sources: Iterable<Returns | OpenCall>): Returns {
-    const places = new Map<number, Place>();
+    const places = new Map<number, ReturnPoint>();
     let end = false;
     for (const source of sources) {
       for (const { node, returns } of source.places) {

@@ -171,7 +171,7 @@ export class Branches {
   readonly #byToken = new Map<number, Branch>();
   /** Special tokens that may begin a reply. */
   readonly opening: Int32Array;
-  /** The same where the reply may also be empty. */
+  /** The same if the reply may also be empty: includes the end token. */
   readonly openingOrEnd: Int32Array;
   /** Special tokens that may follow a branch that repeats, or a text branch. */
   readonly following: Int32Array;

@@ -1,6 +1,6 @@
 import type { Worker } from 'node:worker_threads';
 
-export interface Patience {
+export interface MessageTimeouts {
   /** Most processor time until the thread's next message, in milliseconds. */
   timeoutMs: number;
   /** Most time in all, for a machine that is busy with other work, in milliseconds. */
@@ -23,7 +23,7 @@ export type Answer<Message> =
  */
 export async function nextMessage<Message>(
   worker: Worker,
-  { timeoutMs, longestMs }: Patience,
+  { timeoutMs, longestMs }: MessageTimeouts,
 ): Promise<Answer<Message>> {
   const { promise, resolve } = Promise.withResolvers<Answer<Message>>();
   const began = performance.now();

@@ -118,7 +118,7 @@ function holds(expression: Expression, known: ReadonlySet<string>, leaves: Leave
   }
 }
 
-/** The smallest set of rules that meet a condition, where the condition may depend on the set. */
+/** The smallest set of rules that meet a condition. The condition receives the rules found so far. */
 function rulesThat(
   rules: Rules,
   condition: (body: Expression, known: ReadonlySet<string>) => boolean,

@@ -78,7 +78,7 @@ export async function renderLiterally(
   renderer.checkCount(turns, options.contextLength);
   refuseLongTools(tools, [...location, 'tools']);
   refuseForgedRoles(turns, tokenizer.special);
-  // Refuses here too what the model's own template cannot render.
+  // What the model's own template refuses is refused here too.
   if (source === undefined) renderer.skeleton(conversation, options);
   const prompt = new LiteralPrompt({ turns, tools }, values, tokenizer.special);
   const { continueFinalMessage = false, addGenerationPrompt } = options;
