@@ -136,8 +136,8 @@ test('an evaluation that is killed at any step of its folder gives what an undis
   expect(kindsOfStep.map(({ name }) => name)).toEqual([
     'mkdir .',
     ...whole('evaluation.json'),
-    ...appended('groups.jsonl').filter((name) => !name.startsWith('appendFile')),
     'sync .',
+    ...appended('groups.jsonl').filter((name) => !name.startsWith('appendFile')),
     'appendFile groups.jsonl',
   ]);
   const problems: unknown[] = [];
