@@ -29,8 +29,8 @@ export const defaultConcurrency = 256;
 const inProcessNames = { concurrency: true } satisfies OptionNames<InProcessOptions>;
 
 /**
- * Runs rollouts in this thread. For environments that mostly wait for models, tools or other processes. Waiting rollouts
- * start in the order in which their groups began.
+ * Runs rollouts in this thread. For environments that mostly wait for models, tools or other processes. Waiting
+ * rollouts start in the order in which their groups began.
  * @throws OptionError
  */
 export function inProcess(options: InProcessOptions = {}): RolloutExecutor {

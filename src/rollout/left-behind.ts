@@ -15,7 +15,9 @@ const owners = new AsyncLocalStorage<CodeOwner>();
 const mostWarnings = 5;
 let warnings = 0;
 
-/** Lets several copies of this package in one process recognize each other's listeners, and ask who owns a rejection. */
+/**
+ * Lets several copies of this package in one process recognize each other's listeners, and ask who owns a rejection.
+ */
 const ownsRejection = Symbol.for('martingale.ownsRejection');
 
 const isOwned = () => owners.getStore() !== undefined;
@@ -29,9 +31,9 @@ const onRejection = Object.assign(
 );
 
 /**
- * Runs code of an environment. If a promise that it does not await rejects, even much later, neither the process nor the
- * rollout ends: the rejection becomes a warning and a line in the trajectory's logs. Rejections of other code are handled
- * as if this function did not exist.
+ * Runs code of an environment. If a promise that it does not await rejects, even much later, neither the process nor
+ * the rollout ends: the rejection becomes a warning and a line in the trajectory's logs. Rejections of other code are
+ * handled as if this function did not exist.
  */
 export function watchLeftBehind<Result>(owner: CodeOwner, work: () => Promise<Result>): Promise<Result> {
   // Never removed: a promise may reject later, while a job trains and no rollout runs.

@@ -35,7 +35,9 @@ export class RolloutGroup<Scenario = unknown> {
     return this.rollouts.flatMap((rollout) => (rollout.status === 'completed' ? [rollout.trajectory] : []));
   }
 
-  /** The group as it is logged and trained on: trajectories of completed rollouts, and why the other rollouts failed. */
+  /**
+   * The group as it is logged and trained on: trajectories of completed rollouts, and why the other rollouts failed.
+   */
   toTrajectoryGroup(): TrajectoryGroup {
     return new TrajectoryGroup({
       trajectories: this.trajectories,

@@ -34,8 +34,8 @@ export class RolloutQueue {
     else if (signal?.aborted) follow();
     else signal?.addEventListener('abort', follow, { once: true });
     this.#ending.add(ending);
-    // When a task's signal aborts, p-queue abandons the task and frees its slot. A running rollout still has to clean up
-    // and return a result, so the signal for p-queue stops following once the rollout runs.
+    // When a task's signal aborts, p-queue abandons the task and frees its slot. A running rollout still has to clean
+    // up and return a result, so the signal for p-queue stops following once the rollout runs.
     const waiting = new AbortController();
     const leave = () => waiting.abort();
     if (ending.signal.aborted) leave();

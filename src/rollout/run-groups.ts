@@ -23,8 +23,8 @@ interface GroupsOptions<Schema extends z.ZodType, Outcome> {
   /** Groups of an earlier call, by scenario index. They do not run again. Default: none. */
   kept?: ReadonlyMap<number, RolloutGroup> | undefined;
   /**
-   * Called with each group that ran, as soon as it ends, and awaited. If it throws, the other groups are cancelled and the
-   * error is rethrown.
+   * Called with each group that ran, as soon as it ends, and awaited. If it throws, the other groups are cancelled and
+   * the error is rethrown.
    */
   onGroup?: ((group: RolloutGroup<z.output<Schema>>) => Promise<void> | void) | undefined;
   /** Called when a rollout ends, with the number of finished ones. A rollout that is retried does not count yet. */
@@ -64,8 +64,8 @@ export interface GroupsResult<Scenario> {
 }
 
 /**
- * Runs `rolloutsPerGroup` rollouts of each scenario. Each ends completed, failed or cancelled; a failed rollout does not
- * throw.
+ * Runs `rolloutsPerGroup` rollouts of each scenario. Each ends completed, failed or cancelled; a failed rollout does
+ * not throw.
  * @throws OptionError, ScenarioError before any rollout begins; any error thrown by `onGroup`.
  */
 export async function runGroups<Schema extends z.ZodType, Outcome>(

@@ -47,8 +47,8 @@ type Ended<Outcome> =
   | { status: 'failed' | 'cancelled'; failure: RolloutFailure };
 
 /**
- * Runs one rollout. Even if functions of the environment never return, it ends completed, failed or cancelled within its
- * deadline, and is cleaned up. Never throws.
+ * Runs one rollout. Even if functions of the environment never return, it ends completed, failed or cancelled within
+ * its deadline, and is cleaned up. Never throws.
  */
 export function runRollout<Schema extends z.ZodType, Outcome>(
   options: RunRolloutOptions<Schema, Outcome>,

@@ -1,16 +1,16 @@
 import type { RolloutGroup } from '../rollout/index.ts';
 
-/** What a run may use; it ends cleanly after the step in which one of these is used up. */
+/** Limits of a run. The run ends cleanly after the step in which one of them is reached. */
 export interface RunBudget {
-  /** Prompt and sampled tokens of all rollouts, of steps and of validations. */
+  /** Prompt and sampled tokens of all rollouts, in steps and validations. */
   tokens?: number;
-  /** In the unit of `prices`, which it needs. */
+  /** In the unit of `prices`, which must be set. */
   cost?: number;
-  /** Wall-clock minutes, those before a resume included. */
+  /** Wall-clock minutes, including those before a resume. */
   minutes?: number;
 }
 
-/** Prices of a million tokens, all in the same unit of your choice. */
+/** Prices per million tokens, all in one unit of your choice. */
 export interface TokenPrices {
   promptTokensPerMillion: number;
   sampledTokensPerMillion: number;
@@ -21,12 +21,12 @@ export interface TokenUsage {
   sampledTokens: number;
 }
 
-/** Tokens of every rollout, completed or not: a service bills them all. */
+/** Tokens of all rollouts, completed or not, because a service bills them all. */
 export function usageOf(groups: readonly RolloutGroup[]): TokenUsage {
   return sumUsage(groups.flatMap(({ rollouts }) => rollouts.map(({ trajectory }) => trajectory)));
 }
 
-/** Null without prices. */
+/** Cost in the unit of `prices`; null without prices. */
 export function costOf(
   { promptTokens, sampledTokens }: TokenUsage,
   prices: TokenPrices | undefined,
@@ -45,7 +45,7 @@ export function sumUsage(usages: Iterable<TokenUsage>): TokenUsage {
   return sum;
 }
 
-/** What is used up, for people; null while nothing is. */
+/** Says which limit is reached, as text; null if none is. */
 export function usedUp(
   budget: RunBudget,
   { usage, cost, seconds }: { usage: TokenUsage; cost: number | null; seconds: number },

@@ -23,7 +23,7 @@ import type {
   WarmStart,
 } from './train-options.ts';
 
-/** Options of a training job. Another service of the interface may take those that ours refuses by name. */
+/** Option names of a training job. Includes names that only other services accept; ours rejects them. */
 export const configNames: OptionTree = Object.fromEntries(
   [...Object.keys(rlConfigSchema.shape), ...Object.keys(configFieldAliases), ...refusedConfigFields].map(
     (name) => [name, true],
@@ -94,7 +94,7 @@ const otherWords: OtherWords = {
   epochs: ['steps'],
 };
 
-/** @throws OptionError that names the first option that cannot be used. */
+/** @throws OptionError for the first invalid option. */
 export function checkOptions<Schema extends z.ZodType, Outcome>(
   settings: TrainOptions<Schema, Outcome>,
 ): void {
@@ -124,7 +124,7 @@ export function checkOptions<Schema extends z.ZodType, Outcome>(
   checkModelSource(settings);
 }
 
-/** Whole numbers and times in milliseconds. */
+/** Checks whole numbers and times in milliseconds. */
 function checkNumbers<Schema extends z.ZodType, Outcome>(settings: TrainSettings<Schema, Outcome>): void {
   const { steps, groupsPerStep, rolloutsPerGroup, validation } = settings;
   const whole = (option: string, value: number | undefined, least: number) => {
@@ -215,8 +215,8 @@ function checkBudget<Schema extends z.ZodType, Outcome>({
 }
 
 /**
- * The options of a step's job.
- * @throws OptionError for a promise of them, for a name that no field has and for a value that a field cannot have.
+ * The training options of a step.
+ * @throws OptionError if `config` returns a promise, or for an unknown option or an invalid value.
  */
 export function configOf<Schema extends z.ZodType, Outcome>(
   { config, steps }: Pick<TrainOptions<Schema, Outcome>, 'config' | 'steps'>,
@@ -234,11 +234,11 @@ export function configOf<Schema extends z.ZodType, Outcome>(
   return given;
 }
 
-/** The service would say the same, but only after the rollouts of the step. */
+/** Checks values early: the service would reject them too, but only after the rollouts of the step. */
 function checkConfigValues(config: object, when: string): void {
   if (typeof config !== 'object' || Array.isArray(config))
     throw runOptionError('config', `\`config\` is ${showValue(config)}; give an object of options.${when}`);
-  // Fields that only another service takes are unknown to the schema, which is no complaint.
+  // The schema does not know fields that only other services accept, and lets them pass.
   const read = rlConfigSchema.safeParse(config);
   const complaints = [read.success ? null : complaintOf('config', config, read.error)];
   for (const [alias, name] of Object.entries(configFieldAliases)) {

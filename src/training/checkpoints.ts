@@ -9,11 +9,11 @@ import { type TrainSettings, trainDefaults } from './train-options.ts';
 
 export interface PruneCheckpointsOptions {
   model: ModelHandle;
-  /** Steps of the checkpoints that the run has made and not yet deleted, oldest first. */
+  /** Steps of the checkpoints that the run made and has not deleted, oldest first. */
   made: readonly number[];
-  /** How many of the newest stay. */
+  /** How many of the newest checkpoints to keep. */
   keep: number | 'all';
-  /** Steps that stay in any case: rollouts still sample from them, or they are the best. */
+  /** Further steps to keep, for example those that rollouts still sample from. */
   alsoKeep?: Iterable<number>;
   signal?: AbortSignal;
 }
@@ -26,7 +26,7 @@ const pruneNames = {
   signal: true,
 } satisfies OptionNames<PruneCheckpointsOptions>;
 
-/** Deletes the oldest of the run's own checkpoints; returns the steps that are left. */
+/** Deletes the oldest checkpoints of the run. Returns the remaining steps. */
 export async function pruneCheckpoints(options: PruneCheckpointsOptions): Promise<number[]> {
   checkOptionNames('pruneCheckpoints()', options, pruneNames);
   const { model, made, keep, alsoKeep = [], signal } = options;
@@ -39,8 +39,8 @@ export async function pruneCheckpoints(options: PruneCheckpointsOptions): Promis
 }
 
 /**
- * Checkpoints by their newest validation, the best first; of equal ones the older first. Validations in which more
- * than half of the rollouts failed are left out.
+ * Ranks checkpoints by their newest validation, best first; on a tie the older comes first. Ignores validations in
+ * which more than half of the rollouts failed.
  */
 export function rankCheckpoints(
   evaluations: readonly RunValidation[],
@@ -57,8 +57,8 @@ export function rankCheckpoints(
 }
 
 /**
- * Deletes the checkpoints of a run that need not stay; gives those that are left. A service that refuses is warned of
- * (`martingale_checkpoints_not_deleted`), and asked again after the next step.
+ * Deletes the checkpoints that `keepCheckpoints` does not keep. Returns the remaining steps. If the service fails, it
+ * warns (`martingale_checkpoints_not_deleted`) and tries again after the next step.
  */
 export async function keepPruned<Schema extends z.ZodType, Outcome>(
   {

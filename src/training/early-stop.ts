@@ -4,29 +4,29 @@ import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { isJudging } from './diagnosis/thresholds.ts';
 import { invalidRunOption, runOptionError } from './errors.ts';
 
-/** What a run has reached, as `stopWhen` is given it after each step. */
+/** The progress of a run, passed to `stopWhen` after each step. */
 export interface StopProgress {
-  /** In the order of the steps; at least one. */
+  /** One for each finished step, in order; at least one. */
   reports: readonly StepReport[];
-  /** The validations so far, in their order. */
+  /** The validations so far, in order. */
   evaluations: readonly RunValidation[];
 }
 
-/** Why the run should end now, in a few words for people; false where it should go on. */
+/** Returns why the run should end, as short text, or false to continue. */
 export type StopWhen = (progress: StopProgress) => string | false;
 
 export interface EarlyStopOptions {
   /**
-   * What is watched: mean reward or share of successes of the validations (`validation`, `validation_success`) or of
-   * the steps' rollouts (`reward`, `success`). Larger is better. A validation in which more than half of the rollouts
-   * failed is left out.
+   * The metric to watch: mean reward or share of successes, of the validations (`validation`, `validation_success`) or
+   * of the steps' rollouts (`reward`, `success`). Larger is better. Validations in which more than half of the rollouts
+   * failed are ignored.
    */
   metric: 'validation' | 'validation_success' | 'reward' | 'success';
-  /** Ends the run after so many validations, or steps, in a row without a new best. Default: never for that. */
+  /** Ends the run after this many validations, or steps, in a row without a new best. Default: no limit. */
   patience?: number;
-  /** What is no better than the best by more than this is no new best. Default 0. */
+  /** A value is a new best only if it exceeds the old best by more than this. Default 0. */
   minDelta?: number;
-  /** Ends the run once the metric is at least this. Default: never for that. */
+  /** Ends the run once the metric is at least this. Default: no goal. */
   goal?: number;
 }
 
@@ -38,9 +38,9 @@ const earlyStopNames = {
 } satisfies OptionNames<EarlyStopOptions>;
 
 /**
- * For `stopWhen`: ends a run that has reached its goal, or gets no better. It looks at all that has been so far, so a
- * resumed run decides as one that was never interrupted.
- * @throws OptionError where neither `patience` nor `goal` is given, or one cannot be.
+ * For `stopWhen`: ends a run that has reached its goal or no longer improves. It considers the whole run each time, so
+ * a resumed run ends at the same step as an uninterrupted one.
+ * @throws OptionError if neither `patience` nor `goal` is set, or an option is invalid.
  */
 export function earlyStop(options: EarlyStopOptions): StopWhen {
   checkOptionNames('earlyStop()', options, earlyStopNames);

@@ -3,12 +3,12 @@ import { commonFailures, type RolloutGroup } from '../rollout/index.ts';
 import { invalidOption, OptionError } from '../util/option-error.ts';
 
 /**
- * - `no_completed_rollouts`: no rollout of a step or a validation completed, so there is nothing to learn or to report. A
- *   run that is resumed runs them anew.
- * - `training_job_failed`: a training job ended without a checkpoint; the message has the service's reason.
- * - `training_job_timeout`: a training job took longer than its deadline and was cancelled.
- * - `training_job_unknown`: it cannot be known whether the service has, or has done, a training job.
- * - `scenario_timeout`: a source of scenarios gave none within its deadline.
+ * - `no_completed_rollouts`: no rollout of a step or validation completed, so there is nothing to train on or report.
+ *   When the run is resumed, these rollouts run again.
+ * - `training_job_failed`: a training job ended without a checkpoint. The message has the service's reason.
+ * - `training_job_timeout`: a training job exceeded its deadline and was cancelled.
+ * - `training_job_unknown`: it is unknown whether the service received or finished a training job.
+ * - `scenario_timeout`: the source of scenarios did not return any within its deadline.
  */
 export type TrainingErrorCode =
   | 'no_completed_rollouts'
@@ -17,7 +17,7 @@ export type TrainingErrorCode =
   | 'training_job_unknown'
   | 'scenario_timeout';
 
-/** A run, or a single training job, cannot go on. */
+/** A run or a single training job cannot continue. */
 export class TrainingError extends MartingaleError<TrainingErrorCode> {
   /** Id of the training job, for `training_job_failed` and `training_job_timeout`. */
   readonly jobId: string | undefined;

@@ -7,20 +7,20 @@ import { stopGraceMs, withGrace } from './grace.ts';
 
 export interface JobProgress {
   status: 'running' | 'ended';
-  /** Gradient steps so far, and how many will come in all where the service has said. */
+  /** Gradient steps so far. `total` is their expected number, or null if the service has not sent it. */
   gradientSteps: number;
   total: number | null;
-  /** Of the newest gradient step; empty before the first. */
+  /** Metrics of the newest gradient step; empty before the first. */
   metrics: Record<string, number>;
 }
 
 export interface FollowJobOptions {
   client: Client;
   jobId: string;
-  /** Deadline for the job's end, queue and all, in milliseconds. Default 3,600,000 (1 hour). */
+  /** Deadline of the job, including its time in the queue, in milliseconds. Default 3,600,000 (1 hour). */
   timeoutMs?: number;
   onProgress?: (progress: JobProgress) => void;
-  /** Cancels the job on the service, and then throws the signal's reason. */
+  /** Cancels the job on the service; `followJob` then throws the signal's reason. */
   signal?: AbortSignal;
 }
 
@@ -32,11 +32,11 @@ const followNames = {
   signal: true,
 } satisfies OptionNames<FollowJobOptions>;
 
-/** What came of a job that has not failed. */
+/** The outcome of a job that did not fail. */
 export interface JobOutcome {
-  /** The metrics of its gradient steps, in order. */
+  /** The metrics of each gradient step, in order. */
   gradientSteps: Record<string, number>[];
-  /** Why it took none and made no checkpoint, where the service says so. */
+  /** Why the job took no gradient step and made no checkpoint, if the service says so. */
   untrained?: Untrained | undefined;
 }
 
@@ -44,7 +44,7 @@ export const defaultJobTimeoutMs = 3_600_000;
 
 /**
  * Waits for the end of a training job.
- * @throws TrainingError where it failed, and after the deadline.
+ * @throws TrainingError if the job fails or exceeds the deadline.
  */
 export async function followJob(options: FollowJobOptions): Promise<JobOutcome> {
   checkOptionNames('followJob()', options, followNames);
@@ -78,7 +78,9 @@ export async function followJob(options: FollowJobOptions): Promise<JobOutcome> 
   }
 }
 
-/** A job that has ended meanwhile, or a service without cancelling, must not hide why the run stops. */
+/**
+ * Only warns on failure: an error here, for example because the job has just ended, must not hide why the run stops.
+ */
 async function cancelJob(client: Client, jobId: string, ended: AbortSignal): Promise<void> {
   try {
     await withGrace(ended, stopGraceMs, (patient) => client.trainingJobs.cancel(jobId, { signal: patient }));
@@ -89,7 +91,7 @@ async function cancelJob(client: Client, jobId: string, ended: AbortSignal): Pro
   }
 }
 
-/** The mean of each metric over the gradient steps that have it. */
+/** Mean of each metric over the gradient steps that have it. */
 export function meanMetrics(gradientSteps: readonly Record<string, number>[]): Record<string, number> {
   const sums = new Map<string, { sum: number; count: number }>();
   for (const metrics of gradientSteps) {

@@ -1,10 +1,12 @@
-/** How long the calls that are better ended than interrupted may go on, all together, after the run has been stopped. */
+/**
+ * Total time that calls in flight get to finish after the run was stopped, for calls that are better not interrupted.
+ */
 export const stopGraceMs = 10_000;
 
-/** What each of them gets at the least, however long those before it took. */
+/** Minimum time for each such call, even if earlier calls have used up the total. */
 const leastGraceMs = 1000;
 
-/** When a signal was first seen aborted. */
+/** When each signal was first seen aborted. */
 const abortedAt = new WeakMap<AbortSignal, number>();
 
 function sinceAbort(signal: AbortSignal): number {
@@ -13,15 +15,17 @@ function sinceAbort(signal: AbortSignal): number {
   return performance.now() - at;
 }
 
-/** From the abort of this signal on, all grace is counted; without it, from when one first asks for some. */
+/**
+ * Starts the grace period exactly at the abort of this signal. Without this call it starts at the first `withGrace`.
+ */
 export function countGrace(signal: AbortSignal): void {
   if (signal.aborted) sinceAbort(signal);
   else signal.addEventListener('abort', () => sinceAbort(signal), { once: true });
 }
 
 /**
- * Runs work that is better ended than interrupted: its signal aborts, with the reason of `signal`, only when
- * `graceMs` have passed after `signal` did.
+ * Runs work that is better finished than interrupted. The signal passed to it aborts `graceMs` after `signal`, with the
+ * same reason.
  */
 export async function withGrace<Result>(
   signal: AbortSignal | undefined,

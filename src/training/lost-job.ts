@@ -6,17 +6,17 @@ import { longestTimerMs } from '../util/deadline.ts';
 import type { OptionNames } from '../util/option-names.ts';
 import { invalidRunOption } from './errors.ts';
 
-/** What is to be done about a training job of which it is not known whether the service has it. */
+/** What to do if it is unknown whether the service has received a training job. */
 export interface LostJobOptions {
   /**
-   * How long its checkpoint is waited for, in milliseconds. It has to cover the queue and the job: one that is slower
-   * looks like one that never was. Default 600,000 (10 minutes).
+   * How long to wait for the job's checkpoint, in milliseconds. It must cover the queue and the job: a slower job looks
+   * like one that the service never received. Default 600,000 (10 minutes).
    */
   waitMs?: number;
   /**
-   * What is done when the checkpoint has not come. `stop`: `training_job_unknown` is thrown, for a person to look (the
-   * default). `ask_again`: ask for the job once more; where the first was only slow, the model trains twice.
-   * `take_as_done`: go on from the checkpoint that is there; where there was no job, that step has not trained.
+   * What to do if no checkpoint appears. `stop` (the default): throw `training_job_unknown`, so that a person can look.
+   * `ask_again`: request the job again; if the first one was only slow, the model trains twice. `take_as_done`:
+   * continue from the newest checkpoint; if there was no job, the step is not trained.
    */
   decision?: 'stop' | 'ask_again' | 'take_as_done';
 }
@@ -37,24 +37,24 @@ export function checkLostJob({ waitMs, decision = defaultLostJob.decision }: Los
     throw invalidRunOption('lostJob.decision', decision, 'Give "stop", "ask_again" or "take_as_done".');
 }
 
-/** Whether a repeat of a POST with its `Idempotency-Key` is harmless on this service. */
+/** Whether this service supports `Idempotency-Key`, so that a POST can be repeated safely. */
 export const knowsKeys = (client: Client) => client.options.dialect !== 'deployed';
 
-/** What there was to see of a job. */
+/** What was found of a job. */
 export type Sighting =
-  /** One new checkpoint: the job's. */
+  /** One new checkpoint, made by the job. */
   | { type: 'checkpoint'; step: number }
   /** More new checkpoints than one job makes. */
   | { type: 'several'; steps: number[] }
-  /** The service knows the job again. */
+  /** The service knows the job after all. */
   | { type: 'job' }
   | { type: 'nothing' };
 
 export interface LookForJobOptions {
   model: ModelHandle;
-  /** Step of the newest checkpoint before the job was asked for. */
+  /** Step of the newest checkpoint before the job was requested. */
   from: number;
-  /** Where an id was given once. */
+  /** Id of the job, if the service returned one. */
   jobId: string | undefined;
   waitMs: number;
   signal: AbortSignal | undefined;
@@ -63,7 +63,7 @@ export interface LookForJobOptions {
 const shortestPauseMs = 100;
 const longestPauseMs = 5_000;
 
-/** Looks for a job by what it leaves, until there is something to see or the time is up. */
+/** Polls for traces of a job (checkpoints, the job itself) until it finds one or `waitMs` is over. */
 export async function lookForJob(options: LookForJobOptions): Promise<Sighting> {
   const { waitMs, signal } = options;
   const begun = performance.now();
@@ -77,7 +77,7 @@ export async function lookForJob(options: LookForJobOptions): Promise<Sighting> 
   }
 }
 
-/** Steps of the checkpoints after `from`, newest first, at most two of them: a job makes one. */
+/** Steps of the checkpoints after `from`, newest first. At most two, because one job makes only one. */
 export async function checkpointsAfter(
   model: ModelHandle,
   from: number,
@@ -96,7 +96,7 @@ async function look({ model, from, jobId, signal }: LookForJobOptions): Promise<
   return { type: 'job' };
 }
 
-/** Step of the checkpoint that a job made, where the service says it. */
+/** Step of the checkpoint that a job made, if the service reports it. */
 export async function stepOf(
   client: Client,
   jobId: string | undefined,
@@ -106,12 +106,12 @@ export async function stepOf(
   return job?.step ?? undefined;
 }
 
-/** What the service says of a job; undefined where it does not know it. */
+/** The job as the service reports it; undefined if the service does not know it. */
 export async function findJob(client: Client, jobId: string, signal: AbortSignal | undefined) {
   try {
     return await client.trainingJobs.get(jobId, { signal });
   } catch (error) {
-    // 405 and 501: a service that has no such path cannot know it either.
+    // 405 and 501: the service does not have this route, so it cannot know the job either.
     if (error instanceof RequestError && [404, 405, 501].includes(error.status ?? 0)) return undefined;
     throw error;
   }

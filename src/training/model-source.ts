@@ -6,13 +6,13 @@ import { invalidRunOption, runOptionError } from './errors.ts';
 
 export type ModelToOpen = Pick<OpenModelOptions, 'entity' | 'project' | 'name' | 'baseModel' | 'ifExists'>;
 
-/** A model that is open already, or which one to open (create, where it is new) and on which service. */
+/** An open model, or the model to open (or create) and its service. */
 export type ModelSource =
   | { model: ModelHandle; client?: undefined }
   | { model: ModelToOpen; client: Client }
   | { model: ModelToOpen; baseUrl: string; apiKey: string };
 
-/** @throws OptionError where there are two ways to the service, or none. */
+/** @throws OptionError if the service is given twice or not at all, or the model is invalid. */
 export function checkModelSource(source: ModelSource): void {
   if (source.model instanceof ModelHandle) {
     if (!('client' in source && source.client) && !('baseUrl' in source)) return;
@@ -28,7 +28,7 @@ export function checkModelSource(source: ModelSource): void {
   throw noService();
 }
 
-/** For callers whom no type has checked. */
+/** For callers without type checks. */
 function checkModelToOpen(model: unknown): void {
   const remedy = 'Give one of `openModel()`, or which to open: `{ project, name, baseModel }`.';
   if (typeof model !== 'object' || model === null) throw invalidRunOption('model', model, remedy);
@@ -41,7 +41,7 @@ function checkModelToOpen(model: unknown): void {
 const noService = () =>
   runOptionError('client', 'A model that is to be opened needs a `client`, or a `baseUrl` and an `apiKey`.');
 
-/** The way to the service of a source. */
+/** The client for the service of a model source. */
 export function clientOf(source: ModelSource): Client {
   if (source.model instanceof ModelHandle) return source.model.client;
   const client =
@@ -50,13 +50,13 @@ export function clientOf(source: ModelSource): Client {
   return client;
 }
 
-/** What `config.json` has of the model that was asked for; null for a handle. */
+/** The requested model, for `config.json`; null for a handle. */
 export const modelAskedOf = ({ model }: ModelSource): ModelToOpen | null =>
   model instanceof ModelHandle ? null : { ...model };
 
 const askedSchema = z.object({ project: z.string(), name: z.string() });
 
-/** The model of a run that goes on, which may have another name than was asked for: `ifExists: 'new'` gave it one. */
+/** The model of a resumed run. Its name may differ from the requested one, because `ifExists: 'new'` chose another. */
 function modelOfRun(model: ModelToOpen, { model: ran, modelAsked }: RunToResume): ModelToOpen {
   const own = parseModelName(String(ran));
   const { data: asked = own } = askedSchema.safeParse(modelAsked);
@@ -67,17 +67,17 @@ function modelOfRun(model: ModelToOpen, { model: ran, modelAsked }: RunToResume)
   return { entity, project, name, baseModel: model.baseModel, ifExists: 'continue' };
 }
 
-/** What `config.json` has of a run that goes on. */
+/** Fields of `config.json` of a resumed run. */
 interface RunToResume {
   model?: unknown;
   modelAsked?: unknown;
 }
 
 /**
- * The model of a source, pinned to its newest checkpoint.
- * @param was The run that is resumed: its model is opened, whatever `ifExists` says, and a handle may be pinned to an
- * older checkpoint, that of the run's beginning.
- * @throws OptionError for a handle that is pinned to an older one, and what `openModel` throws.
+ * Opens the model of a source, pinned to its newest checkpoint.
+ * @param was Config of the resumed run. With it, `ifExists` is ignored, and a handle may be pinned to an older
+ * checkpoint, because the run may have begun there.
+ * @throws OptionError if a handle of a new run is pinned to an older checkpoint; any error of `openModel`.
  */
 export async function resolveModel(
   source: ModelSource,
@@ -86,7 +86,7 @@ export async function resolveModel(
   if (source.model instanceof ModelHandle) {
     const { model } = source;
     const newest = await newestStep(model, signal);
-    // Jobs train the newest checkpoint, whatever the rollouts sampled from.
+    // Jobs always train the newest checkpoint, even if rollouts sampled from an older one.
     if (!was && model.step !== undefined && model.step !== newest) {
       throw runOptionError(
         'model',

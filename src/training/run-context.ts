@@ -6,24 +6,24 @@ import type { RunDirectory } from './run-directory.ts';
 import type { FailureTeller } from './run-events.ts';
 import type { TrainSettings } from './train-options.ts';
 
-/** What the parts of a run share. */
+/** Values that all parts of a run share. */
 export interface RunContext<Schema extends z.ZodType, Outcome> {
   settings: TrainSettings<Schema, Outcome>;
-  /** How the rollouts of all steps and validations run, with one executor. */
+  /** Rollout settings of all steps and validations, with one executor. */
   rollouts: WholeRolloutSettings;
   directory: RunDirectory;
   emit: RunListener;
   tellFailures: FailureTeller;
   loopDelay: LoopDelay;
-  /** Begins the keys of what is logged. */
+  /** Prefix of the idempotency keys for logged trajectories. */
   runId: string;
-  /** Aborts when the run is stopped or ends: rollouts that still go on are cancelled. */
+  /** Aborts when the run is stopped or ends, which cancels rollouts in flight. */
   signal: AbortSignal;
 }
 
 const resolutionMs = 20;
 
-/** How long the event loop was held, between one look and the next. */
+/** Measures how long the event loop was blocked between two calls of `take`. */
 export class LoopDelay implements Disposable {
   readonly #histogram = monitorEventLoopDelay({ resolution: resolutionMs });
 
@@ -31,7 +31,7 @@ export class LoopDelay implements Disposable {
     this.#histogram.enable();
   }
 
-  /** The longest time in milliseconds since the last look; 0 where nothing was seen. */
+  /** The longest block in milliseconds since the last call; 0 if there was none. */
   take(): number {
     const longest = Math.max(0, this.#histogram.max / 1e6 - resolutionMs);
     const seen = this.#histogram.count > 0;
@@ -44,7 +44,7 @@ export class LoopDelay implements Disposable {
   }
 }
 
-/** Wall-clock seconds: `lap` since the last lap, `total` since the start. */
+/** Measures wall-clock seconds: `lap` since the last lap, `total` since the start. */
 export function startStopwatch(): { lap: () => number; total: () => number } {
   const start = performance.now();
   let last = start;

@@ -27,31 +27,31 @@ const jobFile = (step: number) => `jobs/${stepName(step)}.json`;
 const loggingFile = (name: string) => `logged/${name}.json`;
 
 /**
- * The record of a run on disk, from which it can be resumed:
+ * A run on disk, from which it can be resumed:
  *
- *     config.json                           what was asked for, and what the run was begun with
- *     state.json                            where the run stands: finished steps, checkpoints, the source's position
- *     metrics.jsonl                         a StepReport a line
- *     events.jsonl                          a RunEvent with its time a line (but not the progress of rollouts)
- *     trajectories/step-0000.jsonl          a GroupRecord a line, in order; there when the step's rollouts have ended
- *     trajectories/step-0000.journal.jsonl  the same in the order in which the groups ended; gone with the step's end
- *     trajectories/before.jsonl             the groups of a validation, by its name
- *     evaluations/step-0000/                each validation as it goes on, by the number of finished steps
- *     jobs/step-0000.json                   the training job's request, by reference, its id and what came of it
- *     jobs/warm-start.json                  the same of the supervised training before the first step
+ *     config.json                           the options of the run, and the versions it began with
+ *     state.json                            the state of the run: finished steps, checkpoints, position of the source
+ *     metrics.jsonl                         one StepReport per line
+ *     events.jsonl                          one RunEvent with its time per line (without the progress of rollouts)
+ *     trajectories/step-0000.jsonl          one GroupRecord per line, in order; written when all rollouts have ended
+ *     trajectories/step-0000.journal.jsonl  the same, in the order in which groups ended; deleted when the step ends
+ *     trajectories/before.jsonl             the groups of a validation, under its name
+ *     evaluations/step-0000/                a validation in progress, under the number of finished steps
+ *     jobs/step-0000.json                   the training job: its request (by reference), id and outcome
+ *     jobs/warm-start.json                  the same for the supervised training before the first step
  *     logged/step-0000.json                 whether a service without idempotency keys has stored the groups
- *     summary.json                          how the run ended, and its parts where it was resumed
- *     run.lock                              held by the process that runs it; left behind, it holds nobody up
+ *     summary.json                          how the run ended, and its parts if it was resumed
+ *     run.lock                              locked by the process of the run; a leftover file does not block others
  *
- * Whole files appear under their name only when complete; lines are appended. What is written or appended is durable when
- * the call returns, but for events.
+ * Whole files appear under their name only when complete; lines are appended. Everything except events is durable when
+ * the call returns.
  */
 export class RunDirectory {
   readonly path: string;
   readonly #lock: RunLock;
-  /** What was there before a new run: its folder, empty, or nothing; null for a run that is resumed. */
+  /** What existed before a new run: an empty folder or nothing. Null for a resumed run. */
   readonly #before: 'folder' | 'nothing' | null;
-  /** Appends in order, one at a time; the first failure is kept for `settle`. */
+  /** Chain of event appends. A failure stops it, and `settle` throws the error. */
   #appends: Promise<void> = Promise.resolve();
   #journal: Promise<void> = Promise.resolve();
 
@@ -61,7 +61,7 @@ export class RunDirectory {
     this.#before = before;
   }
 
-  /** @throws OptionError where the folder exists and is not empty, RunError where another has just begun. */
+  /** @throws OptionError if the folder is not empty; RunError if another run has just begun in it. */
   static async create(path: string): Promise<RunDirectory> {
     const absolute = resolve(path);
     const before = await readdir(absolute).catch(() => null);
@@ -75,13 +75,15 @@ export class RunDirectory {
     return RunDirectory.#open(absolute, before ? 'folder' : 'nothing');
   }
 
-  /** The run in the folder where there is one, else a new one. @throws OptionError where it holds something else. */
+  /**
+   * Resumes the run in the folder, or creates one if it is empty. @throws OptionError if it contains something else.
+   */
   static async open(path: string): Promise<RunDirectory> {
     const names = await readdir(path).catch(() => []);
     return names.length > 0 && isRun(names) ? RunDirectory.resume(path) : RunDirectory.create(path);
   }
 
-  /** @throws RunError where the folder does not hold a run, and where it still goes on. */
+  /** @throws RunError if the folder does not contain a run, or the run is still in progress. */
   static async resume(path: string): Promise<RunDirectory> {
     const absolute = resolve(path);
     const names = await readdir(absolute).catch(() => undefined);
@@ -102,12 +104,12 @@ export class RunDirectory {
     return new RunDirectory(absolute, lock, before);
   }
 
-  /** Lets others go on with the run. Harmless when repeated. */
+  /** Releases the lock. May be called repeatedly. */
   release(): void {
     this.#lock.release();
   }
 
-  /** Removes a new run that failed before it had its model. A run that is resumed stays as it was. */
+  /** Deletes the files of a new run that failed before its model was open. Leaves a resumed run unchanged. */
   async discard(): Promise<void> {
     if (this.#before === null) return;
     await this.#appends.catch(() => undefined);
@@ -121,7 +123,7 @@ export class RunDirectory {
     return this.#write('config.json', config);
   }
 
-  /** Undefined where there is none, as each of the other records. */
+  /** Undefined if the file does not exist; the same holds for the other `read` methods. */
   readConfig(): Promise<Record<string, unknown> | undefined> {
     return this.#read('config.json', configSchema);
   }
@@ -163,42 +165,42 @@ export class RunDirectory {
     return (await this.#read(loggingFile(name), loggingSchema))?.state;
   }
 
-  /** Gives the file's path relative to the run directory. */
+  /** Returns the file's path relative to the run directory. */
   async writeTrajectories(name: string, groups: readonly RolloutGroup[]): Promise<string> {
     const file = `trajectories/${name}.jsonl`;
     await this.#writeWhole(file, groupLines(groups));
     return file;
   }
 
-  /** Keeps a group of a step that goes on. */
+  /** Appends a finished group to the journal of an unfinished step. */
   async keepGroup(step: number, group: RolloutGroup): Promise<void> {
     const path = this.#journalOf(step);
     const record = toGroupRecord(group);
-    // After a failure no more: behind a part of a line, the next one could not be read.
+    // After a failure nothing more is appended: a line after a partial one could not be read.
     this.#journal = this.#journal.then(() => append(path, record, { durable: true }));
     this.#journal.catch(() => undefined);
     await this.#journal;
   }
 
-  /** Groups of a step that were kept before the run was interrupted, by their index. */
+  /** Groups in the journal of a step that was interrupted, by index. */
   async keptGroups(step: number): Promise<Map<number, RolloutGroup>> {
     const lines = await takeUp(this.#journalOf(step));
     const groups = lines.map((line) => fromGroupRecord(parseGroupRecord(line)));
     return new Map(groups.map((group) => [group.index, group]));
   }
 
-  /** Of what was kept of a step, only these stay. */
+  /** Rewrites the journal of a step so that it holds only these groups. */
   keepOnly(step: number, groups: Iterable<RolloutGroup>): Promise<void> {
     return this.#writeWhole(journalFile(step), groupLines(groups));
   }
 
-  /** Of a step that is finished: its groups are in its own file. */
+  /** Deletes the journal of a finished step: its groups are in the step's own file. */
   dropKeptGroups(step: number): Promise<void> {
     const path = this.#journalOf(step);
     return storing(path, () => rm(path, { force: true }));
   }
 
-  /** Where a validation is kept while it goes on. */
+  /** Folder of a validation in progress. */
   evaluationFolder(finishedSteps: number): string {
     return join(this.path, 'evaluations', stepName(finishedSteps));
   }
@@ -207,7 +209,7 @@ export class RunDirectory {
     return append(join(this.path, 'metrics.jsonl'), report, { durable: true });
   }
 
-  /** The first `count` reports; what an interrupted step has left behind them is cut off. */
+  /** Reads the first `count` reports, and cuts off what an interrupted step left after them. */
   async takeUpMetrics(count: number): Promise<StepReport[]> {
     const path = join(this.path, 'metrics.jsonl');
     const lines = await takeUp(path, count);
@@ -221,15 +223,15 @@ export class RunDirectory {
   }
 
   appendEvent(event: RunEvent): void {
-    // The finished steps' reports stand in the file beside it.
+    // Reports of finished steps are in metrics.jsonl.
     const line = { time: new Date().toISOString(), ...event, finishedReports: undefined };
     const path = join(this.path, 'events.jsonl');
     this.#appends = this.#appends.then(() => append(path, line, { durable: false }));
-    // Reported by `settle`; until then it must not count as unhandled.
+    // `settle` reports the error; until then it must not count as an unhandled rejection.
     this.#appends.catch(() => undefined);
   }
 
-  /** Waits until all events are written. @throws the first error that one of them met. */
+  /** Waits until all events are written. @throws the first write error. */
   async settle(): Promise<void> {
     await this.#appends;
   }
@@ -283,7 +285,7 @@ const takeUp = (path: string, count?: number) =>
     return lines;
   });
 
-/** One at a time, so that the event loop gets a turn between groups. */
+/** Yields one line at a time, so that the event loop gets a tick between groups. */
 function* groupLines(groups: Iterable<RolloutGroup>): Generator<string> {
   for (const group of groups) yield `${JSON.stringify(toGroupRecord(group))}\n`;
 }

@@ -4,8 +4,8 @@ import { newAlarms, RunDiagnosis } from './diagnosis/diagnose.ts';
 import type { RunFigures } from './diagnosis/run-so-far.ts';
 
 /**
- * A listener that cannot end the run that it watches: the first thing that it throws is warned about
- * (`martingale_listener_failed`), and it goes on being told.
+ * Wraps a listener so that its errors cannot end the run. The first error becomes a warning
+ * (`martingale_listener_failed`), and the listener keeps receiving events.
  */
 export function safeListener(listener: RunListener | undefined): RunListener {
   let hasFailed = false;
@@ -20,7 +20,7 @@ export function safeListener(listener: RunListener | undefined): RunListener {
       );
     };
     try {
-      // One that is asynchronous fails later.
+      // An asynchronous listener rejects instead of throwing.
       const ended: unknown = listener?.(event);
       if (ended instanceof Promise) ended.catch(tell);
     } catch (error) {
@@ -29,17 +29,17 @@ export function safeListener(listener: RunListener | undefined): RunListener {
   };
 }
 
-/** Of one step or validation, and of a run. */
+/** Maximum number of reported kinds: in one step or validation, and in a whole run. */
 const mostKinds = { together: 3, inRun: 50 };
 const longestMessage = 1000;
 
-/** What the rollouts were of: the name of their file in `trajectories/`, and the step where it is no validation. */
+/** Where the rollouts belong: the name of their file in `trajectories/`, and the step, unless it is a validation. */
 interface Told {
   name: string;
   step?: number;
 }
 
-/** Says why rollouts failed, each kind of failure once a run. */
+/** Emits why rollouts failed, each kind of failure once per run. */
 export type FailureTeller = (of: Told, groups: readonly RolloutGroup[]) => void;
 
 export function failureTeller(emit: RunListener): FailureTeller {
@@ -57,7 +57,9 @@ export function failureTeller(emit: RunListener): FailureTeller {
   };
 }
 
-/** Tells of each alarm once, when it is called after a step or a validation; what the run began with is known. */
+/**
+ * Returns a function to call after each step and validation. It emits each alarm once, and none from before a resume.
+ */
 export function alarmTeller(
   figures: () => Pick<RunFigures, 'reports' | 'evaluations'>,
   stalenessBound: number,
@@ -73,18 +75,18 @@ export function alarmTeller(
   };
 }
 
-/** Shows events as `progress` asks for it, and passes them on. */
+/** Opens the view that `progress` selects. The returned listener shows events and passes them on. */
 export async function openView(
   progress: ProgressOption | undefined,
   title: string,
   onEvent: RunListener | undefined,
 ): Promise<{ listener: RunListener | undefined; close: () => void }> {
-  // The views are loaded only where one is wanted.
+  // Views are loaded only if one is used.
   const view =
     progress === false ? null : (await import('../progress/index.ts')).openProgress(progress, { title });
   if (!view) return { listener: onEvent, close: () => undefined };
   const listener: RunListener = (event) => {
-    // The view first: a warning about a listener that throws stands below the event.
+    // The view goes first, so that a warning about a throwing listener appears below the event.
     view.listen(event);
     return onEvent?.(event);
   };

@@ -4,22 +4,22 @@ import { storageError } from '../evaluation/index.ts';
 import { DatabaseSync } from '../platform/sqlite.ts';
 import { RunError } from '../util/run-error.ts';
 
-/** File in a run directory that one process at a time holds. */
+/** File in a run directory that one process at a time locks. */
 export const lockFile = 'run.lock';
 
-/** Holds a run directory until it is released, or the process dies. */
+/** A lock on a run directory. It ends when it is released or the process dies. */
 export interface RunLock {
-  /** Harmless when repeated. */
+  /** May be called repeatedly. */
   release: () => void;
 }
 
 /**
- * Holds a run directory for this process alone.
- * @throws RunError where another run, in this process or another, holds it, and where it cannot be held.
+ * Locks a run directory.
+ * @throws RunError if another run, in this or another process, has locked it, or if it cannot be locked.
  */
 export function lockRun(path: string): RunLock {
-  // The operating system holds SQLite's lock for the process: one that is killed leaves none behind, and no id of a
-  // dead process can be mistaken for a living one.
+  // The operating system releases SQLite's lock when a process dies, so no stale lock remains. A file with a process id
+  // could be mistaken for the lock of a newer process.
   const file = join(path, lockFile);
   const database = openLock(file);
   try {
@@ -43,7 +43,8 @@ export function lockRun(path: string): RunLock {
 
 function openLock(file: string): DatabaseSync {
   try {
-    // SQLite would make it for everybody to read. One that is there is not opened: closing it would end its locks.
+    // SQLite would create the file readable for everyone. An existing file is not opened: closing it would drop its
+    // locks.
     if (!existsSync(file)) closeSync(openSync(file, 'a', 0o600));
     return new DatabaseSync(file);
   } catch (cause) {
@@ -54,13 +55,13 @@ function openLock(file: string): DatabaseSync {
 const notLocked = (file: string, cause: unknown) =>
   storageError(file, cause instanceof Error ? cause : new Error(String(cause)));
 
-/** Default path of a run: `runs/<ISO date>-<name>`, with characters that every file system takes. */
+/** Default path of a run: `runs/<ISO date>-<name>`, only with characters that every file system accepts. */
 export function defaultRunDirectory(name: string, now = new Date()): string {
   const date = now.toISOString().replaceAll(':', '-');
   return join('runs', `${date}-${name.replaceAll(/[^A-Za-z0-9._-]+/g, '-')}`);
 }
 
-/** The files and folders of a run that was killed, or failed, before it had a model. */
+/** Files and folders that may exist before the run's model is open. */
 export const begunFiles: readonly string[] = [
   'trajectories',
   'jobs',
@@ -71,9 +72,9 @@ export const begunFiles: readonly string[] = [
   `${lockFile}-journal`,
 ];
 
-/** Whether a folder with these names in it holds a run. */
+/** Whether a folder with these files contains a run. */
 export const isRun = (names: readonly string[]) =>
   names.includes('config.json') || names.every((name) => begunFiles.includes(name));
 
-/** `step-0000`: names sort as steps do. */
+/** `step-0000`. Padded, so that names sort like steps. */
 export const stepName = (step: number) => `step-${String(step).padStart(4, '0')}`;

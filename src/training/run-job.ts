@@ -17,23 +17,23 @@ import {
 } from './lost-job.ts';
 
 /**
- * The outcome of a job, and the step of the checkpoint after it: the one that it trained on from, if it is untrained.
- * Its gradient steps are empty where nothing is known of them.
+ * The outcome of a job, and the step of the newest checkpoint after it. An untrained job leaves the checkpoint it
+ * started from. `gradientSteps` is empty if the metrics are unknown.
  */
 export interface JobEnd extends JobOutcome {
   step: number;
 }
 
-/** What is known of a job. */
+/** What is known about a job. */
 export interface JobState {
   idempotencyKey: string;
-  /** Step of the checkpoint that it trains on from. */
+  /** Step of the checkpoint that the job starts from. */
   from: number;
   /** Absent until the service has answered. */
   jobId?: string | undefined;
-  /** The service has refused the job, or was not reached: it has no such job. */
+  /** The service rejected the request or was not reached, so it has no such job. */
   isRefused?: boolean | undefined;
-  /** Present while it is not known whether the service has the job. */
+  /** Present while it is unknown whether the service has the job. */
   lost?: { why: string; jobId?: string | undefined; isTold?: boolean | undefined } | undefined;
   /** Absent until the job has ended. */
   outcome?: JobEnd | undefined;
@@ -41,19 +41,19 @@ export interface JobState {
 
 export interface RunJobOptions {
   kind: 'rl' | 'sft';
-  /** Pinned to the checkpoint that the job trains on from. */
+  /** Pinned to the checkpoint that the job starts from. */
   model: ModelHandle;
   /** Names the job in errors. */
   name: string;
-  /** What a person can do, who has looked, where the outcome of the job is not known: sentences. */
+  /** Advice for the error if the job's outcome is unknown: what a person can check and do, in sentences. */
   goOn: (mayAskAgain: boolean) => string;
-  /** What an interrupted run knew of it. */
+  /** State of the job from an interrupted run. */
   before?: JobState | undefined;
-  /** Keeps what is known beyond the end of the process. Default: nothing is kept. */
+  /** Stores the state durably. Default: the state is not stored. */
   keep?: (state: JobState) => Promise<void>;
   /** Creates the job on the service. */
   create: (idempotencyKey: string, signal: AbortSignal) => Promise<{ jobId: string }>;
-  /** Key of the job. Default: a new one for each job that is created. */
+  /** Idempotency key. Default: a new one for each created job. */
   idempotencyKey?: string | undefined;
   onProgress: (
     progress: Omit<JobProgress, 'status'> & { status: 'submitted' | JobProgress['status'] },
@@ -63,17 +63,17 @@ export interface RunJobOptions {
   signal: AbortSignal | undefined;
 }
 
-/** What to do next about a job. */
+/** The next action for a job. */
 type Next = { create: JobState } | { follow: JobState; jobId: string } | { find: JobState } | { end: JobEnd };
 
-/** A service that loses every answer would be asked forever. */
+/** Maximum number of requests, in case a service loses every answer. */
 const mostCreated = 3;
 
 /**
- * Has the service do one training job, and waits for its checkpoint. What is known is kept before and after each
- * call. Where a service knows idempotency keys, a job whose answer was lost is created again under the same key.
- * Elsewhere nothing is created twice before the model's checkpoints have been looked at: see `LostJobOptions`.
- * @throws TrainingError, what the client throws, the signal's reason.
+ * Runs one training job on the service and waits for its checkpoint. The state is stored before and after each call. If
+ * an answer is lost and the service supports idempotency keys, the job is requested again with the same key. On other
+ * services the model's checkpoints are checked first: see `LostJobOptions`.
+ * @throws TrainingError, errors of the client, the signal's reason.
  */
 export function runJob(options: RunJobOptions): Promise<JobEnd> {
   const attributes = { [attribute.jobKind]: options.kind, [attribute.modelId]: options.model.id };
@@ -118,7 +118,7 @@ class Job {
     await this.#keep(unanswered);
     let jobId: string;
     try {
-      // Not interrupted at once: a job that is created and not known could not be cancelled.
+      // Not interrupted at once: without its id, a created job could not be cancelled.
       ({ jobId } = await withGrace(signal, stopGraceMs, (patient) => create(state.idempotencyKey, patient)));
     } catch (error) {
       if (!this.#hasKeys && mayHaveActed(error))
@@ -127,7 +127,7 @@ class Job {
         await this.#keep({ ...state, isRefused: true });
       throw error;
     }
-    // Under the same key the service gives the job that it says it does not have.
+    // The same key returned the same job, which the service has said it does not know.
     if (jobId === state.lost?.jobId) return { find: unanswered };
     const known = { ...unanswered, jobId, lost: undefined };
     await this.#keep(known);
@@ -143,25 +143,25 @@ class Job {
       return await this.#end(state, outcome);
     } catch (error) {
       const isOld = this.#created === 0;
-      // It made no checkpoint, and the run that created it has reported its reason.
+      // It made no checkpoint, and the earlier run that created it has reported the reason.
       if (isOld && TrainingError.isInstance(error) && error.code === 'training_job_failed')
         return { create: this.#anew() };
       if (!(error instanceof NotFoundError)) throw error;
       const lost = { ...state, jobId: undefined, lost: { why: error.message, jobId } };
       if (!this.#hasKeys || this.#created >= mostCreated) return { find: lost };
-      // Its checkpoint, if it made one, is there all the same. If not: the same key gives the same job, or another.
+      // The job may have made a checkpoint before it was forgotten. If not, request it again with the same key.
       const [step] = await checkpointsAfter(model, state.from, signal);
       return step === undefined ? { create: lost } : this.#end(lost);
     }
   }
 
-  /** Finds out whether the service had the job, as far as that can be known, and decides what to do if not. */
+  /** Finds out, as far as possible, whether the service received the job, and applies `lostJob` if it did not. */
   async find(state: JobState): Promise<Next> {
     const { model, name, goOn, signal, lostJob = {} } = this.#options;
     const { waitMs = defaultLostJob.waitMs, decision = defaultLostJob.decision } = lostJob;
     const { why = '', jobId, isTold } = state.lost ?? {};
     await this.#keep(state);
-    // A person has been told, has looked, and has decided.
+    // An earlier run has reported the lost job, and a person has now decided what to do.
     const isDecided = isTold === true && decision !== 'stop';
     if (!isDecided) warn(`${name}: ${why} Its checkpoint is waited for, for ${waitMs} ms.`);
     const sighting = await lookForJob({
@@ -191,7 +191,7 @@ class Job {
     );
   }
 
-  /** The job has ended. Short and not interrupted at once: a run that is stopped here has its new checkpoint. */
+  /** Finishes an ended job. Gets a grace period, so that a run stopped at this point still has its new checkpoint. */
   #end(
     state: JobState,
     { gradientSteps, untrained }: JobOutcome = { gradientSteps: [] },

@@ -9,9 +9,9 @@ import { martingaleVersion } from '../util/version.ts';
 import { type ModelSource, modelAskedOf } from './model-source.ts';
 import { type TrainOptions, trainDefaults } from './train-options.ts';
 
-/** What a run is made with. */
+/** The base model and versions that a run was started with. */
 export interface RunOrigin {
-  /** Name of the base model; null where a handle was given and the service does not say. */
+  /** Name of the base model; null if the model is a handle and the service does not list its base model. */
   baseModel: string | null;
   versions: RunVersions;
 }
@@ -19,11 +19,11 @@ export interface RunOrigin {
 export interface RunVersions {
   martingale: string;
   node: string;
-  /** Name of the service's engine, as it lists the base model with it. Services tell no version of it. */
+  /** Name of the service's engine, from its list of models. Services do not report the engine's version. */
   engine: string | null;
 }
 
-/** Of a service that does not answer soon, these stay unknown. */
+/** If the service takes longer, base model and engine stay unknown. */
 const listTimeoutMs = 10_000;
 
 export async function originOf(
@@ -32,11 +32,11 @@ export async function originOf(
   signal: AbortSignal | undefined,
 ): Promise<RunOrigin> {
   const timedOut = () => new Error(`The service has not listed its models within ${listTimeoutMs} ms.`);
-  // The client's own deadline is that of one attempt, which it repeats.
+  // The client's own deadline covers only one attempt, and the client retries.
   const listed = await withDeadline({ timeoutMs: listTimeoutMs, signal, timedOut }, (ending) =>
     model.client.inferenceModels.list({ signal: ending }),
   )
-    // Not all services have this list, and no run depends on it.
+    // Optional: not all services have this list.
     .catch(() => {
       signal?.throwIfAborted();
       return [];
@@ -54,7 +54,7 @@ const versionsSchema = z.object({
   engine: z.string().nullable(),
 });
 
-/** Only what is known of both: that one of them does not say changes nothing. */
+/** Compares only versions that are known on both sides. */
 export function versionChanges(was: unknown, is: RunVersions): VersionChange[] {
   const begun = versionsSchema.safeParse(was).data;
   if (!begun) return [];
@@ -64,7 +64,7 @@ export function versionChanges(was: unknown, is: RunVersions): VersionChange[] {
   });
 }
 
-/** JSON Schema of the scenarios as they are given, or why there is none. */
+/** JSON Schema of the scenarios before parsing, or why there is none. */
 export function scenarioSchemaOf(schema: z.ZodType): Record<string, unknown> {
   try {
     return { ...z.toJSONSchema(schema, { io: 'input' }) };
@@ -73,7 +73,7 @@ export function scenarioSchemaOf(schema: z.ZodType): Record<string, unknown> {
   }
 }
 
-/** Options that every run says, or that are no settings of it. */
+/** Options that `config.json` always contains, or that are not settings of the run. */
 const stated = new Set<string>([
   ...['environment', 'scenarios', 'steps', 'groupsPerStep', 'rolloutsPerGroup'],
   ...['model', 'client', 'baseUrl', 'apiKey'],
@@ -81,9 +81,9 @@ const stated = new Set<string>([
 ]);
 
 /**
- * The options whose value differs from their default, with both; the default is null where an option is without a value,
- * or where the service has one of its own.
- * @param written The options as `config.json` has them anyway.
+ * The options that differ from their defaults, with value and default. The default is null if an option has none, or if
+ * the service decides it.
+ * @param written The options as they are written to `config.json`.
  */
 export function changedOptions<Schema extends z.ZodType, Outcome>(
   options: TrainOptions<Schema, Outcome>,
@@ -106,8 +106,8 @@ const isRecord = (value: unknown): value is object =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /**
- * For a file of JSON: functions and instances by their name. An object with functions, as an executor may be, is an
- * instance too: what else it holds may be secret, or hold itself.
+ * Describes a value for a JSON file: functions and instances by name. An object with functions, such as an executor,
+ * counts as an instance, because its other fields may be secret or circular.
  */
 function described(value: unknown): unknown {
   if (typeof value === 'function') return { function: value.name === '' ? 'anonymous' : value.name };
@@ -120,31 +120,34 @@ function described(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, described(inner)]));
 }
 
-/** What `config.json` has of a run. Runs of earlier versions have less. */
+/** Contents of `config.json`. Runs of earlier versions have fewer fields. */
 export const runConfigSchema = z.looseObject({
   environment: z.string(),
-  /** Pinned to the checkpoint that the run began with. */
+  /** Pinned to the checkpoint that the run started from. */
   model: z.string().optional(),
-  /** Name of the base model; null where the service does not say. */
+  /** Name of the base model; null if unknown. */
   baseModel: z.string().nullish(),
-  /** What the run was begun with. */
+  /** Versions that the run was started with. */
   versions: versionsSchema.optional(),
-  /** JSON Schema of the scenarios as they are given; `unavailable` says why there is none. */
+  /** JSON Schema of the scenarios before parsing; `unavailable` says why there is none. */
   scenarioSchema: z.record(z.string(), z.unknown()).optional(),
-  /** The options that differ from their defaults: functions and instances are `{ function }` and `{ instance }`. */
+  /**
+   * Options that differ from their defaults. Functions are `{ function }` and instances `{ instance }`, with their
+   * names.
+   */
   changed: z.record(z.string(), z.object({ value: z.unknown(), default: z.unknown() })).optional(),
 });
 
 export type RunConfig = z.output<typeof runConfigSchema>;
 
-/** What a run trains, on its span. */
+/** Sets the span attributes of the trained model. */
 export function describeRun(span: Span, model: ModelHandle, baseModel: string | null): void {
   span.setAttribute(attribute.modelName, withoutStep(model));
   if (model.id !== undefined) span.setAttribute(attribute.modelId, model.id);
   if (baseModel !== null) span.setAttribute(attribute.baseModel, baseModel);
 }
 
-/** `entity/project/name` of a model, whichever its step. */
+/** `entity/project/name` of a model, without its step. */
 export function withoutStep({ name }: ModelHandle): string {
   const parsed = parseModelName(name);
   return parsed

@@ -17,7 +17,7 @@ import {
   type WarmStart,
 } from './train-options.ts';
 
-/** What a run was asked for, as `config.json` has it. */
+/** The options of a run, for `config.json`. */
 export function toConfig<Schema extends z.ZodType, Outcome>(
   settings: TrainOptions<Schema, Outcome>,
   model: ModelHandle,
@@ -64,7 +64,7 @@ function toWarmStart(warmStart: WarmStart | undefined) {
   return { examples: count, batchSize, learningRate, assistantTurns };
 }
 
-/** What a run reached, as `summary.json` has it. */
+/** The results of a run, for `summary.json`. */
 export function toSummary(
   result: Pick<TrainResult, 'reports' | 'counts' | 'usage' | 'validation'>,
   model: ModelHandle | undefined,
@@ -84,13 +84,13 @@ export function toSummary(
 const toScores = (evaluation: Evaluation | null) =>
   evaluation && { policy: evaluation.policy, reward: evaluation.reward, success: evaluation.success };
 
-/** Why a run ends, and what is to be said of it. */
+/** Why a run ends. `because` is the text of `stopWhen` or of the used budget. */
 export interface RunEnd {
   reason: RunEndReason;
   because: string | null;
 }
 
-/** Of all steps that are finished. */
+/** Total counts of all finished steps. */
 export function countsOf(reports: readonly StepReport[]): RolloutCounts {
   const counts: RolloutCounts = { dispatched: 0, completed: 0, failed: 0, cancelled: 0 };
   for (const report of reports) addCounts(counts, report);
@@ -107,7 +107,7 @@ export function addCounts(
   total.cancelled += cancelled;
 }
 
-/** Tokens of all finished steps and validations, and their price. */
+/** Tokens of all finished steps and validations, and their cost. */
 export function usageOfRun(
   { reports, evaluations }: { reports: readonly StepReport[]; evaluations: readonly RunValidation[] },
   prices: TokenPrices | undefined,
@@ -116,7 +116,7 @@ export function usageOfRun(
   return { ...usage, cost: costOf(usage, prices) };
 }
 
-/** The model that a run ends with, the best that it has made, and its validations. */
+/** The final model of a run, its best checkpoint, and its validations. */
 export function resultOf(
   { model, state }: { model: ModelHandle; state: RunState },
   keep: TrainSettings<never, unknown>['keepCheckpoints'],

@@ -17,34 +17,34 @@ const evaluationSchema = z.object({
   usage: usageSchema,
 });
 
-/** A run from its start, or from a resume, to its end or to when it was killed. */
+/** One part of a run: from its start or a resume until it ends or is killed. */
 export const runPartSchema = z.object({
   /** ISO 8601. */
   started: z.string(),
-  /** Finished steps at its beginning and at its end. */
+  /** Number of finished steps at its start; `toStep` is the number at its end. */
   fromStep: z.int().nonnegative(),
   toStep: z.int().nonnegative(),
-  /** Wall-clock seconds, up to its last note. */
+  /** Wall-clock seconds, until the state was last written. */
   seconds: z.number().nonnegative(),
-  /** How it ended; `running` while it does, and `killed` where it never said. */
+  /** How it ended: `running` while in progress, `killed` if the process ended without writing a reason. */
   reason: z.string(),
 });
 
 export type RunPart = z.output<typeof runPartSchema>;
 
-/** Where a run stands, as `state.json` has it: with the files beside it, all that going on needs. */
+/** Contents of `state.json`. With the other files of the directory, it is all that a resume needs. */
 export const runStateSchema = z.object({
   version: z.literal(1),
-  /** Begins the keys of what is logged. */
+  /** Prefix of the idempotency keys for logged trajectories. */
   runId: z.string(),
   finishedSteps: z.int().nonnegative(),
-  /** Checkpoint before the first step, and after each finished one. */
+  /** Step of the checkpoint before the first step, then after each finished step. */
   policySteps: z.array(z.int().nonnegative()).min(1),
-  /** Checkpoints of the run that are still there. */
+  /** Checkpoints of the run that are not deleted. */
   checkpoints: z.array(z.int().nonnegative()),
-  /** Where the scenario source stands. */
+  /** Current position of the scenario source. */
   position: positionSchema,
-  /** Steps whose scenarios are drawn and that are not finished: where the source stood before each draw. */
+  /** Unfinished steps whose scenarios are drawn, each with the position of the source before its draw. */
   draws: z.array(z.object({ step: z.int().nonnegative(), position: positionSchema })),
   evaluations: z.array(evaluationSchema),
   parts: z.array(runPartSchema),
@@ -54,20 +54,20 @@ export type RunState = z.output<typeof runStateSchema>;
 
 const isObject = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** What is known of a job, as `JobState` has it. */
+/** Schema of `JobState`. */
 const jobStateSchema = z.object({
   idempotencyKey: z.string(),
-  /** Step of the checkpoint that the job trains on from. */
+  /** Step of the checkpoint that the job starts from. */
   from: z.int().nonnegative(),
   /** Absent until the service has answered. */
   jobId: z.string().optional(),
-  /** Whether the service has said no, or was not reached. */
+  /** Whether the service rejected the request or was not reached. */
   isRefused: z.boolean().optional(),
-  /** Why it is not known whether the service has the job, its id where it had given one, and whether that was told. */
+  /** Why it is unknown whether the service has the job, its id if there was one, and whether that was reported. */
   lost: z
     .object({ why: z.string(), jobId: z.string().optional(), isTold: z.boolean().optional() })
     .optional(),
-  /** Absent until the job has ended: its gradient steps' metrics or why it took none, and the checkpoint after it. */
+  /** Absent until the job has ended: metrics of its gradient steps or why it took none, and the checkpoint after it. */
   outcome: z
     .object({
       gradientSteps: z.array(z.record(z.string(), z.number())),
@@ -78,15 +78,15 @@ const jobStateSchema = z.object({
 });
 
 /**
- * A step's job: its request, by reference. It is on disk before the job is asked for, so that asking again with its key
- * gives the same job; where the service knows no keys, its checkpoint is looked for before it is asked again.
+ * The training job of a step. It is on disk before the job is requested, so that a repeat with its key returns the same
+ * job. If the service has no idempotency keys, its checkpoint is looked for before a repeat.
  */
 export const jobRecordSchema = jobStateSchema.extend({
   step: z.int().nonnegative(),
   modelId: z.string(),
-  /** Pinned name that the job trains on from. */
+  /** Pinned name of the checkpoint that the job starts from. */
   policy: z.string(),
-  /** As it is sent; null where nothing is. */
+  /** Options as they are sent; null if none are. */
   config: z.custom<RlConfig>(isObject).nullable(),
   /** File of the groups, relative to the run directory. */
   trajectories: z.string(),
@@ -94,7 +94,7 @@ export const jobRecordSchema = jobStateSchema.extend({
 
 export type JobRecord = z.output<typeof jobRecordSchema>;
 
-/** The job of the warm start. Its conversations are on the service before it is asked for. */
+/** The job of the warm start. Its conversations are uploaded before the job is requested. */
 export const warmStartRecordSchema = jobStateSchema.extend({
   request: z.object({
     trainingDataUrl: z.string(),
@@ -106,12 +106,12 @@ export const warmStartRecordSchema = jobStateSchema.extend({
 
 export type WarmStartRecord = z.output<typeof warmStartRecordSchema>;
 
-/** What became of groups that a service without idempotency keys was to log; `asked` where it has not said. */
+/** Outcome of logging groups to a service without idempotency keys; `asked` if the service has not answered. */
 export const loggingSchema = z.object({ state: z.enum(['asked', 'stored', 'refused']) });
 
 export type LoggingState = z.output<typeof loggingSchema>['state'];
 
-/** What reports of earlier versions do not have. */
+/** Default values for fields that reports of earlier versions lack. */
 export const addedFigures = {
   comparison: null,
   tools: {},

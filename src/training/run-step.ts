@@ -15,34 +15,34 @@ import { withoutStep } from './run-origin.ts';
 import { toStepReport } from './step-report.ts';
 import { logOnce, submitTraining } from './submit-training.ts';
 
-/** A step whose rollouts may begin: what they sample from, and their scenarios. */
+/** A step whose rollouts may start. */
 export interface AdmittedStep<Schema extends z.ZodType> {
   /** Counted from 0. */
   step: number;
   /** Pinned to the checkpoint that the rollouts sample from. */
   sampled: ModelHandle;
   scenarios: readonly DrawnScenario<z.output<Schema>>[];
-  /** Groups that had ended before the run was interrupted, by their index. */
+  /** Groups that ended before the run was interrupted, by index. */
   kept: ReadonlyMap<number, RolloutGroup>;
   /** Called when all rollouts have ended. */
   onGathered: (rollouts: GroupsResult<z.output<Schema>>) => void;
   /**
-   * Resolves when the steps before this one have trained, with the model pinned to the newest checkpoint; with null where
-   * the run ends before.
+   * Resolves when all earlier steps have trained, with the model pinned to the newest checkpoint, or with null if the
+   * run ends before that.
    */
   turn: Promise<ModelHandle | null>;
 }
 
 export interface StepResult {
   report: StepReport;
-  /** Pinned to the newest checkpoint: a new one, or the old one where there was nothing to learn. */
+  /** Pinned to the newest checkpoint: a new one, or the old one if there was nothing to train on. */
   model: ModelHandle;
 }
 
 /**
- * One step of a run: runs its groups of rollouts, logs them, has the service train on them, and reports. Null where the
- * run ends before it is the step's turn to train.
- * @throws the signal's reason when the run is stopped meanwhile; what was gathered is on disk then.
+ * One step of a run: runs its groups, logs them, runs a training job, and makes the report. Returns null if the run
+ * ends before the step may train.
+ * @throws the signal's reason if the run is stopped; finished groups are on disk then.
  */
 export function runStep<Schema extends z.ZodType, Outcome>(
   context: RunContext<Schema, Outcome>,
@@ -74,7 +74,7 @@ export function runStep<Schema extends z.ZodType, Outcome>(
       .map((group) => group.toTrajectoryGroup());
     const groupsWithSignal = groups.filter((group) => group.hasSignal).length;
     const config = configOf(settings, step);
-    // Without an entropy bonus, equal rewards give no gradient at all: the service would refuse, or train on nothing.
+    // Without an entropy bonus, equal rewards give no gradient: the service would reject the job, or train on nothing.
     const canTrain = groupsWithSignal > 0 || (groups.length > 0 && (config?.entropy_coefficient ?? 0) > 0);
     let training: number | undefined;
     const onProgress: RunJobOptions['onProgress'] = ({ metrics: _, ...progress }) => {
@@ -107,7 +107,7 @@ export function runStep<Schema extends z.ZodType, Outcome>(
   });
 }
 
-/** Runs the groups of a step that have not ended yet, and keeps each on disk as it ends. */
+/** Runs the unfinished groups of a step, and writes each to disk when it ends. */
 function gather<Schema extends z.ZodType, Outcome>(
   { settings, rollouts, directory, emit, signal }: RunContext<Schema, Outcome>,
   { step, sampled, scenarios, kept }: AdmittedStep<Schema>,
@@ -120,9 +120,9 @@ function gather<Schema extends z.ZodType, Outcome>(
     rollouts: { ...rollouts, seed: deriveSeed(rollouts.seed, step) },
     kept,
     onGroup: async (group) => {
-      // The environment's code may still hold parts of it: what is written, logged and trained on is to be the same.
+      // Sealed, so that code of the environment cannot make written, logged and trained data differ.
       for (const { trajectory } of group.rollouts) trajectory.seal();
-      // What did not complete after a stop may be its doing: such a group runs again when the run is resumed.
+      // Rollouts may have failed because the run was stopped, so such a group runs again on resume.
       const wasStopped = signal.aborted && group.rollouts.some(({ status }) => status !== 'completed');
       if (!wasStopped) await directory.keepGroup(step, group);
     },
@@ -131,7 +131,7 @@ function gather<Schema extends z.ZodType, Outcome>(
   });
 }
 
-/** What a person can do about a job of a run whose outcome is not known. */
+/** Advice for a person if the outcome of a run's job is unknown. */
 export const goOnWithResume = (mayAskAgain: boolean) =>
   'Look at the model on the service, then go on with `resume`: as it is, where the checkpoint has come meanwhile; ' +
   (mayAskAgain ? "with `lostJob: { decision: 'ask_again' }`, where there is no such job; " : '') +
@@ -148,9 +148,8 @@ interface StepJob {
 }
 
 /**
- * Has the service train on a step, and waits for the checkpoint. What is known of the job is on disk: a run that is
- * resumed asks with the same key and gets the same job, follows one that it knows, and creates another only where that
- * one has failed or was cancelled.
+ * Runs the training job of a step and waits for its checkpoint. The job's state is on disk, so a resumed run requests
+ * the job with the same key or follows it by its id. It creates another one only if the first failed or was cancelled.
  */
 async function runStepJob<Schema extends z.ZodType, Outcome>(
   { settings, directory, signal }: RunContext<Schema, Outcome>,
@@ -161,7 +160,7 @@ async function runStepJob<Schema extends z.ZodType, Outcome>(
     step,
     modelId: requireModelId(model),
     policy: model.name,
-    // A repeat of a request has to be the same.
+    // A repeated request must be identical.
     config: before ? before.config : (config ?? null),
     trajectories,
   };

@@ -21,7 +21,7 @@ import { trainDefaults } from './train-options.ts';
 import { RunValidations } from './validate.ts';
 import { runWarmStart } from './warm-start.ts';
 
-/** A run in its parts, in order: `start`, `loop`, then `end` or `fail`. */
+/** A run. Call `start`, `loop`, then `end` or `fail`. */
 export class Run<Schema extends z.ZodType, Outcome> {
   readonly #options: TrainOptions<Schema, Outcome>;
   readonly #directory: RunDirectory;
@@ -49,7 +49,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
     this.#validations = new RunValidations(options.validation);
   }
 
-  /** Gives the model, pinned to what the run begins with. */
+  /** Opens or resumes the run. Returns the model, pinned to the checkpoint that the run starts from. */
   async start(): Promise<{ model: ModelHandle; baseModel: string | null }> {
     const { steps, groupsPerStep, rolloutsPerGroup, maxStaleness } = this.#options;
     const started = await startRun(this.#options, this.#directory, () => this.#queue.position());
@@ -78,7 +78,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
     return { model, baseModel };
   }
 
-  /** Nothing is trained twice: what an earlier part of the run has done, or asked for, is taken up. */
+  /** A resumed run continues with the job that an earlier part requested, so nothing is trained twice. */
   async #warmStart(): Promise<void> {
     const { warmStart } = this.#options;
     const run = this.#run;
@@ -128,7 +128,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
     const parts = started?.state.parts ?? [];
     const summary = toSummary(figures, started?.model, seconds);
     await this.#directory.writeSummary({ reason, because, ...summary, parts });
-    // Stopped before there was a model: there is nothing to return.
+    // Stopped before the model was open, so there is nothing to return.
     if (!started) throw this.#options.signal?.reason;
     const end = { reason, because, runDirectory: this.#directory.path, seconds };
     return { ...end, ...figures, ...resultOf(started, this.#options.keepCheckpoints) };
@@ -137,7 +137,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
   async fail(error: unknown): Promise<void> {
     const counts = await this.#settle();
     if (!this.#started) return this.#directory.discard();
-    // Why the run failed matters more than an event that could not be written.
+    // The original error matters more than an event that could not be written.
     await this.#directory.settle().catch(() => undefined);
     const message = error instanceof Error ? error.message : String(error);
     const code = MartingaleError.isInstance(error) ? error.code : 'unexpected';
@@ -156,7 +156,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
     });
   }
 
-  /** From here on the step is part of the run, whatever happens. */
+  /** Records a trained step durably. */
   async #finish(
     task: NonNullable<StepQueue<Schema, Outcome>['next']>,
     { report, model }: StepResult,
@@ -183,7 +183,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
     const point = await validate(this.#validations);
     if (!point) return;
     const { state } = this.#run;
-    // A run that ends early may end where it has just been validated.
+    // A run that ends early may end at a step that was just validated.
     state.evaluations = [...state.evaluations.filter(({ step }) => step !== point.step), point];
     await this.#note('running');
     this.#raiseAlarms();
@@ -204,7 +204,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
     return used === null ? null : { reason: 'budget', because: used };
   }
 
-  /** Cancels what still goes on, writes it down, and gives the counts of all rollouts. */
+  /** Cancels steps in flight, writes their groups to disk, and returns the counts of all rollouts. */
   async #settle() {
     this.#ending.abort(new MartingaleError('run_ended', 'The run has ended.'));
     this.#loopDelay[Symbol.dispose]();
@@ -227,7 +227,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
   }
 
   readonly #emit: RunListener = (event) => {
-    // A line for every rollout would say nothing that the step's report does not.
+    // Events of single rollouts would add nothing to the report of their step.
     if (event.type !== 'rollouts') this.#directory.appendEvent(event);
     this.#listener(event);
   };
@@ -259,7 +259,7 @@ export class Run<Schema extends z.ZodType, Outcome> {
     return usageOfRun(this.#figures(), this.#options.prices);
   }
 
-  /** Of all parts of the run. */
+  /** Seconds over all parts of the run. */
   get #seconds(): number {
     const parts = this.#started?.state.parts ?? [];
     const before = parts.slice(0, -1).reduce((sum, { seconds }) => sum + seconds, 0);

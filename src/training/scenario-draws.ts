@@ -12,7 +12,7 @@ import { withDeadline } from '../util/deadline.ts';
 import { TrainingError } from './errors.ts';
 import { trainDefaults } from './train-options.ts';
 
-/** Where a source stood before a step drew from it. */
+/** Position of the source before a step drew its scenarios. */
 export interface Draw {
   step: number;
   position: JsonValue;
@@ -22,13 +22,13 @@ export interface ScenarioDrawsOptions<Schema extends z.ZodType, Outcome> {
   environment: Environment<Schema, Outcome>;
   scenarios: readonly z.input<Schema>[] | ScenarioSource<z.input<Schema>>;
   seed: number;
-  /** Scenarios of a step. */
+  /** Number of scenarios per step. */
   count: number;
-  /** Deadline of drawing them, in milliseconds. Default 600,000. */
+  /** Deadline of each draw, in milliseconds. Default 600,000 (10 minutes). */
   timeoutMs?: number | undefined;
 }
 
-/** The scenarios of a run's steps: drawn in order, and drawn again in a run that is resumed. */
+/** Draws the scenarios of each step in order, and draws those of unfinished steps again on resume. */
 export class ScenarioDraws<Schema extends z.ZodType, Outcome> {
   readonly #environment: Environment<Schema, Outcome>;
   readonly #source: ScenarioSource<z.input<Schema>>;
@@ -49,7 +49,7 @@ export class ScenarioDraws<Schema extends z.ZodType, Outcome> {
     this.#timeoutMs = timeoutMs;
   }
 
-  /** Steps that have drawn and have not been settled, in order. */
+  /** Draws of steps that are not settled yet, in order. */
   get open(): Draw[] {
     return [...this.#open];
   }
@@ -58,7 +58,7 @@ export class ScenarioDraws<Schema extends z.ZodType, Outcome> {
     return this.#source.position();
   }
 
-  /** Scenarios of a step as the environment's schema reads them; none where the source has ended. */
+  /** Draws and parses the scenarios of a step. Empty if the source has ended. */
   async draw(step: number, signal: AbortSignal): Promise<DrawnScenario<z.output<Schema>>[]> {
     const position = this.#source.position();
     const drawn = await this.#take(step, signal);
@@ -66,7 +66,7 @@ export class ScenarioDraws<Schema extends z.ZodType, Outcome> {
     return drawn;
   }
 
-  /** Draws again what steps in flight had drawn, and brings the source to where it stood. */
+  /** Draws the scenarios of unfinished steps again, then moves the source to `position`. */
   async resume(
     draws: readonly Draw[],
     position: JsonValue,
@@ -82,7 +82,7 @@ export class ScenarioDraws<Schema extends z.ZodType, Outcome> {
     return drawn;
   }
 
-  /** Tells the source what came of a step. */
+  /** Passes the results of a finished step to the source. */
   settle(step: number, results: readonly ScenarioResult[]): void {
     this.#open = this.#open.filter((draw) => draw.step !== step);
     this.#source.observe(results);

@@ -1,12 +1,12 @@
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 
-/** How far a run is: `step` counts from 0, `steps` is how many it has. */
+/** Progress of a run: the current step, counted from 0, and the number of steps. */
 export interface RunProgress {
   step: number;
   steps: number;
 }
 
-/** A number that changes over a run: `config: (at) => ({ learning_rate: rate(at) })`. */
+/** A number that changes over a run. Use it as `config: (at) => ({ learning_rate: rate(at) })`. */
 export type Schedule = (progress: RunProgress) => number;
 
 export const constant =
@@ -21,14 +21,14 @@ interface FromTo {
 
 const fromTo = { from: true, to: true } satisfies OptionNames<FromTo>;
 
-/** In a straight line, from the first step's value to the last step's. */
+/** Changes linearly from the first step (`from`) to the last (`to`). */
 export function linear(options: FromTo): Schedule {
   checkOptionNames('linear()', options, fromTo);
   const { from, to } = options;
   return (progress) => from + (to - from) * shareDone(progress);
 }
 
-/** Along half a cosine, slow at both ends (Loshchilov and Hutter 2017, arXiv:1608.03983, without restarts). */
+/** Follows half a cosine, slow at both ends (Loshchilov and Hutter 2017, arXiv:1608.03983, without restarts). */
 export function cosine(options: FromTo): Schedule {
   checkOptionNames('cosine()', options, fromTo);
   const { from, to } = options;
@@ -36,9 +36,9 @@ export function cosine(options: FromTo): Schedule {
 }
 
 /**
- * Rises in a straight line over the first `steps` steps, none of them 0, to where `schedule` begins, and goes on with it:
- * the steps that are left are all that `schedule` knows of.
- * @throws RangeError where `steps` is not a whole number from 0 up.
+ * Rises linearly over the first `steps` steps, starting above 0, to the first value of `schedule`, which then covers
+ * the remaining steps.
+ * @throws RangeError if `steps` is not a whole number of at least 0.
  */
 export function warmup(options: { steps: number; schedule: Schedule }): Schedule {
   checkOptionNames('warmup()', options, { steps: true, schedule: true });

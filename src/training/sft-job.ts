@@ -9,24 +9,24 @@ import { invalidRunOption, runOptionError } from './errors.ts';
 /** Conversations, each ending in an assistant message. */
 export type SftExamples = Iterable<SftExample> | AsyncIterable<SftExample>;
 
-/** How conversations train. */
+/** Settings of supervised training. */
 export interface SftSettings {
-  /** Conversations a gradient step takes. Default "auto": the service's choice. */
+  /** Conversations per gradient step. Default "auto": the service decides. */
   batchSize?: number | 'auto';
-  /** One value, or one for each batch. Default: the base model's own. */
+  /** One value, or one for each batch. Default: that of the base model. */
   learningRate?: number | number[];
-  /** Which assistant messages of a conversation train: all, or the last after the others as context. Default "all". */
+  /** Which assistant messages are trained on: all, or only the last, with the others as context. Default "all". */
   assistantTurns?: 'all' | 'last';
 }
 
-/** A supervised training job, as it is created. */
+/** The request of a supervised training job. */
 export interface SftRequest extends SftSettings {
   trainingDataUrl: string;
 }
 
 /**
- * The service would refuse the same, but only after the upload.
- * @param within What stands before the names of the options: `warmStart.`.
+ * Checks settings early: the service would reject them too, but only after the upload.
+ * @param within Prefix of the option names in errors, such as `warmStart.`.
  * @throws OptionError
  */
 export function checkSftSettings(
@@ -52,9 +52,8 @@ export function checkSftSettings(
 
 /**
  * Uploads conversations as training data.
- * @param option Name of the option that gave them, for errors.
- * @throws OptionError where there are none and for one that cannot be trained on, the signal's reason, and what the
- * client throws.
+ * @param option Name of the option with the conversations, for errors.
+ * @throws OptionError if there are none or one is invalid, the signal's reason, errors of the client.
  */
 export async function uploadExamples(
   client: Client,

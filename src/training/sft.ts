@@ -16,7 +16,7 @@ import {
 } from './sft-job.ts';
 
 export interface SftOptions extends SftSettings {
-  /** What is trained, from `openModel`. Training goes on from its newest checkpoint. */
+  /** The model to train, from `openModel`. Training starts from its newest checkpoint. */
   model: ModelHandle;
   /** Conversations, each ending in an assistant message. */
   examples: SftExamples;
@@ -25,20 +25,19 @@ export interface SftOptions extends SftSettings {
   /** Deadline of the job, including its time in the queue, in milliseconds. Default 3,600,000 (1 hour). */
   timeoutMs?: number;
   /**
-   * Names this training, in at most 250 characters: another call with the same key and examples, such as that of a
-   * program that was killed, trains nothing anew and gives the outcome of the first. If that job failed or was
-   * cancelled, the call creates another, nine times at most. On a service that knows no keys every call trains.
-   * Default: every call trains.
+   * Identifies this training, in at most 250 characters. Another call with the same key and examples, for example after
+   * the program was killed, does not train again and returns the first outcome. If that job failed or was cancelled,
+   * the call creates another, at most nine times. On a service without idempotency keys every call trains. Default:
+   * every call trains.
    */
   idempotencyKey?: string;
   /**
-   * What happens to the job where its answer was lost, on a service that knows no idempotency keys, or where the
-   * service has forgotten it. Default: its checkpoint is waited for, for 10 minutes, and then the call throws
-   * `training_job_unknown`.
+   * What to do if the answer to the job's request is lost on a service without idempotency keys, or the service has
+   * forgotten the job. Default: wait 10 minutes for its checkpoint, then throw `training_job_unknown`.
    */
   lostJob?: LostJobOptions;
   onEvent?: RunListener;
-  /** How the training is shown while it goes on, as `progress` of `train`: absent, a live view on a terminal. */
+  /** How progress is shown; same values as `progress` of `train`. Default: a live view on a terminal. */
   progress?: ProgressOption;
   /** Cancels the job. */
   signal?: AbortSignal;
@@ -60,18 +59,18 @@ const sftNames = {
 } satisfies OptionNames<SftOptions>;
 
 export interface SftResult {
-  /** Pinned to the checkpoint that the job made. */
+  /** Pinned to the new checkpoint. */
   model: ModelHandle;
-  /** How many conversations there were. */
+  /** Number of conversations. */
   examples: number;
   gradientSteps: number;
-  /** Means over the job's gradient steps, by name. */
+  /** Mean of each metric over the gradient steps. */
   metrics: Record<string, number>;
 }
 
 /**
- * Trains a model on conversations: uploads them, has the service train on them, and waits for the checkpoint.
- * @throws OptionError before the upload, TrainingError, the signal's reason, and what the client throws.
+ * Trains a model on conversations: uploads them, runs a supervised training job, and waits for its checkpoint.
+ * @throws OptionError before the upload, TrainingError, the signal's reason, errors of the client.
  */
 export async function sft(options: SftOptions): Promise<SftResult> {
   const { examples, phase = 'supervised', idempotencyKey, timeoutMs, lostJob, signal } = options;
@@ -120,9 +119,9 @@ export async function sft(options: SftOptions): Promise<SftResult> {
   }
 }
 
-/** Jobs of one key: the first, and those after it that failed or were cancelled. */
+/** Maximum number of jobs for one key: the first, and its replacements after failed or cancelled ones. */
 const mostAttempts = 10;
-/** A header may have 255 characters, and the number of an attempt comes behind. */
+/** A header may have 255 characters, and the attempt number is appended. */
 const longestKey = 250;
 
 const goOn = (mayAskAgain: boolean) =>
@@ -131,8 +130,8 @@ const goOn = (mayAskAgain: boolean) =>
   "`lostJob: { decision: 'take_as_done' }` that is decided beforehand.";
 
 /**
- * Creates the job of a key. One that has failed or was cancelled is over for good, and its key names it for ever: then
- * the job of the next key. Gives the last one where all have failed.
+ * Creates the job of a key. If that job has failed or was cancelled, its key always returns it, so the job is created
+ * with the next key (`key #2`, and so on). Returns the last job if all have failed.
  */
 async function createPastFailed(
   client: Client,

@@ -15,21 +15,21 @@ import type { RunState } from './run-state.ts';
 import { type TrainOptions, trainDefaults } from './train-options.ts';
 
 export interface StartedRun {
-  /** Pinned to the newest checkpoint that the run knows of. */
+  /** Pinned to the newest checkpoint in the run's state. */
   model: ModelHandle;
   state: RunState;
-  /** Of the steps that are finished. */
+  /** Reports of the finished steps. */
   reports: StepReport[];
   isResumed: boolean;
-  /** Step of the checkpoint that the run began with; 0 where its model had not been trained. */
+  /** Step of the checkpoint that the run started from; 0 for an untrained model. */
   fromStep: number;
-  /** Name of the base model; null where the service does not say. */
+  /** Name of the base model; null if unknown. */
   baseModel: string | null;
-  /** What the run was begun with, and goes on with another of. */
+  /** Versions that differ from those at the start of the run. */
   changedVersions: VersionChange[];
 }
 
-/** @throws OptionError where a new run's folder is not empty, RunError where there is no run to go on with. */
+/** @throws OptionError if the folder of a new run is not empty; RunError if there is no run to resume. */
 export async function openRunDirectory<Schema extends z.ZodType, Outcome>({
   environment,
   runDirectory = defaultRunDirectory(environment.name),
@@ -40,8 +40,8 @@ export async function openRunDirectory<Schema extends z.ZodType, Outcome>({
 }
 
 /**
- * The model and the state that a run begins with, or goes on with, both noted on disk.
- * @throws RunError where the run was asked for otherwise, or its model is gone or has been trained by others since.
+ * Opens the model and creates or reads the state, for a new or resumed run. Writes `config.json`.
+ * @throws RunError if a resumed run has other options, or its model is deleted or has been trained by others.
  */
 export async function startRun<Schema extends z.ZodType, Outcome>(
   options: TrainOptions<Schema, Outcome>,
@@ -51,7 +51,7 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
   const { config, signal } = options;
   const was = options.resume ? await directory.readConfig() : undefined;
   const client = clientOf(options);
-  // Before the model is opened: where it is gone, that would make another of its name.
+  // Must come before the model is opened: opening a deleted model would create a new one with its name.
   if (was) await checkModelIsThere(was, { client, path: directory.path, signal });
   const model = await resolveModel(options, { client, signal, was });
   const origin = await originOf(options, model, signal);
@@ -62,7 +62,7 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
   if (was) checkResume(was, is, { path: directory.path, isSchedule });
   const state = was ? await directory.readState() : undefined;
   if (!state) {
-    // Killed before its first job: it has not trained, so its model has to be as it was.
+    // The run was killed before its first job, so its model must be unchanged.
     if (was && was.model !== model.name) throw trainedMeanwhile(String(was.model), model);
     await directory.writeConfig(is);
     const state = newState(model, position());
@@ -73,13 +73,13 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
   const newest = state.policySteps.at(-1) ?? 0;
   const isTraining = (await directory.readJob(state.finishedSteps)) !== undefined;
   const isWarming = warmStart !== undefined && warmStart.outcome === undefined;
-  // Killed between the end of the warm start and the note of its checkpoint.
+  // The run may have been killed after the warm start ended and before the state was written.
   const stood = state.finishedSteps === 0 ? (warmStart?.outcome?.step ?? newest) : newest;
   if (model.step !== stood && !isTraining && !isWarming) throw trainedMeanwhile(model.at(stood).name, model);
   await directory.writeConfig({ ...is, ...beginningOf(was ?? {}) });
   await directory.takeUpEvents();
   const reports = await directory.takeUpMetrics(state.finishedSteps);
-  // Killed between the note that the step is finished and the end of its journal.
+  // The run may have been killed after the step was marked finished and before its journal was deleted.
   if (state.finishedSteps > 0) await directory.dropKeptGroups(state.finishedSteps - 1);
   const parts = state.parts.map((part) => (part.reason === 'running' ? { ...part, reason: 'killed' } : part));
   const taken = { ...state, parts: [...parts, newPart(state.finishedSteps)] };
@@ -95,7 +95,9 @@ export async function startRun<Schema extends z.ZodType, Outcome>(
   };
 }
 
-/** What `config.json` keeps of the beginning of a run that goes on, with nothing added to that of an earlier version. */
+/**
+ * Fields of `config.json` that keep their first values in a resumed run, even if an earlier version did not write them.
+ */
 const beginningOf = ({ model, modelAsked, started, versions }: Record<string, unknown>) => ({
   ...{ model, modelAsked, started, versions },
 });
@@ -128,7 +130,7 @@ function trainedMeanwhile(was: string, { name }: ModelHandle): RunError {
   );
 }
 
-/** Options that may be others when a run is resumed: they change how it gets on, not what comes of it. */
+/** Fields that may change on resume, because they do not affect the result of the run. */
 const free = new Set([
   'started',
   'modelAsked',
@@ -145,8 +147,8 @@ const free = new Set([
 type Config = Record<string, unknown>;
 
 /**
- * @param isSchedule Whether `config` is worked out step by step, from the number of steps too.
- * @throws RunError that names each option that is not what the run began with.
+ * @param isSchedule Whether `config` is a function, whose values may depend on the number of steps.
+ * @throws RunError that lists all options that have changed since the run started.
  */
 export function checkResume(
   was: Config,
@@ -155,7 +157,7 @@ export function checkResume(
 ): void {
   const differences = Object.keys(is)
     .filter((name) => !free.has(name) && name !== 'steps' && name !== 'model')
-    // A schedule over more steps is another one from its beginning on.
+    // With more steps, a schedule has other values from the first step on.
     .filter((name) => !(name === 'config' && isSchedule && was.steps !== is.steps))
     .map((name) => [name, shown(was[name]), shown(is[name])] as const)
     .filter(([, before, now]) => before !== now)
@@ -172,7 +174,7 @@ export function checkResume(
   );
 }
 
-/** @throws RunError where the service no longer has the model that the run trains. */
+/** @throws RunError if the service no longer has the model of the run. */
 export async function checkModelIsThere(
   { model, modelId }: Config,
   { client, path, signal }: { client: Client; path: string; signal: AbortSignal | undefined },

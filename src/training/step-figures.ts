@@ -19,7 +19,7 @@ type Figures = Pick<
   | 'otherModels'
 >;
 
-/** What the rollouts of a step alone say of it. */
+/** The figures of a report that follow from the rollouts alone. */
 export function rolloutFigures(groups: readonly RolloutGroup[]): Figures {
   const trajectories = groups.flatMap((group) => group.trajectories);
   const tokens = trajectories.map(({ sampledTokens }) => sampledTokens);
@@ -39,7 +39,7 @@ export function rolloutFigures(groups: readonly RolloutGroup[]): Figures {
   };
 }
 
-/** What was seen in all rollouts, those that did not complete too. */
+/** Figures over all rollouts, including those that did not complete. */
 function observedFigures(
   trajectories: readonly Trajectory[],
 ): Pick<StepReport, 'tools' | 'contextOverflows' | 'callsInFlight' | 'otherModels'> {
@@ -66,12 +66,12 @@ function observedFigures(
   };
 }
 
-/** In the order of the names: which came first must not show. */
+/** Sorted by name, so that the result does not depend on the order of events. */
 function sorted<Value>(values: ReadonlyMap<string, Value>): Record<string, Value> {
   return Object.fromEntries([...values].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** Whether an environment has credited calls of its trajectories with rewards of their own. */
+/** Whether the environment gave single calls their own rewards. */
 export function creditsCalls(groups: readonly RolloutGroup[]): boolean {
   return groups.some(({ trajectories }) =>
     trajectories.some(({ choices }) => choices.some(({ credited_reward: credited }) => credited != null)),
@@ -96,14 +96,14 @@ function repeatedShareOf(trajectories: readonly Trajectory[]): number {
   return sequences === 0 ? 0 : repeated / sequences;
 }
 
-/** In the order of the names: which came first must not show. */
+/** Sorted by name, so that the result does not depend on the order of events. */
 function count(names: readonly string[]): Record<string, number> {
   const counts = new Map<string, number>();
   for (const name of [...names].sort()) counts.set(name, (counts.get(name) ?? 0) + 1);
   return Object.fromEntries(counts);
 }
 
-/** Each metric's mean over the trajectories that have it. */
+/** Mean of each metric over the trajectories that have it. */
 function meansOf(trajectories: readonly Trajectory[]): Record<string, number> {
   const values = new Map<string, number[]>();
   for (const { metrics } of trajectories)
@@ -115,10 +115,10 @@ function meansOf(trajectories: readonly Trajectory[]): Record<string, number> {
   return Object.fromEntries([...values].map(([name, all]) => [name, average(all)]));
 }
 
-/** Enough to tell one reward, two, and more apart. */
+/** Enough to distinguish one reward, two rewards, and more. */
 const mostRewardValues = 5;
 
-/** What the completed rollouts of each group have in common. */
+/** Counts groups by what their completed rollouts have in common. */
 export function compareGroups(groups: readonly RolloutGroup[]): GroupComparison {
   const compared = groups.map(({ trajectories }) => trajectories).filter(({ length }) => length >= 2);
   const count = (holds: (group: readonly Trajectory[]) => boolean) => compared.filter(holds).length;
@@ -142,10 +142,10 @@ export function compareGroups(groups: readonly RolloutGroup[]): GroupComparison 
   };
 }
 
-/** Rounded, so that sums of the same parts in another order are one reward. */
+/** Rounded, so that sums of the same parts in different order are equal. */
 const rewardOf = ({ reward }: Trajectory): number => Number((reward ?? 0).toPrecision(9));
 
-/** By the same measure by which groups train. */
+/** Uses the same test that decides whether a group can train. */
 const hasEqualRewards = (group: readonly Trajectory[]): boolean =>
   !hasSignal(group.map((trajectory) => ({ reward: rewardOf(trajectory), credits: [] })));
 
@@ -157,13 +157,13 @@ const isGreedy = ({ observations, recordedCalls }: Trajectory): boolean =>
 const hasAgentSeeds = ({ observations, recordedCalls }: Trajectory): boolean =>
   recordedCalls.length > 0 && observations.agentSeeds >= recordedCalls.length;
 
-/** Compares until the first difference: replies may be long, and those of most groups differ early. */
+/** Stops at the first difference: replies may be long, and usually differ early. */
 function isAlike(group: readonly Trajectory[]): boolean {
   const [first, ...others] = group.map(repliesOf);
   return first !== undefined && first.length > 0 && others.every((replies) => isSame(first, replies));
 }
 
-/** The sampled tokens of each call, in the order in which the calls began. */
+/** The sampled tokens of each call, in the order of the calls. */
 const repliesOf = ({ recordedCalls }: Trajectory): readonly (readonly number[])[] =>
   recordedCalls.map(({ choice }) => choice.token_ids ?? []);
 
@@ -176,7 +176,7 @@ const isSame = (a: readonly (readonly number[])[], b: readonly (readonly number[
 
 const sequenceLength = 4;
 
-/** Four-token sequences of a reply, and how many of them stood earlier in it. */
+/** Number of four-token sequences in a reply, and how many of them repeat an earlier one. */
 export function countRepeats(tokens: readonly number[]): { sequences: number; repeated: number } {
   const seen = new Set<string>();
   const sequences = Math.max(0, tokens.length - sequenceLength + 1);
@@ -184,7 +184,7 @@ export function countRepeats(tokens: readonly number[]): { sequences: number; re
   return { sequences, repeated: sequences - seen.size };
 }
 
-/** Share of a reply's four-token sequences that stood earlier in it; 0 for a reply of fewer than four tokens. */
+/** Share of a reply's four-token sequences that repeat an earlier one; 0 for fewer than four tokens. */
 export function repeatedShare(tokens: readonly number[]): number {
   const { sequences, repeated } = countRepeats(tokens);
   return sequences === 0 ? 0 : repeated / sequences;

@@ -14,9 +14,9 @@ import { type TrainSettings, trainDefaults } from './train-options.ts';
 type Standing = { model: ModelHandle; state: RunState };
 
 /**
- * The steps that are admitted and not finished, in order. A step is admitted as soon as the model exists that it may
- * sample from: that of `maxStaleness` steps before it. So no group is older than that when it trains, and which one
- * samples from which model does not depend on the time that anything takes.
+ * The admitted, unfinished steps, in order. Each step samples from the checkpoint of `maxStaleness` steps before it,
+ * and is admitted as soon as that exists. This bounds the staleness of each group, and which checkpoint a group samples
+ * from does not depend on timing.
  */
 export class StepQueue<Schema extends z.ZodType, Outcome> {
   readonly #draws: ScenarioDraws<Schema, Outcome>;
@@ -34,22 +34,24 @@ export class StepQueue<Schema extends z.ZodType, Outcome> {
     this.#maxStaleness = maxStaleness;
   }
 
-  /** The step whose turn it is to train; undefined where the source has ended. */
+  /** The next step to train; undefined if the source has ended. */
   get next(): StepTask<Schema, Outcome> | undefined {
     return this.#tasks[0];
   }
 
-  /** Steps that have drawn their scenarios and are not finished. */
+  /** Draws of the unfinished steps. */
   get draws(): Draw[] {
     return this.#draws.open;
   }
 
-  /** Where the source of scenarios stands. */
+  /** Position of the scenario source. */
   position(): JsonValue {
     return this.#draws.position();
   }
 
-  /** Draws again what was in flight when the run was interrupted, and goes on with the groups that had not ended, or in which nothing completed. */
+  /**
+   * Starts the unfinished steps of an interrupted run again. Finished groups with a completed rollout do not run again.
+   */
   async takeUp(context: RunContext<Schema, Outcome>, standing: Standing): Promise<void> {
     const { draws, position } = standing.state;
     const drawn = await this.#draws.resume(draws, position, context.signal);
@@ -57,7 +59,7 @@ export class StepQueue<Schema extends z.ZodType, Outcome> {
       await this.#begin(context, standing, step, drawn[index] ?? []);
   }
 
-  /** @param note Writes down what was drawn, before its rollouts begin. */
+  /** Starts every step that may start. @param note Saves the draws of a step before its rollouts start. */
   async admit(
     context: RunContext<Schema, Outcome>,
     standing: Standing,
@@ -76,7 +78,7 @@ export class StepQueue<Schema extends z.ZodType, Outcome> {
     }
   }
 
-  /** A step has trained: the source hears what came of it. */
+  /** Removes a trained step and passes its results to the source. */
   async settle(task: StepTask<Schema, Outcome>): Promise<void> {
     const { groups } = await task.gathered;
     const results = task.scenarios.map(({ key }, index) => ({
@@ -87,11 +89,13 @@ export class StepQueue<Schema extends z.ZodType, Outcome> {
     this.#tasks = this.#tasks.filter((other) => other !== task);
   }
 
-  /** The run has ended, and its signal with it: writes down what was in flight, and gives the counts of that. */
+  /**
+   * Call it after the run's signal has aborted. Writes the groups of unfinished steps to disk and returns their counts.
+   */
   async cancelPending(directory: RunDirectory): Promise<RolloutCounts> {
     const counts = countsOf([]);
     for (const task of this.#tasks) {
-      // What could not be kept on disk has ended the run already.
+      // If groups could not be written to disk, that error has already ended the run.
       const rollouts = await task.cancelPending().catch(() => undefined);
       if (!rollouts) continue;
       addCounts(counts, rollouts.counts);
@@ -117,15 +121,16 @@ export class StepQueue<Schema extends z.ZodType, Outcome> {
 }
 
 interface InterruptedStep {
-  /** Groups of the step. */
+  /** Number of groups in the step. */
   count: number;
-  /** Whether it was the step's turn to be logged and trained, once its rollouts had ended. */
+  /** Whether the step was the next to be logged and trained. */
   isNext: boolean;
 }
 
 /**
- * What stays of a step that was interrupted: groups in which a rollout completed. The others may be the doing of what
- * interrupted it, and run anew; not where the step may have been logged and trained without them.
+ * The groups of an interrupted step that do not run again: those with a completed rollout. The others may have failed
+ * because of the interruption. All groups stay if the step may already have been logged, because its data must not
+ * change.
  */
 export function groupsThatStay(
   found: ReadonlyMap<number, RolloutGroup>,
@@ -136,7 +141,7 @@ export function groupsThatStay(
   return mayBeLogged ? found : completed;
 }
 
-/** A step on its way: its rollouts begin at once, and it trains when its turn comes. */
+/** A step in flight. Its rollouts start at once; it trains when all earlier steps have. */
 class StepTask<Schema extends z.ZodType, Outcome> {
   readonly step: number;
   readonly scenarios: AdmittedStep<Schema>['scenarios'];
@@ -155,7 +160,7 @@ class StepTask<Schema extends z.ZodType, Outcome> {
     this.gathered = promise;
     this.#done = runStep(context, { ...admitted, onGathered: resolve, turn: this.#turn.promise });
     this.#done.catch(reject);
-    // Awaited later, or never where the run ends before.
+    // Awaited later, or never if the run ends first.
     this.gathered.catch(() => undefined);
   }
 
@@ -167,7 +172,7 @@ class StepTask<Schema extends z.ZodType, Outcome> {
     return result;
   }
 
-  /** The run ends without it: the result of its rollouts, once the run's signal has ended them. */
+  /** The run ends without this step. Returns its rollouts, which the run's signal has cancelled. */
   cancelPending(): Promise<GroupsResult<z.output<Schema>>> {
     this.#turn.resolve(null);
     return this.gathered;

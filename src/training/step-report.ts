@@ -8,23 +8,23 @@ import { creditsCalls, rolloutFigures } from './step-figures.ts';
 export interface StepReportOptions {
   step: number;
   steps: number;
-  /** Pinned name of what the rollouts sampled from. */
+  /** Pinned name of the model that the rollouts sampled from. */
   policy: string;
-  /** Checkpoints between that and what was trained. */
+  /** Checkpoints between the sampled and the trained one. */
   staleness: number;
   rollouts: GroupsResult<unknown>;
   /** Groups whose rewards differ. */
   groupsWithSignal: number;
-  /** Null where no job was asked for, because no group carried a signal. */
+  /** Null if no job was requested because no group had a signal. */
   job: JobOutcome | null;
   prices: TokenPrices | undefined;
   phases: StepReport['phases'];
   seconds: number;
-  /** Longest time that the event loop was held. */
+  /** Longest time that the event loop was blocked, in milliseconds. */
   loopDelayMs: number;
 }
 
-/** The counts and figures of a step in which at least one rollout completed. */
+/** Makes the report of a step in which at least one rollout completed. */
 export function toStepReport(options: StepReportOptions): StepReport {
   const { step, steps, policy, staleness, rollouts, groupsWithSignal, job, prices } = options;
   const { phases, seconds, loopDelayMs } = options;
@@ -62,13 +62,13 @@ export function toStepReport(options: StepReportOptions): StepReport {
   };
 }
 
-/** Rewards may differ where nothing was decided: the job knows which groups trained. */
+/** Groups with signal as the job counts them: groups may differ in reward and still have no decision to train on. */
 function signalOf(metrics: Record<string, number>): number | undefined {
   const { num_groups_submitted: submitted, num_groups_without_signal: silent } = metrics;
   return submitted === undefined || silent === undefined ? undefined : submitted - silent;
 }
 
-/** Where no job was asked for, no credit could be used and none was lost. */
+/** `none` also if no job was requested: then no credit could be used or lost. */
 function creditOf(
   groups: GroupsResult<unknown>['groups'],
   job: JobOutcome | null,

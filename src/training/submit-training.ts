@@ -10,12 +10,12 @@ import type { RunDirectory } from './run-directory.ts';
 
 export interface SubmitTrainingOptions {
   model: ModelHandle;
-  /** Groups without a trajectory are left out: they have nothing to train on. */
+  /** Groups without trajectories are left out. */
   groups: readonly TrajectoryGroup[];
   config?: RlConfig;
   /**
-   * A repeat with the same key and body gives the job that the first one made; not so on a service that knows no keys,
-   * where an error for which `mayHaveActed` holds says that there may be a job. Default: a new one.
+   * A repeat with the same key and body returns the first job. On a service without idempotency keys it creates
+   * another; there, `mayHaveActed(error)` says whether a failed call may have created a job. Default: a new key.
    */
   idempotencyKey?: string;
   signal?: AbortSignal;
@@ -30,8 +30,8 @@ const submitNames = {
 } satisfies OptionNames<SubmitTrainingOptions>;
 
 /**
- * Asks for a reinforcement-learning job on finished groups; follow it with `followJob`. Their trajectories cannot be
- * changed from here on.
+ * Requests a reinforcement-learning job on finished groups; follow it with `followJob`. Their trajectories can no
+ * longer be changed afterwards.
  * @throws TrajectoryError for a trajectory of an external model.
  */
 export async function submitTraining(options: SubmitTrainingOptions): Promise<{ jobId: string }> {
@@ -58,10 +58,10 @@ export async function submitTraining(options: SubmitTrainingOptions): Promise<{ 
 
 export interface LogTrajectoriesOptions {
   model: ModelHandle;
-  /** Scenario split: `train`, `val`, `test`. */
+  /** Scenario split, such as `train`, `val` or `test`. */
   split: string;
   groups: readonly TrajectoryGroup[];
-  /** A repeat with the same key and body is not stored again. Default: every call is. */
+  /** A repeat with the same key and body is not stored again. Default: every call is stored. */
   idempotencyKey?: string;
   signal?: AbortSignal;
 }
@@ -87,13 +87,14 @@ export async function logTrajectories(options: LogTrajectoriesOptions): Promise<
 
 export interface LogOnceOptions extends LogTrajectoriesOptions {
   directory: RunDirectory;
-  /** Of the file that has the groups in the run directory. */
+  /** Name of the groups' file in the run directory. */
   name: string;
 }
 
 /**
- * Logs what a run has gathered, and has on disk. A service that knows no idempotency keys would store it again: what it
- * has stored is not sent by a run that goes on, nor is what it may have stored, of which a warning tells.
+ * Logs groups of a run once, also across resumes. A service without idempotency keys would store a repeat again, so
+ * groups that it has stored are not sent again. Groups that it may have stored are not sent again either, with a
+ * warning.
  */
 export async function logOnce({ directory, name, ...options }: LogOnceOptions): Promise<void> {
   if (knowsKeys(options.model.client)) return logTrajectories(options);

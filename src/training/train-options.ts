@@ -24,41 +24,31 @@ import type { ModelSource } from './model-source.ts';
 import type { RunProgress } from './schedules.ts';
 import type { SftExamples, SftSettings } from './sft-job.ts';
 
-/** Which of a run's checkpoints stay on the service. */
+/** Which checkpoints of a run to keep on the service. */
 export interface KeepCheckpoints {
-  /** So many of the newest, at least 1. */
+  /** Number of newest checkpoints to keep, at least 1. */
   newest: number;
-  /** And so many of the best by their validation, if at most half of its rollouts failed. Default 0. */
+  /** Number of best checkpoints to keep, by validations in which at most half of the rollouts failed. Default 0. */
   best?: number;
-  /** Figure of the validation that says which are best. Default `reward`. */
+  /** Metric of the validation that ranks the checkpoints. Default `reward`. */
   metric?: 'reward' | 'success';
 }
 
 export interface ValidationOptions<Schema extends z.ZodType> {
   scenarios: readonly z.input<Schema>[];
-  /** The set is evaluated before the first and after the last step, and, where given, after every so many between. */
+  /** Also validates after every this many steps. Default: only before the first and after the last step. */
   everySteps?: number;
   /** Default 1. */
   rolloutsPerScenario?: number;
-  /** Default 0: greedy. `agent` leaves it to the agent. */
+  /** Sampling temperature. `agent`: the agent decides. Default 0 (greedy). */
   temperature?: number | 'agent';
-}
-
-/** Which of a run's checkpoints stay on the service. */
-export interface KeepCheckpoints {
-  /** So many of the newest, at least 1. */
-  newest: number;
-  /** And so many of the best by their validation, if at most half of its rollouts failed. Default 0. */
-  best?: number;
-  /** Figure of the validation that says which are best. Default `reward`. */
-  metric?: 'reward' | 'success';
 }
 
 /** Supervised training before the first step. */
 export interface WarmStart extends SftSettings {
   /**
-   * Conversations, each ending in an assistant message, or a function of the run's seed that gives them. They are
-   * read once, when the run begins: a run that is resumed does not ask for them again.
+   * Conversations, each ending in an assistant message, or a function of the run's seed that returns them. They are
+   * read once, when the run begins, and not again on resume.
    */
   examples: SftExamples | ((run: { seed: number }) => SftExamples | Promise<SftExamples>);
 }
@@ -66,94 +56,104 @@ export interface WarmStart extends SftSettings {
 export interface TrainSettings<Schema extends z.ZodType, Outcome> {
   environment: Environment<Schema, Outcome>;
   /**
-   * Each step takes `groupsPerStep` of them. An array is taken without repeats until all have been taken, in an order
-   * that the seed decides, and then again in another; a source as it gives them. Where a source ends, so does the run.
+   * Each step takes `groupsPerStep` scenarios. An array is shuffled with the seed, and shuffled again each time all its
+   * scenarios have been taken. A source decides its own order, and the run ends when the source does.
    */
   scenarios: readonly z.input<Schema>[] | ScenarioSource<z.input<Schema>>;
   /**
-   * Trains on conversations first, before the validation `before` and the first step: to teach the form of an answer,
-   * or enough skill for rewards to differ. It is one job, and a run that was stopped or killed in it goes on with it
-   * when it is resumed. Its events are those of the phase `warm start`. Default: none.
+   * Trains on conversations before the first validation and the first step, to teach the form of an answer, or enough
+   * skill for rewards to differ. It is one job, and resuming a run that was stopped or killed during it continues it.
+   * Its events have the phase `warm start`. Default: none.
    */
   warmStart?: WarmStart;
-  /** Steps of this run: each gathers groups and trains once. */
+  /** Number of steps. Each runs its groups and trains once. */
   steps: number;
   groupsPerStep: number;
   /** At least 2: rewards are compared within a group. */
   rolloutsPerGroup: number;
   /**
-   * How many training jobs may lie between the checkpoint that a group samples from and the one that is trained on
-   * it. Default 0: rollouts wait for the job. With S, the groups of the next S steps run while a job trains. The
-   * bound is kept by when groups are admitted, so time in queues counts, no finished group is thrown away, and slow
-   * rollouts train like quick ones; which group samples from which checkpoint follows from S alone.
+   * Maximum number of training jobs between the checkpoint that a group samples from and the one that is trained on it.
+   * Default 0: rollouts wait for the job. With S, the groups of the next S steps run while a job trains. The bound
+   * decides when groups are admitted, so no finished group is discarded and slow rollouts train like quick ones. Which
+   * checkpoint a group samples from depends on S alone.
    */
   maxStaleness?: number;
-  /** Options of the training jobs, for all or by step (`step` counts from 0). Default: the service's own. */
+  /** Options of the training jobs, for all steps or by step (`step` counts from 0). Default: the service's defaults. */
   config?: RlConfig | ((progress: RunProgress) => RlConfig);
-  /** Where rollouts run; it stays open. Default: in this thread, `concurrency` at a time. */
+  /** Where rollouts run. The caller closes it. Default: in this thread, `concurrency` at a time. */
   executor?: RolloutExecutor;
-  /** Rollouts in flight at a time, those of all steps together, where no `executor` says it. Default 256. */
+  /** Rollouts in flight at a time, over all steps; not allowed together with `executor`. Default 256. */
   concurrency?: number;
-  /** What becomes of groups that do not complete. Default: they train with 2 completed rollouts or more. */
+  /** What happens to groups in which some rollouts fail. Default: they train with 2 or more completed rollouts. */
   groupStrategy?: GroupStrategy;
   /** Deadline of one rollout and its rewards, in milliseconds. Default 600,000 (10 minutes). */
   rolloutTimeoutMs?: number;
-  /** Deadline of each reward in milliseconds. Default: that of the rollout, within which it is. */
+  /**
+   * Deadline of each reward, in milliseconds. Default: `rolloutTimeoutMs`, which also limits a rollout with its
+   * rewards.
+   */
   rewardTimeoutMs?: number;
-  /** Deadline of each group in milliseconds, from its admission on: waiting for room counts. Default: none. */
+  /** Deadline of each group, in milliseconds from its admission, including waits for free slots. Default: none. */
   groupTimeoutMs?: number;
-  /** Deadline in milliseconds of drawing a step's scenarios from a source. Default 600,000 (10 minutes). */
+  /** Deadline for drawing the scenarios of a step, in milliseconds. Default 600,000 (10 minutes). */
   scenarioTimeoutMs?: number;
-  /** Deadline of one training job, queue and all, in milliseconds. Default 3,600,000 (1 hour). */
+  /** Deadline of one training job, including its time in the queue, in milliseconds. Default 3,600,000 (1 hour). */
   jobTimeoutMs?: number;
   /**
-   * What becomes of a training job whose answer was lost, on a service that knows no idempotency keys (a client of
-   * `dialect: 'deployed'`), or which the service has forgotten. The model's checkpoints are looked at before anything
-   * is asked for again. Default: the checkpoint is waited for, for 10 minutes; then the run stops with
-   * a TrainingError (`training_job_unknown`), and a person decides with this option when it is resumed.
+   * What to do if the answer to a job's request is lost on a service without idempotency keys (a client with
+   * `dialect: 'deployed'`), or the service has forgotten the job. The model's checkpoints are always checked before a
+   * job is requested again. Default: wait 10 minutes for the checkpoint, then stop with a TrainingError
+   * (`training_job_unknown`); a person decides with this option when resuming the run.
    */
   lostJob?: LostJobOptions;
   /** A call that cannot be trained on fails its rollout (`error`, the default) or is left out of it (`warn`). */
   onUnexpectedCall?: 'error' | 'warn';
-  /** The order of scenarios and all sampling follow from it. Default 0. */
+  /** Determines the order of scenarios and all sampling. Default 0. */
   seed?: number;
   validation?: ValidationOptions<Schema>;
   /**
-   * Ends the run after a step, with reason `early_stop`, where it gives a string, which says why: see `earlyStop`.
-   * It is asked after each step, and after the validation that belongs to it. Default: all steps are taken.
+   * Called after each step and its validation. If it returns a string, which says why, the run ends with reason
+   * `early_stop`: see `earlyStop`. Default: all steps run.
    */
   stopWhen?: StopWhen;
-  /** Ends the run after the step in which it is used up, with reason `budget` and no last validation. Default: none. */
+  /**
+   * Ends the run after the step in which a limit is reached, with reason `budget`, without a last validation. Default:
+   * none.
+   */
   budget?: RunBudget;
-  /** Prices of tokens, for the costs in reports and for `budget.cost`. Default: costs are null. */
+  /** Token prices, for costs in reports and for `budget.cost`. Default: costs are null. */
   prices?: TokenPrices;
   /**
-   * Which of the run's checkpoints stay on the service: how many of the newest, at least 1, with how many of the best
-   * by `validation` (of which at most half of the rollouts failed), or `all`. Those that rollouts still sample from stay as long, and those from before the run
-   * always. Default 2.
+   * Which checkpoints of the run to keep on the service: a number of newest ones (at least 1), also a number of best
+   * ones by `validation`, or `all`. Checkpoints that rollouts still sample from stay until they do not, and checkpoints
+   * from before the run always stay. Default 2.
    */
   keepCheckpoints?: number | 'all' | KeepCheckpoints;
-  /** Must not exist, or be empty, unless the run in it is resumed. Default `runs/<ISO date>-<environment>`. */
+  /** Must not exist or be empty, unless `resume` is set. Default `runs/<ISO date>-<environment>`. */
   runDirectory?: string;
   /**
-   * Goes on with the run in `runDirectory`, however it ended: with its data, finished groups, the job in flight, its
-   * validations and its counts, to the same end as if it had not been interrupted. Groups of an unfinished step in which
-   * no rollout completed, and scenarios of an unfinished validation with a rollout that failed, run anew. Options must be the same, but for
-   * `steps`, which may grow, and for `concurrency`, `executor`, `scenarioTimeoutMs`, `jobTimeoutMs`, `lostJob`, `keepCheckpoints`, `budget` and
-   * `stopWhen`. `true`: there must be a run. `auto`: begins one where there is none. Default false.
+   * Continues the run in `runDirectory`, no matter how it ended, with its data, finished groups, job in flight,
+   * validations and counts. The result is the same as without the interruption. In an unfinished step, groups without a
+   * completed rollout run again; in an unfinished validation, scenarios with a failed rollout do. Options must be the
+   * same, except `steps`, which may grow, and `concurrency`, `executor`, `scenarioTimeoutMs`, `jobTimeoutMs`,
+   * `lostJob`, `keepCheckpoints`, `budget` and `stopWhen`. `true`: there must be a run. `auto`: starts a run if there
+   * is none. Default false.
    */
   resume?: boolean | 'auto';
-  /** Watches the run. What it throws is warned about once (`martingale_listener_failed`) and changes nothing. */
+  /**
+   * Receives the events of the run. Its errors do not affect the run; the first becomes a warning
+   * (`martingale_listener_failed`).
+   */
   onEvent?: RunListener;
   /**
-   * How the run is shown while it goes on. Absent: a live view on standard error, where that is a terminal and not
-   * that of a CI; else nothing. `true`: plain lines where there is no terminal. `'plain'`: plain lines on standard
-   * error. `'json'`: a JSON object a line on standard output. `false`: nothing.
+   * How progress is shown. `true`: a live view on standard error if that is a terminal, else plain lines. `'plain'`:
+   * plain lines on standard error. `'json'`: one JSON object per line on standard output. `false`: nothing. Default: a
+   * live view on standard error if that is a terminal and not in CI, else nothing.
    */
   progress?: ProgressOption;
   /**
-   * Stops the run cleanly: rollouts and the running job are cancelled, the directory stays readable. Calls of the
-   * service that are better ended than cut, such as asking for a job, have 10 s for that; then the run returns.
+   * Stops the run cleanly: cancels rollouts and the running job; the directory stays readable. Calls that are better
+   * not interrupted, such as the request of a job, get 10 s to finish; then the run returns.
    */
   signal?: AbortSignal;
 }
@@ -162,37 +162,37 @@ export type TrainOptions<Schema extends z.ZodType, Outcome> = TrainSettings<Sche
 
 export interface TrainResult<Scenario = unknown> {
   reason: RunEndReason;
-  /** What `stopWhen` said, or which part of the budget is used up; null for other reasons. */
+  /** The text that `stopWhen` returned, or which limit of the budget was reached; null for other reasons. */
   because: string | null;
   /** Absolute path. */
   runDirectory: string;
   /** Pinned to the newest checkpoint. */
   model: ModelHandle;
-  /** Step of that checkpoint on the service. */
+  /** Step of that checkpoint. */
   finalStep: number;
   /**
-   * The checkpoint that did best in validation by the metric of `keepCheckpoints` (default: mean reward), of those
-   * that are still there; null without a validation of which at least half of the rollouts completed.
+   * The remaining checkpoint with the best validation by the metric of `keepCheckpoints` (default: mean reward). Null
+   * if there is no validation in which at least half of the rollouts completed.
    */
   best: { model: ModelHandle; step: number; score: number } | null;
-  /** One for each step that was finished, those before a resume included. */
+  /** One for each finished step, including steps before a resume. */
   reports: StepReport[];
-  /** Every validation in its order. */
+  /** All validations, in order. */
   evaluations: RunValidation[];
   /**
-   * Of all steps together, interrupted ones too. What a stop cancelled, and a resume runs again, counts as it then
-   * ends.
+   * Counts over all steps, including interrupted ones. A rollout that was cancelled by a stop and runs again on resume
+   * counts once, with its final status.
    */
   counts: RolloutCounts;
-  /** Tokens of all finished steps and validations, and their price. */
+  /** Tokens of all finished steps and validations, and their cost. */
   usage: { promptTokens: number; sampledTokens: number; cost: number | null };
-  /** The validation set before the first and after the last step; null where there is none, or it was stopped. */
+  /** The validations before the first and after the last step; null if there is none, or it was stopped. */
   validation: { before: Evaluation<Scenario> | null; after: Evaluation<Scenario> | null };
-  /** Wall-clock seconds, those before a resume included. */
+  /** Wall-clock seconds, including those before a resume. */
   seconds: number;
 }
 
-/** What the options of `train` are without being given. Those that are not here have no value then. */
+/** Defaults of the options of `train`. Options that are not listed have no default. */
 export const trainDefaults = {
   maxStaleness: 0,
   config: {},

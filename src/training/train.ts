@@ -11,21 +11,20 @@ import { openRunDirectory } from './start-run.ts';
 import type { TrainOptions, TrainResult } from './train-options.ts';
 
 /**
- * Trains a model in an environment: each step gathers groups of rollouts from the newest checkpoint, or from one that
- * is at most `maxStaleness` jobs older, logs them, has the service train on them, and goes on from the checkpoint that
- * comes of it. A run that is stopped, or ends early, returns; see `reason`. A run that was killed goes on with
- * `resume`.
- * @throws OptionError and ScenarioError before anything begins; RunError where the run directory cannot be used, resumed
- * or written; TrainingError when all rollouts of a step end without a reward, and for a job that makes no checkpoint; and
- * what the client throws. The run directory stays readable in each case, and can be resumed; a run that fails before it
- * has its model leaves none.
+ * Trains a model in an environment. Each step runs groups of rollouts with the newest checkpoint, or one at most
+ * `maxStaleness` jobs older, logs them, and runs a training job, whose checkpoint the next steps use. A run that is
+ * stopped or ends early returns normally; see `reason`. Use `resume` to continue a run that was killed.
+ * @throws OptionError and ScenarioError before anything starts; RunError if the run directory cannot be used, resumed
+ * or written; TrainingError if no rollout of a step completes or a job makes no checkpoint; errors of the client. The
+ * run directory always stays readable and can be resumed. A run that fails before its model is open leaves no
+ * directory.
  */
 export async function train<Schema extends z.ZodType, Outcome>(
   options: TrainOptions<Schema, Outcome>,
 ): Promise<TrainResult<z.output<Schema>>> {
   checkOptions(options);
   const { environment, scenarios, validation, signal } = options;
-  // All of them now: a bad one late in the list would end the run when its turn comes.
+  // All scenarios are checked now, so that an invalid one does not end the run later.
   if ('length' in scenarios) await parseScenarios(environment, scenarios);
   if (validation) await parseScenarios(environment, validation.scenarios);
   const view = await openView(options.progress, `training in ${environment.name}`, options.onEvent);
@@ -45,7 +44,7 @@ export async function train<Schema extends z.ZodType, Outcome>(
         return await run.end(await run.loop());
       } catch (error) {
         if (signal?.aborted) return await run.end({ reason: 'stopped', because: null });
-        // Why the run failed matters more than a summary that could not be written.
+        // The original error matters more than a summary that could not be written.
         await run.fail(error).catch(() => undefined);
         throw error;
       }

@@ -11,11 +11,11 @@ import type { RunState } from './run-state.ts';
 import { logOnce } from './submit-training.ts';
 import type { TrainResult, ValidationOptions } from './train-options.ts';
 
-/** About how many `phase` events an evaluation gives: a view needs no more, and the run directory keeps them all. */
+/** Approximate number of `phase` events per validation. Views need no more, and the run directory stores them all. */
 const progressEvents = 20;
-/** Conversations that an `evaluated` event carries: the first rollout of each of the first scenarios. */
+/** Number of conversations in an `evaluated` event: the first rollout of each of the first scenarios. */
 const exampleCount = 8;
-/** Apart from every step's seed; the same at each validation, so that two of them differ by the model alone. */
+/** Differs from every step's seed. The same for all validations, so that only the model differs between them. */
 const validationSeedPath = 0x7a11da7e;
 
 export interface ValidateOptions<Schema extends z.ZodType, Outcome> {
@@ -24,11 +24,11 @@ export interface ValidateOptions<Schema extends z.ZodType, Outcome> {
   model: ModelHandle;
   /** Name of the event: `before`, `after-step-N` or `after`. */
   name: string;
-  /** Steps that are finished. */
+  /** Number of finished steps. */
   finishedSteps: number;
 }
 
-/** Emits a `phase` event where a further share of the rollouts has ended, the first and the last always. */
+/** Emits a `phase` event each time a further share of the rollouts has ended, always including the first and last. */
 function progressTeller(name: string, emit: RunListener) {
   let told = -1;
   return ({ done, total }: { done: number; total: number }) => {
@@ -40,9 +40,9 @@ function progressTeller(name: string, emit: RunListener) {
 }
 
 /**
- * Evaluates the validation set, writes its trajectories to disk and logs them under the split `val`. What an
- * interrupted run had evaluated is not run again, but for scenarios with a rollout that failed.
- * @throws TrainingError, and the signal's reason when the run is stopped meanwhile.
+ * Evaluates the validation set, writes its trajectories to disk, and logs them with the split `val`. Scenarios that an
+ * interrupted run has evaluated do not run again, unless one of their rollouts failed.
+ * @throws TrainingError, or the signal's reason if the run is stopped.
  */
 export async function validate<Schema extends z.ZodType, Outcome>(
   options: ValidateOptions<Schema, Outcome>,
@@ -59,7 +59,7 @@ export async function validate<Schema extends z.ZodType, Outcome>(
   const groups = evaluation.groups.map((group) => group.toTrajectoryGroup());
   const { counts } = evaluation;
   const failedShare = failedShareOf(counts);
-  // Where rollouts that failed have run anew since it was logged, it is another body.
+  // If failed rollouts have run again since the last log, the body differs, so it needs another key.
   const idempotencyKey = `${runId}/val/${finishedSteps}${failedShare > 0 ? `/${counts.completed}` : ''}`;
   await logOnce({
     model,
@@ -92,12 +92,12 @@ export async function validate<Schema extends z.ZodType, Outcome>(
 }
 
 interface KeptEvaluation {
-  /** Whether scenarios with a rollout that failed are run again: not once the validation counts. */
+  /** Whether scenarios with a failed rollout run again. False for a validation that is already in the run's state. */
   rerunFailed: boolean;
   onProgress?: (progress: { done: number; total: number }) => void;
 }
 
-/** The evaluation as the run directory has it; what is missing there is run. */
+/** Loads an evaluation from the run directory, and runs the scenarios that are missing there. */
 export function evaluateKept<Schema extends z.ZodType, Outcome>(
   { context, validation, model, finishedSteps }: ValidateOptions<Schema, Outcome>,
   { rerunFailed, onProgress }: KeptEvaluation,
@@ -105,7 +105,7 @@ export function evaluateKept<Schema extends z.ZodType, Outcome>(
   const { settings, rollouts, directory, signal } = context;
   return evaluate({
     ...rollouts,
-    // Of a validation every completed rollout counts.
+    // In a validation every completed rollout counts.
     groupStrategy: undefined,
     environment: settings.environment,
     scenarios: validation.scenarios,
@@ -116,7 +116,7 @@ export function evaluateKept<Schema extends z.ZodType, Outcome>(
     temperature: validation.temperature,
     directory: directory.evaluationFolder(finishedSteps),
     rerunFailed,
-    // The run shows it among its events.
+    // The run emits its own progress events.
     progress: false,
     signal,
   });
@@ -124,7 +124,7 @@ export function evaluateKept<Schema extends z.ZodType, Outcome>(
 
 type Standing = { model: ModelHandle; state: RunState };
 
-/** The validations of a run: before its first step, after those that it is asked for, and at its end. */
+/** The validations of a run: before its first step, every `everySteps` steps, and at its end. */
 export class RunValidations<Schema extends z.ZodType, Outcome> {
   readonly ends: TrainResult<z.output<Schema>>['validation'] = { before: null, after: null };
   readonly #validation: ValidationOptions<Schema> | undefined;
@@ -133,7 +133,7 @@ export class RunValidations<Schema extends z.ZodType, Outcome> {
     this.#validation = validation;
   }
 
-  /** Reads the first one again, where a run is resumed that has it. */
+  /** Loads the first validation of a resumed run. */
   async takeUp(context: RunContext<Schema, Outcome>, { model, state }: Standing): Promise<void> {
     const before = state.evaluations.find(({ step }) => step === 0);
     const validation = this.#validation;
@@ -145,7 +145,7 @@ export class RunValidations<Schema extends z.ZodType, Outcome> {
     );
   }
 
-  /** Null where none is due, or it is known from before a resume. */
+  /** Null if no validation is due, or it has already run. */
   async ifDue(context: RunContext<Schema, Outcome>, standing: Standing): Promise<RunValidation | null> {
     const { finishedSteps, evaluations } = standing.state;
     const { everySteps } = this.#validation ?? {};

@@ -6,15 +6,15 @@ import { goOnWithResume } from './run-step.ts';
 import { createSftJob, uploadExamples } from './sft-job.ts';
 import type { WarmStart } from './train-options.ts';
 
-/** Name of its `phase` events. */
+/** Name of the `phase` events. */
 const phase = 'warm start';
 
 /**
- * Trains on conversations before the first step. The request is on disk before the job is created, and its outcome
- * after: a run that is resumed follows the job that it knows, repeats the request of one whose answer it does not know,
- * and creates another where that one has failed or was cancelled.
- * @param model Pinned to the checkpoint that the run begins with.
- * @returns The model pinned to the checkpoint that the job made.
+ * Trains on conversations before the first step. The request and its outcome are written to disk. A resumed run follows
+ * a known job, repeats a request whose answer it does not have, and creates another job if the first failed or was
+ * cancelled.
+ * @param model Pinned to the checkpoint that the run starts from.
+ * @returns The model, pinned to the new checkpoint.
  */
 export async function runWarmStart<Schema extends z.ZodType, Outcome>(
   { settings, rollouts, directory, emit, signal }: RunContext<Schema, Outcome>,

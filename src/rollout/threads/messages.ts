@@ -74,7 +74,9 @@ export function toRollout<Outcome>({ trajectory, ...rollout }: SentRollout): Rol
   return { ...rollout, trajectory: fromTrajectoryRecord(trajectory) } as Rollout<Outcome>;
 }
 
-/** The result of a rollout that was lost with its thread: cancelled if its signal aborted, else failed. It has no calls. */
+/**
+ * The result of a rollout that was lost with its thread: cancelled if its signal aborted, else failed. It has no calls.
+ */
 export function lostRollout<Schema extends z.ZodType, Outcome>(
   { index, attempt, seed, group, model, signal }: Task<Schema, Outcome>,
   failure: RolloutFailure,

@@ -12,7 +12,9 @@ import { describeModel, lostRollout, toRollout, toThreadTask } from './messages.
 import { RolloutThread } from './rollout-thread.ts';
 
 export interface WorkerThreadsOptions {
-  /** Module that exports the environment, as `new URL('./environment.ts', import.meta.url)`. Each thread loads it once. */
+  /**
+   * Module that exports the environment, as `new URL('./environment.ts', import.meta.url)`. Each thread loads it once.
+   */
   environment: URL;
   /** Name of the export. Default `default`. */
   exportName?: string;
@@ -42,10 +44,10 @@ const workerThreadsNames = {
 } satisfies OptionNames<WorkerThreadsOptions>;
 
 /**
- * Runs rollouts in worker threads, for environments that use much CPU. Scenarios, trajectories and outcomes are passed as
- * structured clones. The threads call the model's service directly and share the model's `budget`. If a thread dies or
- * does not answer by a rollout's deadline, its rollouts fail (`worker_died`) and the thread is replaced. Group rewards
- * run in the main thread. Close the executor when it is no longer needed.
+ * Runs rollouts in worker threads, for environments that use much CPU. Scenarios, trajectories and outcomes are passed
+ * as structured clones. The threads call the model's service directly and share the model's `budget`. If a thread dies
+ * or does not answer by a rollout's deadline, its rollouts fail (`worker_died`) and the thread is replaced. Group
+ * rewards run in the main thread. Close the executor when it is no longer needed.
  * @throws OptionError
  */
 export function workerThreads(options: WorkerThreadsOptions): RolloutExecutor {

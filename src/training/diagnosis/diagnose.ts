@@ -44,29 +44,29 @@ const detectors: readonly (readonly [AlarmKind, Detector])[] = [
 ];
 
 /**
- * Every alarm of a run, in the order of the steps that raised them. An alarm is raised when what it is about begins,
- * and again only after that has been gone for `alarmThresholds.silentSteps` steps. That scenarios are solved is gone
- * when success falls below `alarmThresholds.noSignal.success`, not when single steps have a signal; another cause of
- * silence is gone when groups have a signal again. A longer run begins with the alarms of a shorter one, but for
- * validations that came after its last step: see `newAlarms`.
+ * All alarms of a run, in the order of the steps that raised them. An alarm is raised when its condition begins, and
+ * again only after the condition has been absent for `alarmThresholds.silentSteps` steps. A `no_signal` alarm ends when
+ * groups have a signal again; with cause `solved`, only when success falls below `alarmThresholds.noSignal.success`. As
+ * a run grows, its earlier alarms stay the same, except that a validation after the last step may add some: see
+ * `newAlarms`.
  */
 export function diagnose(figures: RunFigures): Alarm[] {
   return new RunDiagnosis().next(figures);
 }
 
-/** By detector: the last step at which it saw something. */
+/** The last step at which each detector found something. */
 type LastSeen = ReadonlyMap<Detector, number>;
 
-/** The diagnosis of a run that goes on, which does not begin anew with each step. */
+/** Incremental diagnosis of a run in progress. */
 export class RunDiagnosis {
-  /** Reports that nothing can change any more. */
+  /** Number of reports whose alarms are final. */
   #settled = 0;
-  /** After those. */
+  /** State of the detectors after these reports. */
   #lastSeen: LastSeen = new Map();
 
   /**
-   * The alarms of the reports that have come since the last call, and again of the one before them: a validation may
-   * have come after it. The figures are those of the whole run.
+   * The alarms of the reports since the last call, and again those of the report before them, because a validation may
+   * have followed it. @param figures Those of the whole run.
    */
   next(figures: RunFigures): Alarm[] {
     const totals = runTotals(figures.reports);
@@ -84,7 +84,7 @@ export class RunDiagnosis {
   }
 }
 
-/** Of the newest report of a run, whose index is `at`. */
+/** The alarms of the newest report of a run. @param at Its index. */
 function alarmsOf(run: RunSoFar, at: number, before: LastSeen): { alarms: Alarm[]; lastSeen: LastSeen } {
   const lastSeen = new Map(before);
   const alarms = detectors.flatMap(([kind, detect]): Alarm[] => {
@@ -101,7 +101,7 @@ function alarmsOf(run: RunSoFar, at: number, before: LastSeen): { alarms: Alarm[
   return { alarms, lastSeen };
 }
 
-/** Those of `all` that have not been told: of a run that goes on, what to tell after each step and validation. */
+/** The alarms of `all` that are not in `told`. Call it after each step and validation of a run in progress. */
 export function newAlarms(told: readonly Alarm[], all: readonly Alarm[]): Alarm[] {
   const known = new Set(told.map(({ kind, step }) => `${kind} ${step}`));
   return all.filter(({ kind, step }) => !known.has(`${kind} ${step}`));

@@ -5,17 +5,17 @@ import { alarmThresholds, isJudging } from './thresholds.ts';
 
 interface ValidationFigures {
   name: string;
-  /** Steps that are finished. */
+  /** Number of finished steps. */
   finishedSteps: number;
   groups: readonly RolloutGroup[];
   counts: RolloutCounts;
 }
 
-/** Share of the rollouts that did not complete; 0 of none. */
+/** Share of the rollouts that did not complete; 0 if there are none. */
 export const failedShareOf = ({ dispatched, completed }: RolloutCounts): number =>
   dispatched > 0 ? (dispatched - completed) / dispatched : 0;
 
-/** Too many rollouts of a validation ended without a reward; null where few did. */
+/** The alarm if too many rollouts of a validation ended without a reward, else null. */
 export function failedValidation({ name, finishedSteps, groups, counts }: ValidationFigures): Alarm | null {
   const share = failedShareOf(counts);
   if (share <= alarmThresholds.failures.share) return null;

@@ -5,12 +5,12 @@ const mismatchAdvice =
   'The same weights must give the same probabilities in both. Compare templates and token ids, the precision of ' +
   'sampler and trainer, and temperature, masks and penalties: what shaped the sampling belongs into training.';
 
-/** Nats between sampler and trainer, where both had the same weights; null where they had not. */
+/** Difference between sampler and trainer in nats; null if they had different weights. */
 function difference({ newest: { staleness, logprobDifference } }: RunSoFar): number | null {
   return staleness.max === 0 ? logprobDifference : null;
 }
 
-/** Sampler and trainer disagree about the probability of what was sampled: it is not that which is trained. */
+/** Sampler and trainer disagree about the probability of sampled tokens, so training does not fit what was sampled. */
 export function detectMismatch(run: RunSoFar): Finding {
   const found = difference(run);
   if (found === null || found <= alarmThresholds.mismatch.wrong) return null;
@@ -20,7 +20,7 @@ export function detectMismatch(run: RunSoFar): Finding {
   };
 }
 
-/** They differ by more than rounding of 32-bit numbers explains. */
+/** Sampler and trainer differ by more than 32-bit rounding explains. */
 export function detectNotableMismatch(run: RunSoFar): Finding {
   const { notable, wrong } = alarmThresholds.mismatch;
   const found = difference(run);
@@ -31,7 +31,7 @@ export function detectNotableMismatch(run: RunSoFar): Finding {
   };
 }
 
-/** The policy has moved so far from what sampled that much of the data has no say. */
+/** The policy is so far from the one that sampled that much of the data has no effect. */
 export function detectClipped(run: RunSoFar): Finding {
   const share = run.now(({ clippedShare }) => clippedShare) ?? 0;
   if (share <= alarmThresholds.clipped.share) return null;
@@ -45,7 +45,7 @@ export function detectClipped(run: RunSoFar): Finding {
   };
 }
 
-/** Groups are trained on long after they were sampled. */
+/** Groups are trained on many checkpoints after they were sampled. */
 export function detectStale(run: RunSoFar): Finding {
   const { shareOfBound, withoutBound } = alarmThresholds.stale;
   const { stalenessBound: bound, newest } = run;
@@ -65,7 +65,7 @@ export function detectStale(run: RunSoFar): Finding {
     : null;
 }
 
-/** Calls were credited one by one, and the service trained on the trajectory's reward all the same. */
+/** Calls have their own rewards, but the service trained on the trajectory's reward. */
 export function detectCreditUnused({ newest }: RunSoFar): Finding {
   if (newest.credit !== 'not_confirmed') return null;
   return {

@@ -11,7 +11,7 @@ import { causeOf, type Evidence, evidenceOf } from './silence.ts';
 import { alarmThresholds } from './thresholds.ts';
 
 interface Explanation {
-  /** What the groups say, as the end of the alarm's message. */
+  /** The end of the alarm's message. */
   says: (evidence: Evidence) => string;
   lookAt: string | ((evidence: Evidence) => string);
 }
@@ -117,12 +117,12 @@ const causes: readonly NoSignalCause[] = [
   'unknown',
 ];
 
-/** A detector for each cause, so that another cause is another alarm. */
+/** One detector for each cause, so that a new cause raises a new alarm. */
 export const silenceDetectors: readonly Detector[] = causes.map(
   (cause) => (run) => detectSilence(run, cause),
 );
 
-/** By detector: whether its alarm still holds in a step in which the detector sees nothing. */
+/** For each detector: whether its alarm continues in a step in which it finds nothing. */
 export const lastingSilence: ReadonlyMap<Detector, (run: RunSoFar) => boolean> = new Map(
   silenceDetectors.map((detector, at) => [
     detector,
@@ -143,7 +143,7 @@ function detectSilence(run: RunSoFar, cause: NoSignalCause): Finding {
   };
 }
 
-/** Single steps with a signal do not make solved scenarios unsolved. Without a metric `success` rewards decide. */
+/** Solved scenarios stay solved if only single steps have a signal. Without the metric `success`, rewards decide. */
 function isStillSolved(run: RunSoFar): boolean {
   const success = run.now(({ success }) => success);
   if (success !== null) return success >= alarmThresholds.noSignal.success;
@@ -152,7 +152,7 @@ function isStillSolved(run: RunSoFar): boolean {
   return now - Math.min(...rewards) > Math.max(...rewards) - now;
 }
 
-/** The figures of groups without a difference in rewards; null where there are others enough. */
+/** The start of the message if too few groups have different rewards, else null. */
 function silence(run: RunSoFar): string | null {
   const { noSignal, recentSteps } = alarmThresholds;
   if (run.recent.length < recentSteps) return null;

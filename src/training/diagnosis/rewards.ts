@@ -1,11 +1,11 @@
 import { type Finding, groupsWithSignalShare, percent, type RunSoFar, shown } from './run-so-far.ts';
 import { alarmThresholds } from './thresholds.ts';
 
-/** The policy always says the same, and that is not yet what solves the task. */
+/** The policy always gives the same replies, and they do not solve the task. */
 export function detectCollapse(run: RunSoFar): Finding {
   const { entropyShare, deviationShare, success: solved } = alarmThresholds.collapse;
   if (!run.hasHistory) return null;
-  // Steps without a signal train nothing and measure none: the last that did speaks for them.
+  // Steps without a signal do not train, so they measure no entropy: use the last measured one.
   const entropy = run.now(({ entropy }) => entropy) ?? run.last(({ entropy }) => entropy);
   const entropyAtStart = run.start(({ entropy }) => entropy);
   const deviation = run.now(({ rewardDeviation }) => rewardDeviation) ?? 0;
@@ -29,14 +29,14 @@ export function detectCollapse(run: RunSoFar): Finding {
   };
 }
 
-/** Without a metric `success`, what is solved is not known: a reward well below the run's best is not. */
+/** Used without the metric `success`: a reward well below the run's best means that the task is not solved. */
 function hasFallen(run: RunSoFar, deviationAtStart: number): boolean {
   const rewards = run.rewards().map(({ reward }) => reward);
   const now = rewards.at(-1) ?? 0;
   return Math.max(...rewards) - now > deviationAtStart / 2;
 }
 
-/** The run gets better at its training scenarios and worse at the others, or better at the reward alone. */
+/** The training reward rises while the validation falls: overfitting, or a reward that can be gamed. */
 export function detectRewardUpValidationDown(run: RunSoFar): Finding {
   const { evaluations: least, share } = alarmThresholds.rewardUpValidationDown;
   const falling = fallingEnd(run.evaluations);
@@ -63,14 +63,14 @@ export function detectRewardUpValidationDown(run: RunSoFar): Finding {
   };
 }
 
-/** The last evaluations, each below the one before it. */
+/** The longest run of falling evaluations at the end. */
 function fallingEnd(evaluations: RunSoFar['evaluations']): RunSoFar['evaluations'] {
   let from = evaluations.length - 1;
   while (from > 0 && (evaluations[from - 1]?.reward ?? 0) > (evaluations[from]?.reward ?? 0)) from--;
   return evaluations.slice(Math.max(0, from));
 }
 
-/** The policy earns more and succeeds no more often: the reward pays for something else. */
+/** The reward rises but success does not: the reward pays for something else. */
 export function detectRewardUpSuccessFlat(run: RunSoFar): Finding {
   const { steps, rise, success, error, solved } = alarmThresholds.rewardUpSuccessFlat;
   if (run.steps < steps) return null;
@@ -98,7 +98,7 @@ interface Figures {
   rollouts: number;
 }
 
-/** Means of the steps from `begin` up to, and without, `end`; null where one has no metric `success`. */
+/** Means over the steps from `begin` to before `end`; null if a step lacks the metric `success`. */
 function figuresOf(run: RunSoFar, begin: number, end: number): Figures | null {
   const [before, after] = [run.totals(begin), run.totals(end)];
   const steps = end - begin;

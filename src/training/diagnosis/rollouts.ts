@@ -2,7 +2,7 @@ import { greedyAdvice } from './no-signal.ts';
 import { type Finding, percent, type RunSoFar, shown, stepsOf, sum } from './run-so-far.ts';
 import { alarmThresholds } from './thresholds.ts';
 
-/** Tools and hosts that one message names. */
+/** Maximum number of tools or hosts named in one message. */
 const mostNamed = 3;
 
 const listed = (names: readonly string[]): string =>
@@ -10,14 +10,14 @@ const listed = (names: readonly string[]): string =>
     ? `${names.slice(0, mostNamed).join(', ')} and ${names.length - mostNamed} more`
     : names.join(', ');
 
-/** A tool throws so often that the policy cannot learn to use it. */
+/** A tool fails so often that the policy cannot learn to use it. */
 export function detectToolErrors({ recent }: RunSoFar): Finding {
   const { uses: least, share } = alarmThresholds.toolErrors;
   const counts = new Map<string, { runs: number; errors: number }>();
   for (const { tools } of recent)
     for (const [name, { uses, errors, invalid }] of Object.entries(tools)) {
       const before = counts.get(name) ?? { runs: 0, errors: 0 };
-      // What was not run says nothing of the tool.
+      // Invalid uses never ran the tool.
       counts.set(name, { runs: before.runs + uses - invalid, errors: before.errors + errors });
     }
   const isLong = recent.length >= alarmThresholds.recentSteps;
@@ -35,7 +35,7 @@ export function detectToolErrors({ recent }: RunSoFar): Finding {
   };
 }
 
-/** Conversations or replies grow beyond what the model can hold. */
+/** Conversations or replies exceed the model's context. */
 export function detectContextOverflow({ recent }: RunSoFar): Finding {
   const seen = shareOf(recent, ({ contextOverflows }) => contextOverflows);
   if (seen.share <= alarmThresholds.contextOverflow.share) return null;
@@ -50,7 +50,7 @@ export function detectContextOverflow({ recent }: RunSoFar): Finding {
   };
 }
 
-/** Calls that nobody waits for are in no trajectory. */
+/** Agents return before their calls are answered, so these calls are missing from trajectories. */
 export function detectCallsInFlight({ recent }: RunSoFar): Finding {
   const seen = shareOf(recent, ({ callsInFlight }) => callsInFlight);
   if (seen.share <= alarmThresholds.callsInFlight.share) return null;
@@ -64,7 +64,7 @@ export function detectCallsInFlight({ recent }: RunSoFar): Finding {
   };
 }
 
-/** Code of rollouts calls models that are not the policy. */
+/** Rollouts call models other than the policy. */
 export function detectOtherModels({ newest: { otherModels } }: RunSoFar): Finding {
   const requests = Object.entries(otherModels).sort(([, a], [, b]) => b - a);
   if (requests.length === 0) return null;
@@ -85,7 +85,7 @@ function shareOf(recent: Reports, figure: (report: Reports[number]) => number) {
   return { count, dispatched, share: dispatched > 0 ? count / dispatched : 0 };
 }
 
-/** Replies go round in circles. */
+/** Replies repeat themselves. */
 export function detectRepeatedText(run: RunSoFar): Finding {
   const { share, timesStart } = alarmThresholds.repeatedText;
   if (!run.hasHistory) return null;
@@ -136,7 +136,7 @@ export function detectFailures(run: RunSoFar): Finding {
   };
 }
 
-/** Something computed for so long without awaiting that everything else waited for it. */
+/** Synchronous work blocked the event loop for too long. */
 export function detectEventLoopHeld({ newest }: RunSoFar): Finding {
   const { loopDelayMs = 0 } = newest;
   if (loopDelayMs < alarmThresholds.eventLoopHeld.longestMs) return null;
@@ -148,7 +148,7 @@ export function detectEventLoopHeld({ newest }: RunSoFar): Finding {
   };
 }
 
-/** The agent asks for the likeliest token: the rollouts of a group come out alike, and there is nothing to compare. */
+/** The agent samples greedily, so the rollouts of a group are alike and cannot be compared. */
 export function detectGreedySampling({ newest: { comparison } }: RunSoFar): Finding {
   if (comparison === null || comparison.greedy === 0) return null;
   const { compared, greedy, alike } = comparison;

@@ -2,28 +2,28 @@ import { average } from '../../evaluation/index.ts';
 import type { Alarm, GroupComparison, StepReport } from '../../progress/index.ts';
 import { alarmThresholds, isJudging } from './thresholds.ts';
 
-/** A validation of the run: its mean reward, and how many steps had been taken. */
+/** A validation of the run: its mean reward, and the number of steps before it. */
 export interface EvaluationPoint {
   /** 0 before the first step. */
   step: number;
   reward: number;
-  /** Share of its rollouts that did not complete. Default 0. Where more than half did not, it is left out. */
+  /** Share of its rollouts that did not complete. Default 0. Above one half, the validation is ignored. */
   failedShare?: number;
 }
 
-/** What a run gives to be diagnosed. */
+/** The data of a run for `diagnose`. */
 export interface RunFigures {
   /** In the order of the steps. */
   reports: readonly StepReport[];
   /** In the order of the steps. */
   evaluations?: readonly EvaluationPoint[];
-  /** The most checkpoints that may lie between what sampled a group and what is trained, where the run has a bound. */
+  /** `maxStaleness` of the run, if it has a bound. */
   stalenessBound?: number | undefined;
 }
 
 type Figure = (report: StepReport) => number | null | undefined;
 
-/** A run as it stood after one of its steps. */
+/** The state of a run after one of its steps. */
 export class RunSoFar {
   readonly newest: StepReport;
   readonly evaluations: readonly EvaluationPoint[];
@@ -32,7 +32,7 @@ export class RunSoFar {
   readonly #totals: readonly RunTotals[];
   readonly #count: number;
 
-  /** `totals` are those of all reports. */
+  /** @param totals Made by `runTotals` from all reports. */
   constructor(
     { reports, evaluations = [], stalenessBound }: RunFigures,
     { newest, count, totals }: { newest: StepReport; count: number; totals: readonly RunTotals[] },
@@ -52,34 +52,34 @@ export class RunSoFar {
     return this.#count;
   }
 
-  /** Sums over the first so many steps. */
+  /** Sums over the first `steps` steps. */
   totals(steps: number): RunTotals {
     const totals = this.#totals[steps];
     if (!totals) throw new RangeError(`The run has no step ${steps}.`);
     return totals;
   }
 
-  /** Reports of the last steps, the newest at the end. */
+  /** Reports of the last `recentSteps` steps, oldest first. */
   get recent(): readonly StepReport[] {
     return this.#reports.slice(Math.max(0, this.#count - alarmThresholds.recentSteps), this.#count);
   }
 
-  /** Whether there are steps enough to tell what the run is now from what it began with. */
+  /** Whether there are enough steps to compare the recent ones with the first ones. */
   get hasHistory(): boolean {
     return this.#count >= alarmThresholds.startSteps + alarmThresholds.recentSteps;
   }
 
-  /** Mean over the last steps that have the figure; null where none has. */
+  /** Mean over the recent steps that have the figure; null if none has. */
   now(figure: Figure): number | null {
     return meanOf(this.recent, figure);
   }
 
-  /** Mean over the run's first steps that have the figure. */
+  /** Mean over the first steps that have the figure; null if none has. */
   start(figure: Figure): number | null {
     return meanOf(this.#reports.slice(0, Math.min(alarmThresholds.startSteps, this.#count)), figure);
   }
 
-  /** The newest value; null where there is none. */
+  /** The newest value; null if there is none. */
   last(figure: Figure): number | null {
     for (let at = this.#count - 1; at >= 0; at--) {
       const report = this.#reports[at];
@@ -89,7 +89,7 @@ export class RunSoFar {
     return null;
   }
 
-  /** Means of the training reward over as many steps as are recent, one for each step from the first that has so many. */
+  /** Moving average of the training reward over `recentSteps` steps. */
   rewards(): { step: number; reward: number }[] {
     const { recentSteps } = alarmThresholds;
     return Array.from({ length: Math.max(0, this.#count - recentSteps + 1) }, (_, at) => {
@@ -104,7 +104,7 @@ function meanOf(reports: readonly StepReport[], figure: Figure): number | null {
   return values.length > 0 ? average(values) : null;
 }
 
-/** What a detector has seen; null where nothing is wrong. */
+/** The finding of a detector; null if nothing is wrong. */
 export type Finding = Pick<Alarm, 'cause' | 'message' | 'lookAt'> | null;
 
 export type Detector = (run: RunSoFar) => Finding;
@@ -114,26 +114,26 @@ export const groupsWithSignalShare: Figure = ({ groups, groupsWithSignal }) =>
 
 export const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
 
-/** So many steps, after "the last". */
+/** "step" or "5 steps", to follow "the last". */
 export const stepsOf = ({ length }: readonly StepReport[]): string =>
   length === 1 ? 'step' : `${length} steps`;
 
-/** A figure as a message shows it. */
+/** A number as messages show it, with 3 significant digits. */
 export const shown = (value: number): string => String(Number(value.toPrecision(3)));
 
 export const percent = (share: number): string => `${shown(share * 100)}%`;
 
-/** Sums over the first steps of a run: those of a stretch are the difference of two. */
+/** Sums over the first steps of a run. The difference of two gives the sums of a range of steps. */
 export interface RunTotals {
   reward: number;
   rewardDeviation: number;
   success: number;
-  /** Steps that have a success. */
+  /** Number of steps that have a success. */
   judged: number;
   completed: number;
-  /** Smallest and largest reward of a rollout, as far as reports tell it. */
+  /** Smallest and largest reward of a rollout, as far as reports contain it. */
   rewardRange: GroupComparison['rewardRange'];
-  /** Whether the rewards of any group have differed. */
+  /** Whether any group has had different rewards. */
   hasEverDiffered: boolean;
 }
 
@@ -147,7 +147,7 @@ const none: RunTotals = {
   hasEverDiffered: false,
 };
 
-/** The totals after no step, after one, and so on: made once, as a run is diagnosed after each of its steps. */
+/** The totals after 0 steps, 1 step, and so on. Computed once, because each step of the run is diagnosed. */
 export function runTotals(reports: readonly StepReport[]): RunTotals[] {
   const totals = [none];
   let last = none;

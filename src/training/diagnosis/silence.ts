@@ -2,19 +2,19 @@ import type { GroupComparison, NoSignalCause, StepReport } from '../../progress/
 import { type RunSoFar, sum } from './run-so-far.ts';
 import { alarmThresholds } from './thresholds.ts';
 
-/** What the groups of the last steps say about their equal rewards. */
+/** Figures of the recent groups from which the cause of equal rewards is found. */
 export interface Evidence extends Omit<GroupComparison, 'rewardRange'> {
-  /** Groups of those steps, whether they could be compared or not. */
+  /** All groups of the recent steps, compared or not. */
   groups: number;
-  /** Mean of the metric `success`; 0 without it. */
+  /** Mean of the metric `success`; 0 if there is none. */
   success: number;
-  /** Rewards of the whole run. */
+  /** Range of rewards over the whole run. */
   runRange: GroupComparison['rewardRange'];
-  /** Whether the rewards of any group of the run have differed. */
+  /** Whether any group of the run has had different rewards. */
   hasEverDiffered: boolean;
 }
 
-/** Reports of earlier versions do not compare their groups: they add nothing. */
+/** Skips reports of earlier versions, which have no comparison of groups. */
 export function evidenceOf(run: RunSoFar): Evidence {
   const recent = run.recent.filter(isCompared);
   const comparisons = recent.map(({ comparison }) => comparison);
@@ -40,15 +40,15 @@ export function evidenceOf(run: RunSoFar): Evidence {
 }
 
 /**
- * Why groups have no signal. Success decides where the environment has that metric. Without it, rewards of the run do:
- * a reward that has differed within some group does depend on replies.
+ * Why groups have no signal. If the environment has the metric `success`, it decides. Otherwise the rewards of the run
+ * decide: if they have ever differed within a group, the reward depends on replies.
  */
 export function causeOf(evidence: Evidence): NoSignalCause {
   const { agreeing, comparable } = alarmThresholds.noSignal;
   const { groups, compared, equalRewards, solved, unsolved, alike } = evidence;
   if (groups === 0) return 'unknown';
   if (compared < comparable * groups || compared === 0) return 'not_compared';
-  // Credit in place of rewards, say.
+  // Rewards differ, so the signal is missing for another reason, for example credit in place of rewards.
   if (equalRewards < agreeing * compared) return 'unknown';
   const isMost = (count: number) => count >= agreeing * compared;
   if (solved !== null && isMost(solved)) return 'solved';
@@ -57,7 +57,7 @@ export function causeOf(evidence: Evidence): NoSignalCause {
     solved === null || unsolved === null
       ? causeByRewards(evidence)
       : causeBySuccess(evidence, { isNever: isMost(unsolved), isDecided: isMost(solved + unsolved) });
-  // What is said of the reward needs replies that differ.
+  // `reward_ignores_replies` can only be concluded from replies that differ.
   return cause === 'reward_ignores_replies' && alike > compared / 2 ? 'replies_alike' : cause;
 }
 
@@ -66,7 +66,7 @@ function causeBySuccess(
   { isNever, isDecided }: { isNever: boolean; isDecided: boolean },
 ): NoSignalCause {
   const isConstant = equalRewardValues.length === 1;
-  // The one reward of the run cannot be that of failure where success is more than none.
+  // With some success, the only reward of the run cannot be the reward of failure.
   if (isNever && runRange.min === runRange.max && success > 0) return 'constant_reward';
   if (isNever) return isConstant || hasEverDiffered ? 'unsolved' : 'reward_ignores_replies';
   if (isConstant) return 'constant_reward';
@@ -80,7 +80,7 @@ function causeByRewards({ equalRewardValues: values, runRange, hasEverDiffered }
     if (only === runRange.max) return 'solved';
     return only === runRange.min ? 'unsolved' : 'constant_reward';
   }
-  // Two rewards may be those of success and failure.
+  // Two different rewards may be those of success and failure.
   return hasEverDiffered || values.length === 2 ? 'always_or_never' : 'reward_ignores_replies';
 }
 

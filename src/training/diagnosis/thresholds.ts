@@ -1,27 +1,27 @@
-/** Where each alarm begins. Means are taken over the last steps, so that one odd step raises nothing. */
+/** Thresholds of the alarms. Figures are means over recent steps, so that a single odd step raises no alarm. */
 export const alarmThresholds = {
-  /** Steps whose means are what the run is now. */
+  /** Number of recent steps for means. */
   recentSteps: 5,
-  /** First steps of the run, whose means are what it began with. */
+  /** Number of first steps whose means describe the start of the run. */
   startSteps: 5,
-  /** An alarm that was raised is raised again only after it has been silent for as many steps in a row. */
+  /** An alarm is raised again only after this many steps in a row without it. */
   silentSteps: 5,
   collapse: {
-    /** Entropy below this share of the start's, */
+    /** All three must hold: entropy is below this share of that at the start; */
     entropyShare: 0.1,
-    /** with a deviation of rewards below this share of the start's, or no signal in groups, */
+    /** deviation of rewards is below this share of that at the start, or groups have no signal; */
     deviationShare: 0.2,
-    /** while the share of successes is below this. */
+    /** share of successes is below this. */
     success: 0.9,
   },
   noSignal: {
-    /** Share of groups whose rewards differ. */
+    /** Minimum share of groups whose rewards differ. */
     groups: 0.05,
-    /** Share of the compared groups that have to agree on what they are: solved, say. */
+    /** Share of the compared groups that must agree on a cause, for example solved. */
     agreeing: 0.9,
-    /** Share of the groups that must have two completed rollouts. */
+    /** Minimum share of the groups with two completed rollouts. */
     comparable: 0.5,
-    /** Solved scenarios are no longer solved when the share of successes falls below this. */
+    /** Solved scenarios count as unsolved again when the share of successes falls below this. */
     success: 0.5,
   },
   greedySampling: {
@@ -29,47 +29,47 @@ export const alarmThresholds = {
     groups: 0.5,
   },
   toolErrors: {
-    /** A tool is told of from as many uses on, over the last steps, */
+    /** Minimum number of uses over the recent steps. */
     uses: 20,
-    /** where at least this share of them threw, over as many steps as are recent; at once where all did. */
+    /** Share of uses that fail, once there are `recentSteps` steps. Before that, all uses must fail. */
     share: 0.5,
   },
   contextOverflow: {
-    /** Share of the rollouts of the last steps that met the end of the context. */
+    /** Share of the recent rollouts that exceeded the context. */
     share: 0.1,
   },
   callsInFlight: {
-    /** Share of the rollouts of the last steps whose agent did not wait for its calls. */
+    /** Share of the recent rollouts whose agent returned with calls in flight. */
     share: 0.05,
   },
   rewardUpSuccessFlat: {
-    /** Steps that the run must have. Its first and its last quarter are compared. */
+    /** Minimum number of steps. The first and last quarter of them are compared. */
     steps: 20,
-    /** Least rise of the reward, in standard deviations of the first quarter's rewards. */
+    /** Minimum rise of the reward, in standard deviations of rewards in the first quarter. */
     rise: 0.5,
-    /** Most rise of the share of successes. */
+    /** Maximum rise of the share of successes. */
     success: 0.02,
-    /** Largest standard error of that rise: with fewer rollouts it says nothing. */
+    /** Maximum standard error of that rise; above it, there are too few rollouts to judge. */
     error: 0.05,
-    /** Share of successes from which there is not much left to rise. */
+    /** No alarm at or above this share of successes, where little rise is left. */
     solved: 0.95,
   },
   rewardUpValidationDown: {
-    /** Evaluations in a row, at least, over which the validation falls. */
+    /** Minimum number of consecutive falling evaluations. */
     evaluations: 3,
-    /** Least rise of the training reward and least fall of the validation, as shares of the training reward's range. */
+    /** Minimum rise of the training reward and fall of the validation, as shares of the training reward's range. */
     share: 0.1,
   },
   repeatedText: {
-    /** Share of four-token sequences that stood earlier in the same reply, */
+    /** Share of four-token sequences that repeat an earlier one of the same reply, */
     share: 0.2,
-    /** and as many times the start's. */
+    /** and how many times the share at the start it must exceed. */
     timesStart: 2,
   },
   mismatch: {
-    /** Nats between sampler and trainer with the same weights: more is said, */
+    /** Difference of sampler and trainer with the same weights, in nats, above which a notable mismatch is reported. */
     notable: 1e-4,
-    /** and more than this is wrong. */
+    /** Difference above which the mismatch counts as an error. */
     wrong: 1e-2,
   },
   clipped: {
@@ -77,26 +77,26 @@ export const alarmThresholds = {
     share: 0.2,
   },
   stale: {
-    /** Share of the run's bound that the mean may reach. */
+    /** Share of the run's bound that mean staleness may reach. */
     shareOfBound: 0.75,
-    /** Largest staleness in a run without a bound. */
+    /** Maximum staleness in a run without a bound. */
     withoutBound: 4,
   },
   eventLoopHeld: {
-    /** Milliseconds that the event loop was held at once. */
+    /** Longest single block of the event loop, in milliseconds. */
     longestMs: 2000,
   },
   failures: {
-    /** Share of the rollouts that failed, over the last steps or in one validation. */
+    /** Share of the rollouts that failed, over the recent steps or in one validation. */
     share: 0.1,
-    /** Most that may have failed in a validation by which checkpoints are judged. */
+    /** Maximum share of failed rollouts in a validation that ranks checkpoints. */
     judgingShare: 0.5,
   },
 } as const;
 
 /**
- * Whether checkpoints may be judged by a validation: not where more than half of its rollouts failed, for those that
- * are left are no fair sample.
+ * Whether a validation may rank checkpoints. It may not if more than half of its rollouts failed, because the rest is
+ * not a fair sample.
  */
 export const isJudging = ({ failedShare = 0 }: { failedShare?: number }): boolean =>
   failedShare <= alarmThresholds.failures.judgingShare;

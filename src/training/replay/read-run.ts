@@ -10,43 +10,43 @@ import { stepName } from '../run-files.ts';
 import { type RunConfig, runConfigSchema } from '../run-origin.ts';
 import { addedFigures } from '../run-state.ts';
 
-/** What a run's events say of a validation. */
+/** A validation, as read from a run's events. */
 export interface RunEvaluation
   extends Pick<Extract<RunEvent, { type: 'evaluated' }>, 'name' | 'policy' | 'score' | 'scenarios'> {
-  /** Steps that had been taken. */
+  /** Number of finished steps before it. */
   step: number;
 }
 
-/** A run directory, to be looked at. Everything is read when it is asked for. */
+/** Reads a run directory. Each call reads its files anew. */
 export interface RunReader {
-  /** Absolute. */
+  /** Absolute path. */
   readonly path: string;
-  /** What was asked for; null where the run was stopped before it knew its model. */
+  /** Options of the run; null if it ended before its model was open. */
   config(): Promise<RunConfig | null>;
-  /** How it ended; null while it goes on, and where it was killed. */
+  /** How the run ended; null while it is in progress, or if it was killed. */
   summary(): Promise<Record<string, unknown> | null>;
-  /** One for each step, in order; of a step that was taken twice, the later. */
+  /** One for each step, in order. If a step ran twice, the later one. */
   reports(): Promise<StepReport[]>;
   evaluations(): Promise<RunEvaluation[]>;
   /**
-   * Names that `groups` knows: steps (`step-0000`) and evaluations (`before`, `after`), in order. A step whose rollouts
-   * have not all ended is among them, with the groups that have.
+   * Names that `groups` accepts: steps (`step-0000`) and evaluations (`before`, `after`), sorted. Includes unfinished
+   * steps, with the groups that have ended.
    */
   groupNames(): Promise<string[]>;
   /**
-   * The groups of a step (counted from 0) or of an evaluation by its name, read one at a time: `fromGroupRecord` makes
-   * a RolloutGroup of each. @throws RunError where there are none, TrajectoryError for lines that are none.
+   * The groups of a step (counted from 0) or of an evaluation (by name), read one at a time. `fromGroupRecord` converts
+   * each to a RolloutGroup. @throws RunError if there are none, TrajectoryError for an invalid line.
    */
   groups(which: number | string): AsyncGenerator<GroupRecord, undefined>;
 }
 
 /**
- * Opens the directory of a run, one that still goes on too.
+ * Opens the directory of a run, finished or in progress.
  *
  *     const run = await readRun('runs/2026-11-21-desk');
  *     for await (const group of run.groups(3)) console.log(group.trajectories.map(({ reward }) => reward));
  *
- * @throws RunError where there is no such directory.
+ * @throws RunError if there is no such directory.
  */
 export async function readRun(runDirectory: string): Promise<RunReader> {
   const path = resolve(runDirectory);
@@ -72,7 +72,7 @@ async function readObject(file: string): Promise<Record<string, unknown> | null>
   return value;
 }
 
-/** @throws RunError where a field is not what it should be. */
+/** @throws RunError for an invalid field. */
 async function readConfig(file: string): Promise<RunConfig | null> {
   const parsed = runConfigSchema.nullable().safeParse(await readObject(file));
   if (parsed.success) return parsed.data;
@@ -103,11 +103,11 @@ async function readEvaluations(file: string): Promise<RunEvaluation[]> {
   return [...evaluations.values()].sort((a, b) => a.step - b.step);
 }
 
-/** Of a step that goes on, or was interrupted: its groups in the order in which they ended. */
+/** Suffix of the journal of an unfinished step: its groups, in the order in which they ended. */
 const journalEnd = '.journal.jsonl';
 const wholeEnd = '.jsonl';
 
-/** The file of each name. */
+/** Maps each name to its file. */
 async function groupFiles(path: string): Promise<Map<string, string>> {
   const folder = join(path, 'trajectories');
   const files = await readdir(folder).catch((error) => {
@@ -133,7 +133,7 @@ async function* readGroups(path: string, name: string): AsyncGenerator<GroupReco
   for await (const value of readValues(file)) yield requireGroupRecord(value);
 }
 
-/** Also the event of a step, which is its report. */
+/** True also for the event of a step, which contains its report. */
 function isReport(value: unknown): value is StepReport {
   return (
     isObject(value) &&
@@ -147,7 +147,7 @@ function isEvaluated(value: unknown): value is Extract<RunEvent, { type: 'evalua
   return isObject(value) && value.type === 'evaluated' && isObject(value.score);
 }
 
-/** The values of a file of JSON lines; none where it does not exist. */
+/** The values of a JSON lines file; none if the file does not exist. */
 async function* readValues(file: string): AsyncGenerator<unknown, undefined> {
   const notJson = (line: number, cause: unknown) =>
     new RunError('invalid_run_record', `Line ${line} of ${file} is not JSON.`, { cause });

@@ -6,13 +6,13 @@ import { canonicalJson } from '../../util/json.ts';
 import { RunError } from '../../util/run-error.ts';
 
 /**
- * Answers the calls of one rollout with the choices of its record, each to the messages that it answered then. Seeds
- * tell calls in the same words apart.
+ * Answers the calls of one rollout from its record: each recorded choice for the same messages. Seeds distinguish calls
+ * with equal messages.
  */
 export class RecordedReplies extends ReplaySource {
   readonly #trajectory: Trajectory;
   readonly #left: RecordedCall[];
-  /** Calls whose prompts were too long, by their seeds. */
+  /** Seeds of the calls whose prompts were too long. */
   readonly #refused: Set<number>;
   #mismatch: RunError | undefined;
 
@@ -23,12 +23,12 @@ export class RecordedReplies extends ReplaySource {
     this.#refused = new Set(trajectory.callEnds.refused.map((index) => deriveSeed(trajectory.seed, index)));
   }
 
-  /** The first call that was asked for and is not in the record, also where the agent swallowed the error. */
+  /** The error of the first call that is not in the record, even if the agent caught it. */
   get mismatch(): RunError | undefined {
     return this.#mismatch;
   }
 
-  /** Recorded calls that have not been asked for. */
+  /** Number of recorded calls that have not been made again. */
   get left(): number {
     return this.#left.length;
   }
@@ -37,7 +37,7 @@ export class RecordedReplies extends ReplaySource {
     const asked = wordsOf(messages);
     const alike = this.#left.filter((call) => wordsOf(call.messages) === asked);
     const call = alike.find(({ index }) => deriveSeed(this.#trajectory.seed, index) === seed) ?? alike[0];
-    // An agent that gives seeds of its own is known by having no reply on record.
+    // If the agent sets its own seeds, a refused call is recognized by having no recorded reply.
     const refused = [...this.#refused].find((known) => known === seed || !call);
     if (refused !== undefined) {
       this.#refused.delete(refused);
@@ -81,8 +81,8 @@ export class RecordedReplies extends ReplaySource {
   }
 
   /**
-   * Ids of prompts are not on record. These stand for them: as many, those of a history with its sampled tokens in
-   * their places, so that the same calls extend the same histories.
+   * Prompt ids are not recorded. These placeholders have the same length, with the sampled tokens of the history at
+   * their positions, so that the same calls extend the same histories.
    */
   #promptIds({ choice }: RecordedCall): number[] {
     const at = this.#trajectory.histories.findIndex(({ entries }) => entries.includes(choice));
@@ -103,7 +103,7 @@ export class RecordedReplies extends ReplaySource {
   }
 }
 
-/** The refusal of a prompt that was longer than the model's context. */
+/** The error for a prompt that is longer than the model's context. */
 function tooLong(): ContextLengthError {
   return new ContextLengthError({
     method: 'POST',
@@ -114,7 +114,7 @@ function tooLong(): ContextLengthError {
   });
 }
 
-/** What was said, whether or not the sampled ids went along. */
+/** The messages without token ids, which callers may or may not send. */
 const withoutIds = (messages: readonly Message[]): unknown[] =>
   messages.map((message) => ({ ...message, token_ids: undefined }));
 

@@ -15,11 +15,11 @@ import { RecordedReplies } from './recorded-replies.ts';
 
 export interface ReplayedGroup {
   group: RolloutGroup;
-  /** In the order of the group's rollouts: the recorded one, and what it is when it runs again. */
+  /** In the order of the group's rollouts: the recorded one and its replay. */
   rollouts: { recorded: Rollout; replayed: ReplayedRollout | null }[];
 }
 
-/** Why a group cannot be run again; undefined where it can. */
+/** Why a group cannot be replayed; undefined if it can. */
 export function whyNotReplayed({
   scenario_lost: lost,
   trajectories,
@@ -33,7 +33,7 @@ export function whyNotReplayed({
     : `the external model "${name}" answered, whose calls are not on record as choices`;
 }
 
-/** Runs the rollouts of a group again, rewards and group rewards too. Cancelled ones stay as they were. */
+/** Runs the rollouts of a group again, with rewards and group rewards. Cancelled rollouts stay unchanged. */
 export async function replayGroup(settings: ReplaySettings, record: GroupRecord): Promise<ReplayedGroup> {
   const { environment, rewardTimeoutMs, signal } = settings;
   const { group, scenario } = record;
@@ -80,13 +80,13 @@ export interface ReplaySettings {
 
 export interface ReplayedRollout {
   rollout: Rollout;
-  /** The first call that is not on record. */
+  /** The error of the first call that is not in the record. */
   mismatch: RunError | undefined;
-  /** Recorded calls that were not made. */
+  /** Number of recorded calls that were not made again. */
   left: number;
 }
 
-/** Runs a rollout again, to the end of its rewards, with each model call answered from its record. */
+/** Runs a rollout and its rewards again. Model calls are answered from its record. */
 export async function replayRollout(
   { executor, ...settings }: ReplaySettings,
   { scenario, group, recorded }: { scenario: unknown; group: number; recorded: Rollout },
@@ -98,7 +98,7 @@ export async function replayRollout(
   return { rollout, mismatch: replies.mismatch, left: replies.left };
 }
 
-/** The pinned name; without one, that of the model of whichever step, as it was not pinned then either. */
+/** The pinned name. If the rollout was not pinned, the name of the model without a step. */
 function nameOf({ policy, recordedCalls: [first] }: Trajectory): string {
   if (policy !== undefined) return policy;
   const parsed = first && parseModelName(first.model);

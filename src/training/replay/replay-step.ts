@@ -19,9 +19,9 @@ export interface ReplayOptions {
 
 export interface ReplayStepOptions<Schema extends z.ZodType, Outcome> extends ReplayOptions {
   runDirectory: string;
-  /** Counted from 0; or the name of an evaluation. */
+  /** A step, counted from 0, or the name of an evaluation. */
   step: number | string;
-  /** That of the run. */
+  /** The environment of the run. */
   environment: Environment<Schema, Outcome>;
 }
 
@@ -35,7 +35,7 @@ const replayStepNames = {
   signal: true,
 } satisfies OptionNames<ReplayStepOptions<z.ZodType, unknown>>;
 
-/** Where a rollout, run again, came out otherwise than its record says. */
+/** A difference between a replayed rollout and its record. */
 export interface ReplayDifference {
   group: number;
   rollout: number;
@@ -44,19 +44,19 @@ export interface ReplayDifference {
 }
 
 export interface ReplayedStep {
-  /** In the order of the record. Those that cannot be run again are missing, and in `refused`. */
+  /** In the order of the record, without the groups in `refused`. */
   groups: RolloutGroup[];
-  /** Empty where the environment and its rewards are deterministic. */
+  /** Empty if the environment and its rewards are deterministic. */
   differences: ReplayDifference[];
   refused: { group: number; reason: string }[];
 }
 
 /**
- * Runs a step's rollouts again, each model call answered with the choice that its record has for it: no model is
- * needed. Where the environment and its rewards are deterministic, rewards, metrics and bodies come out as they were;
- * where not, `differences` says what did not. Nothing on disk changes.
+ * Runs the rollouts of a step again and answers model calls from the record, so no model is needed. If the environment
+ * and its rewards are deterministic, rewards, metrics and bodies are the same; `differences` lists what is not. Nothing
+ * on disk changes.
  *
- * @throws RunError where the run has no such step, or is of another environment; the reason of `signal`.
+ * @throws RunError if the run has no such step or another environment; the signal's reason.
  */
 export async function replayStep<Schema extends z.ZodType, Outcome>(
   given: ReplayStepOptions<Schema, Outcome>,
@@ -95,7 +95,7 @@ async function addGroup(result: ReplayedStep, settings: ReplaySettings, record: 
   }
 }
 
-/** Settings with their defaults; close the executor at the end. */
+/** Applies the defaults. The caller must close the executor. */
 export function toReplaySettings(
   environment: Environment,
   { concurrency = 64, timeoutMs = 600_000, rewardTimeoutMs = timeoutMs, signal }: ReplayOptions,
@@ -111,12 +111,12 @@ export function toReplaySettings(
   };
 }
 
-/** Differences of one rollout that are listed; the last says how many more there are. */
+/** Maximum number of listed differences per rollout. */
 const listed = 5;
 
-/** Where a rollout that ran again came out otherwise than its record says, for people. */
+/** Describes the differences between a replayed rollout and its record. */
 export function compareRollouts(recorded: Rollout, { rollout, mismatch, left }: ReplayedRollout): string[] {
-  // What interrupted a rollout is not on record: that it ran on, or ended with the record, is no difference.
+  // What interrupted a rollout is not recorded, so two failed rollouts count as equal if all recorded calls were made.
   if (recorded.status === 'failed' && rollout.status === 'failed' && left === 0) return [];
   const found = differences(shown(recorded), shown(rollout), '').map(
     ({ path, a, b }) => `${path} was ${quoted(a, 120)} and is ${quoted(b, 120)}`,
@@ -129,7 +129,7 @@ export function compareRollouts(recorded: Rollout, { rollout, mismatch, left }: 
   return all.length <= listed ? all : [...all.slice(0, listed), `and ${all.length - listed} more`];
 }
 
-/** All that a replay should give again: not when it ran and how long it took. */
+/** The parts of a rollout that a replay must reproduce: not its start time and duration. */
 function shown(rollout: Rollout): object {
   const { start_time: _, ...record } = rollout.trajectory.toRecord();
   const plain: object = JSON.parse(JSON.stringify(record));

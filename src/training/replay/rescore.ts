@@ -25,12 +25,12 @@ export type RescoredGroups =
 
 export type RescoreOptions<Schema extends z.ZodType, Outcome> = ReplayOptions &
   RescoredGroups & {
-    /** With the new rewards. Its scenarios and agent are those of the record. */
+    /** The environment with the new rewards. Scenarios and agent must be those of the record. */
     environment: Environment<Schema, Outcome>;
     /**
-     * `outcome`: rewards are computed from what the rollout function returned then. `replay`: the rollout function
-     * runs again with recorded replies, also for rollouts whose rewards failed. Default: the outcome where it is on
-     * record and the rewards need nothing else, else a replay.
+     * `outcome`: computes rewards from the recorded outcomes. `replay`: runs the rollout function again with recorded
+     * replies, also for rollouts whose rewards failed. Default: `outcome` if outcomes are recorded and rewards need
+     * nothing else, otherwise `replay`.
      */
     from?: 'outcome' | 'replay';
   };
@@ -47,7 +47,7 @@ const rescoreNames = {
   signal: true,
 } satisfies OptionNames<RescoreOptions<z.ZodType, unknown>>;
 
-/** One rollout before and after. A reward is null where the rollout has none. */
+/** The old and new reward of one rollout; null if it has none. */
 export interface RescoredRollout {
   group: number;
   rollout: number;
@@ -58,17 +58,17 @@ export interface RescoredRollout {
 }
 
 export interface Rescored {
-  /** With new rewards, metrics and credit. Log and train on them as on any: `toTrajectoryGroup()`. */
+  /** Groups with new rewards, metrics and credit. `toTrajectoryGroup()` prepares them for logging and training. */
   groups: RolloutGroup[];
-  /** Old and new rewards of every rollout of those groups. */
+  /** Old and new rewards of all rollouts in `groups`. */
   table: RescoredRollout[];
-  /** Groups that cannot be scored again, each with its reason. */
+  /** Groups that cannot be scored again, with the reason. */
   refused: { group: number; reason: string }[];
 }
 
 /**
- * Scores stored trajectories with other rewards. What is stored does not change.
- * @throws RunError where the run has no such groups; the reason of `signal`.
+ * Scores stored trajectories with other rewards. Stored data does not change.
+ * @throws RunError if the run has no such groups; the signal's reason.
  */
 export async function rescore<Schema extends z.ZodType, Outcome>(
   options: RescoreOptions<Schema, Outcome>,
@@ -78,7 +78,7 @@ export async function rescore<Schema extends z.ZodType, Outcome>(
   const rescored: Rescored = { groups: [], table: [], refused: [] };
   try {
     for await (const given of await groupsOf(options)) {
-      // A copy: rewards write to trajectories.
+      // Copied, because rewards write to trajectories.
       const record: GroupRecord = structuredClone(
         given instanceof RolloutGroup ? JSON.parse(JSON.stringify(toGroupRecord(given))) : given,
       );
@@ -119,7 +119,7 @@ async function* toAsync<Value>(values: Iterable<Value> | AsyncIterable<Value>): 
   yield* values;
 }
 
-/** The group with new rewards, or why it has none. */
+/** The group with new rewards, or why it cannot be scored. */
 async function rescoreGroup(
   settings: ReplaySettings,
   record: GroupRecord,
@@ -137,7 +137,7 @@ async function rescoreGroup(
     if (replayed.mismatch)
       return `rollout ${recorded.index} does not run as it did: ${replayed.mismatch.message}`;
   }
-  // What failed then and fails again did so for the reason on record.
+  // A rollout that failed before and fails again keeps its recorded reason.
   const kept = rollouts.map(({ recorded, replayed }) =>
     replayed && (recorded.status === 'completed' || replayed.rollout.status === 'completed')
       ? replayed.rollout
@@ -147,14 +147,14 @@ async function rescoreGroup(
   return { from: 'replay', group: new RolloutGroup({ index, scenario, rollouts: kept, droppedBecause }) };
 }
 
-/** Credit is of the old rewards. */
+/** Removes credit, which belongs to the old rewards. */
 function takeCredit({ trajectories, failures }: GroupRecord): void {
   for (const trajectory of [...trajectories, ...failures.map((failure) => failure.trajectory)])
     for (const { messages_and_choices: entries } of [trajectory, ...(trajectory.additional_histories ?? [])])
       for (const entry of entries) if ('message' in entry) delete entry.credited_reward;
 }
 
-/** Why a group's stored outcomes are not enough to score it; undefined where they are. */
+/** Why a group cannot be scored from its stored outcomes; undefined if it can. */
 export function whyNotScored(
   { environment }: ReplaySettings,
   { scenario_lost: lost, rollouts, trajectories }: GroupRecord,
@@ -169,7 +169,7 @@ export function whyNotScored(
   return undefined;
 }
 
-/** Scores the completed rollouts of a group anew from their stored outcomes. The others stay as they were. */
+/** Scores the completed rollouts of a group from their stored outcomes. Other rollouts stay unchanged. */
 export async function scoreOutcomes(settings: ReplaySettings, record: GroupRecord): Promise<RolloutGroup> {
   const { environment, rewardTimeoutMs, signal } = settings;
   const { scenario } = record;
