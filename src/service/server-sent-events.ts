@@ -30,7 +30,7 @@ export function serverSentEvents(
   const encoder = new TextEncoder();
   const wire = wireOf(context);
   const left = wire.whileWanted();
-  // If the client leaves before the first event, neither `pull` nor `cancel` is called.
+  // A client may leave before the stream is read at all; `cancel` does not run then.
   left.addEventListener('abort', ended, { once: true });
   const iterator = frames(AbortSignal.any([gone.signal, left]));
   const body = new ReadableStream<Uint8Array>({

@@ -91,9 +91,11 @@ const loopback = new Set(['127.0.0.1', '::1', 'localhost']);
  * - `key_required`: the address is reachable for others and there is no key;
  * - `data_folder_in_use`: another service uses the folder;
  * - `bad_data_folder`: the folder cannot be created;
+ * - `data_folder_too_new`, `data_folder_too_old`: another version of martingale wrote the folder;
  * - `storage_full`, `storage_read_only`, `storage_failed`: the folder cannot be written;
  * - `bad_option`: a training data folder that does not exist, an invalid number, or an invalid key.
- * Listening throws the system's errors.
+ *
+ * If it cannot listen, it throws the system's error.
  */
 export async function startService(options: StartServiceOptions): Promise<RunningService> {
   const { engine, dataFolder, host = '127.0.0.1', port = 0 } = options;

@@ -24,8 +24,8 @@ export function accepted(): void {
 }
 
 /**
- * Waits until there is time for a short piece of work: none, unless other work has filled this tick.
- * Otherwise a thousand simultaneous requests would run in one tick, in which no stream continues and no
+ * Waits for time for a short piece of work: until the next tick or later if this one is full, else not at all.
+ * Without this, a thousand simultaneous requests would run in one tick, in which no stream continues and no
  * connection is accepted. First come, first served.
  */
 export function turn(): Promise<void> {

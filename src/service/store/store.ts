@@ -157,7 +157,10 @@ export interface JobStore {
   countJobsEnded(since: string): Promise<number>;
   /** Marks a job as running and stores `event` with it, if there is one. */
   startJob(id: string, startedAt: string, event: TrainingEvent | null): Promise<void>;
-  /** Records that a run of the job begins. The run is lost if the process ends before the run does. */
+  /**
+   * Records that a run of the job begins. It counts as lost if the process ends before the run has ended or taken a
+   * gradient step.
+   */
   beginRun(id: string): Promise<void>;
   /** Puts a job back into the queue after an orderly end of its run; it will start from the beginning. */
   requeueJob(id: string): Promise<void>;

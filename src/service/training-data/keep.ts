@@ -22,8 +22,8 @@ export interface CheckedData {
 
 /**
  * Checks every line of training data, so that a job does not find a broken one after an hour. Data that
- * the entity has stored before is not checked again. Data that only other entities have is, so that the
- * time taken does not reveal them.
+ * this entity has stored before is not checked again. Data that only other entities have stored is checked
+ * as if it were new, so that the time taken does not reveal them.
  */
 export async function checkTrainingData(
   { store }: Pick<Context, 'store'>,
