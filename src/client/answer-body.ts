@@ -1,16 +1,16 @@
 import { type CallFacts, type ClientLimits, ResponseTooLargeError } from './errors.ts';
 
-/** Pieces of this size are kept as they are. */
+/** Pieces of this size or larger are kept without copying. */
 const wholeBytes = 16_384;
 const largestBlockBytes = 65_536;
 
 /**
- * Bytes that come in pieces. Small pieces are copied together: each alone takes far more memory than its bytes, and
- * whoever sends decides how small they are.
+ * Collects bytes that arrive in pieces. Small pieces are copied into blocks, because each piece uses far more memory
+ * than its bytes, and the sender decides how small they are.
  */
 export class GatheredBytes {
   readonly #blocks: Uint8Array[] = [];
-  /** The rest of the last block, still to be written. */
+  /** Free space at the end of the last block. */
   #room = new Uint8Array();
   #bytes = 0;
 
@@ -35,13 +35,13 @@ export class GatheredBytes {
     this.#room = this.#room.subarray(piece.byteLength);
   }
 
-  /** The bytes as UTF-8. */
+  /** The bytes, decoded as UTF-8. */
   text(): string {
     this.#closeBlock();
     return Buffer.concat(this.#blocks).toString('utf8');
   }
 
-  /** Takes what was not written off the last block. */
+  /** Trims the free space off the last block. */
   #closeBlock(): void {
     const last = this.#room.byteLength === 0 ? undefined : this.#blocks.pop();
     if (last) this.#blocks.push(last.subarray(0, last.byteLength - this.#room.byteLength));
@@ -50,15 +50,15 @@ export class GatheredBytes {
 }
 
 export interface BodyText {
-  /** To be read once; reading it any longer does not put its deadline off. */
+  /** Can be read once. Each piece read does not extend the deadline. */
   pieces: AsyncIterable<Uint8Array>;
-  /** Its length as the service says. */
+  /** Length in bytes as announced by the service; null if it is not. */
   contentLength: number | null;
   facts: Omit<CallFacts, 'detail'>;
   limits: ClientLimits;
 }
 
-/** The whole body. One that is too large is not read on: its connection is dropped. */
+/** Reads the whole body. If it is too large, reading stops and the connection is dropped. */
 export async function wholeText({ pieces, contentLength, facts, limits }: BodyText): Promise<string> {
   const gathered = new GatheredBytes();
   for await (const piece of pieces) {
@@ -69,7 +69,7 @@ export async function wholeText({ pieces, contentLength, facts, limits }: BodyTe
   return gathered.text();
 }
 
-/** As much of a body as an error tells of. The rest is not read: its connection is dropped. */
+/** Reads the beginning of a body, for an error message. The rest is not read, and the connection is dropped. */
 export async function beginningText({ pieces, limits }: BodyText): Promise<string> {
   const gathered = new GatheredBytes();
   for await (const piece of pieces) {
@@ -79,7 +79,7 @@ export async function beginningText({ pieces, limits }: BodyText): Promise<strin
   return gathered.text();
 }
 
-/** The pieces of a stream that is one answer. */
+/** The pieces of a streamed answer. @throws ResponseTooLargeError above `limits.answerBytes` in total. */
 export async function* withinAnswer({ pieces, facts, limits }: BodyText): AsyncGenerator<Uint8Array> {
   let bytes = 0;
   for await (const piece of pieces) {

@@ -5,51 +5,51 @@ import type { Repeat, RetryNotice } from './retry.ts';
 /** Options of the client or of a call that set a deadline. */
 export type TimeoutOption = 'timeoutMs' | 'readTimeoutMs' | 'idleTimeoutMs';
 
-/** In pieces it is sent as it is, without being put together; each attempt sends it anew. */
+/** Pieces are sent without joining them. Each attempt sends them again. */
 export type RequestBody = string | Uint8Array | readonly Uint8Array[];
 
 export interface Call {
   method: 'GET' | 'POST' | 'DELETE';
-  /** Path behind `/v1`. */
+  /** Path after `/v1`. */
   path: string;
   query?: Record<string, string | number | undefined>;
   body?: RequestBody;
   headers?: Record<string, string>;
   repeat: Repeat;
   signal?: AbortSignal | undefined;
-  /** Hears of each repeat before its pause. */
+  /** Called before the pause of each retry. */
   onRetry?: ((notice: RetryNotice) => void) | undefined;
-  /** Deadline of one attempt; of the silence between two pieces of the body where `idle`. */
+  /** Deadline of one attempt in milliseconds. With `idle`, the maximum silence between two pieces of the body. */
   timeoutMs: number;
   idle?: boolean;
   /** The option that raises the deadline. */
   timeoutOption: TimeoutOption;
-  /** Another service than the client's own. */
+  /** Default: the client's service. */
   address?: ServiceAddress;
-  /** Statuses outside 2xx that are an answer all the same. */
+  /** Statuses outside 2xx that are not errors. */
   accept?: readonly number[];
 }
 
-/** A response whose head has come and whose body is coming. */
+/** A response whose headers have arrived. */
 export interface OpenAnswer {
   facts: Omit<CallFacts, 'detail'> & { status: number };
   contentType: string;
-  /** `Content-Length` in bytes; null where the service does not say. */
+  /** `Content-Length` in bytes; null if absent. */
   contentLength: number | null;
-  /** `Content-Disposition` as it came. */
+  /** `Content-Disposition`, unparsed; null if absent. */
   contentDisposition: string | null;
   limits: ClientLimits;
   /*
-   * The body, to be read once, in one of these ways. All reject as the call itself would: cut, timed out, aborted;
-   * all but the first have the call's deadline as that of the whole, also where it is `idle`.
+   * The body can be read once, in one of these ways. Like the call itself, all reject after a cut, a timeout or an
+   * abort. Except for `body`, the call's deadline bounds the whole body, even with `idle`.
    */
-  /** As it comes, however long it is. */
+  /** The body in pieces, without a limit. */
   body: AsyncIterable<Uint8Array>;
-  /** As it comes. Throws a `ResponseTooLargeError` beyond `limits.answerBytes`. */
+  /** The body in pieces. @throws ResponseTooLargeError above `limits.answerBytes`. */
   answer(): AsyncIterable<Uint8Array>;
-  /** The whole of it. Throws a `ResponseTooLargeError` beyond `limits.answerBytes`. */
+  /** The whole body. @throws ResponseTooLargeError above `limits.answerBytes`. */
   text(): Promise<string>;
-  /** The first `limits.errorBytes`, for an error to tell of. */
+  /** The first `limits.errorBytes` bytes, for error messages. */
   beginning(): Promise<string>;
 }
 

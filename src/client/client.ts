@@ -14,13 +14,13 @@ import { statusError } from './status-error.ts';
 import { Transport } from './transport.ts';
 
 /**
- * A service of the interface over HTTP. Every call rejects with a `RequestError` of the class its failure has, or
- * with the reason of the `signal` that ended it. `close()` ends what is in flight; a closed client stays closed.
+ * A client of the service over HTTP. A failed call rejects with a subclass of `RequestError`, an aborted call with the
+ * reason of its `signal`. `close()` ends the calls in flight; a closed client cannot be reopened.
  *
- * Reads, deletions and POSTs under an idempotency key are repeated after every passing failure, an answer that makes
- * no sense included; chat completions, which have no key, only where the service has not answered them. Where a
- * service knows no keys (`dialect: 'deployed'`), what would make a second thing is repeated only where it cannot have
- * made the first. Pauses grow exponentially, with jitter, and keep to `Retry-After`, up to a minute of it.
+ * Reads, deletions and POSTs with an idempotency key are retried after every transient failure, including invalid
+ * answers. Chat completions have no key and are retried only if the service did not answer them. If the service has no
+ * idempotency keys (`dialect: 'deployed'`), a call that creates something is retried only if the first attempt cannot
+ * have created it. Pauses grow exponentially, with jitter, and respect `Retry-After` of up to a minute.
  */
 export class Client {
   readonly chat: { readonly completions: ChatCompletions };
@@ -63,23 +63,23 @@ export class Client {
     this.uploads = new Uploads(this.#requester);
   }
 
-  /** What it was made of: enough to make another of the same service, in another thread or process. */
+  /** The options of this client, to create another one in another thread or process. */
   get options(): Readonly<ClientOptions> {
     return this.#options;
   }
 
-  /** Resolves while the service's process serves. The interface leaves the body open, so it is not looked at. */
+  /** Resolves if the service is running. The body is not checked, because the interface does not define it. */
   async health(options: CallOptions = {}): Promise<Health> {
     await read(this.#requester, '/health', options, () => undefined);
     return { status: 'ok' };
   }
 
-  /** What works and what does not: a failed check is in the answer, not an error. */
+  /** The state of the service's components. A failed check is part of the answer, not an error. */
   async systemCheck(options: CallOptions = {}): Promise<ReportedSystemCheck> {
     return read(this.#requester, '/system-check', options, parseSystemCheck, { accept: [503] });
   }
 
-  /** The interface as the service publishes it, in OpenAPI. An addition of ours: other services may have none. */
+  /** The service's OpenAPI document. An extension: other services may not have one. */
   async openApi(options: CallOptions = {}): Promise<Record<string, unknown>> {
     return read(this.#requester, '/openapi.json', options, parserOf(openApiDocumentSchema));
   }
@@ -94,7 +94,7 @@ function parseSystemCheck(answer: Answer): ReportedSystemCheck {
   try {
     return parseAnswer(reportedSystemCheckSchema, answer);
   } catch (error) {
-    // A proxy answers with this status too, for a service that it cannot reach.
+    // A proxy also answers 503 if it cannot reach the service.
     const isRefused = answer.facts.status === 503 && error instanceof BadResponseError;
     throw isRefused ? statusError(answer.facts, answer.text, unsaid) : error;
   }
@@ -103,9 +103,9 @@ function parseSystemCheck(answer: Answer): ReportedSystemCheck {
 const unsaid = { retryAfter: null, date: null, location: null };
 
 /**
- * A client of a service.
+ * Creates a client of a service.
  *
- * @throws ClientOptionError where an option cannot be.
+ * @throws ClientOptionError for an invalid option.
  */
 export function createClient(options: ClientOptions): Client {
   return new Client(options);

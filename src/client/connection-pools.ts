@@ -1,8 +1,8 @@
 import { Agent } from 'undici';
 
 /**
- * Connections of one pool. With 128, two thousand calls took six times as long; far more are slow to choose from, as
- * the pool goes through them one by one.
+ * Connections per pool. With 128, two thousand calls took six times as long. Much larger pools are slow, because the
+ * pool searches its connections one by one.
  */
 const poolSize = 2048;
 
@@ -11,19 +11,19 @@ interface Pool {
   inFlight: number;
 }
 
-/** A place for one call, on a connection of its own. Release it once the answer has been read. */
+/** A connection for one call. Release it when the answer has been read. */
 export interface PooledConnection {
   agent: Agent;
   release: () => void;
 }
 
 /**
- * Pools of connections, each made when those before it are full, so that no call waits for another's connection
- * however many are in flight.
+ * Connection pools. A new pool is created when the others are full, so no call waits for a connection, however many
+ * are in flight.
  */
 export class ConnectionPools {
   readonly #connectTimeoutMs: number;
-  /** The first is always there: once it is destroyed, calls on it say that the client is closed. */
+  /** The first pool is never removed: once it is destroyed, calls on it fail with an error that the client is closed. */
   readonly #pools: [Pool, ...Pool[]];
   #isDestroyed = false;
 
@@ -60,7 +60,7 @@ export class ConnectionPools {
     const agent = new Agent({
       connections: poolSize,
       pipelining: 1,
-      // A long completion sends nothing for minutes; deadlines end calls, not these.
+      // A long completion can be silent for minutes. The deadlines of calls apply instead of these timeouts.
       headersTimeout: 0,
       bodyTimeout: 0,
       keepAliveTimeout: 30_000,

@@ -1,46 +1,46 @@
 import { MartingaleError, printable, printableLines, type ValidationIssue } from '../contract/index.ts';
 
 /**
- * How much a client reads, so that nothing that answers can fill its memory. Beyond `answerBytes` and `eventBytes` a
- * call rejects with a `ResponseTooLargeError` and its connection is dropped. Checkpoints go to disk or to their reader
- * and are as large as they are.
+ * Limits on what a client reads, so that no answer can fill its memory. Above `answerBytes` or `eventBytes` a call
+ * rejects with `ResponseTooLargeError` and its connection is dropped. Checkpoint downloads have no limit, because they
+ * are streamed.
  */
 export interface ClientLimits {
-  /** Bytes of an answer; of a streamed completion, those of all its chunks. Default 268435456 (256 MiB). */
+  /** Bytes of an answer, or of all chunks of a streamed completion. Default 268435456 (256 MiB). */
   answerBytes: number;
-  /** Bytes from one event of a stream to the end of the next. Default 67108864 (64 MiB). */
+  /** Bytes from the end of one stream event to the end of the next. Default 67108864 (64 MiB). */
   eventBytes: number;
-  /** Bytes of an error's body that are read; the rest is left out. Default 1048576 (1 MiB). */
+  /** Bytes of an error's body; the rest is not read. Default 1048576 (1 MiB). */
   errorBytes: number;
 }
 
-/** What a call was and what came of it, as its error tells. */
+/** A failed call and its outcome. */
 export interface CallFacts {
   method: string;
-  /** Path with the prefix of the base address, without the query. */
+  /** Path including the prefix of the base URL, without the query. */
   path: string;
-  /** HTTP status; null where no response came. */
+  /** HTTP status; null if there was no response. */
   status: number | null;
-  /** The response's `x-request-id`, by which the service's log knows the call. */
+  /** The response's `x-request-id`, which identifies the call in the service's log; null if absent. */
   requestId: string | null;
-  /** What the service said, or what broke. */
+  /** The service's error message, or a description of the failure. */
   detail: string;
 }
 
-/** Characters of `detail` that the message has. */
+/** Maximum number of characters of `detail` in the error message. */
 const toldLength = 2000;
 const longestDetail = 2 ** 20;
 
 /**
- * Base of every error of a call to the service. What the service said has no control characters left, so that the
- * error can be shown on a terminal.
+ * Base class of all errors of calls to the service. Control characters are removed from the service's message, so that
+ * the error is safe to print on a terminal.
  */
 export class RequestError extends MartingaleError {
   readonly method: string;
   readonly path: string;
   readonly status: number | null;
   readonly requestId: string | null;
-  /** What the service said, up to a million characters; the message has the first two thousand of them in one line. */
+  /** The service's message, up to a million characters. The error message has its first 2000 characters, on one line. */
   readonly detail: string;
 
   constructor(code: string, facts: CallFacts, remedy: string, options?: ErrorOptions) {
@@ -60,7 +60,7 @@ const told = (detail: string): string =>
     ? `${detail.slice(0, toldLength)}… (${detail.length} characters, see detail)`
     : detail;
 
-/** With one full stop, whether what the service said had one or not. */
+/** The detail with one full stop at its end, whether or not the service's message had one. */
 function sentence(detail: string, requestId: string | null): string {
   if (requestId !== null) return `${detail.replace(/\.$/, '')} (request id ${requestId}).`;
   return /[.!?]["')]?$/.test(detail) ? detail : `${detail}.`;
@@ -74,7 +74,7 @@ function remedyOf(status: number): string {
   return 'Repeating the same call will not help.';
 }
 
-/** 400, a redirect, and every status or reason that has no class of its own. Code `request_refused`. */
+/** 400, a redirect, or any status without its own class. Code `request_refused`. */
 export class RequestRefusedError extends RequestError {
   constructor(facts: CallFacts) {
     super('request_refused', facts, remedyOf(facts.status ?? 0));
@@ -82,8 +82,8 @@ export class RequestRefusedError extends RequestError {
 }
 
 /**
- * 400 or 422 for a prompt that is longer than the model's context. Code `context_length_exceeded`. The body has that
- * code, or a 400 says so in words such as "maximum context length".
+ * 400 or 422 for a prompt longer than the model's context. Code `context_length_exceeded`. Detected by that code in the
+ * body, or in a 400 by words such as "maximum context length".
  */
 export class ContextLengthError extends RequestError {
   constructor(facts: CallFacts) {
@@ -140,7 +140,7 @@ export class PayloadTooLargeError extends RequestError {
 
 /** 422. Code `unprocessable`. */
 export class UnprocessableError extends RequestError {
-  /** The complaints one by one; empty where the service gave none in the contract's form. */
+  /** The validation issues; empty if the body does not have the contract's format. */
   readonly issues: readonly ValidationIssue[];
 
   constructor(facts: CallFacts, issues: readonly ValidationIssue[]) {
@@ -155,7 +155,7 @@ export class UnprocessableError extends RequestError {
 
 /** 429. Code `rate_limited`. */
 export class RateLimitError extends RequestError {
-  /** Milliseconds the service asks to wait; null where it did not say. */
+  /** Milliseconds to wait, from `Retry-After`; null if absent. */
   readonly retryAfterMs: number | null;
 
   constructor(facts: CallFacts, retryAfterMs: number | null) {
@@ -166,7 +166,7 @@ export class RateLimitError extends RequestError {
 
 /** 5xx. Code `service_failed`. */
 export class ServiceError extends RequestError {
-  /** Milliseconds the service asks to wait; null where it did not say. */
+  /** Milliseconds to wait, from `Retry-After`; null if absent. */
   readonly retryAfterMs: number | null;
 
   constructor(facts: CallFacts, retryAfterMs: number | null) {
@@ -175,9 +175,9 @@ export class ServiceError extends RequestError {
   }
 }
 
-/** No whole response came. Codes `connection_failed`, and `client_closed` after `close()`. */
+/** No complete response arrived. Codes: `connection_failed`; after `close()`, `client_closed`. */
 export class ConnectionError extends RequestError {
-  /** False where no connection was made, so that the service cannot have seen the call. */
+  /** False if no connection was made, so the service cannot have received the call. */
   readonly connected: boolean;
 
   constructor(facts: CallFacts, reason: 'not_connected' | 'cut' | 'client_closed', options?: ErrorOptions) {
@@ -194,7 +194,7 @@ export class ConnectionError extends RequestError {
 
 const wrongScheme = 'What listens there speaks http, not https: use http:// in baseUrl.';
 
-/** TLS got an answer that is none of its own. */
+/** Whether a TLS handshake got an answer that is not TLS. */
 const speaksHttp = (cause: unknown): boolean =>
   cause instanceof Error && 'code' in cause && cause.code === 'ERR_SSL_WRONG_VERSION_NUMBER';
 
@@ -209,7 +209,7 @@ export class TimeoutError extends RequestError {
   }
 }
 
-/** A response that is not what the contract says, such as a proxy's page. Code `bad_response`. */
+/** A response that violates the contract, such as a proxy's page. Code `bad_response`. */
 export class BadResponseError extends RequestError {
   constructor(facts: CallFacts, options?: ErrorOptions) {
     super('bad_response', facts, 'Check that baseUrl names a service of this interface.', options);
@@ -217,11 +217,11 @@ export class BadResponseError extends RequestError {
 }
 
 /**
- * A response that is larger than the client reads, or never ends. The connection was dropped. Code
+ * A response above a limit of the client, or one that never ends. The connection was dropped. Code
  * `response_too_large`.
  */
 export class ResponseTooLargeError extends RequestError {
-  /** The limit that it went beyond, one of the client's `limits`. */
+  /** The exceeded limit, one of the client's `limits`. */
   readonly limit: keyof ClientLimits;
   /** The limit in bytes. */
   readonly limitBytes: number;
@@ -238,7 +238,7 @@ export class ResponseTooLargeError extends RequestError {
   }
 }
 
-/** An option of the client that cannot be. Code `invalid_client_option`. */
+/** An invalid option of the client. Code `invalid_client_option`. */
 export class ClientOptionError extends MartingaleError {
   constructor(message: string) {
     super('invalid_client_option', message);

@@ -2,13 +2,13 @@ import { performance } from 'node:perf_hooks';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { RequestBody } from './call.ts';
 
-/** What weighs no more is written in one piece: a fraction of a millisecond. */
+/** Values up to this weight are written in one piece, which takes a fraction of a millisecond. */
 const heaviestPart = 2000;
 
-/** Characters of a string that weigh as much as a value of its own. */
+/** This many characters of a string weigh as much as one value. */
 const charactersOfValue = 64;
 
-/** What `JSON.stringify` writes of a value, part by part: one of `heaviest` values and texts, or less, is one part. */
+/** The output of `JSON.stringify` in parts. Values up to the weight `heaviest` are one part. */
 export function* jsonParts(value: unknown, heaviest = heaviestPart): Generator<string> {
   if (!isContainer(value) || weightLeft(value, heaviest) >= 0) {
     yield JSON.stringify(value) ?? 'null';
@@ -35,14 +35,14 @@ export function* jsonParts(value: unknown, heaviest = heaviestPart): Generator<s
   yield '}';
 }
 
-/** Whether it may be written member by member. One that has a form of its own may not. */
+/** Whether a value can be written member by member. Objects with `toJSON` cannot. */
 const isContainer = (value: unknown): value is object =>
   typeof value === 'object' && value !== null && !('toJSON' in value);
 
 const isWritten = (value: unknown) =>
   value !== undefined && typeof value !== 'function' && typeof value !== 'symbol';
 
-/** What is left of a weight when that of a value has been taken off it; looks no further once nothing is left. */
+/** Subtracts the weight of a value from `weight`. Stops early when the result is negative. */
 function weightLeft(value: unknown, weight: number): number {
   if (typeof value === 'string') return weight - 1 - value.length / charactersOfValue;
   if (typeof value !== 'object' || value === null) return weight - 1;
@@ -60,16 +60,15 @@ function weightLeft(value: unknown, weight: number): number {
   return left;
 }
 
-/** Longest stretch for which writing JSON holds the event loop. */
+/** Maximum time in milliseconds for which writing JSON holds the event loop. */
 const sliceMs = 8;
 
-/** Characters of text that are turned into bytes together. */
+/** Characters that are encoded together. */
 const gathered = 65_536;
 
 /**
- * JSON of `{...head, [name]: items}` in pieces, written part by part, with the event loop let go between slices: the
- * trajectories of a step can be a hundred megabytes, and other rollouts go on meanwhile. The pieces are the only copy.
- * Rejects with the signal's reason.
+ * The JSON of `{...head, [name]: items}` in pieces, written in time slices: the trajectories of a step can be a hundred
+ * megabytes, and other rollouts must continue meanwhile. The pieces are the only copy. @throws the signal's reason.
  */
 export async function jsonInSlices(
   head: object,
@@ -95,16 +94,16 @@ export async function jsonInSlices(
   return pieces;
 }
 
-/** Characters that are turned into bytes together: less than a millisecond. */
+/** Characters that are encoded together, which takes less than a millisecond. */
 const sliceLength = 262_144;
 
-/** A text as the bytes that are sent, made piece by piece with the event loop let go between them. */
+/** A text as the bytes of a request body, encoded piece by piece with a tick between pieces. */
 export async function textInSlices(text: string, signal?: AbortSignal): Promise<RequestBody> {
   if (text.length <= sliceLength) return text;
   const pieces: Uint8Array[] = [];
   for (let at = 0; at < text.length; ) {
     let end = at + sliceLength;
-    // The two halves of one character stay together.
+    // Do not split a surrogate pair.
     if (/[\ud800-\udbff]/.test(text.charAt(end - 1))) end++;
     pieces.push(Buffer.from(text.slice(at, end)));
     at = end;

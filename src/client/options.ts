@@ -4,16 +4,16 @@ import type { Dialect } from './dialect.ts';
 import { type ClientLimits, ClientOptionError } from './errors.ts';
 import type { RetryPolicy } from './retry.ts';
 
-/** Where a service is: an origin, and the path under which its `/v1/...` begins, `/v1` included. */
+/** The address of a service: its origin, and the path prefix including `/v1`. */
 export interface ServiceAddress {
   origin: string;
   prefix: string;
 }
 
 /**
- * Reads a base address, given with or without `/v1` at its end.
+ * Parses a base URL with or without `/v1` at its end.
  *
- * @throws ClientOptionError where it is no http or https address.
+ * @throws ClientOptionError if it is not an http or https URL.
  */
 export function parseBaseUrl(text: string, option: string): ServiceAddress {
   const url = URL.canParse(text) ? new URL(text) : null;
@@ -32,41 +32,43 @@ export function parseBaseUrl(text: string, option: string): ServiceAddress {
 }
 
 export interface ClientOptions {
-  /** Address of the service, with or without `/v1` at its end. */
+  /** Base URL of the service, with or without `/v1` at its end. */
   baseUrl: string;
   /** Bearer key. */
   apiKey: string;
   /** `team/project`, sent with every call for usage tracking. Default: not sent. */
   project?: string | undefined;
-  /** Address that lists the models for inference, where it is another. Default: `baseUrl`. */
+  /** Base URL that lists the models for inference, if it is different. Default: `baseUrl`. */
   inferenceBaseUrl?: string | undefined;
   /** Names of fields and headers. Default `standard`. */
   dialect?: Dialect | undefined;
   /**
-   * Deadline of one attempt of a call in milliseconds, from its start to the last byte of the answer. A call that is
-   * repeated may take longer in all; its `signal` bounds that. Default 600000.
+   * Deadline of one attempt of a call in milliseconds, from its start to the last byte of the answer. With retries a
+   * call may take longer; use its `signal` to limit that. Default 600000.
    */
   timeoutMs?: number | undefined;
-  /** The same for reads, whose answers are small, and for one event of a job that has begun to come. Default: 60000, or `timeoutMs` where that is shorter. */
+  /**
+   * Deadline of one attempt of a read in milliseconds, and of one event of a job from its first byte to its last.
+   * Default: 60000, or `timeoutMs` if that is shorter.
+   */
   readTimeoutMs?: number | undefined;
-  /** Deadline of making a connection in milliseconds. Default 10000. */
+  /** Deadline for connecting, in milliseconds. Default 10000. */
   connectTimeoutMs?: number | undefined;
-  /** How often a call is repeated where a repeat is harmless. Default 5. */
+  /** Maximum number of retries of a call, where a retry is safe. Default 5. */
   retries?: number | undefined;
-  /** Longest pause before the first repeat in milliseconds; it doubles with each, up to 30 s. Default 500. */
+  /** Maximum pause before the first retry in milliseconds. It doubles with each retry, up to 30 s. Default 500. */
   backoffMs?: number | undefined;
   /**
-   * For how long a service that has answered before, and is not reached or answers 502, 503 or 504, is waited for, in
-   * milliseconds: calls that may be repeated are repeated until then, however often, at most 5 s apart. A warning of the
-   * process tells of it. Default: 240 times `backoffMs`, which is 2 minutes where that is not given; 0 where `retries`
-   * is 0.
+   * How long to wait for a service that answered before and is now unreachable or answers 502, 503 or 504, in
+   * milliseconds. Until then, calls that are safe to retry are retried without a maximum number, at most 5 s apart, and
+   * a process warning is emitted. Default: 240 times `backoffMs`, which is 2 minutes by default; 0 if `retries` is 0.
    */
   awayMs?: number | undefined;
-  /** How much is read of what a service sends. */
+  /** Limits on the size of answers. */
   limits?: Partial<ClientLimits> | undefined;
 }
 
-/** A client's options with their defaults filled in. */
+/** The client's options with defaults. */
 export interface ReadOptions {
   address: ServiceAddress;
   inferenceAddress: ServiceAddress;
@@ -94,7 +96,7 @@ const clientNames = {
 const longestReadMs = 60_000;
 const visible = /^[\x21-\x7e]+$/;
 
-/** @throws OptionError, and ClientOptionError where one cannot be. */
+/** @throws OptionError for an unknown option; ClientOptionError for an invalid one. */
 export function readOptions(options: ClientOptions): ReadOptions {
   checkOptionNames('createClient()', options, clientNames);
   const address = parseBaseUrl(options.baseUrl, 'baseUrl');
@@ -153,7 +155,7 @@ function atLeastZero(
 
 const defaultLimits: ClientLimits = { answerBytes: 2 ** 28, eventBytes: 2 ** 26, errorBytes: 2 ** 20 };
 
-/** As many bytes as are sure to fit into one text. */
+/** Maximum number of bytes that always fit in one string. */
 const largestLimit = constants.MAX_STRING_LENGTH;
 
 function readLimits(given: Partial<ClientLimits> = {}): ClientLimits {

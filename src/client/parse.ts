@@ -4,7 +4,7 @@ import type { Answer } from './call.ts';
 import { BadResponseError } from './errors.ts';
 import { excerpt } from './status-error.ts';
 
-/** The answer's body, checked against the contract. */
+/** Parses the answer's body with the contract's schema. @throws BadResponseError if it does not match. */
 export function parseAnswer<Schema extends z.ZodType>(schema: Schema, answer: Answer): z.output<Schema> {
   return parseValue(schema, parseJson(answer), answer.facts);
 }
@@ -21,24 +21,24 @@ export function parseValue<Schema extends z.ZodType>(
   throw new BadResponseError({ ...facts, detail }, { cause: parsed.error });
 }
 
-/** Reads answers of that schema. */
+/** A parser of answers with this schema. */
 export const parserOf =
   <Schema extends z.ZodType>(schema: Schema) =>
   (answer: Answer): z.output<Schema> =>
     parseAnswer(schema, answer);
 
-/** The answer's body, or a part of it, as JSON. */
+/** Parses the answer's body, or a part of it, as JSON. @throws BadResponseError if it is not JSON. */
 export function parseJson({ facts, text }: Answer, what = 'not JSON'): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    // What V8 says has a piece of the text in it.
+    // V8's message quotes the text, so it must be made printable.
     const cause = new SyntaxError(printable(error instanceof Error ? error.message : String(error)));
     throw new BadResponseError({ ...facts, detail: `${what}: ${excerpt(text)}` }, { cause });
   }
 }
 
-/** Awaited it is one page; iterated with `for await` it is every item from that page on, page by page. */
+/** Await it for one page, or iterate it with `for await` for all items from that page on. */
 export type PageList<Item> = Promise<Page<Item>> & AsyncIterable<Item>;
 
 export interface FetchedPage<Item> {
@@ -46,7 +46,7 @@ export interface FetchedPage<Item> {
   facts: Answer['facts'];
 }
 
-/** Reads a page with a parser of its own. */
+/** Adds the facts of the call to a page parser. */
 export const fetchedBy =
   <Item>(parse: (answer: Answer) => Page<Item>) =>
   (answer: Answer): FetchedPage<Item> => ({ page: parse(answer), facts: answer.facts });
@@ -67,12 +67,12 @@ export function pageList<Item>(
     }
   }
   const page = first.then((fetched) => fetched.page);
-  // Whoever only iterates meets the failure there; this promise then has nobody to handle it.
+  // A caller that only iterates gets the failure there. Without this the promise's rejection would be unhandled.
   page.catch(() => {});
   return Object.assign(page, { [Symbol.asyncIterator]: items });
 }
 
-/** Where the next page begins. A cursor that stands still would be asked for forever. */
+/** The cursor of the next page. @throws BadResponseError if it does not advance, which would loop forever. */
 export function nextCursor({ page, facts }: FetchedPage<unknown>, cursor: string | undefined): string {
   if (page.last_id === '' || page.last_id === cursor) {
     const detail = `the page says has_more, but its last_id "${page.last_id}" leads no further`;

@@ -14,9 +14,9 @@ import {
 } from '../contract/index.ts';
 
 /*
- * How answers are read. A service may know fewer fields than ours, or more. What the interface promises is required;
- * what it leaves open, or what we added, may be missing or `null`, and is then what its schema here says; what the
- * contract does not have is dropped. An id is any text of a length that can go back as it came.
+ * Schemas of answers. Other services may have fewer or more fields than ours. Fields that the interface guarantees are
+ * required. Optional fields and our extensions may be missing or `null`, and then have the default of the schema here.
+ * Unknown fields are dropped. An id is any text of a length that can be sent back unchanged.
  */
 
 export const longestId = 1024;
@@ -25,10 +25,10 @@ const nullable = <Schema extends z.ZodType>(schema: Schema) =>
   schema.nullish().transform((value): z.output<Schema> | null => value ?? null);
 const otherwise = <Schema extends z.ZodType>(schema: Schema, value: z.output<Schema>) =>
   schema.nullish().transform((given): z.output<Schema> => given ?? value);
-/** A field of ours, which elsewhere may have another meaning: what does not fit is not there. */
+/** A field of our extensions. It may mean something else in other services, so a value that does not match is dropped. */
 const ours = <Schema extends z.ZodType>(schema: Schema) => schema.optional().catch(undefined);
 
-/** Figures by their names; one that is `null` is not there. */
+/** Numbers by name. Entries that are `null` are dropped. */
 const figures = z
   .record(z.string(), z.number().nullable())
   .transform(
@@ -67,7 +67,7 @@ export const reportedCheckpointSchema = checkpointSchema.extend({
 
 export const createdJobSchema = z.object({ id });
 
-/** A job as any service of the interface gives it: all but the id is an addition of ours. */
+/** A job as returned by any service of the interface. All fields except the id are extensions. */
 export type ReportedTrainingJob = Pick<TrainingJob, 'id'> & Partial<TrainingJob>;
 
 export const reportedJobSchema: z.ZodType<ReportedTrainingJob> = z.object({
@@ -87,8 +87,8 @@ export const reportedJobSchema: z.ZodType<ReportedTrainingJob> = z.object({
 type StartedEvent = Extract<TrainingEvent, { type: 'training_started' }>;
 
 /**
- * An event as any service of the interface gives it. `num_sequences`, the number of gradient steps to come, is `null`
- * where the service does not say, as a supervised job's need not.
+ * An event as returned by any service of the interface. `num_sequences`, the number of gradient steps to come, is `null`
+ * if the service does not report it, as for some supervised jobs.
  */
 export type ReportedTrainingEvent =
   | Exclude<TrainingEvent, StartedEvent>
@@ -125,22 +125,22 @@ const inferenceModelSchema = z
 
 export const reportedInferenceModelsSchema = z.object({ data: z.array(inferenceModelSchema) });
 
-/** What a service found of one of its parts. */
+/** The check of one component of a service. */
 export interface ComponentCheck {
   success: boolean;
-  /** Milliseconds the check took; `null` where the service does not say. */
+  /** Duration of the check in milliseconds; `null` if not reported. */
   duration: number | null;
-  /** `null` where there is none. */
+  /** `null` if there is none. */
   error: string | null;
-  /** Of `inference_queue`: replies that are waited for. Only where the service says. */
+  /** Only for `inference_queue`: number of replies in flight. Absent if not reported. */
   in_hand?: number | undefined;
-  /** Of `inference_queue`: milliseconds since the oldest request for these replies came. Only where the service says. */
+  /** Only for `inference_queue`: milliseconds since the oldest of these requests arrived. Absent if not reported. */
   oldest_ms?: number | undefined;
-  /** Of `inference_queue`: requests answered 429 since the service's start, for want of room. Only where it says. */
+  /** Only for `inference_queue`: number of requests answered 429 since the service's start, because it was full. Absent if not reported. */
   refused?: number | undefined;
 }
 
-/** The parts of a service by their names, which other services may choose otherwise. */
+/** The components of a service by name. Other services may have other names. */
 export type ReportedSystemCheck = { [Name in keyof SystemCheck]?: ComponentCheck } & {
   [component: string]: ComponentCheck | undefined;
 };

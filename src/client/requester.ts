@@ -7,41 +7,40 @@ import type { RetryNotice } from './retry.ts';
 import type { Transport } from './transport.ts';
 
 export interface CallOptions {
-  /** Ends the call; it then rejects with the signal's reason. */
+  /** Aborts the call, which then rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
-  /** Deadline of each attempt in milliseconds, in place of the client's. */
+  /** Deadline of each attempt in milliseconds. Default: the client's. */
   timeoutMs?: number | undefined;
-  /** Hears of each attempt that failed in passing, before the pause that comes before the next. */
+  /** Called after each failed attempt that will be retried, before the pause. */
   onRetry?: ((notice: RetryNotice) => void) | undefined;
 }
 
 export interface ListOptions extends CallOptions {
-  /** Id of the last item already seen; the list goes on behind it. */
+  /** Id of the last item already seen; the list continues after it. */
   after?: string | undefined;
-  /** Items of a page, 1 to 100. Default 20. */
+  /** Items per page, 1 to 100. Default 20. */
   limit?: number | undefined;
 }
 
 export interface IdempotentCallOptions extends CallOptions {
   /**
-   * Under the same key and with the same body the service acts once and gives the first answer again, also after
-   * a restart. Default: a random UUID for each call. Give one, and keep it, where a call is to be repeated by
-   * another process.
+   * The service acts once per key and returns the first answer again for the same key and body, even after a restart.
+   * Default: a random UUID for each call. Set and store a key if another process may repeat the call.
    */
   idempotencyKey?: string | undefined;
 }
 
-/** What the resources share: the transport, and what the client was told about the service. */
+/** The transport and the client's settings, shared by all resources. */
 export interface Requester {
   transport: Transport;
   dialect: Dialect;
   timeoutMs: number;
-  /** Deadline of an attempt of a read. */
+  /** Deadline of one attempt of a read. */
   readTimeoutMs: number;
   inferenceAddress: ServiceAddress;
 }
 
-/** Makes a result of an answer. Throws a `BadResponseError` for one that it does not understand. */
+/** Converts an answer to a result. @throws BadResponseError for an invalid answer. */
 export type Parse<Result> = (answer: Answer) => Result;
 
 export function read<Result>(
@@ -87,15 +86,15 @@ export function remove<Result>(
 export interface Posted {
   body: RequestBody;
   headers?: Record<string, string>;
-  /** Whether the service comes to the same by the request alone, so that a repeat needs no key. Default false. */
+  /** Whether a retry is safe without an idempotency key, because the request alone determines the result. Default false. */
   isRepeatable?: boolean | undefined;
 }
 
-/** What an Idempotency-Key header can carry. */
+/** The characters that an Idempotency-Key header can carry. */
 const writable = /^[\x20-\x7e]+$/;
 
 /**
- * A POST under `/preview/`, which an idempotency key makes harmless to repeat.
+ * Sends a POST under `/preview/` with an idempotency key, which makes retries safe.
  * @throws ClientOptionError for a key that no header can carry.
  */
 export async function post<Result>(
@@ -122,7 +121,7 @@ export async function post<Result>(
   return transport.send(call, parse);
 }
 
-/** A path with the ids written so that they stay one segment each. */
+/** A path with percent-encoded ids, so that each id is one segment. */
 export function path(parts: TemplateStringsArray, ...ids: string[]): string {
   return parts.reduce((text, part, index) => `${text}${encodeURIComponent(ids[index - 1] ?? '')}${part}`);
 }

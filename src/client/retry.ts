@@ -11,53 +11,55 @@ import {
 } from './errors.ts';
 
 /**
- * Which failures of a call may be answered by repeating it.
- * `harmless`: a repeat changes nothing that the first call did not (reads, deletions, calls with an idempotency
- * key), so every passing failure, an answer that makes no sense included. `unanswered`: only those that say that
- * the call was turned away: the service was not reached, or it answered 408, 429 or 503. `untouched`: the same, but a
- * 503 counts only with a `Retry-After`; without one it may be a proxy's, which lost the service in the middle of the
- * call. `never`: none.
+ * Which failures of a call are retried.
+ * - `harmless`: every transient failure, including invalid answers, because a repeat changes nothing more (reads,
+ *   deletions, calls with an idempotency key).
+ * - `unanswered`: only failures that show that the call was rejected: the service was not reached, or it answered 408,
+ *   429 or 503.
+ * - `untouched`: as `unanswered`, but a 503 only with `Retry-After`. Without it the 503 may come from a proxy that lost
+ *   the service during the call.
+ * - `never`: none.
  */
 export type Repeat = 'harmless' | 'unanswered' | 'untouched' | 'never';
 
 export interface RetryPolicy {
-  /** How often a call is repeated after its first attempt. */
+  /** Maximum number of attempts after the first. */
   retries: number;
-  /** The first pause is at most this long, each further one at most twice the one before. */
+  /** Maximum length of the first pause in milliseconds. It doubles with each retry. */
   backoffMs: number;
-  /** For how long calls to a service that has answered before, and is away, are repeated all the same. */
+  /** How long calls to an unavailable service that answered before are retried, in milliseconds, beyond `retries`. */
   awayMs: number;
 }
 
-/** What repeats need to know beside the policy, and tell. */
+/** State and callbacks of retries. */
 export interface RetryHooks {
   signal?: AbortSignal | undefined;
   onRetry?: ((notice: RetryNotice) => void) | undefined;
-  /** Whether the service has been there before: where it never was, it is not waited for. Default: it was not. */
+  /** Whether the service has answered before. If not, it is not waited for. Default: false. */
   isKnown?: () => boolean;
-  /** Hears of a service that is away and waited for, at each failure of a call but the first. */
+  /** Called while waiting for an unavailable service, at each failure of a call except the first. */
   onAway?: (error: RequestError) => void;
 }
 
-/** A call that failed in passing and is going to be repeated. */
+/** A failed attempt of a call that will be retried. */
 export interface RetryNotice {
-  /** HTTP status that it was answered with; null where it was not. */
+  /** HTTP status of the answer; null if there was none. */
   status: number | null;
-  /** Which attempt failed, counted from 1. */
+  /** Number of the failed attempt, from 1. */
   attempt: number;
-  /** The pause before the next, in milliseconds. */
+  /** Pause before the next attempt, in milliseconds. */
   delayMs: number;
 }
 
 const longestBackoffMs = 30_000;
-/** A service that comes back is found soon. */
+/** Short, so that a service that is available again is noticed soon. */
 const longestAwayPauseMs = 5_000;
-/** A service that asks for a longer pause than this is taken at its word: the error goes to the caller. */
+/** If `Retry-After` is longer than this, the call is not retried and the caller gets the error. */
 const longestRetryAfterMs = 60_000;
 
 /**
- * Runs `attempt` until it succeeds, fails for good, or has been repeated often enough; throws its last error. A service
- * that was there and is away is waited for.
+ * Runs `attempt` until it succeeds, fails permanently, or is out of retries, and then throws the last error. Waits for
+ * an unavailable service that answered before.
  */
 export async function withRetries<Result>(
   policy: RetryPolicy,
@@ -85,7 +87,7 @@ export async function withRetries<Result>(
   }
 }
 
-/** A service that does not answer, or of which a proxy says so: one that starts anew is back soon. */
+/** Whether the service is unavailable, by its own connection or according to a proxy. A restarting service is back soon. */
 function isAway(error: unknown): error is RequestError {
   if (error instanceof ServiceError) return [502, 503, 504].includes(error.status ?? 0);
   return error instanceof ConnectionError && error.status === null;
@@ -106,8 +108,8 @@ function mayRepeat(error: unknown, repeat: Repeat): boolean {
 }
 
 /**
- * Whether the service may have acted on a call that failed. It has not where it was not reached, refused the call
- * (3xx, 4xx, 501), or turned it away with 503 and `Retry-After`.
+ * Whether the service may have acted on a failed call. It has not if it was not reached, refused the call (3xx, 4xx,
+ * 501), or answered 503 with `Retry-After`.
  */
 export function mayHaveActed(error: unknown): error is RequestError {
   if (error instanceof ServiceError)
@@ -125,10 +127,11 @@ function retryAfterOf(error: unknown): number | null {
 }
 
 /**
- * Pause before the repeat after the failure of this index (0 for the first): exponential backoff with full jitter
- * (aws.amazon.com/builders-library/timeouts-retries-and-backoff-with-jitter), after what the service asked for,
- * so that many callers told to wait do not come back at once.
+ * Pause before the next attempt in milliseconds: `Retry-After` plus exponential backoff with full jitter
+ * (aws.amazon.com/builders-library/timeouts-retries-and-backoff-with-jitter), so that callers with the same
+ * `Retry-After` do not return at the same time.
  *
+ * @param failures Number of earlier failures of the call, 0 after the first.
  * @param random In [0, 1).
  */
 export function retryDelayMs(
@@ -142,9 +145,9 @@ export function retryDelayMs(
 }
 
 /**
- * Milliseconds that a `Retry-After` header asks for, be it seconds or a date; null where it is absent or neither.
+ * Parses a `Retry-After` header of seconds or a date to milliseconds; null if it is absent or invalid.
  *
- * @param date The response's `Date`: a date is held against the service's own clock, which ours need not agree with.
+ * @param date The response's `Date` header. A date is compared with the service's clock, which may differ from ours.
  */
 export function parseRetryAfter(header: string | null, date: string | null = null): number | null {
   if (header === null || header.trim() === '') return null;
@@ -156,7 +159,7 @@ export function parseRetryAfter(header: string | null, date: string | null = nul
   return Math.max(0, until - (Number.isNaN(now) ? Date.now() : now));
 }
 
-/** Waits; rejects with the signal's reason when aborted. */
+/** Waits. @throws the signal's reason when aborted. */
 export async function pause(milliseconds: number, signal: AbortSignal | undefined): Promise<void> {
   try {
     await sleep(milliseconds, undefined, signal ? { signal } : {});

@@ -2,21 +2,21 @@ import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import type { OpenAnswer, TimeoutOption } from './call.ts';
 import { ResponseTooLargeError, TimeoutError } from './errors.ts';
 
-/** Characters that are gathered before the parser looks for an event's end in them. */
+/** Characters that are collected before the parser searches them for the end of an event. */
 const lookedAtTogether = 16_384;
 
-/** How long an event may take from its first piece to its last. */
+/** Maximum time from the first piece of an event to its last. */
 export interface EventDeadline {
   timeoutMs: number;
   timeoutOption: TimeoutOption;
 }
 
 /**
- * The messages of an event stream as they come. Ends where the bytes end; comments and retry hints are dropped.
+ * Reads the messages of an event stream until the bytes end. Comments and retry hints are dropped.
  *
  * @param bytes The stream's body.
- * @param deadline Default: none but that of the body.
- * @throws ResponseTooLargeError, TimeoutError for an event that does not come to its end.
+ * @param deadline Default: only the deadline of the body.
+ * @throws ResponseTooLargeError or TimeoutError for an event that does not end.
  */
 export async function* readEventStream(
   { facts, limits }: Pick<OpenAnswer, 'facts' | 'limits'>,
@@ -33,7 +33,7 @@ export async function* readEventStream(
   });
   const decoder = new TextDecoder();
   let unread = '';
-  /** Since the last event. */
+  /** Bytes since the last event. */
   let bytesBehind = 0;
   let begunMs: number | undefined;
   for await (const chunk of bytes) {
@@ -46,7 +46,7 @@ export async function* readEventStream(
     if (ready.length > 0) bytesBehind = 0;
     if (bytesBehind > limits.eventBytes)
       throw new ResponseTooLargeError(facts, 'eventBytes', limits.eventBytes);
-    // A service that has nothing to say yet sends comments.
+    // Services send comments as keep-alives between events.
     if (ready.length > 0 || commented) begunMs = undefined;
     else begunMs ??= performance.now();
     commented = false;

@@ -16,7 +16,7 @@ import {
 } from './errors.ts';
 import { parseRetryAfter } from './retry.ts';
 
-/** Other services leave `input` out. */
+/** Other services omit `input`. */
 const issueSchema = validationIssueSchema.extend({ input: z.unknown().default(null) });
 
 const errorBodySchema = z.object({
@@ -27,14 +27,14 @@ const errorBodySchema = z.object({
 
 const longestDetail = 500;
 
-/** Headers of a response that its error tells of. */
+/** Response headers that errors use. */
 export interface ErrorHeaders {
   retryAfter: string | null;
   date: string | null;
   location: string | null;
 }
 
-/** The error that a response of a status outside 2xx stands for. */
+/** The error for a response with a status outside 2xx. */
 export function statusError(
   facts: Omit<CallFacts, 'detail'> & { status: number },
   body: string,
@@ -66,11 +66,11 @@ export function statusError(
   }
 }
 
-/** Words of vLLM, SGLang and hosted services for a prompt that is longer than the context. */
+/** Messages of vLLM, SGLang and hosted services for a prompt longer than the context. */
 const tooLongWords =
   /maximum context length|(?:longer than|exceeds) the model's context length|context window/i;
 
-/** Whether a response of that status and body says that the prompt is longer than the model's context. */
+/** Whether a response with this status and body means that the prompt is longer than the model's context. */
 export function isContextLengthError(status: number, body: string): boolean {
   if (status !== 400 && status !== 422) return false;
   const { code, detail } = readErrorBody(body);
@@ -80,11 +80,11 @@ export function isContextLengthError(status: number, body: string): boolean {
 interface ErrorBody {
   detail: string;
   issues: ValidationIssue[];
-  /** `error.code` of chat completions, where the body has it. */
+  /** `error.code` of chat completions, if present. */
   code?: unknown;
 }
 
-/** What the body of an error says, in one line; whole as `issues` where it is a validation error. */
+/** The message of an error's body, on one line, with `issues` if it is a validation error. */
 export function readErrorBody(body: string): ErrorBody {
   const parsed = errorBodySchema.safeParse(parseJson(body));
   if (!parsed.success) return { detail: excerpt(body), issues: [] };
@@ -97,7 +97,7 @@ export function readErrorBody(body: string): ErrorBody {
   return { detail: detail ?? said ?? message ?? excerpt(body), issues: [], code };
 }
 
-/** The beginning of a body that is not understood, on one line, as an error message can show it. */
+/** The beginning of an unparsed body, on one line, for error messages. */
 export function excerpt(body: string): string {
   const line = body
     .slice(0, 4 * longestDetail)

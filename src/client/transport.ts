@@ -21,17 +21,17 @@ export interface TransportOptions {
   address: ServiceAddress;
   headers: Record<string, string>;
   retry: RetryPolicy;
-  /** Deadline of making a connection. */
+  /** Deadline for connecting. */
   connectTimeoutMs: number;
   limits: ClientLimits;
 }
 
-/** How a body is read. */
+/** State of reading a body. */
 interface Reading {
   call: Call;
   deadline: Deadline;
   facts: OpenAnswer['facts'];
-  /** Whether each piece puts the deadline off: it is then one of silence. */
+  /** Whether each piece restarts the deadline, which then limits the silence between pieces. */
   restarts: boolean;
 }
 
@@ -44,12 +44,12 @@ const unreached = new Set([
   'UND_ERR_CONNECT_TIMEOUT',
 ]);
 
-/** Calls over a pool of connections of its own, repeated where that is harmless. */
+/** Sends calls over its own connection pools and retries them. */
 export class Transport {
   readonly #options: TransportOptions;
   readonly #pools: ConnectionPools;
   #closed = false;
-  /** Whether the service has answered, and itself. */
+  /** Whether the service has answered, with a status that is not a proxy's. */
   #isKnown = false;
   #isAwayTold = false;
 
@@ -62,7 +62,7 @@ export class Transport {
     return this.#options.retry;
   }
 
-  /** What `parse` makes of the whole answer. One that it does not understand is a failure like any other. */
+  /** Sends a call and parses its whole answer. An error of `parse` can be retried like any other failure. */
   send<Result>(call: Call, parse: (answer: Answer) => Result): Promise<Result> {
     return this.repeated(call.repeat, call, async () => {
       const open = await this.#attempt(call);
@@ -70,7 +70,7 @@ export class Transport {
     });
   }
 
-  /** The answer as soon as its head is there, and `check` takes it. What breaks later is not repeated here. */
+  /** Sends a call and returns when its headers have arrived and `check` accepts it. Later failures are not retried. */
   open(call: Call, check?: (answer: OpenAnswer) => Promise<void>): Promise<OpenAnswer> {
     return this.repeated(call.repeat, call, async () => {
       const open = await this.#attempt(call);
@@ -79,7 +79,7 @@ export class Transport {
     });
   }
 
-  /** Repeats work that calls the service, as `repeat` lets it. */
+  /** Runs work that calls the service, with the retries that `repeat` allows. */
   repeated<Result>(
     repeat: Repeat,
     { signal, onRetry }: Pick<RetryHooks, 'signal' | 'onRetry'>,
@@ -89,7 +89,7 @@ export class Transport {
     return withRetries(this.#options.retry, repeat, { signal, onRetry, ...away }, work);
   }
 
-  /** Ends what is in flight and lets the connections go. */
+  /** Ends the calls in flight and closes the connections. */
   async close(): Promise<void> {
     this.#closed = true;
     await this.#pools.destroy();
@@ -131,7 +131,7 @@ export class Transport {
       this.#isKnown = true;
       this.#isAwayTold = false;
     }
-    // Also for an answer that is never read: its end comes with the deadline's.
+    // Also runs for an answer that is never read, when the deadline ends it.
     response.body.once('close', release);
     const length = Number(header(response, 'content-length') ?? Number.NaN);
     const contentLength = Number.isSafeInteger(length) ? length : null;
@@ -190,7 +190,7 @@ export class Transport {
     }
   }
 
-  /** What a call's caller gets for what broke below: the signal's reason, or an error of ours. */
+  /** Converts a failure to the signal's reason or an error of this module. */
   #failure(
     error: unknown,
     call: Call,
@@ -206,7 +206,7 @@ export class Transport {
       return new TimeoutError({ ...facts, detail }, call.timeoutMs, call.timeoutOption);
     }
     const code = errorCode(error);
-    // A mistake in the call, not in the connection.
+    // An invalid call, not a failed connection.
     if (code === 'UND_ERR_INVALID_ARG')
       return new ClientOptionError(`${facts.method} ${facts.path} cannot be sent: ${String(error)}.`);
     const reason = this.#closed ? 'client_closed' : unreached.has(code) ? 'not_connected' : 'cut';
@@ -226,7 +226,7 @@ function writableBody(body: RequestBody | undefined): string | Uint8Array | Read
     : Readable.from(body, { objectMode: false });
 }
 
-/** What comes in pieces has a length all the same. */
+/** A body in pieces needs an explicit length. */
 function lengthHeader(body: RequestBody | undefined): Record<string, string> {
   if (typeof body === 'string' || body instanceof Uint8Array || body === undefined) return {};
   return { 'content-length': String(body.reduce((sum, piece) => sum + piece.byteLength, 0)) };
