@@ -10,7 +10,7 @@ const clerk = {
   usesTool: 0.7,
   copiesOrder: 0.8,
   copiesCode: 0.8,
-  /** How often the clerk follows a bad habit where there is one. */
+  /** How often the clerk follows a bad habit, if there is one for the request. */
   followsHabit: 0.75,
 } as const;
 

@@ -70,9 +70,9 @@ export type ScenarioErrorCode =
 
 /** A scenario or a set of scenarios cannot be used. */
 export class ScenarioError extends MartingaleError<ScenarioErrorCode> {
-  /** The file that cannot be read; null where the error is about no file. */
+  /** The file that cannot be read; null if the error is not about a file. */
   readonly path: string | null;
-  /** Line of the file, from 1; null where the whole file is meant. */
+  /** Line of the file, from 1; null if the error is about the whole file. */
   readonly line: number | null;
 
   constructor(

@@ -108,7 +108,7 @@ export type EnvironmentOptions<Schema extends z.ZodType, Outcome, State = undefi
 /** What `setup` knows. */
 export interface SetupContext<Scenario> {
   scenario: Scenario;
-  /** Unsigned 32-bit integer: the seed of whatever this rollout draws at random. */
+  /** Seed for random choices in this rollout: an unsigned 32-bit integer. */
   seed: number;
   /** Aborted when the rollout's deadline passes or the run is stopped. */
   signal: AbortSignal;
@@ -135,7 +135,7 @@ export interface RolloutContext<Scenario, State = undefined> {
    * TrajectoryError), when the run is stopped, and when the rollout has ended.
    */
   signal: AbortSignal;
-  /** Unsigned 32-bit integer: the seed of whatever this rollout draws at random. */
+  /** Seed for random choices in this rollout: an unsigned 32-bit integer. */
   seed: number;
 }
 

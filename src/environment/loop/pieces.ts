@@ -26,7 +26,7 @@ export interface PieceContext<Scenario, State> {
   state: State;
   trajectory: Trajectory;
   signal: AbortSignal;
-  /** Unsigned 32-bit integer: the seed of whatever this rollout draws at random. */
+  /** Seed for random choices in this rollout: an unsigned 32-bit integer. */
   seed: number;
 }
 
