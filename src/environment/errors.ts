@@ -2,11 +2,11 @@ import { MartingaleError } from '../contract/index.ts';
 
 /**
  * - `setup_failed`: `setup` threw; no agent ran.
- * - `invalid_piece`: `prompt`, `observe`, `stop` or `tools` gave a value that the conversation cannot continue with.
+ * - `invalid_piece`: `prompt`, `observe`, `stop` or `tools` returned a value that the conversation cannot continue with.
  * - `tool_failed`: a tool threw, with `onToolError: 'fail'`.
  * - `on_error_failed`: `onError` threw. `errors` holds what it threw and the error it was called with.
- * - `reward_failed`, `group_reward_failed`: a reward threw, or gave something other than finite numbers.
- * - `credit_failed`: `credit` threw, or did not give one finite number per call.
+ * - `reward_failed`, `group_reward_failed`: a reward threw, or did not return finite numbers.
+ * - `credit_failed`: `credit` threw, or did not return one finite number per call.
  * - `reward_timeout`, `group_reward_timeout`, `credit_timeout`: it took longer than `rewardTimeoutMs`.
  * - `metric_not_finite`: a metric of a trajectory is NaN, infinite, or neither a number nor a boolean.
  * - `judge_call_failed`: the judge's model did not answer.
@@ -33,7 +33,7 @@ export type EnvironmentErrorCode =
 export class EnvironmentError extends MartingaleError<EnvironmentErrorCode> {
   /** Name of the reward, metric, tool or piece that failed; null for the environment's other functions. */
   readonly part: string | null;
-  /** Of `on_error_failed`: what `onError` threw, and the error it was called with. Else empty. */
+  /** For `on_error_failed`: what `onError` threw, and the error it was called with. Else empty. */
   readonly errors: readonly unknown[];
 
   constructor(
@@ -51,7 +51,7 @@ export class EnvironmentError extends MartingaleError<EnvironmentErrorCode> {
   }
 }
 
-/** Of a piece of the conversation: `prompt`, `observe`, `stop` or `tools`. */
+/** Error of a piece of the conversation: `prompt`, `observe`, `stop` or `tools`. */
 export function pieceError(piece: string, what: string): EnvironmentError {
   return new EnvironmentError('invalid_piece', `\`${piece}\` ${what}`, { part: piece });
 }
@@ -59,7 +59,7 @@ export function pieceError(piece: string, what: string): EnvironmentError {
 /**
  * - `invalid_scenario`: a scenario does not fit the environment's schema. `cause` is zod's error.
  * - `invalid_scenario_file`: a file of scenarios cannot be read. `path` and `line` say where.
- * - `invalid_scenario_set`: a set has no scenario to give, or cannot name one.
+ * - `invalid_scenario_set`: a set gives no scenario or has no end, or a scenario has no valid key.
  * - `scenario_position_refused`: a saved position belongs to another set, or the set's source has changed.
  */
 export type ScenarioErrorCode =

@@ -28,7 +28,7 @@ export interface JudgeOptions<Scenario, Outcome> {
   attempts?: number;
   /** Retries of a failed call in each attempt. Default 2. */
   maxRetries?: number;
-  /** Default: the model's own. */
+  /** Temperature of the judge's calls. Default: the model's own. */
   temperature?: number;
   /** Most tokens of one answer. Default: the model's own. */
   maxOutputTokens?: number;
@@ -38,7 +38,7 @@ export interface JudgeOptions<Scenario, Outcome> {
   cacheFile?: string;
   /** Verdicts in memory; the least recently used ones are dropped. Default 10,000. */
   cacheSize?: number;
-  /** For `usage.cost`. Default: the cost is null. */
+  /** Prices for `usage.cost`. Default: the cost is null. */
   prices?: JudgePrices;
 }
 
@@ -86,16 +86,16 @@ export interface JudgePrices {
   output: number;
 }
 
-/** Calls, tokens and cost of a judge since it was made. It keeps counting. */
+/** Calls, tokens and cost of a judge since it was made. The object updates itself. */
 export interface JudgeUsage {
   /** Model calls that were answered, unusable answers included. */
   readonly calls: number;
   /** Verdicts taken from the cache, or from a call that was in flight for another rollout. */
   readonly cached: number;
-  /** As the model's provider counts tokens. */
+  /** Tokens, as the model's provider counts them. */
   readonly inputTokens: number;
   readonly outputTokens: number;
-  /** In the currency of `prices`; null without. */
+  /** In the currency of `prices`; null without `prices`. */
   readonly cost: number | null;
 }
 

@@ -14,7 +14,7 @@ export interface LoopOutcome<Parsed = never> {
   /**
    * Why it ended: `finished` (the reply called no tool and there was nothing more to observe), `length` (the reply was
    * cut), `tool_choice` (the reply breaks `settings.toolChoice`), another finish reason of a reply whose tools were not
-   * run, a limit, or what `stop` said.
+   * run, a limit, or the text that `stop` returned.
    */
   stopReason: string;
 }

@@ -16,7 +16,7 @@ import type { DifficultyOptions, DifficultyReport, Stage } from './stage.ts';
 import { mapNames, type SplitOptions, splitStage, splitter, TransformStage } from './transform-stage.ts';
 
 export interface ScenarioSetOptions<Scenario> {
-  /** Default: the scenario's `id`, or where it has none a hash of its JSON. */
+  /** Gives the key of each scenario. Default: its `id`, else a hash of its JSON. */
   key?: KeyFunction<Scenario>;
 }
 
