@@ -25,7 +25,7 @@ const nullable = <Schema extends z.ZodType>(schema: Schema) =>
   schema.nullish().transform((value): z.output<Schema> | null => value ?? null);
 const otherwise = <Schema extends z.ZodType>(schema: Schema, value: z.output<Schema>) =>
   schema.nullish().transform((given): z.output<Schema> => given ?? value);
-/** A field of our extensions. It may mean something else in other services, so a value that does not match is dropped. */
+/** A field of our extensions. Its name may mean something else in other services, so other values are dropped. */
 const ours = <Schema extends z.ZodType>(schema: Schema) => schema.optional().catch(undefined);
 
 /** Numbers by name. Entries that are `null` are dropped. */
@@ -136,7 +136,10 @@ export interface ComponentCheck {
   in_hand?: number | undefined;
   /** Only for `inference_queue`: milliseconds since the oldest of these requests arrived. Absent if not reported. */
   oldest_ms?: number | undefined;
-  /** Only for `inference_queue`: number of requests answered 429 since the service's start, because it was full. Absent if not reported. */
+  /**
+   * Only for `inference_queue`: number of requests answered 429 since the service's start, because the queue was full.
+   * Absent if not reported.
+   */
   refused?: number | undefined;
 }
 

@@ -86,7 +86,7 @@ export function remove<Result>(
 export interface Posted {
   body: RequestBody;
   headers?: Record<string, string>;
-  /** Whether a retry is safe without an idempotency key, because the request alone determines the result. Default false. */
+  /** Whether a retry is safe without a key, because the request alone determines the result. Default false. */
   isRepeatable?: boolean | undefined;
 }
 

@@ -87,7 +87,7 @@ export async function withRetries<Result>(
   }
 }
 
-/** Whether the service is unavailable, by its own connection or according to a proxy. A restarting service is back soon. */
+/** Whether the service is unreachable, directly or behind a proxy. It may be restarting and back soon. */
 function isAway(error: unknown): error is RequestError {
   if (error instanceof ServiceError) return [502, 503, 504].includes(error.status ?? 0);
   return error instanceof ConnectionError && error.status === null;

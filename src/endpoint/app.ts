@@ -6,9 +6,9 @@ import { answerResponse } from './responses/answer-response.ts';
 import type { EndpointSession } from './session.ts';
 
 export interface EndpointAppOptions {
-  /** What a key in force stands for. */
+  /** The session of a valid key. */
   find: (apiKey: string) => EndpointSession | undefined;
-  /** Whether a key was made here, be it in force or ended. */
+  /** Whether a key was created here, valid or expired. */
   isOwn: (apiKey: string) => boolean;
 }
 
@@ -16,11 +16,11 @@ type Env = { Variables: { session: EndpointSession } };
 
 const largestBody = 64 * 2 ** 20;
 
-/** The routes that OpenAI-compatible clients call, under `/v1`. */
+/** The `/v1` routes of OpenAI-compatible clients. */
 export function createEndpointApp({ find, isOwn }: EndpointAppOptions): Hono<Env> {
   const app = new Hono<Env>();
   app.onError((error, context) => {
-    // The caller notes what becomes of calls that were made; this one was not.
+    // The policy's caller notes the outcome of each call, but a rejected request never became a call.
     const session: EndpointSession | undefined = context.var.session;
     if (error instanceof EndpointError) session?.run(() => currentTrajectory()?.noteCallEnd('unanswered'));
     return errorResponse(error);
@@ -49,7 +49,7 @@ export function createEndpointApp({ find, isOwn }: EndpointAppOptions): Hono<Env
     answerResponse(context.var.session, await readBody(context), context.req.raw.signal),
   );
   app.get('/v1/models', (context) => context.json({ object: 'list', data: [modelOf(context.var.session)] }));
-  // Whatever model an agent names, it is this one that answers.
+  // This model answers whatever name the agent uses.
   app.get('/v1/models/*', (context) => context.json(modelOf(context.var.session)));
   return app;
 }

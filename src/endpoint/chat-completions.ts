@@ -11,11 +11,11 @@ import { dataFrame, eventStream } from './event-stream.ts';
 import { asFields, checkNames, parse } from './read-fields.ts';
 import { answerStreamed, answerWhole, type EndpointRequest, type EndpointSession } from './session.ts';
 
-/** What an agent asked for, and how it wants to see the reply. */
+/** An agent's request, and the format of the reply. */
 export interface ChatAsked {
   request: EndpointRequest;
   stream: boolean;
-  /** A last chunk with the usage. */
+  /** Whether the stream ends with a chunk that has the usage. */
   includeUsage: boolean;
   logprobs: boolean;
   tokenIds: boolean;
@@ -32,7 +32,7 @@ const remedies = {
   continuous_usage_stats: 'The usage is in the last chunk.',
 };
 
-/** Reads a chat request as OpenAI's clients write it. @throws EndpointError that names the field. */
+/** Parses a chat request of an OpenAI client. @throws EndpointError that names the field. */
 export function readChatBody(body: unknown): ChatAsked {
   const fields = asFields(body);
   if (isTextOnly(fields.modalities)) delete fields.modalities;
@@ -66,7 +66,7 @@ export function readChatBody(body: unknown): ChatAsked {
         logprobs: true,
         return_token_ids: true,
         max_completion_tokens: max_completion_tokens ?? max_tokens,
-        // `auto` is what absent means, also to services that know no other value.
+        // `auto` is the default with tools: some services reject the field.
         ...(someTools
           ? { tools: someTools, tool_choice: tool_choice === 'auto' ? undefined : tool_choice }
           : {}),
@@ -79,7 +79,7 @@ function isTextOnly(modalities: unknown): boolean {
   return Array.isArray(modalities) && modalities.every((modality) => modality === 'text');
 }
 
-/** What clients add to replies for their own use, and send back with them. */
+/** Fields that clients add to replies and send back. */
 const echoes = new Set(['parsed', 'provider_specific_fields']);
 
 function withoutEchoes(messages: unknown): unknown {
@@ -91,7 +91,7 @@ function withoutEchoes(messages: unknown): unknown {
   });
 }
 
-/** Padding of stream events, which there is none of here; clients send that they want none. */
+/** Drops the option for padded stream events if it is off. Clients send it, and there is no padding here. */
 function withoutObfuscation(fields: Record<string, unknown>): Record<string, unknown> {
   const { stream_options: options } = fields;
   if (typeof options !== 'object' || options === null) return fields;
@@ -100,13 +100,13 @@ function withoutObfuscation(fields: Record<string, unknown>): Record<string, unk
 }
 
 export interface ShownFields {
-  /** The agent asked for log-probabilities. */
+  /** Whether the agent requested log-probabilities. */
   logprobs: boolean;
-  /** The agent asked for token ids. */
+  /** Whether the agent requested token ids. */
   tokenIds: boolean;
 }
 
-/** The completion as an agent is shown it: what was asked of the service only to record it is left out. */
+/** The completion for the agent, without the fields that were requested only for recording. */
 export function shownCompletion(completion: ChatCompletion, choice: Choice, shown: ShownFields) {
   const { prompt_token_ids, ...rest } = completion;
   return {
@@ -153,7 +153,7 @@ export async function answerChat(
 }
 
 async function* frames({ chunks }: StreamedAnswer, asked: ChatAsked): AsyncGenerator<string> {
-  // The end is kept back until the call has been recorded: agents go on as soon as they see it.
+  // The last chunks are held back until the call is recorded, because agents continue as soon as they see them.
   const ending: ChatCompletionChunk[] = [];
   try {
     for await (const chunk of chunks) {

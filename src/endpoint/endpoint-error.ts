@@ -11,10 +11,10 @@ import { MartingaleError } from '../contract/index.ts';
 
 export type EndpointStatus = 400 | 401 | 404 | 410 | 413 | 415 | 503;
 
-/** A request that the endpoint itself refuses. */
+/** A request that the endpoint itself rejects. */
 export class EndpointError extends MartingaleError {
   readonly status: EndpointStatus;
-  /** The field that the error is about, in the form of OpenAI-compatible errors. */
+  /** Path of the invalid field, as in OpenAI-compatible errors; null if there is none. */
   readonly param: string | null;
 
   constructor(status: EndpointStatus, code: string, message: string, param: string | null = null) {
@@ -24,7 +24,7 @@ export class EndpointError extends MartingaleError {
   }
 }
 
-/** A field, or a value of a field, that has no equivalent here: refused rather than ignored. */
+/** The error for a field, or a value of a field, that is not supported. */
 export function unsupported(param: string, remedy: string): EndpointError {
   return new EndpointError(
     400,
@@ -38,12 +38,12 @@ export function invalid(param: string, problem: string): EndpointError {
   return new EndpointError(400, 'invalid_parameter', `\`${param}\` ${problem}`, param);
 }
 
-/** The form in which OpenAI-compatible clients read errors. */
+/** The error format of OpenAI-compatible clients. */
 export interface ErrorResponseBody {
   error: { message: string; type: string; param: string | null; code: string | null };
 }
 
-/** The response that tells the agent's client of an error. */
+/** The HTTP response for an error. */
 export function errorResponse(error: unknown): Response {
   const status = statusOf(error);
   const headers = new Headers({ 'content-type': 'application/json' });
@@ -52,7 +52,7 @@ export function errorResponse(error: unknown): Response {
     headers.set('retry-after', String(Math.ceil(waitMs / 1000)));
     headers.set('retry-after-ms', String(waitMs));
   }
-  // OpenAI's clients read it: this process would refuse the same request again.
+  // Stops OpenAI's clients from retrying: this process would reject the same request again.
   if (!(error instanceof RequestError) && status < 500) headers.set('x-should-retry', 'false');
   return new Response(JSON.stringify(errorBody(error)), { status, headers });
 }
@@ -74,12 +74,12 @@ const statusOfCode: Readonly<Record<string, number>> = {
   incomplete_completion: 502,
 };
 
-/** Errors of the service keep their status; other errors have the status that a gateway would answer. */
+/** Errors of the service keep their status. Other errors get the status of a gateway. */
 function statusOf(error: unknown): number {
   if (error instanceof EndpointError) return error.status;
   if (error instanceof TimeoutError) return 504;
   if (error instanceof ConnectionError || error instanceof BadResponseError) return 502;
-  // An error after the head of a response has the status of success.
+  // An error after the response's headers has a 2xx status.
   if (error instanceof RequestError) return error.status !== null && error.status >= 400 ? error.status : 502;
   if (!MartingaleError.isInstance(error)) return 500;
   return statusOfCode[error.code] ?? (error.code.startsWith('unexpected_call_') ? 422 : 400);

@@ -9,9 +9,9 @@ import type {
 } from '../contract/index.ts';
 import type { PromptMessages } from '../trajectory/index.ts';
 
-/** A model call, whichever protocol it came through. */
+/** A model call, independent of its protocol. */
 export interface ModelRequest {
-  /** Every field but `messages`, `model`, `seed` and `stream`. */
+  /** All fields except `messages`, `model`, `seed` and `stream`. */
   settings: Omit<ChatCompletionRequest, 'messages' | 'model' | 'seed' | 'stream'>;
   tools: Tool[] | undefined;
   prompt: PromptMessages;
@@ -23,27 +23,27 @@ export interface ModelRequest {
 export interface WholeAnswer {
   completion: ChatCompletion;
   choice: Choice;
-  /** Names the call within its trajectory; undefined where it is not recorded. */
+  /** Identifies the call in its trajectory; undefined if it is not recorded. */
   callId: string | undefined;
 }
 
 export interface StreamedAnswer {
   callId: string | undefined;
-  /** The reply as far as `chunks` have been read. */
+  /** The reply assembled from the chunks read so far. */
   reply: {
     readonly toolCalls: readonly ToolCall[];
-    /** @throws where the stream ended without a finish reason. */
+    /** @throws if the stream ended without a finish reason. */
     complete(): { choice: Choice; usage: Usage | undefined };
   };
-  /** The call is recorded once they have been read to their end. */
+  /** The call is recorded when the chunks end. */
   chunks: AsyncGenerator<ChatCompletionChunk, void, undefined>;
 }
 
-/** The model behind a key. The calls are recorded in the trajectory of the async scope that they are made in. */
+/** The model of a key. Its calls are recorded in the trajectory of their async scope. */
 export interface EndpointModel {
-  /** The pinned name of the model. */
+  /** Pinned name of the model. */
   readonly name: string;
   answer(request: ModelRequest): Promise<WholeAnswer>;
-  /** Resolves once the service has accepted the call. */
+  /** Resolves when the service has accepted the call. */
   answerStreamed(request: ModelRequest): Promise<StreamedAnswer>;
 }

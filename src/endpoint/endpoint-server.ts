@@ -9,7 +9,7 @@ import { EndpointSession } from './session.ts';
 
 const prefix = 'martingale';
 
-/** Makes keys, and knows its own again when what they stood for is long forgotten. */
+/** Creates keys, and recognizes its own keys without storing them. */
 export class EndpointKeys {
   readonly #secret = randomBytes(32);
 
@@ -18,7 +18,7 @@ export class EndpointKeys {
     return `${prefix}.${id}.${this.#mark(id)}`;
   }
 
-  /** Whether the key was made here, be it in force or ended. */
+  /** Whether the key was created here, valid or expired. */
   isOwn(key: string): boolean {
     const [name, id, mark, more] = key.split('.');
     if (name !== prefix || id === undefined || mark === undefined || more !== undefined) return false;
@@ -32,14 +32,14 @@ export class EndpointKeys {
   }
 }
 
-/** As many clients as connect at once; the system's own bound may be lower. */
+/** Maximum number of pending connections; the system's limit may be lower. */
 const backlog = 4096;
-/** Clients keep connections for their next call: one that is closed under them looks like a failure. */
+/** Long, because clients reuse connections and see a closed one as a failure. */
 const keepAliveTimeoutMs = 120_000;
-/** How long an answer may take to reach a client once the endpoint closes. */
+/** How long answers may take to reach their clients when the endpoint closes. */
 const closeTimeoutMs = 1000;
 
-/** The local server that agents of all rollouts call, with the keys that tell them apart. */
+/** The local server for the agents of all rollouts. Each rollout has its own key. */
 export class EndpointServer {
   readonly baseUrl: string;
   readonly #server: Server;
@@ -67,7 +67,7 @@ export class EndpointServer {
       find: (apiKey) => sessions.get(apiKey),
       isOwn: (apiKey) => keys.isOwn(apiKey),
     });
-    // The process is its user's: `Request` and `Response` stay what they are.
+    // Keeps the process's global `Request` and `Response`, which belong to the user.
     const listener = getRequestListener(app.fetch, { overrideGlobalObjects: false });
     const server = createServer({ keepAliveTimeout: keepAliveTimeoutMs }, listener);
     server.unref();
@@ -84,7 +84,7 @@ export class EndpointServer {
     return new EndpointServer(server, `http://127.0.0.1:${address.port}/v1`, keys, sessions);
   }
 
-  /** The key of a model in a trajectory: the same each time it is asked for. */
+  /** The session of a model and a trajectory. Repeated calls return the same session. */
   open(model: EndpointModel, trajectory: Trajectory | undefined): EndpointSession {
     const known = this.#ofScope(trajectory);
     const session = known.get(model);
@@ -112,7 +112,7 @@ export class EndpointServer {
     );
     for (const session of this.#sessions.values()) session.end(closed);
     this.#sessions.clear();
-    // Those who wait are told before their connections go.
+    // Waiting clients get their error before their connections are closed.
     const sweep = setInterval(() => this.#server.closeIdleConnections(), 10);
     const cut = setTimeout(() => this.#server.closeAllConnections(), closeTimeoutMs);
     await new Promise((resolve) => {

@@ -1,11 +1,11 @@
 const headers = {
   'content-type': 'text/event-stream; charset=utf-8',
   'cache-control': 'no-cache',
-  // Proxies that collect responses would hold the events back.
+  // Stops proxies from buffering the events.
   'x-accel-buffering': 'no',
 };
 
-/** Answers with server-sent events, made as the client takes them. `abandon` runs when the client goes away. */
+/** Answers with server-sent events, produced as the client reads them. `abandon` runs when the client disconnects. */
 export function eventStream(frames: AsyncGenerator<string>, abandon: () => void): Response {
   const encoder = new TextEncoder();
   const body = new ReadableStream<Uint8Array>({

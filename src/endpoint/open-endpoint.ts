@@ -3,24 +3,24 @@ import { currentTrajectory, ownModelAt, trajectoryClosed } from '../trajectory/i
 import type { EndpointModel } from './endpoint-model.ts';
 import type { EndpointServer } from './endpoint-server.ts';
 
-/** Where programs in any language call the model of a rollout, and the key that names the rollout. */
+/** Address of a rollout's model for programs in any language, and the key that identifies the rollout. */
 export interface ModelEndpoint {
-  /** Base URL with `/v1` at its end: what OpenAI-compatible clients call `baseURL`. */
+  /** Base URL with `/v1` at its end, the `baseURL` of OpenAI-compatible clients. */
   baseUrl: string;
-  /** Bearer key of one trajectory; it stops working when the rollout ends. */
+  /** Bearer key of one trajectory. It expires when the rollout ends. */
   apiKey: string;
 }
 
-/** The server must not belong to the rollout that happens to start it. */
+/** The async scope outside of all rollouts: the server must not belong to the rollout that starts it. */
 const outsideOfAll = AsyncLocalStorage.snapshot();
 
 let running: Promise<EndpointServer> | undefined;
 
 /**
- * A base URL and a key of the current trajectory, or, outside of a rollout, one that records nothing and lasts until
- * `closeEndpoints()`. The first call starts the process's server, on a free port of 127.0.0.1; it never keeps the
- * process alive.
- * @throws TrajectoryError of code `trajectory_closed` in a rollout that has ended.
+ * A base URL and a key for the current trajectory. Outside of a rollout the key records nothing and lasts until
+ * `closeEndpoints()`. The first call starts the process's server on a free port of 127.0.0.1. The server does not keep
+ * the process alive.
+ * @throws TrajectoryError of code `trajectory_closed` if the rollout has ended.
  */
 export async function openEndpoint(model: EndpointModel): Promise<ModelEndpoint> {
   const trajectory = currentTrajectory();
@@ -37,17 +37,17 @@ export async function openEndpoint(model: EndpointModel): Promise<ModelEndpoint>
 }
 
 /**
- * Stops the process's endpoint server: calls in flight are cut short and every key ends. The next `endpoint()` starts
- * another. Needed only where its port must be free again: the server ends with the process and does not hold it.
+ * Stops the process's endpoint server. Calls in flight are aborted and all keys expire. The next `endpoint()` starts a
+ * new server. Only needed to free the port, because the server does not keep the process alive.
  */
 export async function closeEndpoints(): Promise<void> {
-  // A server that could not be started has nothing to close: whoever started it was told.
+  // A server that failed to start has nothing to close, and its caller has the error.
   const closing = running?.catch(() => undefined);
   running = undefined;
   await (await closing)?.close();
 }
 
-/** Who has no use for an endpoint loads no server. */
+/** Imports the server lazily, so that programs without an endpoint do not load it. */
 async function start(): Promise<EndpointServer> {
   const { EndpointServer } = await import('./endpoint-server.ts');
   return EndpointServer.start();

@@ -3,14 +3,14 @@ import { EndpointError, invalid, unsupported } from './endpoint-error.ts';
 
 export type Fields = Record<string, unknown>;
 
-/** @param place Name of the field that it stands in. @throws EndpointError where it is not an object. */
+/** @param place Path of the field with this value. @throws EndpointError if the value is not an object. */
 export function asFields(body: unknown, place?: string): Fields {
   if (typeof body === 'object' && body !== null && !Array.isArray(body)) return { ...body };
   if (place !== undefined) throw invalid(place, 'is not a JSON object.');
   throw new EndpointError(400, 'invalid_body', 'The body is not a JSON object.');
 }
 
-/** Parses with the schema; the complaint that goes deepest is the error. */
+/** Parses with the schema. @throws EndpointError for the issue with the longest path. */
 export function parse<Schema extends z.ZodType>(
   schema: Schema,
   value: unknown,
@@ -24,7 +24,7 @@ export function parse<Schema extends z.ZodType>(
   throw invalid(param || 'body', `cannot be read: ${message}.`);
 }
 
-/** Of a union the complaint of the variant that the value came nearest to. */
+/** For a union, the issue of the closest variant: the one with the longest path. */
 function deepest(issue: z.core.$ZodIssue): { path: PropertyKey[]; message: string } {
   if (issue.code !== 'invalid_union') return issue;
   const inner = issue.errors.flatMap((variant) => variant.slice(0, 1).map(deepest));
@@ -35,7 +35,7 @@ function deepest(issue: z.core.$ZodIssue): { path: PropertyKey[]; message: strin
   return { path: [...issue.path, ...found.path], message: found.message };
 }
 
-/** Fields that are about the provider's own caches, accounts and safety: none of them would change the reply. */
+/** Fields for the provider's caches, accounts and safety. They do not change the reply. */
 const ofNoEffect = new Set([
   'prompt_cache_key',
   'prompt_cache_retention',
@@ -43,12 +43,13 @@ const ofNoEffect = new Set([
   'safety_identifier',
 ]);
 
-/** Values that mean what is done anyway. */
+/** Values that match the endpoint's behaviour. */
 const defaults: Fields = { verbosity: 'medium', background: false, truncation: 'disabled' };
 
 /**
- * Takes out what changes nothing and refuses by name what is not known: `null` is absent, as everywhere.
- * @param remedies What to do instead, by the name of a field that is known to be impossible.
+ * Drops fields without effect and rejects unknown fields. `null` means absent.
+ * @param remedies What to do instead, by the name of an unsupported field.
+ * @throws EndpointError that names the field.
  */
 export function checkNames(
   fields: Fields,

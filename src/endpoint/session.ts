@@ -3,20 +3,20 @@ import type { ChatCompletionChunk } from '../contract/index.ts';
 import type { EndpointModel, ModelRequest, StreamedAnswer, WholeAnswer } from './endpoint-model.ts';
 import { ResponseMemory } from './responses/response-memory.ts';
 
-/** A call of a session: its client, the session's end and the call itself can abort it. */
+/** A call of a session. The client, the end of the session and the call itself can abort it. */
 export interface SessionCall {
   readonly signal: AbortSignal;
   abort(reason: unknown): void;
-  /** Call it when the call is over, however it ended. */
+  /** Must be called when the call ends, successful or not. */
   leave(): void;
 }
 
-/** The state behind one key: a model, the trajectory that its calls belong to, and the stored responses. */
+/** The state of one key: its model, the async scope of its trajectory, and the stored responses. */
 export class EndpointSession {
   readonly apiKey: string;
   readonly model: EndpointModel;
   readonly responses = new ResponseMemory();
-  /** Runs a function in the async scope that created the key: in its trajectory, with its span as the parent. */
+  /** Runs a function in the async scope that created the key: in its trajectory and under its span. */
   readonly run: <Result>(work: () => Result) => Result = AsyncLocalStorage.snapshot();
   readonly #calls = new Set<AbortController>();
 
@@ -51,13 +51,13 @@ export class EndpointSession {
 
 export type EndpointRequest = Omit<ModelRequest, 'signal'>;
 
-/** A streamed answer whose client may go away. */
+/** A streamed answer whose client may disconnect. */
 export interface AbandonableAnswer extends StreamedAnswer {
-  /** Ends the call where the chunks are not read to their end. */
+  /** Ends the call if the chunks are not read to their end. */
   abandon: () => void;
 }
 
-/** The whole reply, recorded. `client` aborts when the agent no longer waits for it. */
+/** Answers with the whole reply, after recording it. `client` aborts when the agent disconnects. */
 export async function answerWhole(
   session: EndpointSession,
   client: AbortSignal,
@@ -73,7 +73,7 @@ export async function answerWhole(
   }
 }
 
-/** The reply as it is sampled. A failure before the first chunk is thrown here, so that it can still be a status. */
+/** Streams the reply. A failure before the first chunk is thrown here, so that it can still set the HTTP status. */
 export async function answerStreamed(
   session: EndpointSession,
   client: AbortSignal,
@@ -105,7 +105,7 @@ async function* from(
     if (first.done) return;
     yield first.value;
     yield* rest;
-    // A reply that was cut short must not pass for a whole one.
+    // An aborted reply must not look complete.
     call.signal.throwIfAborted();
   } catch (error) {
     throw causeOf(error, call);
@@ -114,7 +114,7 @@ async function* from(
   }
 }
 
-/** The reason of an aborted call: the error that the abort caused says less. */
+/** The reason of the abort, which is more specific than the error that it caused. */
 function causeOf(error: unknown, { signal }: SessionCall): unknown {
   return signal.aborted ? signal.reason : error;
 }

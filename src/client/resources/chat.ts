@@ -8,9 +8,9 @@ import { readEventStream } from '../sse.ts';
 import { excerpt, readErrorBody } from '../status-error.ts';
 
 /*
- * Completions are checked by hand and by their envelope alone: choices go back whole when they are trained on, with
- * the fields that the contract does not have, and a schema would take longer than the call. A run makes tens of
- * thousands of these, with log-probabilities of every token.
+ * Only the envelope of completions is checked, by hand. Choices must keep unknown fields, because they are sent back
+ * whole for training. A schema would also take longer than the call: a run makes tens of thousands of calls, each with
+ * log-probabilities of every token.
  */
 
 export function isCompletion(value: unknown): value is ChatCompletion {
@@ -23,7 +23,7 @@ export function isCompletion(value: unknown): value is ChatCompletion {
   );
 }
 
-/** A chunk may have no choices: the one that tells the usage has none. */
+/** A chunk may have no choices, as the chunk with the usage does. */
 export function isChunk(value: unknown): value is ChatCompletionChunk {
   return hasChoices(value) && !('error' in value && value.error);
 }
@@ -53,10 +53,10 @@ function isChoice(value: unknown): boolean {
 }
 
 /**
- * The chunks of a streamed completion.
+ * Reads the chunks of a streamed completion.
  *
- * @throws ServiceError where the service reports a failure in the middle, ConnectionError where the stream ends
- * without `[DONE]`: what came until then is not a whole completion; ResponseTooLargeError where it does not end.
+ * @throws ServiceError if the service reports a failure during the stream; ConnectionError if the stream ends without
+ * `[DONE]`, because the completion is then incomplete; ResponseTooLargeError above `limits.answerBytes`.
  */
 export async function* readChunks(answer: OpenAnswer): AsyncGenerator<ChatCompletionChunk, undefined> {
   const { facts } = answer;
@@ -88,18 +88,18 @@ export class ChatCompletions {
   }
 
   /**
-   * Samples a reply. The completion is what the service sent, fields that the contract does not have included:
-   * choices go back whole when they are trained on, so only their envelope is checked.
+   * Samples a reply. The completion is returned as sent, including unknown fields, because choices are sent back whole
+   * for training. Only the envelope is checked.
    *
-   * Sampling is not free, so a call is repeated only where the service says, or cannot help showing, that it has not
-   * answered it: no connection, 408, 429, 503. After a broken connection, a deadline or another 5xx it is not.
+   * Sampling is expensive, so a call is retried only if the service did not answer it: no connection, 408, 429 or 503.
+   * It is not retried after a broken connection, a timeout or another 5xx.
    *
-   * @throws RequestError, of the class of what failed; or the reason of `signal`.
+   * @throws RequestError, in the subclass of the failure, or the reason of `signal`.
    */
   create(request: WholeChatRequest, options?: CallOptions): Promise<ChatCompletion>;
   /**
-   * The same as a stream; resolves when the service has begun to answer. Its deadline spans the whole stream.
-   * Read it to the end or leave the loop: both free the connection.
+   * Samples a reply as a stream. Resolves when the service begins to answer. The deadline covers the whole stream. Read
+   * the stream to its end or break out of the loop; both free the connection.
    */
   create(
     request: StreamedChatRequest,

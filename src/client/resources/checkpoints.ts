@@ -14,13 +14,13 @@ import { type CallOptions, type ListOptions, path, type Requester, read, remove 
 import type { Repeat } from '../retry.ts';
 import { excerpt } from '../status-error.ts';
 
-/** A checkpoint on its way. */
+/** A checkpoint during its download. */
 export interface CheckpointFile {
-  /** A name for it without any folder: the service's, or one made of the model's id and the step. */
+  /** File name without a folder: the service's, or one made from the model's id and the step. */
   fileName: string;
-  /** Its length; null where the service does not say. */
+  /** Length in bytes; null if the service does not report it. */
   bytes: number | null;
-  /** To be read once. Throws where the download breaks or what came is not as long as it should be. */
+  /** Can be read once. Throws if the download breaks or has the wrong length. */
   stream: AsyncIterable<Uint8Array>;
 }
 
@@ -60,13 +60,13 @@ export function saveCheckpoint(
   }));
 }
 
-/** Weights are neither text nor nothing: such an answer is a proxy's page, or an error that calls itself a success. */
+/** Rejects an empty or text answer: it is a proxy's page or an error with status 2xx. */
 async function isFile({ facts, contentType, contentLength, beginning }: OpenAnswer): Promise<void> {
   if (contentLength !== 0 && !/^(text\/|application\/json)/.test(contentType)) return;
   throw new BadResponseError({ ...facts, detail: `not a file: ${excerpt(await beginning())}` });
 }
 
-/** A connection may end cleanly and early where its length is not said on it. */
+/** Checks the length of the body, because a connection may end early without an error. */
 async function* measured({ facts, body, contentLength }: OpenAnswer): AsyncGenerator<Uint8Array> {
   let bytes = 0;
   for await (const chunk of body) {
@@ -77,7 +77,7 @@ async function* measured({ facts, body, contentLength }: OpenAnswer): AsyncGener
   throw new ConnectionError({ ...facts, detail: `${bytes} of ${contentLength} bytes came` }, 'cut');
 }
 
-/** The last part of the name that a service gives: what it says must not reach into other folders. */
+/** The last segment of the service's file name, so that the name cannot point to another folder. */
 function fileNameOf(contentDisposition: string | null): string | null {
   const [, quoted, plain] = /filename="([^"]+)"|filename=([^";\s]+)/i.exec(contentDisposition ?? '') ?? [];
   const name = (quoted ?? plain ?? '').split(/[/\\]/).at(-1) ?? '';
@@ -108,13 +108,13 @@ async function writeWhole(file: string, opened: () => Promise<CheckpointFile>): 
 }
 
 export interface ListCheckpointsOptions extends ListOptions {
-  /** By step. Default `asc`; the newest first is `desc`. */
+  /** Order by step. Default `asc`; `desc` is newest first. */
   order?: 'asc' | 'desc' | undefined;
 }
 
 const checkpointPageSchema = reportedPageSchema(reportedCheckpointSchema);
 
-/** The checkpoints of a model: its weights after each training job. Step 0 is the base model. */
+/** Checkpoints of a model: its weights after each training job. Step 0 is the base model. */
 export class Checkpoints {
   readonly #requester: Requester;
 
@@ -131,7 +131,7 @@ export class Checkpoints {
     );
   }
 
-  /** Deletes the checkpoints of these steps; those that do not exist are named in the answer. */
+  /** Deletes the checkpoints of these steps. The answer names steps that do not exist. */
   delete(
     modelId: string,
     request: DeleteCheckpointsRequest,
@@ -142,22 +142,22 @@ export class Checkpoints {
   }
 
   /**
-   * Opens a checkpoint as a file that other tools read. Resolves when the service has begun to send it; read `stream`
-   * to its end, or leave its loop: both free the connection. `timeoutMs` is how long nothing may come.
-   * An addition of ours: other services answer 404 or 405.
+   * Downloads a checkpoint as a file for other tools. Resolves when the service begins to send it. Read `stream` to its
+   * end or break out of the loop; both free the connection. `timeoutMs` is the maximum silence. An extension: other
+   * services answer 404 or 405.
    *
-   * @throws NotFoundError where the model has no checkpoint of that step. The stream throws what ends it early.
+   * @throws NotFoundError if the model has no checkpoint of this step. The stream throws if it ends early.
    */
   download(modelId: string, step: number, options: CallOptions = {}): Promise<CheckpointFile> {
     return openCheckpoint(this.#requester, modelId, step, options);
   }
 
   /**
-   * Downloads a checkpoint into a file, which is there whole or not at all: it is written under another name beside
-   * it, flushed to the disk, and renamed, over what had the name before. A download that breaks begins again.
+   * Downloads a checkpoint to a file, completely or not at all: it is written next to the target under a temporary name,
+   * synced to disk and then renamed, replacing an existing file. A broken download starts again.
    *
-   * @param file Path of the file to make, in a folder that exists.
-   * @returns What was written: its path as given, and its length in bytes.
+   * @param file Path of the file to write, in an existing folder.
+   * @returns The path as passed and the length in bytes.
    */
   downloadTo(
     modelId: string,

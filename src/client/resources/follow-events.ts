@@ -14,13 +14,13 @@ import { path, type Requester, read } from '../requester.ts';
 import { pause, retryDelayMs } from '../retry.ts';
 import { readEventStream } from '../sse.ts';
 
-/** The newest ids of a list that may have no end. */
+/** The newest ids of an unbounded list. */
 export class RecentIds {
   readonly #most: number;
   #newer = new Set<string>();
   #older = new Set<string>();
 
-  /** @param most How many are remembered for certain; up to twice as many are. */
+  /** @param most Minimum number of ids that are remembered; at most twice as many are. */
   constructor(most: number) {
     this.#most = most;
   }
@@ -29,7 +29,7 @@ export class RecentIds {
     return this.#newer.size + this.#older.size;
   }
 
-  /** Whether it was not there before. */
+  /** Adds an id. Returns whether it is new. */
   add(id: string): boolean {
     if (this.#newer.has(id) || this.#older.has(id)) return false;
     if (this.#newer.size >= this.#most) {
@@ -45,13 +45,13 @@ const anyEventSchema = z.looseObject({ id: z.string().max(longestId), type: z.st
 const anyEventPageSchema = reportedPageSchema(anyEventSchema);
 const knownTypes = new Set(['training_started', 'gradient_step', 'training_ended', 'training_failed']);
 
-/** A page of events without those whose type is none of the contract's: a service may come to have more. */
+/** A page of events. Events of unknown types are dropped, because a service may add types. */
 export function parseEventPage(answer: Answer): Page<ReportedTrainingEvent> {
   const page = parseAnswer(anyEventPageSchema, answer);
   return { ...page, data: page.data.flatMap((value) => known(value, answer.facts)) };
 }
 
-/** The event that a message of the stream carries whole in its `data`, in an array that is empty for an unknown one. */
+/** The event in the `data` of a stream message, as an array that is empty for an unknown type. */
 export function parseEventMessage(data: string, facts: Answer['facts']): ReportedTrainingEvent[] {
   const value = parseJson({ facts, text: data }, 'an event is not JSON');
   return known(parseValue(anyEventSchema, value, facts), facts);
@@ -65,13 +65,13 @@ function known(value: z.output<typeof anyEventSchema>, facts: Answer['facts']): 
 }
 
 export interface FollowOptions {
-  /** Ends the following; it then rejects with the signal's reason. The job goes on. */
+  /** Stops following, which then rejects with the signal's reason. The job continues. */
   signal?: AbortSignal | undefined;
-  /** Pause between two polls in milliseconds, where the service has no event stream. Default 1000. */
+  /** Pause between polls in milliseconds, if the service has no event stream. Default 1000. */
   pollIntervalMs?: number | undefined;
-  /** Id of the last event already seen. Default: from the beginning. */
+  /** Id of the last event already seen. Default: start from the first event. */
   after?: string | undefined;
-  /** Silence, in milliseconds, after which the stream is taken up anew. Default 60000. */
+  /** Silence in milliseconds after which the stream is reopened. Default 60000. */
   idleTimeoutMs?: number | undefined;
 }
 
@@ -79,16 +79,16 @@ interface Following {
   requester: Requester;
   path: string;
   options: FollowOptions;
-  /** Where to go on from. */
+  /** Id of the last event read. */
   cursor: string | undefined;
-  /** Events already yielded: a service may send the last ones again after a cut. */
+  /** Ids of events already yielded, because a service may repeat the last ones after a cut. */
   seen: RecentIds;
 }
 
-/** Events that are known again when a service sends them once more. */
+/** Number of events that are recognized when a service repeats them. */
 const rememberedEvents = 50_000;
 
-/** A connection that held for this long was no failure. */
+/** A connection that lasted this long does not count as a failure when it is cut. */
 const steadyMs = 5_000;
 
 /** See `TrainingJobs.follow`. */
@@ -120,8 +120,8 @@ export async function* followEvents(
       }
     } catch (error) {
       if (!isPassing(error)) throw error;
-      // Taken up again for as long as it takes where it had something to say or held for a while, as behind a proxy
-      // that cuts what is silent; a stream that only ever breaks is given up.
+      // A stream that had events or lasted a while is reopened without limit: a proxy may cut silent connections. A stream
+      // that always breaks soon is out of retries at some point.
       cuts = progressed || performance.now() - opened > steadyMs ? 0 : cuts + 1;
       if (cuts > retries) throw error;
     }
@@ -129,7 +129,7 @@ export async function* followEvents(
   }
 }
 
-/** Cut, silent, or garbled on the way: to be taken up again. */
+/** Whether the stream was cut, silent or garbled, so that it can be reopened. */
 function isPassing(error: unknown): boolean {
   if (error instanceof TimeoutError || error instanceof BadResponseError) return true;
   return error instanceof ConnectionError && error.code !== 'client_closed';
@@ -152,7 +152,7 @@ function openEvents({ requester, path: target, options, cursor }: Following): Pr
   });
 }
 
-/** The events of one connection. Throws a `ConnectionError` where it ends before the job has. */
+/** The events of one connection. @throws ConnectionError if it ends before the job does. */
 async function* streamed(following: Following, answer: OpenAnswer): AsyncGenerator<ReportedTrainingEvent> {
   const { facts, body } = answer;
   const timeoutMs = following.requester.readTimeoutMs;
@@ -163,7 +163,7 @@ async function* streamed(following: Following, answer: OpenAnswer): AsyncGenerat
   throw new ConnectionError({ ...facts, detail: 'the event stream ended before the job did' }, 'cut');
 }
 
-/** The events page by page, from a service that has no stream of them. */
+/** The events page by page, for a service without an event stream. */
 async function* polled(following: Following, first: OpenAnswer): AsyncGenerator<ReportedTrainingEvent> {
   const { requester, options } = following;
   const parse = fetchedBy(parseEventPage);

@@ -43,20 +43,20 @@ export class Models {
   }
 
   /**
-   * Makes a model. Throws `ConflictError` where one of that entity, project and name exists, unless
-   * `return_existing` is true: then it is that model, whatever base model it was made from.
+   * Creates a model. If one with the same entity, project and name exists, it throws `ConflictError`, or with
+   * `return_existing` returns that model, whatever its base model is.
    */
   create(request: CreateModelRequest, options: IdempotentCallOptions = {}): Promise<Model> {
     const posted = { body: JSON.stringify(request), isRepeatable: isTakenWhereItExists(request) };
     return post(this.#requester, '/preview/models', options, parserOf(reportedModelSchema), posted);
   }
 
-  /** Names of the base models that the service trains: what `base_model` of a new model takes. */
+  /** Names of the base models that the service can train, for `base_model` of a new model. */
   baseModels(options: CallOptions = {}): Promise<string[]> {
     return read(this.#requester, '/preview/base-models', options, parserOf(baseModelListSchema));
   }
 
-  /** The models the key may see. An addition of ours: other services answer 404 or 405. */
+  /** The models that the key may access. An extension: other services answer 404 or 405. */
   list(options: ListOptions = {}): PageList<Model> {
     const { after, limit, ...call } = options;
     const parse = fetchedBy(parserOf(modelPageSchema));
@@ -65,14 +65,14 @@ export class Models {
     );
   }
 
-  /** One model. An addition of ours: other services answer 404 or 405. */
+  /** One model. An extension: other services answer 404 or 405. */
   get(modelId: string, options: CallOptions = {}): Promise<Model> {
     return read(this.#requester, path`/preview/models/${modelId}`, options, parserOf(reportedModelSchema));
   }
 
   /**
-   * Makes a model that goes on from a checkpoint of this one, its newest unless `step` says another; `forked_from`
-   * of the answer says which. Names as in `create`. An addition of ours: other services answer 404 or 405.
+   * Creates a model that starts from a checkpoint of this one: from `step`, by default the newest. `forked_from` in the
+   * answer names the checkpoint. Names work as in `create`. An extension: other services answer 404 or 405.
    */
   fork(modelId: string, request: ForkModelRequest = {}, options: IdempotentCallOptions = {}): Promise<Model> {
     const target = path`/preview/models/${modelId}/fork`;
@@ -81,8 +81,8 @@ export class Models {
   }
 
   /**
-   * Deletes a model with all its checkpoints. Where the connection broke before the answer was whole, the call is
-   * repeated, and ends in `NotFoundError` when it was the first attempt that deleted the model.
+   * Deletes a model with all its checkpoints. If the connection breaks during the answer, the call is retried, and throws
+   * `NotFoundError` if the first attempt had deleted the model.
    */
   delete(modelId: string, options: CallOptions = {}): Promise<DeleteModelResponse> {
     const parse = parserOf(reportedDeletionSchema);
@@ -90,9 +90,9 @@ export class Models {
   }
 
   /**
-   * Keeps trajectories with a model, without training on them.
+   * Stores trajectories with a model, without training on them.
    *
-   * @returns How much was taken; null from a service that does not say.
+   * @returns The amount that was stored; null if the service does not report it.
    */
   async log(
     modelId: string,
@@ -106,14 +106,14 @@ export class Models {
   }
 }
 
-/** The interface leaves this answer open: any JSON will do, and none. A page of a proxy will not. */
+/** The interface does not define this answer: any JSON or an empty body is accepted, but not a proxy's page. */
 function parseLogged(answer: Answer): LogResponse | null {
   if (answer.text.trim() === '') return null;
   const parsed = logResponseSchema.safeParse(parseJson(answer));
   return parsed.success ? parsed.data : null;
 }
 
-/** Without a name the service makes up another each time. */
+/** Whether a retry returns the same model. Without a name the service generates a new one each time. */
 const isTakenWhereItExists = (request: {
   name?: string | null | undefined;
   return_existing?: boolean | null | undefined;
@@ -126,7 +126,7 @@ export class InferenceModels {
     this.#requester = requester;
   }
 
-  /** The models that chat completions can call, base models among them. Asks `inferenceBaseUrl`. */
+  /** The models for chat completions, including base models. The request goes to `inferenceBaseUrl`. */
   async list(options: CallOptions = {}): Promise<InferenceModel[]> {
     const address = this.#requester.inferenceAddress;
     const parse = parserOf(reportedInferenceModelsSchema);

@@ -19,7 +19,7 @@ import {
 } from '../requester.ts';
 import { type FollowOptions, followEvents, parseEventPage } from './follow-events.ts';
 
-/** Reinforcement-learning jobs; and, but for `create`, every job. */
+/** Reinforcement-learning jobs. All methods except `create` also take supervised jobs. */
 export class TrainingJobs {
   readonly #requester: Requester;
 
@@ -27,7 +27,7 @@ export class TrainingJobs {
     this.#requester = requester;
   }
 
-  /** Asks for a job that takes the model from its newest checkpoint to the next. */
+  /** Creates a job that trains the model from its newest checkpoint to the next. */
   async create(
     request: CreateTrainingJobRequest,
     options: IdempotentCallOptions = {},
@@ -43,14 +43,14 @@ export class TrainingJobs {
     return read(this.#requester, path`/preview/training-jobs/${jobId}`, options, parserOf(reportedJobSchema));
   }
 
-  /** Ends a job that has not ended; it leaves no checkpoint. An addition of ours. */
+  /** Cancels a running job, which then leaves no checkpoint. An extension: other services may not have it. */
   cancel(jobId: string, options: IdempotentCallOptions = {}): Promise<ReportedTrainingJob> {
     const target = path`/preview/training-jobs/${jobId}/cancel`;
     const posted = { body: '{}', isRepeatable: true };
     return post(this.#requester, target, options, parserOf(reportedJobSchema), posted);
   }
 
-  /** The events so far. Types that the contract does not have are passed over. */
+  /** The events so far. Events of unknown types are dropped. */
   events(jobId: string, options: ListOptions = {}): PageList<ReportedTrainingEvent> {
     const { after, limit, ...call } = options;
     const target = path`/preview/training-jobs/${jobId}/events`;
@@ -60,18 +60,18 @@ export class TrainingJobs {
   }
 
   /**
-   * Every event once and in order, as they happen, until `training_ended` or `training_failed`, which are the last
-   * it yields. Follows the event stream where the service has one and takes it up again after a cut; polls
-   * elsewhere. It lasts as long as the job does, unless `signal` ends it, with its reason.
+   * Yields every event once, in order, as it happens. The last one is `training_ended` or `training_failed`. Follows the
+   * service's event stream and reopens it after a cut, or polls if there is no stream. Lasts as long as the job, unless
+   * `signal` aborts it, which rejects with the signal's reason.
    *
-   * @throws RequestError where the service cannot be reached any more, after the client's retries.
+   * @throws RequestError if the service stays unreachable after the client's retries.
    */
   follow(jobId: string, options: FollowOptions = {}): AsyncIterableIterator<ReportedTrainingEvent> {
     return followEvents(this.#requester, jobId, options);
   }
 }
 
-/** Supervised training. Once made, a job is followed and cancelled through `trainingJobs`, like any other. */
+/** Supervised training jobs. Use `trainingJobs` to follow or cancel them. */
 export class SftTrainingJobs {
   readonly #requester: Requester;
 

@@ -3,7 +3,7 @@ import { textInSlices } from '../json-slices.ts';
 import { parserOf } from '../parse.ts';
 import { type IdempotentCallOptions, post, type Requester } from '../requester.ts';
 
-/** Training data for supervised jobs. An addition of ours. */
+/** Training data for supervised jobs. An extension: other services may not have it. */
 export class Uploads {
   readonly #requester: Requester;
 
@@ -12,8 +12,8 @@ export class Uploads {
   }
 
   /**
-   * Stores JSON lines, one `SftExample` each. The answer's `url` goes into `training_data_url`; it names the data
-   * by its content, so the same lines give the same one.
+   * Stores JSON Lines, one `SftExample` per line. Pass the answer's `url` as `training_data_url`. The URL is derived from
+   * the content, so the same lines have the same URL.
    */
   async create(jsonLines: string | Uint8Array, options: IdempotentCallOptions = {}): Promise<Upload> {
     const headers = { 'content-type': 'application/jsonl' };

@@ -33,7 +33,7 @@ async function* numbered(events: AsyncGenerator<ResponseEvent>): AsyncGenerator<
     yield eventFrame(event.type, { ...event, sequence_number: sequence_number++ });
 }
 
-/** One request and the response to it. */
+/** A request and its response. */
 class ResponseUnderWay {
   readonly body: ResponseBody;
   readonly request: EndpointRequest;

@@ -7,7 +7,7 @@ import { decodeReasoning } from './response-object.ts';
 
 type AssistantMessage = Extract<Message, { role: 'assistant' }>;
 
-/** An assistant message being put together from the items of a reply. */
+/** Assembles an assistant message from the items of a reply. */
 export class AssistantDraft {
   text = '';
   reasoning = '';
@@ -19,12 +19,12 @@ export class AssistantDraft {
     this.#callId = callId;
   }
 
-  /** The call that every item so far is known to be of. */
+  /** The call that sampled all items so far; undefined if unknown. */
   get callId(): string | undefined {
     return this.#isOfOne ? this.#callId : undefined;
   }
 
-  /** Whether a part goes into this message; else a new reply begins with it. */
+  /** Whether a part belongs to this message. If not, it begins a new reply. */
   takes(part: 'reasoning' | 'text' | 'call', callId: string | undefined): boolean {
     if (callId !== undefined && this.#callId !== undefined) return callId === this.#callId;
     if (part === 'call') return true;
@@ -72,9 +72,9 @@ export interface ReadItems {
 }
 
 /**
- * Input items as chat messages. Items that one reply was made of become one message again: those whose ids say so,
- * and those without ids that follow on each other as the parts of a reply do.
- * @throws EndpointError that names the item, for files, images and what is no function call.
+ * Converts input items to chat messages. The items of one reply become one message again: items whose ids belong to the
+ * same reply, and adjacent items without ids in the order of a reply's parts.
+ * @throws EndpointError that names the item, for files, images and other unsupported items.
  */
 export function readInput(input: string | readonly unknown[], memory: ResponseMemory): ReadItems {
   if (typeof input === 'string')
@@ -93,7 +93,7 @@ export function readInput(input: string | readonly unknown[], memory: ResponseMe
     messages.push(message);
     callIds.push(undefined);
   };
-  /** The message that a part of a reply belongs to. */
+  /** The draft message for a part of a reply. */
   const reply = (part: 'reasoning' | 'text' | 'call', id: string | undefined): AssistantDraft => {
     const callId = id === undefined ? undefined : memory.item(id)?.callId;
     if (draft && !draft.takes(part, callId)) flush();

@@ -79,7 +79,7 @@ const remedies = {
   n: 'Each call samples one reply: make several calls.',
 };
 
-/** Reads a Responses request as OpenAI's clients write it. @throws EndpointError that names the field. */
+/** Parses a Responses request of an OpenAI client. @throws EndpointError that names the field. */
 export function readResponseBody(body: unknown): ResponseBody {
   const read = parse(responseBody, checkNames(asFields(body), known, remedies));
   const { text, include = [], stream_options, stream, tools, tool_choice } = read;
@@ -94,7 +94,7 @@ export function readResponseBody(body: unknown): ResponseBody {
   return read;
 }
 
-/** Everything of the request but its prompt, as a chat request has it. */
+/** The fields of a chat request for this request, without the prompt. */
 export function chatSettings(body: ResponseBody) {
   const tools = body.tools?.length ? body.tools.map(toTool) : undefined;
   const { effort } = body.reasoning ?? {};
@@ -104,7 +104,7 @@ export function chatSettings(body: ResponseBody) {
     temperature: body.temperature,
     top_p: body.top_p,
     max_completion_tokens: body.max_output_tokens,
-    // Absent means that the reply begins without reasoning.
+    // Without this field the reply has no reasoning.
     reasoning_effort: effort === 'none' ? undefined : effort,
     response_format: toResponseFormat(body.text?.format),
     metadata: body.metadata,
@@ -129,7 +129,7 @@ function toTool(given: Fields, index: number): Tool {
 }
 
 function toToolChoice(choice: ResponseBody['tool_choice']): ChatCompletionRequest['tool_choice'] {
-  // `auto` is what absent means, also to services that know no other value.
+  // `auto` is the default: some services reject the field.
   if (choice === undefined || choice === 'auto') return undefined;
   if (typeof choice === 'string') return choice;
   if (choice.type === 'function' && choice.name !== undefined)

@@ -2,10 +2,10 @@ import type { Message } from '../../contract/index.ts';
 import { EndpointError } from '../endpoint-error.ts';
 import type { OutputItem } from './response-object.ts';
 
-/** One answered request: what it added to the conversation, and the conversation it went on from. */
+/** One answered request: the messages it added, and the response it continued from. */
 export interface RememberedResponse {
   previous: RememberedResponse | undefined;
-  /** What the request added, and the reply. Instructions are not among them: they hold for their request alone. */
+  /** The request's messages and the reply, without instructions, which apply only to their own request. */
   messages: readonly Message[];
   /** `callIds[i]` is the call that sampled `messages[i]`. */
   callIds: readonly (string | undefined)[];
@@ -13,10 +13,10 @@ export interface RememberedResponse {
   output: readonly OutputItem[];
 }
 
-/** As many as a key remembers; the oldest are forgotten first. Only keys without a rollout live so long. */
+/** Maximum number of responses per key; the oldest are dropped first. Only keys outside of rollouts live long enough. */
 const mostResponses = 10_000;
 
-/** Responses that were stored, for requests that go on from one or refer to items of one. */
+/** Stored responses, for requests that continue from a response or refer to its items. */
 export class ResponseMemory {
   readonly #responses = new Map<string, RememberedResponse>();
 
@@ -40,7 +40,7 @@ export class ResponseMemory {
     );
   }
 
-  /** The item of that id, with the call that sampled it. */
+  /** The item with this id, and the call that sampled it. */
   item(id: string): { item: OutputItem; callId: string | undefined } | undefined {
     const response = this.#responses.get(responseIdOf(id));
     const item = response?.output.find((candidate) => candidate.id === id);
@@ -48,13 +48,13 @@ export class ResponseMemory {
   }
 }
 
-/** Item ids name their response: `msg_<response>_<place>`. */
+/** Item ids contain their response's id: `msg_<response>_<position>`. */
 export const itemId = (prefix: 'rs' | 'msg' | 'fc', responseId: string, place: number): string =>
   `${prefix}_${responseId.replace(/^resp_/, '')}_${place}`;
 
 const responseIdOf = (id: string): string => `resp_${id.split('_')[1] ?? ''}`;
 
-/** The conversation up to and with a response, from its first request on. */
+/** The conversation from its first request up to and including a response. */
 export function conversationOf(response: RememberedResponse | undefined): {
   messages: Message[];
   callIds: (string | undefined)[];

@@ -1,14 +1,14 @@
 import type { FinishReason, Usage } from '../../contract/index.ts';
 import type { ResponseBody } from './response-body.ts';
 
-/** Items of a response's output, in the words of the Responses API. */
+/** Output items of the Responses API. */
 export interface ReasoningItem {
   id: string;
   type: 'reasoning';
   status: ItemStatus;
   summary: [];
   content: { type: 'reasoning_text'; text: string }[];
-  /** Carries the text for clients that keep nothing else of an item; there where it was asked for. */
+  /** The text for clients that keep only this field of an item. Present if requested. */
   encrypted_content?: string;
 }
 
@@ -38,19 +38,19 @@ export const decodeReasoning = (encoded: string): string => Buffer.from(encoded,
 export interface ResponseState {
   id: string;
   createdAt: number;
-  /** The pinned name of what answers. */
+  /** Pinned name of the model that answers. */
   model: string;
   body: ResponseBody;
   output: readonly OutputItem[];
 }
 
-/** What became of a response. */
+/** Outcome of a response. */
 export type ResponseEnd =
   | { status: 'in_progress' }
   | { status: 'answered'; finishReason: FinishReason; usage: Usage | undefined }
   | { status: 'failed'; code: string; message: string };
 
-/** A response as the Responses API has it, its request's settings included. */
+/** A response object of the Responses API, including the request's settings. */
 export function responseObject({ id, createdAt, model, body, output }: ResponseState, end: ResponseEnd) {
   const format = body.text?.format ?? { type: 'text' };
   return {
@@ -93,7 +93,7 @@ function ending(end: ResponseEnd) {
   };
 }
 
-/** Why a reply is not whole; undefined where it is. */
+/** Why a reply is incomplete; undefined if it is complete. */
 export function incompleteReason(reason: FinishReason): 'max_output_tokens' | 'content_filter' | undefined {
   if (reason === 'length') return 'max_output_tokens';
   return reason === 'content_filter' ? reason : undefined;

@@ -9,7 +9,7 @@ import {
   type ReasoningItem,
 } from './response-object.ts';
 
-/** An event of a streamed response, before it has its number. */
+/** An event of a streamed response, without its sequence number. */
 export interface ResponseEvent {
   type: string;
   [field: string]: unknown;
@@ -23,8 +23,8 @@ interface Call {
 }
 
 /**
- * The output of a response as it comes to be: items, and the events that tell of them. Reasoning and text are one
- * open item at a time; calls stay open until the reply has ended.
+ * The output of a response while it is sampled: its items and their events. One reasoning or text item is open at a
+ * time. Calls stay open until the reply ends.
  */
 export class ResponseOutput {
   readonly items: OutputItem[] = [];
@@ -57,7 +57,7 @@ export class ResponseOutput {
     yield* this.#extend(delta);
   }
 
-  /** @param index Place of the call among those of the reply. */
+  /** @param index Index of the call among the reply's calls. */
   *call(index: number, { id, name, delta }: { id: string; name: string; delta: string }): Events {
     let call = this.#calls.get(index);
     if (!call) {
@@ -86,7 +86,7 @@ export class ResponseOutput {
     };
   }
 
-  /** Ends every item. An empty reply too is a message, so that it comes back with the next request. */
+  /** Ends all items. An empty reply becomes an empty message, so that the next request can include it. */
   *end(status: ItemStatus): Events {
     if (this.items.length === 0) yield* this.text('');
     yield* this.#close(status);
@@ -103,7 +103,7 @@ export class ResponseOutput {
     }
   }
 
-  /** The whole reply at once. */
+  /** Adds a whole reply and ends it. */
   *whole(reply: { reasoning: string; text: string; calls: readonly ToolCall[] }, status: ItemStatus): Events {
     if (reply.reasoning !== '') yield* this.reasoning(reply.reasoning);
     if (reply.text !== '') yield* this.text(reply.text);
