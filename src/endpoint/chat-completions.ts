@@ -12,7 +12,7 @@ import { asFields, checkNames, parse } from './read-fields.ts';
 import { answerStreamed, answerWhole, type EndpointRequest, type EndpointSession } from './session.ts';
 
 /** An agent's request, and the format of the reply. */
-export interface ChatAsked {
+export interface ParsedChatRequest {
   request: EndpointRequest;
   stream: boolean;
   /** Whether the stream ends with a chunk that has the usage. */
@@ -33,7 +33,7 @@ const remedies = {
 };
 
 /** Parses a chat request of an OpenAI client. @throws EndpointError that names the field. */
-export function readChatBody(body: unknown): ChatAsked {
+export function readChatBody(body: unknown): ParsedChatRequest {
   const fields = asFields(body);
   if (isTextOnly(fields.modalities)) delete fields.modalities;
   const cleaned = { ...withoutObfuscation(fields), messages: withoutEchoes(fields.messages) };
@@ -152,7 +152,7 @@ export async function answerChat(
   return eventStream(frames(answer, asked), answer.abandon);
 }
 
-async function* frames({ chunks }: StreamedAnswer, asked: ChatAsked): AsyncGenerator<string> {
+async function* frames({ chunks }: StreamedAnswer, asked: ParsedChatRequest): AsyncGenerator<string> {
   // The last chunks are held back until the call is recorded, because agents continue as soon as they see them.
   const ending: ChatCompletionChunk[] = [];
   try {

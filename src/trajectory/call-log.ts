@@ -58,7 +58,7 @@ export class CallLog {
     }));
   }
 
-  /** Adds a call to the history that it extends, or else as a new history. */
+  /** Adds a call to the history that it extends, or starts a new history. */
   add(call: RecordedCall, promptTokens = call.promptTokenIds.length): void {
     this.#count(call, promptTokens);
     const history = this.#histories.find((candidate) => candidate.isExtendedBy(call));

@@ -33,17 +33,17 @@ export interface TrajectoryCall {
   readonly reward: number;
 }
 
-/** A prompt as chat messages. `callIds[i]` is the call that sampled `messages[i]`, if the agent's library reports it. */
+/** A prompt as chat messages. `callIds[i]` is the call that sampled `messages[i]`, if the agent's library sends it. */
 export interface PromptMessages {
   messages: Message[];
   callIds: (string | undefined)[];
-  /** The agent's protocol may drop the reasoning of a reply, so a reply without it counts as unedited. Default false. */
+  /** The agent's protocol may drop reasoning, so a reply without it counts as unedited. Default false. */
   mayDropReasoning?: boolean;
 }
 
 export type AssistantMessage = Extract<Message, { role: 'assistant' }>;
 
-/** A sampled reply as a message of a later prompt. `tokenIds` adds the sampled ids, so the text is not tokenized again. */
+/** A sampled reply as a message of a later prompt. `tokenIds` adds its token ids, so the text is not tokenized again. */
 export function sampledMessage(
   { message, token_ids }: Choice,
   { tokenIds }: { tokenIds: boolean },

@@ -25,9 +25,7 @@ export function currentTrajectory(): Trajectory | undefined {
   return scope.getStore();
 }
 
-/**
- * URL paths of model APIs: Chat Completions, Responses, Messages, Gemini, Bedrock, Ollama, Cohere and the AI gateway.
- */
+/** Paths of model APIs: Chat Completions, Responses, Messages, Gemini, Bedrock, Ollama, Cohere, AI gateway. */
 const modelPath = new RegExp(
   [
     '/(?:chat/)?completions$',

@@ -54,7 +54,7 @@ export function reachedLimit(
 }
 
 export interface TrajectoryOptions {
-  /** Pinned name (`entity/project/name:stepN`) of the model that must answer every call. Default: any model may answer. */
+  /** Pinned name (`entity/project/name:stepN`) of the model that must answer every call. Default: any model. */
   policy?: string;
   /** Seed of the rollout. Each call's seed is derived from it and the call's index. Default 0. */
   seed?: number;

@@ -120,8 +120,8 @@ export async function* followEvents(
       }
     } catch (error) {
       if (!isPassing(error)) throw error;
-      // A stream that had events or lasted a while is reopened without limit: a proxy may cut silent connections. A stream
-      // that always breaks soon is out of retries at some point.
+      // A stream that had events or lasted a while is reopened without limit, because a proxy may cut silent
+      // connections. Only cuts of other streams count as failures.
       cuts = progressed || performance.now() - opened > steadyMs ? 0 : cuts + 1;
       if (cuts > retries) throw error;
     }

@@ -81,8 +81,8 @@ export class Models {
   }
 
   /**
-   * Deletes a model with all its checkpoints. If the connection breaks during the answer, the call is retried, and throws
-   * `NotFoundError` if the first attempt had deleted the model.
+   * Deletes a model with all its checkpoints. If the connection breaks during the answer, the call is retried. It then
+   * throws `NotFoundError` if the first attempt had deleted the model.
    */
   delete(modelId: string, options: CallOptions = {}): Promise<DeleteModelResponse> {
     const parse = parserOf(reportedDeletionSchema);
