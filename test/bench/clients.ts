@@ -9,7 +9,7 @@ import { benchModel, replyTokens } from './engine.ts';
 
 export interface ClientsRow {
   clients: number;
-  /** Sampled tokens a second of the engine alone, with as many callers. */
+  /** Sampled tokens per second of the engine alone, with the same number of callers. */
   bare: number;
   /** The same through HTTP, whole answers. */
   whole: number;
@@ -18,10 +18,10 @@ export interface ClientsRow {
   streamed: number;
 }
 
-/** What one call made. */
+/** Makes one call; returns the number of sampled tokens. */
 type Call = (index: number) => Promise<number>;
 
-/** `clients` callers side by side, each with a new call as soon as its last is answered. */
+/** Keeps `clients` calls in flight: each caller makes its next call as soon as the last is answered. */
 async function load(call: Call, clients: number, calls: number): Promise<{ tokens: number; calls: number }> {
   let next = 0;
   let tokens = 0;

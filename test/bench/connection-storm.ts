@@ -1,5 +1,5 @@
-// What several listeners on one port gain when 2,000 clients connect at once: Node accepts one connection per listener
-// and tick of the event loop. `npx tsx test/bench/connection-storm.ts` prints the time to a client's answer.
+// Measures what several listeners on one port gain when 2,000 clients connect at once: Node accepts one connection per
+// listener and tick of the event loop. `npx tsx test/bench/connection-storm.ts` prints the time to a client's answer.
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { connect } from 'node:net';
@@ -15,7 +15,7 @@ interface Outcome {
   lastMs: number;
 }
 
-/** Connects all clients in the same moment, each for one request. */
+/** Connects all clients at once, each for one request. */
 async function storm(port: number): Promise<Outcome> {
   const began = performance.now();
   const times: number[] = [];

@@ -11,13 +11,13 @@ export const replyTokens = 64;
 const promptTokens = 16;
 const weights = { baseModel: benchModel, folder: null };
 
-/** A prompt of its own for each request, so that none is computed for another. */
+/** A different prompt for each request, so that the prefix cache does not help. */
 export function promptOf(engine: Engine, index: number): number[] {
   const text = `${index} ${'the quick brown fox jumps over the lazy dog '.repeat(2)}`;
   return engine.tokenizer(benchModel).encode(text).slice(0, promptTokens);
 }
 
-/** Sampled tokens a second with `batch` replies side by side, each of up to 64 tokens. */
+/** Sampled tokens per second with `batch` replies in parallel, each of up to 64 tokens. */
 export async function measureDecoding(engine: Engine, batch: number, tokens: number): Promise<number> {
   let made = 0;
   const rounds = Math.max(1, Math.round(tokens / (batch * replyTokens)));
@@ -46,7 +46,7 @@ export async function measureDecoding(engine: Engine, batch: number, tokens: num
   return made / ((performance.now() - started) / 1000);
 }
 
-/** Trained tokens a second, `batch` sequences of 128 tokens a step, every token after the 16th a decision. */
+/** Trained tokens per second. A step has `batch` sequences of 128 tokens; every token after the 16th is a decision. */
 export async function measureTraining(engine: Engine, batch: number, steps: number): Promise<number> {
   const length = 128;
   const datum = (row: number): Datum<Constraint> => ({

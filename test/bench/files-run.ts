@@ -15,7 +15,7 @@ import { z } from 'zod';
 const source = new URL('../../src/', import.meta.url);
 const baseModel = 'martingale-tiny';
 
-/** Counts calls of functions by file, from one look to the next. */
+/** Finds the files whose functions were called since the last `take`. */
 class CalledFiles {
   readonly #session = new Session();
 
@@ -25,7 +25,7 @@ class CalledFiles {
     await this.#session.post('Profiler.startPreciseCoverage', { callCount: true, detailed: false });
   }
 
-  /** Files of src with a function that was called since the last look. */
+  /** Files of src with a function that was called since the last call. */
   async take(): Promise<string[]> {
     const { result } = await this.#session.post('Profiler.takePreciseCoverage');
     return result

@@ -6,15 +6,15 @@ import { ask, type ChildService, send, startChild } from '../load/large-client.t
 
 export interface LargeBodyRow {
   what: string;
-  /** Of the body, from its first byte to the answer, or to the end of the job. */
+  /** Speed of the body, from its first byte to the answer or the end of the job. */
   megabytesPerSecond: number;
-  /** Longest time between two turns of the service's event loop. */
+  /** Longest tick of the service's event loop. */
   stallMs: number;
-  /** Most memory the service's process has held. */
+  /** Peak memory of the service's process. */
   peakMiB: number;
 }
 
-/** Bodies of so many bytes against a service in another process, beside the same text parsed in one piece. */
+/** Sends bodies of `bytes` bytes to a service in another process, and compares with parsing the same text at once. */
 export async function benchLargeBodies(bytes: number): Promise<LargeBodyRow[]> {
   const short = { bytes, tokens: 440, trajectoriesOfGroup: 8 };
   return [

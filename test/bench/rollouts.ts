@@ -23,15 +23,15 @@ export const delayMs = 200;
 export interface RolloutsRow {
   inFlight: number;
   what: string;
-  /** Calls, each a rollout of its own, a second. */
+  /** Calls per second. Each is one rollout. */
   perSecond: number;
-  /** Against the client alone. */
+  /** Relative to the client alone. */
   share: number;
-  /** Event-loop delay in milliseconds, beyond the millisecond that it is looked at. */
+  /** Event-loop delay in milliseconds, less the sampling interval of 1 ms. */
   lag: { p50: number; p99: number };
-  /** Memory of one that waits for its answer, and of one that has ended and is kept, in KiB. */
+  /** Memory of a waiting rollout, and of a finished one that is still referenced, in KiB. */
   kib: { waiting: number; kept: number };
-  /** Of all in flight, those that are at the service at once; the others wait for a connection. */
+  /** Calls that are at the service at once; the others wait for a connection. */
   atService: number;
 }
 
@@ -51,7 +51,7 @@ const request = {
 
 const scenario = z.object({ id: z.number() });
 
-/** The AI SDK's agent of one step, as most environments have it. */
+/** A one-step agent with the AI SDK, as in most environments. */
 const withAiSdk = defineEnvironment({
   name: 'bench',
   scenario,
@@ -66,7 +66,7 @@ const withAiSdk = defineEnvironment({
   rewards: { long: ({ outcome }) => outcome.length },
 });
 
-/** The model without the AI SDK above it: what is left is ours. */
+/** Calls the model without the AI SDK, to measure our own cost. */
 const withoutAiSdk = defineEnvironment({
   name: 'bench',
   scenario,
@@ -178,7 +178,7 @@ async function measureSpeed(service: DelayedService, inFlight: number, work: Wor
   };
 }
 
-/** What one costs that waits for its answer: all of them wait, and none gets one. */
+/** Memory of a waiting rollout, measured while all wait for an answer that never comes. */
 async function measureWaiting(service: DelayedService, inFlight: number, work: Work) {
   const client = service.connect();
   const stop = new AbortController();
@@ -201,7 +201,7 @@ async function measureWaiting(service: DelayedService, inFlight: number, work: W
 
 let collect: (() => void) | undefined;
 
-/** What is held when the garbage is gone. */
+/** Heap size after garbage collection. */
 function settledBytes(): number {
   if (!collect) {
     setFlagsFromString('--expose-gc');

@@ -14,14 +14,14 @@ const supervisedBatches = 30;
 const warmSteps = 3;
 const countedSteps = 12;
 
-/** Milliseconds that the engine had something in hand, by kind. */
+/** Milliseconds that the engine was busy, by kind of work. */
 interface EngineTimes {
   sampling: number;
   gradient: number;
   saving: number;
 }
 
-/** The engine, with its time taken. Replies that overlap count once. */
+/** Wraps the engine to measure its time. Overlapping replies count once. */
 function timed(engine: Engine, times: EngineTimes): Engine {
   let inFlight = 0;
   let since = 0;
@@ -61,7 +61,7 @@ function timed(engine: Engine, times: EngineTimes): Engine {
   };
 }
 
-/** Where the time of a step of the main job goes, in milliseconds and as a share, over a dozen steps. */
+/** How the time of a training step is spent, in milliseconds and as a share, over a dozen steps. */
 export async function benchStep(): Promise<{ part: string; milliseconds: number; share: number }[]> {
   const folder = await mkdtemp(join(tmpdir(), 'martingale-bench-'));
   const times: EngineTimes = { sampling: 0, gradient: 0, saving: 0 };

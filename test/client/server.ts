@@ -13,8 +13,8 @@ export interface Received {
 export type Answerer = (response: ServerResponse, request: Received) => void;
 
 /**
- * A real server on a free port that answers its nth request with the nth answerer, and further ones with the last.
- * `client` talks to it, with pauses between retries of next to nothing. Both end with the test.
+ * A real server on a free port that answers its nth request with the nth answerer, and later ones with the last.
+ * `client` calls it with almost no pause between retries. Both close with the test.
  */
 export async function serve(...answerers: Answerer[]) {
   const received: Received[] = [];
@@ -56,7 +56,7 @@ export const json =
     response.end(JSON.stringify(body));
   };
 
-/** Sends server-sent events and ends there: with a clean end of the response, or by cutting the connection. */
+/** Sends server-sent events, then ends the response or cuts the connection. */
 export const eventStream =
   (messages: string[], end: 'clean' | 'cut' | 'open' = 'clean'): Answerer =>
   (response) => {

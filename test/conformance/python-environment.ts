@@ -8,9 +8,9 @@ import { promisify } from 'node:util';
 const run = promisify(execFile);
 
 export interface PythonEnvironmentOptions {
-  /** What is tested, for the line that says that it is not. */
+  /** What is tested, for the message that it is skipped. */
   what: string;
-  /** Packages with their versions, such as `httpx==0.28.1`, those that others need among them. */
+  /** Packages with versions, such as `httpx==0.28.1`, including their dependencies. */
   requirements: readonly string[];
   /** Oldest minor version of Python 3. Default 10. */
   minor?: number;
@@ -55,7 +55,7 @@ export async function pythonEnvironment({
   return { python: interpreterIn(folder) };
 }
 
-/** Made beside its place, so that what is there is whole, also when several tests make it at once. */
+/** Installs into a temporary folder and renames it, so that it is complete even if several tests install at once. */
 async function install(python: string, requirements: readonly string[], folder: string): Promise<void> {
   await mkdir(cache, { recursive: true });
   const making = await mkdtemp(`${folder}-`);

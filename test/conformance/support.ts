@@ -8,7 +8,7 @@ import { startService } from '../../src/service/index.ts';
 export const baseModel = 'martingale-tiny';
 export const apiKey = 'conformance-key';
 
-/** The service over the embedded engine, real from end to end, for the tests of a file. */
+/** A real service with the embedded engine, for the tests of a file. */
 export function service(): { readonly url: string } {
   let url = '';
   let close = async () => {};

@@ -1,4 +1,4 @@
-// Opens an endpoint, calls it over a connection that stays, and comes to its end without closing anything.
+// Opens an endpoint, calls it over a kept-alive connection, and ends without closing anything.
 import { get } from 'node:http';
 import { connect } from 'node:net';
 import { ModelHandle } from '../../src/model/index.ts';

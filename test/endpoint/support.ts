@@ -6,7 +6,7 @@ import { type FakePolicy, render, startFakeService } from '../model/fake-service
 
 export const name = 'local/shop/desk:step3';
 
-/** A fake service, a model of it and an endpoint server, which go when the test does. */
+/** A fake service, its model and an endpoint server, which close with the test. */
 export async function openDesk(policy: FakePolicy, settings: ModelSettings = {}) {
   const service = await startFakeService({ policy });
   const model = new ModelHandle({ client: service.client, name, settings });
@@ -20,7 +20,7 @@ export async function openDesk(policy: FakePolicy, settings: ModelSettings = {})
   };
 }
 
-/** A rollout's trajectory, and the end of the rollout. */
+/** A rollout's trajectory, and a function that ends the rollout. */
 export function openRollout(options: { seed?: number; limits?: { turns?: number; tokens?: number } } = {}) {
   const controller = new AbortController();
   const trajectory = new Trajectory({ policy: name, seed: 5, ...options, signal: controller.signal });
@@ -32,7 +32,7 @@ export function openRollout(options: { seed?: number; limits?: { turns?: number;
   return { trajectory, end, endpoint };
 }
 
-/** Each history is, token for token, what the service saw last and sampled last of it, and is fit to be trained on. */
+/** Each history equals, token for token, its last prompt and reply at the service, and can be trained on. */
 export function expectExact(trajectory: Trajectory, requests: readonly ChatCompletionRequest[]) {
   const prompts = requests.map(({ messages }) => render(messages));
   let choices = 0;
@@ -53,7 +53,7 @@ export function expectExact(trajectory: Trajectory, requests: readonly ChatCompl
   expect(body.initial_policy_version).toBe(3);
 }
 
-/** Looks an order up with arguments in a spelling of its own, then answers. */
+/** Looks up an order with unusually formatted arguments, then answers. */
 export const twoTurns: FakePolicy = ({ messages }) =>
   messages.at(-1)?.role === 'tool'
     ? { text: 'it is paid' }

@@ -1,6 +1,6 @@
 import type { Trajectory } from 'martingale';
 
-/** Records a call as a model would have: a prompt of one token, and one sampled token. */
+/** Records a call as a model would: a prompt of one token, and one sampled token. */
 export function recordCall(trajectory: Trajectory, text = 'yes'): number {
   const { index, callId } = trajectory.beginCall();
   trajectory.record(callId, {

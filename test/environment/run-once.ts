@@ -5,7 +5,7 @@ import { type FakePolicy, startFakeService } from '../model/fake-service.ts';
 
 export const noScenario = {};
 
-/** A fake service and a handle that is pinned to its first step. */
+/** A fake service and a model handle pinned to its first step. */
 export async function openPolicy(policy: FakePolicy) {
   const service = await startFakeService({ policy });
   const model = new ModelHandle({ client: service.client, name: 'local/p/n:step1' });
@@ -27,7 +27,7 @@ export function rolloutOptions<Schema extends z.ZodType, Outcome>(
   };
 }
 
-/** One rollout against a fake service that answers as `policy` says. */
+/** Runs one rollout with a fake service that answers with `policy`. */
 export async function runOnce<Schema extends z.ZodType, Outcome>(
   environment: Environment<Schema, Outcome>,
   scenario: z.output<Schema>,
@@ -38,7 +38,7 @@ export async function runOnce<Schema extends z.ZodType, Outcome>(
   return await runRollout({ ...rolloutOptions(environment, scenario, service.model), ...options });
 }
 
-/** The outcome of a rollout that has to have completed. */
+/** The outcome of a rollout that must be completed. */
 export function outcomeOf<Outcome>(rollout: Rollout<Outcome>): Outcome {
   if (rollout.status !== 'completed') throw new Error(`${rollout.failure.code}: ${rollout.failure.message}`);
   return rollout.outcome;

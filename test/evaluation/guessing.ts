@@ -10,7 +10,7 @@ import {
 
 const scenario = z.object({ id: z.number() });
 
-/** Two calls a rollout; what they say decides reward and success. */
+/** Two calls per rollout; their replies decide reward and success. */
 export const guessing = defineEnvironment({
   name: 'guessing',
   scenario,
@@ -29,7 +29,7 @@ export const guessing = defineEnvironment({
 
 export const guessingScenarios = Array.from({ length: 24 }, (_, id) => ({ id }));
 
-/** A digit that the seed of the call decides. */
+/** A digit determined by the seed of the call. */
 export const digitOf = (seed: number | null | undefined): string => String((seed ?? 0) % 10);
 
 export async function evaluateGuessing(

@@ -1,6 +1,6 @@
 import { deriveSeed, randomSource } from '../../src/index.ts';
 
-/** One of the kinds by its weight, always the same for the same seed. */
+/** Draws one of the kinds by weight, the same for the same seed. */
 export function draw<Kind extends string>(seed: number, weights: Readonly<Record<Kind, number>>): Kind {
   const kinds = Object.keys(weights) as Kind[];
   const total = kinds.reduce((sum, kind) => sum + weights[kind], 0);

@@ -5,12 +5,12 @@ import { type Client, createClient } from 'martingale';
 import type { ChatCompletionRequest } from '../../src/contract/index.ts';
 import { draw } from './dice.ts';
 
-/** Of a hundred requests, how many meet what. */
+/** How many of a hundred requests meet which fault. */
 const faults = { answered: 78, slow: 8, refused: 6, broken: 3, cut: 2, cutInBody: 2, silent: 1 };
 
 export type Fault = keyof typeof faults;
 
-/** What is sampled here: any text does. */
+/** The sampled text, which does not matter. */
 function completion({ model, seed }: ChatCompletionRequest): string {
   const ids = [(seed ?? 0) % 1000, 1];
   return JSON.stringify({

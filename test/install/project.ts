@@ -11,7 +11,7 @@ export interface Ended {
   stderr: string;
 }
 
-/** npm's settings of this run are not the project's: those that say where packages come from are left. */
+/** Settings of npm that the project inherits: only those that say where packages come from. */
 const kept = /^npm_config_(registry|cache|cafile|userconfig|globalconfig|proxy|https_proxy|noproxy)$/i;
 const outside = Object.fromEntries(
   Object.entries(process.env).filter(
@@ -31,7 +31,7 @@ export class Project {
     return new Project(await mkdtemp(join(tmpdir(), 'martingale-project-')));
   }
 
-  /** Runs a line of a shell, wherever it ends. `bin` is searched before the rest of `PATH`. */
+  /** Runs a shell command with any exit code. `bin` is searched before the rest of `PATH`. */
   run(line: string, { bin, env }: { bin?: string; env?: Record<string, string> } = {}): Promise<Ended> {
     const path = [bin, process.env.PATH].filter((part) => part !== undefined).join(':');
     return new Promise((resolve) => {
@@ -45,7 +45,7 @@ export class Project {
     });
   }
 
-  /** Runs a line that has to succeed; gives its standard output. */
+  /** Runs a shell command that must succeed; returns its standard output. */
   async succeed(line: string, options?: { bin?: string; env?: Record<string, string> }): Promise<string> {
     const { code, stdout, stderr } = await this.run(line, options);
     if (code !== 0) throw new Error(`${line}: ${code}\n${stdout}\n${stderr}`);
@@ -57,7 +57,7 @@ export class Project {
   }
 }
 
-/** Makes the package in the folder; gives its path. */
+/** Packs the package into the folder; returns its path. */
 export async function pack(into: Project): Promise<string> {
   const name = await into.succeed(`npm pack ${root} --silent`);
   return join(into.folder, name.trim().split('\n').at(-1) ?? '');
@@ -83,7 +83,7 @@ export async function firstProgram(steps: number): Promise<string> {
   return program.replace('steps: 40', `steps: ${steps}, ${print}`);
 }
 
-/** Whether packages can be had at all. Says so on the standard error output where not. */
+/** Whether the package registry is reachable. If not, prints a message to standard error. */
 export async function hasRegistry(project: Project): Promise<boolean> {
   const { code, stderr } = await project.run('npm view zod@4 name --fetch-retries=1');
   if (code === 0) return true;

@@ -1,4 +1,4 @@
-/** What `npm start` says of itself. */
+/** How `npm start` describes itself. */
 export const recipe = {
   command: 'npm start --',
   description: 'Trains a support agent.',

@@ -11,7 +11,7 @@ const run = promisify(execFile);
 const requirements = fileURLToPath(new URL('requirements.txt', import.meta.url));
 const cache = fileURLToPath(new URL('../../../node_modules/.cache/martingale-art', import.meta.url));
 
-/** Of those that `requirements.txt` holds for, the usual one first; the shims of pyenv may stand for none. */
+/** Python versions that `requirements.txt` supports, the usual one first. A pyenv shim may have no Python behind it. */
 const pythons = () => [
   ...['python3.12', 'python3.11', 'python3.13', 'python3'],
   ...['3.12', '3.11', '3.13'].flatMap((version) =>
@@ -33,7 +33,7 @@ async function findPython(): Promise<string | null> {
 
 export type PythonEnvironment = { python: string } | { missing: string };
 
-/** A Python that has ART at the pinned versions. It is made once, and kept under `node_modules/.cache`. */
+/** A Python with ART at the pinned versions, created once and cached in `node_modules/.cache`. */
 export async function artEnvironment(): Promise<PythonEnvironment> {
   const found = await findPython();
   if (found === null) return { missing: 'there is no Python 3.11 to 3.13 with venv' };
@@ -45,7 +45,7 @@ export async function artEnvironment(): Promise<PythonEnvironment> {
   const ready = join(folder, 'ready');
   if (existsSync(ready)) return { python };
   try {
-    // Of other versions, or half made.
+    // Has other versions, or is incomplete.
     await rm(cache, { recursive: true, force: true });
     await mkdir(cache, { recursive: true });
     await run(found, ['-m', 'venv', folder]);

@@ -7,7 +7,7 @@ import {
 } from '../../../src/contract/index.ts';
 import { complaintAboutDetails } from '../../support/validation-details.ts';
 
-/** A hang is a failure: no request of these tests has reason to take as long. */
+/** No request of these tests should take this long, so a longer wait counts as a hang. */
 const deadlineMs = 30_000;
 
 export interface Sent {
@@ -51,7 +51,7 @@ const openAiError = z.strictObject({
   }),
 });
 
-/** What is wrong with an answer that refuses a request with this body, or null. */
+/** What is wrong with an error answer to a request with this body, or null. */
 export function complaintAboutRefusal(
   { status, text }: Answered,
   { openAi, body: sent }: { openAi: boolean; body: unknown },

@@ -140,7 +140,7 @@ const template = fc.constantFrom(
   "{{ messages[0].content | trim }}{{ extra or 'none' }}<|assistant|>",
 );
 
-/** Places where the service asks more than the schema says. */
+/** Fields where the service requires more than the schema says. */
 const overrides: Record<string, fc.Arbitrary<unknown>> = {
   messages: fc.array(message, { minLength: 1, maxLength: 4 }),
   logit_bias: fc.dictionary(
@@ -194,7 +194,7 @@ const overrides: Record<string, fc.Arbitrary<unknown>> = {
 
 const { $defs, ...root } = z.toJSONSchema(chatCompletionRequestSchema, { io: 'input' });
 
-/** The schema of a chat request, and those it refers to. */
+/** The schema of a chat request, with the schemas it refers to. */
 export const chatSchema: JsonSchema = root as JsonSchema;
 export const chatDefinitions = ($defs ?? {}) as Record<string, JsonSchema>;
 
@@ -208,7 +208,7 @@ export function chatRequests(models: readonly string[]): fc.Arbitrary<Body> {
   }).map((value) => settle(value as Body));
 }
 
-/** Takes out what contradicts something else in the request, by the rules that the interface states. */
+/** Removes fields that contradict others, by the documented rules. */
 function settle(request: Body): Body {
   const settled = Object.fromEntries(Object.entries(request).filter(([, value]) => value !== undefined));
   const drop = (...names: string[]) => {

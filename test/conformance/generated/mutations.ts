@@ -9,7 +9,7 @@ export interface Mutation {
   body: unknown;
 }
 
-/** Bodies that a schema forbids: a valid one with one thing wrong, or something else altogether. */
+/** Bodies that a schema forbids: a valid one with one error, or a different value altogether. */
 export function mutationsOf(
   schema: JsonSchema,
   definitions: Record<string, JsonSchema>,
@@ -43,7 +43,7 @@ export function mutationsOf(
   return fc.tuple(valid, fc.oneof(...changes)).map(([body, apply]) => apply(body));
 }
 
-/** A value of each kind, so that one of another kind than allowed can be chosen. */
+/** One value of each kind, to choose a value of a forbidden kind. */
 const samples: [kind: string, value: unknown][] = [
   ['string', 'seven'],
   ['number', 7.5],
@@ -52,7 +52,7 @@ const samples: [kind: string, value: unknown][] = [
   ['object', { unexpected: { nested: [] } }],
 ];
 
-/** Values of another type than any that the schema allows, and numbers out of its range. */
+/** Values of types that the schema forbids, and numbers out of its range. */
 function wrongValues(schema: JsonSchema, resolve: (schema: JsonSchema) => JsonSchema): unknown[] {
   const branches = leaves(schema, resolve);
   const kinds = new Set(branches.flatMap(({ type, enum: values }) => kindsOf(type, values)));

@@ -20,7 +20,7 @@ const conversation = [
   { role: 'assistant', content: 'hi' },
 ];
 
-/** What the requests are about: a model with a trained checkpoint, a job that made it, an upload. */
+/** What the requests refer to: a model with a trained checkpoint, the job that made it, an upload. */
 interface Place {
   modelId: string;
   jobId: string;
@@ -100,7 +100,7 @@ function reads({ modelId, jobId }: Place): fc.Arbitrary<OtherRequest> {
 
 function writes(place: Place): fc.Arbitrary<OtherRequest> {
   const { modelId } = place;
-  // Names of their own, so that none is taken.
+  // Unique names, so that none is taken.
   const name = fc.uuid().map((id) => `m-${id}`);
   const made = fc.record(
     {
@@ -141,7 +141,7 @@ function jobs({ modelId, uploadUrl, choices }: Place): fc.Arbitrary<OtherRequest
     kl_penalty_step_lag: fc.constantFrom(1, 1000, null),
   }).map(
     ({ kl_penalty_reference_step: step, kl_penalty_step_lag: lag, kl_penalty_source: source, ...rest }) => {
-      // Of a penalty that is off there is nothing to say, and it has one reference.
+      // Without a penalty there are no further fields, and only one reference is allowed.
       if (!rest.kl_penalty_coef) return rest;
       const reference =
         typeof step === 'number' ? { kl_penalty_reference_step: step } : { kl_penalty_step_lag: lag };
@@ -171,7 +171,7 @@ function jobs({ modelId, uploadUrl, choices }: Place): fc.Arbitrary<OtherRequest
   );
 }
 
-/** Bodies with one thing wrong. */
+/** Bodies with one error. */
 function wrongBodies(place: Place): fc.Arbitrary<OtherRequest> {
   const { modelId, uploadUrl, choices } = place;
   const wrong = (path: string, schema: z.ZodType, valid: fc.Arbitrary<Body>, method = 'POST') => {
@@ -212,7 +212,7 @@ function wrongBodies(place: Place): fc.Arbitrary<OtherRequest> {
   );
 }
 
-/** Nothing is there, or not for this caller. */
+/** Paths of things that do not exist, or not for this caller. */
 function wrongPlaces({ modelId, jobId }: Place): fc.Arbitrary<OtherRequest> {
   const unknown = '00000000-0000-4000-8000-000000000000';
   const paths = [

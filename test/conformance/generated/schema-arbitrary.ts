@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 
-/** What of JSON Schema the contract's schemas come out as. */
+/** The part of JSON Schema that the contract's schemas use. */
 export interface JsonSchema {
   $ref?: string;
   $defs?: Record<string, JsonSchema>;
@@ -27,15 +27,15 @@ export interface JsonSchema {
 }
 
 export interface ArbitraryOptions {
-  /** Schemas that references name. */
+  /** Schemas for references, by name. */
   definitions: Record<string, JsonSchema>;
-  /** Values of places where the schema says less than the service asks, by path: `messages[].content`. */
+  /** Values for fields where the service requires more than the schema says, by path such as `messages[].content`. */
   overrides?: Record<string, fc.Arbitrary<unknown>>;
-  /** One in how many times an optional property is there. */
+  /** An optional property is present once in this many times. */
   sparsity?: number;
 }
 
-/** Values that a schema allows. `null` comes wherever the schema has it; nesting is bounded. */
+/** Values that a schema allows, including `null` where allowed. Nesting is bounded. */
 export function valuesOf(schema: JsonSchema, options: ArbitraryOptions): fc.Arbitrary<unknown> {
   return build(schema, '', 0, options);
 }
@@ -72,7 +72,7 @@ function build(
 }
 
 function oneOf(branches: JsonSchema[], path: string, depth: number, options: ArbitraryOptions) {
-  // The null that stands for absent should not be half of all values.
+  // A null that means absent should not be half of all values.
   return fc.oneof(
     ...branches.map((branch) => ({
       arbitrary: build(branch, path, depth, options),
@@ -115,7 +115,7 @@ function ofType(
 const anything = fc.oneof(fc.constant(null), fc.boolean(), fc.integer({ min: -9, max: 9 }), text);
 
 function numbers({ type, minimum, maximum, exclusiveMinimum, exclusiveMaximum }: JsonSchema) {
-  // The bounds that a whole number has anyway say nothing.
+  // Ignore bounds that every safe integer satisfies.
   const low = Math.max(minimum ?? exclusiveMinimum ?? -1000, -1000);
   const high = Math.min(maximum ?? exclusiveMaximum ?? low + 2000, low + 2000);
   const range =

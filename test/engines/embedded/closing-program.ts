@@ -13,7 +13,7 @@ const logprobs = tokens.slice(1).map(() => null);
 const span = { start: 1, length: 63, logprobs, sampling: plainSampling, constraint: null, weight: 0.01 };
 const datum: Datum<Constraint> = { tokens, spans: [{ ...span, advantage: 1 }] };
 
-/** Closes an engine in the middle of everything, again and again; prints how each call ended, a line a time. */
+/** Closes engines in the middle of their work; prints how each call ended, one per line. */
 for (let round = 0; round < 9; round++) {
   const moment = moments[round % moments.length] as (typeof moments)[number];
   const bench = await Bench.open();

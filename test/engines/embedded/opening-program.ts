@@ -1,4 +1,4 @@
-/** Opens the embedded engine and says what came of it; run by missing-runtime.test.ts. */
+/** Opens the embedded engine and prints the outcome; run by missing-runtime.test.ts. */
 import { MartingaleError } from '../../../src/contract/index.ts';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 

@@ -5,7 +5,7 @@ import { parameterCount } from '../../../src/engines/embedded/weights/architectu
 import { writeCheckpoint } from '../../../src/engines/embedded/weights/checkpoint-files.ts';
 import type { Weights } from '../../../src/engines/engine.ts';
 
-/** A checkpoint whose layers all matter, which those of a base model that has learned nothing do not. */
+/** A checkpoint in which all layers matter, unlike in an untrained base model. */
 export async function randomCheckpoint(folder: string, baseModel: string): Promise<Weights> {
   const { architecture } = findBaseModel(baseModel);
   const random = new Random(23);

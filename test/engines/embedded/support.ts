@@ -32,7 +32,7 @@ export function batchOf(datums: Datum<Constraint>[], learningRate = 1e-3): Train
   return { datums, loss: cispo, reference: null, learningRate };
 }
 
-/** What a reply teaches. */
+/** The training datum of a reply. */
 export function datumOf(
   asked: GenerateRequest,
   { tokens, logprobs }: Generation,
@@ -50,11 +50,11 @@ export function datumOf(
   return { tokens: [...asked.prompt, ...tokens], spans: [span] };
 }
 
-/** An engine of its own, a folder for its checkpoints, and requests to it. */
+/** An engine with a checkpoint folder, and requests to it. */
 export class Bench {
   readonly engine: Engine;
   readonly folder: string;
-  /** What requests sample from. */
+  /** The weights that requests sample from. */
   weights = base;
 
   private constructor(engine: Engine, folder: string) {
@@ -122,7 +122,7 @@ export class Bench {
     return Promise.all(asked.map((one) => this.engine.generate(one)));
   }
 
-  /** Samples replies and says what they teach. */
+  /** Samples replies; returns their training data. */
   async sample(
     asked: readonly GenerateRequest[],
     advantage: (index: number) => number,
@@ -131,7 +131,7 @@ export class Bench {
     return asked.map((one, index) => datumOf(one, replies[index] as Generation, advantage(index)));
   }
 
-  /** One step from some weights to a checkpoint of a name. */
+  /** Trains one step from some weights to a named checkpoint. */
   async train(from: Weights, name: string, datums: Datum<Constraint>[], learningRate = 1e-3) {
     const to = { baseModel, folder: join(this.folder, name) };
     let metrics: Record<string, number> = {};

@@ -4,17 +4,17 @@ import { Trajectory } from 'martingale';
 import type { Choice, Message, Tool } from '../../../src/contract/index.ts';
 import { saying } from '../../model/mock-replies.ts';
 
-/** What a judge was shown, read back out of its prompt. */
+/** The contents of a judge's prompt. */
 export interface Shown {
   text: string;
   instructions: string;
-  /** Conversations by id, in the order shown. */
+  /** Conversations by id, in prompt order. */
   conversations: Map<string, string>;
-  /** What was said after the question: earlier answers, and what was wrong with them. */
+  /** Messages after the question: earlier answers and their errors. */
   after: string[];
 }
 
-/** A model that answers by what it is shown: with an object, written as JSON, or with text as it is. */
+/** A model that answers depending on its prompt: with an object, as JSON, or with text. */
 export function judgeModel(answer: (shown: Shown, call: number) => unknown) {
   let calls = 0;
   return new MockLanguageModelV4({
@@ -49,7 +49,7 @@ export const scoringBy =
     }),
   });
 
-/** A trajectory of these conversations; the last message of each is what the policy said. */
+/** A trajectory of these conversations. The last message of each is from the policy. */
 export function trajectoryOf(
   ...conversations: { messages: Message[]; said: Choice['message']; tools?: Tool[] }[]
 ): Trajectory {

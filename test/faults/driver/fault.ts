@@ -25,18 +25,18 @@ export interface FaultPlan {
   /** File that gets a line of JSON, a `FaultPoint`, for each step before it is done. */
   journal?: string;
   mode?: FaultMode;
-  /** The step that it happens at. Without it: at every one. */
+  /** The step at which the fault happens. Default: every step. */
   at?: FaultPoint;
-  /** It happens only while this file exists. */
+  /** The fault happens only while this file exists. */
   while?: string;
-  /** File that holds a `FaultOrder` as JSON: while it exists, it is obeyed in place of `mode`, `at` and `while`. */
+  /** File with a `FaultOrder` as JSON. While it exists, it replaces `mode`, `at` and `while`. */
   orders?: string;
 }
 
-/** A fault that a test switches on and off while the program runs. */
+/** A fault that a test turns on and off while the program runs. */
 export interface FaultOrder {
   mode: FaultMode;
-  /** Every step of this name; without it: every step. */
+  /** Name of the steps with the fault. Default: every step. */
   name?: string;
 }
 

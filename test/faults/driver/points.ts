@@ -2,7 +2,7 @@ import { appendFileSync, existsSync, readFileSync } from 'node:fs';
 import { relative } from 'node:path';
 import { type FaultMode, type FaultOrder, type FaultPlan, type FaultPoint, planVariable } from './fault.ts';
 
-// Kept before they are patched.
+// The originals, before they are patched.
 const [append, exists, read] = [appendFileSync, existsSync, readFileSync];
 
 const messages: Partial<Record<FaultMode, string>> = {
@@ -13,7 +13,7 @@ const messages: Partial<Record<FaultMode, string>> = {
   EACCES: 'permission denied',
 };
 
-/** What SQLite says in place of the system. */
+/** SQLite's code and message for each fault of the system. */
 const sqliteErrors: Partial<Record<FaultMode, [number, string]>> = {
   ENOSPC: [13, 'database or disk is full'],
   EIO: [10, 'disk I/O error'],
@@ -25,7 +25,7 @@ const sqliteErrors: Partial<Record<FaultMode, [number, string]>> = {
 const plan: FaultPlan = JSON.parse(process.env[planVariable] ?? '{"root":""}');
 const counts = new Map<string, number>();
 
-/** Ids and numbers in names differ from run to run. */
+/** Replaces ids and numbers in names, which differ between runs. */
 const nameOf = (path: string) =>
   path
     .replace(/[0-9a-f]{8}-[0-9a-f-]{27}/g, '<id>')
@@ -42,7 +42,7 @@ export function placeOf(path: unknown): string | undefined {
 
 const die = () => process.kill(process.pid, 'SIGKILL');
 
-/** What is to happen at the step of this name that is about to be done; undefined: nothing. */
+/** The fault for the next step of this name; undefined if there is none. */
 function faultAt(name: string): FaultMode | undefined {
   const occurrence = counts.get(name) ?? 0;
   counts.set(name, occurrence + 1);
@@ -75,11 +75,11 @@ function failure(mode: FaultMode, name: string): Error {
 export interface Step<Result> {
   name: string;
   work: () => Result;
-  /** Does half of it, where it can be halved. */
+  /** Does half of the step, if that is possible. */
   half?: () => unknown;
 }
 
-/** Does a step, or what is to happen in its place. */
+/** Does a step, or the fault in its place. */
 export function atPoint<Result>({ name, work, half }: Step<Result>): Result {
   const mode = faultAt(name);
   if (mode === undefined) return work();

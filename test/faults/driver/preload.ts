@@ -1,4 +1,4 @@
-// Loaded with --import before a program: names each durable step it takes, and does to it what the plan says.
+// Loaded with --import before a program: names each of its durable steps, and injects the planned faults.
 import fs from 'node:fs';
 import fsp, { type FileHandle } from 'node:fs/promises';
 import { syncBuiltinESMExports } from 'node:module';
@@ -9,7 +9,7 @@ type Anything = (this: unknown, ...given: unknown[]) => unknown;
 
 const paths = new WeakMap<object, string>();
 
-/** Replaces a method by one that asks first. */
+/** Wraps a method. */
 function patch(target: object, method: string, wrap: (original: Anything) => Anything): void {
   const original: unknown = Reflect.get(target, method);
   if (typeof original === 'function') Reflect.set(target, method, wrap(original as Anything));
@@ -25,7 +25,7 @@ const halfOf = (data: unknown) => {
 
 const isAsync = (target: object) => target === fsp;
 
-/** A rejected promise is what an asynchronous function fails with. */
+/** Turns errors into rejected promises, as asynchronous functions do. */
 const asAsync = (target: object, work: () => unknown) => {
   if (!isAsync(target)) return work();
   try {
@@ -172,7 +172,7 @@ for (const method of ['write', 'writev', 'fsync'])
       },
   );
 
-/** Statements of the transaction that is open: it is synchronous, so there is one at most. */
+/** Statements of the open transaction. There is at most one, because transactions are synchronous. */
 let transaction: string[] | undefined;
 const verbs = /^\s*(INSERT(?: OR \w+)? INTO|UPDATE|DELETE FROM|REPLACE INTO)\s+(\w+)/i;
 const changes = (sql: string) => {

@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { defineEnvironment, deriveSeed, type RolloutModel } from '../../../src/index.ts';
 import { draw } from '../dice.ts';
 
-/** Of a hundred rollouts, how many do what; in a thread of their own some also take the thread along. */
+/** How many of a hundred rollouts behave in which way. In a worker thread, some also end the thread. */
 const doings = {
   ...{ asks: 66, throws: 6, throwsNothing: 1, slowTool: 8, hangs: 3, swallows: 4, asksForEver: 1 },
   ...{ leavesCall: 3, badReward: 3, hangingReward: 1, badMetric: 1, badCleanup: 2, asksNothing: 1 },
@@ -13,7 +13,7 @@ const deadly = { exits: 3, spins: 1, strays: 2 };
 
 export type Doing = keyof typeof doings | keyof typeof deadly;
 
-/** What the rollout of this seed does. */
+/** The behaviour of the rollout with this seed. */
 export function doingOf(seed: number, inThread: boolean): Doing {
   const sides: Record<Doing, number> = {
     ...doings,
@@ -34,7 +34,7 @@ function ask(model: RolloutModel, signal?: AbortSignal) {
   );
 }
 
-/** Rollouts that fail in one of many ways, as their seed draws it. */
+/** Rollouts that fail in one of many ways, drawn by their seed. */
 export default defineEnvironment({
   name: 'failing',
   scenario: z.object({ id: z.number() }),

@@ -1,4 +1,4 @@
-// Evaluates, or trains on conversations, as its argument says (JSON); prints what came of it.
+// Evaluates, or trains on conversations, as its JSON argument says; prints the outcome.
 import { generateText } from 'ai';
 import { z } from 'zod';
 import { createClient, defineEnvironment, evaluate, openModel, sft } from '../../../src/index.ts';

@@ -13,7 +13,7 @@ const warmStart = {
   learningRate: [1e-3, 1e-4],
 };
 
-/** The runs that are killed; each takes its half of the kinds of step. */
+/** The runs that are killed. Each covers half of the kinds of step. */
 export const kindsOfRun = [
   { mode: 'synchronous', half: 0, settings: { steps: 2, keepCheckpoints: 10, validation, warmStart } },
   {
@@ -33,7 +33,7 @@ export const kindsOfRun = [
 
 export type Outcome = Awaited<ReturnType<typeof outcomeOf>>;
 
-/** All that a run comes to: what `train` gives, its folder, and what the service has written down of its model. */
+/** The complete outcome of a run: the result of `train`, its folder, and the service's records of its model. */
 export async function outcomeOf(runs: Runs, name: string, result: unknown) {
   const [record, files, counts] = [runs.record(name), runs.files(name), runs.counts(name)];
   return { result, record: await record, files: await files, counts: await counts };
@@ -52,7 +52,7 @@ export function differencesOf(is: unknown, was: unknown, path = ''): string[] {
   );
 }
 
-/** Does things two at a time. */
+/** Processes items two at a time. */
 export async function byTwo<Item>(
   items: readonly Item[],
   work: (item: Item, index: number) => Promise<void>,

@@ -20,7 +20,7 @@ const program = {
 export type Task = keyof typeof program;
 
 export interface Ended {
-  /** The last line that it printed, where that is JSON. */
+  /** The last printed line, if it is JSON. */
   result: unknown;
   errors: string;
   killed: boolean;
@@ -28,7 +28,7 @@ export interface Ended {
 
 export type Runs = Awaited<ReturnType<typeof startRuns>>;
 
-/** A service in a process of its own, and runs of the harness in others, each under a plan of faults. */
+/** A service in its own process, and runs of the harness in others, each with a fault plan. */
 export async function startRuns() {
   const folder = await mkdtemp(join(tmpdir(), 'martingale-harness-kills-'));
   const dataFolder = join(folder, 'data');
@@ -49,7 +49,7 @@ export async function startRuns() {
     const faults = underFaults({ root: runDirectory, ...plan });
     const options = JSON.stringify({ task, baseUrl, apiKey, name, runDirectory, ...settings });
     const child = spawn(process.execPath, [...faults.execArgv, program[task], options], {
-      // Most of a short run would be the compiling of its modules.
+      // Without a cache, compiling modules would be most of a short run.
       env: { ...faults.env, NODE_COMPILE_CACHE: join(folder, 'compiled') },
     });
     const ended = once(child, 'exit');
@@ -58,7 +58,7 @@ export async function startRuns() {
     return { result: last.startsWith('{') ? JSON.parse(last) : null, errors, killed: signal === 'SIGKILL' };
   }
 
-  /** The steps that a run takes, in order. */
+  /** The durable steps of a run, in order. */
   async function pointsOf(name: string, settings: object): Promise<{ points: FaultPoint[]; ended: Ended }> {
     const journal = join(folder, `${name}.points`);
     const ended = await run(name, { ...settings, plan: { journal } });
@@ -110,9 +110,9 @@ async function startChildService(options: { dataFolder: string; apiKey: string; 
   throw new Error(`The service ended before it listened: ${errors}`);
 }
 
-/** What the service has written down of a model: nothing may stand there twice. */
+/** The service's records of a model. Nothing may be there twice. */
 async function readBooks({ dataFolder, folder, name }: { dataFolder: string; folder: string; name: string }) {
-  // The service holds its database; of a copy the last lines may be in the file beside it.
+  // The service has locked its database, so a copy is read, including its write-ahead log.
   const copy = await mkdtemp(join(folder, 'counts-'));
   for (const file of ['martingale.sqlite', 'martingale.sqlite-wal'])
     await copyFile(join(dataFolder, file), join(copy, file)).catch(() => undefined);

@@ -1,4 +1,4 @@
-// A service with a deterministic engine, in a process of its own: it can be killed. Prints its address.
+// A service with a deterministic engine in its own process, so that it can be killed. Prints its address.
 import { startService } from '../../../src/service/index.ts';
 import { CoinEngine } from '../../training/resume/coin-engine.ts';
 

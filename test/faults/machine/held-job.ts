@@ -8,7 +8,7 @@ type Call = (method: string, path: string, body?: object) => Promise<Answer>;
 const sampled = tokensOf('yes', special.end);
 const jobs = '/v1/preview/training-jobs';
 
-/** Asks again until it is so. */
+/** Polls until the condition holds. */
 export async function until(call: Call, path: string, isSo: (answer: Answer) => boolean): Promise<Answer> {
   for (;;) {
     const answer = await call('GET', path);
@@ -16,7 +16,7 @@ export async function until(call: Call, path: string, isSo: (answer: Answer) => 
   }
 }
 
-/** A job of a new model that stands in its first gradient step until it is released. */
+/** A job of a new model that is held in its first gradient step until it is released. */
 export async function heldJob(call: Call, hold: string, name: string) {
   writeFileSync(hold, '');
   const model = await call('POST', '/v1/preview/models', {

@@ -10,11 +10,11 @@ const groups = [group(trajectory(1, sampled), trajectory(0, sampled))];
 const user = { role: 'user', content: 'hi' };
 const jobs = '/v1/preview/training-jobs';
 
-/** What is wrong ends: called at the first refusal of a request, and when a job waits. */
+/** Ends the fault. Called when a request is first rejected, and when a job waits. */
 export type Lift = () => void;
 
 export interface Refusal {
-  /** The request's own name. */
+  /** Name of the request. */
   of: string;
   code: string;
 }
@@ -32,7 +32,7 @@ export async function useAll({ call, follow }: Started, name: string, lift: Lift
     let answer = await send();
     if (answer.status === 503) {
       refusals.push({ of, code: codeOf(answer) });
-      // What writes nothing goes on.
+      // Requests that write nothing still work.
       expect((await call('GET', '/v1/preview/models')).status).toBe(200);
       expect((await chat({})).status).toBe(200);
       lift();
@@ -44,7 +44,7 @@ export async function useAll({ call, follow }: Started, name: string, lift: Lift
 
   const chat = (fields: object) => call('POST', '/v1/chat/completions', { messages: [user], ...fields });
 
-  /** Follows a job to its end; where it waits, the fault is lifted. */
+  /** Follows a job to its end. If it waits, ends the fault. */
   async function ended(of: string, id: string): Promise<Json[]> {
     for (;;) {
       const job = (await call('GET', `${jobs}/${id}`)).body;
@@ -94,20 +94,20 @@ function codeOf({ headers, body }: Answer): string {
   return body.error.code;
 }
 
-/** What an event tells, in short. */
+/** Summary of an event. */
 const toStory = ({ type, data }: Json): string | number =>
   type === 'gradient_step' ? data.loss : type === 'training_ended' ? `step ${data.step}` : type;
 
 const list = (...folder: string[]) => (existsSync(join(...folder)) ? readdirSync(join(...folder)) : []);
 
-/** What requests have left behind, while no job is unfinished. */
+/** Temporary files that requests have left behind. Valid only while no job is unfinished. */
 export const leftovers = (dataFolder: string): string[] => [
   ...list(dataFolder, 'jobs'),
   ...list(dataFolder, 'incoming'),
   ...list(dataFolder, 'uploads').filter((file) => !/^[0-9a-f]{64}\.jsonl$/.test(file)),
 ];
 
-/** Names in the data folder that no record stands for. Asked of a service that has just started. */
+/** Files in the data folder without a record. Valid only for a service that has just started. */
 export async function strayFiles({ call }: Started, dataFolder: string): Promise<string[]> {
   const stray = leftovers(dataFolder);
   const known = new Set<string>();

@@ -8,7 +8,7 @@ import { onTestFinished } from 'vitest';
 const namespace = ['--user', '--map-root-user', '--mount'];
 const script = 'mount -t tmpfs -o size=3m tmpfs "$0" && echo mounted && exec sleep 600';
 
-/** A file system of 3 MiB, and how to run something that sees it; null where that is not to be had. */
+/** A file system of 3 MiB, and how to run a program that sees it; null if the machine does not allow that. */
 export async function smallDisk() {
   if (process.platform !== 'linux' || spawnSync('nsenter', ['--version']).status !== 0) return null;
   const place = mkdtempSync(join(tmpdir(), 'martingale-disk-'));
@@ -23,13 +23,13 @@ export async function smallDisk() {
   const failed = Promise.race([once(keeper, 'exit'), once(keeper, 'error')]).then(() => false);
   if (!(await Promise.race([mounted, failed])) || keeper.pid === undefined) return null;
   const target = ['--preserve-credentials', '--user', '--mount', '--target', String(keeper.pid)];
-  /** Where it is seen from outside. */
+  /** Path of its files from outside. */
   const seen = (path: string) => join(`/proc/${keeper.pid}/root`, path);
   const filler = seen(join(place, 'filler'));
   const under: [string, ...string[]] = ['nsenter', ...target];
   return {
     ...{ under, place, seen },
-    /** To the last byte. */
+    /** Fills it to the last byte. */
     fill: () => {
       for (let size = 65_536; size > 0; )
         try {
@@ -39,7 +39,7 @@ export async function smallDisk() {
         }
     },
     free: () => rmSync(filler, { force: true }),
-    /** Its new options, such as `ro` or `size=64m`. */
+    /** Sets new mount options, such as `ro` or `size=64m`. */
     remount: (options: string) =>
       spawnSync('nsenter', [...target, 'mount', '-o', `remount,${options}`, place]).status,
   };

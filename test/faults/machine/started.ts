@@ -10,7 +10,7 @@ export interface Started {
   call: (method: string, path: string, body?: object | string, key?: string) => Promise<Answer>;
   /** Every event of a job, up to its last. */
   follow: (jobId: string) => Promise<Json[]>;
-  /** Lines of the service's log so far. */
+  /** The lines of the service's log so far. */
   log: Json[];
   url: string;
   pid: number;
@@ -20,11 +20,11 @@ export interface Started {
 export interface Launch {
   execArgv?: string[];
   env?: NodeJS.ProcessEnv;
-  /** What runs Node, such as a shell that sets limits; it gets the command as its last arguments. */
+  /** Command that runs Node, such as a shell that sets limits. Node's command line is appended. */
   under?: [string, ...string[]];
 }
 
-/** A service in a process of its own; where it refuses to start, what it says. */
+/** Starts a service in its own process. If it does not start, returns its output. */
 export async function startIn(
   dataFolder: string,
   { execArgv = [], env = process.env, under }: Launch = {},
@@ -79,7 +79,7 @@ export async function startIn(
   };
 }
 
-/** The same of one that must start. */
+/** Starts a service that must start. */
 export async function start(dataFolder: string, launch: Launch = {}): Promise<Started> {
   const started = await startIn(dataFolder, launch);
   if ('refused' in started) throw new Error(JSON.stringify(started.refused));

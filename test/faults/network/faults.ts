@@ -21,11 +21,11 @@ export const reset: Fault = async ({ client }) => {
   client.resetAndDestroy();
 };
 
-/** Half of the request's body gets to the service, or all of its head but the end; then both ends are cut. */
+/** The service gets half of the request's body, or an incomplete head; then both connections are cut. */
 export const cutRequest: Fault = async ({ request: { message }, ask, client }) => {
   const { bytes, bodyStart } = message;
   const end = bodyStart < bytes.length ? Math.floor((bodyStart + bytes.length) / 2) : bodyStart - 2;
-  // What is asked for in part is never answered: leaving is what cuts it.
+  // An incomplete request is never answered, so ending the iteration cuts the connection.
   const asking = ask(bytes.subarray(0, end));
   const asked = asking.next();
   await nextTurn();
@@ -34,33 +34,33 @@ export const cutRequest: Fault = async ({ request: { message }, ask, client }) =
   await asked;
 };
 
-/** The service has answered, and nobody hears of it. */
+/** The service answers, but the answer is lost. */
 export const loseReply: Fault = async (exchange) => {
   await replyOf(exchange);
   exchange.client.destroy();
 };
 
-/** As `loseReply`, but the client is cut off while the service is still at work. */
+/** As `loseReply`, but the client is cut off while the service is still working. */
 export const loseReplyEarly: Fault = async (exchange) => {
   exchange.client.destroy();
   await replyOf(exchange);
 };
 
-/** Half of the reply's body comes. */
+/** The client gets half of the reply's body. */
 export const cutReply: Fault = async (exchange) => {
   const { bytes, bodyStart } = await replyOf(exchange);
   await exchange.send(bytes.subarray(0, Math.floor((bodyStart + bytes.length) / 2)));
   exchange.client.destroy();
 };
 
-/** The head of the reply comes in part. */
+/** The client gets part of the reply's head. */
 export const cutReplyHead: Fault = async (exchange) => {
   const { bytes, bodyStart } = await replyOf(exchange);
   await exchange.send(bytes.subarray(0, Math.floor(bodyStart / 2)));
   exchange.client.destroy();
 };
 
-/** Cut as soon as a text has come, right behind it. */
+/** Cuts the reply right after a given text. */
 export const cutBehind =
   (text: string): Fault =>
   async (exchange) => {
@@ -78,7 +78,7 @@ export const cutBehind =
     exchange.client.destroy();
   };
 
-/** The reply comes so much later, unless the client leaves before. */
+/** Delays the reply, unless the client disconnects first. */
 export const delay =
   (milliseconds: number): Fault =>
   async (exchange) => {
@@ -90,19 +90,19 @@ export const delay =
     await exchange.send(bytes);
   };
 
-/** The request is swallowed: nothing is said, for ever. */
+/** The request is swallowed and never answered. */
 export const silence: Fault = ({ gone }) => gone;
 
-/** The service has answered; the connection stays open and nothing comes. */
+/** The service answers, but the client gets nothing on an open connection. */
 export const mute: Fault = async (exchange) => {
   await replyOf(exchange);
   await exchange.gone;
 };
 
-/** So much of a reply comes a byte at a time: all of most. */
+/** Bytes of a reply that are sent one at a time. Most replies are shorter. */
 const drippedBytes = 2_000;
 
-/** The reply comes a byte at a time. */
+/** The reply is sent one byte at a time. */
 export const drip: Fault = async ({ ask, send }) => {
   let dripped = 0;
   for await (const piece of ask()) {
@@ -116,7 +116,7 @@ export const drip: Fault = async ({ ask, send }) => {
   }
 };
 
-/** The reply's head comes, and then a byte of its body now and then, never to an end. */
+/** Sends the reply's head, then a byte of its body now and then, without end. */
 export const endlessDrip =
   (everyMs: number): Fault =>
   async ({ ask, send, client }) => {
@@ -129,7 +129,7 @@ export const endlessDrip =
     while (!client.destroyed && (await send(Buffer.from(' ')))) await wait(everyMs);
   };
 
-/** The reply is held until that to another request has passed. */
+/** Holds the reply until the reply to another request has passed. */
 export const outOfOrder: Fault = async (exchange) => {
   const other = exchange.proxy.nextReply();
   const { bytes } = await replyOf(exchange);
@@ -149,20 +149,20 @@ export const twiceAtOnce: Fault = async (exchange) => {
   await exchange.send(bytes);
 };
 
-/** The reply comes twice on the same connection. */
+/** Sends the reply twice on the same connection. */
 export const replyTwice: Fault = async (exchange) => {
   const { bytes } = await replyOf(exchange);
   await exchange.send(Buffer.concat([bytes, bytes]));
 };
 
-/** Another reply in place of the service's, which has not seen the request. */
+/** Sends another reply; the service never sees the request. */
 export const instead =
   (bytes: Buffer): Fault =>
   async ({ send }) => {
     await send(bytes);
   };
 
-/** Another reply in place of the service's, which has acted. */
+/** Sends another reply after the service has handled the request. */
 export const afterwards =
   (bytes: Buffer): Fault =>
   async (exchange) => {
@@ -170,7 +170,7 @@ export const afterwards =
     await exchange.send(bytes);
   };
 
-/** The service's own status and headers, with half of its body, as if that were all. */
+/** Sends the service's status and headers with half of its body, as a complete reply. */
 export const truncate: Fault = async (exchange) => {
   const answer = await replyOf(exchange);
   const half = answer.bytes.subarray(

@@ -1,16 +1,16 @@
 const headEnd = Buffer.from('\r\n\r\n');
 const lineEnd = Buffer.from('\r\n');
 
-/** The bytes of one HTTP/1.1 message as they come, and where it ends. */
+/** Collects the bytes of one HTTP/1.1 message and finds its end. */
 export class HttpMessage {
   #bytes = Buffer.alloc(0);
   #bodyStart = -1;
   #length: number | 'chunked' | 'until closed' = 0;
-  /** Where the next chunk's size stands, in a chunked body. */
+  /** Position of the next chunk's size, in a chunked body. */
   #next = 0;
   #isWhole = false;
 
-  /** Takes bytes; gives those behind the message's end back. */
+  /** Adds bytes; returns those after the end of the message. */
   push(chunk: Buffer): Buffer {
     this.#bytes = Buffer.concat([this.#bytes, chunk]);
     if (this.#bodyStart < 0) this.#readHead();
@@ -31,7 +31,7 @@ export class HttpMessage {
     return this.#isWhole;
   }
 
-  /** Where the body begins; the length where the head is not whole. */
+  /** Start of the body; the number of bytes if the head is incomplete. */
   get bodyStart(): number {
     return this.#bodyStart < 0 ? this.#bytes.length : this.#bodyStart;
   }

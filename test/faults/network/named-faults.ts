@@ -23,25 +23,25 @@ import {
 import type { Operation } from './operations.ts';
 import { type Fault, type FaultyProxy, pass } from './proxy.ts';
 
-/** `succeeds`, or the code of the error. */
+/** The expected outcome: `succeeds`, or the code of the error. */
 type Outcome = (operation: Operation) => string;
 
 export interface NamedFault {
   name: string;
   fault: Fault;
-  /** Instead of, or before, a fault of a request. Gives what puts things right again. */
+  /** Runs in place of, or before, a fault of a request. Returns a function that undoes it. */
   begin?: (proxy: FaultyProxy, times: number) => Promise<() => Promise<void>>;
-  /** What comes of an operation whose first request meets it. */
+  /** Outcome if only the first request meets the fault. */
   once: Outcome;
-  /** And of one whose every request does; absent where that says nothing new. */
+  /** Outcome if every request meets it; absent if that adds nothing. */
   always?: Outcome;
   /** Operations that can meet it. */
   applies?: (operation: Operation) => boolean;
-  /** Deadline of an attempt, where the fault is one of silence. */
+  /** Deadline of an attempt, for faults of silence. */
   timeoutMs?: number;
-  /** Another call goes on beside it. */
+  /** Whether another call runs at the same time. */
   withAnother?: boolean;
-  /** How often the service may have sampled for a chat completion. */
+  /** Maximum number of times that the service may sample for one chat completion. */
   mostSamples?: number;
 }
 
@@ -50,22 +50,22 @@ const fails =
   (code: string): Outcome =>
   () =>
     code;
-/** Repeated where a repeat is harmless; told at once where the service may have sampled. */
+/** Retried if a retry is harmless; an error at once if the service may have sampled. */
 const unlessSampling =
   (code: string): Outcome =>
   ({ kind }) =>
     kind === 'sampling' ? code : 'succeeds';
-/** The first attempt has deleted the model. */
+/** A retried deletion finds nothing, because the first attempt deleted the model. */
 const butDeleted =
   (outcome: Outcome): Outcome =>
   (operation) =>
     operation.name === 'delete model' ? 'not_found' : outcome(operation);
-/** Answers that the interface leaves open may be of any shape, or empty. */
+/** Succeeds for answers that the interface does not specify: they may have any shape, or be empty. */
 const unlessOpen =
   (code: string): Outcome =>
   ({ openBody }) =>
     openBody ? 'succeeds' : code;
-/** What comes as an answer there is not looked at. */
+/** Succeeds for the health check, whose answer is ignored. */
 const unlessHealth =
   (code: string): Outcome =>
   ({ name }) =>
@@ -171,7 +171,7 @@ const silences: NamedFault[] = [
     name: 'reply dripping for ever',
     fault: endlessDrip(20),
     timeoutMs: 1000,
-    // To a download a byte now and then is progress; it ends with the length that was promised.
+    // For a download, a byte now and then is progress; it ends at its announced length.
     applies: ({ name }) => name !== 'download',
     once: butDeleted(unlessSampling('timed_out')),
   },
@@ -242,11 +242,11 @@ const bodies: NamedFault[] = [
   {
     name: 'JSON cut short, with the right status',
     fault: truncate,
-    // A download has no form that could show it.
+    // A download has no structure that would reveal it.
     applies: (operation) => !isDownload(operation),
     once: (operation) => {
       if (operation.openBody) return 'succeeds';
-      // Its events stop in the middle.
+      // The event stream stops in the middle.
       const sampling = operation.name === 'chat stream' ? 'connection_failed' : 'bad_response';
       return butDeleted(unlessSampling(sampling))(operation);
     },

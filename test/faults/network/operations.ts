@@ -6,31 +6,31 @@ import type { TrajectoryGroupBody } from '../../../src/contract/index.ts';
 import { group, trajectory } from '../../service/harness.ts';
 import { baseModel } from '../../support/scripted-engine.ts';
 
-/** What an operation works on: a model of its own, in a project of its own. */
+/** What an operation works on: its own model in its own project. */
 export interface Subject {
   project: string;
   modelId: string;
   jobId: string;
-  /** Names what it samples. */
+  /** Identifies its samples. */
   seed: number;
 }
 
-/** Which passing failures may be answered by a repeat: see `Repeat` of the client. */
+/** Which temporary failures may be retried: see `Repeat` of the client. */
 type Kind = 'harmless' | 'sampling';
 
 export interface Operation {
   name: string;
   kind: Kind;
-  /** The request that it makes, and another that it makes before. */
+  /** The request of the operation, and one that it may make before. */
   method: string;
   path: RegExp;
   before?: RegExp;
-  /** Made ahead, past the proxy. */
+  /** Created beforehand, without the proxy. */
   needs?: 'model' | 'job' | 'checkpoint';
   run: (client: Client, subject: Subject) => Promise<unknown>;
-  /** Counts, in the service's database, what it made; has to be 1 in the end. */
+  /** SQL that counts its effects in the service's database. The count must be 1 in the end. */
   effect?: string;
-  /** The body of the answer is not looked at, as the interface leaves it open. */
+  /** Whether the body of the answer is ignored, because the interface does not specify it. */
   openBody?: boolean | undefined;
 }
 

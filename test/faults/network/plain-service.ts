@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 
-/** What only our own service has. Uploads stay: without them there is no way to sft. */
+/** Routes that only our service has, except uploads, which `sft` needs. */
 const ours = [
   /^GET \/v1\/preview\/models$/,
   /^GET \/v1\/preview\/models\/[^/]+$/,

@@ -7,26 +7,26 @@ export interface ProxiedRequest {
   /** Without the query. */
   path: string;
   message: HttpMessage;
-  /** Requests that came before it, over all connections. */
+  /** Number of earlier requests, over all connections. */
   index: number;
 }
 
-/** A request that has come whole, and the two ends to do something bad with. */
+/** A complete request, and both connections, for a fault to use. */
 export interface Exchange {
   request: ProxiedRequest;
   client: Socket;
-  /** Sends bytes to the service, the whole request by default, on a connection of their own: the reply's pieces. */
+  /** Sends bytes to the service (default: the whole request) on a new connection; yields the pieces of the reply. */
   ask(bytes?: Buffer): AsyncGenerator<Buffer, void, undefined>;
-  /** Writes to the client; resolves to false where it has gone. */
+  /** Writes to the client; resolves to false if it has disconnected. */
   send(bytes: Buffer): Promise<boolean>;
-  /** Resolves when the client has gone. */
+  /** Resolves when the client has disconnected. */
   gone: Promise<void>;
   proxy: FaultyProxy;
 }
 
 export type Fault = (exchange: Exchange) => Promise<void>;
 
-/** What happens to a request that nothing bad happens to. */
+/** Passes a request and its reply unchanged. */
 export const pass: Fault = async ({ ask, send }) => {
   for await (const piece of ask()) if (!(await send(piece))) return;
 };
@@ -36,11 +36,11 @@ export const pass: Fault = async ({ ask, send }) => {
  * reads only as much HTTP as it takes to know where a message ends.
  */
 export class FaultyProxy {
-  /** Chooses what becomes of a request. */
+  /** Chooses the fault of a request. */
   fault: (request: ProxiedRequest) => Fault = () => pass;
-  /** So many of the next connections are reset as soon as they are made. */
+  /** Number of next connections to reset as soon as they are made. */
   resetConnections = 0;
-  /** Of every request, in order. */
+  /** All requests, in order. */
   readonly seen: { method: string; path: string }[] = [];
   readonly #target: URL;
   readonly #server: Server;
@@ -65,7 +65,7 @@ export class FaultyProxy {
     return `http://127.0.0.1:${this.#port}`;
   }
 
-  /** Connections that clients hold open at this moment. */
+  /** Number of open connections of clients. */
   get open(): number {
     return this.#clients.size;
   }
@@ -79,7 +79,7 @@ export class FaultyProxy {
     this.#port = address.port;
   }
 
-  /** Closes the port and all connections: whoever connects is refused. */
+  /** Closes the port and all connections; new connections are refused. */
   async shut(): Promise<void> {
     const closed = once(this.#server, 'close');
     this.#server.close();
@@ -113,7 +113,7 @@ export class FaultyProxy {
     );
     let message = new HttpMessage();
     let turn = Promise.resolve();
-    // Always read, so that a client that leaves is noticed while its request is held.
+    // Always read, so that a disconnect is noticed while the request is held.
     client.on('data', (chunk: Buffer) => {
       let rest = message.push(chunk);
       while (message.isWhole) {
@@ -169,12 +169,12 @@ export class FaultyProxy {
   }
 }
 
-/** What comes over a socket until it is closed, by whom and how it may be. */
+/** The data of a socket until it closes for any reason. */
 async function* alive(socket: Socket): AsyncGenerator<Buffer, void, undefined> {
   try {
     for await (const chunk of socket.iterator({ destroyOnReturn: false })) yield chunk;
   } catch {
-    // Reset: the end of it, as good as any.
+    // A reset ends the data too.
   }
 }
 

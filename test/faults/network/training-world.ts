@@ -27,12 +27,12 @@ export const environment = defineEnvironment({
 });
 
 export interface TrainingWorldOptions {
-  /** Whether the service knows idempotency keys, and all else that ours adds to the interface. */
+  /** Whether the service supports idempotency keys and the other extensions of ours. */
   knowsKeys: boolean;
   client?: Partial<ClientOptions>;
 }
 
-/** What a test may have otherwise. */
+/** Options that a test may change. */
 type RunOptions = Partial<
   Pick<
     TrainSettings<typeof environment.scenario, string>,
@@ -40,7 +40,7 @@ type RunOptions = Partial<
   >
 >;
 
-/** A service behind a proxy, and a run to train through it. */
+/** A service behind a proxy, and runs that train through it. */
 export async function startTrainingWorld({ knowsKeys, client: options }: TrainingWorldOptions) {
   const folder = await mkdtemp(join(tmpdir(), 'martingale-network-'));
   const engine = new CoinEngine();
@@ -71,7 +71,7 @@ export async function startTrainingWorld({ knowsKeys, client: options }: Trainin
     await rm(folder, { recursive: true, force: true });
   };
   const client = connect(proxy.url);
-  /** Past the proxy. */
+  /** Without the proxy. */
   const direct = connect(service.url, { dialect: 'standard' });
   const model = { project: 'network', name: 'coin', baseModel: 'scripted-tiny' };
   const runDirectory = join(folder, 'run');
@@ -89,7 +89,7 @@ export async function startTrainingWorld({ knowsKeys, client: options }: Trainin
       const { id = '' } = await openModel({ client: direct, ...model });
       return (await direct.models.checkpoints.list(id, { limit: 100 })).data.map(({ step }) => step);
     },
-    /** Closes the service, and counts in its database. */
+    /** Closes the service, and runs a counting query on its database. */
     async count(sql: string): Promise<number> {
       await service.close();
       const database = new DatabaseSync(join(folder, 'data', 'martingale.sqlite'), { readOnly: true });
@@ -105,7 +105,7 @@ export async function startTrainingWorld({ knowsKeys, client: options }: Trainin
   };
 }
 
-/** Gives the request of that number, of those that match, the fault. */
+/** Applies the fault to the matching request of that number. */
 export function faultAt(
   proxy: FaultyProxy,
   fault: Fault,

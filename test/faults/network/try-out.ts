@@ -9,9 +9,9 @@ export interface TrialOptions {
   world: World;
   operation: Operation;
   fault: NamedFault;
-  /** How many of its requests, from the first on, meet the fault. */
+  /** Number of first requests that meet the fault. */
   times: number;
-  /** What the proxy stands before. Default: the service. */
+  /** Target of the proxy. Default: the service. */
   target?: string;
   client?: Partial<ClientOptions>;
 }
@@ -57,7 +57,7 @@ export async function tryOut({ world, operation, fault, times, target, client: o
   return { operation, subject, fault, result };
 }
 
-/** An error of the client with what a person needs. */
+/** Expects an error of the client that names the request. */
 function expectNamed(error: unknown, { method, path, before, name }: Operation): void {
   expect(error, name).toBeInstanceOf(RequestError);
   if (!(error instanceof RequestError)) return;
@@ -68,7 +68,7 @@ function expectNamed(error: unknown, { method, path, before, name }: Operation):
   if (error.status !== null) expect(error.message).toContain(String(error.status));
 }
 
-/** Operations that came to something else than they should: `succeeds`, or the code of an error. */
+/** The operations with an unexpected outcome, which is `succeeds` or the code of an error. */
 export function surprises(trials: readonly Trial[], expected: (operation: Operation) => string): string[] {
   return trials.flatMap(({ operation, result }) => {
     const came = result.status === 'fulfilled' ? 'succeeds' : String(result.reason.code);

@@ -7,7 +7,7 @@ import { startService } from '../../../src/service/index.ts';
 import { baseModel, door, ScriptedEngine } from '../../support/scripted-engine.ts';
 import { groups, type Operation, type Subject } from './operations.ts';
 
-/** A service for many operations, each with its own project; its database can be read when it has closed. */
+/** A service for many operations, each in its own project. Its database can be read once it is closed. */
 export class World {
   readonly engine: ScriptedEngine;
   readonly service: Awaited<ReturnType<typeof startService>>;
@@ -27,14 +27,14 @@ export class World {
     return new World(folder, engine, await startService({ engine, dataFolder: folder, apiKey: 'key' }));
   }
 
-  /** With an engine that begins no training, so that jobs stay as they are until they are cancelled. */
+  /** Uses an engine that starts no training, so that jobs do not change until they are cancelled. */
   static startHeld(): Promise<World> {
     const engine = new ScriptedEngine();
     engine.hold = (place) => (place === 'train' ? door().wait() : Promise.resolve());
     return World.start(engine);
   }
 
-  /** What an operation needs, made without the proxy. */
+  /** Creates what an operation needs, without the proxy. */
   async subject({ needs }: Operation): Promise<Subject> {
     const seed = ++this.#subjects;
     const project = `project-${seed}`;
@@ -49,7 +49,7 @@ export class World {
     return subject;
   }
 
-  /** Samples with a seed that the engine was asked for. */
+  /** Number of samples that the engine made with a seed. */
   samples(seed: number): number {
     return this.engine.requests.filter((request) => request.seed === seed).length;
   }
@@ -59,7 +59,7 @@ export class World {
     await this.service.close();
   }
 
-  /** How often each was done, by the database of a service that has closed. */
+  /** How often each operation took effect, from the database of the closed service. */
   effects(trials: readonly { operation: Operation; subject: Subject }[]): number[] {
     const database = new DatabaseSync(join(this.#folder, 'martingale.sqlite'), { readOnly: true });
     try {

@@ -8,14 +8,14 @@ export interface Sent {
   key: string | undefined;
 }
 
-/** A request under an Idempotency-Key, with the answer it got in the end. */
+/** A request with an Idempotency-Key, and its final answer. */
 export interface Answered extends Sent {
   answer: Json;
 }
 
-/** A client that repeats what was not answered as soon as the service is there again, under the same key. */
+/** A client that repeats unanswered requests with the same key once the service is back. */
 export class Caller {
-  /** Requests that were answered with success, in order. */
+  /** Successful requests, in order. */
   readonly answered: Answered[] = [];
   readonly #service: MortalService;
 
@@ -23,7 +23,7 @@ export class Caller {
     this.#service = service;
   }
 
-  /** Posts under a key, which is the same in each run, and resolves to the answer. */
+  /** Posts with a key, which is the same in each run; returns the answer. */
   async post(key: string, path: string, body?: unknown): Promise<Json> {
     const sent = { method: 'POST', path, body, key };
     const { status, body: answer } = await this.send(sent);
@@ -38,7 +38,7 @@ export class Caller {
     return body;
   }
 
-  /** The weights of a checkpoint, as their file. */
+  /** The weights file of a checkpoint. */
   async download(modelId: string, step: number): Promise<string> {
     const path = `/v1/preview/models/${modelId}/checkpoints/${step}/download`;
     const answer = await this.#ask(path, {}, async (response) => {
@@ -48,7 +48,7 @@ export class Caller {
     return answer ?? this.download(modelId, step);
   }
 
-  /** How often it had to be asked tells whether an earlier try may have done it. */
+  /** Also returns the number of tries: with more than one, an earlier try may have taken effect. */
   async send({ method, path, body, key }: Sent): Promise<{ status: number; body: Json; tries: number }> {
     const headers = key === undefined ? {} : { 'idempotency-key': key };
     const text = typeof body === 'string' ? body : JSON.stringify(body);
@@ -62,7 +62,7 @@ export class Caller {
     }
   }
 
-  /** The events of a job to its last, each as it came, over as many connections as it takes. */
+  /** The events of a job up to the last, over as many connections as needed. */
   async follow(jobId: string, until: (event: Json) => boolean = isLast): Promise<Json[]> {
     const seen: Json[] = [];
     const path = `/v1/preview/training-jobs/${jobId}/events`;
@@ -82,7 +82,7 @@ export class Caller {
     return seen;
   }
 
-  /** Resolves to undefined where the answer did not come, or not whole, as the service had died. */
+  /** Resolves to undefined if the service died before the answer was complete. */
   async #ask<Result>(
     path: string,
     options: RequestInit,
@@ -93,7 +93,7 @@ export class Caller {
       const headers = { authorization: `Bearer ${apiKey}`, ...options.headers };
       return await read(await fetch(`${running.url}${path}`, { ...options, headers }));
     } catch (error) {
-      // What fetch and the reading of a body reject with when the connection breaks.
+      // fetch and body readers reject with a TypeError when the connection breaks.
       if (!(error instanceof TypeError)) throw error;
       await this.#service.bury(running);
       return undefined;

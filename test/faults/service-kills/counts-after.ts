@@ -8,15 +8,15 @@ import type { Faults, World } from './world.ts';
 
 export interface Life {
   name: string;
-  /** What happens to its processes, one after another. */
+  /** Fault plans of its processes, one after another. */
   plans: readonly Faults[];
   engine?: EngineName;
   script?: (caller: Caller) => Promise<Told>;
-  /** The data folder that it begins with. */
+  /** The data folder to start with. */
   from?: string;
 }
 
-/** Runs the script on a service that dies as planned, and reads the counts of what is left. */
+/** Runs the script on a service that dies as planned, then reads its final records. */
 export async function booksAfter(
   world: World,
   { name, plans, engine = 'chain', script = callEverything, from }: Life,
@@ -29,7 +29,7 @@ export async function booksAfter(
     const told = await script(caller);
     const counts = await readBooks(caller, told);
     const { kills } = service;
-    // The payload of a job goes after its last event.
+    // The payload of a job is deleted after its last event.
     await vi.waitFor(() => expect(filesIn(dataFolder, told).join()).not.toContain('jobs/'), 5000);
     const files = filesIn(dataFolder, told);
     const logs = logsIn(dataFolder, told);

@@ -31,7 +31,7 @@ export async function readBooks(caller: Caller, told: Told) {
   return { models, jobs };
 }
 
-/** Without which id a checkpoint has, how long its training took, and whether a cancelled job had begun. */
+/** Removes what differs between runs: checkpoint ids, speed, and whether a cancelled job had begun. */
 function figuresOf({ checkpoint_id, error_message, tokens_per_second, ...figures }: Json): Json {
   return error_message === undefined ? figures : { error_message: error_message.replace(/cancelled .*/, '') };
 }
@@ -41,7 +41,7 @@ function sameEvents(name: string, followed: Json[], stored: Json[]): void {
   throw new Error(`${name}: followed ${JSON.stringify(followed)}, stored ${JSON.stringify(stored)}`);
 }
 
-/** A request whose key went with its model would be carried out anew. */
+/** Repeats all requests, except those whose key was deleted with its model: they would run again. */
 async function repeatAll(caller: Caller): Promise<void> {
   for (const { answer, ...sent } of [...caller.answered]) {
     if (/gone|deletion/.test(sent.key ?? '')) continue;
@@ -51,7 +51,7 @@ async function repeatAll(caller: Caller): Promise<void> {
   }
 }
 
-/** Every file and folder but those of the database. */
+/** All files and folders except the database. */
 export function filesIn(dataFolder: string, told: Told): string[] {
   return readdirSync(dataFolder, { recursive: true, withFileTypes: true })
     .map((entry) => relative(dataFolder, join(entry.parentPath, entry.name)))
@@ -82,7 +82,7 @@ export function countRecords(dataFolder: string): Record<string, unknown> {
   return counts;
 }
 
-/** Puts the script's names where ids stand. */
+/** Replaces ids by the script's names. */
 function withNames<Value>(value: Value, { ids }: Told): Value {
   let text = JSON.stringify(value);
   for (const [name, id] of Object.entries(ids)) text = text.replaceAll(id, `<${name}>`);

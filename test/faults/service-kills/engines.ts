@@ -1,7 +1,7 @@
 import type { Engine } from '../../../src/engines/engine.ts';
 import { ChainEngine } from './chain-engine.ts';
 
-/** `chain`: quick, and its weights tell what they were trained on. `embedded`: the real one. */
+/** `chain`: fast, and its weights show what they were trained on. `embedded`: the real one. */
 export type EngineName = 'chain' | 'embedded';
 
 export async function openEngine(name: EngineName): Promise<Engine> {

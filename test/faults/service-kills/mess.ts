@@ -52,7 +52,7 @@ export async function makeMess(world: World) {
   database.close();
   await appendFile(join(dataFolder, 'models', model, 'logs', 'train.jsonl.gz'), Buffer.from([31, 139, 8, 0]));
 
-  /** Goes on where the service died. */
+  /** Continues where the service died. */
   async function goOn(next: Caller): Promise<Told> {
     next.answered.push(...caller.answered);
     const told = { ids: { ...calls.told.ids }, events: { rl: await next.follow(calls.told.ids.rl ?? '') } };

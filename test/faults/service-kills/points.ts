@@ -1,19 +1,19 @@
 import type { FaultPoint } from '../driver/fault.ts';
 
-/** Of each kind of step one, further on for each kind, so that all stretches of the script have their turn. */
+/** One step of each kind, later in the script for each next kind, so that all parts of the script are covered. */
 function oneOfEach(points: readonly FaultPoint[]): FaultPoint[] {
   const kinds = [...Map.groupBy(points, ({ name }) => name)];
   return kinds.flatMap(([name, same], index) => {
-    // In how many pieces a body comes is up to the network.
+    // The number of pieces of a body depends on the network.
     const sure = name.startsWith('write ') ? same.slice(0, 3) : same;
     return sure[(index * 7) % sure.length] ?? [];
   });
 }
 
-/** Between a thing that a request made and its answer: one for each request. */
+/** The step between the effect of a request and its answer; there is one for each request. */
 const unanswered = 'commit update idempotency_keys';
 
-/** One of each kind, and all those after which the client does not know that it got what it asked for. */
+/** One step of each kind, and all steps after which the client has no answer to a request that took effect. */
 export function chosenOf(points: readonly FaultPoint[]): FaultPoint[] {
   return [
     ...oneOfEach(points).filter(({ name }) => name !== unanswered),
@@ -21,10 +21,10 @@ export function chosenOf(points: readonly FaultPoint[]): FaultPoint[] {
   ];
 }
 
-/** The names of steps, in order of the alphabet, each once. */
+/** The distinct names of steps, sorted. */
 export const namesOf = (points: readonly FaultPoint[]) => [...new Set(points.map(({ name }) => name))].sort();
 
-/** Does things two at a time, and none any more once one has failed. */
+/** Processes items two at a time, and stops after the first failure. */
 export async function byTwo<Item>(
   items: readonly Item[],
   work: (item: Item, index: number) => Promise<void>,
@@ -39,7 +39,7 @@ export async function byTwo<Item>(
       });
     }
   };
-  // Both have ended before the folders of either go.
+  // Both must end before their folders are deleted.
   for (const ended of await Promise.allSettled([worker(), worker()]))
     if (ended.status === 'rejected') throw ended.reason;
 }

@@ -4,9 +4,9 @@ import type { Caller } from './caller.ts';
 import { endlessRate } from './chain-engine.ts';
 
 export interface Told {
-  /** What was made, by the name it has in the script. */
+  /** Ids of what was created, by their names in the script. */
   ids: Record<string, string>;
-  /** The events of each job as they came. */
+  /** The events of each job, as received. */
   events: Record<string, Json[]>;
 }
 
@@ -29,10 +29,10 @@ const example = (reply: string) =>
 
 const lines = ['a', 'b', 'c'].map(example);
 
-/** Longer than what is kept in memory: such a body is received into a file. */
+/** Too long for memory: the service receives such a body into a file. */
 const longData = `${lines.join('\n')}\n${' '.repeat(1024 ** 2)}`;
 
-/** Calls that keep what was told under names. */
+/** Calls that store their results under names. */
 export function callsOf(caller: Caller) {
   const told: Told = { ids: {}, events: {} };
   const make = async (name: string, path: string, body: unknown): Promise<string> => {
@@ -50,7 +50,7 @@ export function callsOf(caller: Caller) {
         trajectory_groups: groupsOf(...replies),
         experimental_config: { learning_rate: rate },
       }),
-    /** Rewards are equal: it has no signal. */
+    /** A job with equal rewards, so without a signal. */
     rlWithoutSignal: (name: string, modelId: string) =>
       make(name, jobs, {
         model_id: modelId,
@@ -82,7 +82,7 @@ export async function callEverything(caller: Caller): Promise<Told> {
   const { told, model, rl, sft, fork, log, follow, cancel } = callsOf(caller);
   const first = await model('first');
   await sft('sft', first, longData);
-  // Waits behind the one before it, and begins where that ends.
+  // Waits for the job before it, and starts from its checkpoint.
   await rl('rl', first, ['yes', 'maybe']);
   await Promise.all([follow('sft'), log('log 1', first, 'train')]);
   await follow('rl');
@@ -100,7 +100,7 @@ export async function callEverything(caller: Caller): Promise<Told> {
   await rl('rl of the gone', gone, ['gone']);
   await follow('rl of the gone');
   await log('log of the gone', gone, 'train');
-  // Under way, so that the steps of every life are the same.
+  // Wait until it is running, so that the steps are the same in every run.
   const underWay = await rl('cancelled by the deletion', gone, ['never'], endlessRate);
   await caller.follow(underWay, ({ type }) => type === 'gradient_step');
   await remove(caller, `${models}/${gone}`);
@@ -131,7 +131,7 @@ export async function trainEmbedded(caller: Caller): Promise<Told> {
   return told;
 }
 
-/** A deletion has no key: when a try after the first does not find it, an earlier one has deleted it. */
+/** A deletion has no key. If a repeat finds nothing, an earlier try has deleted it. */
 async function remove(caller: Caller, path: string): Promise<void> {
   const { status, tries } = await caller.send({ method: 'DELETE', path, key: undefined });
   if (status !== 200 && !(status === 404 && tries > 1)) throw new Error(`DELETE ${path}: ${status}`);

@@ -17,11 +17,11 @@ export type Faults = Omit<FaultPlan, 'root' | 'journal'>;
 
 export type World = Awaited<ReturnType<typeof openWorld>>;
 
-/** Folders for services, gone at the end, with what their programs are compiled to. */
+/** Temporary folders for services and for the compile cache. */
 export async function openWorld() {
   const folder = await mkdtemp(join(tmpdir(), 'martingale-service-kills-'));
   return {
-    /** Where the service of this name keeps its data. */
+    /** Data folder of the service of this name. */
     dataFolder: (name: string) => join(folder, name),
     service: (name: string, plans: readonly Faults[], engine: EngineName = 'chain') =>
       new MortalService({ folder, name, plans, engine }),
@@ -38,7 +38,7 @@ interface MortalOptions {
 
 interface Running {
   url: string;
-  /** Null where it runs in this process. */
+  /** Null if it runs in this process. */
   died: Promise<void> | null;
   stop: () => Promise<void>;
 }
@@ -49,7 +49,7 @@ interface Running {
  */
 export class MortalService {
   readonly dataFolder: string;
-  /** How many of its processes were killed. */
+  /** Number of its processes that were killed. */
   kills = 0;
   readonly #engine: EngineName;
   readonly #folder: string;
@@ -66,13 +66,13 @@ export class MortalService {
     this.#plans = [...plans];
   }
 
-  /** The one that runs; it is started where none does. */
+  /** The running process; starts one if there is none. */
   running(): Promise<Running> {
     this.#starting ??= this.#start();
     return this.#starting;
   }
 
-  /** To be called when it gave no answer: resolves once it is known to be dead. */
+  /** Call it after a missing answer. Resolves once the process is known to be dead. */
   async bury(running: Running): Promise<void> {
     if (!running.died) throw new Error('A service that was not killed gave no answer.');
     await running.died;
@@ -89,7 +89,7 @@ export class MortalService {
     this.#up = null;
   }
 
-  /** The steps that its processes have taken. */
+  /** The durable steps of all its processes. */
   async points(): Promise<FaultPoint[]> {
     const lines = (await readFile(this.#journal, 'utf8')).trimEnd().split('\n');
     return lines.map((line) => JSON.parse(line));
@@ -115,12 +115,12 @@ export class MortalService {
     return { url: service.url, died: null, stop };
   }
 
-  /** Resolves to null where it died before it listened. */
+  /** Resolves to null if it died before it listened. */
   async #startChild(plan: Faults): Promise<Running | null> {
     const faults = underFaults({ root: this.dataFolder, journal: this.#journal, ...plan });
     const options = JSON.stringify({ dataFolder: this.dataFolder, apiKey, engine: this.#engine });
     const child = spawn(process.execPath, [...faults.execArgv, program, options], {
-      // Most of a short run would be the compiling of its modules.
+      // Without a cache, compiling modules would be most of a short run.
       env: { ...faults.env, NODE_COMPILE_CACHE: join(this.#folder, 'compiled') },
       stdio: ['ignore', 'pipe', 'pipe'],
     });

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 
-/** A connection to the service that can fall silent: both ends hear nothing any more, and no end. */
+/** A proxy to the service that can fall silent: connections stay open, but nothing passes. */
 export async function openLine(url: string) {
   const { port } = new URL(url);
   let silent = false;

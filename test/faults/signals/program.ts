@@ -9,7 +9,7 @@ export interface ProgramOptions {
   env?: NodeJS.ProcessEnv;
 }
 
-/** A program of ours in a process of its own, whose output is read as it comes. */
+/** A program of ours in its own process, whose output is read as it arrives. */
 export function startProgram({ file, flags, execArgv = [], env = {} }: ProgramOptions) {
   const child = spawn(process.execPath, [...fromSource, ...execArgv, file, ...flags], {
     cwd: root,
@@ -34,7 +34,7 @@ export function startProgram({ file, flags, execArgv = [], env = {} }: ProgramOp
   return {
     child,
     ended,
-    /** Waits until it has written that; gives all that it has written. */
+    /** Waits until its output matches the pattern; returns all output. */
     async said(pattern: RegExp, name: 'stdout' | 'stderr' = 'stdout'): Promise<string> {
       while (!pattern.test(text[name])) {
         if (isOver) throw new Error(`It ended before it wrote ${pattern}: ${JSON.stringify(text)}`);

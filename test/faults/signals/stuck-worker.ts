@@ -1,4 +1,4 @@
-// Loaded with --import before a program: its threads do not end, whoever asks them to.
+// Loaded with --import before a program: its threads ignore requests to end.
 import { Worker } from 'node:worker_threads';
 
 const { postMessage } = Worker.prototype;

@@ -46,13 +46,13 @@ if (fault === 'leaves a promise for the job')
   engine.hold = async (place) => {
     if (place !== 'train') return;
     void training.wait();
-    // It is rejected in between.
+    // It rejects during this pause.
     await pause(20);
   };
 const service = await startService({ engine, dataFolder: `${folder}/data` });
 const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
 
-/** Resolves when the promise that it leaves behind has been rejected. */
+/** Leaves a promise behind; resolves when that promise has rejected. */
 const leave = async (what: string, afterMs = 0) => {
   const due = pause(afterMs);
   void due.then(() => Promise.reject(new Error(what)));
@@ -66,7 +66,7 @@ const hold = (milliseconds: number) => {
   while (performance.now() < until);
 };
 const held: Trajectory[] = [];
-/** What refused to be changed. */
+/** Values that could not be changed. */
 const refused: string[] = [];
 const change = (what: string, work: () => void) => {
   try {
@@ -100,7 +100,7 @@ function changeAll(): void {
   held.length = 0;
 }
 
-/** As soon as the last group has been handed over: its job is not asked for yet. */
+/** Changes data after the last group is handed over and before its job is requested. */
 function changeOnceHandedOver(): void {
   if (held.length === 0) return;
   if (held.every(({ metrics }) => Object.isFrozen(metrics))) changeAll();
@@ -166,7 +166,7 @@ const onEvent = (event: RunEvent) => {
   return undefined;
 };
 
-/** What types would not let through. */
+/** Options that types would reject. */
 const untyped: object = {
   ...(fault === 'a config that is a promise' ? { config: async () => ({}) } : {}),
   ...(fault === 'a stopWhen that is a promise' ? { stopWhen: async () => false } : {}),

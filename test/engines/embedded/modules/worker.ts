@@ -6,12 +6,12 @@ const gate = new NativeGate(workerData.gate);
 beat(workerData.watchdog);
 const never = new Int32Array(new SharedArrayBuffer(4));
 
-/** A thread that does as it is told, and not what `close` asks of it. */
+/** A thread that follows the test's messages and ignores `close`. */
 parentPort?.on('message', (request: { type: string }) => {
   if (request.type === 'echo') parentPort?.postMessage('echo');
   if (request.type === 'fail') throw new Error('out of luck');
   if (request.type === 'hang') for (;;);
-  // A run of the native runtime: the thread stands still in it, for three times as long as it may.
+  // Simulates a native call that blocks the thread three times longer than allowed.
   if (request.type === 'run')
     void gate
       .pass(async () => Atomics.wait(never, 0, 0, 3 * workerData.settings.threadTimeoutMs))

@@ -6,7 +6,7 @@ export const endToken = 9;
 export const callToken = 10;
 export const text = { bytes, endToken, unconstrained: Int32Array.of(0, 1, 2, 3, 4, 5, 6, 7, 8, 9) };
 
-/** Where a token is asked for. */
+/** The state in which a token is sampled. */
 export interface Situation {
   prompt: number[];
   reply: number[];
@@ -14,7 +14,7 @@ export interface Situation {
   allowed: number[] | null;
 }
 
-/** A logits processor as plain mathematics: the new logit of a token, of its old one. */
+/** A logits processor as a plain function: the new logit of a token from the old one. */
 export type PlainProcessor = (logit: number, token: number, situation: Situation) => number;
 
 /**

@@ -22,11 +22,11 @@ export const architecture = {
 
 export const codec = await ConversationCodec.create();
 export const runtime = await loadRuntime('auto', 1);
-/** Standing in no one's way. */
+/** Default scheduling. */
 export const ordinary = { priority: 0, cacheSalt: null };
 
 const random = new Random(17);
-/** Random, so that every layer matters: nothing of a prompt can be wrong in the cache without being seen. */
+/** Random, so that every layer matters and any error in the cache shows. */
 const weights = Float32Array.from({ length: parameterCount(architecture) }, () => 0.3 * random.normal());
 
 export const encode = (text: string) => codec.tokenizer.encode(text);
@@ -52,7 +52,7 @@ export async function sequenceOf(
   );
 }
 
-/** A pool, and all that its decoder is asked to run. */
+/** A pool that records all inputs of its decoder. */
 export async function openPool({ largestBatch = 64, prefixCacheBytes = 2 ** 22 } = {}) {
   const decoder = await Decoder.create(runtime, architecture, weights);
   const run = vi.spyOn(decoder, 'run');
@@ -63,14 +63,14 @@ export async function openPool({ largestBatch = 64, prefixCacheBytes = 2 ** 22 }
   return { decoder, pool, run };
 }
 
-/** Steps until all is done; returns what ended, in order. */
+/** Steps until all requests are done; returns the answers in order of completion. */
 export async function drain(pool: Pool): Promise<Answer[]> {
   const ended = new Set<Answer>();
   while (!pool.idle) for (const answer of await pool.step()) if (answer.ended) ended.add(answer);
   return [...ended];
 }
 
-/** Logits after the last of some tokens, computed from nothing. */
+/** Logits after the last of some tokens, computed without a cache. */
 export async function createModel(): Promise<(tokens: readonly number[]) => Promise<Float32Array>> {
   const decoder = await Decoder.create(runtime, architecture, weights);
   return async (tokens) => {

@@ -2,7 +2,7 @@ import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { LogitsProcessorFactory } from '../../../../src/engines/embedded/index.ts';
 
-/** What brings a thread down, each in its way. */
+/** Different ways to end a thread. */
 const ways: Record<string, () => void> = {
   throw: () => setImmediate(() => throwLate()),
   exit: () => process.exit(3),

@@ -1,6 +1,6 @@
 import type { LogitsProcessorFactory } from '../../../../../src/engines/embedded/index.ts';
 
-/** Fails at the third token, in the way it is asked to. */
+/** Fails at the third token, in the requested way. */
 const broken: LogitsProcessorFactory = ({ kwargs }) => {
   if (kwargs.how === 'no function') return JSON.parse('{}');
   return ({ prompt, reply, logits }) => {

@@ -1,6 +1,6 @@
 import type { LogitsProcessorFactory } from '../../../../../src/engines/embedded/index.ts';
 
-/** Raises every n-th token, counted from the length of what stands before it; bans the one that was taken last. */
+/** Raises every n-th token, counted from the length of the text so far; bans the last sampled one. */
 const stripes: LogitsProcessorFactory = ({ args, kwargs, extra }) => {
   const every = Number(args[0]);
   if (!Number.isInteger(every) || every < 1)
