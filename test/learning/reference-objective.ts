@@ -12,9 +12,9 @@ export interface ReferenceToken {
   current: number;
   /** log-probability under the weights of the KL penalty's reference */
   reference?: number;
-  /** entropy of the distribution it was chosen from */
+  /** entropy of the distribution it was sampled from */
   entropy?: number;
-  /** what the token's choice is credited with; null: its trajectory's reward. Each choice is of one token. */
+  /** credit of the token's choice; null: its trajectory's reward. Each choice has one token. */
   credit?: number | null;
 }
 
@@ -28,9 +28,9 @@ export interface ReferenceTrajectory {
 export type ReferenceConfig = Record<string, unknown>;
 
 export interface Objective {
-  /** The tokens that train, in order. */
+  /** The trained tokens, in order. */
   tokens: ReferenceToken[];
-  /** The objective where these are the tokens' l. */
+  /** The objective at these log-probabilities l. */
   at(l: number[]): number;
 }
 
@@ -72,7 +72,7 @@ export function referenceObjective(groups: ReferenceTrajectory[][], json: Refere
         if (b < 0 && A > 0) A *= 1 + b;
         return Math.abs(A) < 1e-9 ? 0 : A;
       };
-      // A token that was certain is no decision.
+      // A token without an alternative is no decision.
       const sequences = t.histories.map((tokens) =>
         tokens.filter((token) => token.sampled !== 0).map((token) => ({ token, A: advantageOf(token) })),
       );
@@ -96,7 +96,7 @@ export function referenceObjective(groups: ReferenceTrajectory[][], json: Refere
       for (const t of trajectories) for (const one of t.sequences.flat()) one.A /= scale;
   }
 
-  // Every trajectory of the job weighs the same, those that do not train included.
+  // All trajectories of the job have the same weight, including those that do not train.
   interface Placed extends Advantaged {
     w: number;
   }
@@ -167,7 +167,7 @@ export function referenceObjective(groups: ReferenceTrajectory[][], json: Refere
   };
 }
 
-/** The loss at the l that the trainer's weights give. */
+/** The loss at the trainer's log-probabilities. */
 export const referenceLoss = (groups: ReferenceTrajectory[][], config: ReferenceConfig): number => {
   const { tokens, at } = referenceObjective(groups, config);
   return at(tokens.map(({ current }) => current));

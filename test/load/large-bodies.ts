@@ -3,7 +3,7 @@ import { special } from '../support/scripted-engine.ts';
 
 export interface LargeBody {
   bytes: number;
-  /** The body in pieces of about 64 KiB, each time anew. */
+  /** The body in pieces of about 64 KiB. Each call starts again. */
   pieces: () => Iterable<Uint8Array>;
 }
 
@@ -20,7 +20,7 @@ export interface LargeJob {
 
 const pieceBytes = 65_536;
 
-/** A training job, or a log, of so many bytes, without holding it. */
+/** The body of a training job or log of this many bytes, generated without holding it in memory. */
 export function largeJob({ modelId, bytes, tokens, trajectoriesOfGroup, fields = {} }: LargeJob): LargeBody {
   const trajectories = [0, 1].map((reward) => trajectoryText(reward, tokens));
   const group = Array.from({ length: trajectoriesOfGroup }, (_, index) => trajectories[index % 2]).join(',');
@@ -70,7 +70,7 @@ function trajectoryText(reward: number, tokens: number): string {
   });
 }
 
-/** Training data of so many bytes: JSON lines, one conversation each. */
+/** Training data of this many bytes: JSON lines, one conversation each. */
 export function largeUpload(bytes: number, lineBytes: number): LargeBody {
   const line = Buffer.from(
     `${JSON.stringify({

@@ -9,15 +9,15 @@ import type { Figures } from './large-service.ts';
 
 export interface ChildService {
   url: string;
-  /** Its figures since the last time they were asked for. */
+  /** The figures of the service since the last call. */
   figures(): Promise<Figures>;
-  /** Ends when the process has. */
+  /** Resolves when the process has ended. */
   stop(): Promise<void>;
 }
 
 const program = fileURLToPath(new URL('large-service.ts', import.meta.url));
 
-/** A service in a process of its own, under Node's own limit of the heap where one is given. */
+/** Starts a service in its own process, with Node's heap limit if one is passed. */
 export async function startChild(options: {
   dataFolder: string;
   contextLength: number;
@@ -52,7 +52,7 @@ export async function startChild(options: {
   };
 }
 
-/** Sends a body as its pieces come, without holding it. */
+/** Sends a body piece by piece, without holding it in memory. */
 export async function send(
   url: string,
   { bytes, pieces }: LargeBody,

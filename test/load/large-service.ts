@@ -6,11 +6,11 @@ import { startService } from '../../src/service/index.ts';
 import { baseModel, ScriptedEngine } from '../support/scripted-engine.ts';
 
 export interface Figures {
-  /** Longest time between two turns of the event loop since the last figures. */
+  /** Longest tick of the event loop since the last figures. */
   stallMs: number;
-  /** Most memory the process has held so far. */
+  /** Peak memory of the process so far. */
   peakBytes: number;
-  /** Tokens in the batches it has trained on. */
+  /** Tokens in all trained batches. */
   trainedTokens: number;
 }
 

@@ -3,10 +3,10 @@ import { expect } from 'vitest';
 import type { Choice, Message } from '../../src/contract/index.ts';
 import { render } from './fake-service.ts';
 
-/** What was sampled, by the prompt it was sampled after: what a service knows for certain. */
+/** Sampled tokens with their prompt, as the service knows them. */
 export type Sampled = { prompt: number[]; tokens: readonly number[] };
 
-/** Of a recorded trajectory: each choice with the tokens that stand before it in its history. */
+/** Each choice of a recorded trajectory, with the tokens before it in its history. */
 export function trainedOn(trajectory: Trajectory): Sampled[] {
   return trajectory.histories.flatMap(({ entries }) =>
     entries.flatMap((entry, at): Sampled[] =>
@@ -17,7 +17,7 @@ export function trainedOn(trajectory: Trajectory): Sampled[] {
   );
 }
 
-/** What is trained on is exactly what was sampled, each once, after exactly the prompt that it was sampled after. */
+/** Expects that the trajectory has exactly the sampled replies, each once and after its exact prompt. */
 export function expectExactly(trajectory: Trajectory, sampled: readonly Sampled[]): void {
   const written = (all: readonly Sampled[]) => all.map((one) => JSON.stringify(one)).sort();
   expect(written(trainedOn(trajectory))).toEqual(written(sampled));

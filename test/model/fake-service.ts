@@ -11,17 +11,17 @@ import type {
   TrajectoryGroupBody,
 } from '../../src/contract/index.ts';
 
-/** What the fake policy says: text, or tool calls with the arguments as written. */
+/** A reply of the fake policy: text, or tool calls with literal arguments. */
 export interface Reply {
   text?: string;
   toolCalls?: { name: string; arguments: string }[];
-  /** Model name in place of the asked one. */
+  /** Model name in the answer. Default: the requested one. */
   model?: string;
-  /** Default: `tool_calls` with tool calls, else `stop`. */
+  /** Default: `tool_calls` if there are tool calls, else `stop`. */
   finishReason?: Choice['finish_reason'];
-  /** In place of a reply: this status, with this as the body. */
+  /** Answers with this status and body in place of a reply. */
   refusal?: { status: number; body: object };
-  /** Leave the ids out, as services that do not know `return_token_ids` do. */
+  /** Omits token ids, like services without `return_token_ids`. */
   withoutTokenIds?: boolean;
 }
 
@@ -39,9 +39,9 @@ export interface FakeServiceOptions {
   policy: FakePolicy;
   /** Metrics of the gradient steps of each RL job. */
   gradientSteps?: Record<string, number>[];
-  /** Runs when a job is asked for, before it is answered. */
+  /** Runs before the request of a job is answered. */
   beforeJob?: () => Promise<void>;
-  /** What a job ends in. Default `ends`; `hangs` waits to be cancelled. */
+  /** How jobs end. `hangs` waits to be cancelled. Default `ends`. */
   jobs?: 'ends' | 'fails' | 'hangs';
 }
 
@@ -57,7 +57,7 @@ const plain = (content: Message['content']) =>
 const written = (content: string | null, calls: readonly ToolCall[] = []) =>
   `${content ?? ''}${calls.map((call) => `<${call.id} ${call.function.name} ${call.function.arguments}>`).join('')}`;
 
-/** Token ids of a conversation: a code point is a token, a role and an end of turn are one each. */
+/** Token ids of a conversation: one per code point, one per role and one per end of turn. */
 export function render(messages: readonly Message[]): number[] {
   const ids = messages.flatMap((message) => {
     const opening = endOfTurn + 1 + roles.indexOf(message.role);
@@ -70,7 +70,7 @@ export function render(messages: readonly Message[]): number[] {
 
 export type FakeService = Awaited<ReturnType<typeof startFakeService>>;
 
-/** A small service that speaks the contract on the paths that the harness uses, and remembers what it was sent. */
+/** A small service with the routes that the harness uses. It records its requests. */
 export async function startFakeService(options: FakeServiceOptions) {
   const requests: ChatCompletionRequest[] = [];
   const logs: { split: string; trajectory_groups: TrajectoryGroupBody[] }[] = [];

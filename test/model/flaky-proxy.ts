@@ -3,10 +3,10 @@ import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { createClient } from 'martingale';
 
-/** What becomes of a request: it passes, is answered 500 or 503, or its answer is cut, or ended in order, before a text. */
+/** The fate of a request: it passes, gets a 500 or 503, or its answer is cut or ended cleanly before a text. */
 export type Fate = 'pass' | 'fail' | 'busy' | { cutBefore: string } | { endBefore: string };
 
-/** Stands before a service and gives its chat requests the fates of a list, in turn; what follows passes. */
+/** A proxy that applies a list of fates to chat requests, in order. Later requests pass. */
 export async function startFlakyProxy(
   target: string,
   fates: Fate[],

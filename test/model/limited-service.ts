@@ -3,11 +3,11 @@ import { createServer, type ServerResponse } from 'node:http';
 import { createClient, ModelHandle } from 'martingale';
 
 export interface LimitedServiceOptions {
-  /** Requests in flight beyond which it answers `status`. */
+  /** Maximum number of requests in flight; beyond it, the answer is `status`. */
   limit: number;
   /** Default 429. */
   status?: 429 | 503;
-  /** Milliseconds that an answer takes with so many in flight. */
+  /** Duration of an answer in milliseconds, by the number of requests in flight. */
   delayMs: (inFlight: number) => number;
 }
 
@@ -29,7 +29,7 @@ const reply = JSON.stringify({
   prompt_token_ids: [1],
 });
 
-/** A service with one route and so much room, and what it has seen. */
+/** A service with one route and a limit of requests in flight. It records what it has seen. */
 export async function startLimitedService({ limit, status = 429, delayMs }: LimitedServiceOptions) {
   const seen = { answered: 0, refused: 0, most: 0 };
   let inFlight = 0;

@@ -9,14 +9,14 @@ export const usage = (input: number, output: number): LanguageModelV4GenerateRes
   outputTokens: { total: output, text: output, reasoning: undefined },
 });
 
-/** What a mock model answers: text, or content of any kind. Ten tokens in, four out. */
+/** The answer of a mock model: text, or any content. It counts 10 input and 4 output tokens. */
 export function saying(said: string | LanguageModelV4Content[]): LanguageModelV4GenerateResult {
   const content: LanguageModelV4Content[] = typeof said === 'string' ? [{ type: 'text', text: said }] : said;
   const unified = content.some(({ type }) => type === 'tool-call') ? 'tool-calls' : 'stop';
   return { content, finishReason: { unified, raw: unified }, usage: usage(10, 4), warnings: [] };
 }
 
-/** The same as a stream, in two deltas a text. */
+/** The same answer as a stream, with two deltas per text. */
 export function streaming(said: string | LanguageModelV4Content[]): LanguageModelV4StreamPart[] {
   const { content, finishReason, usage: used } = saying(said);
   const parts = content.flatMap((part, at): LanguageModelV4StreamPart[] => {

@@ -9,7 +9,7 @@ export const baseModel = 'martingale-tiny';
 /** A logits processor that the service knows. */
 export const processor = 'test.Stripes';
 
-/** The service over the embedded engine with everything turned on that an operator can turn on, and its client. */
+/** The service with the embedded engine and all optional features enabled, and its client. */
 export async function startRealService() {
   const folder = await mkdtemp(join(tmpdir(), 'martingale-model-'));
   const module = new URL('../engines/embedded/logits-processors/modules/stripes.ts', import.meta.url);

@@ -10,13 +10,13 @@ import { render } from './fake-service.ts';
 
 export interface ScriptedReply {
   text: string;
-  /** Arguments of a call of the tool `look`, as they are written; null for none. */
+  /** Literal arguments of a call of the tool `look`; null for no call. */
   call: string | null;
 }
 
 /**
- * Samples in this process what a script says, and remembers it by the prompt it was sampled after. Each call is answered
- * when `release` comes to it.
+ * Samples in this process what a script says, and remembers it by the prompt it was sampled after. Each call is
+ * answered when `release` comes to it.
  */
 export class ScriptedCompletions {
   readonly sampled: Sampled[] = [];
@@ -30,12 +30,12 @@ export class ScriptedCompletions {
     this.#model = model;
   }
 
-  /** What the next calls are answered with, in the order in which they come. */
+  /** The replies for the next calls, in order of arrival. */
   set script(replies: ScriptedReply[]) {
     this.#script = [...replies];
   }
 
-  /** Waits until so many calls have come, then answers them one after another in this order. */
+  /** Waits until all these calls have arrived, then answers them one by one in this order. */
   async release(order: readonly number[], settled: readonly PromiseLike<unknown>[]): Promise<void> {
     while (this.#waiting.length < order.length) {
       await new Promise<void>((resolve) => {

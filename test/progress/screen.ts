@@ -1,13 +1,13 @@
 import { EventEmitter } from 'node:events';
 import type { Terminal } from '../../src/progress/view.ts';
 
-/** A terminal of a few rows that understands what the live view writes. */
+/** A small terminal that interprets the output of the live view. */
 export class Screen extends EventEmitter implements Terminal {
   readonly isTTY: boolean;
   writable = true;
   columns: number;
   rows: number;
-  /** Everything that was written, frame by frame. */
+  /** All writes, frame by frame. */
   readonly writes: string[] = [];
   cursorVisible = true;
   #cells: string[] = [''];

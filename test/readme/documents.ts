@@ -13,7 +13,7 @@ export const textOf = (document: string): Promise<string> => readFile(join(root,
 export interface Snippet {
   document: string;
   language: string;
-  /** What follows the language, such as "run" or the name of a file. */
+  /** The text after the language, such as "run" or a file name. */
   note: string;
   code: string;
 }
@@ -32,13 +32,13 @@ export async function typeScriptSnippets(): Promise<Snippet[]> {
   return all.flat().filter(({ language }) => language === 'ts');
 }
 
-/** How a heading is linked to. */
+/** The anchor of a heading. */
 export const toAnchor = (heading: string): string =>
   heading
     .toLowerCase()
     .replace(/[^\w\- ]/g, '')
     .replaceAll(' ', '-');
 
-/** The headings of a document, outside of its fenced blocks. */
+/** The headings of a document, ignoring fenced blocks. */
 export const headingsOf = (text: string): string[] =>
   [...text.replace(/^```.*?^```$/gms, '').matchAll(/^#+ (.*)$/gm)].map(([, heading = '']) => heading);

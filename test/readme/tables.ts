@@ -2,9 +2,9 @@ import { join } from 'node:path';
 import { textOf } from './documents.ts';
 
 export interface Row {
-  /** What the first cell names in code, such as the fields that the row describes. */
+  /** Code spans of the first cell, such as the fields that the row describes. */
   names: string[];
-  /** The other cells, as they are written. */
+  /** The text of the other cells. */
   cells: string[];
   /** Files that the row links to, as paths in the repository. */
   files: string[];
@@ -37,6 +37,6 @@ function toRow(line: string, folder: string): Row {
   };
 }
 
-/** What a text names in code. */
+/** The code spans of a text. */
 export const namesIn = (text: string): string[] =>
   [...text.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name);

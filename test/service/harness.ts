@@ -21,7 +21,7 @@ export async function temporaryFolder(): Promise<string> {
   return folder;
 }
 
-/** A running service over a scripted engine, on a free port, gone when the test is. */
+/** Starts a service with a scripted engine on a free port. It closes with the test. */
 export async function start(options: Partial<StartServiceOptions> & { engine?: ScriptedEngine } = {}) {
   const engine = options.engine ?? new ScriptedEngine();
   const dataFolder = options.dataFolder ?? (await temporaryFolder());
@@ -67,7 +67,7 @@ export async function start(options: Partial<StartServiceOptions> & { engine?: S
     if (status !== 200) throw new Error(JSON.stringify(body));
     return body;
   };
-  /** Every event of a job, up to its last, over the event stream. */
+  /** All events of a job, from the event stream. */
   const follow = async (jobId: string, headers: Record<string, string> = {}): Promise<Json[]> => {
     const response = await raw('GET', `/v1/preview/training-jobs/${jobId}/events`, undefined, {
       accept: 'text/event-stream',
@@ -84,7 +84,7 @@ export const frames = (text: string): Json[] =>
     .filter((line) => line.startsWith('data: ') && line !== 'data: [DONE]')
     .map((line) => JSON.parse(line.slice('data: '.length)));
 
-/** A sampled choice as the service answers it, for trajectories. */
+/** A sampled choice as the service returns it, for trajectories. */
 export const choice = (tokenIds: number[], fields: object = {}) => ({
   index: 0,
   finish_reason: 'stop',

@@ -1,4 +1,4 @@
-// A service in a process of its own, for tests that kill it: `held-service.ts <data folder> <steps before it holds>`.
+// A service in its own process, for tests that kill it: `held-service.ts <data folder> <steps before it holds>`.
 import { startService } from '../../src/service/index.ts';
 import { ScriptedEngine } from '../support/scripted-engine.ts';
 

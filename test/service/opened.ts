@@ -20,7 +20,7 @@ interface OpenedOptions {
 
 const largestBody = 100_000;
 
-/** A service whose parts a test may hold or break. No job runs before its queue is woken. */
+/** A service whose parts a test can access. No job runs until its queue is woken. */
 export async function open({ dataFolder, limits, trainingData }: OpenedOptions = {}) {
   const folder = dataFolder ?? (await temporaryFolder());
   const closing = new AbortController();

@@ -11,7 +11,7 @@ export const fromSource: readonly string[] = ['--import', new URL('from-source.t
 
 const run = promisify(execFile);
 
-/** Runs a program of the repository and gives its standard output. */
+/** Runs a program of the repository; returns its standard output. */
 export async function runProgram(
   file: string,
   { args = [], env = {} }: { args?: string[]; env?: Record<string, string> } = {},
@@ -23,7 +23,7 @@ export async function runProgram(
   return stdout;
 }
 
-/** Type-checks a project; gives what the compiler has to say. */
+/** Type-checks a project; returns the compiler's output. */
 export async function typeCheck(project: string): Promise<string> {
   const compiler = join(root, 'node_modules/typescript/bin/tsc');
   try {

@@ -19,7 +19,7 @@ import { EngineError } from '../../src/engines/engine.ts';
 import type { Constraint, Reply } from '../../src/language/constraint/constraint.ts';
 import type { Tokenizer } from '../../src/language/tokenizer/tokenizer.ts';
 
-/** Bytes are tokens 0 to 255; the specials come after them, and 260 is "ab", a second way to write two bytes. */
+/** Special tokens, after the bytes (tokens 0 to 255). Token 260 is "ab", a second way to write two bytes. */
 export const special = {
   user: 256,
   assistant: 257,
@@ -79,7 +79,7 @@ export const baseModel: BaseModel = {
   defaults: { rlLearningRate: 1e-3, sftLearningRate: 2e-3, sftBatchSize: 2 },
 };
 
-/** Text and special tokens, in order. */
+/** Token ids of text and special tokens, in order. */
 export const tokensOf = (...parts: (string | number)[]): number[] =>
   parts.flatMap((part) => (typeof part === 'number' ? [part] : byteTokenizer.encode(part)));
 
@@ -103,9 +103,9 @@ export class ScriptedEngine implements Engine {
   readonly requests: GenerateRequest[] = [];
   readonly trained: TrainedBatch[] = [];
   readonly dropped: Weights[] = [];
-  /** Finished `train` calls. */
+  /** Number of finished `train` calls. */
   trainings = 0;
-  /** What the next replies are; the last one goes on for ever. */
+  /** The next replies. The last one repeats forever. */
   replies: ScriptedReply[] = [{ tokens: tokensOf('hello', special.end) }];
   /** Awaited before each generation and each gradient step, with the signal of the work. */
   hold: ((place: 'generate' | 'train') => Promise<void>) | null = null;
@@ -133,11 +133,11 @@ export class ScriptedEngine implements Engine {
   }
 
   readonly logitsProcessors: readonly string[] = ['test.Doubling'];
-  /** What was asked of `beamSearch` and `scorePrompt`. */
+  /** The requests of `beamSearch` and `scorePrompt`. */
   readonly searches: BeamSearchRequest[] = [];
   readonly scored: ScorePromptRequest[] = [];
 
-  /** The next `width` replies, as `generate` gives them. */
+  /** Returns the next `width` replies, like `generate`. */
   async beamSearch(request: BeamSearchRequest): Promise<Generation[]> {
     this.searches.push(request);
     const found: Generation[] = [];
@@ -145,7 +145,7 @@ export class ScriptedEngine implements Engine {
     return found;
   }
 
-  /** Every token has half the probability of the one before it, and token 65 is the likeliest everywhere. */
+  /** Each token has half the probability of the one before it; token 65 is always the likeliest. */
   async scorePrompt(request: ScorePromptRequest): Promise<(ScoredToken | null)[]> {
     this.scored.push(request);
     const top = request.top > 0 ? [{ token: 65, logprob: -0.1 }] : [];
@@ -222,7 +222,7 @@ export class ScriptedEngine implements Engine {
   }
 
   async drop(weights: Weights): Promise<void> {
-    // The folder is still there: it goes after the engine has forgotten it.
+    // The folder must still exist: it is deleted after the engine has released it.
     if (weights.folder !== null) await readdir(weights.folder);
     this.dropped.push(weights);
   }
@@ -241,7 +241,7 @@ export class ScriptedEngine implements Engine {
   }
 }
 
-/** A door that work waits at until it is opened; `reached` resolves when the first has come. */
+/** A gate at which work waits until it is opened. `reached` resolves when the first work arrives. */
 export function door() {
   const opened = Promise.withResolvers<void>();
   const reached = Promise.withResolvers<void>();

@@ -8,7 +8,7 @@ const detailSchema = z.strictObject({
   ctx: z.record(z.string(), z.unknown()).optional(),
 });
 
-/** What is wrong with the `detail` of a 422 to a request with this body; null for nothing, and for other errors. */
+/** What is wrong with the `detail` of a 422 for this body; null if nothing is, or for other errors. */
 export function complaintAboutDetails(answer: unknown, sent: unknown): string | null {
   const { data } = z.looseObject({ detail: z.array(z.unknown()) }).safeParse(answer);
   if (!data) return null;

@@ -38,7 +38,7 @@ export interface ReceivedSpan {
   links: { traceId: string; spanId: string }[];
 }
 
-/** A collector that takes traces and metrics by OTLP over HTTP, as JSON. */
+/** A collector that receives traces and metrics by OTLP over HTTP, as JSON. */
 export async function startOtlpReceiver() {
   const spans: ReceivedSpan[] = [];
   const metrics = new Map<string, z.infer<typeof metricSchema>>();
@@ -73,7 +73,7 @@ const toSpan = (span: z.infer<typeof spanSchema>): ReceivedSpan => ({
 
 const arraySchema = z.object({ values: z.array(z.record(z.string(), z.unknown())).default([]) });
 
-/** What an attribute holds: OTLP names its kind beside it. */
+/** The plain value of an attribute, which OTLP wraps with its type. */
 function plain(value: Record<string, unknown>): unknown {
   const [kind, held] = Object.entries(value)[0] ?? [];
   if (kind === 'intValue') return Number(held);

@@ -16,7 +16,7 @@ import {
   trace,
 } from '@opentelemetry/api';
 
-/** What an application's SDK would keep of a span. */
+/** The data of a span, as an application's SDK records it. */
 export class RecordedSpan implements Span {
   readonly name: string;
   readonly attributes: Attributes;
@@ -84,7 +84,7 @@ const traceparent: TextMapPropagator = {
   },
 };
 
-/** Registers an SDK that keeps spans in the order they began, until `stop`. */
+/** Registers an SDK that records spans in order of their start, until `stop`. */
 export function startRecording(): { spans: RecordedSpan[]; stop: () => void } {
   const spans: RecordedSpan[] = [];
   const start = (

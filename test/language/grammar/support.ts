@@ -10,7 +10,7 @@ export const tokenizer = loadTokenizer();
 export const format = chatFormat(tokenizer);
 export const compiler = new GrammarCompiler(tokenizer, format);
 
-/** The whole reply is one text of the grammar. */
+/** A constraint under which the whole reply is one text of the grammar. */
 export const textOf = (grammar: Grammar): Constraint => ({
   branches: [{ open: null, grammar, repeat: false }],
 });
@@ -19,11 +19,11 @@ export function schemaOf(type: z.ZodType): JsonSchema {
   return z.toJSONSchema(type) as JsonSchema;
 }
 
-/** Tokens as they read, for golden examples. */
+/** Tokens as text, for golden examples. */
 export const shown = (tokens: Iterable<number>): string[] =>
   Array.from(tokens, (token) => tokenizer.text(token));
 
-/** Replies chosen by a generator of numbers from 0 up to a bound, token by token as an engine would. */
+/** Samples a reply token by token, as an engine would. `choose(bound)` returns a number from 0 to below the bound. */
 export function walk(
   compiled: CompiledConstraint,
   choose: (bound: number) => number,
@@ -32,7 +32,7 @@ export function walk(
   return walkOn(compiled.start(), choose, maximum);
 }
 
-/** The rest of a reply that has begun, chosen in the same way. */
+/** Samples the rest of a reply in the same way. */
 export function walkOn(
   state: ConstraintState,
   choose: (bound: number) => number,
@@ -54,7 +54,7 @@ export function walkOn(
   return tokens;
 }
 
-/** Feeds tokens to a fresh state; throws where one is not what the state admits or demands. */
+/** Feeds tokens to a new state; throws at a token that the state does not allow. */
 export function replay(compiled: CompiledConstraint, tokens: readonly number[]): boolean {
   const state = compiled.start();
   let index = 0;
@@ -68,7 +68,7 @@ export function replay(compiled: CompiledConstraint, tokens: readonly number[]):
   return index === tokens.length;
 }
 
-/** The constraint admits the text, and its tokens spell it. */
+/** Whether the constraint allows the text. */
 export async function admits(grammar: Grammar, text: string): Promise<boolean> {
   const constraint = textOf(grammar);
   const compiled = await compiler.compile(constraint);
@@ -81,7 +81,7 @@ export async function admits(grammar: Grammar, text: string): Promise<boolean> {
   return replay(compiled, tokens) && tokenizer.decode(tokens) === text;
 }
 
-/** A small generator of its own, so that walks need nothing from the code under test. */
+/** A separate random generator, so that walks do not depend on the code under test. */
 export function randomChooser(seed: number): (bound: number) => number {
   let state = seed >>> 0;
   return (bound) => {

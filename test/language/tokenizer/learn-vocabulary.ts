@@ -4,8 +4,8 @@
  *     tsx test/language/tokenizer/learn-vocabulary.ts FILE... && npm run format
  *
  * The files it was made from: conversations.txt and records.json of this folder, and the 60 largest READMEs of
- * node_modules. Markdown files give technical prose, JSON files give JSON (as written, and once more without spaces), other
- * files are conversation. Each of the three kinds has its share of the weight, whatever its size.
+ * node_modules. Markdown files give technical prose, JSON files give JSON (as written, and once more without spaces),
+ * other files are conversation. Each of the three kinds has its share of the weight, whatever its size.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import {
@@ -24,7 +24,7 @@ function kindOf(path: string): Kind {
   return path.endsWith('.json') ? 'json' : 'conversation';
 }
 
-/** Markdown without what is not English: fenced code, links' addresses, HTML tags, tables, list marks. */
+/** The English text of Markdown: without fenced code, link targets, HTML tags, tables and list markers. */
 function proseOf(markdown: string): string {
   return markdown
     .replace(/```[\s\S]*?```/g, ' ')

@@ -9,15 +9,15 @@ import { Meter, type ProcessFigures } from './meter.ts';
 export interface CallersPlan {
   url: string;
   apiKey: string;
-  /** Each with a new call as soon as its last is answered. */
+  /** Number of callers. Each makes a new call as soon as its last is answered. */
   callers: number;
-  /** Calls of all together; null: for as long as it lives. */
+  /** Total number of calls; null: until the process ends. */
   calls: number | null;
   model: string;
   replyTokens: number;
-  /** `harness`: one client and its pools; `connections`: a connection of its own for each caller, kept alive. */
+  /** `harness`: one client with its pools; `connections`: one kept-alive connection for each caller. */
   kind: 'harness' | 'connections';
-  /** Highest bound of a call budget that adapts itself; null: none. */
+  /** Maximum of an adaptive call budget; null: no budget. */
   budget: number | null;
 }
 
@@ -25,13 +25,13 @@ export interface CallersFigures extends ProcessFigures {
   answered: number;
   tokens: number;
   inFlight: number;
-  /** Answers of 429 or 503, repeated calls included. */
+  /** Number of 429 and 503 answers, including those of retried calls. */
   limited: number;
-  /** Calls that failed in the end, by their error. */
+  /** Number of calls that finally failed, by error. */
   failed: Record<string, number>;
-  /** Milliseconds that the oldest call has been in flight. */
+  /** Age of the oldest call in flight, in milliseconds. */
   oldestMs: number;
-  /** The longest call of all so far. */
+  /** Duration of the longest call so far, in milliseconds. */
   longestMs: number;
 }
 
@@ -144,7 +144,7 @@ process.on('message', (message) => {
 const callers: Promise<void>[] = [];
 for (let index = 0; index < plan.callers; index++) {
   callers.push(caller());
-  // As a harness begins its rollouts: some, then a turn for what they wait for.
+  // Start in batches with a tick between them, as a harness starts its rollouts.
   if (index % 20 === 19) await nextTurn();
 }
 await Promise.all(callers);

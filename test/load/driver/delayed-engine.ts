@@ -3,13 +3,13 @@ import { ScriptedEngine, special, tokensOf } from '../../support/scripted-engine
 
 export interface Delay {
   delayMs: number;
-  /** Replies made side by side; more wait in the order in which they came. */
+  /** Replies in parallel; further requests wait in order of arrival. */
   places: number;
-  /** Tokens of a reply. */
+  /** Tokens per reply. */
   tokens: number;
 }
 
-/** An engine whose replies take their time and nothing else, and which remembers none of its requests. */
+/** An engine whose replies take time but no computation, and which does not record its requests. */
 export class DelayedEngine extends ScriptedEngine {
   readonly #delay: Delay;
   readonly #waiting: (() => void)[] = [];

@@ -1,7 +1,7 @@
 import { PerformanceObserver } from 'node:perf_hooks';
 import { getHeapStatistics } from 'node:v8';
 
-/** Delays of the event loop in milliseconds, since they were last read. */
+/** Delays of the event loop since the last reading, in milliseconds. */
 export interface LoopDelays {
   p50: number;
   p99: number;
@@ -11,11 +11,11 @@ export interface LoopDelays {
    * makes, however little of the machine it gets.
    */
   busyMax: number;
-  /** The longest of the pauses among these that were the garbage collector's. */
+  /** The longest of these pauses that was caused by garbage collection. */
   collectorMax: number;
 }
 
-/** What a process says of itself. Memory in bytes. */
+/** Figures of a process. Memory in bytes. */
 export interface ProcessFigures {
   rss: number;
   heap: number;
@@ -24,7 +24,7 @@ export interface ProcessFigures {
 
 const periodMs = 5;
 
-/** Measures the process that it is made in. */
+/** Measures its own process. */
 export class Meter {
   #delays: number[] = [];
   #busyMax = 0;

@@ -9,7 +9,7 @@ function start(program: string, plan: object): ChildProcess {
   });
 }
 
-/** The next message of a child process of this type. Rejects where the process ends before. */
+/** The next message of this type from a child process. Rejects if the process ends first. */
 function hear<Message extends { type: string }, Type extends Message['type']>(
   child: ChildProcess,
   type: Type,
@@ -33,7 +33,7 @@ function isOf<Message extends { type: string }, Type extends Message['type']>(
   return message.type === type;
 }
 
-/** A service in a process of its own. */
+/** Starts a service in its own process. */
 export async function startLoadService(plan: ServicePlan) {
   const child = start('./service.ts', plan);
   const { url, apiKey } = await hear<FromService, 'ready'>(child, 'ready');
@@ -45,7 +45,7 @@ export async function startLoadService(plan: ServicePlan) {
       child.send('figures');
       return (await answer).figures;
     },
-    /** Bytes of the heap that are in use, after a collection: it holds the process for a moment. */
+    /** Used bytes of the heap after a garbage collection, which blocks the process for a moment. */
     liveHeap: async (): Promise<number> => {
       const answer = hear<FromService, 'live'>(child, 'live');
       child.send('live');
@@ -55,11 +55,11 @@ export async function startLoadService(plan: ServicePlan) {
   };
 }
 
-/** Callers in a process of their own; they begin at once. */
+/** Starts callers in their own process. They begin at once. */
 export function startCallers(plan: CallersPlan) {
   const child = start('./callers.ts', plan);
   const done = hear<FromCallers, 'done'>(child, 'done').then(({ figures }) => figures);
-  // Whoever disposes of them early waits for nothing.
+  // If they are disposed of early, nobody awaits this promise.
   done.catch(() => undefined);
   return {
     done,

@@ -1,4 +1,4 @@
-// A service in a process of its own: `service.ts <JSON of ServicePlan>`. Says where it is, and its figures when asked.
+// A service in its own process: `service.ts <JSON of ServicePlan>`. Sends its address, and its figures on request.
 
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -12,7 +12,7 @@ import { DelayedEngine } from './delayed-engine.ts';
 import { Meter, type ProcessFigures } from './meter.ts';
 
 export interface ServicePlan {
-  /** `embedded`, or one that answers with `tokens` tokens after `delayMs`, `places` at a time. */
+  /** `embedded`, or an engine that answers with `tokens` tokens after `delayMs`, `places` at a time. */
   engine:
     | { kind: 'embedded'; largestBatch?: number }
     | { kind: 'delayed'; delayMs: number; places: number; tokens: number };
@@ -20,11 +20,11 @@ export interface ServicePlan {
 }
 
 export interface ServiceFigures extends ProcessFigures {
-  /** Answers since the start by status. */
+  /** Number of answers since the start, by status. */
   statuses: Record<string, number>;
-  /** Milliseconds that the oldest request that has not been answered has been there. */
+  /** Age of the oldest unanswered request, in milliseconds. */
   oldestMs: number;
-  /** Replies in hand, and the most that were. */
+  /** Replies in flight, and their maximum. */
   inHand: number;
   mostInHand: number;
 }
@@ -55,7 +55,7 @@ const service = await startService({
 let mostInHand = 0;
 const meter = new Meter();
 
-/** What the service says of its load to anybody who asks. */
+/** The load that the service reports publicly. */
 async function look(): Promise<{ inHand: number; oldestMs: number }> {
   const answer = await fetch(`${service.url}/v1/system-check`, {
     headers: { authorization: `Bearer ${service.apiKey}` },

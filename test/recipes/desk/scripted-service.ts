@@ -31,7 +31,7 @@ const completion = (message: ResponseMessage): ChatCompletion => ({
   prompt_token_ids: [0],
 });
 
-/** Answers chat completions with the given messages, one after the other. */
+/** Answers chat completions with these messages, in order. */
 export async function startScriptedService(script: ResponseMessage[]): Promise<ScriptedService> {
   const requests: ChatCompletionRequest[] = [];
   const server = createServer(async (request, response) => {

@@ -3,7 +3,7 @@ import { generateText } from 'ai';
 import { z } from 'zod';
 import { defineEnvironment } from '../../../src/index.ts';
 
-/** What a rollout in a worker thread does; `say` asks the model and gives back what it said. */
+/** The behaviour of a rollout in a worker thread. `say` calls the model and returns its reply. */
 export const threadedScenario = z.object({
   does: z.enum([
     ...(['say', 'throw', 'exit', 'spin', 'hoard', 'hang', 'stray'] as const),
@@ -16,7 +16,7 @@ interface Hoard {
   held: number[];
   more: Hoard | null;
 }
-/** Kept, so that the memory is: in small pieces, as one large one that does not fit ends the whole process. */
+/** Holds memory, in small pieces: a single large allocation that fails would end the whole process. */
 let hoard: Hoard | null = null;
 
 export default defineEnvironment({

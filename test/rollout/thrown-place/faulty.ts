@@ -2,7 +2,7 @@ import { generateText, tool } from 'ai';
 import { z } from 'zod';
 import { defineEnvironment } from '../../../src/index.ts';
 
-// Types that are stripped, and an enum that is not erasable: line and column are those of this file all the same.
+// Has types, which are stripped, and an enum, which is not erasable. Line and column must still be those of this file.
 interface Board {
   readonly rows: string[];
 }
@@ -14,7 +14,7 @@ export const scenario = z.object({
   throws: z.enum(['agent', 'wrapped', 'setup', 'reward', 'handler', 'tool']),
 });
 
-/** Throws where the scenario says. */
+/** Throws at the point that the scenario selects. */
 export default defineEnvironment({
   name: 'faulty',
   scenario,

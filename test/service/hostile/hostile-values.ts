@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 
-/** JSON text of a value that nobody means well with. */
+/** JSON text of a hostile value. */
 export type HostileJson = fc.Arbitrary<string>;
 
 const wrapped = (open: string, inside: string, close: string, times: number) =>
@@ -86,7 +86,7 @@ export const hostileJson: HostileJson = fc.oneof(
 const optional = (count: number) =>
   `{"properties":{${Array.from({ length: count }, (_, at) => `"k${at}":{}`).join(',')}}}`;
 
-/** Fields that make the grammar or the template of a reply, of the kinds that cost most. */
+/** Fields for grammars and templates, of the most expensive kinds. */
 export const hostileWork: HostileJson = fc.oneof(
   fc
     .tuple(

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { type Operation, operations } from '../../../src/service/openapi/operations.ts';
 
-/** What of JSON Schema the contract's schemas come out as. */
+/** The part of JSON Schema that the contract's schemas use. */
 export interface Node {
   $ref?: string;
   $defs?: Record<string, Node>;
@@ -29,12 +29,12 @@ export interface Node {
   exclusiveMaximum?: number;
 }
 
-/** Where a value stands: names of fields, 0 for an element of a list, `key` for an entry, `|2` for a branch of a union. */
+/** Path of a value: field names, 0 for an element of a list, `key` for an entry, `|2` for a branch of a union. */
 export type Way = (string | number)[];
 
-/** A place of a request where a value may stand. */
+/** A path in a request at which a value is allowed. */
 export interface Place {
-  /** `post /v1/preview/models` and such. */
+  /** For example `post /v1/preview/models`. */
   operation: string;
   schema: z.ZodType;
   root: Node;
@@ -42,10 +42,10 @@ export interface Place {
   node: Node;
 }
 
-/** Name of an entry that a caller chooses: a number, so that it can be the id of a token too. */
+/** Name of an entry that the caller chooses. A number, so that it can also be a token id. */
 export const entryName = '7';
 
-/** Every place of every request's body and query. */
+/** All paths in the bodies and queries of all requests. */
 export function placesOfRequests(): Place[] {
   const all: Operation[] = Object.values(operations);
   return all.flatMap((operation) => {
@@ -77,7 +77,7 @@ function* placesIn(schema: Node, root: Node, way: Way): Generator<{ node: Node; 
     yield* placesIn(node.additionalProperties, root, [...way, entryName]);
 }
 
-/** The least that a schema allows, with a value of one's own at a place. */
+/** The smallest value that a schema allows, with `value` at a path. */
 export function instanceWith(schema: Node, root: Node, way: Way, value: unknown): unknown {
   const node = resolve(schema, root);
   const [step, ...rest] = way;
@@ -95,11 +95,11 @@ export function instanceWith(schema: Node, root: Node, way: Way, value: unknown)
   };
 }
 
-/** The types of values, but for the `null` that stands for absent. */
+/** The types of values, without the `null` that means absent. */
 export const typesOf = ({ type }: Node): string[] =>
   (Array.isArray(type) ? type : type === undefined ? [] : [type]).filter((name) => name !== 'null');
 
-/** The least value of a schema. */
+/** The smallest value that a schema allows. */
 export function leastOf(schema: Node, root: Node): unknown {
   const node = resolve(schema, root);
   if (node.const !== undefined) return node.const;

@@ -5,7 +5,7 @@ import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import { startService } from '../../../src/service/index.ts';
 import { frames, type Json } from '../harness.ts';
 
-/** The service over the embedded engine, on a free port and a folder of its own. */
+/** The service with the embedded engine, on a free port and in its own folder. */
 export async function startEmbedded() {
   const dataFolder = await mkdtemp(join(tmpdir(), 'martingale-jobs-'));
   const engine = await createEmbeddedEngine({ threads: 1 });
@@ -16,7 +16,7 @@ export async function startEmbedded() {
       headers: { authorization: 'Bearer test-key', 'content-type': 'application/json', ...headers },
       ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
     });
-  /** The answer's body; anything but 200 throws. */
+  /** Returns the answer's body; throws for any status but 200. */
   const call = async (method: string, path: string, body?: unknown): Promise<Json> => {
     const response = await raw(method, path, body);
     const text = await response.text();
@@ -27,7 +27,7 @@ export async function startEmbedded() {
     call('POST', '/v1/preview/models', {
       ...{ entity: 'team', project: 'desk', name, base_model: 'martingale-tiny' },
     });
-  /** Runs a job to its end: its `gradient_step` events. A failed one throws. */
+  /** Runs a job and returns its `gradient_step` events. Throws if it fails. */
   const run = async (path: 'training-jobs' | 'sft-training-jobs', body: object): Promise<Json[]> => {
     const { id } = await call('POST', `/v1/preview/${path}`, body);
     const accept = { accept: 'text/event-stream' };

@@ -2,21 +2,21 @@ import type { ReferenceToken, ReferenceTrajectory } from '../../learning/referen
 import type { Json } from '../harness.ts';
 import type { EmbeddedService } from './embedded-service.ts';
 
-/** One sampled letter: what is known of it, and its choice as the client sends it. */
+/** One sampled letter: its known figures, and its choice as the client sends it. */
 interface Letter {
-  /** Of the model that sampled it, of the base model, and what the client says. */
+  /** Log-probabilities: of the sampling model, of the base model, and as the client sends it. */
   token: ReferenceToken;
   choice: Json;
 }
 
 export interface KnownRollouts {
-  /** As a training job takes them. */
+  /** The groups as a training job takes them. */
   groups: Json[];
-  /** The same as the reference takes them. */
+  /** The same groups as the reference takes them. */
   known: ReferenceTrajectory[][];
 }
 
-/** What the client's log-probabilities are off by, one after the other; null: it sends none. */
+/** Errors of the client's log-probabilities, in order; null: it sends none. */
 const drifts = [0.3, -0.6, 0, 1.7, null, -0.1, 0.9, 0.05, -1.4, 0.5, null, 0.2, -0.3];
 
 interface Plan {

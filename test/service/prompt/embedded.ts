@@ -11,13 +11,13 @@ export const tools = baseModelTools({ tokenizer: () => tokenizer, chatFormat: ()
 );
 const [base] = embeddedBaseModels;
 
-/** The prompt that the embedded engine's tokenizer and template make of a request. */
+/** The prompt of a request, by the embedded engine's tokenizer and template. */
 export async function promptOf(request: ChatCompletionRequest): Promise<{ tokens: number[]; own: boolean }> {
   if (!base) throw new Error('there is no embedded base model');
   return toPrompt(chatCompletionRequestSchema.parse(request), { tools, base });
 }
 
-/** Tokens as text in which the special ones are shown. Text that looks like one is not told apart. */
+/** Tokens as text that shows special tokens. Plain text that looks like one cannot be distinguished. */
 export function shown(tokens: readonly number[]): string {
   const texts: string[] = [];
   let run: number[] = [];
@@ -39,7 +39,7 @@ export function shown(tokens: readonly number[]): string {
 
 export const shownPrompt = async (request: ChatCompletionRequest) => shown((await promptOf(request)).tokens);
 
-/** What an error says, as the service would answer it. */
+/** The error message with which the service would answer. */
 export async function refusalOf(request: ChatCompletionRequest): Promise<string> {
   try {
     await promptOf(request);

@@ -2,12 +2,12 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
 
-/** A connection to a service that is written byte by byte, and stays open when the service closes its side. */
+/** A connection for raw bytes. It stays open when the service closes its side. */
 export class RawClient {
   readonly socket: Socket;
-  /** Resolves when the connection is gone, with the code of what broke it, or null. */
+  /** Resolves when the connection is closed, with the code of its error, or null. */
   readonly closed: Promise<string | null>;
-  /** Resolves when the service has closed its side, or the connection is gone. */
+  /** Resolves when the service has closed its side, or the connection is closed. */
   readonly ended: Promise<unknown>;
   #received = '';
 
@@ -37,7 +37,7 @@ export class RawClient {
     return this.#received;
   }
 
-  /** Status of the first answer, or null where there is none. */
+  /** Status of the first answer, or null if there is none. */
   get status(): number | null {
     const found = /^HTTP\/1\.1 (\d{3})/.exec(this.#received);
     return found ? Number(found[1]) : null;
@@ -47,7 +47,7 @@ export class RawClient {
     return new RegExp(`\\r\\n${name}: ([^\\r]*)`, 'i').exec(this.#received)?.[1] ?? null;
   }
 
-  /** Resolves once the system has taken it. */
+  /** Resolves once the system has accepted the bytes. */
   write(bytes: string | Uint8Array): Promise<void> {
     return new Promise((resolve) => this.socket.write(bytes, () => resolve()));
   }
@@ -63,12 +63,12 @@ export interface RawRequest {
   method?: string;
   path: string;
   key?: string;
-  /** Its bytes, or how many are announced. */
+  /** Body of the request, or only its announced length. */
   body?: string | number;
   headers?: Record<string, string>;
 }
 
-/** Bytes of a request; of a body that is only announced the head. */
+/** Text of a request; only its head if the body is only announced. */
 export function requestText({
   method = 'POST',
   path,

@@ -9,16 +9,16 @@ export interface RealRunOptions<Schema extends z.ZodType, Outcome> {
   environment: Environment<Schema, Outcome>;
   scenarios: readonly z.input<Schema>[];
   policy: FakePolicy;
-  /** Default 5: as many as an alarm of means needs. */
+  /** Default 5, the number that alarms on means need. */
   steps?: number;
   rolloutsPerGroup?: number;
   runDirectory?: string;
   resume?: boolean;
-  /** Default: one that lasts as long as the run. */
+  /** Default: a service for this run only. */
   service?: FakeService;
 }
 
-/** A run over HTTP, every scenario in every step, and the alarms that it told. */
+/** Trains over HTTP with all scenarios in each step; returns the alarms. */
 export async function realRun<Schema extends z.ZodType, Outcome>({
   environment,
   scenarios,

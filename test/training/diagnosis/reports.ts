@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import type { GroupComparison, StepReport } from '../../../src/progress/index.ts';
 
-/** Twelve groups of which nine have a signal, but for what is changed. */
+/** A comparison of twelve groups, nine of them with a signal, with changes. */
 export const comparison = (change: Partial<GroupComparison> = {}): GroupComparison => ({
   compared: 12,
   equalRewards: 3,
@@ -16,7 +16,7 @@ export const comparison = (change: Partial<GroupComparison> = {}): GroupComparis
   ...change,
 });
 
-/** A report of a step in which nothing is wrong, but for what is changed. */
+/** A report of a step without problems, with changes. */
 export const report = (step: number, change: Partial<StepReport> = {}): StepReport => ({
   step,
   steps: 100,
@@ -57,7 +57,7 @@ export const report = (step: number, change: Partial<StepReport> = {}): StepRepo
   ...change,
 });
 
-/** Reports of so many steps; `change` may depend on the step. */
+/** Reports of several steps. `change` may depend on the step. */
 export const reports = (
   count: number,
   change: (step: number) => Partial<StepReport> = () => ({}),
@@ -78,7 +78,7 @@ const deskRunSchema = z.object({
   ),
 });
 
-/** What `npm start` (120 steps, seed 1) gave: a run that learns its task, to 98% of successes. */
+/** Recorded reports of `npm start` (120 steps, seed 1): a run that learns its task, to 98% success. */
 export function deskRun(): StepReport[] {
   const text = readFileSync(new URL('desk-run.json', import.meta.url), 'utf8');
   const { groups, steps } = deskRunSchema.parse(JSON.parse(text));

@@ -11,7 +11,7 @@ type Service = Awaited<ReturnType<typeof startFakeService>>;
 export const scenario = z.object({ word: z.string(), streamed: z.boolean().default(false) });
 export const words = [{ word: 'tea' }, { word: 'ink', streamed: true }, { word: 'oak' }];
 
-/** Calls a tool whose answer `note` adds to, and, beside that, asks two questions at a time in the same words. */
+/** Calls a tool, whose answer ends with `note`, and asks two identical questions in parallel. */
 export function useTools(note: () => string = () => '') {
   return async ({
     scenario: { word, streamed },
@@ -46,7 +46,7 @@ export function useTools(note: () => string = () => '') {
   };
 }
 
-/** What such an agent's policy says: a tool call first, then what depends on the seed. */
+/** The policy for this agent: first a tool call, then text that depends on the seed. */
 export const policy: Parameters<typeof startFakeService>[0]['policy'] = ({ messages, seed }) =>
   messages.at(-1)?.role === 'user' && messages.at(-1)?.content === 'look it up'
     ? { toolCalls: [{ name: 'look', arguments: `{"at":${(seed ?? 0) % 10}}` }] }

@@ -1,4 +1,4 @@
-// Trains as its first argument says (JSON), and kills itself where it is told to.
+// Trains with the settings in its first argument (JSON), and kills itself at the requested point.
 import { generateText } from 'ai';
 import { z } from 'zod';
 import { createClient, defineEnvironment, type RunEvent, train } from '../../../src/index.ts';
@@ -17,7 +17,7 @@ const client = createClient({ baseUrl, apiKey, dialect });
 const die = () => process.kill(process.pid, 'SIGKILL');
 
 let steps = 0;
-/** After so many steps of this process the rollouts fail: all, or those of the scenarios that are named. */
+/** After a number of steps in this process, rollouts fail: all of them, or those of some scenarios. */
 const isAway = (id: number) =>
   outage !== undefined && steps >= outage.afterSteps && (outage.of === undefined || outage.of.includes(id));
 
@@ -32,7 +32,7 @@ const environment = defineEnvironment({
   rewards: { success: ({ outcome }) => Number(outcome) },
 });
 
-/** Before or after the call of that number, of a method of the client. */
+/** Kills the process before or after the n-th call of a client method. */
 function killAt(target: object, method: string): void {
   if (kill?.call !== method) return;
   const original: (...args: unknown[]) => Promise<unknown> = Reflect.get(target, method);

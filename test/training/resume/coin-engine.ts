@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { GenerateRequest, Generation } from '../../../src/engines/engine.ts';
 import { ScriptedEngine, special, tokensOf } from '../../support/scripted-engine.ts';
 
-/** Answers 0 or 1, as the prompt, the seed and the checkpoint's own number say: the same whoever else asks. */
+/** Answers 0 or 1, determined by prompt, seed and checkpoint alone, whatever else runs. */
 export class CoinEngine extends ScriptedEngine {
   override async generate(request: GenerateRequest): Promise<Generation> {
     this.requests.push(request);

@@ -9,9 +9,9 @@ import { startService } from '../../../src/service/index.ts';
 import { CoinEngine } from './coin-engine.ts';
 
 export interface Kill {
-  /** Number of the event after which it dies. */
+  /** Number of the event after which the process dies. */
   event?: number;
-  /** Method of the client before or after whose call of number `at` it dies. */
+  /** Client method; the process dies before or after its call number `at`. */
   call?: 'create' | 'log' | 'list' | 'delete';
   at?: number;
   when?: 'before' | 'after';
@@ -24,7 +24,7 @@ export async function startRuns() {
   const { url: baseUrl, apiKey } = service;
   const client = createClient({ baseUrl, apiKey });
 
-  /** Trains in a process of its own. */
+  /** Trains in its own process. */
   async function run(name: string, settings: object = {}) {
     const runDirectory = join(folder, name);
     const options = JSON.stringify({ baseUrl, apiKey, name, runDirectory, ...settings });
@@ -58,7 +58,7 @@ export async function startRuns() {
   };
 }
 
-/** What depends on the clock, or is an id that chance gives. */
+/** Fields that depend on the clock or are random ids. */
 const changing = new Set([
   ...[
     'seconds',
@@ -86,7 +86,7 @@ const read = async (path: string) =>
       }),
     );
 
-/** Metrics and trajectories of a run, without what the clock and chance decide. */
+/** Metrics and trajectories of a run, without fields that depend on clock or chance. */
 export async function readRecord(folder: string) {
   const names = (await readdir(join(folder, 'trajectories'))).sort();
   const trajectories: Record<string, unknown> = {};
@@ -94,7 +94,7 @@ export async function readRecord(folder: string) {
   return { metrics: await read(join(folder, 'metrics.jsonl')), trajectories };
 }
 
-/** A process that dies may leave a part of its last line in any file that it was appending to. */
+/** Simulates what a killed process may leave: a partial last line in any file that it appends to. */
 async function tearLastLines(folder: string): Promise<void> {
   const journals = (await readdir(join(folder, 'trajectories'))).filter((name) => name.includes('journal'));
   for (const file of ['metrics.jsonl', 'events.jsonl', ...journals.map((name) => `trajectories/${name}`)])
