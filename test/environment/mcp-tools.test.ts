@@ -11,7 +11,7 @@ import { openPolicy, outcomeOf, rolloutOptions } from './run-once.ts';
 const server = fileURLToPath(new URL('./rooms-mcp-server.ts', import.meta.url));
 const closed: string[] = [];
 
-/** Each rollout has a server process of its own. */
+/** Each rollout has its own server process. */
 const rooms = defineEnvironment({
   name: 'rooms',
   scenario: z.object({ treasure: z.string() }),

@@ -202,6 +202,6 @@ test('where telemetry is registered with the AI SDK, its spans are left to that'
   await runOnce(plain, noScenario, both);
   expect(seen.sort()).toEqual(['look', 'peek']);
   const names = spans.map(({ name }) => name).filter((name) => name.startsWith('execute_tool'));
-  // Asked for by name.
+  // Requested by name.
   expect(names).toEqual(['execute_tool peek']);
 });

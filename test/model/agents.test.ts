@@ -14,7 +14,7 @@ const order = tool({
   execute: ({ order: number }) => `order ${number} is paid`,
 });
 
-/** Calls a tool with arguments in a spelling of its own, then answers with JSON. */
+/** Calls a tool with unusually formatted arguments, then answers with JSON. */
 const twoTurns: FakePolicy = ({ messages }) =>
   messages.at(-1)?.role === 'tool'
     ? { text: '{ "verdict" :  "done" }' }
@@ -26,7 +26,7 @@ async function open(answers: FakePolicy) {
   return { service, model, trajectory: new Trajectory({ policy: name, seed: 5 }) };
 }
 
-/** The main history, rendered with the sampled ids, is token for token what the service saw and sampled last. */
+/** The main history equals, token for token, the last prompt and reply at the service. */
 function expectExact(trajectory: Trajectory, requests: readonly ChatCompletionRequest[]) {
   const [main] = trajectory.histories;
   const messages = (main?.entries ?? []).map(

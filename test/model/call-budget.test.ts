@@ -23,7 +23,7 @@ test('a fixed budget bounds the calls of all handles that it is given to', async
   const [one, other] = [service.model.with({ budget }), service.model.with({ budget, temperature: 0.5 })];
   await Promise.all([many(one, 40), many(other, 40)]);
   expect(service.seen).toMatchObject({ answered: 80, refused: 0 });
-  // Some of the five may be on their way to the service or back.
+  // Some of the five may be in transit.
   expect(service.seen.most).toBeLessThanOrEqual(5);
   expect(budget.stats()).toEqual({
     ...{ limit: 5, peak: 5, ...idle },
@@ -46,7 +46,7 @@ test.each([429, 503] as const)(
       }),
     );
     expect(service.seen).toMatchObject({ answered: 2000, most: 24 });
-    // Found out rather than run against: few are refused, and the limit stays about where the room is.
+    // The limit adapts to the capacity, so few calls are rejected.
     expect(service.seen.refused).toBeLessThan(500);
     expect(mean(limits.slice(500))).toBeGreaterThan(12);
     expect(mean(limits.slice(500))).toBeLessThan(72);

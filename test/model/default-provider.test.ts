@@ -45,7 +45,7 @@ async function open() {
   return { service, model: new ModelHandle({ client: service.client, name }) };
 }
 
-/** Agents as people write them: they know a name, and nothing of rollouts. */
+/** Ordinary agents: they know a model name, and nothing about rollouts. */
 const agents = {
   ToolLoopAgent: async () => {
     const output = Output.object({ schema: z.object({ verdict: z.string() }) });

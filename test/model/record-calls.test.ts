@@ -24,7 +24,7 @@ beforeAll(async () => {
       const last = messages.at(-1);
       if (last?.role !== 'tool' && last?.content === 'look it up')
         return { toolCalls: [{ name: 'look', arguments: `{"at":${(seed ?? 0) % 10}}` }] };
-      // Another answer to the same question each time: only the order of asking tells them apart.
+      // A different answer to the same question each time: only the order of calls distinguishes them.
       if (last?.content === 'again') return { text: `answer ${asked++}` };
       return { text: `${seed} ${JSON.stringify(last?.content)}` };
     },
@@ -44,7 +44,7 @@ async function collect<Value>(values: AsyncIterable<Value>): Promise<Value[]> {
 const name = 'e/p/n:step3';
 const handle = () => new ModelHandle({ client: service.client, name });
 
-/** Rollouts that use tools, some of them streamed, some with a call at a time beside another. */
+/** Rollouts with tools; some stream, and some make calls in parallel. */
 const environment = defineEnvironment({
   name: 'lookups',
   scenario: z.object({ word: z.string(), streamed: z.boolean() }),
@@ -113,12 +113,12 @@ test('agents of other libraries, which call an endpoint, are recorded and replay
     scenario: z.object({ stream: z.boolean() }),
     rollout: async ({ scenario: { stream }, model, seed }) => {
       const { baseUrl, apiKey } = await model.endpoint();
-      // Where several run at a time, they ask in another order than one by one.
+      // Changes the order of calls when several rollouts run at once.
       for (let turns = (seed % 16) * 20; turns > 0; turns--) await setImmediate();
       const response = await fetch(`${baseUrl}/chat/completions`, {
         method: 'POST',
         headers: { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json' },
-        // A seed of its own: nothing in the request tells the rollouts apart.
+        // The agent sets the seed, so nothing in the request distinguishes the rollouts.
         body: JSON.stringify({ messages: [{ role: 'user', content: 'again' }], model: 'm', seed: 1, stream }),
       });
       return response.text();

@@ -17,7 +17,7 @@ interface Row {
   fields?: Partial<ChatCompletionRequest>;
   settings?: Settings;
   messages?: ModelMessage[];
-  /** What shows that the field did something. */
+  /** Checks that the field had an effect. */
   shows?: (choice: Choice, completion: ChatCompletion) => void;
 }
 
@@ -240,7 +240,7 @@ describe('a call through the AI SDK', () => {
     };
   }
 
-  /** What two replies of the same tokens still differ in. */
+  /** Removes fields that differ between replies with the same tokens. */
   const withoutIds = (value: unknown) =>
     JSON.parse(JSON.stringify(value).replaceAll(/call_[0-9a-f]{32}|[0-9a-f-]{36}:0/g, 'id'));
 

@@ -38,7 +38,7 @@ interface Options {
   steps?: number;
 }
 
-/** The same agent in each of the ways that the AI SDK has to run one. */
+/** The same agent, run in each way that the AI SDK offers. */
 const ways = {
   'ToolLoopAgent, generated': ({ model: { languageModel: model }, steps }: Options) =>
     new ToolLoopAgent({ model, tools, ...stop(steps) }).generate({ prompt }),
@@ -63,7 +63,7 @@ const everyWay = Object.entries(ways);
 
 const stop = (steps: number | undefined) => (steps === undefined ? {} : { stopWhen: stepCountIs(steps) });
 
-/** Says what the policy sampled beside asking it. */
+/** Opens a model and records what its policy sampled. */
 async function open(answers: FakePolicy, fates?: Fate[]) {
   const service = await startFakeService({ policy: answers });
   const proxy = fates && (await startFlakyProxy(service.baseUrl, fates));
@@ -79,7 +79,7 @@ async function open(answers: FakePolicy, fates?: Fate[]) {
 const promptsOf = (requests: readonly ChatCompletionRequest[]) =>
   requests.map(({ messages }) => render(messages));
 
-/** Calls the tool with these arguments so many times, each time in another spelling, then answers. */
+/** Calls the tool with these arguments several times, formatted differently each time, then answers. */
 const calling =
   (written: (call: number) => string, times: number): FakePolicy =>
   ({ messages }) => {
@@ -87,7 +87,7 @@ const calling =
     return made < times ? { toolCalls: [{ name: 'weather', arguments: written(made) }] } : { text: 'mild' };
   };
 
-/** Each prompt is the one before it, the tokens that were sampled then, and what came after. */
+/** Expects that each prompt extends the one before it and its sampled tokens. */
 function expectExtended(trajectory: Trajectory, requests: readonly ChatCompletionRequest[]) {
   const prompts = promptsOf(requests);
   const sampled = trajectory.choices.map(
@@ -173,7 +173,7 @@ describe.each(everyWay)('%s', (_, run) => {
       { prompt: second ?? [], tokens: tokens[1] ?? [] },
       { prompt: third ?? [], tokens: tokens[2] ?? [] },
     ]);
-    // The abandoned try is a history of its own, the one that was answered another.
+    // The abandoned try and the answered one are separate histories.
     expect(trajectory.histories.map(({ choices }) => choices.length)).toEqual([1, 2]);
   });
 });
@@ -220,7 +220,7 @@ test('of a stream that is cut in the middle nothing is recorded; the agent that 
   expectExactly(trajectory, [
     { prompt: promptsOf(service.requests)[1] ?? [], tokens: trajectory.choices[0]?.token_ids ?? [] },
   ]);
-  // Another attempt is another sample: it has the seed of its own place.
+  // Each attempt is another sample with its own seed.
   const seeds = proxy?.asked.map((body) => JSON.parse(body).seed);
   expect(new Set(seeds).size).toBe(2);
 });
@@ -242,7 +242,7 @@ test('a stream that ends before its reply does is no reply, and nothing of it is
 const schema = z.object({ verdict: z.string() });
 const output = Output.object({ schema });
 
-/** Every way that the AI SDK has to ask for an object. */
+/** Every way to request an object with the AI SDK. */
 const structured = {
   'generateText with an output': async (model: LanguageModel) =>
     (await generateText({ model, prompt, output })).output,

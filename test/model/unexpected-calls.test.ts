@@ -16,7 +16,7 @@ async function open(reply: Reply = {}) {
 const ask = (model: Pick<ModelHandle, 'languageModel'>) =>
   generateText({ model: model.languageModel, prompt: 'a', maxRetries: 0 });
 
-/** Who answers a call of a rollout pinned to step 3, and what that is called. */
+/** Models that answer a call of a rollout pinned to step 3, and the resulting error code. */
 const answers = [
   { reason: 'base_model', reply: { model: 'martingale-tiny' }, says: /base model "martingale-tiny"/ },
   {
@@ -138,7 +138,7 @@ function environment(rollout: (model: Pick<ModelHandle, 'languageModel'>) => Pro
   });
 }
 
-/** What a rollout was given, kept beyond its end. */
+/** The model handle of a rollout, kept after its end. */
 async function handleOfARollout(model: ModelHandle, onUnexpectedCall: 'error' | 'warn') {
   let kept: Pick<ModelHandle, 'languageModel'> | undefined;
   const { counts } = await runGroups({

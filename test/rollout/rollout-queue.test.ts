@@ -8,7 +8,7 @@ const never = () => new Promise<never>(() => undefined);
 test('what begins is spread over ticks of the event loop, in order, and others are heard in between', async () => {
   const queue = new RolloutQueue(1000);
   const begun: number[] = [];
-  /** How many had begun at each tick that somebody else was given. */
+  /** Number of started rollouts at each tick of other code. */
   const heard: number[] = [];
   let isOver = false;
   const listen = () => {
@@ -27,7 +27,7 @@ test('what begins is spread over ticks of the event loop, in order, and others a
   isOver = true;
   expect(begun).toEqual(tasks.map((_, index) => index));
   const most = Math.max(...heard.map((count, at) => count - (heard[at - 1] ?? 0)));
-  // A tick has 8 ms for them, and each of these takes 1 ms.
+  // Time slices get 8 ms per tick, and each start takes 1 ms.
   expect(most).toBeLessThanOrEqual(16);
 });
 

@@ -27,7 +27,7 @@ interface Running {
   group?: number;
 }
 
-/** Runs one group; the rollout function hears how many rollouts have begun before it. */
+/** Runs one group. The rollout function gets the number of rollouts that began before it. */
 async function run({ rollout = async () => 'done', ...options }: Running) {
   await using service = await startFakeService({ policy: () => ({ text: 'fine' }) });
   let begun = 0;

@@ -243,7 +243,7 @@ test('an agent that swallows every error and asks again for ever holds up neithe
         try {
           await policy.languageModel.doGenerate({ prompt });
         } catch {
-          // Swallowed.
+          // Ignore the error, as careless agents do.
         }
       } while (id === 0 && stubborn);
     },

@@ -451,7 +451,7 @@ test('step rewards of the agent are part of the reward', async () => {
 const ways = ['works', 'throws', 'rejects', 'throws undefined', 'hangs'] as const;
 type Way = (typeof ways)[number];
 
-/** Does `work`, or what goes wrong in its place. */
+/** Does `work`, or fails in the chosen way. */
 function doing<Result>(way: Way, work: () => Promise<Result>): Promise<Result> {
   if (way === 'throws') throw new Error('broken');
   if (way === 'throws undefined') throw nothing;
@@ -508,7 +508,7 @@ test('what the agent left running when it returned is ended: rewards see all tha
     rollout: async (context) => {
       const { baseUrl, apiKey } = await context.model.endpoint();
       const first = await ask(context);
-      // Neither is waited for.
+      // Neither is awaited.
       late.push(ask(context, 'and more?'));
       late.push(
         held.promise.then(() =>

@@ -27,7 +27,7 @@ const environment = defineEnvironment({
   rewards: { success: ({ outcome }) => Number(outcome) },
 });
 
-/** Heads for every other call in training; in validation (scenario 9) as `scores` says, by the checkpoint's step. */
+/** Heads for every other call in training. In validation (scenario 9), `scores` decides by the checkpoint's step. */
 async function open(scores: readonly number[] = [], options: Partial<FakeServiceOptions> = {}) {
   let calls = 0;
   const service = await startFakeService({

@@ -15,7 +15,7 @@ afterAll(() => world?.[Symbol.asyncDispose]());
 const open = (name: string, ifExists?: IfExists) =>
   openModel({ client: world.client, project: 'names', name, baseModel: 'scripted-tiny', ifExists });
 
-/** Trains a step a run, and says what became of it. */
+/** Runs one step, and returns the outcome. */
 async function run(directory: string, model: { name: string; ifExists?: IfExists }, more: object = {}) {
   const events: RunEvent[] = [];
   const runDirectory = join(world.folder, directory);
@@ -110,7 +110,7 @@ test.each<IfExists | undefined>(['new', 'error', 'continue', undefined])(
     const resumed = await run(name, { name, ...(ifExists && { ifExists }) }, { steps: 2, resume: true });
     expect(resumed.model).toBe(`local/names/${name}-2:step2`);
     expect(resumed.started).toMatchObject({ fromStep: 0, finishedSteps: 1 });
-    // Asked for by the name that it has, too.
+    // Its actual name works too.
     const again = await run(name, { name: `${name}-2` }, { steps: 3, resume: true });
     expect(again.model).toBe(`local/names/${name}-2:step3`);
   },

@@ -15,7 +15,7 @@ const look = tool({
   execute: () => 'a cat',
 });
 
-/** Calls whose prompts the messages alone do not give, and others that shape what is sampled. */
+/** Calls whose prompts do not follow from messages alone, and calls with sampling settings. */
 const calls: Record<string, Call> = {
   reasoning: { reasoning: 'low', maxOutputTokens: 44 },
   documents: given({ documents }),
@@ -75,7 +75,7 @@ describe('rollouts whose prompts are their own', () => {
       expect(report.groupsWithSignal).toBe(scenarios.length);
       expect(report.logprobDifference).toBeLessThan(1e-4);
     }
-    // The policy begins as the reference, and leaves it.
+    // The policy starts equal to the reference and moves away from it.
     const [first, second] = reports.map(({ klReference }) => klReference);
     expect(first).toBe(0);
     expect(second).not.toBe(0);

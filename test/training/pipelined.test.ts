@@ -18,7 +18,7 @@ const environment = defineEnvironment({
 });
 
 const hash = (value: string) => createHash('sha256').update(value).digest()[0] ?? 0;
-/** As the prompt and the checkpoint say, whenever it is asked. */
+/** Depends only on prompt and checkpoint, not on timing. */
 const coin: FakePolicy = ({ messages, model }) => ({
   text: String(hash(`${model} ${messages[0]?.content}`) % 2),
 });
@@ -45,7 +45,7 @@ test('rollouts of the next step go on while a job trains, from a checkpoint no o
   const enough = Promise.withResolvers<void>();
   const events: string[] = [];
   const { service, settings } = await open({
-    // The first job is not even answered before all rollouts of the second step have ended.
+    // The request of the first job is not answered until all rollouts of the second step have ended.
     beforeJob: () => enough.promise,
   });
   await using _ = service;
@@ -60,7 +60,7 @@ test('rollouts of the next step go on while a job trains, from a checkpoint no o
   expect(events.filter((event) => event.startsWith('job'))).toEqual(['job 0', 'job 1', 'job 2', 'job 3']);
   expect(result.reports.map(({ staleness }) => staleness.max)).toEqual([0, 1, 1, 1]);
   expect(modelsAsked(service).sort()).toEqual([0, 0, 1, 2].flatMap((step) => Array(8).fill(step)));
-  // What steps in flight sample from stays, whatever is to be kept.
+  // Checkpoints that steps in flight sample from stay, regardless of `keepCheckpoints`.
   expect(result.reports.map(({ failed }) => failed)).toEqual([0, 0, 0, 0]);
   expect(result.counts).toEqual({ dispatched: 32, completed: 32, failed: 0, cancelled: 0 });
 });

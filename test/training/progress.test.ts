@@ -10,7 +10,7 @@ import { startRuns } from './resume/run-child.ts';
 
 const child = fileURLToPath(new URL('resume/child.ts', import.meta.url));
 const evaluation = fileURLToPath(new URL('../faults/harness-kills/child.ts', import.meta.url));
-/** What an unattended run is told from one at a terminal by. */
+/** Environment of a run at a terminal, outside CI. */
 const attended = { ...process.env, CI: '', TERM: 'xterm' };
 
 let runs: Awaited<ReturnType<typeof startRuns>>;
@@ -22,7 +22,7 @@ afterAll(() => runs?.close());
 const settings = (name: string, more: object) =>
   JSON.stringify({ ...runs.service, name, runDirectory: runs.path(name), steps: 2, ...more });
 
-/** Trains in a process of its own whose output goes to pipes. */
+/** Trains in its own process, with output to pipes. */
 async function pipe(name: string, more: object) {
   const started = spawn(process.execPath, [child, settings(name, more)], { env: attended });
   const ended = once(started, 'exit');
@@ -68,12 +68,12 @@ describe('a run whose output goes to pipes', () => {
   });
 });
 
-/** `script` gives a program a terminal: part of every Linux, and called otherwise elsewhere. */
+/** `script` runs a program in a terminal. Every Linux has it; its options differ elsewhere. */
 const hasTerminals = process.platform === 'linux' && spawnSync('script', ['--version']).status === 0;
 if (!hasTerminals) console.warn('Skipped: there is no `script` that runs a program at a terminal.');
 
 describe.runIf(hasTerminals)('a run at a terminal', () => {
-  /** Trains in a process of its own at a terminal. Gives what the terminal shows at the end. */
+  /** Trains in its own process at a terminal. Returns the final screen. */
   async function attend(name: string, more: object, env: NodeJS.ProcessEnv = {}, program = child) {
     const quoted = [process.execPath, program, settings(name, more)].map((part) => `'${part}'`).join(' ');
     const started = spawn('script', ['-qec', quoted, join(runs.path('.'), `${name}.typescript`)], {
@@ -110,7 +110,7 @@ describe.runIf(hasTerminals)('a run at a terminal', () => {
 
   test('of an evaluation shows what is evaluated, and the result', async () => {
     const asked = { task: 'evaluate', steps: undefined };
-    // It may end before its first repaint: what counts is what stays.
+    // It may end before its first repaint, so only the final screen is checked.
     const { lines } = await attend('evaluation', asked, {}, evaluation);
     const text = lines.join('\n');
     expect(text).toMatch(/martingale {2}evaluating local\/resume\/evaluation:step0 in coin toss/);

@@ -7,7 +7,7 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { startFakeService } from '../model/fake-service.ts';
 
-/** A step whose calls are credited one by one, by a service that says so or does not. */
+/** Trains a step with credited calls. The service confirms the credit or does not. */
 async function credited(gradientStep: Record<string, number>) {
   let calls = 0;
   await using service = await startFakeService({

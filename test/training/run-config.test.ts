@@ -18,7 +18,7 @@ afterAll(() => world?.[Symbol.asyncDispose]());
 
 const { version } = JSON.parse(await readFile(new URL('../../package.json', import.meta.url), 'utf8'));
 
-/** Runs so many steps, and gives what the record says of the run and how the run told of its start. */
+/** Runs some steps; returns the recorded config and the `run_started` event. */
 async function run(name: string, more: object = {}) {
   const events: RunEvent[] = [];
   const runDirectory = join(world.folder, name);
@@ -47,7 +47,7 @@ test('the record of a run says what it was made with, and which options differ f
     stopWhen,
     config: ({ step }: { step: number }) => ({ learning_rate: 1 / (step + 1) }),
     maxStaleness: 1,
-    // As they are without being given.
+    // Options passed with their default values.
     ...{ onUnexpectedCall: 'error', keepCheckpoints: 2, rolloutTimeoutMs: 600_000 },
     ...{ lostJob: { decision: 'stop' }, jobTimeoutMs: 5_000 },
   });

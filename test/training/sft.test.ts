@@ -18,7 +18,7 @@ test('trains on every assistant message, or with assistantTurns on the last of e
   const messages = [...said('yes'), ...said('no')].flatMap((example) => example.messages);
   const tokens = async (turns: { assistantTurns?: 'all' | 'last' }) =>
     (await sft({ model, examples: [{ messages }], ...turns })).metrics.num_trainable_tokens;
-  // A reply has the tokens of its text and the end.
+  // A reply has the tokens of its text and an end token.
   expect(await tokens({})).toBe(4 + 3);
   expect(await tokens({ assistantTurns: 'all' })).toBe(4 + 3);
   expect(await tokens({ assistantTurns: 'last' })).toBe(3);

@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => service?.close());
 
-/** One reply is allowed, so that no token of it is a decision, and the rewards are drawn without it. */
+/** Only one reply is allowed, so it contains no decision. Rewards do not depend on it. */
 let rewarded = 0;
 const environment = defineEnvironment({
   name: 'forced',

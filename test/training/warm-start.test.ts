@@ -23,7 +23,7 @@ const examples = ['yes', 'no', 'so'].map(saying);
 const warmStart: WarmStart = { examples, batchSize: 2, learningRate: 1e-3 };
 const validation = { scenarios: [{ id: 8 }, { id: 9 }] };
 
-/** How many supervised jobs the service has made. */
+/** Number of supervised jobs on the service. */
 const jobs = (world: World) => world.count(`SELECT count(*) AS n FROM jobs WHERE kind = 'sft'`);
 
 /** Stops the run in its warm start, as a person does with Ctrl-C. */
@@ -91,7 +91,7 @@ describe('a run with a warm start', () => {
         ...{ steps: 1, warmStart: { examples: [{ messages }], ...turns } },
         onEvent: (event) => phases.push(event),
       });
-      // A reply has the tokens of its text and the end.
+      // A reply has the tokens of its text and an end token.
       expect(phases).toContainEqual(
         expect.objectContaining({
           phase: 'warm start',

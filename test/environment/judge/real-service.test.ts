@@ -19,7 +19,7 @@ afterAll(() => service.close());
 const { signal } = new AbortController();
 const grade = (id: string) => `\\{"id":"${id}","explanation":"[a-z]{5}","score":0\\.[0-9]\\}`;
 
-/** The policy's own base model; it has learned nothing, so a grammar sees to it that its verdict has the right form. */
+/** The policy's base model. It is untrained, so a grammar ensures that its verdict has the right form. */
 const kept = () =>
   wrapLanguageModel({
     model: judging.languageModel,

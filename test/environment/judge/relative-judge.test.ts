@@ -19,7 +19,7 @@ import { answering, judgeModel, readShown, scoringBy, trajectoryOf } from './jud
 const scores = { good: 0.9, middling: 0.5, bad: 0.1 };
 const { signal } = new AbortController();
 
-/** The group of trajectories, as the environment gives it to a group reward. */
+/** The trajectories as the environment passes them to a group reward. */
 const group = (...trajectories: Trajectory[]) => ({
   scenario: { topic: 'cats' },
   members: trajectories.map((trajectory) => ({ outcome: 'done', trajectory, reward: 0 })),
@@ -124,7 +124,7 @@ describe('a relative judge', () => {
 
 const one = (id: string, score: unknown) => ({ id, explanation: 'so', score });
 
-/** Answers that cannot be used, and what the judge is told of them. */
+/** Invalid answers, and the error that the judge is told. */
 const unusable: [string, unknown, RegExp][] = [
   ['a score above 1', { scores: [one('c1', 0.5), one('c2', 7)] }, /score of "c2" is 7/],
   ['a score below 0', { scores: [one('c1', -0.1), one('c2', 1)] }, /score of "c1" is -0.1/],

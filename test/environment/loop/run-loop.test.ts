@@ -10,7 +10,7 @@ const base = { name: 'x', scenario: z.object({}), rewards: { one: () => 1 } };
 const guess = z.object({ secret: z.number() });
 const never = <Result>() => new Promise<Result>(() => undefined);
 
-/** Says one thing after the other; the last goes on for ever. */
+/** Replies in order. The last reply repeats forever. */
 function script(...replies: FakeReply[]): FakePolicy {
   let at = 0;
   return () => replies[Math.min(at++, replies.length - 1)] ?? {};

@@ -35,7 +35,7 @@ function* forEver(start: number) {
   for (let id = start; ; id++) yield { id };
 }
 
-/** How to build a set, again and again the same. */
+/** Builds the same set each time. */
 type Build = () => ScenarioSet<Task>;
 
 const base: fc.Arbitrary<Build> = fc.oneof(
@@ -118,7 +118,7 @@ async function draw(source: Source, sizes: readonly number[]): Promise<string[]>
   return seen;
 }
 
-/** Sets that repeat for ever and have nothing to give say so; that is a different test. */
+/** Ignores the error of repeating sets without scenarios, which another test covers. */
 async function orRefusal(work: () => Promise<string[]>): Promise<string[]> {
   try {
     return await work();
@@ -245,7 +245,7 @@ test('a generator that does not repeat itself cannot be come back to, and says s
     code: 'scenario_position_refused',
     message: expect.stringContaining('did not give the same scenarios'),
   });
-  // Where it stood is where it stays.
+  // The position did not change.
   expect((await set.take(1))[0]?.scenario).toEqual({ id: 3 });
 });
 

@@ -134,7 +134,7 @@ test('a mix draws by weight, keeps the keys of its sets apart, and goes on witho
   expect(() => ScenarioSet.mix([{ set: of('a', 1), weight: 0 }])).toThrow(/weight of "0" is 0/);
 });
 
-/** Draws `count`, telling after each what its group of rewards was. */
+/** Draws `count` scenarios, and reports the rewards of a group after each. */
 async function learn(set: ScenarioSet<{ id: number }>, count: number, rewards: (id: number) => number[]) {
   const given: number[] = [];
   for (let draw = 0; draw < count; draw++) {
@@ -176,7 +176,7 @@ test('scenarios that are always or never solved are skipped, tried again, and co
   // Two epochs without them, then one with.
   expect(await learn(set, 14, rewards)).toEqual([8, 9, 8, 9, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
   expect(set.report()).toMatchObject([{ draws: 50, skipped: 16 }]);
-  // What has become unsure comes back.
+  // A scenario whose rewards differ again comes back.
   const changed = (id: number) => (id === 0 ? [0, 1] : rewards(id));
   await learn(set, 14, changed);
   expect(set.report()).toMatchObject([{ alwaysSolved: 3, inPlay: 3 }]);
@@ -271,7 +271,7 @@ test('lines of a file are named where they are wrong, and the same take can be t
   expect(await ids(set, 1)).toEqual([1]);
   await expect(set.take(3)).rejects.toThrow(`${path}:4: The scenario does not fit the schema`);
   await expect(set.take(3)).rejects.toMatchObject({ line: 4 });
-  // The failed takes took nothing.
+  // The failed calls of take drew nothing.
   expect(await ids(set, 1)).toEqual([2]);
   await write('{"id":1}', '{"id":2', '{"id":3}');
   await expect(ScenarioSet.fromJsonLines(path).toArray()).rejects.toThrow(`${path}:2: The line is not JSON`);
@@ -282,7 +282,8 @@ test('lines of a file are named where they are wrong, and the same take can be t
 test('lines may end anywhere in what is read at once', async () => {
   const path = join(folder, 'boundary.jsonl');
   const schema = z.string();
-  // A line feed is the last byte of the first 65,536, the first of the next, or in the middle; with and without a last one.
+  // A line feed is the last byte of the first 65,536, the first of the next, or in the middle; with and without a last
+  // one.
   for (const length of [65_532, 65_533, 65_534, 65_535, 131_069, 131_070, 131_071]) {
     const texts = ['x'.repeat(length), 'é'.repeat(40_000), 'short'];
     for (const end of ['', '\n']) {

@@ -10,7 +10,7 @@ const program = fileURLToPath(new URL('./program.ts', import.meta.url));
 const faulty = fileURLToPath(new URL('./faulty.ts', import.meta.url));
 const source = readFileSync(faulty, 'utf8').split('\n');
 
-/** `file:line:column` of a text of the environment's source. */
+/** `file:line:column` of a text in the environment's source. */
 function placeOf(line: string, within: string): string {
   const at = source.findIndex((one) => one.includes(line));
   return `${faulty}:${at + 1}:${(source[at] ?? '').indexOf(within) + 1}`;
@@ -74,7 +74,7 @@ test('what an environment throws is on record with file, line and column, throug
     });
     expect(failure('handler')?.stack).toContain(placeOf("new Error('handle me')", 'new Error'));
 
-    // The AI SDK tells the model alone.
+    // The AI SDK reports the error only to the model.
     expect(find(where, 'tool')?.logs).toEqual([
       `The tool "look" threw: too dark (at ${placeOf("new RangeError('too dark'", 'new RangeError')})`,
     ]);

@@ -24,7 +24,7 @@ const ask = ({ rewards, settings = {} }: AskOptions) =>
     rewards,
   });
 
-/** A reply that follows from the seed, as sampled ones do, and from the likeliest token where that is asked for. */
+/** A reply that depends on the seed, or is always the same for greedy sampling. */
 const sampled: FakePolicy = ({ seed, temperature, top_k: topK }) => ({
   text: temperature === 0 || topK === 1 ? 'likeliest' : String(seed),
 });

@@ -27,7 +27,7 @@ const sampled: FakePolicy = ({ seed }) => ({ text: String(seed) });
 const environmentOf = (rollout: (context: Context) => Promise<string>) =>
   defineEnvironment({ name: 'agent', scenario: z.object({}), rollout, rewards });
 
-/** A run of one step of six rollouts of an agent. */
+/** Runs one step with six rollouts of an agent. */
 async function stepOf(rollout: (context: Context) => Promise<string>, policy = sampled) {
   const environment = environmentOf(rollout);
   const { reports, alarms } = await realRun({ environment, scenarios, policy, steps: 1 });
@@ -49,7 +49,7 @@ describe('tools that fail are counted by name', () => {
   });
   const working = tool({ inputSchema: z.object({}), execute: () => 'noon' });
   const tools = { search: broken, clock: working };
-  /** Four calls of `search`, one of `clock`, one that does not fit, one of a tool that is not there; then an answer. */
+  /** Four calls of `search`, one of `clock`, one with invalid input, one of an unknown tool; then an answer. */
   const policy: FakePolicy = ({ messages, seed }) => {
     if (messages.some(({ role }) => role === 'tool')) return { text: String(seed) };
     const search = { name: 'search', arguments: '{"query":"a"}' };

@@ -33,7 +33,7 @@ function trajectoryOf({ tokens, reward, success }: Sampled): Trajectory {
   return trajectory;
 }
 
-/** `null` is a rollout that failed. */
+/** `null` stands for a failed rollout. */
 function groupOf(index: number, rollouts: readonly (Sampled | null)[]): RolloutGroup {
   return new RolloutGroup({
     index,
@@ -60,7 +60,7 @@ interface World {
 const shape = fc.record({
   groups: fc.integer({ min: 3, max: 6 }),
   rollouts: fc.integer({ min: 2, max: 5 }),
-  /** Whether the rollout of that place fails; the first three groups stay whole. */
+  /** Whether the rollout at that index fails; the first three groups stay complete. */
   fails: fc.array(fc.boolean(), { minLength: 30, maxLength: 30 }),
   seed: fc.integer({ min: 1, max: 2 ** 30 }),
   scale: fc.double({ min: 0.01, max: 1000, noNaN: true }),
@@ -68,7 +68,7 @@ const shape = fc.record({
 
 type Shape = typeof shape extends fc.Arbitrary<infer Value> ? Value : never;
 
-/** The causes that five steps of a world raise. */
+/** The causes that are raised over five steps of a world. */
 function causesOf({ score, alike = false }: World, { groups, rollouts, fails, seed }: Shape) {
   let replies = seed;
   const reports = Array.from({ length: 5 }, (_, step) => {

@@ -21,7 +21,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true });
 });
 
-/** A conversation of three turns, whole or streamed. */
+/** A conversation of three turns, streamed or not. */
 const environment = defineEnvironment({
   name: 'echo',
   scenario: z.object({ word: z.string(), streamed: z.boolean() }),

@@ -19,7 +19,7 @@ const lines = async (file: string) =>
 
 describe.each([
   { mode: 'synchronous', settings: {}, afterSteps: 1, options: {} },
-  // The next steps are under way.
+  // The next steps are in flight.
   {
     mode: 'pipelined',
     settings: { maxStaleness: 2, concurrency: 4 },
@@ -42,7 +42,7 @@ describe.each([
       expect(away.errors).toContain('go on with `resume`: these rollouts run anew');
       const again = await runs.run(name, { ...settings, resume: true, outage: { afterSteps: 0, of } });
       expect(again.errors).toContain('database is away');
-      // With some groups rolled out anew and others not yet.
+      // Some groups have run again, others have not.
       const killed = await runs.run(name, { ...settings, resume: true, kill: { event: 4 } });
       expect([killed.killed, killed.errors]).toEqual([true, '']);
       const ended = await runs.run(name, { ...settings, resume: true });
