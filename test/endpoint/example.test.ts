@@ -6,7 +6,9 @@ import { startService } from 'martingale/service';
 import { expect, test } from 'vitest';
 import { runProgram } from '../support/programs.ts';
 
-test('an agent that knows nothing of training is trained through the endpoint', async () => {
+test('an agent that knows nothing of training is trained through the endpoint', {
+  tags: ['long'],
+}, async () => {
   const folder = await mkdtemp(join(tmpdir(), 'martingale-endpoint-'));
   const engine = await createEmbeddedEngine({ threads: 1 });
   const service = await startService({ engine, dataFolder: join(folder, 'data') });

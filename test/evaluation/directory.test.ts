@@ -34,7 +34,9 @@ function start(baseUrl: string, directory: string): ChildProcess {
   return child;
 }
 
-test('an evaluation that is killed goes on in another process, and counts every scenario once', async () => {
+test('an evaluation that is killed goes on in another process, and counts every scenario once', {
+  tags: ['long'],
+}, async () => {
   const directory = join(folder, 'killed');
   let calls = 0;
   const midway = Promise.withResolvers<void>();

@@ -61,8 +61,11 @@ async function retriesBeyondLimits(calls: number): Promise<void> {
   expect(inHand).toBe(0);
 }
 
-test('150 requests beyond the limits are rejected with 429 and answered in the end, and no more are ever in flight', () =>
-  retriesBeyondLimits(150));
+test(
+  '150 requests beyond the limits are rejected with 429 and answered in the end, and no more are ever in flight',
+  { tags: ['long'] },
+  () => retriesBeyondLimits(150),
+);
 
 test(
   '500 requests beyond the limits are rejected with 429 and answered in the end, and no more are ever in flight',

@@ -119,7 +119,7 @@ describe('each complaint about a request says where, what, and with which value'
     expect(refused).toBeGreaterThan(40);
   });
 
-  test('the same of a body that is read in pieces', async () => {
+  test('the same of a body that is read in pieces', { tags: ['long'] }, async () => {
     const { call } = await start();
     await fc.assert(
       fc.asyncProperty(fc.array(change, { minLength: 1, maxLength: 2 }), async (changes) => {

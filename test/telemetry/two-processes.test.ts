@@ -7,7 +7,9 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import { fromSource, root, runProgram } from '../support/programs.ts';
 import { startOtlpReceiver } from './otlp-receiver.ts';
 
-test('a run and a service in another process, each with an SDK of its own, are one trace', async () => {
+test('a run and a service in another process, each with an SDK of its own, are one trace', {
+  tags: ['long'],
+}, async () => {
   const folder = await mkdtemp(join(tmpdir(), 'martingale-trace-'));
   const collector = await startOtlpReceiver();
   const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, MARTINGALE_API_KEY: 'mine' };
@@ -46,4 +48,4 @@ test('a run and a service in another process, each with an SDK of its own, are o
   expect(work?.links).toEqual([{ traceId: job?.traceId, spanId: job?.spanId }]);
   child.kill('SIGTERM');
   await once(child, 'exit');
-}, 120_000);
+});

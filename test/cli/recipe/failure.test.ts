@@ -105,7 +105,7 @@ it('a recipe whose reward throws says where, by file, line and column', async ()
   expect(record).toMatch(/"code":"reward_failed".*Caused by: TypeError: Cannot read.*at sideOf/);
 }, 120_000);
 
-it('a service that does not answer is named while the recipe waits for it', async () => {
+it('a service that does not answer is named while the recipe waits for it', { tags: ['long'] }, async () => {
   const away = createServer();
   away.listen(0, '127.0.0.1');
   await once(away, 'listening');

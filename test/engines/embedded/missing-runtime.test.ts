@@ -52,7 +52,9 @@ describe('the embedded engine without ONNX Runtime', () => {
     expect(stderr).not.toMatch(/^\s+at /m);
   });
 
-  it('runs on onnxruntime-web alone, and says what is faster unless that was chosen', async () => {
+  it('runs on onnxruntime-web alone, and says what is faster unless that was chosen', {
+    tags: ['long'],
+  }, async () => {
     const alone = { HIDDEN_PACKAGES: 'onnxruntime-node' };
     const fallback = await openEngine(alone);
     expect(fallback.stdout).toBe('works\n');

@@ -90,7 +90,9 @@ describe.each(kindsOfRun)('a $mode run', ({ mode, half, settings }) => {
     undisturbed = await outcomeOf(runs, name, whole.ended.result);
   });
 
-  test('takes the durable steps that are listed here', () => {
+  const options = mode === 'pipelined' ? { tags: ['long'] } : {};
+
+  test('takes the durable steps that are listed here', options, () => {
     expect([...new Set(points.map(({ name }) => name))].sort()).toEqual([...stepsOfRun].sort());
     const { counts, record } = undisturbed;
     expect(record.metrics).toHaveLength(settings.steps);
@@ -120,7 +122,7 @@ describe.each(kindsOfRun)('a $mode run', ({ mode, half, settings }) => {
     expect(problems).toEqual([]);
   }
 
-  test('that is killed once in each phase comes to the same end', () => sameEndAfter([phases]));
+  test('that is killed once in each phase comes to the same end', options, () => sameEndAfter([phases]));
 
   test('that is killed at any step, and again as it goes on, comes to the same end', { tags: ['long'] }, () =>
     sameEndAfter([...chainsOf(points, half), cutsOf[half] ?? []]),

@@ -81,7 +81,7 @@ describe('a job that the machine cuts short', () => {
     expect(pauses()).toMatchObject([{ pauseMs: 250 }, { pauseMs: 500 }, { pauseMs: 1000 }]);
   });
 
-  test('lets the jobs of other models go on, and comes back in between', async () => {
+  test('lets the jobs of other models go on, and comes back in between', { tags: ['long'] }, async () => {
     const { createModel, submit, engine, follow, job, log } = await startQueue();
     const { id: broken } = await createModel({ name: 'broken' });
     const train = engine.train.bind(engine);
@@ -130,7 +130,7 @@ describe('a job that the machine cuts short', () => {
     expect(types(await after.follow(id))).toEqual(whole);
   });
 
-  test('is trained once where its end cannot be written', async () => {
+  test('is trained once where its end cannot be written', { tags: ['long'] }, async () => {
     const disk = fullDisk();
     const { submit, waiting, engine, follow, job } = await startQueue();
     const train = engine.train.bind(engine);

@@ -61,7 +61,9 @@ async function train(name: string, settings: object) {
   };
 }
 
-test('a run that was killed when it had asked finds the checkpoint, and asks for nothing twice', async () => {
+test('a run that was killed when it had asked finds the checkpoint, and asks for nothing twice', {
+  tags: ['long'],
+}, async () => {
   const before = engine.trainings;
   const killed = await train('after', { kill: { call: 'create', at: 1, when: 'after' } });
   expect([killed.killed, killed.record.jobId]).toEqual([true, undefined]);

@@ -94,7 +94,7 @@ describe.skipIf(process.platform === 'win32')('martingale serve', () => {
       );
     });
 
-  it('leaves at once at the second signal', async () => {
+  it('leaves at once at the second signal', { tags: ['long'] }, async () => {
     const service = await serve(['--stop-within', '600'], stuck);
     expect((await chat(service.url, { max_tokens: 1 })).status).toBe(200);
     service.child.kill('SIGTERM');

@@ -86,7 +86,7 @@ describe.concurrent('code of an environment', () => {
     expect(warnings).toEqual([]);
   });
 
-  test('that holds the event loop is named by an alarm', async () => {
+  test('that holds the event loop is named by an alarm', { tags: ['long'] }, async () => {
     const { said } = await run('holds the loop');
     expect(said).toContainEqual(expect.objectContaining({ alarm: 'event_loop_held' }));
     expect(said).toContainEqual(expect.objectContaining(finished));

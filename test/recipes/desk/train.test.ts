@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, test } from 'vitest';
 import { z } from 'zod';
 import { root } from '../../support/programs.ts';
 
@@ -26,10 +26,10 @@ afterEach(async () => {
 });
 
 /** `npm start -- --json ...` without npm: every line of standard output, and how it ended. */
-async function start(flags: string[], onLine: (line: Line) => void = () => {}) {
+async function start(flags: string[], onLine: (line: Line) => void = () => {}, recipe = 'desk') {
   const started = spawn(
     process.execPath,
-    ['--import', 'tsx', 'recipes/desk/train.ts', '--json', '--run-directory', folder, ...flags],
+    ['--import', 'tsx', `recipes/${recipe}/train.ts`, '--json', '--run-directory', folder, ...flags],
     { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] },
   );
   child = started;
@@ -48,40 +48,44 @@ async function start(flags: string[], onLine: (line: Line) => void = () => {}) {
   return { code, lines, errors };
 }
 
-describe('npm start', () => {
-  /** Trains; gives the evaluation before and after. */
-  async function trained(count: number, dispatched: number, ...flags: string[]) {
-    const { code, lines, errors } = await start(['--steps', String(count), ...flags]);
-    expect(errors).toBe('');
-    expect(code).toBe(0);
+/** Trains; gives the evaluation before and after. */
+async function trained(recipe: string, count: number, dispatched: number, ...flags: string[]) {
+  const { code, lines, errors } = await start(['--steps', String(count), ...flags], undefined, recipe);
+  expect(errors).toBe('');
+  expect(code).toBe(0);
 
-    const steps = lines.filter(({ type }) => type === 'step');
-    expect(steps.map(({ step }) => step)).toEqual(Array.from({ length: count }, (_, step) => step));
-    const counts = { dispatched, completed: dispatched, failed: 0, cancelled: 0 };
-    for (const { logprobDifference, ...step } of steps) {
-      expect(step).toMatchObject(counts);
-      expect(logprobDifference).toBeLessThan(1e-4);
-    }
-
-    const summary = lines.at(-1);
-    expect(summary).toMatchObject({
-      type: 'summary',
-      reason: 'finished',
-      seed: 1,
-      steps: count,
-      runDirectory: folder,
-    });
-    const metrics = await readFile(join(folder, 'training/metrics.jsonl'), 'utf8');
-    expect(metrics.trim().split('\n')).toHaveLength(count);
-    return evaluationSchema.parse(summary?.evaluation);
+  const steps = lines.filter(({ type }) => type === 'step');
+  expect(steps.map(({ step }) => step)).toEqual(Array.from({ length: count }, (_, step) => step));
+  const counts = { dispatched, completed: dispatched, failed: 0, cancelled: 0 };
+  for (const { logprobDifference, ...step } of steps) {
+    expect(step).toMatchObject(counts);
+    expect(logprobDifference).toBeLessThan(1e-4);
   }
 
-  it('trains, keeps its counts and says so in JSON lines', async () => {
-    await trained(2, 16, '--groups', '4', '--rollouts-per-group', '4');
+  const summary = lines.at(-1);
+  expect(summary).toMatchObject({
+    type: 'summary',
+    reason: 'finished',
+    seed: 1,
+    steps: count,
+    runDirectory: folder,
+  });
+  const metrics = await readFile(join(folder, 'training/metrics.jsonl'), 'utf8');
+  expect(metrics.trim().split('\n')).toHaveLength(count);
+  return evaluationSchema.parse(summary?.evaluation);
+}
+
+test('a short recipe trains, keeps its counts and says so in JSON lines', async () => {
+  await trained('search', 2, 16, '--groups', '4', '--rollouts-per-group', '4');
+});
+
+describe('npm start', () => {
+  it('trains, keeps its counts and says so in JSON lines', { tags: ['long'] }, async () => {
+    await trained('desk', 2, 16, '--groups', '4', '--rollouts-per-group', '4');
   });
 
   it('learns in 30 steps', { tags: ['long'] }, async () => {
-    const { before, after } = await trained(30, 96);
+    const { before, after } = await trained('desk', 30, 96);
     expect(before.success).toBeLessThan(0.3);
     expect(after.reward).toBeGreaterThan(0.8);
     expect(after.success).toBeGreaterThan(0.6);
@@ -99,7 +103,7 @@ describe('npm start', () => {
     expect(code).toBe(130);
   });
 
-  it('says what is wrong with the service it is given', async () => {
+  it('says what is wrong with the service it is given', { tags: ['long'] }, async () => {
     const { code, lines, errors } = await start(['--base-url', 'http://127.0.0.1:1', '--api-key', 'key']);
     expect(lines).toEqual([]);
     expect(errors).toMatch(/^(?:No answer from .*\n)?error: .*ECONNREFUSED.*\[connection_failed\]\n$/);

@@ -211,7 +211,9 @@ describe('a body is read alike whatever its size', () => {
     expect(engine.trained[1]?.datums).toEqual(engine.trained[0]?.datums);
   });
 
-  test('text that is no JSON or no UTF-8 is refused, wherever it is damaged', async () => {
+  test('text that is no JSON or no UTF-8 is refused, wherever it is damaged', {
+    tags: ['long'],
+  }, async () => {
     const { call, service, createModel } = await start();
     const { id } = await createModel();
     const text = JSON.stringify({

@@ -131,7 +131,9 @@ describe('the loss of a job is that of the formulas', () => {
     },
   );
 
-  it('with kl_penalty_step_lag, whose reference moves with the newest checkpoint', async () => {
+  it('with kl_penalty_step_lag, whose reference moves with the newest checkpoint', {
+    tags: ['long'],
+  }, async () => {
     if (step === 1) await train({});
     const config = { kl_penalty_coef: 0.5, kl_penalty_source: 'sample' };
     const own = referenceLoss(known(true), config);
@@ -146,7 +148,9 @@ describe('the loss of a job is that of the formulas', () => {
     }
   });
 
-  it('tells how far the policy is from the reference where there is a penalty', async () => {
+  it('tells how far the policy is from the reference where there is a penalty', {
+    tags: ['long'],
+  }, async () => {
     const { tokens } = referenceObjective(known(), {});
     const mean =
       tokens.reduce((sum, { current, reference = 0 }) => sum + current - reference, 0) / tokens.length;

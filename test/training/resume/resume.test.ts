@@ -21,9 +21,9 @@ function pointsOf(events: readonly string[]): number[] {
 }
 
 describe.each([
-  { mode: 'synchronous', settings: {} },
-  { mode: 'pipelined', settings: { maxStaleness: 2, concurrency: 4 } },
-])('a $mode run that is killed', ({ mode, settings }) => {
+  { mode: 'synchronous', settings: {}, options: {} },
+  { mode: 'pipelined', settings: { maxStaleness: 2, concurrency: 4 }, options: { tags: ['long'] } },
+])('a $mode run that is killed', ({ mode, settings, options }) => {
   let whole: Awaited<ReturnType<Runs['record']>>;
   let events: string[];
   let result: object;
@@ -48,13 +48,14 @@ describe.each([
     expect(await runs.record(name)).toEqual(whole);
   }
 
-  test('once in each phase goes on to the same end', () =>
+  test('once in each phase goes on to the same end', options, () =>
     comesToTheSame(`${mode}-phases`, [
       { call: 'list', at: 0, when: 'after' },
       { call: 'log', at: 1, when: 'after' },
       { call: 'create', at: 1, when: 'after' },
       { event: Math.floor(events.length / 3) },
-    ]));
+    ]),
+  );
 
   test('after an event of any kind goes on to the same end', { tags: ['long'] }, async () => {
     const points = pointsOf(events);

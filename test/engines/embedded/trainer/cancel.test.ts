@@ -146,7 +146,7 @@ describe('a training job whose signal is aborted', () => {
     }
   });
 
-  it('ends at once while another job is before it', async () => {
+  it('ends at once while another job is before it', { tags: ['long'] }, async () => {
     const begun = Promise.withResolvers<void>();
     const release = Promise.withResolvers<void>();
     const first = bench.engine.train({
