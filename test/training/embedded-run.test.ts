@@ -109,7 +109,7 @@ describe('a run on the embedded engine', () => {
     expect(await weightsOf('other-data')).toBe(await weightsOf('one-data'));
   });
 
-  it('loses nothing when the service is started anew between two jobs', { tags: ['long'] }, async () => {
+  it('loses nothing when the service is started anew between two jobs', async () => {
     await served('again-data', start);
     const { reports } = await served('again-data', (client) => learn(client, 'again', 16));
     expect(reports.map(({ policy }) => policy)).toEqual(
