@@ -122,8 +122,11 @@ async function failsInEveryWay(thousands: number): Promise<void> {
   await expect.poll(holding).toBeLessThanOrEqual(held);
 }
 
-test('1,000 rollouts that fail in every way end, one by one, with the counts in balance', () =>
-  failsInEveryWay(1));
+test(
+  '1,000 rollouts that fail in every way end, one by one, with the counts in balance',
+  { tags: ['long'] },
+  () => failsInEveryWay(1),
+);
 
 test(
   '5,000 rollouts that fail in every way end, one by one, with the counts in balance',

@@ -45,7 +45,7 @@ test('one that is ended while it has nothing to do is not missed', async () => {
   expect((await chat({ chat_template: greeting })).status).toBe(200);
 });
 
-test('one that stands still is ended, and the next template has another', { tags: ['long'] }, async () => {
+test('one that stands still is ended, and the next template has another', async () => {
   const { chat } = await start();
   expect((await chat({ chat_template: greeting })).status).toBe(200);
   for (const pid of processes()) process.kill(pid, 'SIGSTOP');
