@@ -48,7 +48,7 @@ describe('waiting for a thread', () => {
     'does not count the time in which it was not given the processor',
     async () => {
       // It rests: its own time stands still, as on a machine that is busy with other things.
-      expect(await ask('rest', { timeoutMs: 100, longestMs: 600 })).toEqual({ type: 'starved' });
+      expect(await ask('rest', { timeoutMs: 500, longestMs: 2000 })).toEqual({ type: 'starved' });
     },
   );
 });
