@@ -1,5 +1,3 @@
 export * from './metrics.ts';
 export * from './names.ts';
 export * from './span.ts';
-export * from './span.ts';
-export * from './span.ts';

@@ -1,5 +1,5 @@
 import { closeSync, constants, existsSync, mkdirSync, openSync, statSync } from 'node:fs';
-import { copyFile, mkdir, open, readdir, rename, rm } from 'node:fs/promises';
+import { copyFile, mkdir, open, readdir, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
 /** Modes of files and folders that the service creates: only for its own user, whatever the umask. */
@@ -17,23 +17,6 @@ export function createPrivately(path: string): void {
   } catch (error) {
     if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
   }
-}
-
-/** Writes a file atomically and durably: it appears completely or not at all, also after a power failure. */
-export async function writeWhole(
-  path: string,
-  content: Uint8Array,
-  partial = `${path}.partial`,
-): Promise<void> {
-  const file = await open(partial, 'w', privateFile);
-  try {
-    await file.writeFile(content);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-  await rename(partial, path);
-  await syncFolder(dirname(path));
 }
 
 /** Copies regular files and folders and syncs each. Shares disk blocks if the file system can. */
