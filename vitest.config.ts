@@ -4,13 +4,17 @@ import { configDefaults, defineConfig } from 'vitest/config';
 const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.url));
 const source = (file: string) => path(`./src/${file}`);
 
-/** They change what is global to a process: OpenTelemetry's providers, or the Worker that the autodiff library looks for. */
+/**
+ * These change or count what a process has once: OpenTelemetry's providers, the Worker that the autodiff library looks
+ * for, the child process that renders templates.
+ */
 const isolated = [
   'test/telemetry/**/*.test.ts',
   'test/training/spans.test.ts',
   'test/environment/tools.test.ts',
   'test/endpoint/tracing.test.ts',
   'test/engines/embedded/graphs/training.test.ts',
+  'test/faults/machine/template-process.test.ts',
 ];
 
 export default defineConfig({
