@@ -1,5 +1,6 @@
 import { Worker } from 'node:worker_threads';
 import { MartingaleError, printableLines } from '../contract/index.ts';
+import { hasCode } from '../util/error.ts';
 
 /** Exit status of an interrupted program, as shells expect it: 128 plus the number of the signal. */
 const statuses = { SIGINT: 130, SIGTERM: 143, output_closed: 141 } as const;
@@ -141,9 +142,7 @@ function leave(): void {
 const isSystemError = (error: unknown): error is Error => error instanceof Error && 'syscall' in error;
 
 const remedyOf = (error: Error): string =>
-  'code' in error && error.code === 'EADDRINUSE'
-    ? '. Stop what listens there, or choose another --port.'
-    : '';
+  hasCode(error, 'EADDRINUSE') ? '. Stop what listens there, or choose another --port.' : '';
 
 /**
  * An error as text for people: the message of martingale's and the system's errors, the stack of others. Control

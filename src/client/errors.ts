@@ -1,4 +1,5 @@
 import { MartingaleError, printable, printableLines, type ValidationIssue } from '../contract/index.ts';
+import { hasCode } from '../util/error.ts';
 
 /**
  * Limits on what a client reads, so that no answer can fill its memory. Above `answerBytes` or `eventBytes` a call
@@ -195,8 +196,7 @@ export class ConnectionError extends RequestError {
 const wrongScheme = 'What listens there speaks http, not https: use http:// in baseUrl.';
 
 /** Whether a TLS handshake got an answer that is not TLS. */
-const speaksHttp = (cause: unknown): boolean =>
-  cause instanceof Error && 'code' in cause && cause.code === 'ERR_SSL_WRONG_VERSION_NUMBER';
+const speaksHttp = (cause: unknown): boolean => hasCode(cause, 'ERR_SSL_WRONG_VERSION_NUMBER');
 
 /** The deadline passed. Code `timed_out`. */
 export class TimeoutError extends RequestError {

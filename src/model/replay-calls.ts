@@ -1,6 +1,7 @@
 import type { ChatCompletionRequest } from '../contract/index.ts';
+import { hasCode } from '../util/error.ts';
 import { canonicalJson, isObject } from '../util/json.ts';
-import { isMissing, readJsonLines } from '../util/json-lines.ts';
+import { readJsonLines } from '../util/json-lines.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { RunError } from '../util/run-error.ts';
 import type { CompletionSource } from './completion-source.ts';
@@ -116,7 +117,8 @@ async function readRecordedCalls(file: string): Promise<RecordedCallLine[]> {
         );
     }
   } catch (cause) {
-    if (isMissing(cause)) throw refuse('does not exist. Record it first: `model.recordingTo(file)`', cause);
+    if (hasCode(cause, 'ENOENT'))
+      throw refuse('does not exist. Record it first: `model.recordingTo(file)`', cause);
     throw cause;
   }
   return sessions.flatMap((calls) => calls.sort((a, b) => a.asked - b.asked));

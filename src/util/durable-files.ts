@@ -1,6 +1,6 @@
 import { access, mkdir, open, readFile, rename, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
-import { isMissing } from './json-lines.ts';
+import { hasCode } from './error.ts';
 
 /** Modes of files and folders: only for the user who runs martingale, whatever the umask is. */
 export const privateFile = 0o600;
@@ -21,8 +21,7 @@ export async function makeFolder(path: string): Promise<void> {
   try {
     await mkdir(folder, { mode: privateFolder });
   } catch (error) {
-    const isThere = error instanceof Error && 'code' in error && error.code === 'EEXIST';
-    if (!isThere || !(await stat(folder)).isDirectory()) throw error;
+    if (!hasCode(error, 'EEXIST') || !(await stat(folder)).isDirectory()) throw error;
   }
 }
 
@@ -59,7 +58,7 @@ export async function readIfThere(path: string): Promise<string | undefined> {
   try {
     return await readFile(path, 'utf8');
   } catch (error) {
-    if (isMissing(error)) return undefined;
+    if (hasCode(error, 'ENOENT')) return undefined;
     throw error;
   }
 }

@@ -1,5 +1,6 @@
 import { createReadStream } from 'node:fs';
 import { open, truncate } from 'node:fs/promises';
+import { hasCode } from './error.ts';
 
 /** One line, without its line end. */
 export interface ByteLine {
@@ -107,7 +108,7 @@ export async function* takeUpLines(
       yield bytes.toString('utf8');
     }
   } catch (error) {
-    if (isMissing(error)) return;
+    if (hasCode(error, 'ENOENT')) return;
     throw error;
   }
   if (rest) await truncate(path, whole);
@@ -127,7 +128,3 @@ export async function cutTornLine(path: string): Promise<void> {
   }
   await handle.truncate(0);
 }
-
-/** Whether an error means that a file or folder does not exist. */
-export const isMissing = (error: unknown): boolean =>
-  error instanceof Error && 'code' in error && error.code === 'ENOENT';

@@ -1,4 +1,5 @@
 import type { InferenceSession, Tensor } from 'onnxruntime-common';
+import { hasCode } from '../../util/error.ts';
 import { EngineError } from '../engine.ts';
 import { NativeGate } from './threads/native-gate.ts';
 
@@ -127,10 +128,7 @@ function remedy(faults: readonly Fault[]): string {
 
 /** Whether this package itself is missing, not one that it imports. */
 const isNotInstalled = (error: unknown, name: RuntimeName): boolean =>
-  error instanceof Error &&
-  'code' in error &&
-  error.code === 'ERR_MODULE_NOT_FOUND' &&
-  error.message.includes(`'${name}'`);
+  hasCode(error, 'ERR_MODULE_NOT_FOUND') && error.message.includes(`'${name}'`);
 
 const reasonOf = (error: unknown): string =>
   (error instanceof Error ? error.message : String(error)).split('\n', 1)[0] ?? '';

@@ -2,6 +2,7 @@ import { appendFile, mkdir, readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
+import { hasCode } from '../../util/error.ts';
 import { OptionError } from '../../util/option-error.ts';
 import { describeThrown } from '../thrown.ts';
 
@@ -68,7 +69,7 @@ async function readOrMake(file: string): Promise<string> {
     await mkdir(dirname(file), { recursive: true, mode: 0o700 });
     return await readFile(file, 'utf8');
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return '';
+    if (hasCode(error, 'ENOENT')) return '';
     throw cacheError(file, `cannot be read: ${describeThrown(error)}`, error);
   }
 }

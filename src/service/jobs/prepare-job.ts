@@ -1,4 +1,5 @@
 import type { BaseModel, Engine, Weights } from '../../engines/engine.ts';
+import { hasCode } from '../../util/error.ts';
 import { ServiceError } from '../errors.ts';
 import type { BaseModelTools } from '../inference/base-model-tools.ts';
 import type { Constraints } from '../inference/constraints.ts';
@@ -35,7 +36,7 @@ async function* payloadOf(files: DataFiles, jobId: string): AsyncGenerator<Buffe
   try {
     yield* files.readPayload(jobId);
   } catch (cause) {
-    if (!(cause instanceof Error && 'code' in cause && cause.code === 'ENOENT')) throw cause;
+    if (!hasCode(cause, 'ENOENT')) throw cause;
     throw new ServiceError(
       422,
       'payload_missing',

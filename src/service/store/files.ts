@@ -1,6 +1,7 @@
 import { createReadStream } from 'node:fs';
 import { mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
+import { hasCode } from '../../util/error.ts';
 import { byteLines } from '../../util/json-lines.ts';
 import { pieceBytes } from '../json/byte-source.ts';
 import type { ServiceLog } from '../log.ts';
@@ -233,7 +234,7 @@ export async function entriesOf(
   { isFolder, name }: (typeof own)[keyof typeof own],
 ): Promise<{ own: string[]; foreign: string[] }> {
   const found = await readdir(folder, { withFileTypes: true }).catch((error: unknown) => {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return [];
+    if (hasCode(error, 'ENOENT')) return [];
     throw error;
   });
   const isOwn = (entry: (typeof found)[number]) => entry.isDirectory() === isFolder && name.test(entry.name);

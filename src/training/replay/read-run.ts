@@ -3,8 +3,9 @@ import { join, resolve } from 'node:path';
 import type { RunEvent, StepReport } from '../../progress/index.ts';
 import { type GroupRecord, requireGroupRecord } from '../../rollout/index.ts';
 import { readIfThere } from '../../util/durable-files.ts';
+import { hasCode } from '../../util/error.ts';
 import { isObject } from '../../util/json.ts';
-import { isMissing, readJsonLines } from '../../util/json-lines.ts';
+import { readJsonLines } from '../../util/json-lines.ts';
 import { RunError } from '../../util/run-error.ts';
 import { stepName } from '../run-files.ts';
 import { type RunConfig, runConfigSchema } from '../run-origin.ts';
@@ -111,7 +112,7 @@ const wholeEnd = '.jsonl';
 async function groupFiles(path: string): Promise<Map<string, string>> {
   const folder = join(path, 'trajectories');
   const files = await readdir(folder).catch((error) => {
-    if (isMissing(error)) return [];
+    if (hasCode(error, 'ENOENT')) return [];
     throw error;
   });
   const named = (end: string) =>
@@ -154,6 +155,6 @@ async function* readValues(file: string): AsyncGenerator<unknown, undefined> {
   try {
     for await (const { value } of readJsonLines(file, notJson)) yield value;
   } catch (error) {
-    if (!isMissing(error)) throw error;
+    if (!hasCode(error, 'ENOENT')) throw error;
   }
 }

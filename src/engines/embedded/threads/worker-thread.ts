@@ -1,4 +1,5 @@
 import { Worker } from 'node:worker_threads';
+import { hasCode } from '../../../util/error.ts';
 import { EngineError } from '../../engine.ts';
 import { NativeGate, shutAtExit } from './native-gate.ts';
 import { Watchdog } from './watchdog.ts';
@@ -146,8 +147,7 @@ export class WorkerThread<Request, Report> {
 /** The error of a thread that found no runtime: its message already has the remedy. */
 function startFailure(reason: unknown): EngineError | undefined {
   // Between threads an error keeps its fields but not its class.
-  const isMissing = reason instanceof Error && 'code' in reason && reason.code === 'runtime_missing';
-  return isMissing ? new EngineError('runtime_missing', reason.message) : undefined;
+  return hasCode(reason, 'runtime_missing') ? new EngineError('runtime_missing', reason.message) : undefined;
 }
 
 function workerDied(reason: unknown, code: number): EngineError {

@@ -1,5 +1,6 @@
 import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { hasCode } from '../../../util/error.ts';
 import { EngineError } from '../../engine.ts';
 import { type Architecture, type TensorShape, tensorShapes } from './architecture.ts';
 import { decodeSafetensors, encodeSafetensors, SafetensorsFile } from './safetensors.ts';
@@ -40,9 +41,7 @@ export function openWeights(folder: string, architecture: Architecture): Promise
 /** The error for a checkpoint that cannot be read. */
 export function unreadableCheckpoint(folder: string | null, cause: unknown): EngineError {
   if (EngineError.isInstance(cause)) return cause;
-  const isMissing =
-    cause instanceof Error && 'code' in cause && (cause.code === 'ENOENT' || cause.code === 'ENOTDIR');
-  const code = isMissing ? 'checkpoint_missing' : 'engine_failed';
+  const code = hasCode(cause, 'ENOENT', 'ENOTDIR') ? 'checkpoint_missing' : 'engine_failed';
   return new EngineError(code, `the weights in ${folder} cannot be read: ${cause}`, { cause });
 }
 
