@@ -1,10 +1,5 @@
 import type { z } from 'zod';
-import {
-  RolloutGroup,
-  type RunGroupsOptions,
-  runParsedGroups,
-  wholeRolloutSettings,
-} from '../rollout/index.ts';
+import { RolloutGroup, type RunGroupsOptions, runParsedGroups } from '../rollout/index.ts';
 import type { EvaluationDirectory } from './evaluation-directory.ts';
 
 interface Kept {
@@ -28,7 +23,7 @@ export async function gatherGroups<Schema extends z.ZodType, Outcome>(
   scenarios: readonly z.output<Schema>[],
   { kept, rerunFailed, onGroup }: Kept,
 ): Promise<RolloutGroup<z.output<Schema>>[]> {
-  const { environment, model, rolloutsPerGroup, onProgress, signal } = options;
+  const { rolloutsPerGroup, signal } = options;
   const finished: ReadonlyMap<number, RolloutGroup> = kept?.finished ?? new Map();
   const staying = new Map(
     [...finished].filter(([, group]) => !rerunFailed || completedOf(group) >= rolloutsPerGroup),
@@ -40,11 +35,8 @@ export async function gatherGroups<Schema extends z.ZodType, Outcome>(
   };
   for (const group of staying.values()) onGroup?.(group);
   const { groups } = await runParsedGroups({
-    environment,
+    ...options,
     scenarios,
-    rolloutsPerGroup,
-    model,
-    rollouts: wholeRolloutSettings(options, rolloutsPerGroup),
     kept: staying,
     onGroup: async (group) => {
       const before = betterBefore(group);
@@ -53,14 +45,10 @@ export async function gatherGroups<Schema extends z.ZodType, Outcome>(
       if (kept && !before && !wasStopped) await kept.append(group);
       onGroup?.(before ?? group);
     },
-    onProgress,
-    signal,
   });
   return groups.map((group) => {
     const before = betterBefore(group);
     if (!before) return group;
-    const { index, scenario } = group;
-    const { rollouts, droppedBecause } = before;
-    return new RolloutGroup({ index, scenario, rollouts, droppedBecause });
+    return new RolloutGroup({ ...before, scenario: group.scenario });
   });
 }

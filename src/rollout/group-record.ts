@@ -4,8 +4,8 @@ import {
   type TrajectoryRecord,
   toTrajectoryRecord,
 } from '../trajectory/index.ts';
-import type { Rollout, RolloutFailure } from './rollout.ts';
-import { RolloutGroup } from './rollout-group.ts';
+import { isObject } from '../util/json.ts';
+import { type Rollout, type RolloutFailure, RolloutGroup } from './rollout.ts';
 
 interface RolloutRecordBase {
   index: number;
@@ -83,8 +83,8 @@ export function toGroupRecord(group: RolloutGroup): GroupRecord {
       };
     }
     const { status, failure } = rollout;
-    const place = failures.push({ rollout: index, status, ...failure, trajectory }) - 1;
-    return { ...base, status, failure: place };
+    const at = failures.push({ rollout: index, status, ...failure, trajectory }) - 1;
+    return { ...base, status, failure: at };
   });
   const { metadata, exceptions } = group.toTrajectoryGroup();
   const lost = lostInJson(group.scenario);
@@ -130,14 +130,11 @@ export function requireGroupRecord(value: unknown): GroupRecord {
 }
 
 function isGroupRecord(value: unknown): value is GroupRecord {
-  if (typeof value !== 'object' || value === null || !('rollouts' in value)) return false;
-  if (!('group' in value) || !('trajectories' in value) || !('failures' in value)) return false;
-  const { group, rollouts, trajectories, failures } = value;
+  if (!isObject(value)) return false;
+  const { group, ...lists } = value;
   return (
     typeof group === 'number' &&
-    Array.isArray(rollouts) &&
-    Array.isArray(trajectories) &&
-    Array.isArray(failures)
+    [lists.rollouts, lists.trajectories, lists.failures].every((list) => Array.isArray(list))
   );
 }
 
@@ -153,60 +150,31 @@ function fromRolloutRecord(record: RolloutRecord, group: GroupRecord): Rollout {
   const failure = group.failures[record.failure];
   if (!failure) throw invalidGroupRecord(`lacks the failure of rollout ${index}`);
   const { rollout: _, status, trajectory, ...reason } = failure;
-  return {
-    ...base,
-    status,
-    failure: reason,
-    trajectory: fromTrajectoryRecord(trajectory),
-  };
+  return { ...base, status, failure: reason, trajectory: fromTrajectoryRecord(trajectory) };
 }
 
 /**
  * What JSON would not preserve of a value, with its path; undefined if it preserves everything. Undefined properties
  * pass, because they read the same when absent.
  */
-export function lostInJson(value: unknown): string | undefined {
-  return value === undefined ? undefined : lost(value, 'it', new Set());
-}
-
-function lost(value: unknown, place: string, within: Set<object>): string | undefined {
-  switch (typeof value) {
-    case 'string':
-    case 'boolean':
-      return undefined;
-    case 'number':
-      return Number.isFinite(value) ? undefined : `${place} is ${value}`;
-    case 'object':
-      return value === null ? undefined : lostInObject(value, place, within);
-    default:
-      return `${place} is ${typeof value === 'undefined' ? 'undefined' : `a ${typeof value}`}`;
-  }
-}
-
-function lostInObject(value: object, place: string, within: Set<object>): string | undefined {
-  if (within.has(value)) return `${place} contains itself`;
+export function lostInJson(value: unknown, path = 'it', around = new Set<object>()): string | undefined {
+  if (typeof value === 'number' && !Number.isFinite(value)) return `${path} is ${value}`;
+  if (['bigint', 'function', 'symbol'].includes(typeof value)) return `${path} is a ${typeof value}`;
+  if (typeof value !== 'object' || value === null) return undefined;
+  if (around.has(value)) return `${path} contains itself`;
   const prototype: unknown = Object.getPrototypeOf(value);
   if (!Array.isArray(value) && prototype !== Object.prototype && prototype !== null)
-    return `${place} is an instance of ${value.constructor?.name || 'a class'}`;
-  if ('toJSON' in value && typeof value.toJSON === 'function') return `${place} has toJSON`;
-  within.add(value);
-  const found = Array.isArray(value)
-    ? first(value.entries(), (member, index) => lost(member, `${place}[${index}]`, within))
-    : first(Object.entries(value), (member, name) =>
-        member === undefined ? undefined : lost(member, `${place}.${name}`, within),
-      );
-  within.delete(value);
-  return found;
-}
-
-function first<Key>(
-  entries: Iterable<[Key, unknown]>,
-  find: (member: unknown, key: Key) => string | undefined,
-): string | undefined {
-  for (const [key, member] of entries) {
-    const found = find(member, key);
-    if (found !== undefined) return found;
+    return `${path} is an instance of ${value.constructor?.name || 'a class'}`;
+  if ('toJSON' in value && typeof value.toJSON === 'function') return `${path} has toJSON`;
+  around.add(value);
+  const isList = Array.isArray(value);
+  for (const [key, member] of isList ? value.entries() : Object.entries(value)) {
+    const memberPath = isList ? `${path}[${key}]` : `${path}.${key}`;
+    const isHole = isList && member === undefined;
+    const lost = isHole ? `${memberPath} is undefined` : lostInJson(member, memberPath, around);
+    if (lost !== undefined) return lost;
   }
+  around.delete(value);
   return undefined;
 }
 

@@ -1,7 +1,6 @@
 import { invalidOption, wholeNumberOption } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import type { Rollout, RolloutFailure } from './rollout.ts';
-import { commonFailures } from './rollout.ts';
+import { commonFailures, type Rollout, type RolloutFailure } from './rollout.ts';
 
 /**
  * What happens to a group in which some rollouts do not complete.
@@ -40,7 +39,12 @@ export const defaultGroupStrategy: GroupStrategy = { type: 'minimum', rollouts: 
  */
 export function neededRollouts(strategy: GroupStrategy, rolloutsPerGroup: number): number {
   if (!Object.hasOwn(kinds, strategy.type))
-    throw invalidOption(code, 'groupStrategy.type', strategy.type, `Give ${Object.keys(kinds).join(', ')}.`);
+    throw invalidOption(
+      code,
+      'groupStrategy.type',
+      strategy.type,
+      `Pass one of ${Object.keys(kinds).join(', ')}.`,
+    );
   checkOptionNames(`The group strategy "${strategy.type}"`, strategy, kinds[strategy.type]);
   const compared = Math.min(2, rolloutsPerGroup);
   const named = (option: string, value: number) => {
@@ -49,7 +53,7 @@ export function neededRollouts(strategy: GroupStrategy, rolloutsPerGroup: number
       code,
       option,
       value,
-      `No group could train: a group has ${rolloutsPerGroup} rollouts. Give at most as many.`,
+      `A group has only ${rolloutsPerGroup} rollouts. Pass at most ${rolloutsPerGroup}.`,
     );
   };
   if (strategy.type === 'fail_fast') return rolloutsPerGroup;
@@ -59,7 +63,7 @@ export function neededRollouts(strategy: GroupStrategy, rolloutsPerGroup: number
   }
   const { share, rollouts } = strategy;
   if (share !== undefined && !(share > 0 && share <= 1))
-    throw invalidOption(code, 'groupStrategy.share', share, 'Give a share above 0 and up to 1.');
+    throw invalidOption(code, 'groupStrategy.share', share, 'Pass a share above 0 and up to 1.');
   const byShare = share === undefined ? 1 : Math.ceil(share * rolloutsPerGroup);
   if (rollouts === undefined) return share === undefined ? compared : byShare;
   // The default of 2 was not set by the caller, so it must not reject a group of 1.
@@ -85,7 +89,7 @@ export function whyDropped(
   return {
     code: 'too_few_completed',
     message:
-      `${completed} of the group's ${rolloutsPerGroup} rollouts completed and its strategy (${strategy.type}) asks ` +
-      `for ${needed}: ${commonFailures([{ rollouts }])}.`,
+      `${completed} of the group's ${rolloutsPerGroup} rollouts completed, and its strategy (${strategy.type}) ` +
+      `requires ${needed}: ${commonFailures([{ rollouts }])}.`,
   };
 }

@@ -1,4 +1,4 @@
-export { defaultConcurrency, type InProcessOptions, inProcess, type RolloutExecutor } from './executor.ts';
+export { type InProcessOptions, inProcess, type RolloutExecutor } from './executor.ts';
 export {
   fromGroupRecord,
   type GroupRecord,
@@ -15,9 +15,11 @@ export {
   type Rollout,
   type RolloutCounts,
   type RolloutFailure,
+  RolloutGroup,
+  type RolloutGroupOptions,
   toFailure,
+  withoutReward,
 } from './rollout.ts';
-export { RolloutGroup, type RolloutGroupOptions } from './rollout-group.ts';
 export {
   checkEnvironment,
   checkEssentials,

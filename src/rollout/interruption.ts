@@ -1,13 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { MartingaleError } from '../contract/index.ts';
 import { startTimer } from '../util/deadline.ts';
-import type { RolloutFailure } from './rollout.ts';
-import { toCancellation } from './rollout.ts';
-
-export interface Interrupted {
-  status: 'failed' | 'cancelled';
-  failure: RolloutFailure;
-}
+import { type RolloutFailure, toCancellation, type UnrewardedEnd } from './rollout.ts';
 
 /** Shared by all rollouts: creating a stack trace for each would cost more than the rest of ending it. */
 const rolloutEnded = new MartingaleError('rollout_ended', 'The rollout has ended.');
@@ -15,19 +9,19 @@ const rolloutEnded = new MartingaleError('rollout_ended', 'The rollout has ended
 /** Ends a rollout from outside: at its deadline, or when the run is stopped. */
 export class Interruption {
   /** Settles when the rollout is interrupted. */
-  readonly happened: Promise<Interrupted>;
+  readonly happened: Promise<UnrewardedEnd>;
   /** Aborts the agent: on any interruption, and also when the agent's own time limit passes. */
   readonly agent = new AbortController();
   readonly #calls = new AbortController();
   readonly #whole = new AbortController();
   readonly #run: AbortSignal | undefined;
-  readonly #settle: (interrupted: Interrupted) => void;
+  readonly #settle: (interrupted: UnrewardedEnd) => void;
   readonly #timer: { clear: () => void };
   /** Runs aborts in the rollout's async scope, so that rejections they cause are attributed to this rollout. */
   readonly #inScope: (work: () => void) => void = AsyncLocalStorage.snapshot();
 
   constructor(timeoutMs: number, run: AbortSignal | undefined) {
-    const { promise, resolve } = Promise.withResolvers<Interrupted>();
+    const { promise, resolve } = Promise.withResolvers<UnrewardedEnd>();
     this.happened = promise;
     this.#settle = resolve;
     this.#run = run;
@@ -65,7 +59,7 @@ export class Interruption {
     if (this.#run) this.#interrupt({ status: 'cancelled', failure: toCancellation(this.#run) });
   };
 
-  #interrupt(interrupted: Interrupted): void {
+  #interrupt(interrupted: UnrewardedEnd): void {
     this.#settle(interrupted);
     this.#abort(new MartingaleError(interrupted.failure.code, interrupted.failure.message));
   }

@@ -69,7 +69,7 @@ export function wholeRolloutSettings(
       'invalid_rollout_option',
       'concurrency',
       concurrency,
-      'There is an `executor` too, and it limits how many rollouts run at a time. Leave one of the two out.',
+      '`executor` already limits how many rollouts run at a time. Remove one of the two.',
     );
   return {
     executor: executor ?? inProcess({ concurrency }),
@@ -85,7 +85,7 @@ export function wholeRolloutSettings(
 /** @throws OptionError if the value is not above 0. Infinity is allowed. */
 export function requireMilliseconds(option: string, value: number): number {
   if (value > 0) return value;
-  throw invalidOption('invalid_rollout_option', option, value, 'Give a time in milliseconds above 0.');
+  throw invalidOption('invalid_rollout_option', option, value, 'Pass milliseconds above 0.');
 }
 
 const inEnvironment =
@@ -103,23 +103,23 @@ export function checkEssentials(
   { environment, scenarios, model }: { environment: unknown; scenarios: unknown; model: unknown },
 ): void {
   if (!Array.isArray(scenarios))
-    throw invalidOption(code, 'scenarios', scenarios, 'Give a list of scenarios.');
+    throw invalidOption(code, 'scenarios', scenarios, 'Pass a list of scenarios.');
   const isModel =
     typeof model === 'object' &&
     model !== null &&
     ['name', 'languageModel', 'endpoint'].every((field) => field in model);
   if (!isModel)
-    throw invalidOption(
-      code,
-      'model',
-      model,
-      'Give a model, such as that of `openModel()`, or an `externalModel()`.',
-    );
+    throw invalidOption(code, 'model', model, 'Pass a model made by `openModel()` or `externalModel()`.');
   checkEnvironment(code, environment);
 }
 
 /** Checks the environment alone, as `checkEssentials` does. */
 export function checkEnvironment(code: OptionErrorCode, environment: unknown): void {
   if (!isEnvironment(environment))
-    throw invalidOption(code, 'environment', environment, 'Give one that `defineEnvironment()` made.');
+    throw invalidOption(
+      code,
+      'environment',
+      environment,
+      'Pass an environment made by `defineEnvironment()`.',
+    );
 }

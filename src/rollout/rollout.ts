@@ -1,5 +1,5 @@
 import { codeOfThrown, describeThrown, placeOfThrown, type ThrownPlace } from '../environment/index.ts';
-import type { Trajectory } from '../trajectory/index.ts';
+import { type Trajectory, TrajectoryGroup } from '../trajectory/index.ts';
 import { shortPath } from '../util/complaint.ts';
 
 /**
@@ -29,6 +29,18 @@ export type Rollout<Outcome = unknown> = RolloutBase &
     | { status: 'failed'; failure: RolloutFailure }
     | { status: 'cancelled'; failure: RolloutFailure }
   );
+
+/** How a rollout without a reward ended. */
+export type UnrewardedEnd = { status: 'failed' | 'cancelled'; failure: RolloutFailure };
+
+/** The rollout without its reward and outcome. Removes the reward from its trajectory. */
+export function withoutReward(
+  { index, attempt, seed, trajectory, durationMs }: Rollout,
+  end: UnrewardedEnd,
+): Rollout<never> {
+  trajectory.reward = null;
+  return { index, attempt, seed, trajectory, durationMs, ...end };
+}
 
 /** `dispatched` = `completed` + `failed` + `cancelled`, always. */
 export interface RolloutCounts {
@@ -86,4 +98,59 @@ export function commonFailures(groups: readonly { rollouts: readonly Rollout[] }
       ({ code, message, at, count }) => `${count} x ${code} (${message}${at ? ` at ${shortPath(at)}` : ''})`,
     )
     .join('; ');
+}
+
+export interface RolloutGroupOptions<Scenario> {
+  index: number;
+  scenario: Scenario;
+  rollouts: readonly Rollout[];
+  /** Why the group is not trained on. Default null: it is trained on. */
+  droppedBecause?: RolloutFailure | null;
+}
+
+/** The finished rollouts of one scenario, ordered by index, then by attempt. */
+export class RolloutGroup<Scenario = unknown> {
+  readonly index: number;
+  readonly scenario: Scenario;
+  /** All attempts, including failed and cancelled ones. */
+  readonly rollouts: readonly Rollout[];
+  /** Why the group strategy excludes the group from training; null if it does not. */
+  readonly droppedBecause: RolloutFailure | null;
+
+  constructor({ index, scenario, rollouts, droppedBecause = null }: RolloutGroupOptions<Scenario>) {
+    this.index = index;
+    this.scenario = scenario;
+    this.rollouts = rollouts;
+    this.droppedBecause = droppedBecause;
+  }
+
+  /** The group with other rollouts in place of its own. */
+  withRollouts(rollouts: readonly Rollout[]): RolloutGroup<Scenario> {
+    return new RolloutGroup({ ...this, rollouts });
+  }
+
+  /** Whether enough rollouts completed. A group with equal rewards is trainable too, though it teaches nothing. */
+  get isTrainable(): boolean {
+    return this.droppedBecause === null && this.rollouts.some(({ status }) => status === 'completed');
+  }
+
+  /** Trajectories of the completed rollouts. */
+  get trajectories(): Trajectory[] {
+    return this.rollouts.flatMap((rollout) => (rollout.status === 'completed' ? [rollout.trajectory] : []));
+  }
+
+  /**
+   * The group as it is logged and trained on: trajectories of completed rollouts, and why the other rollouts failed.
+   */
+  toTrajectoryGroup(): TrajectoryGroup {
+    return new TrajectoryGroup({
+      trajectories: this.trajectories,
+      metadata: { group: this.index },
+      exceptions: this.rollouts.flatMap((rollout) =>
+        rollout.status === 'completed'
+          ? []
+          : [{ type: rollout.failure.code, message: rollout.failure.message }],
+      ),
+    });
+  }
 }

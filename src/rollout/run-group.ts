@@ -7,8 +7,7 @@ import { deriveSeed } from '../trajectory/index.ts';
 import { Deadline } from '../util/deadline.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { attemptsOf, whyDropped } from './group-strategy.ts';
-import type { Rollout, RolloutFailure } from './rollout.ts';
-import { RolloutGroup } from './rollout-group.ts';
+import { type Rollout, type RolloutFailure, RolloutGroup, type UnrewardedEnd } from './rollout.ts';
 import { type RolloutSettings, rolloutSettingNames, wholeRolloutSettings } from './rollout-settings.ts';
 import { settleGroup } from './settle-group.ts';
 
@@ -23,7 +22,7 @@ export interface RunGroupOptions<Schema extends z.ZodType, Outcome> extends Roll
   /** Index of the group in its step. */
   group: number;
   /** Called with each attempt when it ends. `isLast` is false if the same index is tried again. */
-  onRollout?: ((rollout: Rollout<Outcome>, place: { isLast: boolean }) => void) | undefined;
+  onRollout?: ((rollout: Rollout<Outcome>, attempt: { isLast: boolean }) => void) | undefined;
   /** Cancels the unfinished rollouts. */
   signal?: AbortSignal | undefined;
 }
@@ -66,29 +65,24 @@ async function runAll<Schema extends z.ZodType, Outcome>(
   const isFailFast = groupStrategy.type === 'fail_fast';
   let firstFailure: RolloutFailure | null = null;
 
+  const shared = {
+    environment,
+    scenario,
+    model,
+    group,
+    timeoutMs,
+    rewardTimeoutMs,
+    onUnexpectedCall,
+    signal,
+  };
   const runAttempt = (index: number, attempt: number) => {
     const path = attempt === 0 ? [group, index] : [group, index, attempt];
-    return executor.run(
-      {
-        environment,
-        scenario,
-        model,
-        group,
-        index,
-        attempt,
-        seed: deriveSeed(seed, ...path),
-        timeoutMs,
-        rewardTimeoutMs,
-        onUnexpectedCall,
-        signal,
-      },
-      { order },
-    );
+    return executor.run({ ...shared, index, attempt, seed: deriveSeed(seed, ...path) }, { order });
   };
-  const runPlace = async (index: number) => {
+  const runIndex = async (index: number) => {
     const tried: Rollout<Outcome>[] = [];
     for (let attempt = 0; ; attempt++) {
-      const rollout = ending.judge(await runAttempt(index, attempt));
+      const rollout = ending.applyReason(await runAttempt(index, attempt));
       tried.push(rollout);
       const isLast =
         rollout.status !== 'failed' || attempt + 1 >= attemptsOf(groupStrategy) || signal.aborted;
@@ -99,16 +93,12 @@ async function runAll<Schema extends z.ZodType, Outcome>(
     }
   };
   try {
-    const places = await Promise.all(Array.from({ length: rolloutsPerGroup }, (_, index) => runPlace(index)));
-    const settled = await settleGroup({
-      environment,
-      scenario,
-      group,
-      rollouts: places.flat(),
-      timeoutMs: rewardTimeoutMs,
-      signal,
-    });
-    const rollouts = settled.map((rollout) => ending.judge(rollout));
+    const attempts = await Promise.all(
+      Array.from({ length: rolloutsPerGroup }, (_, index) => runIndex(index)),
+    );
+    const ended = attempts.flat();
+    const settled = await settleGroup({ ...shared, rollouts: ended, timeoutMs: rewardTimeoutMs });
+    const rollouts = settled.map((rollout) => ending.applyReason(rollout));
     const dropped = whyDropped(groupStrategy, rollouts, rolloutsPerGroup);
     const droppedBecause = isFailFast && dropped ? (firstFailure ?? dropped) : dropped;
     return new RolloutGroup<z.output<Schema>>({ index: group, scenario, rollouts, droppedBecause });
@@ -119,50 +109,49 @@ async function runAll<Schema extends z.ZodType, Outcome>(
 
 /** Ends the rollouts of a group (deadline, cancellation, fail fast) and remembers the reason. */
 class GroupEnding {
-  readonly #controller = new AbortController();
   readonly #deadline: Deadline;
-  #verdict: { status: 'failed' | 'cancelled'; failure: RolloutFailure } | undefined;
+  #end: UnrewardedEnd | undefined;
 
   constructor(timeoutMs: number, run: AbortSignal | undefined) {
-    const failure = {
-      code: 'group_timeout',
-      message:
-        `The group had not ended after ${timeoutMs} ms, including the wait for free slots. Raise groupTimeoutMs or ` +
-        'the concurrency, or run fewer rollouts at once.',
-    };
-    this.#deadline = new Deadline(timeoutMs, run, () => new MartingaleError(failure.code, failure.message));
-    const { signal } = this.#deadline;
-    const follow = () => {
-      if (this.#deadline.expired) this.#verdict ??= { status: 'failed', failure };
-      this.#controller.abort(signal.reason);
-    };
-    if (signal.aborted) follow();
-    else signal.addEventListener('abort', follow, { once: true });
+    this.#deadline = new Deadline(timeoutMs, run, () =>
+      this.#reasonOf({
+        status: 'failed',
+        failure: {
+          code: 'group_timeout',
+          message:
+            `The group did not end within ${timeoutMs} ms, including the wait for free slots. Raise groupTimeoutMs ` +
+            'or the concurrency, or run fewer rollouts at a time.',
+        },
+      }),
+    );
   }
 
   get signal(): AbortSignal {
-    return this.#controller.signal;
+    return this.#deadline.signal;
   }
 
   /** Cancels the unfinished rollouts because this one failed. */
   failFast(index: number, { code, message }: RolloutFailure): void {
-    if (this.signal.aborted) return;
     const failure = {
       code: 'sibling_failed',
       message: `Rollout ${index} of the same group failed first (${code}: ${message}), and its strategy is fail_fast.`,
     };
-    this.#verdict = { status: 'cancelled', failure };
-    this.#controller.abort(new MartingaleError(failure.code, failure.message));
+    this.#deadline.abort(this.#reasonOf({ status: 'cancelled', failure }));
   }
 
   /** Gives a rollout that the group itself ended the group's status and reason. */
-  judge<Outcome>(rollout: Rollout<Outcome>): Rollout<Outcome> {
-    if (rollout.status !== 'cancelled' || !this.#verdict) return rollout;
-    return { ...rollout, ...this.#verdict };
+  applyReason<Outcome>(rollout: Rollout<Outcome>): Rollout<Outcome> {
+    return rollout.status === 'cancelled' && this.#end ? { ...rollout, ...this.#end } : rollout;
   }
 
   /** Stops the timer and detaches from the run's signal. */
   dispose(): void {
     this.#deadline.clear();
+  }
+
+  /** The reason of an abort. Only the first one counts. */
+  #reasonOf(end: UnrewardedEnd): MartingaleError {
+    if (!this.signal.aborted) this.#end = end;
+    return new MartingaleError(end.failure.code, end.failure.message);
   }
 }

@@ -2,21 +2,20 @@ import type { z } from 'zod';
 import { type Environment, ScenarioError } from '../environment/index.ts';
 import type { RolloutModel } from '../model/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import { countRollouts, type RolloutCounts } from './rollout.ts';
-import { RolloutGroup } from './rollout-group.ts';
+import { countRollouts, type RolloutCounts, RolloutGroup } from './rollout.ts';
 import {
   checkEssentials,
   limitWords,
   type RolloutSettings,
   rolloutSettingNames,
-  type WholeRolloutSettings,
   wholeRolloutSettings,
 } from './rollout-settings.ts';
 import { runGroup } from './run-group.ts';
 
-/** Options of both `runGroups` and `runParsedGroups`. */
-interface GroupsOptions<Schema extends z.ZodType, Outcome> {
+export interface RunGroupsOptions<Schema extends z.ZodType, Outcome> extends RolloutSettings {
   environment: Environment<Schema, Outcome>;
+  /** One group runs for each scenario. */
+  scenarios: readonly z.input<Schema>[];
   rolloutsPerGroup: number;
   /** Pin it (`model.at(step)`), so that a call answered by another step fails its rollout. */
   model: RolloutModel;
@@ -31,13 +30,6 @@ interface GroupsOptions<Schema extends z.ZodType, Outcome> {
   onProgress?: ((progress: { done: number; total: number }) => void) | undefined;
   /** Cancels the unfinished rollouts. The groups are still returned. */
   signal?: AbortSignal | undefined;
-}
-
-export interface RunGroupsOptions<Schema extends z.ZodType, Outcome>
-  extends RolloutSettings,
-    GroupsOptions<Schema, Outcome> {
-  /** One group runs for each scenario. */
-  scenarios: readonly z.input<Schema>[];
 }
 
 export const runGroupsNames = {
@@ -73,46 +65,39 @@ export async function runGroups<Schema extends z.ZodType, Outcome>(
 ): Promise<GroupsResult<z.output<Schema>>> {
   checkOptionNames('runGroups()', options, runGroupsNames, limitWords);
   checkEssentials('invalid_rollout_option', options);
-  const { environment, rolloutsPerGroup, model, kept, onGroup, onProgress, signal } = options;
-  const rollouts = wholeRolloutSettings(options, rolloutsPerGroup);
-  const scenarios = await parseScenarios(environment, options.scenarios);
-  const own = { environment, rolloutsPerGroup, model, kept, onGroup, onProgress, signal };
-  return runParsedGroups({ ...own, rollouts, scenarios });
+  return runParsedGroups({
+    ...options,
+    scenarios: await parseScenarios(options.environment, options.scenarios),
+  });
 }
 
-export interface RunParsedGroupsOptions<Schema extends z.ZodType, Outcome>
-  extends GroupsOptions<Schema, Outcome> {
-  /** Parsed by `parseScenarios`. */
-  scenarios: readonly z.output<Schema>[];
-  rollouts: WholeRolloutSettings;
-}
-
-/** Same as `runGroups`, for scenarios and settings that are already checked. */
+/** Same as `runGroups`, for scenarios that `parseScenarios` has parsed. */
 export async function runParsedGroups<Schema extends z.ZodType, Outcome>({
   scenarios,
-  rollouts,
   kept,
   onGroup,
   onProgress,
   signal,
-  ...shared
-}: RunParsedGroupsOptions<Schema, Outcome>): Promise<GroupsResult<z.output<Schema>>> {
+  concurrency,
+  ...options
+}: Omit<RunGroupsOptions<Schema, Outcome>, 'scenarios'> & {
+  scenarios: readonly z.output<Schema>[];
+}): Promise<GroupsResult<z.output<Schema>>> {
   const begun = performance.now();
+  // One executor for all groups.
+  const settings = wholeRolloutSettings({ ...options, concurrency }, options.rolloutsPerGroup);
   const failed = new AbortController();
   const ending = signal ? AbortSignal.any([signal, failed.signal]) : failed.signal;
-  const total = scenarios.length * shared.rolloutsPerGroup;
-  let done = (kept?.size ?? 0) * shared.rolloutsPerGroup;
+  const total = scenarios.length * options.rolloutsPerGroup;
+  let done = (kept?.size ?? 0) * options.rolloutsPerGroup;
   if (done > 0) onProgress?.({ done, total });
 
   const run = async (scenario: z.output<Schema>, index: number) => {
     const before = kept?.get(index);
-    if (before) {
-      const { rollouts: ended, droppedBecause } = before;
-      return new RolloutGroup<z.output<Schema>>({ index, scenario, rollouts: ended, droppedBecause });
-    }
+    if (before) return new RolloutGroup<z.output<Schema>>({ ...before, index, scenario });
     const group = await runGroup({
-      ...shared,
-      ...rollouts,
+      ...options,
+      ...settings,
       scenario,
       group: index,
       onRollout: (_, { isLast }) => isLast && onProgress?.({ done: ++done, total }),

@@ -17,8 +17,8 @@ import { attribute, errorType, genAi, recordRollout, spanName, withSpan } from '
 import { runInTrajectory, runOutsideTrajectory, Trajectory, watchOtherModels } from '../trajectory/index.ts';
 import { withDeadline } from '../util/deadline.ts';
 import { Interruption } from './interruption.ts';
-import { type CodeOwner, watchLeftBehind } from './left-behind.ts';
-import { type Rollout, type RolloutFailure, toCancellation, toFailure } from './rollout.ts';
+import { type Rollout, toCancellation, toFailure, type UnrewardedEnd } from './rollout.ts';
+import { type CodeOwner, guardUnawaited } from './unawaited.ts';
 
 export interface RunRolloutOptions<Schema extends z.ZodType, Outcome> {
   environment: Environment<Schema, Outcome>;
@@ -42,9 +42,7 @@ export interface RunRolloutOptions<Schema extends z.ZodType, Outcome> {
   signal: AbortSignal | undefined;
 }
 
-type Ended<Outcome> =
-  | { status: 'completed'; reward: number; outcome: Outcome }
-  | { status: 'failed' | 'cancelled'; failure: RolloutFailure };
+type End<Outcome> = { status: 'completed'; reward: number; outcome: Outcome } | UnrewardedEnd;
 
 /**
  * Runs one rollout. Even if functions of the environment never return, it ends completed, failed or cancelled within
@@ -54,24 +52,17 @@ export function runRollout<Schema extends z.ZodType, Outcome>(
   options: RunRolloutOptions<Schema, Outcome>,
 ): Promise<Rollout<Outcome>> {
   watchAiSdkTools();
-  return inRolloutSpan(options, () => settle(options));
+  watchOtherModels();
+  const owner: CodeOwner = { environment: options.environment.name, group: options.group };
+  return inRolloutSpan(options, () => guardUnawaited(owner, () => runToEnd(options, owner)));
 }
 
-function settle<Schema extends z.ZodType, Outcome>(
-  options: RunRolloutOptions<Schema, Outcome>,
-): Promise<Rollout<Outcome>> {
-  const { environment, group } = options;
-  const owner: CodeOwner = { environment: environment.name, group };
-  return watchLeftBehind(owner, () => settleOwned(options, owner));
-}
-
-async function settleOwned<Schema extends z.ZodType, Outcome>(
+async function runToEnd<Schema extends z.ZodType, Outcome>(
   options: RunRolloutOptions<Schema, Outcome>,
   owner: CodeOwner,
 ): Promise<Rollout<Outcome>> {
   const { environment, scenario, model, group, index, attempt, seed, timeoutMs, signal } = options;
   const begun = performance.now();
-  watchOtherModels();
   const interruption = new Interruption(timeoutMs, signal);
   const trajectory = new Trajectory({
     ...(model.step === undefined ? {} : { policy: model.name }),
@@ -83,10 +74,10 @@ async function settleOwned<Schema extends z.ZodType, Outcome>(
   owner.trajectory = trajectory;
   Object.assign(trajectory.metadata, { group, rollout: index, seed });
 
-  const end = (ended: Ended<Outcome>): Rollout<Outcome> => ({
-    ...{ index, attempt, seed, trajectory, durationMs: performance.now() - begun },
-    ...ended,
-  });
+  const end = (ended: End<Outcome>): Rollout<Outcome> => {
+    const durationMs = performance.now() - begun;
+    return { index, attempt, seed, trajectory, durationMs, ...ended };
+  };
   if (signal?.aborted) {
     trajectory.close();
     interruption.dispose();
@@ -96,8 +87,8 @@ async function settleOwned<Schema extends z.ZodType, Outcome>(
     environment.open({ scenario, seed, signal: interruption.signal }),
   );
   const ended = await Promise.race([
-    reward(options, opening, trajectory, interruption).catch(
-      (error): Ended<Outcome> => ({ status: 'failed', failure: toFailure(error) }),
+    runAndReward(options, opening, trajectory, interruption).catch(
+      (error): End<Outcome> => ({ status: 'failed', failure: toFailure(error) }),
     ),
     interruption.happened,
   ]);
@@ -109,12 +100,12 @@ async function settleOwned<Schema extends z.ZodType, Outcome>(
   return end(ended);
 }
 
-async function reward<Schema extends z.ZodType, Outcome>(
+async function runAndReward<Schema extends z.ZodType, Outcome>(
   { environment, model: given, onUnexpectedCall, rewardTimeoutMs }: RunRolloutOptions<Schema, Outcome>,
   opening: Promise<OpenEnvironment<Outcome>>,
   trajectory: Trajectory,
   interruption: Interruption,
-): Promise<Ended<Outcome>> {
+): Promise<End<Outcome>> {
   const { agent: controller, signal } = interruption;
   const opened = await opening;
   const model = forRollout(given, onUnexpectedCall);
@@ -154,19 +145,14 @@ function whyNothingRecorded(model: string, { stopReason, observations }: Traject
   const instead = others.length > 0 ? ` Its requests went to ${others.join(', ')}.` : '';
   return new MartingaleError(
     'nothing_recorded',
-    `The agent returned without an answered call to "${model}".${instead} Hand \`model.languageModel\` to the agent or build it ` +
+    `The agent returned without an answered call to "${model}".${instead} Pass \`model.languageModel\` to the agent or build it ` +
       'on policy(), and await its calls.',
   );
 }
 
-type Task<Schema extends z.ZodType, Outcome> = Pick<
-  RunRolloutOptions<Schema, Outcome>,
-  'environment' | 'group' | 'index' | 'model'
->;
-
 /** Runs a rollout within its span, and records its outcome in span and metrics. */
 export function inRolloutSpan<Schema extends z.ZodType, Outcome>(
-  { environment, group, index, model }: Task<Schema, Outcome>,
+  { environment, group, index, model }: RunRolloutOptions<Schema, Outcome>,
   run: () => Promise<Rollout<Outcome>>,
 ): Promise<Rollout<Outcome>> {
   const attributes = {

@@ -7,9 +7,8 @@ import {
   type GroupSettlement,
 } from '../environment/index.ts';
 import { runOutsideTrajectory } from '../trajectory/index.ts';
-import { watchLeftBehind } from './left-behind.ts';
-import type { Rollout, RolloutFailure } from './rollout.ts';
-import { toCancellation, toFailure } from './rollout.ts';
+import { type Rollout, type RolloutFailure, toCancellation, toFailure, withoutReward } from './rollout.ts';
+import { guardUnawaited } from './unawaited.ts';
 
 export interface SettleGroupOptions<Schema extends z.ZodType, Outcome> {
   environment: Environment<Schema, Outcome>;
@@ -35,24 +34,32 @@ export async function settleGroup<Schema extends z.ZodType, Outcome>(
 ): Promise<Rollout<Outcome>[]> {
   const { environment, rollouts } = options;
   const completed = rollouts.filter((rollout) => rollout.status === 'completed');
-  if (!environment.settlement || completed.length === 0) return [...rollouts];
+  const { settlement } = environment;
+  if (!settlement || completed.length === 0) return [...rollouts];
   const owner = { environment: environment.name, group: options.group };
-  const settled = await watchLeftBehind(owner, () =>
-    runOutsideTrajectory(() => settle(options, environment.settlement, completed)),
+  const settled = await guardUnawaited(owner, () =>
+    runOutsideTrajectory(() => settle(settlement, options, completed)),
   );
   return rollouts.map((rollout) => settled.get(rollout) ?? rollout);
 }
 
 async function settle<Schema extends z.ZodType, Outcome>(
+  settlement: GroupSettlement<z.output<Schema>, Outcome>,
   { scenario, timeoutMs, signal = new AbortController().signal }: SettleGroupOptions<Schema, Outcome>,
-  settlement: GroupSettlement<z.output<Schema>, Outcome> | null,
   completed: readonly Completed<Outcome>[],
 ): Promise<Map<Rollout<Outcome>, Rollout<Outcome>>> {
   const settled = new Map<Rollout<Outcome>, Rollout<Outcome>>();
   const context = { scenario, signal, timeoutMs };
   const undo = (rollout: Completed<Outcome>, thrown: unknown) =>
-    settled.set(rollout, withoutReward(rollout, thrown, signal));
-  if (!settlement) return settled;
+    settled.set(
+      rollout,
+      withoutReward(
+        rollout,
+        signal.aborted
+          ? { status: 'cancelled', failure: cancellation(signal) }
+          : { status: 'failed', failure: toFailure(thrown) },
+      ),
+    );
   let added: number[];
   try {
     added = await settlement.score({ ...context, members: completed });
@@ -81,17 +88,6 @@ async function settle<Schema extends z.ZodType, Outcome>(
   // In parallel: each has its own deadline, and one that hangs does not delay the others.
   await Promise.all(completed.map(finish));
   return settled;
-}
-
-function withoutReward<Outcome>(
-  { index, attempt, seed, trajectory, durationMs }: Completed<Outcome>,
-  thrown: unknown,
-  signal: AbortSignal,
-): Rollout<Outcome> {
-  trajectory.reward = null;
-  const rollout = { index, attempt, seed, trajectory, durationMs };
-  if (signal.aborted) return { ...rollout, status: 'cancelled', failure: cancellation(signal) };
-  return { ...rollout, status: 'failed', failure: toFailure(thrown) };
 }
 
 /** A group that ended itself, for example at its deadline, keeps its own reason. */

@@ -117,7 +117,8 @@ function gather<Schema extends z.ZodType, Outcome>(
     scenarios: scenarios.map(({ scenario }) => scenario),
     rolloutsPerGroup: settings.rolloutsPerGroup,
     model: sampled,
-    rollouts: { ...rollouts, seed: deriveSeed(rollouts.seed, step) },
+    ...rollouts,
+    seed: deriveSeed(rollouts.seed, step),
     kept,
     onGroup: async (group) => {
       // Sealed, so that code of the environment cannot make written, logged and trained data differ.

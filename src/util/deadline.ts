@@ -44,6 +44,11 @@ export class Deadline {
     return this.#expired;
   }
 
+  /** Aborts now, with this reason, unless the signal has already aborted. */
+  abort(reason: Error): void {
+    this.#controller.abort(reason);
+  }
+
   /** Restarts the timeout. */
   restart(): void {
     this.#timer.restart();

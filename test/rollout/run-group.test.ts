@@ -87,7 +87,7 @@ test('a group with too few completed rollouts is dropped with its reason, and it
   expect(group.isTrainable).toBe(false);
   expect(group.droppedBecause?.code).toBe('too_few_completed');
   expect(group.droppedBecause?.message).toMatch(
-    /3 of the group's 4 .* asks for 4: 1 x Error \(call 0 broke at test\/rollout\/run-group.test.ts:\d+:\d+\)/,
+    /3 of the group's 4 .* requires 4: 1 x Error \(call 0 broke at test\/rollout\/run-group.test.ts:\d+:\d+\)/,
   );
   expect(group.trajectories).toHaveLength(3);
 });

@@ -298,7 +298,7 @@ test('options that cannot be are refused by name before anything runs', async ()
   const run = (options: object) =>
     runGroups({ environment: asking, scenarios: scenarios(1), rolloutsPerGroup: 2, model, ...options });
   await expect(run({ executor: inProcess(), concurrency: 8 })).rejects.toThrow(
-    /`concurrency` is 8\. There is an `executor`/,
+    /`concurrency` is 8\. `executor` already limits/,
   );
   await expect(run({ concurrency: 0 })).rejects.toThrow(/concurrency` is 0/);
   await expect(run({ rolloutsPerGroup: 0 })).rejects.toThrow(/rolloutsPerGroup` is 0/);

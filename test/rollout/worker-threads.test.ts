@@ -95,7 +95,7 @@ test.each([
   ['exit', 'worker_died', /exited with code 3/],
   ['stray', 'worker_died', /nobody catches this/],
   ['hoard', 'worker_died', /memory/i],
-  ['spin', 'rollout_timeout', /never lets go of the processor/],
+  ['spin', 'rollout_timeout', /a loop that blocks the thread/],
   ['hang', 'rollout_timeout', /took longer than/],
   ['returnFunction', 'outcome_not_cloneable', /plain data/],
 ] as const)(

@@ -4,7 +4,7 @@ import { type RolloutFailure, toFailure } from '../rollout.ts';
 import type { FromThread, ToThread } from './messages.ts';
 
 /** Assigns numbers to call budgets, by which messages refer to them. */
-export class Budgets {
+export class BudgetNumbers {
   readonly #numbers = new Map<CallBudget, number>();
   readonly #budgets: CallBudget[] = [];
 
@@ -23,13 +23,13 @@ export class Budgets {
 type BudgetMessage = Extract<FromThread, { type: 'enter' | 'leave' | 'limited' | 'release' }>;
 
 /** In the main thread: the slots in call budgets that calls of one worker thread hold or wait for. */
-export class LentPlaces {
-  readonly #budgets: Budgets;
+export class BudgetSlots {
+  readonly #budgets: BudgetNumbers;
   readonly #post: (message: ToThread) => void;
   readonly #waiting = new Map<number, AbortController>();
-  readonly #places = new Map<number, CallPlace>();
+  readonly #slots = new Map<number, CallPlace>();
 
-  constructor(budgets: Budgets, post: (message: ToThread) => void) {
+  constructor(budgets: BudgetNumbers, post: (message: ToThread) => void) {
     this.#budgets = budgets;
     this.#post = post;
   }
@@ -37,27 +37,27 @@ export class LentPlaces {
   receive(message: BudgetMessage): void {
     const { call } = message;
     if (message.type === 'enter') void this.#enter(call, message.budget);
-    else if (message.type === 'leave') this.#takeBack(call);
-    else if (message.type === 'limited') this.#places.get(call)?.rateLimited();
+    else if (message.type === 'leave') this.#release(call);
+    else if (message.type === 'limited') this.#slots.get(call)?.rateLimited();
     else {
-      this.#places.get(call)?.release(message.outcome);
-      this.#places.delete(call);
+      this.#slots.get(call)?.release(message.outcome);
+      this.#slots.delete(call);
     }
   }
 
   /** Releases all slots after the thread has ended. */
-  takeBackAll(): void {
-    for (const call of [...this.#waiting.keys(), ...this.#places.keys()]) this.#takeBack(call);
+  releaseAll(): void {
+    for (const call of [...this.#waiting.keys(), ...this.#slots.keys()]) this.#release(call);
   }
 
   async #enter(call: number, number: number): Promise<void> {
     const leaving = new AbortController();
     this.#waiting.set(call, leaving);
     try {
-      const place = await this.#budgets.get(number)?.acquire(leaving.signal);
-      if (!place) return;
-      if (leaving.signal.aborted) return place.release({ status: 'failed', durationMs: 0 });
-      this.#places.set(call, place);
+      const slot = await this.#budgets.get(number)?.acquire(leaving.signal);
+      if (!slot) return;
+      if (leaving.signal.aborted) return slot.release({ status: 'failed', durationMs: 0 });
+      this.#slots.set(call, slot);
       this.#post({ type: 'admitted', call });
     } catch (error) {
       // If the caller aborted, its own signal has told it.
@@ -67,10 +67,10 @@ export class LentPlaces {
     }
   }
 
-  #takeBack(call: number): void {
+  #release(call: number): void {
     this.#waiting.get(call)?.abort();
-    this.#places.get(call)?.release({ status: 'failed', durationMs: 0 });
-    this.#places.delete(call);
+    this.#slots.get(call)?.release({ status: 'failed', durationMs: 0 });
+    this.#slots.delete(call);
   }
 }
 

@@ -106,15 +106,8 @@ export function describeModel(
     };
   const { client, name, id, settings } = model;
   const { budget, ...rest } = settings;
-  return {
-    sent: {
-      client: client.options,
-      name,
-      id,
-      settings: rest,
-      budget: budget ? numberOf(budget) : null,
-    },
-  };
+  const number = budget ? numberOf(budget) : null;
+  return { sent: { client: client.options, name, id, settings: rest, budget: number } };
 }
 
 export function toThreadTask<Schema extends z.ZodType, Outcome>(
@@ -136,7 +129,7 @@ export function toThreadTask<Schema extends z.ZodType, Outcome>(
       code: 'rollout_timeout',
       message:
         `The rollout and its rewards took longer than ${task.timeoutMs} ms and its worker thread no longer answered: ` +
-        'the thread was ended. Look for a loop that never lets go of the processor.',
+        'the thread was ended. Look for a loop that blocks the thread.',
     },
   };
 }

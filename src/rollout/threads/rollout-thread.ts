@@ -1,7 +1,7 @@
 import { Worker } from 'node:worker_threads';
 import { longestTimerMs } from '../../util/deadline.ts';
 import type { RolloutFailure } from '../rollout.ts';
-import { type Budgets, LentPlaces } from './call-budgets.ts';
+import { type BudgetNumbers, BudgetSlots } from './call-budgets.ts';
 import type { FromThread, SentRollout, ThreadStart, ThreadTask, ToThread } from './messages.ts';
 
 /** The result of a rollout in a thread: the finished rollout, or why the thread lost it. */
@@ -14,7 +14,7 @@ export interface RolloutThreadOptions extends ThreadStart {
   startTimeoutMs: number;
   graceMs: number;
   /** Call budgets, which messages refer to by number. */
-  budgets: Budgets;
+  budgets: BudgetNumbers;
   /** Called once, when the thread ends. */
   onEnd: () => void;
 }
@@ -22,10 +22,10 @@ export interface RolloutThreadOptions extends ThreadStart {
 /** One worker thread and its rollouts in flight. Each of them gets a result, even if the thread dies. */
 export class RolloutThread {
   readonly #worker: Worker;
-  readonly #places: LentPlaces;
+  readonly #slots: BudgetSlots;
   readonly #options: RolloutThreadOptions;
   readonly #ready = Promise.withResolvers<string>();
-  readonly #inHand = new Map<number, (result: ThreadResult) => void>();
+  readonly #inFlight = new Map<number, (result: ThreadResult) => void>();
   readonly #startTimer: NodeJS.Timeout;
   #ids = 0;
   #lost: RolloutFailure | undefined;
@@ -37,11 +37,14 @@ export class RolloutThread {
       workerData: { environment, exportName } satisfies ThreadStart,
       ...(memoryLimitMb === undefined ? {} : { resourceLimits: { maxOldGenerationSizeMb: memoryLimitMb } }),
     });
-    this.#places = new LentPlaces(options.budgets, (message) => this.#worker.postMessage(message));
+    this.#slots = new BudgetSlots(options.budgets, (message) => this.#worker.postMessage(message));
     this.#ready.promise.catch(() => undefined);
     this.#startTimer = setTimeout(
       () =>
-        this.#end({ code: 'worker_died', message: `${environment} had not loaded in ${startTimeoutMs} ms.` }),
+        this.#end({
+          code: 'worker_died',
+          message: `${environment} did not load within ${startTimeoutMs} ms.`,
+        }),
       startTimeoutMs,
     );
     this.#startTimer.unref();
@@ -52,8 +55,8 @@ export class RolloutThread {
     this.#letProcessEnd();
   }
 
-  get inHand(): number {
-    return this.#inHand.size;
+  get inFlight(): number {
+    return this.#inFlight.size;
   }
 
   /** Runs a rollout. Never throws. @param environment Name of the environment that the thread must have loaded. */
@@ -72,12 +75,12 @@ export class RolloutThread {
       expectWithin(task.allowedAfterAbortMs);
     };
     const leave = () => resolve({ type: 'lost', failure: task.abortReason() });
-    this.#inHand.set(id, resolve);
+    this.#inFlight.set(id, resolve);
     this.#worker.ref();
     signal?.addEventListener('abort', leave, { once: true });
     const begin = (loaded: string) => {
       signal?.removeEventListener('abort', leave);
-      if (!this.#inHand.has(id) || signal?.aborted) return;
+      if (!this.#inFlight.has(id) || signal?.aborted) return;
       if (loaded !== environment) return resolve({ type: 'lost', failure: mismatch(environment, loaded) });
       try {
         this.#worker.postMessage({ type: 'run', id, ...task.message } satisfies ToThread);
@@ -92,7 +95,7 @@ export class RolloutThread {
     for (const timer of timers) clearTimeout(timer);
     signal?.removeEventListener('abort', leave);
     signal?.removeEventListener('abort', onAbort);
-    this.#inHand.delete(id);
+    this.#inFlight.delete(id);
     this.#letProcessEnd();
     return result;
   }
@@ -109,15 +112,15 @@ export class RolloutThread {
       clearTimeout(this.#startTimer);
       this.#ready.resolve(message.environment);
     } else if (message.type === 'unusable') this.#end(message.failure);
-    else if (message.type === 'ended') this.#inHand.get(message.id)?.(message);
-    else this.#places.receive(message);
+    else if (message.type === 'ended') this.#inFlight.get(message.id)?.(message);
+    else this.#slots.receive(message);
   }
 
   #overrun(id: number, failure: RolloutFailure): void {
-    this.#inHand.get(id)?.({ type: 'lost', failure });
+    this.#inFlight.get(id)?.({ type: 'lost', failure });
     this.#end({
       code: 'worker_died',
-      message: `Another rollout held up the worker thread, which was ended: ${failure.message}`,
+      message: `Another rollout blocked the worker thread, which was ended: ${failure.message}`,
     });
   }
 
@@ -126,29 +129,27 @@ export class RolloutThread {
     this.#lost = failure;
     clearTimeout(this.#startTimer);
     this.#ready.reject(failure);
-    for (const resolve of this.#inHand.values()) resolve({ type: 'lost', failure });
-    this.#places.takeBackAll();
+    for (const resolve of this.#inFlight.values()) resolve({ type: 'lost', failure });
+    this.#slots.releaseAll();
     this.#options.onEnd();
     void this.#worker.terminate();
   }
 
   /** An idle thread does not keep the process alive. */
   #letProcessEnd(): void {
-    if (this.#inHand.size === 0) this.#worker.unref();
+    if (this.#inFlight.size === 0) this.#worker.unref();
   }
 }
 
 function died(how: string): RolloutFailure {
-  return {
-    code: 'worker_died',
-    message: `The worker thread of the rollout died: ${how}. What it had recorded is lost.`,
-  };
+  const message = `The worker thread of the rollout died: ${how}. Its recorded calls are lost.`;
+  return { code: 'worker_died', message };
 }
 
 function mismatch(wanted: string, loaded: string): RolloutFailure {
   return {
     code: 'environment_mismatch',
-    message: `The rollout is of environment "${wanted}" and the worker threads have loaded "${loaded}". Give workerThreads() the module of the same environment.`,
+    message: `The rollout belongs to environment "${wanted}", but the worker threads have loaded "${loaded}". Pass workerThreads() the module of the same environment.`,
   };
 }
 

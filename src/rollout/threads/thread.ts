@@ -5,8 +5,7 @@ import { MartingaleError } from '../../contract/index.ts';
 import type { Environment } from '../../environment/index.ts';
 import { ModelHandle } from '../../model/index.ts';
 import { toTrajectoryRecord } from '../../trajectory/index.ts';
-import type { Rollout } from '../rollout.ts';
-import { toFailure } from '../rollout.ts';
+import { type Rollout, toFailure, withoutReward } from '../rollout.ts';
 import { runRollout } from '../run-rollout.ts';
 import { RemoteBudgets } from './call-budgets.ts';
 import type { FromThread, SentModel, SentRollout, ThreadStart, ToThread } from './messages.ts';
@@ -53,16 +52,12 @@ function send(id: number, rollout: Rollout): void {
   try {
     post({ type: 'ended', id, rollout: toSent(rollout) });
   } catch (error) {
-    const { index, attempt, seed, trajectory, durationMs } = rollout;
-    trajectory.reward = null;
-    const failure = {
-      code: 'outcome_not_cloneable',
-      message:
-        'What the rollout returned, or wrote to its trajectory, cannot be copied from its worker thread ' +
-        `(${toFailure(error).message}). Return plain data: no functions, no open handles.`,
-    };
-    const plain = { index, attempt, seed, durationMs, status: 'failed', failure } as const;
-    post({ type: 'ended', id, rollout: { ...plain, trajectory: asPlain(toTrajectoryRecord(trajectory)) } });
+    const message =
+      "The rollout's outcome or trajectory cannot be copied from its worker thread " +
+      `(${toFailure(error).message}). Return plain data: no functions, no open handles.`;
+    const failure = { code: 'outcome_not_cloneable', message };
+    const failed = toSent(withoutReward(rollout, { status: 'failed', failure }));
+    post({ type: 'ended', id, rollout: { ...failed, trajectory: asPlain(failed.trajectory) } });
   }
 }
 
@@ -84,7 +79,7 @@ async function load({ environment: module, exportName }: ThreadStart): Promise<E
   if (isEnvironment(environment)) return environment;
   throw new MartingaleError(
     'environment_not_exported',
-    `${module} exports no environment as "${exportName}". Export what defineEnvironment() gives, or name the export ` +
+    `${module} exports no environment as "${exportName}". Export an environment made by defineEnvironment(), or name the export ` +
       'with `exportName`.',
   );
 }

@@ -2,12 +2,11 @@ import { availableParallelism } from 'node:os';
 import type { z } from 'zod';
 import { wholeNumberOption } from '../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
-import type { RolloutExecutor } from '../executor.ts';
+import { type RolloutExecutor, RolloutQueue } from '../executor.ts';
 import type { Rollout } from '../rollout.ts';
-import { RolloutQueue } from '../rollout-queue.ts';
 import { requireMilliseconds } from '../rollout-settings.ts';
 import { inRolloutSpan, type RunRolloutOptions, runRollout } from '../run-rollout.ts';
-import { Budgets } from './call-budgets.ts';
+import { BudgetNumbers } from './call-budgets.ts';
 import { describeModel, lostRollout, toRollout, toThreadTask } from './messages.ts';
 import { RolloutThread } from './rollout-thread.ts';
 
@@ -64,7 +63,7 @@ class ThreadExecutor implements RolloutExecutor {
   readonly #size: number;
   readonly #graceMs: number;
   readonly #startTimeoutMs: number;
-  readonly #budgets = new Budgets();
+  readonly #budgets = new BudgetNumbers();
 
   constructor(options: WorkerThreadsOptions) {
     const { threads = Math.max(1, availableParallelism() - 1), memoryLimitMb } = options;
@@ -111,8 +110,8 @@ class ThreadExecutor implements RolloutExecutor {
 
   /** The least busy thread, or a new one if all are busy and the maximum is not reached. */
   #thread(): RolloutThread {
-    const [first] = [...this.#threads].sort((a, b) => a.inHand - b.inHand);
-    if (first && (first.inHand === 0 || this.#threads.size >= this.#size)) return first;
+    const [first] = [...this.#threads].sort((a, b) => a.inFlight - b.inFlight);
+    if (first && (first.inFlight === 0 || this.#threads.size >= this.#size)) return first;
     const { environment, exportName = 'default', memoryLimitMb } = this.#options;
     const thread: RolloutThread = new RolloutThread({
       environment: environment.href,

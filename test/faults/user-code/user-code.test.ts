@@ -60,7 +60,7 @@ describe.concurrent('code of an environment', () => {
     expect(said).toContainEqual(expect.objectContaining(finished));
     expect(warnings).toHaveLength(5);
     const lines = await readFile(join(folder, 'run', 'trajectories', 'step-0000.jsonl'), 'utf8');
-    const logged = lines.match(/A promise that nobody waited for was rejected: left behind/g);
+    const logged = lines.match(/A promise that was not awaited rejected: left behind/g);
     expect(logged).toHaveLength(4);
   });
 

@@ -12,7 +12,7 @@ export interface CodeOwner {
 
 const owners = new AsyncLocalStorage<CodeOwner>();
 
-const mostWarnings = 5;
+const maxWarnings = 5;
 let warnings = 0;
 
 /**
@@ -24,8 +24,8 @@ const isOwned = () => owners.getStore() !== undefined;
 const onRejection = Object.assign(
   (reason: unknown): void => {
     const owner = owners.getStore();
-    if (owner) tell(owner, reason);
-    else letGo(reason, { listener: onRejection, mark: ownsRejection });
+    if (owner) warn(owner, reason);
+    else handleLikeNode(reason, { listener: onRejection, mark: ownsRejection });
   },
   { [ownsRejection]: isOwned },
 );
@@ -35,22 +35,21 @@ const onRejection = Object.assign(
  * the rollout ends: the rejection becomes a warning and a line in the trajectory's logs. Rejections of other code are
  * handled as if this function did not exist.
  */
-export function watchLeftBehind<Result>(owner: CodeOwner, work: () => Promise<Result>): Promise<Result> {
+export function guardUnawaited<Result>(owner: CodeOwner, work: () => Promise<Result>): Promise<Result> {
   // Never removed: a promise may reject later, while a job trains and no rollout runs.
   if (!process.listeners('unhandledRejection').includes(onRejection))
     process.on('unhandledRejection', onRejection);
   return owners.run(owner, work);
 }
 
-function tell({ environment, group, trajectory }: CodeOwner, reason: unknown): void {
+function warn({ environment, group, trajectory }: CodeOwner, reason: unknown): void {
   // Caused by the end of the rollout itself.
   if (trajectory?.isClosed && isEnding(reason, trajectory.signal)) return;
-  const what = `A promise that nobody waited for was rejected: ${describeThrown(reason)}`;
+  const what = `A promise that was not awaited rejected: ${describeThrown(reason)}`;
   if (trajectory && !trajectory.isSealed) trajectory.logs.push(what);
-  if (warnings++ >= mostWarnings) return;
+  if (warnings++ >= maxWarnings) return;
   const where = `environment "${environment}"${group === undefined ? '' : `, group ${group}`}`;
-  const more =
-    warnings === mostWarnings ? ' Further ones are told in the logs of their trajectories alone.' : '';
+  const more = warnings === maxWarnings ? ' Further ones appear only in the logs of their trajectories.' : '';
   process.emitWarning(`${where}: ${what}. Await it, or catch it.${more}`, {
     type: 'MartingaleWarning',
     code: 'promise_left_behind',
@@ -69,18 +68,20 @@ function isEnding(reason: unknown, signal: AbortSignal | undefined): boolean {
 type Listener = (...given: never[]) => void;
 
 /** Node's mode for unhandled rejections, from its flags. Default `throw`. */
-function modeOf(): string {
-  const given = [...(process.env.NODE_OPTIONS ?? '').split(/\s+/), ...process.execArgv];
-  const at = given.findLastIndex((flag) => flag.startsWith('--unhandled-rejections'));
-  if (at < 0) return 'throw';
-  return given[at]?.split('=')[1] ?? given[at + 1] ?? 'throw';
+function unhandledRejectionMode(): string {
+  const flags = [...(process.env.NODE_OPTIONS ?? '').split(/\s+/), ...process.execArgv];
+  const at = flags.findLastIndex((flag) => flag.startsWith('--unhandled-rejections'));
+  return flags[at]?.split('=')[1] ?? (at < 0 ? undefined : flags[at + 1]) ?? 'throw';
 }
 
 /**
  * Handles a rejection of other code as Node would without `listener`, because any listener turns Node's handling off.
  * @param mark Property of our listeners, including those of other copies, that says whether a rejection is theirs.
  */
-export function letGo(reason: unknown, { listener, mark }: { listener: Listener; mark: symbol }): void {
+export function handleLikeNode(
+  reason: unknown,
+  { listener, mark }: { listener: Listener; mark: symbol },
+): void {
   const listeners: Listener[] = process.listeners('unhandledRejection');
   const ours = listeners.filter((other) => mark in other);
   const isOurs = ours.some((other) => {
@@ -89,7 +90,7 @@ export function letGo(reason: unknown, { listener, mark }: { listener: Listener;
   });
   // Only the first copy acts, and none does if the program has its own listener.
   if (isOurs || ours[0] !== listener || ours.length < listeners.length) return;
-  const mode = modeOf();
+  const mode = unhandledRejectionMode();
   if (mode === 'throw') throw reason;
   if (mode !== 'warn-with-error-codes') return;
   process.exitCode = 1;

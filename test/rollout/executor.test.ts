@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { RolloutQueue } from '../../src/rollout/rollout-queue.ts';
+import { RolloutQueue } from '../../src/rollout/executor.ts';
 
 const never = () => new Promise<never>(() => undefined);
 
