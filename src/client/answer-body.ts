@@ -1,8 +1,8 @@
-import { type CallFacts, type ClientLimits, ResponseTooLargeError } from './errors.ts';
+import { type CallFacts, type ClientLimits, tooLarge } from './errors.ts';
 
 /** Pieces of this size or larger are kept without copying. */
-const wholeBytes = 16_384;
-const largestBlockBytes = 65_536;
+const minDirectBytes = 16_384;
+const maxBlockBytes = 65_536;
 
 /**
  * Collects bytes that arrive in pieces. Small pieces are copied into blocks, because each piece uses far more memory
@@ -20,14 +20,14 @@ export class GatheredBytes {
 
   add(piece: Uint8Array): void {
     this.#bytes += piece.byteLength;
-    if (piece.byteLength >= wholeBytes) {
+    if (piece.byteLength >= minDirectBytes) {
       this.#closeBlock();
       this.#blocks.push(piece);
       return;
     }
     if (piece.byteLength > this.#room.byteLength) {
       this.#closeBlock();
-      const wanted = Math.min(largestBlockBytes, Math.max(this.#bytes, 1024));
+      const wanted = Math.min(maxBlockBytes, Math.max(this.#bytes, 1024));
       this.#room = new Uint8Array(Math.max(wanted, piece.byteLength));
       this.#blocks.push(this.#room);
     }
@@ -64,7 +64,7 @@ export async function wholeText({ pieces, contentLength, facts, limits }: BodyTe
   for await (const piece of pieces) {
     gathered.add(piece);
     if (Math.max(gathered.bytes, contentLength ?? 0) <= limits.answerBytes) continue;
-    throw new ResponseTooLargeError(facts, 'answerBytes', limits.answerBytes);
+    throw tooLarge(facts, 'answerBytes', limits);
   }
   return gathered.text();
 }
@@ -79,12 +79,12 @@ export async function beginningText({ pieces, limits }: BodyText): Promise<strin
   return gathered.text();
 }
 
-/** The pieces of a streamed answer. @throws ResponseTooLargeError above `limits.answerBytes` in total. */
+/** The pieces of a streamed answer. @throws RequestError of code `response_too_large` above `limits.answerBytes` in total. */
 export async function* withinAnswer({ pieces, facts, limits }: BodyText): AsyncGenerator<Uint8Array> {
   let bytes = 0;
   for await (const piece of pieces) {
     bytes += piece.byteLength;
-    if (bytes > limits.answerBytes) throw new ResponseTooLargeError(facts, 'answerBytes', limits.answerBytes);
+    if (bytes > limits.answerBytes) throw tooLarge(facts, 'answerBytes', limits);
     yield piece;
   }
 }

@@ -45,9 +45,9 @@ export interface OpenAnswer {
    */
   /** The body in pieces, without a limit. */
   body: AsyncIterable<Uint8Array>;
-  /** The body in pieces. @throws ResponseTooLargeError above `limits.answerBytes`. */
+  /** The body in pieces. Rejects above `limits.answerBytes`. */
   answer(): AsyncIterable<Uint8Array>;
-  /** The whole body. @throws ResponseTooLargeError above `limits.answerBytes`. */
+  /** The whole body. Rejects above `limits.answerBytes`. */
   text(): Promise<string>;
   /** The first `limits.errorBytes` bytes, for error messages. */
   beginning(): Promise<string>;

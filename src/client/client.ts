@@ -1,20 +1,18 @@
 import type { Health } from '../contract/index.ts';
 import type { Answer } from './call.ts';
-import { projectHeaderOf } from './dialect.ts';
-import { BadResponseError } from './errors.ts';
-import { type ClientOptions, readOptions } from './options.ts';
+import { isRequestError } from './errors.ts';
+import type { ClientOptions } from './options.ts';
 import { parseAnswer, parserOf } from './parse.ts';
 import { openApiDocumentSchema, type ReportedSystemCheck, reportedSystemCheckSchema } from './reported.ts';
-import { type CallOptions, type Requester, read } from './requester.ts';
+import { type CallOptions, Requester } from './requester.ts';
 import { ChatCompletions } from './resources/chat.ts';
 import { InferenceModels, Models } from './resources/models.ts';
 import { SftTrainingJobs, TrainingJobs } from './resources/training-jobs.ts';
 import { Uploads } from './resources/uploads.ts';
 import { statusError } from './status-error.ts';
-import { Transport } from './transport.ts';
 
 /**
- * A client of the service over HTTP. A failed call rejects with a subclass of `RequestError`, an aborted call with the
+ * A client of the service over HTTP. A failed call rejects with a RequestError, an aborted call with the
  * reason of its `signal`. `close()` ends the calls in flight; a closed client cannot be reopened.
  *
  * Reads, deletions and POSTs with an idempotency key are retried after every transient failure, including invalid
@@ -32,29 +30,10 @@ export class Client {
   readonly #requester: Requester;
   readonly #options: ClientOptions;
 
-  /** @throws ClientOptionError */
+  /** @throws OptionError */
   constructor(options: ClientOptions) {
     this.#options = { ...options };
-    const { address, inferenceAddress, dialect, timeouts, retry, limits } = readOptions(options);
-    const { apiKey, project } = options;
-    this.#requester = {
-      transport: new Transport({
-        address,
-        headers: {
-          accept: 'application/json',
-          authorization: `Bearer ${apiKey}`,
-          'content-type': 'application/json',
-          ...(project !== undefined && { [projectHeaderOf(dialect).toLowerCase()]: project }),
-        },
-        retry,
-        connectTimeoutMs: timeouts.connectTimeoutMs,
-        limits,
-      }),
-      dialect,
-      timeoutMs: timeouts.timeoutMs,
-      readTimeoutMs: timeouts.readTimeoutMs,
-      inferenceAddress,
-    };
+    this.#requester = new Requester(options);
     this.chat = { completions: new ChatCompletions(this.#requester) };
     this.inferenceModels = new InferenceModels(this.#requester);
     this.models = new Models(this.#requester);
@@ -70,21 +49,21 @@ export class Client {
 
   /** Resolves if the service is running. The body is not checked, because the interface does not define it. */
   async health(options: CallOptions = {}): Promise<Health> {
-    await read(this.#requester, '/health', options, () => undefined);
+    await this.#requester.read('/health', options, () => undefined);
     return { status: 'ok' };
   }
 
   /** The state of the service's components. A failed check is part of the answer, not an error. */
   async systemCheck(options: CallOptions = {}): Promise<ReportedSystemCheck> {
-    return read(this.#requester, '/system-check', options, parseSystemCheck, { accept: [503] });
+    return this.#requester.read('/system-check', options, parseSystemCheck, { accept: [503] });
   }
 
   /** The service's OpenAPI document. An extension: other services may not have one. */
   async openApi(options: CallOptions = {}): Promise<Record<string, unknown>> {
-    return read(this.#requester, '/openapi.json', options, parserOf(openApiDocumentSchema));
+    return this.#requester.read('/openapi.json', options, parserOf(openApiDocumentSchema));
   }
 
-  /** Ends the calls in flight with a `ConnectionError` of code `client_closed` and frees the connections. */
+  /** Ends the calls in flight with a RequestError of code `client_closed` and frees the connections. */
   async close(): Promise<void> {
     await this.#requester.transport.close();
   }
@@ -95,17 +74,15 @@ function parseSystemCheck(answer: Answer): ReportedSystemCheck {
     return parseAnswer(reportedSystemCheckSchema, answer);
   } catch (error) {
     // A proxy also answers 503 if it cannot reach the service.
-    const isRefused = answer.facts.status === 503 && error instanceof BadResponseError;
-    throw isRefused ? statusError(answer.facts, answer.text, unsaid) : error;
+    if (answer.facts.status !== 503 || !isRequestError(error, 'bad_response')) throw error;
+    throw statusError(answer.facts, answer.text, { retryAfter: null, date: null, location: null });
   }
 }
-
-const unsaid = { retryAfter: null, date: null, location: null };
 
 /**
  * Creates a client of a service.
  *
- * @throws ClientOptionError for an invalid option.
+ * @throws OptionError for an invalid option.
  */
 export function createClient(options: ClientOptions): Client {
   return new Client(options);

@@ -3,8 +3,8 @@ import { hasCode } from '../util/error.ts';
 
 /**
  * Limits on what a client reads, so that no answer can fill its memory. Above `answerBytes` or `eventBytes` a call
- * rejects with `ResponseTooLargeError` and its connection is dropped. Checkpoint downloads have no limit, because they
- * are streamed.
+ * rejects with RequestError of code `response_too_large` and its connection is dropped. Checkpoint downloads have no
+ * limit, because they are streamed.
  */
 export interface ClientLimits {
   /** Bytes of an answer, or of all chunks of a streamed completion. Default 268435456 (256 MiB). */
@@ -28,37 +28,142 @@ export interface CallFacts {
   detail: string;
 }
 
-/** Maximum number of characters of `detail` in the error message. */
-const toldLength = 2000;
-const longestDetail = 2 ** 20;
+/**
+ * - `context_length_exceeded`: 400 or 422 for a prompt longer than the model's context. Detected by that code in the
+ *   body, or in a 400 by words such as "maximum context length".
+ * - `authentication_failed`: 401.
+ * - `permission_denied`: 403.
+ * - `not_found`: 404.
+ * - `conflict`: 409.
+ * - `payload_too_large`: 413.
+ * - `unprocessable`: 422, with `issues`.
+ * - `rate_limited`: 429, with `retryAfterMs`.
+ * - `service_failed`: 5xx, with `retryAfterMs`, or a failure during a stream.
+ * - `request_refused`: 400, a redirect, or any other status.
+ * - `connection_failed`: no complete response arrived; see `connected`.
+ * - `client_closed`: the client was closed before or during the call.
+ * - `timed_out`: the deadline `option` passed.
+ * - `bad_response`: the response violates the contract, such as a proxy's page.
+ * - `response_too_large`: the response exceeds the limit `option`, or never ends. The connection was dropped.
+ */
+export type RequestErrorCode =
+  | 'context_length_exceeded'
+  | 'authentication_failed'
+  | 'permission_denied'
+  | 'not_found'
+  | 'conflict'
+  | 'payload_too_large'
+  | 'unprocessable'
+  | 'rate_limited'
+  | 'service_failed'
+  | 'request_refused'
+  | 'connection_failed'
+  | 'client_closed'
+  | 'timed_out'
+  | 'bad_response'
+  | 'response_too_large';
+
+/** What only some errors have. */
+export interface RequestErrorDetails {
+  retryAfterMs?: number | null;
+  issues?: readonly ValidationIssue[];
+  connected?: boolean;
+  option?: string;
+  cause?: unknown;
+}
+
+type Remedy = string | ((facts: CallFacts, details: RequestErrorDetails) => string);
+
+/** The last sentence of the message. */
+const remedies: Readonly<Record<RequestErrorCode, Remedy>> = {
+  context_length_exceeded: 'Send fewer or shorter messages, or use a model with a longer context.',
+  authentication_failed: 'Check that apiKey is a key of this service and has not been revoked.',
+  permission_denied: 'The key is valid but not allowed to do this; use one that is.',
+  not_found: 'Check the name or id, that it has not been deleted, and that baseUrl is the right service.',
+  conflict: 'It exists already, is in use, or the idempotency key was used with another body.',
+  payload_too_large: 'Send less at once: fewer or shorter trajectories.',
+  unprocessable: 'Correct the named fields of the request.',
+  rate_limited: 'Wait, then run fewer calls at once.',
+  service_failed: 'The service failed; see its log for the reason.',
+  request_refused: ({ status }) => {
+    if (status === 408)
+      return 'The request took too long to arrive; send less at once, or check the connection.';
+    if (status !== null && status >= 300 && status < 400)
+      return 'Redirects are not followed, as the key would go with them; set baseUrl to the final address.';
+    return 'Repeating the same call will not help.';
+  },
+  connection_failed: (_, { connected = true, cause }) => {
+    // A TLS handshake got an answer that is not TLS.
+    if (hasCode(cause, 'ERR_SSL_WRONG_VERSION_NUMBER'))
+      return 'The server speaks http, not https. Use http:// in baseUrl.';
+    return connected
+      ? 'The connection broke before the response was complete: check the network. The service may have acted on the call.'
+      : 'Check that the service is running and that baseUrl is its address.';
+  },
+  client_closed: 'Make calls before close(), or create another client.',
+  timed_out: (_, { option }) => `Raise ${option} if the service may take this long.`,
+  bad_response: 'Check that baseUrl is a service of this interface.',
+  response_too_large: (_, { option }) =>
+    `Raise ${option} of the client if the service may send this much; if not, check what answers at baseUrl.`,
+};
+
+/** Maximum number of characters of `detail` in the error message, and in the field. */
+const maxMessageDetail = 2000;
+const maxDetail = 2 ** 20;
 
 /**
- * Base class of all errors of calls to the service. Control characters are removed from the service's message, so that
- * the error is safe to print on a terminal.
+ * A call to the service failed. Control characters are removed from the service's message, so that the error is safe to
+ * print on a terminal.
  */
-export class RequestError extends MartingaleError {
+export class RequestError extends MartingaleError<RequestErrorCode> {
   readonly method: string;
   readonly path: string;
+  /** HTTP status; null if there was no response. */
   readonly status: number | null;
+  /** The response's `x-request-id`, which identifies the call in the service's log; null if absent. */
   readonly requestId: string | null;
   /** The service's message, up to a million characters. The error message has its first 2000 characters, on one line. */
   readonly detail: string;
+  /** Milliseconds to wait, from the `Retry-After` of a 429 or 5xx; null if absent. */
+  readonly retryAfterMs: number | null;
+  /** The validation issues of the body; empty if it has none, or not in the contract's format. */
+  readonly issues: readonly ValidationIssue[];
+  /** False if no connection was made, so the service cannot have received the call. */
+  readonly connected: boolean;
+  /** The option that raises the exceeded deadline or limit, such as `timeoutMs` or `limits.answerBytes`; null otherwise. */
+  readonly option: string | null;
 
-  constructor(code: string, facts: CallFacts, remedy: string, options?: ErrorOptions) {
-    const status = facts.status === null ? '' : `${facts.status}: `;
-    const said = `${facts.method} ${facts.path}: ${status}${sentence(told(facts.detail), facts.requestId)} ${remedy}`;
-    super(code, printable(said).trim(), options);
-    this.method = facts.method;
-    this.path = facts.path;
-    this.status = facts.status;
-    this.requestId = facts.requestId === null ? null : printable(facts.requestId);
-    this.detail = printableLines(facts.detail.slice(0, longestDetail));
+  constructor(code: RequestErrorCode, facts: CallFacts, details: RequestErrorDetails = {}) {
+    const { retryAfterMs = null, issues = [], connected = true, option = null, cause } = details;
+    const { method, path, status, requestId, detail } = facts;
+    const remedy = remedies[code];
+    const advice = typeof remedy === 'string' ? remedy : remedy(facts, details);
+    const shown = `${status === null ? '' : `${status}: `}${sentence(shortened(detail), requestId)} ${advice}`;
+    super(code, printable(`${method} ${path}: ${shown}`).trim(), cause === undefined ? {} : { cause });
+    this.method = method;
+    this.path = path;
+    this.status = status;
+    this.requestId = requestId === null ? null : printable(requestId);
+    this.detail = printableLines(detail.slice(0, maxDetail));
+    this.retryAfterMs = retryAfterMs;
+    this.issues = issues.map((issue) => ({
+      ...issue,
+      loc: issue.loc.map((key) => (typeof key === 'string' ? printable(key) : key)),
+      msg: printableLines(issue.msg),
+    }));
+    this.connected = connected;
+    this.option = option;
   }
 }
 
-const told = (detail: string): string =>
-  detail.length > toldLength
-    ? `${detail.slice(0, toldLength)}… (${detail.length} characters, see detail)`
+/** Whether a value is a RequestError with one of these codes; without codes, any RequestError. */
+export function isRequestError(error: unknown, ...codes: RequestErrorCode[]): error is RequestError {
+  return RequestError.isInstance(error) && (codes.length === 0 || codes.includes(error.code));
+}
+
+const shortened = (detail: string): string =>
+  detail.length > maxMessageDetail
+    ? `${detail.slice(0, maxMessageDetail)}… (${detail.length} characters, see detail)`
     : detail;
 
 /** The detail with one full stop at its end, whether or not the service's message had one. */
@@ -67,180 +172,12 @@ function sentence(detail: string, requestId: string | null): string {
   return /[.!?]["')]?$/.test(detail) ? detail : `${detail}.`;
 }
 
-function remedyOf(status: number): string {
-  if (status === 408)
-    return 'The request took too long to arrive; send less at once, or check the connection.';
-  if (status >= 300 && status < 400)
-    return 'Redirects are not followed, as the key would go with them; give the right address as baseUrl.';
-  return 'Repeating the same call will not help.';
-}
-
-/** 400, a redirect, or any status without its own class. Code `request_refused`. */
-export class RequestRefusedError extends RequestError {
-  constructor(facts: CallFacts) {
-    super('request_refused', facts, remedyOf(facts.status ?? 0));
-  }
-}
-
-/**
- * 400 or 422 for a prompt longer than the model's context. Code `context_length_exceeded`. Detected by that code in the
- * body, or in a 400 by words such as "maximum context length".
- */
-export class ContextLengthError extends RequestError {
-  constructor(facts: CallFacts) {
-    super(
-      'context_length_exceeded',
-      facts,
-      'Send fewer or shorter messages, or use a model with a longer context.',
-    );
-  }
-}
-
-/** 401. Code `authentication_failed`. */
-export class AuthenticationError extends RequestError {
-  constructor(facts: CallFacts) {
-    super('authentication_failed', facts, 'Check that apiKey is a key of this service, and was not revoked.');
-  }
-}
-
-/** 403. Code `permission_denied`. */
-export class PermissionDeniedError extends RequestError {
-  constructor(facts: CallFacts) {
-    super('permission_denied', facts, 'The key is known but not allowed to do this; use one that is.');
-  }
-}
-
-/** 404. Code `not_found`. */
-export class NotFoundError extends RequestError {
-  constructor(facts: CallFacts) {
-    super(
-      'not_found',
-      facts,
-      'Check the name or id, that it has not been deleted, and that baseUrl is the right service.',
-    );
-  }
-}
-
-/** 409. Code `conflict`. */
-export class ConflictError extends RequestError {
-  constructor(facts: CallFacts) {
-    super(
-      'conflict',
-      facts,
-      'It exists already, is in use, or the idempotency key went with another body before.',
-    );
-  }
-}
-
-/** 413. Code `payload_too_large`. */
-export class PayloadTooLargeError extends RequestError {
-  constructor(facts: CallFacts) {
-    super('payload_too_large', facts, 'Send less at once: fewer or shorter trajectories.');
-  }
-}
-
-/** 422. Code `unprocessable`. */
-export class UnprocessableError extends RequestError {
-  /** The validation issues; empty if the body does not have the contract's format. */
-  readonly issues: readonly ValidationIssue[];
-
-  constructor(facts: CallFacts, issues: readonly ValidationIssue[]) {
-    super('unprocessable', facts, 'Correct the named fields of the request.');
-    this.issues = issues.map((issue) => ({
-      ...issue,
-      loc: issue.loc.map((place) => (typeof place === 'string' ? printable(place) : place)),
-      msg: printableLines(issue.msg),
-    }));
-  }
-}
-
-/** 429. Code `rate_limited`. */
-export class RateLimitError extends RequestError {
-  /** Milliseconds to wait, from `Retry-After`; null if absent. */
-  readonly retryAfterMs: number | null;
-
-  constructor(facts: CallFacts, retryAfterMs: number | null) {
-    super('rate_limited', facts, 'Wait, then run fewer calls at once.');
-    this.retryAfterMs = retryAfterMs;
-  }
-}
-
-/** 5xx. Code `service_failed`. */
-export class ServiceError extends RequestError {
-  /** Milliseconds to wait, from `Retry-After`; null if absent. */
-  readonly retryAfterMs: number | null;
-
-  constructor(facts: CallFacts, retryAfterMs: number | null) {
-    super('service_failed', facts, 'The fault is the service’s; its log has the reason.');
-    this.retryAfterMs = retryAfterMs;
-  }
-}
-
-/** No complete response arrived. Codes: `connection_failed`; after `close()`, `client_closed`. */
-export class ConnectionError extends RequestError {
-  /** False if no connection was made, so the service cannot have received the call. */
-  readonly connected: boolean;
-
-  constructor(facts: CallFacts, reason: 'not_connected' | 'cut' | 'client_closed', options?: ErrorOptions) {
-    const remedies = {
-      not_connected: 'Check that the service is running and that baseUrl names it.',
-      cut: 'The connection broke before the response was whole: check the network. The service may have acted on the call.',
-      client_closed: 'Make calls before close(), or make another client.',
-    };
-    const code = reason === 'client_closed' ? reason : 'connection_failed';
-    super(code, facts, speaksHttp(options?.cause) ? wrongScheme : remedies[reason], options);
-    this.connected = reason === 'cut';
-  }
-}
-
-const wrongScheme = 'What listens there speaks http, not https: use http:// in baseUrl.';
-
-/** Whether a TLS handshake got an answer that is not TLS. */
-const speaksHttp = (cause: unknown): boolean => hasCode(cause, 'ERR_SSL_WRONG_VERSION_NUMBER');
-
-/** The deadline passed. Code `timed_out`. */
-export class TimeoutError extends RequestError {
-  readonly timeoutMs: number;
-
-  /** @param option The option that sets the deadline. */
-  constructor(facts: CallFacts, timeoutMs: number, option: string) {
-    super('timed_out', facts, `Raise ${option} if the service may take this long.`);
-    this.timeoutMs = timeoutMs;
-  }
-}
-
-/** A response that violates the contract, such as a proxy's page. Code `bad_response`. */
-export class BadResponseError extends RequestError {
-  constructor(facts: CallFacts, options?: ErrorOptions) {
-    super('bad_response', facts, 'Check that baseUrl names a service of this interface.', options);
-  }
-}
-
-/**
- * A response above a limit of the client, or one that never ends. The connection was dropped. Code
- * `response_too_large`.
- */
-export class ResponseTooLargeError extends RequestError {
-  /** The exceeded limit, one of the client's `limits`. */
-  readonly limit: keyof ClientLimits;
-  /** The limit in bytes. */
-  readonly limitBytes: number;
-
-  constructor(facts: Omit<CallFacts, 'detail'>, limit: keyof ClientLimits, limitBytes: number) {
-    const what = limit === 'eventBytes' ? 'one event of the stream' : 'the response';
-    super(
-      'response_too_large',
-      { ...facts, detail: `${what} is larger than ${limitBytes} bytes` },
-      `Raise limits.${limit} of the client if the service may send this much; if not, check what answers at baseUrl.`,
-    );
-    this.limit = limit;
-    this.limitBytes = limitBytes;
-  }
-}
-
-/** An invalid option of the client. Code `invalid_client_option`. */
-export class ClientOptionError extends MartingaleError {
-  constructor(message: string) {
-    super('invalid_client_option', message);
-  }
+export function tooLarge(
+  facts: Omit<CallFacts, 'detail'>,
+  limit: 'answerBytes' | 'eventBytes',
+  { [limit]: bytes }: ClientLimits,
+): RequestError {
+  const what = limit === 'eventBytes' ? 'one event of the stream' : 'the response';
+  const detail = `${what} is larger than ${bytes} bytes`;
+  return new RequestError('response_too_large', { ...facts, detail }, { option: `limits.${limit}` });
 }

@@ -2,9 +2,15 @@ import '../platform/check-node.ts';
 
 export { OptionError } from '../util/option-error.ts';
 export * from './client.ts';
-export type { Dialect } from './dialect.ts';
-export * from './errors.ts';
-export type { ClientOptions } from './options.ts';
+export {
+  type CallFacts,
+  type ClientLimits,
+  isRequestError,
+  RequestError,
+  type RequestErrorCode,
+  type RequestErrorDetails,
+} from './errors.ts';
+export type { ClientOptions, Dialect } from './options.ts';
 export type { PageList } from './parse.ts';
 export type {
   ComponentCheck,

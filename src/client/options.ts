@@ -1,8 +1,13 @@
 import { constants } from 'node:buffer';
+import {
+  chatFieldAliases,
+  configFieldAliases,
+  projectHeader,
+  projectHeaderAlias,
+} from '../contract/index.ts';
+import { invalidOption, OptionError } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import type { Dialect } from './dialect.ts';
-import { type ClientLimits, ClientOptionError } from './errors.ts';
-import type { RetryPolicy } from './retry.ts';
+import type { ClientLimits } from './errors.ts';
 
 /** The address of a service: its origin, and the path prefix including `/v1`. */
 export interface ServiceAddress {
@@ -10,23 +15,21 @@ export interface ServiceAddress {
   prefix: string;
 }
 
-/**
- * Parses a base URL with or without `/v1` at its end.
- *
- * @throws ClientOptionError if it is not an http or https URL.
- */
-export function parseBaseUrl(text: string, option: string): ServiceAddress {
+/** Error messages never show the value of `apiKey`. */
+export const invalid = (option: string, value: unknown, remedy: string): OptionError =>
+  invalidOption('invalid_client_option', option, value, remedy);
+
+/** Parses a base URL with or without `/v1` at its end. */
+function parseBaseUrl(text: string, option: string): ServiceAddress {
   const url = URL.canParse(text) ? new URL(text) : null;
-  if (url === null || !['http:', 'https:'].includes(url.protocol)) {
-    throw new ClientOptionError(
-      `${option} is "${text}". Give an http or https address such as http://127.0.0.1:8080/v1.`,
+  if (url === null || !['http:', 'https:'].includes(url.protocol))
+    throw invalid(option, text, 'Pass an http or https address such as http://127.0.0.1:8080/v1.');
+  if (url.username !== '' || url.password !== '' || url.search !== '' || url.hash !== '')
+    throw new OptionError(
+      'invalid_client_option',
+      `\`${option}\` has a user, a query or a fragment. Pass the address alone, and the key as \`apiKey\`.`,
+      { option },
     );
-  }
-  if (url.username !== '' || url.password !== '' || url.search !== '' || url.hash !== '') {
-    throw new ClientOptionError(
-      `${option} has a user, a query or a fragment. Give the address alone; the key goes into apiKey.`,
-    );
-  }
   const path = url.pathname.replace(/\/+$/, '').replace(/\/v1$/, '');
   return { origin: url.origin, prefix: `${path}/v1` };
 }
@@ -68,16 +71,6 @@ export interface ClientOptions {
   limits?: Partial<ClientLimits> | undefined;
 }
 
-/** The client's options with defaults. */
-export interface ReadOptions {
-  address: ServiceAddress;
-  inferenceAddress: ServiceAddress;
-  dialect: Dialect;
-  timeouts: { timeoutMs: number; readTimeoutMs: number; connectTimeoutMs: number };
-  retry: RetryPolicy;
-  limits: ClientLimits;
-}
-
 const clientNames = {
   baseUrl: true,
   apiKey: true,
@@ -93,78 +86,87 @@ const clientNames = {
   limits: { answerBytes: true, eventBytes: true, errorBytes: true } satisfies OptionNames<ClientLimits>,
 } satisfies OptionNames<ClientOptions>;
 
-const longestReadMs = 60_000;
+const maxReadMs = 60_000;
 const visible = /^[\x21-\x7e]+$/;
 
-/** @throws OptionError for an unknown option; ClientOptionError for an invalid one. */
-export function readOptions(options: ClientOptions): ReadOptions {
+/** The header that carries the key cannot have these characters; the message does not show them. */
+export function checkHeader(option: string, text: string, allowed = visible): void {
+  if (allowed.test(text)) return;
+  const message = `\`${option}\` is empty or has characters that a header cannot carry.`;
+  throw new OptionError('invalid_client_option', message, { option });
+}
+
+/** The client's options with defaults. @throws OptionError */
+export function readOptions(options: ClientOptions) {
   checkOptionNames('createClient()', options, clientNames);
-  const address = parseBaseUrl(options.baseUrl, 'baseUrl');
-  if (!visible.test(options.apiKey))
-    throw new ClientOptionError('apiKey is empty or has characters that no header can carry.');
-  if (options.project !== undefined && !visible.test(options.project))
-    throw new ClientOptionError(
-      `project is "${options.project}". Give it as team/project, without spaces and in ASCII.`,
-    );
-  const dialect = options.dialect ?? 'standard';
+  const { baseUrl, apiKey, project, inferenceBaseUrl, dialect = 'standard', limits = {} } = options;
+  const address = parseBaseUrl(baseUrl, 'baseUrl');
+  checkHeader('apiKey', apiKey);
+  if (project !== undefined && !visible.test(project))
+    throw invalid('project', project, 'Pass team/project, in ASCII and without spaces.');
   if (dialect !== 'standard' && dialect !== 'deployed')
-    throw new ClientOptionError(`dialect is "${dialect}". Give "standard" or "deployed".`);
-  const timeoutMs = positive(options, 'timeoutMs', 600_000);
+    throw invalid('dialect', dialect, 'Pass "standard" or "deployed".');
+  const number = (name: NumberOption, otherwise: number, min: number): number => {
+    const value = options[name] ?? otherwise;
+    if (value >= min) return value;
+    throw invalid(
+      name,
+      value,
+      min > 0 ? 'Pass a time in milliseconds above 0.' : 'Pass a number of at least 0.',
+    );
+  };
+  const bytes = (name: keyof ClientLimits, otherwise: number): number => {
+    const value = limits[name] ?? otherwise;
+    if (Number.isInteger(value) && value >= 1 && value <= maxLimit) return value;
+    const remedy = `Pass a whole number of bytes from 1 to ${maxLimit}, the maximum length of a string.`;
+    throw invalid(`limits.${name}`, value, remedy);
+  };
+  const timeoutMs = number('timeoutMs', 600_000, Number.MIN_VALUE);
+  const backoffMs = number('backoffMs', 500, 0);
+  const retries = number('retries', 5, 0);
   return {
     address,
     inferenceAddress:
-      options.inferenceBaseUrl === undefined
-        ? address
-        : parseBaseUrl(options.inferenceBaseUrl, 'inferenceBaseUrl'),
+      inferenceBaseUrl === undefined ? address : parseBaseUrl(inferenceBaseUrl, 'inferenceBaseUrl'),
     dialect,
-    timeouts: {
-      timeoutMs,
-      readTimeoutMs: positive(options, 'readTimeoutMs', Math.min(timeoutMs, longestReadMs)),
-      connectTimeoutMs: positive(options, 'connectTimeoutMs', 10_000),
+    timeoutMs,
+    readTimeoutMs: number('readTimeoutMs', Math.min(timeoutMs, maxReadMs), Number.MIN_VALUE),
+    connectTimeoutMs: number('connectTimeoutMs', 10_000, Number.MIN_VALUE),
+    retry: { retries, backoffMs, awayMs: number('awayMs', retries > 0 ? 240 * backoffMs : 0, 0) },
+    limits: {
+      answerBytes: bytes('answerBytes', 2 ** 28),
+      eventBytes: bytes('eventBytes', 2 ** 26),
+      errorBytes: bytes('errorBytes', 2 ** 20),
     },
-    retry: readRetry(options),
-    limits: readLimits(options.limits),
   };
 }
 
-function readRetry(options: ClientOptions): RetryPolicy {
-  const backoffMs = atLeastZero(options, 'backoffMs', 500);
-  const retries = atLeastZero(options, 'retries', 5);
-  return { retries, backoffMs, awayMs: atLeastZero(options, 'awayMs', retries > 0 ? 240 * backoffMs : 0) };
-}
-
-function positive(
-  options: ClientOptions,
-  name: 'timeoutMs' | 'readTimeoutMs' | 'connectTimeoutMs',
-  otherwise: number,
-): number {
-  const value = options[name] ?? otherwise;
-  if (value > 0) return value;
-  throw new ClientOptionError(`${name} is ${value}. Give a time in milliseconds above 0.`);
-}
-
-function atLeastZero(
-  options: ClientOptions,
-  name: 'retries' | 'backoffMs' | 'awayMs',
-  otherwise: number,
-): number {
-  const value = options[name] ?? otherwise;
-  if (value >= 0) return value;
-  throw new ClientOptionError(`${name} is ${value}. Give a number from 0 up.`);
-}
-
-const defaultLimits: ClientLimits = { answerBytes: 2 ** 28, eventBytes: 2 ** 26, errorBytes: 2 ** 20 };
+type NumberOption = 'timeoutMs' | 'readTimeoutMs' | 'connectTimeoutMs' | 'retries' | 'backoffMs' | 'awayMs';
 
 /** Maximum number of bytes that always fit in one string. */
-const largestLimit = constants.MAX_STRING_LENGTH;
+const maxLimit = constants.MAX_STRING_LENGTH;
 
-function readLimits(given: Partial<ClientLimits> = {}): ClientLimits {
-  const read = (name: keyof ClientLimits): number => {
-    const value = given[name] ?? defaultLimits[name];
-    if (Number.isInteger(value) && value >= 1 && value <= largestLimit) return value;
-    throw new ClientOptionError(
-      `limits.${name} is ${value}. Give a whole number of bytes from 1 to ${largestLimit}, which is as long as a text can be.`,
-    );
-  };
-  return { answerBytes: read('answerBytes'), eventBytes: read('eventBytes'), errorBytes: read('errorBytes') };
+/**
+ * `standard`: the interface's own names, for services that support `Idempotency-Key`. `deployed`: the vendor's names for
+ * the same fields, for the public service. It may not support idempotency keys, so POSTs are retried only if the service
+ * cannot have acted on the first attempt.
+ */
+export type Dialect = 'standard' | 'deployed';
+
+export const projectHeaderOf = (dialect: Dialect): string =>
+  dialect === 'deployed' ? projectHeaderAlias : projectHeader;
+
+/** A chat request with the dialect's field names. */
+export function chatBody<Body extends object>(dialect: Dialect, body: Body): object {
+  return dialect === 'deployed' ? rename(body, chatFieldAliases) : body;
+}
+
+/** The config of an RL job with the dialect's field names. */
+export function configBody(dialect: Dialect, config: object | null | undefined): object | null | undefined {
+  return dialect === 'deployed' && config ? rename(config, configFieldAliases) : config;
+}
+
+function rename(body: object, aliases: Record<string, string>): object {
+  const ours = new Map(Object.entries(aliases).map(([alias, name]) => [name, alias]));
+  return Object.fromEntries(Object.entries(body).map(([name, value]) => [ours.get(name) ?? name, value]));
 }

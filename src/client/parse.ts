@@ -1,10 +1,10 @@
 import type { z } from 'zod';
 import { type Page, printable } from '../contract/index.ts';
 import type { Answer } from './call.ts';
-import { BadResponseError } from './errors.ts';
+import { RequestError } from './errors.ts';
 import { excerpt } from './status-error.ts';
 
-/** Parses the answer's body with the contract's schema. @throws BadResponseError if it does not match. */
+/** Parses the answer's body with the contract's schema. @throws RequestError of code `bad_response` if it does not match. */
 export function parseAnswer<Schema extends z.ZodType>(schema: Schema, answer: Answer): z.output<Schema> {
   return parseValue(schema, parseJson(answer), answer.facts);
 }
@@ -16,9 +16,10 @@ export function parseValue<Schema extends z.ZodType>(
 ): z.output<Schema> {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
-  const issue = parsed.error.issues[0];
-  const detail = `the response is not what the contract says: ${issue?.path.join('.')}: ${issue?.message}`;
-  throw new BadResponseError({ ...facts, detail }, { cause: parsed.error });
+  const { error: cause } = parsed;
+  const [issue] = cause.issues;
+  const detail = `the response does not match the contract: ${issue?.path.join('.')}: ${issue?.message}`;
+  throw new RequestError('bad_response', { ...facts, detail }, { cause });
 }
 
 /** A parser of answers with this schema. */
@@ -27,14 +28,14 @@ export const parserOf =
   (answer: Answer): z.output<Schema> =>
     parseAnswer(schema, answer);
 
-/** Parses the answer's body, or a part of it, as JSON. @throws BadResponseError if it is not JSON. */
+/** Parses the answer's body, or a part of it, as JSON. @throws RequestError of code `bad_response` if it is not JSON. */
 export function parseJson({ facts, text }: Answer, what = 'not JSON'): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
     // V8's message quotes the text, so it must be made printable.
     const cause = new SyntaxError(printable(error instanceof Error ? error.message : String(error)));
-    throw new BadResponseError({ ...facts, detail: `${what}: ${excerpt(text)}` }, { cause });
+    throw new RequestError('bad_response', { ...facts, detail: `${what}: ${excerpt(text)}` }, { cause });
   }
 }
 
@@ -72,11 +73,14 @@ export function pageList<Item>(
   return Object.assign(page, { [Symbol.asyncIterator]: items });
 }
 
-/** The cursor of the next page. @throws BadResponseError if it does not advance, which would loop forever. */
+/**
+ * The cursor of the next page.
+ * @throws RequestError of code `bad_response` if it does not advance, which would loop forever.
+ */
 export function nextCursor({ page, facts }: FetchedPage<unknown>, cursor: string | undefined): string {
   if (page.last_id === '' || page.last_id === cursor) {
-    const detail = `the page says has_more, but its last_id "${page.last_id}" leads no further`;
-    throw new BadResponseError({ ...facts, detail });
+    const detail = `the page has has_more, but its last_id "${page.last_id}" does not advance`;
+    throw new RequestError('bad_response', { ...facts, detail });
   }
   return page.last_id;
 }

@@ -19,8 +19,8 @@ import {
  * Unknown fields are dropped. An id is any text of a length that can be sent back unchanged.
  */
 
-export const longestId = 1024;
-const id = z.string().min(1).max(longestId);
+export const maxIdLength = 1024;
+const id = z.string().min(1).max(maxIdLength);
 const nullable = <Schema extends z.ZodType>(schema: Schema) =>
   schema.nullish().transform((value): z.output<Schema> | null => value ?? null);
 const otherwise = <Schema extends z.ZodType>(schema: Schema, value: z.output<Schema>) =>
@@ -165,6 +165,6 @@ export const reportedSystemCheckSchema = z
     );
     return Object.fromEntries(parts.flatMap(([name, { data }]) => (data ? [[name, data]] : [])));
   })
-  .refine((checks) => Object.keys(checks).length > 0, 'there is no check in it');
+  .refine((checks) => Object.keys(checks).length > 0, 'it has no checks');
 
 export const openApiDocumentSchema = z.looseObject({ openapi: z.string() });

@@ -1,10 +1,17 @@
 import { randomUUID } from 'node:crypto';
+import type { Page } from '../contract/index.ts';
 import type { Answer, Call, RequestBody } from './call.ts';
-import type { Dialect } from './dialect.ts';
-import { ClientOptionError } from './errors.ts';
-import type { ServiceAddress } from './options.ts';
+import {
+  type ClientOptions,
+  checkHeader,
+  type Dialect,
+  projectHeaderOf,
+  readOptions,
+  type ServiceAddress,
+} from './options.ts';
+import { fetchedBy, type PageList, pageList } from './parse.ts';
 import type { RetryNotice } from './retry.ts';
-import type { Transport } from './transport.ts';
+import { Transport } from './transport.ts';
 
 export interface CallOptions {
   /** Aborts the call, which then rejects with the signal's reason. */
@@ -30,58 +37,8 @@ export interface IdempotentCallOptions extends CallOptions {
   idempotencyKey?: string | undefined;
 }
 
-/** The transport and the client's settings, shared by all resources. */
-export interface Requester {
-  transport: Transport;
-  dialect: Dialect;
-  timeoutMs: number;
-  /** Deadline of one attempt of a read. */
-  readTimeoutMs: number;
-  inferenceAddress: ServiceAddress;
-}
-
-/** Converts an answer to a result. @throws BadResponseError for an invalid answer. */
+/** Converts an answer to a result. @throws RequestError of code `bad_response` for an invalid answer. */
 export type Parse<Result> = (answer: Answer) => Result;
-
-export function read<Result>(
-  { transport, readTimeoutMs }: Requester,
-  path: string,
-  options: CallOptions,
-  parse: Parse<Result>,
-  more: Partial<Call> = {},
-): Promise<Result> {
-  const call: Call = {
-    method: 'GET',
-    path,
-    repeat: 'harmless',
-    signal: options.signal,
-    onRetry: options.onRetry,
-    timeoutMs: options.timeoutMs ?? readTimeoutMs,
-    timeoutOption: options.timeoutMs === undefined ? 'readTimeoutMs' : 'timeoutMs',
-    ...more,
-  };
-  return transport.send(call, parse);
-}
-
-export function remove<Result>(
-  { transport, timeoutMs }: Requester,
-  path: string,
-  options: CallOptions,
-  parse: Parse<Result>,
-  body?: object,
-): Promise<Result> {
-  const call: Call = {
-    method: 'DELETE',
-    path,
-    repeat: 'harmless',
-    signal: options.signal,
-    onRetry: options.onRetry,
-    timeoutMs: options.timeoutMs ?? timeoutMs,
-    timeoutOption: 'timeoutMs',
-    ...(body && { body: JSON.stringify(body) }),
-  };
-  return transport.send(call, parse);
-}
 
 export interface Posted {
   body: RequestBody;
@@ -90,35 +47,102 @@ export interface Posted {
   isRepeatable?: boolean | undefined;
 }
 
-/** The characters that an Idempotency-Key header can carry. */
+/** What an Idempotency-Key header can carry. */
 const writable = /^[\x20-\x7e]+$/;
 
-/**
- * Sends a POST under `/preview/` with an idempotency key, which makes retries safe.
- * @throws ClientOptionError for a key that no header can carry.
- */
-export async function post<Result>(
-  { transport, dialect, timeoutMs }: Requester,
-  path: string,
-  options: IdempotentCallOptions,
-  parse: Parse<Result>,
-  { body, headers, isRepeatable }: Posted,
-): Promise<Result> {
-  const { idempotencyKey = randomUUID() } = options;
-  if (!writable.test(idempotencyKey))
-    throw new ClientOptionError('idempotencyKey is empty or has characters that no header can carry.');
-  const call: Call = {
-    method: 'POST',
-    path,
-    body,
-    headers: { ...headers, 'idempotency-key': idempotencyKey },
-    repeat: isRepeatable || dialect === 'standard' ? 'harmless' : 'untouched',
-    signal: options.signal,
-    onRetry: options.onRetry,
-    timeoutMs: options.timeoutMs ?? timeoutMs,
-    timeoutOption: 'timeoutMs',
-  };
-  return transport.send(call, parse);
+/** The transport and the client's settings, shared by all resources. */
+export class Requester {
+  readonly transport: Transport;
+  readonly dialect: Dialect;
+  /** Deadline of one attempt of a read. */
+  readonly readTimeoutMs: number;
+  readonly inferenceAddress: ServiceAddress;
+  readonly #timeoutMs: number;
+
+  /** @throws OptionError */
+  constructor(options: ClientOptions) {
+    const { address, connectTimeoutMs, retry, limits, ...settings } = readOptions(options);
+    const { apiKey, project } = options;
+    this.dialect = settings.dialect;
+    this.readTimeoutMs = settings.readTimeoutMs;
+    this.inferenceAddress = settings.inferenceAddress;
+    this.#timeoutMs = settings.timeoutMs;
+    const headers = {
+      accept: 'application/json',
+      authorization: `Bearer ${apiKey}`,
+      'content-type': 'application/json',
+      ...(project !== undefined && { [projectHeaderOf(this.dialect).toLowerCase()]: project }),
+    };
+    this.transport = new Transport({ address, headers, retry, connectTimeoutMs, limits });
+  }
+
+  /** A call with the settings of its caller. */
+  callOf(options: CallOptions, call: Pick<Call, 'method' | 'path' | 'repeat'> & Partial<Call>): Call {
+    const { signal, onRetry, timeoutMs = this.#timeoutMs } = options;
+    return { signal, onRetry, timeoutMs, timeoutOption: 'timeoutMs', ...call };
+  }
+
+  read<Result>(
+    path: string,
+    options: CallOptions,
+    parse: Parse<Result>,
+    more: Partial<Call> = {},
+  ): Promise<Result> {
+    const deadline =
+      options.timeoutMs === undefined
+        ? ({ timeoutMs: this.readTimeoutMs, timeoutOption: 'readTimeoutMs' } as const)
+        : {};
+    const call = { method: 'GET', path, repeat: 'harmless', ...deadline, ...more } as const;
+    return this.transport.send(this.callOf(options, call), parse);
+  }
+
+  /** The pages of a list, with the query that `options` and `order` set. */
+  pages<Item>(
+    path: string,
+    { after, limit, ...options }: ListOptions,
+    parse: Parse<Page<Item>>,
+    order?: 'asc' | 'desc',
+  ): PageList<Item> {
+    return pageList(after, (cursor) =>
+      this.read(path, options, fetchedBy(parse), { query: { after: cursor, limit, order } }),
+    );
+  }
+
+  remove<Result>(path: string, options: CallOptions, parse: Parse<Result>, body?: object): Promise<Result> {
+    const call = this.callOf(options, { method: 'DELETE', path, repeat: 'harmless' });
+    return this.transport.send(body ? { ...call, body: JSON.stringify(body) } : call, parse);
+  }
+
+  /**
+   * Sends a POST under `/preview/` with an idempotency key, which makes retries safe.
+   * @throws OptionError for a key that no header can carry.
+   */
+  async post<Result>(
+    path: string,
+    options: IdempotentCallOptions,
+    parse: Parse<Result>,
+    { body, headers, isRepeatable }: Posted,
+  ): Promise<Result> {
+    const { idempotencyKey = randomUUID() } = options;
+    checkHeader('idempotencyKey', idempotencyKey, writable);
+    const call = this.callOf(options, {
+      method: 'POST',
+      path,
+      body,
+      headers: { ...headers, 'idempotency-key': idempotencyKey },
+      repeat: isRepeatable || this.dialect === 'standard' ? 'harmless' : 'untouched',
+    });
+    return this.transport.send(call, parse);
+  }
+}
+
+/** A group of the client's methods. */
+export abstract class Resource {
+  protected readonly requester: Requester;
+
+  constructor(requester: Requester) {
+    this.requester = requester;
+  }
 }
 
 /** A path with percent-encoded ids, so that each id is one segment. */

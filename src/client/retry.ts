@@ -1,14 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import {
-  BadResponseError,
-  ConnectionError,
-  RateLimitError,
-  RequestError,
-  RequestRefusedError,
-  ResponseTooLargeError,
-  ServiceError,
-  TimeoutError,
-} from './errors.ts';
+import { isRequestError, type RequestError } from './errors.ts';
 
 /**
  * Which failures of a call are retried.
@@ -51,11 +42,11 @@ export interface RetryNotice {
   delayMs: number;
 }
 
-const longestBackoffMs = 30_000;
+const maxBackoffMs = 30_000;
 /** Short, so that a service that is available again is noticed soon. */
-const longestAwayPauseMs = 5_000;
+const maxAwayPauseMs = 5_000;
 /** If `Retry-After` is longer than this, the call is not retried and the caller gets the error. */
-const longestRetryAfterMs = 60_000;
+const maxRetryAfterMs = 60_000;
 
 /**
  * Runs `attempt` until it succeeds, fails permanently, or is out of retries, and then throws the last error. Waits for
@@ -72,15 +63,15 @@ export async function withRetries<Result>(
     try {
       return await attempt();
     } catch (error) {
-      if (!mayRepeat(error, repeat)) throw error;
-      const away = isAway(error) && isKnown() ? error : null;
-      awaySince = away && (awaySince ?? performance.now());
+      if (!isRequestError(error) || !mayRepeat(error, repeat)) throw error;
+      const { status, retryAfterMs } = error;
+      const away = isAway(error) && isKnown();
+      awaySince = away ? (awaySince ?? performance.now()) : null;
       const isAwaited = awaySince !== null && performance.now() - awaySince < policy.awayMs;
       if (failures >= policy.retries && !isAwaited) throw error;
-      if (away && isAwaited && failures > 0) onAway?.(away);
-      const longestMs = away ? longestAwayPauseMs : longestBackoffMs;
-      const delayMs = retryDelayMs(failures, policy.backoffMs, retryAfterOf(error), Math.random(), longestMs);
-      const status = error instanceof RequestError ? error.status : null;
+      if (isAwaited && failures > 0) onAway?.(error);
+      const maxMs = away ? maxAwayPauseMs : maxBackoffMs;
+      const delayMs = retryDelayMs(failures, policy.backoffMs, retryAfterMs, Math.random(), maxMs);
       onRetry?.({ status, attempt: failures + 1, delayMs });
       await pause(delayMs, signal);
     }
@@ -88,23 +79,26 @@ export async function withRetries<Result>(
 }
 
 /** Whether the service is unreachable, directly or behind a proxy. It may be restarting and back soon. */
-function isAway(error: unknown): error is RequestError {
-  if (error instanceof ServiceError) return [502, 503, 504].includes(error.status ?? 0);
-  return error instanceof ConnectionError && error.status === null;
+function isAway({ code, status }: RequestError): boolean {
+  if (code === 'service_failed') return [502, 503, 504].includes(status ?? 0);
+  return code === 'connection_failed' && status === null;
 }
 
-function mayRepeat(error: unknown, repeat: Repeat): boolean {
-  if (repeat === 'never' || (retryAfterOf(error) ?? 0) > longestRetryAfterMs) return false;
-  if (error instanceof RateLimitError) return true;
-  if (error instanceof RequestRefusedError) return error.status === 408;
-  if (error instanceof ServiceError) {
-    if (repeat === 'harmless') return error.status !== 501;
-    return error.status === 503 && (repeat === 'unanswered' || error.retryAfterMs !== null);
+function mayRepeat({ code, status, retryAfterMs, connected }: RequestError, repeat: Repeat): boolean {
+  if (repeat === 'never' || (retryAfterMs ?? 0) > maxRetryAfterMs) return false;
+  switch (code) {
+    case 'rate_limited':
+      return true;
+    case 'request_refused':
+      return status === 408;
+    case 'service_failed':
+      if (repeat === 'harmless') return status !== 501;
+      return status === 503 && (repeat === 'unanswered' || retryAfterMs !== null);
+    case 'connection_failed':
+      return repeat === 'harmless' || !connected;
+    default:
+      return repeat === 'harmless' && (code === 'timed_out' || code === 'bad_response');
   }
-  if (error instanceof ConnectionError) {
-    return error.code !== 'client_closed' && (repeat === 'harmless' || !error.connected);
-  }
-  return repeat === 'harmless' && (error instanceof TimeoutError || error instanceof BadResponseError);
 }
 
 /**
@@ -112,18 +106,10 @@ function mayRepeat(error: unknown, repeat: Repeat): boolean {
  * 501), or answered 503 with `Retry-After`.
  */
 export function mayHaveActed(error: unknown): error is RequestError {
-  if (error instanceof ServiceError)
+  if (isRequestError(error, 'service_failed'))
     return error.status !== 501 && (error.status !== 503 || error.retryAfterMs === null);
-  if (error instanceof ConnectionError) return error.connected || error.code === 'client_closed';
-  return (
-    error instanceof TimeoutError ||
-    error instanceof BadResponseError ||
-    error instanceof ResponseTooLargeError
-  );
-}
-
-function retryAfterOf(error: unknown): number | null {
-  return error instanceof RateLimitError || error instanceof ServiceError ? error.retryAfterMs : null;
+  if (isRequestError(error, 'connection_failed')) return error.connected;
+  return isRequestError(error, 'client_closed', 'timed_out', 'bad_response', 'response_too_large');
 }
 
 /**
@@ -139,9 +125,9 @@ export function retryDelayMs(
   backoffMs: number,
   retryAfterMs: number | null,
   random: number,
-  longestMs = longestBackoffMs,
+  maxMs = maxBackoffMs,
 ): number {
-  return (retryAfterMs ?? 0) + random * Math.min(longestMs, backoffMs * 2 ** failures);
+  return (retryAfterMs ?? 0) + random * Math.min(maxMs, backoffMs * 2 ** failures);
 }
 
 /**

@@ -1,9 +1,9 @@
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import type { OpenAnswer, TimeoutOption } from './call.ts';
-import { ResponseTooLargeError, TimeoutError } from './errors.ts';
+import { RequestError, tooLarge } from './errors.ts';
 
 /** Characters that are collected before the parser searches them for the end of an event. */
-const lookedAtTogether = 16_384;
+const parseBatchSize = 16_384;
 
 /** Maximum time from the first piece of an event to its last. */
 export interface EventDeadline {
@@ -16,7 +16,7 @@ export interface EventDeadline {
  *
  * @param bytes The stream's body.
  * @param deadline Default: only the deadline of the body.
- * @throws ResponseTooLargeError or TimeoutError for an event that does not end.
+ * @throws RequestError of code `response_too_large` or `timed_out` for an event that does not end.
  */
 export async function* readEventStream(
   { facts, limits }: Pick<OpenAnswer, 'facts' | 'limits'>,
@@ -35,24 +35,23 @@ export async function* readEventStream(
   let unread = '';
   /** Bytes since the last event. */
   let bytesBehind = 0;
-  let begunMs: number | undefined;
+  let startedMs: number | undefined;
   for await (const chunk of bytes) {
     unread += decoder.decode(chunk, { stream: true });
     bytesBehind += chunk.byteLength;
-    if (unread.length >= lookedAtTogether || /[\r\n]/.test(unread)) {
+    if (unread.length >= parseBatchSize || /[\r\n]/.test(unread)) {
       parser.feed(unread);
       unread = '';
     }
     if (ready.length > 0) bytesBehind = 0;
-    if (bytesBehind > limits.eventBytes)
-      throw new ResponseTooLargeError(facts, 'eventBytes', limits.eventBytes);
+    if (bytesBehind > limits.eventBytes) throw tooLarge(facts, 'eventBytes', limits);
     // Services send comments as keep-alives between events.
-    if (ready.length > 0 || commented) begunMs = undefined;
-    else begunMs ??= performance.now();
+    if (ready.length > 0 || commented) startedMs = undefined;
+    else startedMs ??= performance.now();
     commented = false;
-    if (deadline && begunMs !== undefined && performance.now() - begunMs > deadline.timeoutMs) {
-      const detail = `an event had begun and was not whole after ${deadline.timeoutMs} ms`;
-      throw new TimeoutError({ ...facts, detail }, deadline.timeoutMs, deadline.timeoutOption);
+    if (deadline && startedMs !== undefined && performance.now() - startedMs > deadline.timeoutMs) {
+      const detail = `an event was incomplete after ${deadline.timeoutMs} ms`;
+      throw new RequestError('timed_out', { ...facts, detail }, { option: deadline.timeoutOption });
     }
     yield* ready.splice(0);
   }

@@ -1,19 +1,6 @@
 import { z } from 'zod';
 import { type ValidationIssue, validationIssueSchema } from '../contract/index.ts';
-import {
-  AuthenticationError,
-  type CallFacts,
-  ConflictError,
-  ContextLengthError,
-  NotFoundError,
-  PayloadTooLargeError,
-  PermissionDeniedError,
-  RateLimitError,
-  type RequestError,
-  RequestRefusedError,
-  ServiceError,
-  UnprocessableError,
-} from './errors.ts';
+import { type CallFacts, RequestError, type RequestErrorCode } from './errors.ts';
 import { parseRetryAfter } from './retry.ts';
 
 /** Other services omit `input`. */
@@ -25,7 +12,7 @@ const errorBodySchema = z.object({
   message: z.string().optional(),
 });
 
-const longestDetail = 500;
+const maxExcerpt = 500;
 
 /** Response headers that errors use. */
 export interface ErrorHeaders {
@@ -34,36 +21,38 @@ export interface ErrorHeaders {
   location: string | null;
 }
 
+const codes: Readonly<Record<number, RequestErrorCode>> = {
+  401: 'authentication_failed',
+  403: 'permission_denied',
+  404: 'not_found',
+  409: 'conflict',
+  413: 'payload_too_large',
+  422: 'unprocessable',
+  429: 'rate_limited',
+};
+
 /** The error for a response with a status outside 2xx. */
 export function statusError(
   facts: Omit<CallFacts, 'detail'> & { status: number },
   body: string,
   { retryAfter, date, location }: ErrorHeaders,
 ): RequestError {
-  if (facts.status >= 300 && facts.status < 400)
-    return new RequestRefusedError({ ...facts, detail: `redirects to ${location ?? 'no address'}` });
+  const { status } = facts;
+  if (status >= 300 && status < 400)
+    return new RequestError('request_refused', {
+      ...facts,
+      detail: `redirects to ${location ?? 'no address'}`,
+    });
   const { detail, issues } = readErrorBody(body);
-  const retryAfterMs = parseRetryAfter(retryAfter, date);
-  const full = { ...facts, detail };
-  if (isContextLengthError(facts.status, body)) return new ContextLengthError(full);
-  switch (facts.status) {
-    case 401:
-      return new AuthenticationError(full);
-    case 403:
-      return new PermissionDeniedError(full);
-    case 404:
-      return new NotFoundError(full);
-    case 409:
-      return new ConflictError(full);
-    case 413:
-      return new PayloadTooLargeError(full);
-    case 422:
-      return new UnprocessableError(full, issues);
-    case 429:
-      return new RateLimitError(full, retryAfterMs);
-    default:
-      return facts.status >= 500 ? new ServiceError(full, retryAfterMs) : new RequestRefusedError(full);
-  }
+  if (isContextLengthError(status, body))
+    return new RequestError('context_length_exceeded', { ...facts, detail });
+  const code = codes[status] ?? (status >= 500 ? 'service_failed' : 'request_refused');
+  const mayHaveWait = code === 'rate_limited' || code === 'service_failed';
+  return new RequestError(
+    code,
+    { ...facts, detail },
+    { issues, retryAfterMs: mayHaveWait ? parseRetryAfter(retryAfter, date) : null },
+  );
 }
 
 /** Messages of vLLM, SGLang and hosted services for a prompt longer than the context. */
@@ -93,18 +82,18 @@ export function readErrorBody(body: string): ErrorBody {
     const lines = detail.map((issue) => `${issue.loc.join('.')}: ${issue.msg}`);
     return { detail: lines.join('; '), issues: detail };
   }
-  const { message: said, code } = typeof error === 'object' ? error : { message: error };
-  return { detail: detail ?? said ?? message ?? excerpt(body), issues: [], code };
+  const { message: nested, code } = typeof error === 'object' ? error : { message: error };
+  return { detail: detail ?? nested ?? message ?? excerpt(body), issues: [], code };
 }
 
 /** The beginning of an unparsed body, on one line, for error messages. */
 export function excerpt(body: string): string {
   const line = body
-    .slice(0, 4 * longestDetail)
+    .slice(0, 4 * maxExcerpt)
     .replace(/\s+/g, ' ')
     .trim();
   if (line === '') return 'an empty body';
-  return line.length > longestDetail ? `${line.slice(0, longestDetail)}…` : line;
+  return line.length > maxExcerpt ? `${line.slice(0, maxExcerpt)}…` : line;
 }
 
 function parseJson(text: string): unknown {

@@ -2,17 +2,11 @@ import { Readable } from 'node:stream';
 import { context, propagation } from '@opentelemetry/api';
 import type { Dispatcher } from 'undici';
 import { Deadline } from '../util/deadline.ts';
+import { OptionError } from '../util/option-error.ts';
 import { type BodyText, beginningText, wholeText, withinAnswer } from './answer-body.ts';
 import type { Answer, Call, OpenAnswer, RequestBody } from './call.ts';
 import { ConnectionPools } from './connection-pools.ts';
-import {
-  type CallFacts,
-  type ClientLimits,
-  ClientOptionError,
-  ConnectionError,
-  RequestError,
-  TimeoutError,
-} from './errors.ts';
+import { type CallFacts, type ClientLimits, isRequestError, RequestError } from './errors.ts';
 import type { ServiceAddress } from './options.ts';
 import { type Repeat, type RetryHooks, type RetryPolicy, withRetries } from './retry.ts';
 import { statusError } from './status-error.ts';
@@ -51,7 +45,7 @@ export class Transport {
   #closed = false;
   /** Whether the service has answered, with a status that is not a proxy's. */
   #isKnown = false;
-  #isAwayTold = false;
+  #hasWarned = false;
 
   constructor(options: TransportOptions) {
     this.#options = options;
@@ -85,7 +79,10 @@ export class Transport {
     { signal, onRetry }: Pick<RetryHooks, 'signal' | 'onRetry'>,
     work: () => Promise<Result>,
   ): Promise<Result> {
-    const away = { isKnown: () => this.#isKnown, onAway: (error: RequestError) => this.#tellAway(error) };
+    const away = {
+      isKnown: () => this.#isKnown,
+      onAway: (error: RequestError) => this.#warnUnavailable(error),
+    };
     return withRetries(this.#options.retry, repeat, { signal, onRetry, ...away }, work);
   }
 
@@ -129,7 +126,7 @@ export class Transport {
     };
     if (facts.status < 500) {
       this.#isKnown = true;
-      this.#isAwayTold = false;
+      this.#hasWarned = false;
     }
     // Also runs for an answer that is never read, when the deadline ends it.
     response.body.once('close', release);
@@ -158,12 +155,12 @@ export class Transport {
     };
   }
 
-  #tellAway(error: RequestError): void {
-    if (this.#isAwayTold) return;
-    this.#isAwayTold = true;
+  #warnUnavailable(error: RequestError): void {
+    if (this.#hasWarned) return;
+    this.#hasWarned = true;
     process.emitWarning(
-      `The service at ${this.#options.address.origin} is away, and is waited for, for ${this.#options.retry.awayMs / 1000} s ` +
-        `(awayMs). ${error.message}`,
+      `The service at ${this.#options.address.origin} is unavailable. Retrying for ` +
+        `${this.#options.retry.awayMs / 1000} s (awayMs). ${error.message}`,
       { code: 'martingale_service_away' },
     );
   }
@@ -199,24 +196,29 @@ export class Transport {
     isSilence = call.idle,
   ): unknown {
     if (call.signal?.aborted) return call.signal.reason;
-    if (error instanceof RequestError) return error;
+    if (isRequestError(error)) return error;
     if (deadline.expired) {
-      const what = isSilence ? 'nothing came' : 'there was no whole answer';
-      const detail = `${what} for ${call.timeoutMs} ms`;
-      return new TimeoutError({ ...facts, detail }, call.timeoutMs, call.timeoutOption);
+      const what = isSilence
+        ? `no data for ${call.timeoutMs} ms`
+        : `no complete answer within ${call.timeoutMs} ms`;
+      return new RequestError('timed_out', { ...facts, detail: what }, { option: call.timeoutOption });
     }
     const code = errorCode(error);
     // An invalid call, not a failed connection.
-    if (code === 'UND_ERR_INVALID_ARG')
-      return new ClientOptionError(`${facts.method} ${facts.path} cannot be sent: ${String(error)}.`);
-    const reason = this.#closed ? 'client_closed' : unreached.has(code) ? 'not_connected' : 'cut';
+    if (code === 'UND_ERR_INVALID_ARG') {
+      const message = `${facts.method} ${facts.path} cannot be sent: ${String(error)}.`;
+      return new OptionError('invalid_client_option', message, { option: 'headers' });
+    }
+    const reason = error instanceof Error && error.message !== '' ? error.message : code;
     const detail =
       code === 'UND_ERR_CONNECT_TIMEOUT'
         ? `no connection within ${this.#options.connectTimeoutMs} ms (connectTimeoutMs)`
-        : error instanceof Error && error.message !== ''
-          ? error.message
-          : code;
-    return new ConnectionError({ ...facts, detail }, reason, { cause: error });
+        : reason;
+    return new RequestError(
+      this.#closed ? 'client_closed' : 'connection_failed',
+      { ...facts, detail },
+      { connected: !unreached.has(code), cause: error },
+    );
   }
 }
 

@@ -1,12 +1,4 @@
-import {
-  BadResponseError,
-  ConnectionError,
-  RateLimitError,
-  RequestError,
-  ServiceError,
-  TimeoutError,
-  UnprocessableError,
-} from '../client/index.ts';
+import { isRequestError } from '../client/index.ts';
 import { MartingaleError } from '../contract/index.ts';
 
 export type EndpointStatus = 400 | 401 | 404 | 410 | 413 | 415 | 503;
@@ -47,13 +39,13 @@ export interface ErrorResponseBody {
 export function errorResponse(error: unknown): Response {
   const status = statusOf(error);
   const headers = new Headers({ 'content-type': 'application/json' });
-  const waitMs = error instanceof RateLimitError || error instanceof ServiceError ? error.retryAfterMs : null;
+  const waitMs = isRequestError(error) ? error.retryAfterMs : null;
   if (waitMs !== null) {
     headers.set('retry-after', String(Math.ceil(waitMs / 1000)));
     headers.set('retry-after-ms', String(waitMs));
   }
   // Stops OpenAI's clients from retrying: this process would reject the same request again.
-  if (!(error instanceof RequestError) && status < 500) headers.set('x-should-retry', 'false');
+  if (!isRequestError(error) && status < 500) headers.set('x-should-retry', 'false');
   return new Response(JSON.stringify(errorBody(error)), { status, headers });
 }
 
@@ -72,17 +64,21 @@ const statusOfCode: Readonly<Record<string, number>> = {
   trajectory_closed: 410,
   model_call_timeout: 504,
   incomplete_completion: 502,
+  timed_out: 504,
+  connection_failed: 502,
+  client_closed: 502,
+  bad_response: 502,
 };
 
 /** Errors of the service keep their status. Other errors get the status of a gateway. */
 function statusOf(error: unknown): number {
   if (error instanceof EndpointError) return error.status;
-  if (error instanceof TimeoutError) return 504;
-  if (error instanceof ConnectionError || error instanceof BadResponseError) return 502;
-  // An error after the response's headers has a 2xx status.
-  if (error instanceof RequestError) return error.status !== null && error.status >= 400 ? error.status : 502;
   if (!MartingaleError.isInstance(error)) return 500;
-  return statusOfCode[error.code] ?? (error.code.startsWith('unexpected_call_') ? 422 : 400);
+  const gateway = statusOfCode[error.code];
+  if (gateway !== undefined) return gateway;
+  // An error after the response's headers has a 2xx status.
+  if (isRequestError(error)) return error.status !== null && error.status >= 400 ? error.status : 502;
+  return error.code.startsWith('unexpected_call_') ? 422 : 400;
 }
 
 function typeOf(status: number): string {
@@ -93,6 +89,6 @@ function typeOf(status: number): string {
 
 function paramOf(error: unknown): string | null {
   if (error instanceof EndpointError) return error.param;
-  if (!(error instanceof UnprocessableError)) return null;
+  if (!isRequestError(error)) return null;
   return error.issues[0]?.loc.slice(1).join('.') || null;
 }

@@ -1,5 +1,5 @@
 import { APICallError } from '@ai-sdk/provider';
-import { ContextLengthError } from '../client/index.ts';
+import { isRequestError } from '../client/index.ts';
 import { MartingaleError } from '../contract/index.ts';
 import { isPromptTooLong } from '../model/index.ts';
 import {
@@ -138,7 +138,7 @@ export function originOf(error: unknown, { callEnds }: Trajectory): ErrorOrigin 
 function kindOf(error: unknown, isAtContextEnd: boolean): ErrorOrigin {
   try {
     // Each provider refuses a long prompt with its own error. `isAtContextEnd` excludes other models, such as a tool's.
-    if (error instanceof ContextLengthError || (isAtContextEnd && isPromptTooLong(error)))
+    if (isRequestError(error, 'context_length_exceeded') || (isAtContextEnd && isPromptTooLong(error)))
       return 'context_limit';
     if (error instanceof EnvironmentError && error.code === 'tool_failed') return 'agent';
     return MartingaleError.isInstance(error) || APICallError.isInstance(error) ? 'outside' : 'agent';

@@ -1,5 +1,6 @@
-import { type Client, ConflictError } from '../client/index.ts';
-import { formatModelName, MartingaleError } from '../contract/index.ts';
+import { type Client, isRequestError, type RequestError } from '../client/index.ts';
+import { formatModelName } from '../contract/index.ts';
+import { invalidOption } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { ModelError } from './model-error.ts';
 import { ModelHandle } from './model-handle.ts';
@@ -37,7 +38,7 @@ const openModelNames = {
 } satisfies OptionNames<OpenModelOptions>;
 
 /** Maximum number of names that `new` tries: `name`, and `name-2` to `name-1000`. */
-const mostNames = 1000;
+const maxNames = 1000;
 
 /**
  * Creates a model or opens the existing one. The handle is pinned to its newest checkpoint.
@@ -52,7 +53,7 @@ export async function openModel(options: OpenModelOptions): Promise<ModelHandle>
   const model = await client.models
     .create({ entity, project, name, base_model: baseModel, return_existing: true }, { signal })
     .catch(async (cause) => {
-      throw cause instanceof ConflictError ? ((await mismatchOf(options, cause)) ?? cause) : cause;
+      throw isRequestError(cause, 'conflict') ? ((await mismatchOf(options, cause)) ?? cause) : cause;
     });
   // Other services do not compare base models.
   if (model.base_model !== baseModel) {
@@ -65,7 +66,7 @@ export async function openModel(options: OpenModelOptions): Promise<ModelHandle>
 /** The error for a conflict that is due to another base model; null if this cannot be determined. */
 async function mismatchOf(
   { client, entity, project, name, baseModel, signal }: OpenModelOptions,
-  cause: ConflictError,
+  cause: RequestError,
 ): Promise<ModelError | null> {
   try {
     for await (const model of client.models.list({ limit: 100, signal })) {
@@ -82,13 +83,11 @@ async function mismatchOf(
   return null;
 }
 
-/** @throws MartingaleError of code `invalid_model_option` for an unknown value. */
+/** @throws OptionError of code `invalid_model_option` for an unknown value. */
 export function checkIfExists(ifExists: string): void {
-  if (!Object.hasOwn(choices, ifExists))
-    throw new MartingaleError(
-      'invalid_model_option',
-      `\`ifExists\` is "${ifExists}"; give one of ${Object.keys(choices).join(', ')}.`,
-    );
+  if (Object.hasOwn(choices, ifExists)) return;
+  const remedy = `Pass one of ${Object.keys(choices).join(', ')}.`;
+  throw invalidOption('invalid_model_option', 'ifExists', ifExists, remedy);
 }
 
 /** Tries names by creating the model. Checking first would let two programs find the same name free. */
@@ -110,8 +109,8 @@ async function createModel({
       );
       return new ModelHandle({ client, id: model.id, name: formatModelName({ ...model, step: 0 }) });
     } catch (cause) {
-      if (!(cause instanceof ConflictError)) throw cause;
-      if (ifExists === 'error' || number >= mostNames)
+      if (!isRequestError(cause, 'conflict')) throw cause;
+      if (ifExists === 'error' || number >= maxNames)
         throw modelExists([entity, project, free].filter(Boolean).join('/'), number, { cause });
     }
   }
@@ -142,7 +141,7 @@ function baseModelMismatch(
 ): ModelError {
   return new ModelError(
     'base_model_mismatch',
-    `The model "${model}" exists and was made from "${actual}", not from "${wanted}". Choose another name, give ` +
+    `The model "${model}" exists and was created from "${actual}", not from "${wanted}". Choose another name, set ` +
       "`ifExists: 'new'` for the next free one, or delete the model.",
     options,
   );
@@ -152,12 +151,12 @@ function baseModelMismatch(
 function modelExists(model: string, tried: number, options: ErrorOptions): ModelError {
   const what =
     tried === 1
-      ? `There is a model ${model} already.`
-      : `There are ${tried} models already, up to ${model}, and no more names are tried.`;
+      ? `The model ${model} already exists.`
+      : `${tried} models already exist, up to ${model}, and the limit of names is reached.`;
   return new ModelError(
     'model_exists',
-    `${what} Give another \`name\`, or say \`ifExists: 'continue'\` to train on from the newest checkpoint of the ` +
-      `one that is there${tried === 1 ? ", or `ifExists: 'new'` to take the next free name" : ''}.`,
+    `${what} Pass another \`name\`, or set \`ifExists: 'continue'\` to continue from its newest checkpoint` +
+      `${tried === 1 ? ", or `ifExists: 'new'` to use the next free name" : ''}.`,
     options,
   );
 }

@@ -1,5 +1,5 @@
 import { type Span, SpanKind } from '@opentelemetry/api';
-import { type CallOptions, ContextLengthError, RequestError } from '../client/index.ts';
+import { type CallOptions, isRequestError } from '../client/index.ts';
 import type {
   ChatCompletion,
   ChatCompletionChunk,
@@ -179,7 +179,7 @@ export class PolicyCaller implements EndpointModel {
     try {
       return await this.#inBudget(call, work);
     } catch (error) {
-      if (call.trajectory && error instanceof ContextLengthError)
+      if (call.trajectory && isRequestError(error, 'context_length_exceeded'))
         call.trajectory.noteCallEnd('refused_by_context', call.index);
       else call.scope?.noteCallEnd('unanswered');
       throw error;
@@ -211,7 +211,7 @@ export class PolicyCaller implements EndpointModel {
     } catch (error) {
       failure = errorKind(error);
       if (status === 'answered') status = 'failed';
-      if (error instanceof RequestError) onRetry(error);
+      if (isRequestError(error)) onRetry(error);
       throw error;
     } finally {
       deadline?.clear();

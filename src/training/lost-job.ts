@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Client, RequestError } from '../client/index.ts';
+import { type Client, isRequestError } from '../client/index.ts';
 import { type ModelHandle, requireModelId } from '../model/index.ts';
 import { longestTimerMs } from '../util/deadline.ts';
 import type { OptionNames } from '../util/option-names.ts';
@@ -112,7 +112,7 @@ export async function findJob(client: Client, jobId: string, signal: AbortSignal
     return await client.trainingJobs.get(jobId, { signal });
   } catch (error) {
     // 405 and 501: the service does not have this route, so it cannot know the job either.
-    if (error instanceof RequestError && [404, 405, 501].includes(error.status ?? 0)) return undefined;
+    if (isRequestError(error) && [404, 405, 501].includes(error.status ?? 0)) return undefined;
     throw error;
   }
 }

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Span } from '@opentelemetry/api';
-import { mayHaveActed, NotFoundError, RequestError } from '../client/index.ts';
+import { isRequestError, mayHaveActed } from '../client/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import { attribute, spanName, withSpan } from '../telemetry/index.ts';
 import { TrainingError } from './errors.ts';
@@ -123,8 +123,7 @@ class Job {
     } catch (error) {
       if (!this.#hasKeys && mayHaveActed(error))
         return { find: { ...unanswered, lost: { why: error.message } } };
-      if (error instanceof RequestError && !mayHaveActed(error))
-        await this.#keep({ ...state, isRefused: true });
+      if (isRequestError(error) && !mayHaveActed(error)) await this.#keep({ ...state, isRefused: true });
       throw error;
     }
     // The same key returned the same job, which the service has said it does not know.
@@ -146,7 +145,7 @@ class Job {
       // It made no checkpoint, and the earlier run that created it has reported the reason.
       if (isOld && TrainingError.isInstance(error) && error.code === 'training_job_failed')
         return { create: this.#anew() };
-      if (!(error instanceof NotFoundError)) throw error;
+      if (!isRequestError(error, 'not_found')) throw error;
       const lost = { ...state, jobId: undefined, lost: { why: error.message, jobId } };
       if (!this.#hasKeys || this.#created >= mostCreated) return { find: lost };
       // The job may have made a checkpoint before it was forgotten. If not, request it again with the same key.

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { z } from 'zod';
-import { type Client, NotFoundError } from '../client/index.ts';
+import { type Client, isRequestError } from '../client/index.ts';
 import { parseModelName } from '../contract/index.ts';
 import type { JsonValue } from '../environment/index.ts';
 import type { ModelHandle } from '../model/index.ts';
@@ -183,7 +183,7 @@ export async function checkModelIsThere(
   try {
     await client.models.checkpoints.list(modelId, { limit: 1, signal });
   } catch (cause) {
-    if (!(cause instanceof NotFoundError)) throw cause;
+    if (!isRequestError(cause, 'not_found')) throw cause;
     throw new RunError(
       'resume_refused',
       `The run in ${path} trains ${pathOf(model)} (${modelId}), which the service no longer has: it was deleted, or ` +

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { mayHaveActed, RequestError } from '../client/index.ts';
+import { isRequestError, mayHaveActed } from '../client/index.ts';
 import type { RlConfig } from '../contract/index.ts';
 import { type ModelHandle, requireModelId } from '../model/index.ts';
 import type { TrajectoryGroup } from '../trajectory/index.ts';
@@ -106,7 +106,7 @@ export async function logOnce({ directory, name, ...options }: LogOnceOptions): 
     await logTrajectories(options);
   } catch (error) {
     if (mayHaveActed(error)) return warn(options, error.message);
-    if (error instanceof RequestError) await directory.writeLogging(name, 'refused');
+    if (isRequestError(error)) await directory.writeLogging(name, 'refused');
     throw error;
   }
   await directory.writeLogging(name, 'stored');

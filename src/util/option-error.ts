@@ -4,7 +4,7 @@ import { showValue } from './complaint.ts';
 /**
  * - `unknown_option`: the function has no such option.
  * - All others: the value of the option cannot be used. The code names what was called: a call budget, a client, an
- *   evaluation or comparison, a judge, a rollout or group, a training run, a scenario set.
+ *   evaluation or comparison, a judge, a model, a rollout or group, a training run, a scenario set.
  */
 export type OptionErrorCode =
   | 'unknown_option'
@@ -12,6 +12,7 @@ export type OptionErrorCode =
   | 'invalid_client_option'
   | 'invalid_evaluation_option'
   | 'invalid_judge_option'
+  | 'invalid_model_option'
   | 'invalid_rollout_option'
   | 'invalid_run_option'
   | 'invalid_scenario_set';

@@ -63,7 +63,7 @@ test('a service that goes away is waited for beyond the retries, and told of onc
   expect(both).toHaveLength(2);
   expect(failures).toBeGreaterThanOrEqual(8);
   expect(heard).toHaveLength(1);
-  expect(heard[0]).toContain(`The service at ${service.url} is away, and is waited for, for 60 s (awayMs).`);
+  expect(heard[0]).toContain(`The service at ${service.url} is unavailable. Retrying for 60 s (awayMs).`);
 });
 
 test('it is given up when the time for it is over', async () => {

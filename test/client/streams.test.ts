@@ -74,8 +74,8 @@ describe('following a job', () => {
 
   it('names the option that raises the deadline of a silence', async () => {
     const { error } = await follow([eventStream([], 'open')], { idleTimeoutMs: 30 }, 0);
-    expect(error).toMatchObject({ code: 'timed_out', timeoutMs: 30 });
-    expect(String(error)).toContain('nothing came for 30 ms. Raise idleTimeoutMs');
+    expect(error).toMatchObject({ code: 'timed_out', option: 'idleTimeoutMs' });
+    expect(String(error)).toContain('no data for 30 ms. Raise idleTimeoutMs');
   });
 
   it('gives up on a stream that only ever breaks and says nothing new', async () => {

@@ -1,20 +1,15 @@
 import { closeEndpoints, ModelHandle } from 'martingale';
 import OpenAI from 'openai';
 import { afterEach, expect, test } from 'vitest';
-import {
-  ConnectionError,
-  NotFoundError,
-  RateLimitError,
-  ServiceError,
-  TimeoutError,
-  UnprocessableError,
-} from '../../src/client/index.ts';
+import { RequestError, type RequestErrorCode, type RequestErrorDetails } from '../../src/client/index.ts';
 import type { CompletionSource } from '../../src/model/completion-source.ts';
 import { name, openDesk, openRollout } from './support.ts';
 
 afterEach(closeEndpoints);
 
 const facts = { method: 'POST', path: '/v1/chat/completions', requestId: 'r', detail: 'said the service' };
+const failed = (code: RequestErrorCode, status: number | null, details?: RequestErrorDetails) =>
+  new RequestError(code, { ...facts, status }, details);
 const asked = { model: 'any', messages: [{ role: 'user' as const, content: 'a' }] };
 
 async function open(answer: () => unknown) {
@@ -35,13 +30,13 @@ const failing = (error: Error) =>
   });
 
 test.each([
-  [404, new NotFoundError({ ...facts, status: 404 })],
-  [422, new UnprocessableError({ ...facts, status: 422 }, [])],
-  [429, new RateLimitError({ ...facts, status: 429 }, null)],
-  [500, new ServiceError({ ...facts, status: 500 }, null)],
-  [503, new ServiceError({ ...facts, status: 503 }, null)],
-  [502, new ConnectionError({ ...facts, status: null }, 'cut')],
-  [504, new TimeoutError({ ...facts, status: null }, 10, 'timeoutMs')],
+  [404, failed('not_found', 404)],
+  [422, failed('unprocessable', 422)],
+  [429, failed('rate_limited', 429)],
+  [500, failed('service_failed', 500)],
+  [503, failed('service_failed', 503)],
+  [502, failed('connection_failed', null)],
+  [504, failed('timed_out', null, { option: 'timeoutMs' })],
 ])('a failure of the service comes as %i, plain, streamed and on both paths', async (status, error) => {
   const { client, trajectory } = await failing(error);
   const said = { status, code: error.code, message: expect.stringContaining('said the service') };
@@ -55,14 +50,14 @@ test.each([
 });
 
 test('a rate limit says how long to wait, and names the field of a complaint', async () => {
-  const limited = await failing(new RateLimitError({ ...facts, status: 429 }, 1500));
+  const limited = await failing(failed('rate_limited', 429, { retryAfterMs: 1500 }));
   const error = await limited.client.chat.completions.create(asked).catch((cause: unknown) => cause);
   if (!(error instanceof OpenAI.APIError)) throw error;
   expect(error.headers?.get('retry-after')).toBe('2');
   expect(error.headers?.get('retry-after-ms')).toBe('1500');
   expect(error.headers?.get('x-should-retry')).toBeNull();
   const issue = { loc: ['body', 'tools', 0, 'function', 'name'], msg: 'bad', type: 'x', input: '' };
-  const refused = await failing(new UnprocessableError({ ...facts, status: 422 }, [issue]));
+  const refused = await failing(failed('unprocessable', 422, { issues: [issue] }));
   await expect(refused.client.chat.completions.create(asked)).rejects.toMatchObject({
     param: 'tools.0.function.name',
   });
@@ -75,7 +70,7 @@ const chunk = (delta: object, more: object = {}) => ({
 
 async function* breaking() {
   yield chunk({ content: 'he' });
-  throw new ConnectionError({ ...facts, status: null }, 'cut');
+  throw failed('connection_failed', null);
 }
 
 test('a stream that breaks is an error of the stream, never a whole reply', async () => {
@@ -123,7 +118,7 @@ test('another step than the rollout is pinned to is refused, and breaks its rule
 });
 
 test('a stream that fails at its first event is an error, and none that succeeded', async () => {
-  const { client } = await failing(new ServiceError({ ...facts, status: 200 }, null));
+  const { client } = await failing(failed('service_failed', 200));
   const said = { status: 502, type: 'server_error', code: 'service_failed' };
   await expect(client.chat.completions.create({ ...asked, stream: true })).rejects.toMatchObject(said);
   await expect(client.responses.create({ model: 'any', input: 'a', stream: true })).rejects.toMatchObject(

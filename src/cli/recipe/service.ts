@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
-import { type Client, createClient, NotFoundError } from '../../client/index.ts';
+import { type Client, createClient, isRequestError } from '../../client/index.ts';
 import { parseModelName } from '../../contract/index.ts';
 import { type IfExists, ModelHandle, openModel } from '../../model/index.ts';
 import type { RecipeOptions } from './options.ts';
@@ -107,7 +107,7 @@ async function isGone(client: Client, modelId: string, signal: AbortSignal): Pro
     await client.models.checkpoints.list(modelId, { limit: 1, signal });
     return false;
   } catch (error) {
-    if (error instanceof NotFoundError) return true;
+    if (isRequestError(error, 'not_found')) return true;
     throw error;
   }
 }

@@ -6,11 +6,11 @@ import {
   type DeleteCheckpointsResponse,
   deleteCheckpointsResponseSchema,
 } from '../../contract/index.ts';
-import type { Call, OpenAnswer } from '../call.ts';
-import { BadResponseError, ConnectionError } from '../errors.ts';
-import { fetchedBy, type PageList, pageList, parserOf } from '../parse.ts';
+import type { OpenAnswer } from '../call.ts';
+import { RequestError } from '../errors.ts';
+import { type PageList, parserOf } from '../parse.ts';
 import { reportedCheckpointSchema, reportedPageSchema } from '../reported.ts';
-import { type CallOptions, type ListOptions, path, type Requester, read, remove } from '../requester.ts';
+import { type CallOptions, type ListOptions, path, Resource } from '../requester.ts';
 import type { Repeat } from '../retry.ts';
 import { excerpt } from '../status-error.ts';
 
@@ -24,46 +24,10 @@ export interface CheckpointFile {
   stream: AsyncIterable<Uint8Array>;
 }
 
-export async function openCheckpoint(
-  requester: Requester,
-  modelId: string,
-  step: number,
-  options: CallOptions,
-  repeat: Repeat = 'harmless',
-): Promise<CheckpointFile> {
-  const call: Call = {
-    method: 'GET',
-    path: path`/preview/models/${modelId}/checkpoints/${String(step)}/download`,
-    headers: { accept: 'application/octet-stream, */*;q=0.5' },
-    repeat,
-    signal: options.signal,
-    timeoutMs: options.timeoutMs ?? requester.timeoutMs,
-    timeoutOption: 'timeoutMs',
-    idle: true,
-  };
-  const answer = await requester.transport.open(call, isFile);
-  const fileName = fileNameOf(answer.contentDisposition) ?? `${modelId}-step${step}.safetensors`;
-  return { fileName, bytes: answer.contentLength, stream: measured(answer) };
-}
-
-export function saveCheckpoint(
-  requester: Requester,
-  modelId: string,
-  step: number,
-  file: string,
-  options: CallOptions,
-): Promise<{ file: string; bytes: number }> {
-  const opened = () => openCheckpoint(requester, modelId, step, options, 'never');
-  return requester.transport.repeated('harmless', options, async () => ({
-    file,
-    bytes: await writeWhole(file, opened),
-  }));
-}
-
 /** Rejects an empty or text answer: it is a proxy's page or an error with status 2xx. */
 async function isFile({ facts, contentType, contentLength, beginning }: OpenAnswer): Promise<void> {
   if (contentLength !== 0 && !/^(text\/|application\/json)/.test(contentType)) return;
-  throw new BadResponseError({ ...facts, detail: `not a file: ${excerpt(await beginning())}` });
+  throw new RequestError('bad_response', { ...facts, detail: `not a file: ${excerpt(await beginning())}` });
 }
 
 /** Checks the length of the body, because a connection may end early without an error. */
@@ -74,7 +38,8 @@ async function* measured({ facts, body, contentLength }: OpenAnswer): AsyncGener
     yield chunk;
   }
   if (contentLength === null || bytes === contentLength) return;
-  throw new ConnectionError({ ...facts, detail: `${bytes} of ${contentLength} bytes came` }, 'cut');
+  const detail = `received ${bytes} of ${contentLength} bytes`;
+  throw new RequestError('connection_failed', { ...facts, detail });
 }
 
 /** The last segment of the service's file name, so that the name cannot point to another folder. */
@@ -115,20 +80,10 @@ export interface ListCheckpointsOptions extends ListOptions {
 const checkpointPageSchema = reportedPageSchema(reportedCheckpointSchema);
 
 /** Checkpoints of a model: its weights after each training job. Step 0 is the base model. */
-export class Checkpoints {
-  readonly #requester: Requester;
-
-  constructor(requester: Requester) {
-    this.#requester = requester;
-  }
-
-  list(modelId: string, options: ListCheckpointsOptions = {}): PageList<Checkpoint> {
-    const { after, limit, order, ...call } = options;
+export class Checkpoints extends Resource {
+  list(modelId: string, { order, ...options }: ListCheckpointsOptions = {}): PageList<Checkpoint> {
     const target = path`/preview/models/${modelId}/checkpoints`;
-    const parse = fetchedBy(parserOf(checkpointPageSchema));
-    return pageList(after, (cursor) =>
-      read(this.#requester, target, call, parse, { query: { after: cursor, limit, order } }),
-    );
+    return this.requester.pages(target, options, parserOf(checkpointPageSchema), order);
   }
 
   /** Deletes the checkpoints of these steps. The answer names steps that do not exist. */
@@ -138,7 +93,7 @@ export class Checkpoints {
     options: CallOptions = {},
   ): Promise<DeleteCheckpointsResponse> {
     const target = path`/preview/models/${modelId}/checkpoints`;
-    return remove(this.#requester, target, options, parserOf(deleteCheckpointsResponseSchema), request);
+    return this.requester.remove(target, options, parserOf(deleteCheckpointsResponseSchema), request);
   }
 
   /**
@@ -146,10 +101,11 @@ export class Checkpoints {
    * end or break out of the loop; both free the connection. `timeoutMs` is the maximum silence. An extension: other
    * services answer 404 or 405.
    *
-   * @throws NotFoundError if the model has no checkpoint of this step. The stream throws if it ends early.
+   * @throws RequestError of code `not_found` if the model has no checkpoint of this step. The stream throws if it ends
+   * early.
    */
   download(modelId: string, step: number, options: CallOptions = {}): Promise<CheckpointFile> {
-    return openCheckpoint(this.#requester, modelId, step, options);
+    return this.#open(modelId, step, options, 'harmless');
   }
 
   /**
@@ -165,6 +121,23 @@ export class Checkpoints {
     file: string,
     options: CallOptions = {},
   ): Promise<{ file: string; bytes: number }> {
-    return saveCheckpoint(this.#requester, modelId, step, file, options);
+    const open = () => this.#open(modelId, step, options, 'never');
+    return this.requester.transport.repeated('harmless', options, async () => ({
+      file,
+      bytes: await writeWhole(file, open),
+    }));
+  }
+
+  async #open(modelId: string, step: number, options: CallOptions, repeat: Repeat): Promise<CheckpointFile> {
+    const call = this.requester.callOf(options, {
+      method: 'GET',
+      path: path`/preview/models/${modelId}/checkpoints/${String(step)}/download`,
+      headers: { accept: 'application/octet-stream, */*;q=0.5' },
+      repeat,
+      idle: true,
+    });
+    const answer = await this.requester.transport.open(call, isFile);
+    const fileName = fileNameOf(answer.contentDisposition) ?? `${modelId}-step${step}.safetensors`;
+    return { fileName, bytes: answer.contentLength, stream: measured(answer) };
   }
 }

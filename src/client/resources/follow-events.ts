@@ -2,27 +2,27 @@ import { performance } from 'node:perf_hooks';
 import { z } from 'zod';
 import type { Page } from '../../contract/index.ts';
 import type { Answer, OpenAnswer } from '../call.ts';
-import { BadResponseError, ConnectionError, TimeoutError } from '../errors.ts';
+import { isRequestError, RequestError } from '../errors.ts';
 import { type FetchedPage, fetchedBy, nextCursor, parseAnswer, parseJson, parseValue } from '../parse.ts';
 import {
-  longestId,
+  maxIdLength,
   type ReportedTrainingEvent,
   reportedEventSchema,
   reportedPageSchema,
 } from '../reported.ts';
-import { path, type Requester, read } from '../requester.ts';
+import { path, type Requester } from '../requester.ts';
 import { pause, retryDelayMs } from '../retry.ts';
 import { readEventStream } from '../sse.ts';
 
 /** The newest ids of an unbounded list. */
 export class RecentIds {
-  readonly #most: number;
+  readonly #minRemembered: number;
   #newer = new Set<string>();
   #older = new Set<string>();
 
-  /** @param most Minimum number of ids that are remembered; at most twice as many are. */
-  constructor(most: number) {
-    this.#most = most;
+  /** @param minRemembered Minimum number of ids that are remembered; at most twice as many are. */
+  constructor(minRemembered: number) {
+    this.#minRemembered = minRemembered;
   }
 
   get size(): number {
@@ -32,7 +32,7 @@ export class RecentIds {
   /** Adds an id. Returns whether it is new. */
   add(id: string): boolean {
     if (this.#newer.has(id) || this.#older.has(id)) return false;
-    if (this.#newer.size >= this.#most) {
+    if (this.#newer.size >= this.#minRemembered) {
       this.#older = this.#newer;
       this.#newer = new Set();
     }
@@ -41,7 +41,7 @@ export class RecentIds {
   }
 }
 
-const anyEventSchema = z.looseObject({ id: z.string().max(longestId), type: z.string() });
+const anyEventSchema = z.looseObject({ id: z.string().max(maxIdLength), type: z.string() });
 const anyEventPageSchema = reportedPageSchema(anyEventSchema);
 const knownTypes = new Set(['training_started', 'gradient_step', 'training_ended', 'training_failed']);
 
@@ -51,15 +51,10 @@ export function parseEventPage(answer: Answer): Page<ReportedTrainingEvent> {
   return { ...page, data: page.data.flatMap((value) => known(value, answer.facts)) };
 }
 
-/** The event in the `data` of a stream message, as an array that is empty for an unknown type. */
-export function parseEventMessage(data: string, facts: Answer['facts']): ReportedTrainingEvent[] {
-  const value = parseJson({ facts, text: data }, 'an event is not JSON');
-  return known(parseValue(anyEventSchema, value, facts), facts);
-}
+const isLast = ({ type }: ReportedTrainingEvent): boolean =>
+  type === 'training_ended' || type === 'training_failed';
 
-export const isLast = (event: ReportedTrainingEvent): boolean =>
-  event.type === 'training_ended' || event.type === 'training_failed';
-
+/** The event, in an array that is empty for an unknown type. */
 function known(value: z.output<typeof anyEventSchema>, facts: Answer['facts']): ReportedTrainingEvent[] {
   return knownTypes.has(value.type) ? [parseValue(reportedEventSchema, value, facts)] : [];
 }
@@ -119,7 +114,8 @@ export async function* followEvents(
         if (isLast(event)) return;
       }
     } catch (error) {
-      if (!isPassing(error)) throw error;
+      // The stream was cut, silent or garbled.
+      if (!isRequestError(error, 'timed_out', 'bad_response', 'connection_failed')) throw error;
       // A stream that had events or lasted a while is reopened without limit, because a proxy may cut silent
       // connections. Only cuts of other streams count as failures.
       cuts = progressed || performance.now() - opened > steadyMs ? 0 : cuts + 1;
@@ -127,12 +123,6 @@ export async function* followEvents(
     }
     await pause(retryDelayMs(cuts, backoffMs, null, Math.random()), options.signal);
   }
-}
-
-/** Whether the stream was cut, silent or garbled, so that it can be reopened. */
-function isPassing(error: unknown): boolean {
-  if (error instanceof TimeoutError || error instanceof BadResponseError) return true;
-  return error instanceof ConnectionError && error.code !== 'client_closed';
 }
 
 function openEvents({ requester, path: target, options, cursor }: Following): Promise<OpenAnswer> {
@@ -152,15 +142,17 @@ function openEvents({ requester, path: target, options, cursor }: Following): Pr
   });
 }
 
-/** The events of one connection. @throws ConnectionError if it ends before the job does. */
+/** The events of one connection. @throws RequestError of code `connection_failed` if it ends before the job does. */
 async function* streamed(following: Following, answer: OpenAnswer): AsyncGenerator<ReportedTrainingEvent> {
   const { facts, body } = answer;
   const timeoutMs = following.requester.readTimeoutMs;
   const deadline = { timeoutMs, timeoutOption: 'readTimeoutMs' } as const;
   for await (const message of readEventStream(answer, body, deadline)) {
-    yield* unseen(following, parseEventMessage(message.data, facts));
+    const value = parseJson({ facts, text: message.data }, 'an event is not JSON');
+    yield* unseen(following, known(parseValue(anyEventSchema, value, facts), facts));
   }
-  throw new ConnectionError({ ...facts, detail: 'the event stream ended before the job did' }, 'cut');
+  const detail = 'the event stream ended before the job did';
+  throw new RequestError('connection_failed', { ...facts, detail });
 }
 
 /** The events page by page, for a service without an event stream. */
@@ -173,15 +165,15 @@ async function* polled(following: Following, first: OpenAnswer): AsyncGenerator<
   });
   for (;;) {
     const { page } = fetched;
-    const asked = following.cursor;
+    const before = following.cursor;
     yield* unseen(following, page.data);
-    if (page.has_more) following.cursor = nextCursor(fetched, asked);
+    if (page.has_more) following.cursor = nextCursor(fetched, before);
     else {
       if (page.last_id !== '') following.cursor = page.last_id;
       await pause(options.pollIntervalMs ?? 1000, options.signal);
     }
     const query = { after: following.cursor, limit: 100 };
-    fetched = await read(requester, following.path, { signal: options.signal }, parse, { query });
+    fetched = await requester.read(following.path, { signal: options.signal }, parse, { query });
   }
 }
 

@@ -11,7 +11,7 @@ import {
 } from '../../contract/index.ts';
 import type { Answer } from '../call.ts';
 import { jsonInSlices } from '../json-slices.ts';
-import { fetchedBy, type PageList, pageList, parseJson, parserOf } from '../parse.ts';
+import { type PageList, parseJson, parserOf } from '../parse.ts';
 import {
   reportedDeletionSchema,
   reportedInferenceModelsSchema,
@@ -23,51 +23,44 @@ import {
   type IdempotentCallOptions,
   type ListOptions,
   path,
-  post,
   type Requester,
-  read,
-  remove,
+  Resource,
 } from '../requester.ts';
 import { Checkpoints } from './checkpoints.ts';
 
 const modelPageSchema = reportedPageSchema(reportedModelSchema);
 
 /** Models: `entity/project/name`, each trained from a base model. */
-export class Models {
+export class Models extends Resource {
   readonly checkpoints: Checkpoints;
-  readonly #requester: Requester;
 
   constructor(requester: Requester) {
-    this.#requester = requester;
+    super(requester);
     this.checkpoints = new Checkpoints(requester);
   }
 
   /**
-   * Creates a model. If one with the same entity, project and name exists, it throws `ConflictError`, or with
+   * Creates a model. If one with the same entity, project and name exists, it throws RequestError of code `conflict`, or with
    * `return_existing` returns that model, whatever its base model is.
    */
   create(request: CreateModelRequest, options: IdempotentCallOptions = {}): Promise<Model> {
     const posted = { body: JSON.stringify(request), isRepeatable: isTakenWhereItExists(request) };
-    return post(this.#requester, '/preview/models', options, parserOf(reportedModelSchema), posted);
+    return this.requester.post('/preview/models', options, parserOf(reportedModelSchema), posted);
   }
 
   /** Names of the base models that the service can train, for `base_model` of a new model. */
   baseModels(options: CallOptions = {}): Promise<string[]> {
-    return read(this.#requester, '/preview/base-models', options, parserOf(baseModelListSchema));
+    return this.requester.read('/preview/base-models', options, parserOf(baseModelListSchema));
   }
 
   /** The models that the key may access. An extension: other services answer 404 or 405. */
   list(options: ListOptions = {}): PageList<Model> {
-    const { after, limit, ...call } = options;
-    const parse = fetchedBy(parserOf(modelPageSchema));
-    return pageList(after, (cursor) =>
-      read(this.#requester, '/preview/models', call, parse, { query: { after: cursor, limit } }),
-    );
+    return this.requester.pages('/preview/models', options, parserOf(modelPageSchema));
   }
 
   /** One model. An extension: other services answer 404 or 405. */
   get(modelId: string, options: CallOptions = {}): Promise<Model> {
-    return read(this.#requester, path`/preview/models/${modelId}`, options, parserOf(reportedModelSchema));
+    return this.requester.read(path`/preview/models/${modelId}`, options, parserOf(reportedModelSchema));
   }
 
   /**
@@ -77,16 +70,16 @@ export class Models {
   fork(modelId: string, request: ForkModelRequest = {}, options: IdempotentCallOptions = {}): Promise<Model> {
     const target = path`/preview/models/${modelId}/fork`;
     const posted = { body: JSON.stringify(request), isRepeatable: isTakenWhereItExists(request) };
-    return post(this.#requester, target, options, parserOf(reportedModelSchema), posted);
+    return this.requester.post(target, options, parserOf(reportedModelSchema), posted);
   }
 
   /**
    * Deletes a model with all its checkpoints. If the connection breaks during the answer, the call is retried. It then
-   * throws `NotFoundError` if the first attempt had deleted the model.
+   * throws RequestError of code `not_found` if the first attempt had deleted the model.
    */
   delete(modelId: string, options: CallOptions = {}): Promise<DeleteModelResponse> {
     const parse = parserOf(reportedDeletionSchema);
-    return remove(this.#requester, path`/preview/models/${modelId}`, options, parse);
+    return this.requester.remove(path`/preview/models/${modelId}`, options, parse);
   }
 
   /**
@@ -100,9 +93,9 @@ export class Models {
     options: IdempotentCallOptions = {},
   ): Promise<LogResponse | null> {
     const { trajectory_groups, ...rest } = request;
-    const head = this.#requester.dialect === 'deployed' ? { model_id: modelId, ...rest } : rest;
+    const head = this.requester.dialect === 'deployed' ? { model_id: modelId, ...rest } : rest;
     const body = await jsonInSlices(head, 'trajectory_groups', trajectory_groups, options.signal);
-    return post(this.#requester, path`/preview/models/${modelId}/log`, options, parseLogged, { body });
+    return this.requester.post(path`/preview/models/${modelId}/log`, options, parseLogged, { body });
   }
 }
 
@@ -119,17 +112,11 @@ const isTakenWhereItExists = (request: {
   return_existing?: boolean | null | undefined;
 }) => request.return_existing === true && typeof request.name === 'string';
 
-export class InferenceModels {
-  readonly #requester: Requester;
-
-  constructor(requester: Requester) {
-    this.#requester = requester;
-  }
-
+export class InferenceModels extends Resource {
   /** The models for chat completions, including base models. The request goes to `inferenceBaseUrl`. */
   async list(options: CallOptions = {}): Promise<InferenceModel[]> {
-    const address = this.#requester.inferenceAddress;
+    const address = this.requester.inferenceAddress;
     const parse = parserOf(reportedInferenceModelsSchema);
-    return (await read(this.#requester, '/models', options, parse, { address })).data;
+    return (await this.requester.read('/models', options, parse, { address })).data;
   }
 }

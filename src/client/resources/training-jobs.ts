@@ -1,7 +1,7 @@
 import type { CreateSftTrainingJobRequest, CreateTrainingJobRequest } from '../../contract/index.ts';
-import { configBody } from '../dialect.ts';
 import { jsonInSlices } from '../json-slices.ts';
-import { fetchedBy, type PageList, pageList, parserOf } from '../parse.ts';
+import { configBody } from '../options.ts';
+import { type PageList, parserOf } from '../parse.ts';
 import {
   createdJobSchema,
   type ReportedTrainingEvent,
@@ -13,50 +13,38 @@ import {
   type IdempotentCallOptions,
   type ListOptions,
   path,
-  post,
-  type Requester,
-  read,
+  Resource,
 } from '../requester.ts';
 import { type FollowOptions, followEvents, parseEventPage } from './follow-events.ts';
 
 /** Reinforcement-learning jobs. All methods except `create` also take supervised jobs. */
-export class TrainingJobs {
-  readonly #requester: Requester;
-
-  constructor(requester: Requester) {
-    this.#requester = requester;
-  }
-
+export class TrainingJobs extends Resource {
   /** Creates a job that trains the model from its newest checkpoint to the next. */
   async create(
     request: CreateTrainingJobRequest,
     options: IdempotentCallOptions = {},
   ): Promise<{ id: string }> {
     const { trajectory_groups, ...rest } = request;
-    const config = configBody(this.#requester.dialect, rest.experimental_config);
+    const config = configBody(this.requester.dialect, rest.experimental_config);
     const head = { ...rest, experimental_config: config };
     const body = await jsonInSlices(head, 'trajectory_groups', trajectory_groups, options.signal);
-    return post(this.#requester, '/preview/training-jobs', options, parserOf(createdJobSchema), { body });
+    return this.requester.post('/preview/training-jobs', options, parserOf(createdJobSchema), { body });
   }
 
   get(jobId: string, options: CallOptions = {}): Promise<ReportedTrainingJob> {
-    return read(this.#requester, path`/preview/training-jobs/${jobId}`, options, parserOf(reportedJobSchema));
+    return this.requester.read(path`/preview/training-jobs/${jobId}`, options, parserOf(reportedJobSchema));
   }
 
   /** Cancels a running job, which then leaves no checkpoint. An extension: other services may not have it. */
   cancel(jobId: string, options: IdempotentCallOptions = {}): Promise<ReportedTrainingJob> {
     const target = path`/preview/training-jobs/${jobId}/cancel`;
     const posted = { body: '{}', isRepeatable: true };
-    return post(this.#requester, target, options, parserOf(reportedJobSchema), posted);
+    return this.requester.post(target, options, parserOf(reportedJobSchema), posted);
   }
 
   /** The events so far. Events of unknown types are dropped. */
   events(jobId: string, options: ListOptions = {}): PageList<ReportedTrainingEvent> {
-    const { after, limit, ...call } = options;
-    const target = path`/preview/training-jobs/${jobId}/events`;
-    return pageList(after, (cursor) =>
-      read(this.#requester, target, call, fetchedBy(parseEventPage), { query: { after: cursor, limit } }),
-    );
+    return this.requester.pages(path`/preview/training-jobs/${jobId}/events`, options, parseEventPage);
   }
 
   /**
@@ -67,20 +55,14 @@ export class TrainingJobs {
    * @throws RequestError if the service stays unreachable after the client's retries.
    */
   follow(jobId: string, options: FollowOptions = {}): AsyncIterableIterator<ReportedTrainingEvent> {
-    return followEvents(this.#requester, jobId, options);
+    return followEvents(this.requester, jobId, options);
   }
 }
 
 /** Supervised training jobs. Use `trainingJobs` to follow or cancel them. */
-export class SftTrainingJobs {
-  readonly #requester: Requester;
-
-  constructor(requester: Requester) {
-    this.#requester = requester;
-  }
-
+export class SftTrainingJobs extends Resource {
   create(request: CreateSftTrainingJobRequest, options: IdempotentCallOptions = {}): Promise<{ id: string }> {
     const body = JSON.stringify(request);
-    return post(this.#requester, '/preview/sft-training-jobs', options, parserOf(createdJobSchema), { body });
+    return this.requester.post('/preview/sft-training-jobs', options, parserOf(createdJobSchema), { body });
   }
 }

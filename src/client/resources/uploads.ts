@@ -1,16 +1,10 @@
 import { type Upload, uploadSchema } from '../../contract/index.ts';
 import { textInSlices } from '../json-slices.ts';
 import { parserOf } from '../parse.ts';
-import { type IdempotentCallOptions, post, type Requester } from '../requester.ts';
+import { type IdempotentCallOptions, Resource } from '../requester.ts';
 
 /** Training data for supervised jobs. An extension: other services may not have it. */
-export class Uploads {
-  readonly #requester: Requester;
-
-  constructor(requester: Requester) {
-    this.#requester = requester;
-  }
-
+export class Uploads extends Resource {
   /**
    * Stores JSON Lines, one `SftExample` per line. Pass the answer's `url` as `training_data_url`. The URL is derived from
    * the content, so the same lines have the same URL.
@@ -19,6 +13,6 @@ export class Uploads {
     const headers = { 'content-type': 'application/jsonl' };
     const body = typeof jsonLines === 'string' ? await textInSlices(jsonLines, options.signal) : jsonLines;
     const posted = { body, headers, isRepeatable: true };
-    return post(this.#requester, '/preview/uploads', options, parserOf(uploadSchema), posted);
+    return this.requester.post('/preview/uploads', options, parserOf(uploadSchema), posted);
   }
 }

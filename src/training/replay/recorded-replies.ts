@@ -1,4 +1,4 @@
-import { ContextLengthError } from '../../client/index.ts';
+import { RequestError } from '../../client/index.ts';
 import type { ChatCompletion, ChatCompletionRequest, Choice, Message } from '../../contract/index.ts';
 import { differences, quoted, type RecordedAnswer, ReplaySource } from '../../model/index.ts';
 import { deriveSeed, type RecordedCall, type Trajectory } from '../../trajectory/index.ts';
@@ -104,8 +104,8 @@ export class RecordedReplies extends ReplaySource {
 }
 
 /** The error for a prompt that is longer than the model's context. */
-function tooLong(): ContextLengthError {
-  return new ContextLengthError({
+function tooLong(): RequestError {
+  return new RequestError('context_length_exceeded', {
     method: 'POST',
     path: '/v1/chat/completions',
     status: 400,
