@@ -1,7 +1,16 @@
+import crypto, { timingSafeEqual } from 'node:crypto';
 import type { Context, MiddlewareHandler } from 'hono';
 import { ServiceError } from './errors.ts';
-import { hashKey, matchesKey } from './keys.ts';
-import type { KeyStore } from './store/key-store.ts';
+
+/** The stored form of a key. Keys are random, so a plain hash is safe. */
+export function hashKey(key: string): Buffer {
+  return crypto.hash('sha256', key, 'buffer');
+}
+
+/** Whether a key has this hash, in constant time. */
+export function matchesKey(key: string, hashed: Uint8Array): boolean {
+  return timingSafeEqual(hashKey(key), hashed);
+}
 
 /** What a request's API key gives access to. */
 export class Access {
@@ -32,52 +41,43 @@ export class Access {
   }
 }
 
-const variable = 'access';
-
-export function setAccess(context: Context, access: Access): void {
-  context.set(variable, access);
-}
-
 /** The access of the request's key. @throws TypeError if `requireKey` has not run for this request. */
 export function accessOf(context: Context): Access {
-  const access: unknown = context.get(variable);
+  const access: unknown = context.get('access');
   if (access instanceof Access) return access;
-  throw new TypeError('the request was not asked for its key');
+  throw new TypeError('the key of the request was not checked');
+}
+
+/** The tenant that the request is counted for: its key. */
+export function tenantOf(context: Context): string {
+  return accessOf(context).tenant;
+}
+
+/** The keys that can be created and revoked while the service runs. */
+interface StoredKeys {
+  /** The id and entity of a valid key. */
+  check(key: string): { id: string; entity: string | null } | undefined;
 }
 
 /**
  * Requires a bearer token: the service's own key or a valid key of the key store. Anything else gets a 401
  * whose message does not tell a wrong key from a revoked one. Handlers read the result with `accessOf`.
  */
-export function requireKey(apiKey: string, keys: KeyStore): MiddlewareHandler {
+export function requireKey(apiKey: string, keys: StoredKeys): MiddlewareHandler {
   const hash = hashKey(apiKey);
   const all = new Access({ entity: null, tenant: 'own key' });
-  const find = (given: string): Access | undefined => {
-    if (matchesKey(given, hash)) return all;
-    const key = keys.check(given);
-    return key && new Access({ entity: key.entity, tenant: key.id });
-  };
   return async (context, next) => {
-    const given = /^Bearer +(.+)$/i.exec(context.req.header('authorization') ?? '')?.[1]?.trim();
-    if (given === undefined)
+    const key = /^Bearer +(.+)$/i.exec(context.req.header('authorization') ?? '')?.[1]?.trim();
+    if (key === undefined)
       throw new ServiceError(
         401,
         'missing_api_key',
         'Every request needs the header "Authorization: Bearer <API_KEY>".',
       );
-    const access = find(given);
-    if (!access)
-      throw new ServiceError(
-        401,
-        'invalid_api_key',
-        'The API key in the Authorization header is not valid here, or no longer.',
-      );
-    setAccess(context, access);
+    const stored = matchesKey(key, hash) ? null : keys.check(key);
+    if (stored === undefined)
+      throw new ServiceError(401, 'invalid_api_key', 'The API key in the Authorization header is not valid.');
+    context.set('access', stored ? new Access({ entity: stored.entity, tenant: stored.id }) : all);
     await next();
   };
-}
-
-/** The tenant that the request is counted for: its key. */
-export function tenantOf(context: Context): string {
-  return accessOf(context).tenant;
 }

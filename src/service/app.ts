@@ -1,14 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { Hono } from 'hono';
 import { requireKey } from './access.ts';
-import { BusyError } from './admission/admission.ts';
+import { BusyError } from './admission/slots.ts';
 import { acceptedEncoding } from './bodies/body-pieces.ts';
 import type { ServiceContext } from './context.ts';
 import { isOpenAiPath, toErrorBody } from './error-response.ts';
 import { noSuchPath } from './errors.ts';
 import { openApiDocument } from './openapi/document.ts';
 import { operations } from './openapi/operations.ts';
-import { givenProject, requestIdHeader, requestIdOf, requestIdPattern } from './request-headers.ts';
 import { chatRoutes } from './routes/chat.ts';
 import { checkpointRoutes } from './routes/checkpoints.ts';
 import { downloadRoutes } from './routes/download.ts';
@@ -21,8 +20,8 @@ import { modelRoutes } from './routes/models.ts';
 import { isKnownPath, refuseOtherMethods, registrar } from './routes/route.ts';
 import { trainingJobRoutes } from './routes/training-jobs.ts';
 import { uploadRoutes } from './routes/uploads.ts';
-import { traceRequests } from './telemetry.ts';
-import { turn } from './ticks.ts';
+import { projectOf, requestIdHeader, requestIdOf, requestIdPattern, traceRequests } from './telemetry.ts';
+import { tickTime } from './ticks.ts';
 import { ClientLeftError } from './wire/wire.ts';
 
 /** Status in the log when the client disconnected before the answer. nginx uses the same number. */
@@ -34,27 +33,25 @@ export function createApp(service: ServiceContext): Hono {
 
   // Chat requests arrive by the thousand; wait a tick so that health checks need not queue behind them.
   app.use('/v1/chat/*', async (_context, next) => {
-    await turn();
+    await tickTime();
     await next();
   });
   app.use(traceRequests());
   app.use(async (context, next) => {
     const began = performance.now();
-    const given = context.req.header(requestIdHeader);
-    const id = given !== undefined && requestIdPattern.test(given) ? given : randomUUID();
+    const sent = context.req.header(requestIdHeader);
+    const id = sent !== undefined && requestIdPattern.test(sent) ? sent : randomUUID();
     // Set before the handlers, so that they can read it.
     context.header(requestIdHeader, id);
     await next();
     context.res.headers.set(requestIdHeader, id);
     // Nobody reads the body of a HEAD answer; cancel it, since it may be an event stream.
     if (context.req.method === 'HEAD') await context.res.body?.cancel();
-    const { project, ignored } = givenProject(context.req.raw.headers);
     service.log({
       level: 'info',
       event: 'request',
       request: id,
-      project,
-      ...(ignored === null ? {} : { ignoredProject: ignored }),
+      ...projectOf(context.req.raw.headers),
       method: context.req.method,
       path: context.req.path,
       status: context.res.status,
@@ -69,7 +66,7 @@ export function createApp(service: ServiceContext): Hono {
   });
   app.use(requireKey(service.apiKey, service.keys));
 
-  const on = registrar(app, service.log);
+  const on = registrar(app);
   healthRoutes(on, service);
   inferenceModelRoutes(on, service);
   chatRoutes(on, service);

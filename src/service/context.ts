@@ -2,15 +2,14 @@ import type { Engine } from '../engines/engine.ts';
 import type { Admission } from './admission/admission.ts';
 import type { Bodies } from './bodies/bodies.ts';
 import type { Idempotency } from './idempotency.ts';
-import type { BaseModelTools } from './inference/base-model-tools.ts';
 import type { Constraints } from './inference/constraints.ts';
-import type { ModelResolver } from './inference/resolve-model.ts';
+import type { BaseModelTools, ModelResolver } from './inference/resolve-model.ts';
 import type { JobEvents } from './jobs/job-events.ts';
 import type { JobQueue } from './jobs/job-queue.ts';
-import type { ServiceLog } from './log.ts';
 import type { DataFiles } from './store/files.ts';
 import type { KeyStore } from './store/key-store.ts';
 import type { Store } from './store/store.ts';
+import type { ServiceLog } from './telemetry.ts';
 import type { TrainingDataSources } from './training-data/sources.ts';
 import type { Connections } from './wire/wire.ts';
 

@@ -3,7 +3,7 @@ import { EngineError } from '../engines/engine.ts';
 import { LanguageError } from '../language/error.ts';
 import { type ErrorStatus, fromLanguage, messageOf, RequestValidationError, ServiceError } from './errors.ts';
 import { engineFaults, internalFaults, machineFaultOf } from './faults.ts';
-import type { ServiceLog } from './log.ts';
+import type { ServiceLog } from './telemetry.ts';
 
 type Body = Pick<ErrorBody, 'error'> & { detail: string | ValidationIssue[] };
 

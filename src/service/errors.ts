@@ -42,6 +42,10 @@ export function fromLanguage(cause: LanguageError): ServiceError {
     : new ServiceError(languageStatus[code] ?? 422, code, message, { cause });
 }
 
+/** The error for an option of `startService` or of a command. */
+export const badOption = (message: string, cause?: unknown) =>
+  new ServiceError(500, 'bad_option', message, { cause });
+
 export const notFound = (what: string, id: string) =>
   new ServiceError(
     404,

@@ -1,11 +1,11 @@
 import '../platform/check-node.ts';
 
-export type { ServiceLimits } from './admission/limits.ts';
+export type { ServiceLimits } from './admission/admission.ts';
 export { createApp } from './app.ts';
 export type { BodyLimits, ServiceContext } from './context.ts';
 export { openKeys } from './data-folder.ts';
 export { RequestValidationError, ServiceError } from './errors.ts';
-export type { LogEntry, ServiceLog } from './log.ts';
 export { type RunningService, type StartServiceOptions, startService } from './start-service.ts';
 export { type KeyRecord, KeyStore } from './store/key-store.ts';
+export type { LogEntry, ServiceLog } from './telemetry.ts';
 export type { TrainingDataOptions } from './training-data/sources.ts';

@@ -1,9 +1,8 @@
 import { Bodies } from './bodies/bodies.ts';
 import type { ServiceContext } from './context.ts';
 import { Idempotency } from './idempotency.ts';
-import { baseModelTools } from './inference/base-model-tools.ts';
 import { Constraints } from './inference/constraints.ts';
-import { ModelResolver } from './inference/resolve-model.ts';
+import { baseModelTools, ModelResolver } from './inference/resolve-model.ts';
 import { JobEvents } from './jobs/job-events.ts';
 import { JobQueue } from './jobs/job-queue.ts';
 import { jobPreparation } from './jobs/prepare-job.ts';

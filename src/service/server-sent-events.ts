@@ -1,7 +1,6 @@
 import type { Context } from 'hono';
 import { messageOf } from './errors.ts';
-import type { ServiceLog } from './log.ts';
-import { requestIdOf } from './request-headers.ts';
+import { requestIdOf, type ServiceLog } from './telemetry.ts';
 import { wireOf } from './wire/wire.ts';
 
 const headers = {

@@ -1,16 +1,15 @@
+import { randomBytes } from 'node:crypto';
 import { namePartPattern } from '../contract/index.ts';
 import type { Engine } from '../engines/engine.ts';
-import { Admission } from './admission/admission.ts';
-import { resolveLimits, type ServiceLimits } from './admission/limits.ts';
+import { Admission, resolveLimits, type ServiceLimits } from './admission/admission.ts';
 import { createApp } from './app.ts';
 import { type BodyLimits, defaultBodyLimits } from './context.ts';
 import { openKeys, refusedFolder } from './data-folder.ts';
 import { ServiceError } from './errors.ts';
-import { checkApiKey, createKey } from './keys.ts';
-import type { ServiceLog } from './log.ts';
 import { openService } from './open-service.ts';
 import { keepClean } from './store/cleaning.ts';
 import { KeyStore } from './store/key-store.ts';
+import type { ServiceLog } from './telemetry.ts';
 import { resolveSources, type TrainingDataOptions } from './training-data/sources.ts';
 import { Listening } from './wire/listening.ts';
 import { Connections } from './wire/wire.ts';
@@ -106,8 +105,8 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
   const admission = new Admission(resolveLimits(options.limits, largestBody));
   const trainingData = await resolveSources(options.trainingData);
   const defaultEntity = checkEntity(options.defaultEntity ?? 'local');
-  const givenKey = checkApiKey(options.apiKey);
-  const reachable = !loopback.has(host) && !givenKey;
+  const ownKey = checkApiKey(options.apiKey);
+  const reachable = !loopback.has(host) && !ownKey;
   // A refused start must not create the folder.
   const keys = reachable && !KeyStore.isIn(dataFolder) ? null : await openKeys(dataFolder);
   const storedKeys = keys?.countValid() ?? 0;
@@ -119,7 +118,7 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
       `The service listens on ${host}, which others can reach, only with an API key: give apiKey (or MARTINGALE_API_KEY), make one with "martingale keys create --data ${dataFolder}", or listen on 127.0.0.1.`,
     );
   }
-  const apiKey = givenKey || createKey();
+  const apiKey = ownKey || `mg-${randomBytes(32).toString('base64url')}`;
   const log = options.log ?? (() => {});
   const closing = new AbortController();
   const service = await openService({
@@ -198,5 +197,15 @@ function checkEntity(entity: string): string {
     500,
     'bad_option',
     `defaultEntity: ${JSON.stringify(entity)} is no name of an entity; it is 1 to 128 letters, digits, dots, underscores or hyphens, and begins with a letter or digit.`,
+  );
+}
+
+/** Checks that a request header can carry the key. The error does not show it. */
+function checkApiKey(apiKey: string | undefined): string | undefined {
+  if (!apiKey || /^[\x21-\x7e]+$/.test(apiKey)) return apiKey;
+  throw new ServiceError(
+    500,
+    'bad_option',
+    'apiKey (MARTINGALE_API_KEY of `serve`) must consist of printable ASCII characters without spaces. Check for a trailing line break.',
   );
 }

@@ -1,6 +1,7 @@
 import { type Context as OpenContext, type Span, SpanKind, SpanStatusCode } from '@opentelemetry/api';
 import type { Context, MiddlewareHandler } from 'hono';
 import { routePath } from 'hono/route';
+import { projectHeader, projectHeaderAlias } from '../contract/index.ts';
 import {
   activeTraceparent,
   attribute,
@@ -13,6 +14,43 @@ import {
   withSpan,
 } from '../telemetry/index.ts';
 import type { JobRecord, JobSuccess } from './store/store.ts';
+
+/** One line of the service's log. It never contains keys or bodies. */
+export interface LogEntry {
+  level: 'info' | 'warn' | 'error';
+  /** What happened, in snake case. */
+  event: string;
+  [detail: string]: string | number | boolean | null;
+}
+
+export type ServiceLog = (entry: LogEntry) => void;
+
+export const requestIdHeader = 'x-request-id';
+
+export const maxRequestId = 128;
+/** The format of a client's own request id. */
+export const requestIdPattern = /^[A-Za-z0-9_.-]{1,128}$/;
+
+/** The request's id, as the answer and the log show it. */
+export function requestIdOf(context: Context): string | null {
+  return context.res.headers.get(requestIdHeader);
+}
+
+/** `<team>/<project>`, in printable ASCII. */
+export const projectPattern = /^[!-.0-~]{1,128}[/][!-.0-~]{1,128}$/;
+export const maxProject = 257;
+
+/**
+ * The project that a request counts for, as `<team>/<project>`; null without such a header. `Compat-Project`
+ * precedes `OpenAI-Project`. `ignoredProject`: a header of another form, such as `proj_...` of OpenAI
+ * clients, or a second project.
+ */
+export function projectOf(headers: Headers): { project: string | null; ignoredProject?: string } {
+  const sent = [projectHeader, projectHeaderAlias].map((name) => headers.get(name)).filter((value) => value);
+  const project = sent.find((value) => value !== null && projectPattern.test(value)) ?? null;
+  const ignored = sent.find((value) => value !== project);
+  return ignored ? { project, ignoredProject: ignored.slice(0, 256) } : { project };
+}
 
 /** A span per request, child of its `traceparent`. It lasts until the answer begins. */
 export function traceRequests(): MiddlewareHandler {

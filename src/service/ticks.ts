@@ -4,7 +4,7 @@ import { performance } from 'node:perf_hooks';
  * How much of a tick goes to waiting work, in milliseconds; a single piece may take longer. Node accepts
  * one connection per tick per socket, so longer ticks would let thousands of connections wait for minutes.
  */
-const turnMs = 1;
+const tickMs = 1;
 
 let waiting: (() => void)[] = [];
 /** Index in `waiting` of the next piece of work. */
@@ -28,7 +28,7 @@ export function accepted(): void {
  * Without this, a thousand simultaneous requests would run in one tick, in which no stream continues and no
  * connection is accepted. First come, first served.
  */
-export function turn(): Promise<void> {
+export function tickTime(): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   waiting.push(resolve);
   if (!isBeginning) void begin();
@@ -41,9 +41,9 @@ async function begin(): Promise<void> {
   let isFirst = began === null;
   if (began === null) {
     began = performance.now();
-    setImmediate(endTurn);
+    setImmediate(endTick);
   }
-  const limit = isAccepting ? 0 : turnMs;
+  const limit = isAccepting ? 0 : tickMs;
   while (next < waiting.length && (isFirst || performance.now() - began < limit)) {
     isFirst = false;
     waiting[next++]?.();
@@ -56,7 +56,7 @@ async function begin(): Promise<void> {
   next = 0;
 }
 
-function endTurn(): void {
+function endTick(): void {
   began = null;
   if (!isBeginning && next < waiting.length) void begin();
   isAccepting = false;

@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import type { ValidationIssue } from '../contract/index.ts';
 import { isObject, type JsonObject } from '../util/json.ts';
-import { RequestValidationError, unsupportedField } from './errors.ts';
+import { invalidField, RequestValidationError, unsupportedField } from './errors.ts';
 import { largestIssueCount } from './shown-issue.ts';
 import { flatten, toValidationIssues, valueAt } from './zod-issues.ts';
 
@@ -148,3 +148,16 @@ export function validateBody<Schema extends z.ZodObject>(schema: Schema, body: u
   if (isObject(body)) refuseUnknownFields(body, new Set(Object.keys(schema.shape)));
   return validate(schema, body, 'body');
 }
+
+/** Refuses token ids outside the vocabulary, naming their location. */
+export function refuseForeignTokens(
+  tokens: readonly number[] | undefined,
+  vocabularySize: number,
+  location: (string | number)[],
+): void {
+  const index = tokens?.findIndex((token) => token < 0 || token >= vocabularySize) ?? -1;
+  if (index !== -1) throw invalidField([...location, index], rangeOf(vocabularySize), tokens?.[index]);
+}
+
+export const rangeOf = (vocabularySize: number) =>
+  `token ids go from 0 to ${vocabularySize - 1} in this model's vocabulary`;

@@ -205,7 +205,7 @@ describe('training jobs of many', () => {
       expect((await call('POST', jobs, jobOf(model))).status).toBe(200);
     const refused = await call('POST', jobs, jobOf(await createModel({ name: 'other' })));
     expect(refused.status).toBe(429);
-    expect(refused.body.detail).toContain('16 training jobs of this key have not ended');
+    expect(refused.body.detail).toContain('The key has 16 unfinished training jobs');
     const other = await fetch(`${service.url}${jobs}`, {
       ...{ method: 'POST', headers: { authorization: `Bearer ${key}` } },
       body: JSON.stringify(jobOf(model)),
@@ -277,10 +277,10 @@ describe('connections', () => {
 
 describe('limits', () => {
   test.each([
-    [{ replies: 0 }, 'limits.replies is 0. Give a whole number from 1 up.'],
-    [{ jobs: 1.5 }, 'limits.jobs is 1.5. Give a whole number from 1 up.'],
-    [{ bodyBytes: 5 }, 'limits.bodyBytes is 5. A body may have 268435456 bytes (bodyLimits)'],
-    [JSON.parse('{"reply":5}'), 'limits.reply is 5. There is none of this name; there are replies, '],
+    [{ replies: 0 }, 'limits.replies is 0. It must be a positive integer.'],
+    [{ jobs: 1.5 }, 'limits.jobs is 1.5. It must be a positive integer.'],
+    [{ bodyBytes: 5 }, 'limits.bodyBytes is 5. It must hold the largest body, 268435456 bytes'],
+    [JSON.parse('{"reply":5}'), 'limits.reply is 5. Unknown limit; the limits are replies, '],
   ])('that cannot be are refused at the start: %j', async (limits, message) => {
     await expect(start({ limits })).rejects.toThrow(message);
   });

@@ -2,8 +2,7 @@ import { Validator } from '@seriousme/openapi-schema-validator';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { Admission } from '../../src/service/admission/admission.ts';
-import { defaultLimits } from '../../src/service/admission/limits.ts';
+import { Admission, resolveLimits } from '../../src/service/admission/admission.ts';
 import { defaultBodyLimits } from '../../src/service/context.ts';
 import { createApp, KeyStore } from '../../src/service/index.ts';
 import { openService } from '../../src/service/open-service.ts';
@@ -69,7 +68,7 @@ describe('the OpenAPI document', () => {
       ...{ engine: new ScriptedEngine(), dataFolder: await temporaryFolder(), apiKey: 'key', log: () => {} },
       ...{ bodyLimits: defaultBodyLimits, defaultEntity: 'local', priorityScheduling: false },
       ...{ keys: KeyStore.open(await temporaryFolder()), trainingData: await resolveSources() },
-      ...{ admission: new Admission(defaultLimits), connections: new Connections(1) },
+      ...{ admission: new Admission(resolveLimits({}, 1)), connections: new Connections(1) },
       closing: new AbortController().signal,
     });
     onTestFinished(async () => {

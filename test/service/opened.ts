@@ -1,11 +1,10 @@
 import { onTestFinished } from 'vitest';
-import { Admission } from '../../src/service/admission/admission.ts';
-import { resolveLimits, type ServiceLimits } from '../../src/service/admission/limits.ts';
+import { Admission, resolveLimits, type ServiceLimits } from '../../src/service/admission/admission.ts';
 import { createApp } from '../../src/service/app.ts';
 import { ServiceError } from '../../src/service/errors.ts';
-import type { LogEntry } from '../../src/service/log.ts';
 import { openService } from '../../src/service/open-service.ts';
 import { KeyStore } from '../../src/service/store/key-store.ts';
+import type { LogEntry } from '../../src/service/telemetry.ts';
 import { resolveSources, type TrainingDataOptions } from '../../src/service/training-data/sources.ts';
 import { Listening } from '../../src/service/wire/listening.ts';
 import { Connections } from '../../src/service/wire/wire.ts';

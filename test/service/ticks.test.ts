@@ -1,24 +1,24 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTick } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { accepted, turn } from '../../src/service/ticks.ts';
+import { accepted, tickTime } from '../../src/service/ticks.ts';
 
 function compute(milliseconds: number): void {
   const until = performance.now() + milliseconds;
   while (performance.now() < until);
 }
 
-test('a crowd of short pieces of work leaves the event loop its turns, and goes in order', async () => {
-  let turns = 0;
+test('much short work leaves time for other ticks and runs in order', async () => {
+  let ticks = 0;
   let isOver = false;
   const others = (async () => {
     while (!isOver) {
-      await nextTurn();
-      turns++;
+      await nextTick();
+      ticks++;
     }
   })();
   const done: number[] = [];
   const crowd = Array.from({ length: 400 }, async (_, index) => {
-    await turn();
+    await tickTime();
     compute(0.2);
     done.push(index);
   });
@@ -27,33 +27,33 @@ test('a crowd of short pieces of work leaves the event loop its turns, and goes 
   await others;
   expect(done).toEqual([...done.keys()]);
   // At most 1 ms of work and one piece in each.
-  expect(turns).toBeGreaterThanOrEqual(40);
+  expect(ticks).toBeGreaterThanOrEqual(40);
 });
 
-test('a piece of work alone waits for nothing', async () => {
-  await nextTurn();
-  await nextTurn();
+test('a single piece of work does not wait', async () => {
+  await nextTick();
+  await nextTick();
   const order: string[] = [];
-  setImmediate(() => order.push('next turn'));
-  await turn();
+  setImmediate(() => order.push('next tick'));
+  await tickTime();
   order.push('work');
-  await nextTurn();
-  expect(order).toEqual(['work', 'next turn']);
+  await nextTick();
+  expect(order).toEqual(['work', 'next tick']);
 });
 
-test('while connections come, a turn has room for one piece of work', async () => {
-  await nextTurn();
-  await nextTurn();
+test('while connections arrive, a tick runs one piece of work', async () => {
+  await nextTick();
+  await nextTick();
   accepted();
   const done: number[] = [];
   const crowd = Array.from({ length: 50 }, async (_, index) => {
-    await turn();
+    await tickTime();
     done.push(index);
   });
   for (let before = -1; before < done.length && done.length < 20; ) {
     before = done.length;
     accepted();
-    await nextTurn();
+    await nextTick();
     expect(done.length - before).toBeLessThanOrEqual(2);
   }
   await Promise.all(crowd);

@@ -1,17 +1,62 @@
-import { ServiceError } from '../errors.ts';
+import { badOption, ServiceError } from '../errors.ts';
 import type { Store } from '../store/store.ts';
-import type { ServiceLimits } from './limits.ts';
-import { type HeldPlaces, mayTake, Places, shareOfFree } from './places.ts';
+import { BusyError, type HeldSlots, mayTake, Slots, shareOfFree } from './slots.ts';
 
-/** A limit of the service is reached; the client should retry later. Status 429. */
-export class BusyError extends ServiceError {
-  /** When there should be room, in seconds from now: the `Retry-After` header. */
-  readonly retryAfterSeconds: number;
+/** How much the service accepts at once. Requests beyond a limit get a 429 with `Retry-After`. */
+export interface ServiceLimits {
+  /**
+   * Replies of chat requests, waiting or in progress. A request counts as its `n`, or as its beam width. A
+   * waiting reply takes about 50 kB. Default 20,000.
+   */
+  replies: number;
+  /** Bytes of the bodies of unanswered requests, in memory and on disk. Default 1 GiB. */
+  bodyBytes: number;
+  /** Unfinished training jobs. Default 1000. */
+  jobs: number;
+  /** Unfinished training jobs of one model. Default 256. */
+  jobsOfModel: number;
+  /** Open streams of training events. Default 1000. */
+  eventStreams: number;
+  /** Concurrent fetches of training data from `file:` or `https:` URLs. Default 32. */
+  dataFetches: number;
+  /**
+   * Open connections. Requests on further connections are refused and the connection closed. Default
+   * 30,000.
+   */
+  connections: number;
+}
 
-  constructor(code: string, message: string, retryAfterSeconds: number) {
-    super(429, code, `${message} Ask again in ${retryAfterSeconds} s.`);
-    this.retryAfterSeconds = retryAfterSeconds;
+const defaultLimits: ServiceLimits = {
+  replies: 20_000,
+  bodyBytes: 1024 ** 3,
+  jobs: 1000,
+  jobsOfModel: 256,
+  eventStreams: 1000,
+  dataFetches: 32,
+  connections: 30_000,
+};
+
+/**
+ * Fills in the defaults.
+ *
+ * @param maxBody The largest body in bytes; `bodyBytes` must hold at least one.
+ * @throws ServiceError `bad_option` for an unknown limit or an invalid value.
+ */
+export function resolveLimits(options: Partial<ServiceLimits> = {}, maxBody: number): ServiceLimits {
+  const set = Object.entries(options).filter(([, value]) => value !== undefined);
+  const limits = { ...defaultLimits, ...Object.fromEntries(set) };
+  const names = Object.keys(defaultLimits);
+  for (const [name, value] of Object.entries(limits)) {
+    const error = !names.includes(name)
+      ? `Unknown limit; the limits are ${names.join(', ')}.`
+      : !Number.isSafeInteger(value) || value < 1
+        ? 'It must be a positive integer.'
+        : name === 'bodyBytes' && value < maxBody
+          ? `It must hold the largest body, ${maxBody} bytes: raise it or lower bodyLimits.`
+          : null;
+    if (error !== null) throw badOption(`limits.${name} is ${String(value)}. ${error}`);
   }
+  return limits;
 }
 
 /** Accounting for a request body that is being received. */
@@ -24,27 +69,14 @@ export interface AdmittedBody {
   release(): void;
 }
 
-/** Accounting for a chat request in flight. */
+/** Accounting for a chat request in flight. `release` frees its slots and bytes, once it is answered. */
 export interface AdmittedChat extends AdmittedBody {
   /** Reserves slots for all replies of the request (one is reserved already). @throws BusyError */
   replies(count: number): void;
-  /** Frees the slots and bytes, once the request is answered. */
-  release(): void;
-}
-
-/** The current load, as health reports show it. */
-export interface LoadFigures {
-  replies: number;
-  /** Milliseconds since the oldest unanswered chat request arrived. */
-  oldestMs: number;
-  bodyBytes: number;
-  eventStreams: number;
-  /** Requests refused for lack of room since the start. */
-  refused: number;
 }
 
 /** A requested training job that is not stored yet. */
-export interface ComingJob {
+export interface PendingJob {
   modelId: string;
   /** The tenant that the job counts for. */
   tenant: string;
@@ -53,172 +85,146 @@ export interface ComingJob {
 type JobCounts = Pick<Store, 'countUnfinishedJobs' | 'countJobsEnded'>;
 
 /**
- * Decides whether a request fits into the limits before its body is read, and estimates when there will be
- * room.
+ * Decides whether a request fits into the limits before its body is read, and estimates when the next one
+ * will.
  */
 export class Admission {
   readonly limits: ServiceLimits;
-  readonly #replies: Places;
-  readonly #bytes: Places;
-  readonly #streams: Places;
-  readonly #fetches: Places;
+  /** Replies in flight. */
+  readonly replies: Slots;
+  readonly bodyBytes: Slots;
+  readonly eventStreams: Slots;
+  readonly dataFetches: Slots;
   /** Jobs whose requests are being read and are not stored yet. */
-  readonly #coming = new Set<ComingJob>();
-  #otherwiseRefused = 0;
+  readonly #pending = new Set<PendingJob>();
+  #refusedElsewhere = 0;
 
   constructor(limits: ServiceLimits) {
     this.limits = limits;
-    this.#replies = new Places(limits.replies);
-    this.#bytes = new Places(limits.bodyBytes);
-    this.#streams = new Places(limits.eventStreams);
-    this.#fetches = new Places(limits.dataFetches);
+    const share = `one key may hold at most ${shareOfFree} times what is free`;
+    this.replies = new Slots({
+      limit: limits.replies,
+      code: 'too_many_requests',
+      message: `This service has ${limits.replies} replies in flight, its limit (limits.replies; ${share}). Send fewer requests at a time.`,
+    });
+    this.bodyBytes = new Slots({
+      limit: limits.bodyBytes,
+      code: 'too_many_bytes',
+      message: `Request bodies in flight have reached the limit of ${limits.bodyBytes} bytes (limits.bodyBytes). Send fewer or smaller requests at a time.`,
+    });
+    this.eventStreams = new Slots({
+      limit: limits.eventStreams,
+      code: 'too_many_event_streams',
+      message: `All ${limits.eventStreams} event streams of this service are in use (limits.eventStreams). Close unneeded streams, or request events without a stream.`,
+    });
+    this.dataFetches = new Slots({
+      limit: limits.dataFetches,
+      code: 'too_many_data_fetches',
+      message: `All ${limits.dataFetches} fetches of training data are in use (limits.dataFetches; ${share}). Create fewer jobs at a time, or upload the data.`,
+    });
   }
 
-  get figures(): LoadFigures {
-    return {
-      replies: this.#replies.taken,
-      oldestMs: this.#replies.oldestMs,
-      bodyBytes: this.#bytes.taken,
-      eventStreams: this.#streams.taken,
-      refused: [this.#replies, this.#bytes, this.#streams, this.#fetches].reduce(
-        (sum, { refused }) => sum + refused,
-        this.#otherwiseRefused,
-      ),
-    };
+  /** Requests refused since the start because a limit was reached. */
+  get refused(): number {
+    const { replies, bodyBytes, eventStreams, dataFetches } = this;
+    return [replies, bodyBytes, eventStreams, dataFetches].reduce(
+      (sum, { refused }) => sum + refused,
+      this.#refusedElsewhere,
+    );
   }
 
   /** Admits a chat request and reserves a slot for one reply. @throws BusyError */
   chat(tenant: string): AdmittedChat {
-    const place = this.#replies.take(tenant, 1);
-    if (!place) throw this.#noReplies(tenant, 1);
+    const slots = this.replies.take(tenant);
     const body = this.body(tenant);
+    const limit = this.limits.replies;
     return {
       ...body,
       replies: (count) => {
-        if (count > this.limits.replies) throw neverRoom(count, this.limits.replies);
-        if (count > 1 && !place.add(count - 1)) throw this.#noReplies(tenant, count);
+        if (count > limit)
+          throw new ServiceError(
+            422,
+            'more_than_the_limit',
+            `n is ${count}, but this service allows at most ${limit} replies in flight (limits.replies). Request fewer.`,
+          );
+        if (count > 1) slots.add(count - 1);
       },
       release: () => {
         body.release();
-        place.release();
+        slots.release();
       },
     };
   }
 
   /** Admits a body; bytes are reserved as they arrive. */
   body(tenant: string): AdmittedBody {
-    let held: HeldPlaces | null = null;
+    let slots: HeldSlots | undefined;
     let counted = 0;
     return {
-      expect: (total) => {
-        if (!this.#bytes.hasRoom(tenant, total)) throw this.#noBytes(tenant, total);
-      },
+      expect: (total) => this.bodyBytes.check(tenant, total),
       bytes: (total) => {
         const more = total - counted;
         if (more <= 0) return;
         counted = total;
-        if (held) {
-          if (!held.add(more)) throw this.#noBytes(tenant, more);
-          return;
-        }
-        held = this.#bytes.take(tenant, more);
-        if (!held) throw this.#noBytes(tenant, more);
+        if (slots) slots.add(more);
+        else slots = this.bodyBytes.take(tenant, more);
       },
-      release: () => held?.release(),
+      release: () => slots?.release(),
     };
   }
 
-  /** Admits an event stream. @throws BusyError */
-  eventStream(tenant: string): HeldPlaces {
-    const place = this.#streams.take(tenant, 1);
-    if (place) return place;
-    throw new BusyError(
-      'too_many_event_streams',
-      `As many event streams are followed as this service serves at once (${this.limits.eventStreams}, limits.eventStreams); end those that are not needed, or ask for the events without a stream.`,
-      this.#streams.retryAfterSeconds(tenant, 1),
-    );
-  }
-
-  /** Admits a fetch of training data. @throws BusyError */
-  dataFetch(tenant: string): HeldPlaces {
-    const place = this.#fetches.take(tenant, 1);
-    if (place) return place;
-    throw new BusyError(
-      'too_many_data_fetches',
-      `As much training data is being fetched as this service fetches at once (${this.limits.dataFetches}, limits.dataFetches; one key holds at most 16 times what is free); ask for fewer jobs at a time, or upload the data.`,
-      this.#fetches.retryAfterSeconds(tenant, 1),
-    );
-  }
-
   /** Reserves a slot for a job until it is stored or refused; call `release` then. @throws BusyError */
-  async job(store: JobCounts, coming: ComingJob): Promise<{ release: () => void }> {
-    const others = [...this.#coming];
-    const kept = { ...coming };
-    this.#coming.add(kept);
-    const release = () => void this.#coming.delete(kept);
+  async job(store: JobCounts, job: PendingJob): Promise<{ release: () => void }> {
+    const others = [...this.#pending];
+    const pending = { ...job };
+    this.#pending.add(pending);
+    const release = () => void this.#pending.delete(pending);
     // `others` was copied before this query, so a job stored meanwhile is counted twice rather than not at
     // all.
-    const stored = await store.countUnfinishedJobs(coming).catch((error: unknown) => {
+    const stored = await store.countUnfinishedJobs(job).catch((error: unknown) => {
       release();
       throw error;
     });
-    const complaint = this.#noJob({
+    const complaint = this.#jobComplaint({
       all: stored.all + others.length,
-      ofModel: stored.ofModel + others.filter(({ modelId }) => modelId === coming.modelId).length,
-      ofTenant: stored.ofTenant + others.filter(({ tenant }) => tenant === coming.tenant).length,
+      ofModel: stored.ofModel + others.filter(({ modelId }) => modelId === job.modelId).length,
+      ofTenant: stored.ofTenant + others.filter(({ tenant }) => tenant === job.tenant).length,
     });
     if (complaint === null) return { release };
     release();
-    this.#otherwiseRefused++;
+    this.#refusedElsewhere++;
     const endedInMinute = await store.countJobsEnded(new Date(Date.now() - 60_000).toISOString());
     throw new BusyError(
       'too_many_jobs',
-      `${complaint}; wait for one to end, or cancel one.`,
+      `${complaint}. Wait for one to end, or cancel one.`,
       Math.ceil(60 / Math.max(1, endedInMinute)),
     );
   }
 
   /** The error for a request on a connection beyond the limit. */
   tooManyConnections(): BusyError {
-    this.#otherwiseRefused++;
+    this.#refusedElsewhere++;
     return new BusyError(
       'too_many_connections',
-      `As many connections are open as this service keeps (${this.limits.connections}, limits.connections); close those that are idle.`,
-      this.#replies.retryAfterSeconds('', 1),
+      `This service has reached its limit of ${this.limits.connections} connections (limits.connections). Close idle ones.`,
+      this.replies.retryAfterSeconds('', 1),
     );
   }
 
-  #noJob({ all, ofModel, ofTenant }: { all: number; ofModel: number; ofTenant: number }): string | null {
+  #jobComplaint({
+    all,
+    ofModel,
+    ofTenant,
+  }: {
+    all: number;
+    ofModel: number;
+    ofTenant: number;
+  }): string | null {
     const { jobs, jobsOfModel } = this.limits;
-    if (all >= jobs)
-      return `${all} training jobs have not ended, and this service takes ${jobs} (limits.jobs)`;
+    if (all >= jobs) return `There are ${all} unfinished training jobs; the limit is ${jobs} (limits.jobs)`;
     if (ofModel >= jobsOfModel)
-      return `${ofModel} training jobs of this model have not ended, and this service takes ${jobsOfModel} (limits.jobsOfModel)`;
+      return `The model has ${ofModel} unfinished training jobs; the limit is ${jobsOfModel} (limits.jobsOfModel)`;
     if (mayTake(1, { held: ofTenant, free: jobs - all })) return null;
-    return `${ofTenant} training jobs of this key have not ended, and one key has at most ${shareOfFree} times as many as are free of the ${jobs} of this service (limits.jobs)`;
+    return `The key has ${ofTenant} unfinished training jobs; one key may have at most ${shareOfFree} times as many as are free of the ${jobs} (limits.jobs)`;
   }
-
-  #noReplies(tenant: string, count: number): BusyError {
-    return new BusyError(
-      'too_many_requests',
-      `As many replies are asked for as this service takes in hand at once (${this.limits.replies}, limits.replies; one key holds at most 16 times what is free); send fewer at a time.`,
-      this.#replies.retryAfterSeconds(tenant, count),
-    );
-  }
-
-  #noBytes(tenant: string, bytes: number): BusyError {
-    return new BusyError(
-      'too_many_bytes',
-      `As many bytes of requests are in hand as this service holds (${this.limits.bodyBytes}, limits.bodyBytes); send fewer or smaller requests at a time.`,
-      this.#bytes.retryAfterSeconds(tenant, bytes),
-    );
-  }
-}
-
-function neverRoom(count: number, limit: number): ServiceError {
-  return new ServiceError(
-    422,
-    'more_than_the_limit',
-    `n is ${count}, and this service takes at most ${limit} replies in hand at once (limits.replies); ask for fewer.`,
-  );
 }

@@ -1,39 +1,26 @@
 import { createHash, randomUUID } from 'node:crypto';
-import type {
-  ParsedChatCompletionRequest,
-  ParsedMessage,
-  PromptLogprob,
-  Sampling,
-  Usage,
+import {
+  chatLimits,
+  type ParsedChatCompletionRequest,
+  type ParsedMessage,
+  type PromptLogprob,
+  type Sampling,
+  type Usage,
 } from '../../contract/index.ts';
-import type { BaseModel, Engine, Generation, GenerationDelta } from '../../engines/engine.ts';
+import type { BaseModel, Generation, GenerationDelta } from '../../engines/engine.ts';
 import { toTurn } from '../../language/chat/conversation.ts';
 import { type ReplyOptions, ReplyParser } from '../../language/chat/reply-parser.ts';
 import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
 import type { Access } from '../access.ts';
-import type { BaseModelTools } from './base-model-tools.ts';
-import type { Constraints } from './constraints.ts';
+import type { ServiceContext } from '../context.ts';
+import { invalidField } from '../errors.ts';
+import { refuseForeignTokens } from '../validation.ts';
 import { type Prompt, toPrompt } from './prompt.ts';
 import { type TokenReport, tokenReportOf } from './reply/token-report.ts';
-import {
-  checkCombinations,
-  refuseForeignTokens,
-  refuseLongReports,
-  seedOfChoice,
-  toMaxTokens,
-  toStops,
-} from './request-checks.ts';
-import type { ModelResolver, ResolvedModel } from './resolve-model.ts';
-import { toSampling, toSamplingParameters } from './sampling.ts';
+import type { BaseModelTools, ResolvedModel } from './resolve-model.ts';
+import { toMaxTokens, toSampling, toSamplingParameters } from './sampling.ts';
 
-export interface ChatDependencies {
-  engine: Engine;
-  models: ModelResolver;
-  constraints: Constraints;
-  tools: (baseModel: string) => BaseModelTools;
-  /** Whether requests may have a priority. */
-  priorityScheduling: boolean;
-}
+type ChatService = Pick<ServiceContext, 'engine' | 'models' | 'constraints' | 'tools'>;
 
 /** A request turned into tokens, ready to sample. */
 export interface PreparedChat {
@@ -61,48 +48,45 @@ export interface PreparedChat {
   parser(): ReplyParser;
 }
 
-export interface ChatOrigin {
+interface ChatOrigin {
   access: Access;
-  /** The request's seed with all its digits; see `exactSeed`. */
+  /** The request's seed with all its digits. */
   seed: number | bigint | undefined;
   /** Aborts when the client stops waiting for the answer. */
-  signal?: AbortSignal;
+  signal: AbortSignal;
 }
 
+/** Turns a valid request into tokens: model, constraint, prompt, sampling, and how the reply is read. */
 export async function prepareChat(
-  { engine, models, constraints, tools: toolsOf, priorityScheduling }: ChatDependencies,
+  { engine, models, constraints, tools: toolsOf }: ChatService,
   request: ParsedChatCompletionRequest,
   { access, seed: requestSeed, signal: asking }: ChatOrigin,
 ): Promise<PreparedChat> {
-  checkCombinations(request, { priorityScheduling });
   const model = await models.resolve(request.model, access);
   const { base, weights } = model;
   const tools = toolsOf(base.id);
+  const { tokenizer, format } = tools;
   const caller = { tenant: access.tenant, signal: asking };
-  const constraint = await constraints.check(base, request, caller);
+  const constraint = mayConstrain(request) ? await constraints.check(base, request, caller) : null;
   refuseForeignTokens(request.stop_token_ids, base.vocabularySize, ['stop_token_ids']);
   const prompt = await toPrompt(request, { tools, base, caller });
   const maxTokens = toMaxTokens(request, prompt.tokens.length, base.contextLength);
   refuseLongReports(request, maxTokens);
-  const { tokenizer, format } = tools;
-  const sampling = toSamplingParameters(request, {
-    ...{ tokenizer, format, constraint, maxTokens },
-    processors: engine.logitsProcessors,
-  });
-  const stops = toStops(request);
-  seedOfChoice(requestSeed, 0);
-  const choices = request.n ?? 1;
+  const processors = engine.logitsProcessors;
+  const sampling = toSamplingParameters(request, { tokenizer, format, constraint, maxTokens, processors });
+  const { stop, stop_token_ids: stopTokens = [], n: choices = 1, prompt_logprobs: top } = request;
+  const stopStrings = typeof stop === 'string' ? [stop] : (stop ?? []);
   const echo = request.echo ? echoOf(request.messages) : '';
   // Only after all checks: a refused request writes nothing to disk.
-  await constraints.keep(constraint, access.entity ?? model.entity);
+  if (constraint) await constraints.keep(constraint, access.entity ?? model.entity);
   const common = {
     weights,
     prompt: prompt.tokens,
     sampling,
     maxTokens,
-    stopStrings: stops.strings,
-    stopTokens: stops.tokens,
-    constraint: constraint.constraint,
+    stopStrings,
+    stopTokens,
+    constraint: constraint?.constraint ?? null,
     topLogprobs: request.top_logprobs ?? 0,
     priority: request.priority ?? 0,
     cacheSalt: cacheSaltOf(access, request.cache_salt ?? null),
@@ -110,9 +94,9 @@ export async function prepareChat(
   };
   const reading: ReplyOptions = {
     endToken: format.endToken,
-    callToken: constraint.allowsCalls ? format.callToken : null,
-    reasoning: constraint.reasoning,
-    stops,
+    callToken: constraint?.allowsCalls ? format.callToken : null,
+    reasoning: constraint?.reasoning ?? null,
+    stops: { strings: stopStrings, tokens: stopTokens },
     show: {
       special: request.skip_special_tokens === false,
       spaces: request.spaces_between_special_tokens !== false,
@@ -121,14 +105,18 @@ export async function prepareChat(
     },
     echo,
   };
-  const top = request.prompt_logprobs;
   return {
     id: `chatcmpl-${request.request_id ?? randomUUID()}`,
     created: Math.floor(Date.now() / 1000),
     fingerprint: fingerprintOf(engine.name, base),
-    ...{ request, model, tools, prompt, echo, choices },
+    request,
+    model,
+    tools,
+    prompt,
+    echo,
+    choices,
     sampling: {
-      ...toSampling(sampling, constraint.hash),
+      ...toSampling(sampling, constraint?.hash ?? null),
       prompt: tokenIdsHash(prompt.tokens),
       ...(request.use_beam_search ? { beam_search: true } : {}),
       ...(prompt.own ? { own_prompt: true } : {}),
@@ -139,13 +127,10 @@ export async function prepareChat(
       return engine.generate({ ...common, ...(seed === undefined ? {} : { seed }), signal }, onDelta);
     },
     search: request.use_beam_search
-      ? (signal) =>
-          engine.beamSearch({
-            ...common,
-            width: choices,
-            lengthPenalty: request.length_penalty ?? 1,
-            signal,
-          })
+      ? (signal) => {
+          const lengthPenalty = request.length_penalty ?? 1;
+          return engine.beamSearch({ ...common, width: choices, lengthPenalty, signal });
+        }
       : null,
     scorePrompt:
       top === undefined
@@ -156,6 +141,35 @@ export async function prepareChat(
             ),
     parser: () => new ReplyParser(tokenizer, reading),
   };
+}
+
+/** Whether the request has a field that may constrain its replies. */
+const mayConstrain = (request: ParsedChatCompletionRequest): boolean =>
+  (request.tools?.length ?? 0) > 0 ||
+  request.tool_choice !== undefined ||
+  request.response_format !== undefined ||
+  request.structured_outputs !== undefined ||
+  request.reasoning_effort !== undefined;
+
+/** Refuses so many alternatives per token that the answer would be hundreds of megabytes. */
+function refuseLongReports(
+  { n = 1, top_logprobs: top = 0 }: Pick<ParsedChatCompletionRequest, 'n' | 'top_logprobs'>,
+  maxTokens: number,
+): void {
+  const reported = n * maxTokens * (1 + top);
+  if (top === 0 || reported <= chatLimits.reported) return;
+  throw invalidField(
+    ['top_logprobs'],
+    `of ${top}, for ${n} choices of up to ${maxTokens} tokens, could report ${reported} log-probabilities; the limit is ${chatLimits.reported}. Request fewer alternatives, choices or max_completion_tokens`,
+    top,
+  );
+}
+
+/** The seed of a choice: the request's seed plus the index of the choice. */
+function seedOfChoice(seed: number | bigint | undefined, index: number): number | bigint | undefined {
+  if (seed === undefined) return undefined;
+  const chosen = BigInt(seed) + BigInt(index);
+  return Number.isSafeInteger(Number(chosen)) ? Number(chosen) : chosen;
 }
 
 /** The text that `echo` repeats: the content of the last message, if it is the assistant's. */

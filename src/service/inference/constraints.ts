@@ -26,10 +26,10 @@ import { valueAt } from '../zod-issues.ts';
 
 /** A constraint that the engine accepted. */
 export interface CheckedConstraint {
-  constraint: Constraint | null;
-  hash: string | null;
-  /** Length of its JSON in characters; 0 without a constraint. */
-  characters: number;
+  constraint: Constraint;
+  hash: string;
+  /** Its JSON. */
+  json: string;
   allowsCalls: boolean;
   /** If replies begin with reasoning: the tokens that open and close it. */
   reasoning: { open: number; close: number } | null;
@@ -54,9 +54,9 @@ export class Constraints {
   /** By a hash of the request's fields, which may be long. */
   readonly #checked = new LRUCache<string, CheckedConstraint>({
     maxSize: cachedCharacters,
-    sizeCalculation: ({ characters }) => characters + charactersOfEntry,
+    sizeCalculation: ({ json }) => json.length + charactersOfEntry,
   });
-  readonly #checking = new SharedWork<string, CheckedConstraint>();
+  readonly #checking = new SharedWork<string, CheckedConstraint | null>();
   /** By entity and hash. */
   readonly #found = new LRUCache<string, Constraint>({ maxSize: cachedCharacters });
 
@@ -66,12 +66,15 @@ export class Constraints {
   }
 
   /**
-   * Builds the constraint of a request and checks it with the engine. Rejects with a 422 if the engine
-   * cannot enforce it. `caller`: the tenant the work counts for, and a signal that aborts when it stops
-   * waiting.
+   * Builds the constraint of a request and checks it with the engine; null if replies are free. Rejects
+   * with a 422 if the engine cannot enforce it. `caller`: the tenant the work counts for, and a signal that
+   * aborts when it stops waiting.
    */
-  async check(base: BaseModel, fields: ConstraintFields, caller: Caller = {}): Promise<CheckedConstraint> {
-    if (!mayConstrain(fields)) return unconstrained;
+  async check(
+    base: BaseModel,
+    fields: ConstraintFields,
+    { tenant, signal }: Caller = {},
+  ): Promise<CheckedConstraint | null> {
     refuseLongFields(fields);
     const json = JSON.stringify([
       base.id,
@@ -86,10 +89,9 @@ export class Constraints {
     const key = crypto.hash('sha256', json, 'base64');
     const known = this.#checked.get(key);
     if (known) return known;
-    const { tenant, signal } = caller;
-    const begin = async (left: AbortSignal) => {
-      const checked = await this.#check(base, fields, { tenant, signal: left });
-      this.#checked.set(key, checked);
+    const begin = async (shared: AbortSignal) => {
+      const checked = await this.#check(base, fields, { tenant, signal: shared });
+      if (checked) this.#checked.set(key, checked);
       return checked;
     };
     return this.#checking.join(key, begin, signal);
@@ -99,14 +101,13 @@ export class Constraints {
    * Stores a constraint so that its replies can be trained on. Call it before sampling. `entity`: the
    * owner of the replies; null if entities are not separated.
    */
-  async keep({ constraint, hash }: CheckedConstraint, entity: string | null): Promise<void> {
-    if (constraint === null || hash === null) return;
+  async keep({ hash, json }: CheckedConstraint, entity: string | null): Promise<void> {
     const now = Date.now();
     const usedAt = await this.#store.constraintUsedAt(hash, entity);
     // `Math.abs` also covers a clock that was set back.
     if (usedAt !== undefined && Math.abs(now - usedAt) < dayMs) return;
     try {
-      await this.#store.keepConstraint({ hash, json: JSON.stringify(constraint), usedAt: now }, entity);
+      await this.#store.keepConstraint({ hash, json, usedAt: now }, entity);
     } catch (error) {
       // A stored constraint may be sampled under even when the disk is not writable.
       if ((await this.#store.constraint(hash, entity)) === undefined) throw error;
@@ -138,7 +139,7 @@ export class Constraints {
     { id: baseModel, contextLength }: BaseModel,
     fields: ConstraintFields,
     caller: Caller,
-  ): Promise<CheckedConstraint> {
+  ): Promise<CheckedConstraint | null> {
     const format = this.#engine.chatFormat(baseModel);
     const constraint = toConstraint(fields, {
       format,
@@ -146,14 +147,12 @@ export class Constraints {
       engine: this.#engine.name,
       parseJson: parseFieldJson,
     });
-    if (constraint === null) return unconstrained;
+    if (constraint === null) return null;
     const complaint = await this.#complaint(baseModel, constraint, caller);
     if (complaint !== null) throw await this.#refusal(baseModel, constraint, { fields, caller, complaint });
-    const { hash, json } = hashConstraint(constraint);
     return {
       constraint,
-      hash,
-      characters: json.length,
+      ...hashConstraint(constraint),
       allowsCalls: allowsCalls(constraint, format),
       reasoning: constraint.reasoning ?? null,
     };
@@ -203,22 +202,6 @@ export class Constraints {
     );
   }
 }
-
-const unconstrained: CheckedConstraint = {
-  constraint: null,
-  hash: null,
-  characters: 0,
-  allowsCalls: false,
-  reasoning: null,
-};
-
-/** Whether the request has a field that may constrain its replies. */
-const mayConstrain = (fields: ConstraintFields): boolean =>
-  (fields.tools?.length ?? 0) > 0 ||
-  fields.tool_choice !== undefined ||
-  fields.response_format !== undefined ||
-  fields.structured_outputs !== undefined ||
-  fields.reasoning_effort !== undefined;
 
 /** Runs before anything is built from the fields: engines cannot compile longer ones quickly. */
 function refuseLongFields(fields: ConstraintFields): void {

@@ -5,8 +5,8 @@ import type { RenderOptions } from '../../language/chat/render.ts';
 import * as requestTemplate from '../../language/extensions/request-template/request-template.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { invalidField, ServiceError } from '../errors.ts';
-import type { BaseModelTools } from './base-model-tools.ts';
-import { refuseForeignTokens } from './request-checks.ts';
+import { refuseForeignTokens } from '../validation.ts';
+import type { BaseModelTools } from './resolve-model.ts';
 
 /** The prompt of a reply. */
 export interface Prompt {

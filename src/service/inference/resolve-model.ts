@@ -1,10 +1,13 @@
 import { LRUCache } from 'lru-cache';
 import { formatModelName, type ModelName, parseModelName } from '../../contract/index.ts';
 import type { BaseModel, Engine, Weights } from '../../engines/engine.ts';
+import { ConversationRenderer } from '../../language/chat/render.ts';
+import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
 import type { Access } from '../access.ts';
 import { ServiceError } from '../errors.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { Store } from '../store/store.ts';
+import { TokenTexts } from './reply/token-report.ts';
 
 /** What a model name in a request currently refers to. */
 export interface ResolvedModel {
@@ -101,3 +104,33 @@ export function unknownModel(name: string, reason = noSuchName): ServiceError {
 
 export const unknownStep = (name: string, step: number | undefined): ServiceError =>
   unknownModel(name, `the model has no checkpoint of step ${step}`);
+
+/** Turns the messages of a base model into tokens and back. */
+export interface BaseModelTools {
+  tokenizer: Tokenizer;
+  format: ChatFormat;
+  renderer: ConversationRenderer;
+  texts: TokenTexts;
+}
+
+/** Creates the tools of a base model on first use and keeps them with their caches. */
+export function baseModelTools(
+  engine: Pick<Engine, 'tokenizer' | 'chatFormat'>,
+): (baseModel: string) => BaseModelTools {
+  const known = new Map<string, BaseModelTools>();
+  return (baseModel) => {
+    let tools = known.get(baseModel);
+    if (!tools) {
+      const tokenizer = engine.tokenizer(baseModel);
+      const format = engine.chatFormat(baseModel);
+      tools = {
+        tokenizer,
+        format,
+        renderer: new ConversationRenderer(tokenizer, format),
+        texts: new TokenTexts(tokenizer),
+      };
+      known.set(baseModel, tools);
+    }
+    return tools;
+  };
+}

@@ -8,14 +8,14 @@ import {
 import type { ProcessorCall, SamplingParameters } from '../../engines/engine.ts';
 import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
 import { plainSampling } from '../../learning/index.ts';
-import { invalidField } from '../errors.ts';
+import { invalidField, ServiceError } from '../errors.ts';
+import { rangeOf, refuseForeignTokens } from '../validation.ts';
 import type { CheckedConstraint } from './constraints.ts';
-import { rangeOf, refuseForeignTokens } from './request-checks.ts';
 
-export interface SamplingSurroundings {
+interface SamplingContext {
   tokenizer: Tokenizer;
   format: ChatFormat;
-  constraint: CheckedConstraint;
+  constraint: CheckedConstraint | null;
   /** Names of the available logits processors. */
   processors: readonly string[];
   /** Most tokens of the reply. */
@@ -28,26 +28,28 @@ export interface SamplingSurroundings {
  */
 export function toSamplingParameters(
   request: ParsedChatCompletionRequest,
-  surroundings: SamplingSurroundings,
+  context: SamplingContext,
 ): SamplingParameters {
-  checkBiases(request.logit_bias, surroundings.tokenizer);
-  checkAllowed(request.allowed_token_ids, surroundings);
-  checkProcessors(request, surroundings.processors);
-  return {
-    temperature: request.temperature ?? 1,
-    topP: request.top_p ?? 1,
-    topK: Math.max(0, request.top_k ?? 0),
-    minP: request.min_p ?? 0,
-    repetitionPenalty: request.repetition_penalty ?? 1,
-    frequencyPenalty: request.frequency_penalty ?? 0,
-    presencePenalty: request.presence_penalty ?? 0,
-    logitBias: toBiases(request.logit_bias),
-    allowedTokens: request.allowed_token_ids ?? null,
-    bannedTexts: request.bad_words ?? [],
-    minTokens: toMinTokens(request, surroundings),
-    ignoreEnd: request.ignore_eos ?? false,
-    processors: toProcessors(request.logits_processors, request.engine_xargs),
-  };
+  checkBiases(request.logit_bias, context.tokenizer);
+  checkAllowed(request.allowed_token_ids, context);
+  checkProcessors(request, context.processors);
+  return toParameters(request, toMinTokens(request, context));
+}
+
+/** The token limit of a reply: the requested one, at most what the context leaves. */
+export function toMaxTokens(
+  request: Pick<ParsedChatCompletionRequest, 'max_completion_tokens' | 'max_tokens'>,
+  promptLength: number,
+  contextLength: number,
+): number {
+  const left = contextLength - promptLength;
+  if (left < 1)
+    throw new ServiceError(
+      400,
+      'context_length_exceeded',
+      `The prompt has ${promptLength} tokens, but the model's context holds ${contextLength}, reply included. Shorten the messages.`,
+    );
+  return Math.min(request.max_completion_tokens ?? request.max_tokens ?? left, left);
 }
 
 function checkBiases(biases: ParsedChatCompletionRequest['logit_bias'], { vocabularySize }: Tokenizer): void {
@@ -65,27 +67,27 @@ function checkBiases(biases: ParsedChatCompletionRequest['logit_bias'], { vocabu
 
 function checkAllowed(
   allowed: readonly number[] | undefined,
-  { tokenizer, format, constraint }: SamplingSurroundings,
+  { tokenizer, format, constraint }: SamplingContext,
 ): void {
   if (!allowed) return;
   if (allowed.length > tokenizer.vocabularySize)
     throw invalidField(
       ['allowed_token_ids'],
-      `has ${allowed.length} tokens, and the model has ${tokenizer.vocabularySize}; name each once`,
+      `has ${allowed.length} ids for a vocabulary of ${tokenizer.vocabularySize}; list each once`,
       allowed,
     );
   refuseForeignTokens(allowed, tokenizer.vocabularySize, ['allowed_token_ids']);
   const reachable = new Set([
     format.endToken,
-    ...(constraint.allowsCalls ? [format.callToken] : []),
-    ...(constraint.reasoning ? [constraint.reasoning.open, constraint.reasoning.close] : []),
+    ...(constraint?.allowsCalls ? [format.callToken] : []),
+    ...(constraint?.reasoning ? [constraint.reasoning.open, constraint.reasoning.close] : []),
   ]);
   const special = new Set(tokenizer.special.values());
   for (const [index, token] of allowed.entries())
     if (special.has(token) && !reachable.has(token))
       throw invalidField(
         ['allowed_token_ids', index],
-        `${tokenizer.text(token)} is a special token that this reply cannot hold`,
+        `${tokenizer.text(token)} is a special token that cannot occur in this reply`,
         token,
       );
 }
@@ -94,14 +96,14 @@ function checkProcessors(
   { logits_processors, engine_xargs }: ParsedChatCompletionRequest,
   known: readonly string[],
 ): void {
-  const asked = logits_processors ?? [];
-  for (const [index, processor] of asked.entries()) {
+  const requested = logits_processors ?? [];
+  for (const [index, processor] of requested.entries()) {
     const name = typeof processor === 'string' ? processor : processor.qualname;
     if (known.includes(name)) continue;
-    const there = known.length === 0 ? 'there is none here' : `those there are: ${known.join(', ')}`;
+    const available = known.length === 0 ? 'none is configured' : `available: ${known.join(', ')}`;
     throw invalidField(
       ['logits_processors', index, ...(typeof processor === 'string' ? [] : ['qualname'])],
-      `there is no logits processor ${JSON.stringify(name)}; ${there}`,
+      `the logits processor ${JSON.stringify(name)} does not exist; ${available}`,
       name,
     );
   }
@@ -112,25 +114,21 @@ function checkProcessors(
       `takes at most ${chatLimits.engineArguments} arguments, not ${extra.length}`,
       engine_xargs,
     );
-  if (extra.length > 0 && asked.length === 0)
+  if (extra.length > 0 && requested.length === 0)
     throw invalidField(
       ['engine_xargs', extra[0] ?? ''],
-      'goes to the logits processors of the request, and it has none; name one in logits_processors',
+      'requires a logits processor; name one in logits_processors',
       engine_xargs?.[extra[0] ?? ''],
     );
 }
 
 function toMinTokens(
   { min_tokens: count = 0, stop_token_ids: stops }: ParsedChatCompletionRequest,
-  { format, maxTokens }: SamplingSurroundings,
+  { format, maxTokens }: SamplingContext,
 ): SamplingParameters['minTokens'] {
   if (count === 0) return null;
   if (count > maxTokens)
-    throw invalidField(
-      ['min_tokens'],
-      `must be at most ${maxTokens}, the most tokens that this reply may have`,
-      count,
-    );
+    throw invalidField(['min_tokens'], `must be at most ${maxTokens}, the token limit of this reply`, count);
   return { count, barred: [...new Set([format.endToken, ...(stops ?? [])])] };
 }
 
@@ -162,38 +160,36 @@ export function toSampling(sampling: SamplingParameters, constraintHash: string 
 
 /** The parameters that a choice was sampled with; without `sampling`, the model's plain distribution. */
 export function fromSampling(sampling: Sampling | null | undefined): SamplingParameters {
-  if (!sampling) return plainSampling;
-  const minimum = sampling.min_tokens ?? 0;
+  const count = sampling?.min_tokens ?? 0;
+  return toParameters(sampling ?? {}, count > 0 ? { count, barred: sampling?.stop_token_ids ?? [] } : null);
+}
+
+/** The wire fields that requests and choices share. */
+type SharedFields = { [Name in keyof Sampling]?: Sampling[Name] | undefined };
+
+/** Fields that are absent get their neutral value. */
+function toParameters(fields: SharedFields, minTokens: SamplingParameters['minTokens']): SamplingParameters {
   return {
-    temperature: sampling.temperature,
-    topP: sampling.top_p,
-    topK: Math.max(0, sampling.top_k),
-    minP: sampling.min_p,
-    repetitionPenalty: sampling.repetition_penalty ?? plainSampling.repetitionPenalty,
-    frequencyPenalty: sampling.frequency_penalty ?? plainSampling.frequencyPenalty,
-    presencePenalty: sampling.presence_penalty ?? plainSampling.presencePenalty,
-    logitBias: toBiases(sampling.logit_bias),
-    allowedTokens: sampling.allowed_token_ids ?? plainSampling.allowedTokens,
-    bannedTexts: sampling.bad_words ?? plainSampling.bannedTexts,
-    minTokens: minimum > 0 ? { count: minimum, barred: sampling.stop_token_ids ?? [] } : null,
-    ignoreEnd: sampling.ignore_eos ?? plainSampling.ignoreEnd,
-    processors: toProcessors(sampling.logits_processors, sampling.engine_xargs),
+    temperature: fields.temperature ?? plainSampling.temperature,
+    topP: fields.top_p ?? plainSampling.topP,
+    topK: Math.max(0, fields.top_k ?? plainSampling.topK),
+    minP: fields.min_p ?? plainSampling.minP,
+    repetitionPenalty: fields.repetition_penalty ?? plainSampling.repetitionPenalty,
+    frequencyPenalty: fields.frequency_penalty ?? plainSampling.frequencyPenalty,
+    presencePenalty: fields.presence_penalty ?? plainSampling.presencePenalty,
+    logitBias: Object.entries(fields.logit_bias ?? {}).map(([token, bias]) => [Number(token), bias]),
+    allowedTokens: fields.allowed_token_ids ?? plainSampling.allowedTokens,
+    bannedTexts: fields.bad_words ?? plainSampling.bannedTexts,
+    minTokens,
+    ignoreEnd: fields.ignore_eos ?? plainSampling.ignoreEnd,
+    processors: toProcessors(fields),
   };
 }
 
-type Biases = SamplingParameters['logitBias'];
+type WireProcessors = Partial<Pick<Sampling, 'logits_processors' | 'engine_xargs'>>;
 
-export function toBiases(biases: Readonly<Record<string, number>> | null | undefined): Biases {
-  return Object.entries(biases ?? {}).map(([token, bias]): [number, number] => [Number(token), bias]);
-}
-
-type WireProcessors = Pick<Sampling, 'logits_processors' | 'engine_xargs'>;
-
-export function toProcessors(
-  processors: WireProcessors['logits_processors'],
-  extra: WireProcessors['engine_xargs'],
-): ProcessorCall[] {
-  return (processors ?? []).map((processor) => {
+function toProcessors({ logits_processors, engine_xargs: extra }: WireProcessors): ProcessorCall[] {
+  return (logits_processors ?? []).map((processor) => {
     const { qualname, args, kwargs } =
       typeof processor === 'string' ? { qualname: processor, args: [], kwargs: {} } : processor;
     return { name: qualname, args: args ?? [], kwargs: kwargs ?? {}, extra: extra ?? {} };

@@ -7,7 +7,7 @@ import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
 import { largestReward } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
 import type { KnownConstraints } from '../inference/constraints.ts';
-import { rangeOf, refuseForeignTokens } from '../inference/request-checks.ts';
+import { rangeOf, refuseForeignTokens } from '../validation.ts';
 
 /**
  * Completes a choice whose token ids, sampling and prompt are only in the entries of its log-probabilities. That

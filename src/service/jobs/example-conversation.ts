@@ -5,7 +5,7 @@ import type { Constraint, Reply } from '../../language/constraint/constraint.ts'
 import { plainSampling } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
 import type { Constraints } from '../inference/constraints.ts';
-import { refuseForeignTokens } from '../inference/request-checks.ts';
+import { refuseForeignTokens } from '../validation.ts';
 import { inSchemaOrder } from './schema-order.ts';
 import type { TrainingConversation } from './sequences.ts';
 
@@ -41,13 +41,15 @@ export async function exampleConversation(
   }
   const reasoningEffort =
     example.reasoning_effort ?? (turns.some(({ reasoning }) => reasoning) ? 'high' : undefined);
-  const { constraint } = await constraints.check(base, { ...example, reasoning_effort: reasoningEffort });
+  const checked = await constraints.check(base, { ...example, reasoning_effort: reasoningEffort });
   return {
     turns,
     tools: example.tools,
     location: [`line ${number}`],
     sampled: turns.map((turn, index) =>
-      trains(turn, index) ? { logprobs: [], sampling: plainSampling, constraint } : null,
+      trains(turn, index)
+        ? { logprobs: [], sampling: plainSampling, constraint: checked?.constraint ?? null }
+        : null,
     ),
     reasoningEffort: reasoningEffort === 'none' ? undefined : reasoningEffort,
   };

@@ -1,7 +1,6 @@
 import { messageOf, ServiceError } from '../errors.ts';
-import type { ServiceLog } from '../log.ts';
 import type { JobOutcome, JobRecord, WaitingJob } from '../store/store.ts';
-import { traceJob } from '../telemetry.ts';
+import { type ServiceLog, traceJob } from '../telemetry.ts';
 import { JobOrder, type NextJob } from './job-order.ts';
 import {
   jobFaultOf,

@@ -1,8 +1,8 @@
 import type { BaseModel, Engine, Weights } from '../../engines/engine.ts';
 import { hasCode } from '../../util/error.ts';
 import { ServiceError } from '../errors.ts';
-import type { BaseModelTools } from '../inference/base-model-tools.ts';
 import type { Constraints } from '../inference/constraints.ts';
+import type { BaseModelTools } from '../inference/resolve-model.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { JobRecord, ModelRecord, Store } from '../store/store.ts';
 import { type KlReference, prepareRlJob } from './rl-job.ts';

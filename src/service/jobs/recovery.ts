@@ -1,7 +1,7 @@
 import { MartingaleError } from '../../contract/index.ts';
 import { messageOf, ServiceError } from '../errors.ts';
 import { causesOf, machineFaultOf } from '../faults.ts';
-import type { ServiceLog } from '../log.ts';
+import type { ServiceLog } from '../telemetry.ts';
 
 /** The first pause. Each later one is twice as long, up to the longest. */
 export const firstPauseMs = 250;

@@ -8,8 +8,8 @@ import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
 import type { SampledSequence } from '../../learning/index.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { invalidField, ServiceError } from '../errors.ts';
-import type { BaseModelTools } from '../inference/base-model-tools.ts';
 import type { KnownConstraints } from '../inference/constraints.ts';
+import type { BaseModelTools } from '../inference/resolve-model.ts';
 import { fromSampling } from '../inference/sampling.ts';
 import { findConstraint, type History, historiesOf, wholeChoice } from './choices.ts';
 

@@ -1,4 +1,4 @@
-import { longestRequestId, requestIdPattern } from '../request-headers.ts';
+import { maxRequestId, requestIdPattern } from '../telemetry.ts';
 import { failuresOf } from './failures.ts';
 import { type Operation, operations } from './operations.ts';
 import { parametersOf, sharedParameters } from './parameters.ts';
@@ -57,7 +57,7 @@ function makeDocument(): object {
       headers: {
         RequestId: {
           description: 'Id of the request, as the log has it.',
-          schema: { type: 'string', pattern: requestIdPattern.source, maxLength: longestRequestId },
+          schema: { type: 'string', pattern: requestIdPattern.source, maxLength: maxRequestId },
         },
       },
       parameters: sharedParameters,

@@ -1,6 +1,6 @@
 import { requestLimits } from '../../contract/index.ts';
 import { longestKey } from '../idempotency.ts';
-import { longestProject, longestRequestId, projectPattern, requestIdPattern } from '../request-headers.ts';
+import { maxProject, maxRequestId, projectPattern, requestIdPattern } from '../telemetry.ts';
 import type { Operation } from './operations.ts';
 import { schemaOf } from './schemas.ts';
 
@@ -25,7 +25,7 @@ const asked = (bounds: { pattern: string; maxLength: number }) => ({
   'x-pattern': bounds.pattern,
   'x-maxLength': bounds.maxLength,
 });
-const projectSchema = asked({ pattern: projectPattern.source, maxLength: longestProject });
+const projectSchema = asked({ pattern: projectPattern.source, maxLength: maxProject });
 
 /** Parameters shared by operations, by their name in the document. */
 export const sharedParameters: Record<string, object> = {
@@ -33,7 +33,7 @@ export const sharedParameters: Record<string, object> = {
     'X-Request-Id',
     'An id of 1 to 128 letters, digits, dots, underscores and hyphens, which comes back in the answer and stands in the log. Absent or of another form: the service makes one.',
     'run-7-step-3',
-    asked({ pattern: requestIdPattern.source, maxLength: longestRequestId }),
+    asked({ pattern: requestIdPattern.source, maxLength: maxRequestId }),
   ),
   Project: header('Compat-Project', project, 'shop/desk', projectSchema),
   ProjectAlias: header(

@@ -15,9 +15,10 @@ import {
 import { isObject, type JsonObject } from '../../util/json.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { readJson } from '../bodies/json-body.ts';
-import { RequestValidationError, unsupportedField } from '../errors.ts';
+import { invalidField, RequestValidationError, unsupportedField } from '../errors.ts';
 import { inSchemaOrder } from '../jobs/read-trajectory.ts';
-import { wholeBytes } from '../json/parse.ts';
+import { MemorySource } from '../json/byte-source.ts';
+import { memberSource, wholeBytes } from '../json/parse.ts';
 import { largestIssueCount } from '../shown-issue.ts';
 import { readItem, refuseUnknownFields, renameAliases, validateBody } from '../validation.ts';
 
@@ -26,26 +27,39 @@ type ListField = 'messages' | 'tools' | 'documents';
 const fields = new Set(Object.keys(chatCompletionRequestSchema.shape));
 
 /** The request without the elements of its long lists, which are validated one by one. */
-const besideSchema = chatCompletionRequestSchema.extend({
+const frameSchema = chatCompletionRequestSchema.extend({
   messages: list(z.unknown(), chatLimits.messages).min(1),
   tools: optional(list(z.unknown(), chatLimits.tools)),
   documents: optional(list(z.unknown(), chatLimits.documents)),
 });
 
-/**
- * Parses and validates a chat request. A long one is processed in time slices, with the same result and
- * errors.
- */
-export async function readChatRequest(content: Buffer): Promise<ParsedChatCompletionRequest> {
+export interface ChatRequest {
+  request: ParsedChatCompletionRequest;
+  /** The request's seed with all its digits. */
+  seed: number | bigint | undefined;
+}
+
+/** Parses and validates a chat request, and checks that its fields fit together. */
+export async function readChatRequest(
+  content: Buffer,
+  { priorityScheduling }: { priorityScheduling: boolean },
+): Promise<ChatRequest> {
+  const request = await parseRequest(content);
+  checkCombinations(request, priorityScheduling);
+  return { request, seed: await exactSeed(content, request.seed) };
+}
+
+/** A long request is processed in time slices, with the same result and errors. */
+async function parseRequest(content: Buffer): Promise<ParsedChatCompletionRequest> {
   const slices = content.length > wholeBytes ? new TimeSlices() : undefined;
-  const given = await readJson(content, slices);
-  const body = isObject(given) ? renameAliases(given, chatFieldAliases) : given;
+  const sent = await readJson(content, slices);
+  const body = isObject(sent) ? renameAliases(sent, chatFieldAliases) : sent;
   if (slices?.over) await slices.pause();
   if (isObject(body)) refuseForeignFields(body);
   if (!slices || !isObject(body)) return validateBody(chatCompletionRequestSchema, body);
   refuseUnknownFields(body, fields);
-  const beside = readItem(besideSchema, body, ['body']);
-  const issues = 'issues' in beside ? [...beside.issues] : [];
+  const frame = readItem(frameSchema, body, ['body']);
+  const issues = 'issues' in frame ? [...frame.issues] : [];
   const read = async <Item extends z.ZodType>(name: ListField, item: Item): Promise<z.output<Item>[]> => {
     const items = await readItems(listIn(body, name), { name, item, slices });
     issues.push(...items.issues);
@@ -54,13 +68,13 @@ export async function readChatRequest(content: Buffer): Promise<ParsedChatComple
   const messages = await read('messages', messageSchema);
   const tools = await read('tools', toolSchema);
   const documents = await read('documents', documentSchema);
-  if (issues.length > 0 || 'issues' in beside)
+  if (issues.length > 0 || 'issues' in frame)
     throw new RequestValidationError(inSchemaOrder(chatCompletionRequestSchema, issues, ['body']));
   return {
-    ...beside.value,
+    ...frame.value,
     messages,
-    tools: beside.value.tools && tools,
-    documents: beside.value.documents && documents,
+    tools: frame.value.tools && tools,
+    documents: frame.value.documents && documents,
   };
 }
 
@@ -75,8 +89,8 @@ function refuseForeignFields(body: JsonObject): void {
 
 /** A list that is too long is refused as a whole, without looking at its elements. */
 function listIn(body: object, name: ListField): unknown[] {
-  const given: unknown = Reflect.get(body, name);
-  return Array.isArray(given) && given.length <= chatLimits[name] ? given : [];
+  const value: unknown = Reflect.get(body, name);
+  return Array.isArray(value) && value.length <= chatLimits[name] ? value : [];
 }
 
 async function readItems<Item extends z.ZodType>(
@@ -85,12 +99,46 @@ async function readItems<Item extends z.ZodType>(
 ): Promise<{ values: z.output<Item>[]; issues: ValidationIssue[] }> {
   const values: z.output<Item>[] = [];
   const issues: ValidationIssue[] = [];
-  for (const [index, given] of items.entries()) {
+  for (const [index, element] of items.entries()) {
     if (slices.over) await slices.pause();
-    const result = readItem(item, given, ['body', name, index]);
+    const result = readItem(item, element, ['body', name, index]);
     if ('value' in result) values.push(result.value);
     else issues.push(...result.issues);
     if (issues.length >= largestIssueCount) break;
   }
   return { values, issues };
+}
+
+/** Refuses fields that contradict the rest of the request or that this service does not support. */
+function checkCombinations(request: ParsedChatCompletionRequest, priorityScheduling: boolean): void {
+  if ((request.top_logprobs ?? 0) > 0 && request.logprobs !== true)
+    throw invalidField(['top_logprobs'], 'needs logprobs: true', request.top_logprobs);
+  // Options that are all false count as absent: clients send an empty object whatever `stream` is.
+  if (Object.values(request.stream_options ?? {}).includes(true) && request.stream !== true)
+    throw invalidField(['stream_options'], 'needs stream: true', request.stream_options);
+  if ((request.length_penalty ?? 1) !== 1 && !request.use_beam_search)
+    throw invalidField(['length_penalty'], 'needs use_beam_search: true', request.length_penalty);
+  if ((request.priority ?? 0) !== 0 && !priorityScheduling)
+    throw invalidField(
+      ['priority'],
+      'must be 0, because this service does not schedule by priority; its operator can turn that on',
+      request.priority,
+    );
+  if (request.function_call && request.tool_choice !== undefined && request.tool_choice !== 'none')
+    throw invalidField(
+      ['function_call'],
+      `"${request.function_call}" is the older form of tool_choice, which has another value; send only tool_choice`,
+      request.function_call,
+    );
+}
+
+/**
+ * The request's seed with all its digits. JavaScript numbers are exact only up to 2^53, so `parsed` may be
+ * rounded, and the adjacent seeds of a group of samples would become equal.
+ */
+async function exactSeed(body: Buffer, parsed: number | undefined): Promise<number | bigint | undefined> {
+  if (parsed === undefined || Number.isSafeInteger(parsed)) return parsed;
+  if (!Number.isInteger(parsed)) throw invalidField(['seed'], 'Input should be a valid integer', parsed);
+  const source = (await memberSource(new MemorySource(body), 'seed')) ?? '';
+  return BigInt(/^-?\d{1,40}$/.test(source) ? source : parsed);
 }

@@ -5,7 +5,7 @@ import { accessOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
 import { messageOf } from '../errors.ts';
 import { operations } from '../openapi/operations.ts';
-import { requestIdOf } from '../request-headers.ts';
+import { requestIdOf } from '../telemetry.ts';
 import { validate } from '../validation.ts';
 import { wireOf } from '../wire/wire.ts';
 import { findCheckpoint } from './checkpoints.ts';

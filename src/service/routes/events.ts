@@ -24,7 +24,7 @@ export function eventRoutes(on: Register, service: ServiceContext): void {
     const after = context.req.header('last-event-id') || query.after;
     // Refuses an unknown cursor while the status can still say so.
     await store.events(job.id, { after, limit: 1, order: 'asc' });
-    const place = service.admission.eventStream(tenantOf(context));
+    const slot = service.admission.eventStreams.take(tenantOf(context));
     return serverSentEvents(
       context,
       async function* (gone) {
@@ -32,7 +32,7 @@ export function eventRoutes(on: Register, service: ServiceContext): void {
         for await (const happened of events.follow(job.id, after, { signal, idleMs }))
           yield happened.length === 0 ? ': nothing yet\n\n' : happened.map(toFrame).join('');
       },
-      { log, ended: place.release },
+      { log, ended: slot.release },
     );
   });
 }

@@ -1,4 +1,5 @@
 import type { Health, SystemCheck } from '../../contract/index.ts';
+import { SharedWork } from '../../util/shared-work.ts';
 import type { ServiceContext } from '../context.ts';
 import { messageOf, ServiceError } from '../errors.ts';
 import { machineFaultOf } from '../faults.ts';
@@ -7,17 +8,19 @@ import { checkDisk } from '../store/durable-files.ts';
 import type { Register } from './route.ts';
 
 export function healthRoutes(on: Register, service: ServiceContext): void {
-  const checkStorage = sharedWhileItRuns(async () => {
+  // Concurrent callers share one run, so that the disk is written once for all of them.
+  const checks = new SharedWork<'storage', void>();
+  const checkStorage = async () => {
     await service.store.check();
     await checkDisk(service.files.absolute('write-check'));
-  });
+  };
 
   on(operations.health, (context) => context.json({ status: 'ok' } satisfies Health));
 
   on(operations.systemCheck, async (context) => {
     const [api, database, training_queue, inference_queue] = await Promise.all([
       check(async () => {}),
-      check(checkStorage),
+      check(() => checks.join('storage', checkStorage, undefined)),
       check(() => service.queue.check()),
       check(async () => {
         if (service.engine.baseModels.length === 0)
@@ -29,13 +32,15 @@ export function healthRoutes(on: Register, service: ServiceContext): void {
         await service.engine.check?.();
       }),
     ]);
-    const { replies: in_hand, oldestMs: oldest_ms, refused } = service.admission.figures;
-    const checks: SystemCheck = {
-      ...{ api, database, training_queue },
-      inference_queue: { ...inference_queue, in_hand, oldest_ms, refused },
+    const { replies, refused } = service.admission;
+    const results: SystemCheck = {
+      api,
+      database,
+      training_queue,
+      inference_queue: { ...inference_queue, in_hand: replies.taken, oldest_ms: replies.oldestMs, refused },
     };
-    if (Object.values(checks).every(({ success }) => success)) return context.json(checks);
-    return context.json(checks, 503, { 'retry-after': '5' });
+    if (Object.values(results).every(({ success }) => success)) return context.json(results);
+    return context.json(results, 503, { 'retry-after': '5' });
   });
 }
 
@@ -53,15 +58,4 @@ async function check(work: () => Promise<void>): Promise<SystemCheck['api']> {
 function reasonOf(error: unknown): string {
   const fault = machineFaultOf(error);
   return fault ? `${fault.code}: ${messageOf(error)}` : messageOf(error);
-}
-
-/** Concurrent callers share one run, so that the disk is written once for all of them. */
-function sharedWhileItRuns(work: () => Promise<void>): () => Promise<void> {
-  let running: Promise<void> | null = null;
-  return () => {
-    running ??= work().finally(() => {
-      running = null;
-    });
-    return running;
-  };
 }

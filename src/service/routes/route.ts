@@ -3,9 +3,7 @@ import { matchedRoutes } from 'hono/route';
 import type { BlankEnv } from 'hono/types';
 import type { ValidationIssue } from '../../contract/index.ts';
 import { RequestValidationError, ServiceError } from '../errors.ts';
-import type { ServiceLog } from '../log.ts';
 import { type Operation, operations } from '../openapi/operations.ts';
-import { givenProject, IgnoredProjects } from '../request-headers.ts';
 
 /** Registers an operation's handler for its method and path. */
 export type Register = (
@@ -15,11 +13,12 @@ export type Register = (
 ) => void;
 
 /** Registers handlers of operations. Each request's query is checked against its operation first. */
-export function registrar(app: Hono, log: ServiceLog): Register {
-  const ignoredProjects = new IgnoredProjects(log);
+export function registrar(app: Hono): Register {
   return (operation, handler) => {
+    const known = Object.keys(operation.query?.shape ?? {});
     const checked: typeof handler = (context, next) => {
-      checkForm(operation, context, ignoredProjects);
+      const issues = queryIssues(context.req.queries(), known);
+      if (issues.length > 0) throw new RequestValidationError(issues);
       return handler(context, next);
     };
     app.on(operation.method.toUpperCase(), pathOf(operation), checked);
@@ -30,17 +29,7 @@ export function registrar(app: Hono, log: ServiceLog): Register {
 const pathOf = ({ path }: Operation) =>
   path.replace(/\{(\w+)\}/g, (_, name) => (name === 'model' ? ':model{.+}' : `:${name}`));
 
-/**
- * Refuses unknown query parameters: a misspelt option must not silently become a default. A project of
- * another form is only logged, since OpenAI clients send the one of their environment with every request.
- */
-function checkForm({ query }: Operation, { req }: Context, ignoredProjects: IgnoredProjects): void {
-  const issues = queryIssues(req.queries(), Object.keys(query?.shape ?? {}));
-  if (issues.length > 0) throw new RequestValidationError(issues);
-  const { ignored } = givenProject(req.raw.headers);
-  if (ignored !== null) ignoredProjects.note(ignored);
-}
-
+/** Unknown query parameters are errors: a misspelt option must not silently become a default. */
 function queryIssues(query: Record<string, string[]>, known: readonly string[]): ValidationIssue[] {
   return Object.entries(query).flatMap(([name, values]): ValidationIssue[] => {
     const loc = ['query', name];

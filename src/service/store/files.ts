@@ -4,7 +4,7 @@ import { dirname, join, resolve } from 'node:path';
 import { hasCode } from '../../util/error.ts';
 import { byteLines } from '../../util/json-lines.ts';
 import { pieceBytes } from '../json/byte-source.ts';
-import type { ServiceLog } from '../log.ts';
+import type { ServiceLog } from '../telemetry.ts';
 import { copyFolder, privateFolder, syncFolder } from './durable-files.ts';
 import { compressInto, IncomingFile, readCompressed } from './incoming-file.ts';
 import { appendToLog, cutLogs, type LogEnds } from './log-files.ts';

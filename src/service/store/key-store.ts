@@ -4,8 +4,8 @@ import { join, resolve } from 'node:path';
 import type { SQLOutputValue, StatementSync } from 'node:sqlite';
 import { namePartPattern } from '../../contract/index.ts';
 import { DatabaseSync } from '../../platform/sqlite.ts';
+import { hashKey, matchesKey } from '../access.ts';
 import { ServiceError } from '../errors.ts';
-import { createStoredKey, hashKey, idOfKey, matchesKey } from '../keys.ts';
 import { createPrivately, makeFolder } from './durable-files.ts';
 import { keySchema, prepareSchema } from './schema.ts';
 
@@ -57,7 +57,8 @@ export class KeyStore {
   }
 
   /**
-   * Creates a key. The returned text is the only copy.
+   * Creates a key, `mg-<id>-<secret>`: the id finds its record, the secret has 256 random bits. The
+   * returned text is the only copy.
    *
    * @param options.entity The only entity whose models the key can see. Default null: all entities.
    * @throws ServiceError `bad_option` for an invalid entity name.
@@ -69,7 +70,8 @@ export class KeyStore {
         'bad_option',
         `${JSON.stringify(entity)} is no name of an entity; it is 1 to 128 letters, digits, dots, underscores or hyphens, and begins with a letter or digit.`,
       );
-    const { id, key } = createStoredKey();
+    const id = randomBytes(8).toString('hex');
+    const key = `mg-${id}-${randomBytes(32).toString('base64url')}`;
     this.#database
       .prepare(
         `INSERT INTO keys (id, name, hash, created_at, entity, number)
@@ -105,7 +107,7 @@ export class KeyStore {
    * takes effect at once.
    */
   check(key: string): Pick<KeyRecord, 'id' | 'entity'> | undefined {
-    const id = idOfKey(key) ?? '';
+    const id = /^mg-([0-9a-f]{16})-[\w-]{43}$/.exec(key)?.[1] ?? '';
     const row = this.#find.get(id);
     const hash = row?.hash instanceof Uint8Array ? row.hash : this.#nobody;
     if (!matchesKey(key, hash) || row === undefined || row.revoked_at !== null) return undefined;

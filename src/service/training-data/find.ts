@@ -47,7 +47,7 @@ async function fetchTrainingData(
   { address, access, accept }: DataRequest,
 ): Promise<UploadRecord> {
   const { admission, files } = service;
-  const place = admission.dataFetch(access.tenant);
+  const slot = admission.dataFetches.take(access.tenant);
   const room = admission.body(access.tenant);
   try {
     const file = await files.createIncoming();
@@ -75,7 +75,7 @@ async function fetchTrainingData(
     }
   } finally {
     room.release();
-    place.release();
+    slot.release();
   }
 }
 

@@ -2,8 +2,7 @@ import { IncomingMessage, type RequestListener, ServerResponse } from 'node:http
 import type { Socket } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
 import type { ServiceError } from '../errors.ts';
-import type { ServiceLog } from '../log.ts';
-import { requestIdHeader } from '../request-headers.ts';
+import { requestIdHeader, type ServiceLog } from '../telemetry.ts';
 import { Wire } from './wire.ts';
 
 export interface LingeringOptions {

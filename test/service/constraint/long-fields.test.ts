@@ -59,8 +59,8 @@ describe('fields that say what a reply may be', () => {
         await constraints.check(baseModel, { tools: toolsOf(`t${index}`, 900_000) });
     });
     // The store knows nothing of what was only looked at.
-    const { hash } = await constraints.check(baseModel, { tools: toolsOf('t0', 900_000) });
-    expect(await store.constraint(hash ?? '', null)).toBeUndefined();
+    const checked = await constraints.check(baseModel, { tools: toolsOf('t0', 900_000) });
+    expect(await store.constraint(checked?.hash ?? '', null)).toBeUndefined();
     await store.close();
     expect(grown).toBeLessThan(40);
   });

@@ -65,7 +65,7 @@ describe('what is too large is refused, and the field is named with its size and
       'alternatives',
       { logprobs: true, top_logprobs: 20, n: 128, max_tokens: 1000 },
       'body.top_logprobs',
-      /524288 is the most/,
+      /the limit is 524288/,
     ],
     [
       'variables',

@@ -1,8 +1,8 @@
 import { type ChatCompletionRequest, chatCompletionRequestSchema } from '../../../src/contract/index.ts';
 import { embeddedBaseModels } from '../../../src/engines/embedded/base-models.ts';
 import { chatFormat, loadTokenizer } from '../../../src/language/tokenizer/embedded.ts';
-import { baseModelTools } from '../../../src/service/inference/base-model-tools.ts';
 import { toPrompt } from '../../../src/service/inference/prompt.ts';
+import { baseModelTools } from '../../../src/service/inference/resolve-model.ts';
 
 export const tokenizer = loadTokenizer();
 export const format = chatFormat(tokenizer);

@@ -58,8 +58,7 @@ test.each([true, false])(
     await held.reached;
     const incoming = () => readdirSync(join(dataFolder, 'incoming'));
     const needed = declare ? large.length : large.length / 2;
-    while (service.admission.figures.bodyBytes < needed)
-      await new Promise((resolve) => setImmediate(resolve));
+    while (service.admission.bodyBytes.taken < needed) await new Promise((resolve) => setImmediate(resolve));
     const second = await train(file);
     expect(second.status).toBe(429);
     expect(second.body.detail).toContain('limits.bodyBytes');
@@ -68,7 +67,7 @@ test.each([true, false])(
     held.open();
     expect((await first).status).toBe(200);
     expect(incoming()).toEqual([]);
-    expect(service.admission.figures.bodyBytes).toBe(0);
+    expect(service.admission.bodyBytes.taken).toBe(0);
     expect((await train(file)).status).toBe(200);
   },
 );

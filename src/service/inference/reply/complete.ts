@@ -1,7 +1,7 @@
 import type { ChatCompletion, Choice } from '../../../contract/index.ts';
 import type { Generation } from '../../../engines/engine.ts';
 import { inTimeSlices } from '../../../util/time-slices.ts';
-import { turn } from '../../ticks.ts';
+import { tickTime } from '../../ticks.ts';
 import { type PreparedChat, tierOf, toUsage } from '../chat.ts';
 import { reportLogprobs, reportSampling } from './token-report.ts';
 
@@ -16,7 +16,7 @@ export async function complete(chat: PreparedChat, signal: AbortSignal): Promise
       chat.scorePrompt?.(either),
     ]);
     // Many replies may end in the same tick.
-    await turn();
+    await tickTime();
     const completionTokens = generations.reduce((sum, { tokens }) => sum + tokens.length, 0);
     const cachedTokens = Math.max(0, ...generations.map((generation) => generation.cachedTokens));
     const choices: Choice[] = [];

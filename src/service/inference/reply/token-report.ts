@@ -8,7 +8,6 @@ import type {
 import type { GenerationDelta, ScoredToken } from '../../../engines/engine.ts';
 import type { Tokenizer } from '../../../language/tokenizer/tokenizer.ts';
 import { tokenIdsHash } from '../../../language/tokenizer/tokenizer.ts';
-import type { ResolvedModel } from '../resolve-model.ts';
 
 /** What an answer reports about the sampled tokens. */
 export interface TokenReport {
@@ -29,7 +28,7 @@ export interface TokenReport {
  */
 export function tokenReportOf(
   request: Pick<ParsedChatCompletionRequest, 'logprobs' | 'return_token_ids' | 'stream'>,
-  { entity }: Pick<ResolvedModel, 'entity'>,
+  { entity }: { entity: string | null },
 ): TokenReport {
   const carries = entity !== null && request.return_token_ids === undefined;
   const logprobs = request.logprobs ?? carries;

@@ -1,6 +1,8 @@
+import { ServiceError } from '../errors.ts';
+
 /**
  * One tenant may hold up to 16 times what is still free: 16/17 of all slots if it is alone, and less the
- * more others hold, so that a newcomer finds room (dynamic thresholds: Choudhury and Hahne, 1998).
+ * more others hold, so that a newcomer finds free slots (dynamic thresholds: Choudhury and Hahne, 1998).
  */
 export const shareOfFree = 16;
 
@@ -12,16 +14,35 @@ export function mayTake(amount: number, { held, free }: { held: number; free: nu
   return amount <= free && (held === 0 || held + amount <= shareOfFree * free);
 }
 
+/** A limit of the service is reached; the client should retry later. Status 429. */
+export class BusyError extends ServiceError {
+  /** When there should be free slots, in seconds from now: the `Retry-After` header. */
+  readonly retryAfterSeconds: number;
+
+  constructor(code: string, message: string, retryAfterSeconds: number) {
+    super(429, code, `${message} Retry in ${retryAfterSeconds} s.`);
+    this.retryAfterSeconds = retryAfterSeconds;
+  }
+}
+
 /** After this idle time the pace is measured anew. */
 const forgottenAfterMs = 3000;
 
-const shortestSeconds = 1;
-const longestSeconds = 60;
+const maxSeconds = 60;
+
+export interface SlotsOptions {
+  limit: number;
+  /** Code and message of the error when no slot is free. */
+  code: string;
+  message: string;
+  /** A monotonic clock in milliseconds. Default `performance.now`. */
+  now?: () => number;
+}
 
 /** Slots that are currently held. */
-export interface HeldPlaces {
-  /** Takes more slots; false if there is no room. */
-  add(amount: number): boolean;
+export interface HeldSlots {
+  /** Takes more slots. @throws BusyError */
+  add(amount: number): void;
   /** Frees all slots. Further calls do nothing. */
   release(): void;
 }
@@ -32,12 +53,9 @@ interface Holding {
   since: number;
 }
 
-/**
- * A fixed number of slots shared among tenants. It estimates a `Retry-After` for tenants that find no
- * room.
- */
-export class Places {
-  readonly limit: number;
+/** A fixed number of slots shared among tenants. It estimates a `Retry-After` for tenants that find none. */
+export class Slots {
+  readonly #options: SlotsOptions;
   readonly #now: () => number;
   #pace: Pace;
   /** When the last held slot was freed. */
@@ -50,11 +68,10 @@ export class Places {
   #taken = 0;
   #refused = 0;
 
-  /** `now`: a monotonic clock in milliseconds. */
-  constructor(limit: number, now: () => number = () => performance.now()) {
-    this.limit = limit;
-    this.#now = now;
-    this.#pace = new Pace(now());
+  constructor(options: SlotsOptions) {
+    this.#options = options;
+    this.#now = options.now ?? (() => performance.now());
+    this.#pace = new Pace(this.#now());
   }
 
   get taken(): number {
@@ -72,27 +89,30 @@ export class Places {
     return oldest ? this.#now() - oldest.since : 0;
   }
 
-  /** Whether there is room. If not, it counts as a refusal. */
-  hasRoom(tenant: string, amount: number): boolean {
+  /** Checks whether a tenant could take slots now, without taking them. @throws BusyError */
+  check(tenant: string, amount: number): void {
+    const { limit, code, message } = this.#options;
     const held = this.#held.get(tenant) ?? 0;
-    if (mayTake(amount, { held, free: this.limit - this.#taken })) return true;
+    if (mayTake(amount, { held, free: limit - this.#taken })) return;
     this.#refused++;
-    return false;
+    throw new BusyError(code, message, this.retryAfterSeconds(tenant, amount));
   }
 
-  /** Takes slots; null if there is no room. */
-  take(tenant: string, amount: number): HeldPlaces | null {
+  /** Takes slots. @throws BusyError */
+  take(tenant: string, amount = 1): HeldSlots {
     const holding: Holding = { tenant, amount: 0, since: this.#now() };
-    if (!this.#add(holding, amount)) return null;
+    this.#add(holding, amount);
     this.#holdings.add(holding);
     return {
-      add: (more) => this.#holdings.has(holding) && this.#add(holding, more),
+      add: (more) => {
+        if (this.#holdings.has(holding)) this.#add(holding, more);
+      },
       release: () => this.#release(holding),
     };
   }
 
   /**
-   * Seconds until a rejected request should find room, from the current pace: 1 to 60. Each further
+   * Seconds until a rejected request should find free slots, from the current pace: 1 to 60. Each further
    * rejection of a tenant gets a later time.
    */
   retryAfterSeconds(tenant: string, amount: number): number {
@@ -102,38 +122,33 @@ export class Places {
     const waitMs = rate > 0 ? amount / rate : this.oldestMs;
     const last = Math.max(now, this.#promised.get(tenant) ?? now);
     const due = rate > 0 ? last + waitMs : now + waitMs;
-    const promised = Math.min(due, now + longestSeconds * 1000);
-    this.#forgetPast(now);
+    const promised = Math.min(due, now + maxSeconds * 1000);
+    if (this.#promised.size >= 1000)
+      for (const [other, time] of this.#promised) if (time <= now) this.#promised.delete(other);
     this.#promised.set(tenant, promised);
-    return Math.min(longestSeconds, Math.max(shortestSeconds, Math.ceil((promised - now) / 1000)));
+    return Math.min(maxSeconds, Math.max(1, Math.ceil((promised - now) / 1000)));
   }
 
-  #add(holding: Holding, amount: number): boolean {
-    if (!this.hasRoom(holding.tenant, amount)) return false;
-    const held = this.#held.get(holding.tenant) ?? 0;
+  #add(holding: Holding, amount: number): void {
+    const { tenant } = holding;
+    this.check(tenant, amount);
     // An idle period says nothing about the pace of work.
     if (this.#taken === 0 && this.#now() - this.#idleSince > forgottenAfterMs)
       this.#pace = new Pace(this.#now());
     this.#taken += amount;
-    this.#held.set(holding.tenant, held + amount);
+    this.#held.set(tenant, (this.#held.get(tenant) ?? 0) + amount);
     holding.amount += amount;
-    return true;
   }
 
   #release(holding: Holding): void {
     if (!this.#holdings.delete(holding)) return;
     const { tenant, amount } = holding;
     this.#taken -= amount;
-    this.#pace.left(amount, this.#now());
+    this.#pace.finished(amount, this.#now());
     if (this.#taken === 0) this.#idleSince = this.#now();
     const left = (this.#held.get(tenant) ?? 0) - amount;
     if (left > 0) this.#held.set(tenant, left);
     else this.#held.delete(tenant);
-  }
-
-  #forgetPast(now: number): void {
-    if (this.#promised.size < 1000) return;
-    for (const [tenant, due] of this.#promised) if (due <= now) this.#promised.delete(tenant);
   }
 }
 
@@ -141,7 +156,7 @@ export class Places {
 const spanMs = 10_000;
 
 /** How fast work finishes: an exponentially weighted mean over about ten seconds. */
-export class Pace {
+class Pace {
   readonly #began: number;
   /** Finished amounts, each decayed by its age. */
   #recent = 0;
@@ -152,7 +167,7 @@ export class Pace {
     this.#at = now;
   }
 
-  left(amount: number, now: number): void {
+  finished(amount: number, now: number): void {
     this.#fade(now);
     this.#recent += amount;
   }
