@@ -61,7 +61,7 @@ export async function refusedFolder(error: unknown, dataFolder: string): Promise
  */
 export async function openKeys(dataFolder: string): Promise<KeyStore> {
   try {
-    return KeyStore.open(dataFolder);
+    return await KeyStore.open(dataFolder);
   } catch (error) {
     throw await refusedFolder(error, dataFolder);
   }

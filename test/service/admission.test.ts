@@ -119,7 +119,7 @@ describe('chat requests', () => {
 
   test('of another key find room where one has taken all it may', async () => {
     const { service, dataFolder, chat, engine, gate } = await busy({ limits: { replies: 34 } });
-    const keys = KeyStore.open(dataFolder);
+    const keys = await KeyStore.open(dataFolder);
     const { key } = keys.create('another');
     keys.close();
     // Which of them come first is the network's doing.
@@ -197,7 +197,7 @@ describe('training jobs of many', () => {
 
   test('keys find room where one has taken all it may', async () => {
     const { service, dataFolder, call, createModel, gate } = await busy({ limits: { jobs: 17 } });
-    const keys = KeyStore.open(dataFolder);
+    const keys = await KeyStore.open(dataFolder);
     const { key } = keys.create('another');
     keys.close();
     const model = await createModel();

@@ -7,8 +7,8 @@ import { ScriptedEngine } from '../support/scripted-engine.ts';
 import { start, temporaryFolder } from './harness.ts';
 
 /** The keys of a data folder as another process would open them: on a connection of its own. */
-function openKeys(dataFolder: string): KeyStore {
-  const keys = KeyStore.open(dataFolder);
+async function openKeys(dataFolder: string): Promise<KeyStore> {
+  const keys = await KeyStore.open(dataFolder);
   onTestFinished(() => keys.close());
   return keys;
 }
@@ -18,7 +18,7 @@ const bearer = (key: string) => ({ authorization: `Bearer ${key}` });
 describe('API keys', () => {
   test('a key made while the service runs opens it at once, and a revoked one no longer, at the next request', async () => {
     const { call, dataFolder } = await start();
-    const keys = openKeys(dataFolder);
+    const keys = await openKeys(dataFolder);
     const [first, second] = [keys.create('laptop'), keys.create('cluster')];
     const health = async (key: string) => (await call('GET', '/v1/health', undefined, bearer(key))).status;
     expect([await health(first.key), await health(second.key), await health('test-key')]).toEqual([
@@ -32,7 +32,7 @@ describe('API keys', () => {
 
   test('the refusal of a revoked key is the one of a wrong key, word for word', async () => {
     const { raw, dataFolder } = await start();
-    const keys = openKeys(dataFolder);
+    const keys = await openKeys(dataFolder);
     const { id, key } = keys.create('');
     keys.revoke(id);
     const secret = key.slice(`mg-${id}-`.length);
@@ -61,13 +61,13 @@ describe('API keys', () => {
     const made: string[] = [];
     for (const year of [2030, 2026, 2026, 2001, 2040]) {
       vi.setSystemTime(new Date(year, 1));
-      made.push(openKeys(dataFolder).create(String(year)).id);
+      made.push((await openKeys(dataFolder)).create(String(year)).id);
     }
-    expect(openKeys(dataFolder).list()).toMatchObject(made.map((id) => ({ id })));
+    expect((await openKeys(dataFolder)).list()).toMatchObject(made.map((id) => ({ id })));
   });
 
   test('the id of one key does not go with the secret of another', async () => {
-    const keys = openKeys(await temporaryFolder());
+    const keys = await openKeys(await temporaryFolder());
     const [first, second] = [keys.create(''), keys.create('')];
     expect(keys.check(first.key)).toEqual({ id: first.id, entity: null });
     expect(keys.check(first.key.replace(first.id, second.id))).toBeUndefined();
@@ -75,7 +75,7 @@ describe('API keys', () => {
 
   test('only a hash is kept, in files that nobody else may read, and nothing of a key is logged', async () => {
     const { call, dataFolder, log, service } = await start();
-    const keys = openKeys(dataFolder);
+    const keys = await openKeys(dataFolder);
     const { id, key } = keys.create('laptop');
     await call('GET', '/v1/models', undefined, bearer(key));
     const secret = key.slice(`mg-${id}-`.length);
@@ -93,7 +93,7 @@ describe('API keys', () => {
 
   test('a list tells name, making, last use and revocation', async () => {
     const { call, dataFolder } = await start();
-    const keys = openKeys(dataFolder);
+    const keys = await openKeys(dataFolder);
     const used = keys.create('used');
     const unused = keys.create('unused');
     await call('GET', '/v1/health', undefined, bearer(used.key));
@@ -119,13 +119,13 @@ describe('API keys', () => {
       const database = new DatabaseSync(join(dataFolder, 'keys.sqlite'));
       database.exec(`CREATE TABLE keys (id TEXT); PRAGMA user_version = ${version}`);
       database.close();
-      expect(() => KeyStore.open(dataFolder)).toThrow(expect.objectContaining({ code }));
+      await expect(KeyStore.open(dataFolder)).rejects.toMatchObject({ code });
     }
   });
 
   test('a key of one entity is found with its entity, and keys are listed in the order of their making', async () => {
     const dataFolder = await temporaryFolder();
-    const keys = openKeys(dataFolder);
+    const keys = await openKeys(dataFolder);
     const first = keys.create('first');
     const limited = keys.create('new', { entity: 'team-a' });
     expect(keys.check(first.key)).toEqual({ id: first.id, entity: null });
@@ -136,7 +136,7 @@ describe('API keys', () => {
 
   test('keys outlive the service', async () => {
     const { service, dataFolder } = await start();
-    const { key } = openKeys(dataFolder).create('');
+    const { key } = (await openKeys(dataFolder)).create('');
     await service.close();
     const again = await start({ dataFolder, apiKey: undefined });
     expect(again.service.storedKeys).toBe(1);
@@ -150,7 +150,7 @@ describe('API keys', () => {
       code: 'key_required',
       message: expect.stringContaining('martingale keys create'),
     });
-    const keys = openKeys(dataFolder);
+    const keys = await openKeys(dataFolder);
     const revoked = keys.create('');
     keys.revoke(revoked.id);
     await expect(open()).rejects.toMatchObject({ code: 'key_required' });

@@ -67,7 +67,7 @@ describe('the OpenAPI document', () => {
     const service = await openService({
       ...{ engine: new ScriptedEngine(), dataFolder: await temporaryFolder(), apiKey: 'key', log: () => {} },
       ...{ bodyLimits: defaultBodyLimits, defaultEntity: 'local', priorityScheduling: false },
-      ...{ keys: KeyStore.open(await temporaryFolder()), trainingData: await resolveSources() },
+      ...{ keys: await KeyStore.open(await temporaryFolder()), trainingData: await resolveSources() },
       ...{ admission: new Admission(resolveLimits({}, 1)), connections: new Connections(1) },
       closing: new AbortController().signal,
     });

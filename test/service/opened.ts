@@ -24,7 +24,7 @@ export async function open({ dataFolder, limits, trainingData }: OpenedOptions =
   const folder = dataFolder ?? (await temporaryFolder());
   const closing = new AbortController();
   const log: LogEntry[] = [];
-  const keys = KeyStore.open(folder);
+  const keys = await KeyStore.open(folder);
   const admission = new Admission(resolveLimits({ bodyBytes: largestBody, ...limits }, largestBody));
   const service = await openService({
     ...{ engine: new ScriptedEngine(), dataFolder: folder, apiKey: 'test-key', keys, admission },

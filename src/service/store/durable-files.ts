@@ -1,10 +1,8 @@
-import { closeSync, constants, existsSync, mkdirSync, openSync, statSync } from 'node:fs';
+import { closeSync, constants, openSync } from 'node:fs';
 import { copyFile, mkdir, open, readdir, rm } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
-
-/** Modes of files and folders that the service creates: only for its own user, whatever the umask. */
-export const privateFolder = 0o700;
-export const privateFile = 0o600;
+import { join } from 'node:path';
+import { privateFile, privateFolder, syncFolder } from '../../util/durable-files.ts';
+import { hasCode } from '../../util/error.ts';
 
 /**
  * Creates an empty file for SQLite, which would make it readable for everybody; SQLite copies its mode to
@@ -15,7 +13,7 @@ export function createPrivately(path: string): void {
   try {
     closeSync(openSync(path, 'wx', privateFile));
   } catch (error) {
-    if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
+    if (!hasCode(error, 'EEXIST')) throw error;
   }
 }
 
@@ -33,42 +31,11 @@ export async function copyFolder(from: string, to: string): Promise<void> {
 
 async function copyDurably(source: string, target: string): Promise<void> {
   await copyFile(source, target, constants.COPYFILE_FICLONE);
-  const file = await open(target, 'r+');
-  try {
-    // The copy would get the mode of its source.
-    await file.chmod(privateFile);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
+  await using file = await open(target, 'r+');
+  // The copy would get the mode of its source.
+  await file.chmod(privateFile);
+  await file.sync();
 }
-
-/** Makes the entries of a folder durable. */
-export async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path, 'r');
-  try {
-    await folder.sync();
-  } finally {
-    await folder.close();
-  }
-}
-
-/**
- * Creates a folder and its missing parents. One by one, because Node's `recursive` never returns on file
- * systems that cannot create folders, such as /proc.
- */
-export function makeFolder(path: string): void {
-  const parent = dirname(path);
-  if (!existsSync(parent)) makeFolder(parent);
-  try {
-    mkdirSync(path, { mode: privateFolder });
-  } catch (error) {
-    if (!statSync(path, { throwIfNoEntry: false })?.isDirectory() || !isThereAlready(error)) throw error;
-  }
-}
-
-const isThereAlready = (error: unknown): boolean =>
-  error instanceof Error && 'code' in error && error.code === 'EEXIST';
 
 /** More than a file system could still fit into reserved space, such as a file's last block. */
 const block = Buffer.alloc(64 * 1024, 1);

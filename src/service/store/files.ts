@@ -1,11 +1,12 @@
 import { createReadStream } from 'node:fs';
 import { mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
+import { privateFolder, syncFolder } from '../../util/durable-files.ts';
 import { hasCode } from '../../util/error.ts';
 import { byteLines } from '../../util/json-lines.ts';
 import { pieceBytes } from '../json/byte-source.ts';
 import type { ServiceLog } from '../telemetry.ts';
-import { copyFolder, privateFolder, syncFolder } from './durable-files.ts';
+import { copyFolder } from './durable-files.ts';
 import { compressInto, IncomingFile, readCompressed } from './incoming-file.ts';
 import { appendToLog, cutLogs, type LogEnds } from './log-files.ts';
 

@@ -4,8 +4,8 @@ import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip, createGzip } from 'node:zlib';
+import { privateFile, syncFolder } from '../../util/durable-files.ts';
 import { type ByteSource, pieceBytes, type Range } from '../json/byte-source.ts';
-import { syncFolder } from './durable-files.ts';
 
 /**
  * Written data is synced every this many bytes. One sync at the end would take long, and anyone who syncs
@@ -30,7 +30,7 @@ export class IncomingFile implements ByteSource {
   static async create(folder: string): Promise<IncomingFile> {
     const path = join(folder, randomUUID());
     const flags = constants.O_RDWR | constants.O_CREAT | constants.O_EXCL;
-    return new IncomingFile(await open(path, flags, 0o600), path);
+    return new IncomingFile(await open(path, flags, privateFile), path);
   }
 
   get bytes(): number {

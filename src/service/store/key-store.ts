@@ -1,12 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import type { SQLOutputValue, StatementSync } from 'node:sqlite';
 import { namePartPattern } from '../../contract/index.ts';
 import { DatabaseSync } from '../../platform/sqlite.ts';
+import { makeFolder } from '../../util/durable-files.ts';
 import { hashKey, matchesKey } from '../access.ts';
 import { ServiceError } from '../errors.ts';
-import { createPrivately, makeFolder } from './durable-files.ts';
+import { createPrivately } from './durable-files.ts';
 import { keySchema, prepareSchema } from './schema.ts';
 
 /** An API key as `keys list` shows it, without the key itself. Times are ISO 8601. */
@@ -44,8 +45,8 @@ export class KeyStore {
   }
 
   /** Opens the key store of a data folder and creates both if they are missing. */
-  static open(dataFolder: string): KeyStore {
-    makeFolder(resolve(dataFolder));
+  static async open(dataFolder: string): Promise<KeyStore> {
+    await makeFolder(dataFolder);
     const path = pathIn(dataFolder);
     createPrivately(path);
     return new KeyStore(path);

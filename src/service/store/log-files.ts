@@ -1,7 +1,7 @@
 import crypto from 'node:crypto';
 import { mkdir, open, rm, stat, truncate } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { privateFile, privateFolder, syncFolder } from './durable-files.ts';
+import { privateFile, privateFolder, syncFolder } from '../../util/durable-files.ts';
 import type { IncomingFile } from './incoming-file.ts';
 
 /** The end of each split's log: the bytes covered by records. */
@@ -14,15 +14,11 @@ export async function appendToLog(
   member: IncomingFile,
 ): Promise<number> {
   await mkdir(folder, { recursive: true, mode: privateFolder });
-  const file = await open(join(folder, fileNameOf(split)), 'a', privateFile);
-  try {
-    // Unacknowledged bytes that a crash left would make the rest of the file unreadable.
-    if ((await file.stat()).size > end) await file.truncate(end);
-    for await (const piece of member.pieces({ start: 0, end: member.bytes })) await file.appendFile(piece);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
+  await using file = await open(join(folder, fileNameOf(split)), 'a', privateFile);
+  // Unacknowledged bytes that a crash left would make the rest of the file unreadable.
+  if ((await file.stat()).size > end) await file.truncate(end);
+  for await (const piece of member.pieces({ start: 0, end: member.bytes })) await file.appendFile(piece);
+  await file.sync();
   // The first record may also have created the folders, so their entries must become durable too.
   if (end === 0)
     for (const parent of [folder, dirname(folder), dirname(dirname(folder))]) await syncFolder(parent);

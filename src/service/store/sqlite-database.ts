@@ -48,6 +48,26 @@ export class SqliteDatabase {
     return this.#prepare(sql).get(...values);
   }
 
+  /** Reads the first row; undefined if there is none. */
+  find<Item>(read: (row: Row) => Item, sql: string, ...values: SQLInputValue[]): Item | undefined {
+    const row = this.one(sql, ...values);
+    return row && read(row);
+  }
+
+  /** The number in the first row's only column; 0 if there is no row or it is null. */
+  number(sql: string, ...values: SQLInputValue[]): number {
+    return Number(Object.values(this.one(sql, ...values) ?? {})[0] ?? 0);
+  }
+
+  /** Inserts a row and returns the number of changed rows: 0 if `onConflict` says to do nothing. */
+  insert(table: string, row: Record<string, SQLInputValue>, onConflict = ''): number {
+    const columns = Object.keys(row).map((name) => `"${name}"`);
+    return this.run(
+      `INSERT INTO ${table} (${columns}) VALUES (${columns.map(() => '?')}) ${onConflict}`,
+      ...Object.values(row),
+    );
+  }
+
   /** Runs a statement and returns the number of changed rows. */
   run(sql: string, ...values: SQLInputValue[]): number {
     return Number(this.#prepare(sql).run(...values).changes);
@@ -101,22 +121,23 @@ export class SqliteDatabase {
 export interface PagedList {
   table: 'models' | 'checkpoints' | 'events';
   order: 'sequence' | 'step';
-  tenant?: { column: 'entity' | 'model_id' | 'job_id'; id: string } | undefined;
+  parent?: { column: 'entity' | 'model_id' | 'job_id'; id: string } | undefined;
 }
 
 /** Reads the page after the item with id `after`. An `after` that is not in the list gets a 422. */
 export function readPage<Item>(
   database: SqliteDatabase,
   read: (row: Row) => Item,
-  { table, order, tenant }: PagedList,
+  { table, order, parent }: PagedList,
   page: PageRequest,
 ): StoredPage<Item> {
-  const conditions = tenant ? [`${tenant.column} = ?`] : ['1'];
-  const values: (string | number)[] = tenant ? [tenant.id] : [];
+  const conditions = parent ? [`${parent.column} = ?`] : ['1'];
+  const values: (string | number)[] = parent ? [parent.id] : [];
   if (page.after !== undefined && page.after !== '') {
     const seen = database.one(
       `SELECT ${order} AS position FROM ${table} WHERE ${conditions.join(' AND ')} AND id = ?`,
-      ...[...values, page.after],
+      ...values,
+      page.after,
     );
     if (!seen) throw unknownCursor(page.after);
     conditions.push(`${order} ${page.order === 'asc' ? '>' : '<'} ?`);
@@ -124,20 +145,15 @@ export function readPage<Item>(
   }
   const rows = database.all(
     `SELECT * FROM ${table} WHERE ${conditions.join(' AND ')} ORDER BY ${order} ${page.order} LIMIT ?`,
-    ...[...values, page.limit + 1],
+    ...values,
+    page.limit + 1,
   );
   return { items: rows.slice(0, page.limit).map(read), hasMore: rows.length > page.limit };
 }
 
 function unknownCursor(after: string): RequestValidationError {
-  return new RequestValidationError([
-    {
-      loc: ['query', 'after'],
-      msg: 'after names no item of this list (it may have been deleted); begin again without it',
-      type: 'value_error',
-      input: after,
-    },
-  ]);
+  const msg = 'no item of this list has this id (it may have been deleted); start again without after';
+  return new RequestValidationError([{ loc: ['query', 'after'], msg, type: 'value_error', input: after }]);
 }
 
 export function text(row: Row, column: string): string {

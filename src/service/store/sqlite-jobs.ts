@@ -1,44 +1,39 @@
 import { jobStatusSchema, type TrainingEvent } from '../../contract/index.ts';
 import { integer, readPage, type SqliteDatabase, text } from './sqlite-database.ts';
-import {
-  hasModel,
-  insertCheckpoint,
-  readOne,
-  toEvent,
-  toJob,
-  toWaitingJob,
-  unfinished,
-} from './sqlite-rows.ts';
-import type { JobOutcome, JobRecord, JobStore, PageRequest, StoredPage, WaitingJob } from './store.ts';
+import { hasModel, insertCheckpoint, toEvent, toJob, toWaitingJob, unfinished } from './sqlite-rows.ts';
+import type { JobStore } from './store.ts';
 
 /** Training jobs and their events. */
 export function sqliteJobs(database: SqliteDatabase): JobStore {
   return {
-    async insertJob(job: JobRecord): Promise<boolean> {
+    async insertJob(job) {
       return database.transaction(() => {
         if (!hasModel(database, job.modelId)) return false;
-        database.run(
-          `INSERT INTO jobs (id, model_id, kind, status, created_at, resolved_config, upload_sha256, traceparent, tenant)
-           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
-          ...[job.id, job.modelId, job.kind, job.status, job.createdAt],
-          JSON.stringify(job.resolvedConfig),
-          job.uploadSha256,
-          job.traceparent,
-          job.tenant,
-        );
+        const row = {
+          id: job.id,
+          model_id: job.modelId,
+          kind: job.kind,
+          status: job.status,
+          created_at: job.createdAt,
+          resolved_config: JSON.stringify(job.resolvedConfig),
+          upload_sha256: job.uploadSha256,
+          traceparent: job.traceparent,
+          tenant: job.tenant,
+        };
+        database.insert('jobs', row, 'ON CONFLICT (id) DO NOTHING');
         return true;
       });
     },
 
-    async job(id: string): Promise<JobRecord | undefined> {
-      return readOne(database, toJob, 'SELECT * FROM jobs WHERE id = ?', id);
+    async job(id) {
+      return database.find(toJob, 'SELECT * FROM jobs WHERE id = ?', id);
     },
 
-    async hasJob(id: string): Promise<boolean> {
+    async hasJob(id) {
       return database.one('SELECT 1 FROM jobs WHERE id = ?', id) !== undefined;
     },
 
-    async firstJobs(): Promise<WaitingJob[]> {
+    async firstJobs() {
       return database
         .all(
           `SELECT first.*, coalesce(lost, 0) AS lost FROM
@@ -48,53 +43,53 @@ export function sqliteJobs(database: SqliteDatabase): JobStore {
         .map(toWaitingJob);
     },
 
-    async newestJob(): Promise<number> {
-      const row = database.one('SELECT coalesce(max(sequence), 0) AS sequence FROM jobs');
-      return row ? integer(row, 'sequence') : 0;
+    async newestJob() {
+      return database.number('SELECT max(sequence) FROM jobs');
     },
 
-    async unfinishedJobIds(): Promise<string[]> {
+    async unfinishedJobIds() {
       return database.all(`SELECT id FROM jobs WHERE ${unfinished}`).map((row) => text(row, 'id'));
     },
 
-    async unfinishedJobsOf(modelId: string) {
+    async unfinishedJobsOf(modelId) {
       return database
         .all(`SELECT id, status FROM jobs WHERE model_id = ? AND ${unfinished} ORDER BY sequence`, modelId)
         .map((row) => ({ id: text(row, 'id'), status: jobStatusSchema.parse(text(row, 'status')) }));
     },
 
-    async countUnfinishedJobs({ modelId, tenant }: { modelId: string; tenant: string }) {
-      const row = database.one(
+    async countUnfinishedJobs({ modelId, tenant }) {
+      const none = { all: 0, ofModel: 0, ofTenant: 0 };
+      const counts = database.find(
+        (row) => ({
+          all: integer(row, 'count'),
+          ofModel: integer(row, 'of_model'),
+          ofTenant: integer(row, 'of_tenant'),
+        }),
         `SELECT count(*) AS count, coalesce(sum(model_id = ?), 0) AS of_model, coalesce(sum(tenant = ?), 0) AS of_tenant
          FROM jobs WHERE ${unfinished}`,
         modelId,
         tenant,
       );
-      const count = (column: string) => (row ? integer(row, column) : 0);
-      return { all: count('count'), ofModel: count('of_model'), ofTenant: count('of_tenant') };
+      return counts ?? none;
     },
 
-    async countJobsEnded(since: string): Promise<number> {
-      const row = database.one('SELECT count(*) AS count FROM jobs WHERE ended_at > ?', since);
-      return row ? integer(row, 'count') : 0;
+    async countJobsEnded(since) {
+      return database.number('SELECT count(*) FROM jobs WHERE ended_at > ?', since);
     },
 
-    async startJob(id: string, startedAt: string, event: TrainingEvent | null): Promise<void> {
+    async startJob(id, startedAt, event) {
       database.transaction(() => {
         database.run("UPDATE jobs SET status = 'running', started_at = ? WHERE id = ?", startedAt, id);
         if (event) insertEvent(database, id, event);
       });
     },
 
-    async beginRun(id: string): Promise<void> {
-      database.run(
-        `INSERT INTO job_runs (job_id, is_open, lost) VALUES (?, 1, 0)
-         ON CONFLICT (job_id) DO UPDATE SET is_open = 1`,
-        id,
-      );
+    async beginRun(id) {
+      const reopen = 'ON CONFLICT (job_id) DO UPDATE SET is_open = 1';
+      database.insert('job_runs', { job_id: id, is_open: 1, lost: 0 }, reopen);
     },
 
-    async requeueJob(id: string): Promise<void> {
+    async requeueJob(id) {
       database.transaction(() => {
         database.run('UPDATE job_runs SET is_open = 0 WHERE job_id = ?', id);
         database.run(
@@ -104,7 +99,7 @@ export function sqliteJobs(database: SqliteDatabase): JobStore {
       });
     },
 
-    async requeueLostJobs(): Promise<void> {
+    async requeueLostJobs() {
       database.transaction(() => {
         database.run('UPDATE job_runs SET is_open = 0, lost = lost + 1 WHERE is_open = 1');
         database.run(
@@ -113,70 +108,53 @@ export function sqliteJobs(database: SqliteDatabase): JobStore {
       });
     },
 
-    async finishJob(
-      id: string,
-      endedAt: string,
-      outcome: JobOutcome,
-      event: TrainingEvent,
-    ): Promise<boolean> {
+    async finishJob(id, endedAt, outcome, event) {
       return database.transaction(() => {
         const success = outcome.status === 'succeeded' ? outcome : null;
-        const errorMessage = outcome.status === 'succeeded' ? null : outcome.errorMessage;
         const ended = database.run(
           `UPDATE jobs SET status = ?, ended_at = ?, error_message = ?, step = ?, untrained = ?
            WHERE id = ? AND ${unfinished}`,
-          ...[outcome.status, endedAt, errorMessage, success?.checkpoint.step ?? null],
+          outcome.status,
+          endedAt,
+          outcome.status === 'succeeded' ? null : outcome.errorMessage,
+          success?.checkpoint.step ?? null,
           success?.untrained ? JSON.stringify(success.untrained) : null,
           id,
         );
         if (ended === 0) return false;
-        if (outcome.status === 'succeeded' && outcome.untrained === null) {
-          insertCheckpoint(database, outcome.checkpoint);
-          database.run(
-            'UPDATE models SET last_step = max(last_step, ?) WHERE id = ?',
-            ...[outcome.checkpoint.step, outcome.checkpoint.modelId],
-          );
+        if (success?.untrained === null) {
+          const { step, modelId } = success.checkpoint;
+          insertCheckpoint(database, success.checkpoint);
+          database.run('UPDATE models SET last_step = max(last_step, ?) WHERE id = ?', step, modelId);
         }
         insertEvent(database, id, event);
-        forgetRuns(database, id);
+        deleteRuns(database, id);
         return true;
       });
     },
 
-    async appendEvent(jobId: string, event: TrainingEvent): Promise<void> {
+    async appendEvent(jobId, event) {
       database.transaction(() => {
         insertEvent(database, jobId, event);
-        if (event.type === 'gradient_step') forgetRuns(database, jobId);
+        if (event.type === 'gradient_step') deleteRuns(database, jobId);
       });
     },
 
-    async events(jobId: string, page: PageRequest): Promise<StoredPage<TrainingEvent>> {
-      return readPage(
-        database,
-        toEvent,
-        { table: 'events', order: 'sequence', tenant: { column: 'job_id', id: jobId } },
-        page,
-      );
+    async events(jobId, page) {
+      const parent = { column: 'job_id', id: jobId } as const;
+      return readPage(database, toEvent, { table: 'events', order: 'sequence', parent }, page);
     },
 
-    async countEvents(jobId: string, type: TrainingEvent['type']): Promise<number> {
-      const row = database.one(
-        'SELECT count(*) AS count FROM events WHERE job_id = ? AND type = ?',
-        jobId,
-        type,
-      );
-      return row ? integer(row, 'count') : 0;
+    async countEvents(jobId, type) {
+      return database.number('SELECT count(*) FROM events WHERE job_id = ? AND type = ?', jobId, type);
     },
   };
 }
 
-function forgetRuns(database: SqliteDatabase, jobId: string): void {
+function deleteRuns(database: SqliteDatabase, jobId: string): void {
   database.run('DELETE FROM job_runs WHERE job_id = ?', jobId);
 }
 
-function insertEvent(database: SqliteDatabase, jobId: string, event: TrainingEvent): void {
-  database.run(
-    'INSERT INTO events (id, job_id, type, data) VALUES (?, ?, ?, ?)',
-    ...[event.id, jobId, event.type, JSON.stringify(event.data)],
-  );
+function insertEvent(database: SqliteDatabase, jobId: string, { id, type, data }: TrainingEvent): void {
+  database.insert('events', { id, job_id: jobId, type, data: JSON.stringify(data) });
 }

@@ -1,59 +1,54 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTick } from 'node:timers/promises';
 import { integer, readPage, type SqliteDatabase, text } from './sqlite-database.ts';
-import {
-  checkpointsOf,
-  insertCheckpoint,
-  readOne,
-  toCheckpoint,
-  toModel,
-  unfinished,
-} from './sqlite-rows.ts';
-import type { CheckpointRecord, ModelRecord, ModelStore, PageRequest, StoredPage } from './store.ts';
+import { checkpointsOf, insertCheckpoint, toCheckpoint, toModel, unfinished } from './sqlite-rows.ts';
+import type { ModelStore } from './store.ts';
 
 /** Models and their checkpoints. */
 export function sqliteModels(database: SqliteDatabase): ModelStore {
   return {
-    async insertModel(model: ModelRecord, checkpoint: CheckpointRecord): Promise<boolean> {
+    async insertModel(model, checkpoint) {
       return database.transaction(() => {
-        clearDeletedModel(database, model.id);
-        const inserted = database.run(
-          `INSERT INTO models
-             (id, entity, project, name, base_model, created_at, last_step, forked_from_model, forked_from_step)
-           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-          ...[model.id, model.entity, model.project, model.name, model.baseModel],
-          ...[model.createdAt, model.lastStep],
-          ...[model.forkedFrom?.modelId ?? null, model.forkedFrom?.step ?? null],
-        );
-        if (inserted === 0) return false;
+        // Remaining rows of a deleted model would belong to the new one.
+        while (database.one('SELECT id FROM deleted_models WHERE id = ?', model.id))
+          clearSome(database, model.id);
+        const row = {
+          id: model.id,
+          entity: model.entity,
+          project: model.project,
+          name: model.name,
+          base_model: model.baseModel,
+          created_at: model.createdAt,
+          last_step: model.lastStep,
+          forked_from_model: model.forkedFrom?.modelId ?? null,
+          forked_from_step: model.forkedFrom?.step ?? null,
+        };
+        if (database.insert('models', row, 'ON CONFLICT DO NOTHING') === 0) return false;
         insertCheckpoint(database, checkpoint);
         return true;
       });
     },
 
-    async model(id: string): Promise<ModelRecord | undefined> {
-      return readOne(database, toModel, 'SELECT * FROM models WHERE id = ?', id);
+    async model(id) {
+      return database.find(toModel, 'SELECT * FROM models WHERE id = ?', id);
     },
 
-    async modelNamed(entity: string, project: string, name: string): Promise<ModelRecord | undefined> {
-      return readOne(
-        database,
-        toModel,
-        'SELECT * FROM models WHERE entity = ? AND project = ? AND name = ?',
-        ...[entity, project, name],
-      );
+    async modelNamed(...fullName) {
+      const sql = 'SELECT * FROM models WHERE entity = ? AND project = ? AND name = ?';
+      return database.find(toModel, sql, ...fullName);
     },
 
-    async models(page: PageRequest, entity: string | null): Promise<StoredPage<ModelRecord>> {
-      const tenant = entity === null ? undefined : ({ column: 'entity', id: entity } as const);
-      return readPage(database, toModel, { table: 'models', order: 'sequence', tenant }, page);
+    async models(page, entity) {
+      const parent = entity === null ? undefined : ({ column: 'entity', id: entity } as const);
+      return readPage(database, toModel, { table: 'models', order: 'sequence', parent }, page);
     },
 
-    async *everyModel(entity: string | null): AsyncGenerator<ModelRecord[]> {
-      const owned = entity === null ? '' : 'AND entity = ?';
+    async *everyModel(entity) {
+      const ofEntity = entity === null ? '' : 'AND entity = ?';
       for (let after = 0; ; ) {
         const rows = database.all(
-          `SELECT * FROM models WHERE sequence > ? ${owned} ORDER BY sequence LIMIT 100`,
-          ...[after, ...(entity === null ? [] : [entity])],
+          `SELECT * FROM models WHERE sequence > ? ${ofEntity} ORDER BY sequence LIMIT 100`,
+          after,
+          ...(entity === null ? [] : [entity]),
         );
         const last = rows.at(-1);
         if (!last) return;
@@ -62,53 +57,51 @@ export function sqliteModels(database: SqliteDatabase): ModelStore {
       }
     },
 
-    async deleteModel(id: string): Promise<CheckpointRecord[] | null> {
-      return deleteModel(database, id);
+    async deleteModel(id) {
+      // Deletes the model's own row; `clearDeletedModels` removes the rows that refer to it.
+      return database.transactionKeepingReferences(() => {
+        if (database.one(`SELECT id FROM jobs WHERE model_id = ? AND ${unfinished}`, id)) return null;
+        const checkpoints = checkpointsOf(database, id);
+        database.run('INSERT INTO deleted_models (id) SELECT id FROM models WHERE id = ?', id);
+        database.run('DELETE FROM models WHERE id = ?', id);
+        return checkpoints;
+      });
     },
 
-    async clearDeletedModels(): Promise<void> {
-      await clearDeletedModels(database);
+    async clearDeletedModels() {
+      const next = () => database.one('SELECT id FROM deleted_models LIMIT 1');
+      for (let row = next(); row; row = next()) {
+        clearSome(database, text(row, 'id'));
+        await nextTick();
+      }
     },
 
-    async checkpoints(modelId: string, page: PageRequest): Promise<StoredPage<CheckpointRecord>> {
-      return readPage(
-        database,
-        toCheckpoint,
-        { table: 'checkpoints', order: 'step', tenant: { column: 'model_id', id: modelId } },
-        page,
-      );
+    async checkpoints(modelId, page) {
+      const parent = { column: 'model_id', id: modelId } as const;
+      return readPage(database, toCheckpoint, { table: 'checkpoints', order: 'step', parent }, page);
     },
 
-    async allCheckpoints(modelId: string): Promise<CheckpointRecord[]> {
+    async allCheckpoints(modelId) {
       return checkpointsOf(database, modelId);
     },
 
-    async checkpoint(modelId: string, step: number): Promise<CheckpointRecord | undefined> {
-      return readOne(
-        database,
-        toCheckpoint,
-        'SELECT * FROM checkpoints WHERE model_id = ? AND step = ?',
-        modelId,
-        step,
-      );
+    async checkpoint(modelId, step) {
+      const sql = 'SELECT * FROM checkpoints WHERE model_id = ? AND step = ?';
+      return database.find(toCheckpoint, sql, modelId, step);
     },
 
-    async newestCheckpoint(modelId: string): Promise<CheckpointRecord | undefined> {
-      return readOne(
-        database,
-        toCheckpoint,
-        'SELECT * FROM checkpoints WHERE model_id = ? ORDER BY step DESC LIMIT 1',
-        modelId,
-      );
+    async newestCheckpoint(modelId) {
+      const sql = 'SELECT * FROM checkpoints WHERE model_id = ? ORDER BY step DESC LIMIT 1';
+      return database.find(toCheckpoint, sql, modelId);
     },
 
-    async deleteCheckpoints(modelId: string, steps: number[]): Promise<CheckpointRecord[] | null> {
+    async deleteCheckpoints(modelId, steps) {
       return database.transaction(() => {
         const checkpoints = checkpointsOf(database, modelId);
-        const going = checkpoints.filter(({ step }) => steps.includes(step));
-        if (going.length === checkpoints.length) return null;
-        for (const { id } of going) database.run('DELETE FROM checkpoints WHERE id = ?', id);
-        return going;
+        const deleted = checkpoints.filter(({ step }) => steps.includes(step));
+        if (deleted.length === checkpoints.length) return null;
+        for (const { id } of deleted) database.run('DELETE FROM checkpoints WHERE id = ?', id);
+        return deleted;
       });
     },
   };
@@ -132,31 +125,6 @@ const parts = [
 
 function deletion(table: string, id: 'rowid' | 'key'): string {
   return `DELETE FROM ${table} WHERE ${id} IN (SELECT ${id} FROM ${table} WHERE model_id = ? LIMIT ?)`;
-}
-
-/** Deletes a model's own row; the rows that refer to it are removed later. */
-export function deleteModel(database: SqliteDatabase, id: string): CheckpointRecord[] | null {
-  return database.transactionKeepingReferences(() => {
-    if (database.one(`SELECT id FROM jobs WHERE model_id = ? AND ${unfinished}`, id)) return null;
-    const checkpoints = checkpointsOf(database, id);
-    database.run('INSERT INTO deleted_models (id) SELECT id FROM models WHERE id = ?', id);
-    database.run('DELETE FROM models WHERE id = ?', id);
-    return checkpoints;
-  });
-}
-
-/** Removes the remaining rows of deleted models, a few per tick. */
-export async function clearDeletedModels(database: SqliteDatabase): Promise<void> {
-  const next = () => database.one('SELECT id FROM deleted_models LIMIT 1');
-  for (let row = next(); row; row = next()) {
-    clearSome(database, text(row, 'id'));
-    await nextTurn();
-  }
-}
-
-/** Removes all remaining rows of a deleted model, so that its id can be used again. */
-export function clearDeletedModel(database: SqliteDatabase, id: string): void {
-  while (database.one('SELECT id FROM deleted_models WHERE id = ?', id)) clearSome(database, id);
 }
 
 /** Removes some rows of a deleted model, or its mark in `deleted_models` once none are left. */

@@ -97,16 +97,6 @@ export const toIdempotencyRecord = (row: Row): IdempotencyRecord => ({
 /** Condition on `jobs`: queued or running. */
 export const unfinished = "status IN ('queued', 'running')";
 
-export function readOne<Item>(
-  database: SqliteDatabase,
-  read: (row: Row) => Item,
-  sql: string,
-  ...values: (string | number | null)[]
-): Item | undefined {
-  const row = database.one(sql, ...values);
-  return row === undefined ? undefined : read(row);
-}
-
 export function hasModel(database: SqliteDatabase, id: string): boolean {
   return database.one('SELECT id FROM models WHERE id = ?', id) !== undefined;
 }
@@ -118,10 +108,12 @@ export function checkpointsOf(database: SqliteDatabase, modelId: string): Checkp
 }
 
 export function insertCheckpoint(database: SqliteDatabase, checkpoint: CheckpointRecord): void {
-  database.run(
-    'INSERT INTO checkpoints (id, model_id, step, folder, metrics, created_at) VALUES (?, ?, ?, ?, ?, ?)',
-    ...[checkpoint.id, checkpoint.modelId, checkpoint.step, checkpoint.folder],
-    JSON.stringify(checkpoint.metrics),
-    checkpoint.createdAt,
-  );
+  database.insert('checkpoints', {
+    id: checkpoint.id,
+    model_id: checkpoint.modelId,
+    step: checkpoint.step,
+    folder: checkpoint.folder,
+    metrics: JSON.stringify(checkpoint.metrics),
+    created_at: checkpoint.createdAt,
+  });
 }

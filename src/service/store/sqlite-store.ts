@@ -2,8 +2,8 @@ import { sqliteConstraints, sqliteIdempotencyKeys, sqliteUploads } from './sqlit
 import { integer, SqliteDatabase, text } from './sqlite-database.ts';
 import { sqliteJobs } from './sqlite-jobs.ts';
 import { sqliteModels } from './sqlite-models.ts';
-import { hasModel, readOne, toLog } from './sqlite-rows.ts';
-import type { LogRecord, Store } from './store.ts';
+import { hasModel, toLog } from './sqlite-rows.ts';
+import type { Store } from './store.ts';
 
 /**
  * The store in one SQLite file, locked for this process. Reads and writes run on the calling thread.
@@ -19,19 +19,19 @@ export function openSqliteStore(path: string): Store {
     ...sqliteUploads(database),
     ...sqliteIdempotencyKeys(database),
 
-    async logRecord(id: string): Promise<LogRecord | undefined> {
-      return readOne(database, toLog, 'SELECT * FROM logs WHERE id = ?', id);
+    async logRecord(id) {
+      return database.find(toLog, 'SELECT * FROM logs WHERE id = ?', id);
     },
 
-    async logEnd(modelId: string, split: string): Promise<number> {
-      const row = database.one(
-        'SELECT coalesce(max("offset" + bytes), 0) AS "end" FROM logs WHERE model_id = ? AND split = ?',
-        ...[modelId, split],
+    async logEnd(modelId, split) {
+      return database.number(
+        'SELECT max("offset" + bytes) FROM logs WHERE model_id = ? AND split = ?',
+        modelId,
+        split,
       );
-      return row ? integer(row, 'end') : 0;
     },
 
-    async logEnds(modelId: string): Promise<Map<string, number>> {
+    async logEnds(modelId) {
       const rows = database.all(
         'SELECT split, max("offset" + bytes) AS "end" FROM logs WHERE model_id = ? GROUP BY split',
         modelId,
@@ -39,25 +39,21 @@ export function openSqliteStore(path: string): Store {
       return new Map(rows.map((row) => [text(row, 'split'), integer(row, 'end')]));
     },
 
-    async insertLog(log: LogRecord): Promise<boolean> {
+    async insertLog({ modelId, createdAt, ...log }) {
       return database.transaction(() => {
-        if (!hasModel(database, log.modelId)) return false;
-        database.run(
-          `INSERT INTO logs (id, model_id, split, "offset", bytes, "groups", trajectories, created_at)
-           VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-          ...[log.id, log.modelId, log.split, log.offset, log.bytes],
-          ...[log.groups, log.trajectories, log.createdAt],
-        );
+        if (!hasModel(database, modelId)) return false;
+        const row = { ...log, model_id: modelId, created_at: createdAt };
+        database.insert('logs', row, 'ON CONFLICT DO NOTHING');
         return true;
       });
     },
 
-    async check(): Promise<void> {
+    async check() {
       database.one('SELECT id FROM models LIMIT 1');
       database.checkWrite();
     },
 
-    async close(): Promise<void> {
+    async close() {
       database.close();
     },
   };

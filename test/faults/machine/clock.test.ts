@@ -24,7 +24,7 @@ afterEach(() => {
 test('jobs, events, pages and keys stand in their order while the clock jumps by hours and years', async () => {
   takeOverTheClock();
   const { call, createModel, engine, follow, dataFolder, chat } = await start();
-  const keys = KeyStore.open(dataFolder);
+  const keys = await KeyStore.open(dataFolder);
   onTestFinished(() => keys.close());
   const { key } = keys.create('before');
   const health = async () =>

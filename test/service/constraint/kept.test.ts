@@ -42,7 +42,7 @@ async function storedIn(folder: string): Promise<[entity: string, hash: string][
 
 async function withKeys() {
   const running = await start();
-  const keys = KeyStore.open(running.dataFolder);
+  const keys = await KeyStore.open(running.dataFolder);
   onTestFinished(() => keys.close());
   const as = (entity: string | null) => {
     const headers = { authorization: `Bearer ${keys.create('', { entity }).key}` };
@@ -103,7 +103,7 @@ describe('constraints that replies were sampled under', () => {
 });
 
 describe('room for the constraints of an entity', () => {
-  async function table(room: { characters: number; least: number }) {
+  async function table(room: { characters: number; minCharacters: number }) {
     const database = new SqliteDatabase(join(await temporaryFolder(), 'test.sqlite'));
     onTestFinished(() => database.close());
     const table = sqliteConstraints(database, room);
@@ -117,7 +117,7 @@ describe('room for the constraints of an entity', () => {
   }
 
   test('is taken back from those that were used longest ago, and never from another entity', async () => {
-    const { keep, kept } = await table({ characters: 30, least: 1 });
+    const { keep, kept } = await table({ characters: 30, minCharacters: 1 });
     await keep('old', 1, { entity: 'b' });
     await keep('one', 1);
     await keep('two', 2);
@@ -132,7 +132,7 @@ describe('room for the constraints of an entity', () => {
   });
 
   test('is given to the one that is needed, also when the clock was set back', async () => {
-    const { keep, kept } = await table({ characters: 20, least: 1 });
+    const { keep, kept } = await table({ characters: 20, minCharacters: 1 });
     await keep('one', 100);
     await keep('two', 100);
     await keep('three', 5);
@@ -140,7 +140,7 @@ describe('room for the constraints of an entity', () => {
   });
 
   test('holds a limited number of short ones', async () => {
-    const { keep, kept } = await table({ characters: 100, least: 50 });
+    const { keep, kept } = await table({ characters: 100, minCharacters: 50 });
     for (const [index, hash] of ['one', 'two', 'three'].entries()) await keep(hash, index, { length: 1 });
     expect(await kept('a', 'one', 'two', 'three')).toEqual(['two', 'three']);
   });

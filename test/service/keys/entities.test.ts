@@ -17,7 +17,7 @@ const line = JSON.stringify({
 async function withTeams() {
   const engine = new ScriptedEngine();
   const running = await start({ engine });
-  const keys = KeyStore.open(running.dataFolder);
+  const keys = await KeyStore.open(running.dataFolder);
   onTestFinished(() => keys.close());
   const as = (entity: string | null) => {
     const { key } = keys.create('', { entity });

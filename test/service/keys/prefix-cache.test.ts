@@ -14,7 +14,7 @@ test('what was computed of a prompt is found again under the same entity and sal
   const dataFolder = await temporaryFolder();
   const service = await startService({ engine, dataFolder });
   onTestFinished(() => service.close());
-  const keys = KeyStore.open(dataFolder);
+  const keys = await KeyStore.open(dataFolder);
   onTestFinished(() => keys.close());
   const [a, b, all] = ['team-a', 'team-b', null].map((entity) => keys.create('', { entity }).key);
   /** How many tokens of the prompt were not computed for this request. */

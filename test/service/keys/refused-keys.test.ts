@@ -26,7 +26,7 @@ const bodyOf = (answer: string) => answer.slice(answer.indexOf('\r\n\r\n'));
 
 async function withKeys() {
   const running = await start();
-  const keys = KeyStore.open(running.dataFolder);
+  const keys = await KeyStore.open(running.dataFolder);
   onTestFinished(() => keys.close());
   const { id, key } = keys.create('laptop', { entity: 'team-a' });
   return { ...running, keys, id, key, url: running.service.url };

@@ -30,7 +30,7 @@ engine.train = (request) => {
 };
 const dataFolder = join(root, 'made', 'data');
 const service = await startService({ engine, dataFolder });
-const keys = KeyStore.open(dataFolder);
+const keys = await KeyStore.open(dataFolder);
 keys.create('laptop');
 const client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
 

@@ -30,7 +30,7 @@ describe('what waits for a constraint to be checked', () => {
   test('counts for its key, and gives its place back when its client leaves', async () => {
     const engine = new CheckingEngine();
     const { service, call, dataFolder } = await start({ engine });
-    const keys = KeyStore.open(dataFolder);
+    const keys = await KeyStore.open(dataFolder);
     onTestFinished(() => keys.close());
     const { id, key } = keys.create('one');
     const inHand = async () => (await call('GET', '/v1/system-check')).body.inference_queue.in_hand;
@@ -87,7 +87,7 @@ describe('what waits for a constraint to be checked', () => {
 
 test('a reply counts for the key that asks for it, so that keys take turns within a model', async () => {
   const { call, engine, dataFolder } = await start();
-  const keys = KeyStore.open(dataFolder);
+  const keys = await KeyStore.open(dataFolder);
   onTestFinished(() => keys.close());
   const { id, key } = keys.create('one');
   await call('POST', '/v1/chat/completions', { messages }, bearer(key));
@@ -99,7 +99,7 @@ test('one token does not wait for the crowd of another key', async () => {
   const engine = await createEmbeddedEngine({ threads: 1, largestBatch: 2 });
   const dataFolder = await temporaryFolder();
   const service = await startService({ engine, dataFolder, apiKey: 'test-key', log: () => {} });
-  const keys = KeyStore.open(dataFolder);
+  const keys = await KeyStore.open(dataFolder);
   onTestFinished(async () => {
     keys.close();
     await service.close();
