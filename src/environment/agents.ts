@@ -3,7 +3,7 @@ import type { Trajectory } from '../trajectory/index.ts';
 import type { OpenEnvironment } from './environment.ts';
 import { EnvironmentError } from './errors.ts';
 import type { LoopOutcome, LoopPieces } from './loop/pieces.ts';
-import { LoopProgress, runLoop } from './loop/run-loop.ts';
+import { type LoopProgress, runLoop } from './loop/run-loop.ts';
 import { scoredErrorMetric } from './metrics.ts';
 import type { LoopEnvironmentOptions, RolloutEnvironmentOptions, SetupContext } from './options.ts';
 import { codeOfThrown, describeThrown, describeWithPlace } from './thrown.ts';
@@ -26,7 +26,7 @@ export function rolloutAgent<Schema extends z.ZodType, Outcome, State>(
       (async ({ error, stopReason: _, isAtContextEnd, ...agent }) => {
         if (isAtContextEnd && atLimit)
           return { outcome: await atLimit({ ...own, ...agent, reason: 'context_limit' }) };
-        return onError && askOnError(agent.trajectory, error, () => onError({ ...own, ...agent, error }));
+        return onError && callOnError(agent.trajectory, error, () => onError({ ...own, ...agent, error }));
       }),
   };
 }
@@ -41,21 +41,26 @@ export function loopAgent<Scenario, State, Parsed>(
   { scenario, seed }: SetupContext<Scenario>,
   state: State,
 ): Pick<OpenEnvironment<LoopOutcome<Parsed>>, 'rollout' | 'atLimit' | 'onError'> {
-  const progress = new LoopProgress<Parsed>();
+  const progress: LoopProgress<Parsed> = { text: '', output: null, messages: [], turns: 0 };
+  const outcomeNow = (stopReason: string) => ({
+    ...progress,
+    messages: [...progress.messages],
+    stopReason,
+  });
   const own = { scenario, state, seed };
   return {
     rollout: async (agent) => {
       if (onError) agent.trajectory.metrics[scoredErrorMetric] = 0;
       const reason = await runLoop(pieces, { ...own, ...agent }, progress);
       agent.trajectory.stopReason ??= reason;
-      return progress.toOutcome(agent.trajectory.stopReason);
+      return outcomeNow(agent.trajectory.stopReason);
     },
-    atLimit: async ({ reason }) => progress.toOutcome(reason),
+    atLimit: async ({ reason }) => outcomeNow(reason),
     onError:
       onError &&
       (({ error, stopReason, isAtContextEnd: _, ...agent }) => {
-        const outcome = progress.toOutcome(stopReason);
-        return askOnError(agent.trajectory, error, () => onError({ ...own, ...agent, error, outcome }));
+        const outcome = outcomeNow(stopReason);
+        return callOnError(agent.trajectory, error, () => onError({ ...own, ...agent, error, outcome }));
       }),
   };
 }
@@ -65,7 +70,7 @@ export function loopAgent<Scenario, State, Parsed>(
  * the trajectory's metric `scored_errors` and adds a line to its logs.
  * @throws EnvironmentError (`on_error_failed`) if `onError` throws another error.
  */
-export async function askOnError<Outcome>(
+export async function callOnError<Outcome>(
   { metrics, logs }: Trajectory,
   error: unknown,
   onError: () => Outcome | undefined | PromiseLike<Outcome | undefined>,
@@ -77,12 +82,12 @@ export async function askOnError<Outcome>(
     if (thrown === error) return undefined;
     throw new EnvironmentError(
       'on_error_failed',
-      `\`onError\` threw: ${describeThrown(thrown)}. It was asked about: ${describeThrown(error)}`,
+      `\`onError\` threw: ${describeThrown(thrown)}. It was called for: ${describeThrown(error)}`,
       { cause: thrown, errors: [thrown, error] },
     );
   }
   if (outcome === undefined) return undefined;
   metrics[scoredErrorMetric] = 1;
-  logs.push(`\`onError\` made an outcome of ${codeOfThrown(error)}: ${describeWithPlace(error)}`);
+  logs.push(`\`onError\` returned an outcome for ${codeOfThrown(error)}: ${describeWithPlace(error)}`);
   return { outcome };
 }

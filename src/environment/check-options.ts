@@ -1,5 +1,7 @@
 import { z } from 'zod';
 import type { RolloutLimits } from '../trajectory/index.ts';
+import { showValue } from '../util/complaint.ts';
+import { OptionError } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames, type OptionTree } from '../util/option-names.ts';
 import type { LoopSettings } from './loop/pieces.ts';
 import { ownMetrics } from './metrics.ts';
@@ -7,13 +9,16 @@ import type { LoopEnvironmentOptions, RolloutEnvironmentOptions, SharedOptions }
 import type { WeightedReward } from './rewards/reward.ts';
 
 type Shared = SharedOptions<z.ZodType, unknown, unknown>;
-type OfRollout = Exclude<
+type RolloutOption = Exclude<
   keyof RolloutEnvironmentOptions<z.ZodType, unknown, unknown>,
   keyof Shared | 'prompt'
 >;
-type OfPieces = Exclude<keyof LoopEnvironmentOptions<z.ZodType, unknown, unknown>, keyof Shared | 'rollout'>;
+type PieceOption = Exclude<
+  keyof LoopEnvironmentOptions<z.ZodType, unknown, unknown>,
+  keyof Shared | 'rollout'
+>;
 
-const shared = {
+const sharedNames = {
   name: true,
   scenario: true,
   limits: {
@@ -29,12 +34,12 @@ const shared = {
   groupRewards: true,
   credit: { discount: true },
 } satisfies OptionNames<Shared>;
-const ofRollout: Record<OfRollout, true | OptionTree> = {
+const rolloutNames: Record<RolloutOption, true | OptionTree> = {
   rollout: true,
   atLimit: true,
   onError: true,
 };
-const ofPieces: Record<OfPieces, true | OptionTree> = {
+const pieceNames: Record<PieceOption, true | OptionTree> = {
   prompt: true,
   system: true,
   tools: true,
@@ -57,90 +62,94 @@ const ofPieces: Record<OfPieces, true | OptionTree> = {
   stop: true,
   onError: true,
 };
-const allNames = { ...shared, ...ofRollout, ...ofPieces };
-
-/**
- * Checks the names of options for callers without TypeScript.
- * @throws OptionError for an unknown option; TypeError for an option of the other form, or a `scenario` that is not a
- * zod schema.
- */
-export function checkNames(options: object & { name: string; scenario: unknown; rollout?: unknown }): void {
-  const environment = `environment "${options.name}"`;
-  const [own, other] = options.rollout ? [ofRollout, ofPieces] : [ofPieces, ofRollout];
-  const [form, otherForm] = options.rollout ? ['rollout', 'prompt'] : ['prompt', 'rollout'];
-  const foreign = Object.entries(options).find(
-    ([name, value]) => value !== undefined && Object.hasOwn(other, name) && !Object.hasOwn(own, name),
-  );
-  if (foreign)
-    throw new TypeError(
-      `\`${foreign[0]}\` of ${environment} belongs to the form with \`${otherForm}\`, and this one has \`${form}\`.`,
-    );
-  checkOptionNames(`defineEnvironment({ name: "${options.name}" })`, options, allNames);
-  if (!(options.scenario instanceof z.ZodType))
-    throw new TypeError(
-      `\`scenario\` of ${environment} is no zod schema (zod 4); give one, such as z.object({}).`,
-    );
-}
-
 const weightedNames = { weight: true, reward: true } satisfies OptionNames<WeightedReward<unknown, unknown>>;
 
-/** @throws OptionError for an unknown field; TypeError for what is neither a function nor `{ weight, reward }`. */
-export function checkRewards(rewards: Readonly<Record<string, unknown>>, environment: string): void {
-  for (const [name, given] of Object.entries(rewards)) {
-    if (typeof given === 'function') continue;
-    const weighed = typeof given === 'object' && given !== null && 'reward' in given ? given.reward : null;
-    if (typeof weighed === 'function' && typeof given === 'object' && given !== null)
-      checkOptionNames(`The reward "${name}" of environment "${environment}"`, given, weightedNames);
-    if (typeof weighed !== 'function')
-      throw new TypeError(
-        `The reward "${name}" of environment "${environment}" is none; give a function, or { weight, reward }.`,
-      );
-  }
-}
-
-interface Checked {
+interface CheckedOptions {
   name: string;
-  limits?: RolloutLimits | undefined;
-  cleanupTimeoutMs?: number | undefined;
-  credit?: { discount: number } | ((context: never) => unknown) | undefined;
+  scenario: unknown;
+  rollout?: unknown;
+  prompt?: unknown;
+  limits?: object;
+  cleanupTimeoutMs?: number;
+  rewards?: Readonly<Record<string, unknown>>;
+  groupRewards?: Readonly<Record<string, unknown>>;
+  credit?: { discount: number } | ((context: never) => unknown);
 }
 
-/** @throws TypeError or RangeError with the field, its value and the valid range. */
-export function checkOptions(
-  { name, limits = {}, cleanupTimeoutMs, credit }: Checked,
-  weights: ReadonlyMap<string, number>,
-): void {
-  const environment = `environment "${name}"`;
-  for (const [field, limit] of Object.entries(limits)) checkLimit(field, limit, environment);
-  if (cleanupTimeoutMs !== undefined && !(cleanupTimeoutMs > 0))
-    throw new RangeError(
-      `\`cleanupTimeoutMs\` of ${environment} is ${cleanupTimeoutMs}; give milliseconds above 0.`,
-    );
-  if (typeof credit === 'object' && !(credit.discount >= 0 && credit.discount <= 1))
-    throw new RangeError(
-      `\`credit.discount\` of ${environment} is ${credit.discount}; give a number from 0 to 1.`,
-    );
-  for (const [reward, weight] of weights) {
-    if (!Number.isFinite(weight))
-      throw new TypeError(`The weight of reward "${reward}" is ${weight}; give a finite number.`);
-    if (ownMetrics.has(reward))
-      throw new TypeError(
-        `"${reward}" is a metric of its own in every environment; give the reward another name.`,
+/** @throws OptionError (`unknown_option`, `invalid_environment`) for the first option that is unknown or invalid. */
+export function checkOptions(options: CheckedOptions): void {
+  const { name, scenario, rollout, prompt, limits = {}, cleanupTimeoutMs = 1, credit } = options;
+  const refusal = (option: string, value: unknown, problem: string) =>
+    new OptionError('invalid_environment', `Environment "${name}": ${problem}`, { option, value });
+  const invalid = (option: string, value: unknown, remedy: string) =>
+    refusal(option, value, `\`${option}\` is ${showValue(value)}. ${remedy}`);
+
+  if (typeof (rollout ?? prompt) !== 'function' || (rollout && prompt))
+    throw refusal('rollout', rollout, 'give either `rollout` or `prompt`, as a function.');
+  const [form, names, otherForm, otherNames] = rollout
+    ? ['rollout', rolloutNames, 'prompt', pieceNames]
+    : ['prompt', pieceNames, 'rollout', rolloutNames];
+  for (const [option, value] of Object.entries(options))
+    if (value !== undefined && Object.hasOwn(otherNames, option) && !Object.hasOwn(names, option))
+      throw refusal(
+        option,
+        value,
+        `\`${option}\` is an option of environments with \`${otherForm}\`; this one has \`${form}\`.`,
+      );
+  const allNames = { ...sharedNames, ...rolloutNames, ...pieceNames };
+  checkOptionNames(`defineEnvironment({ name: "${name}" })`, options, allNames);
+  if (!(scenario instanceof z.ZodType))
+    throw invalid('scenario', scenario, 'Give a zod 4 schema, such as z.object({}).');
+
+  for (const [field, limit] of Object.entries<unknown>({ ...limits })) {
+    if (limit === undefined) continue;
+    const isWhole = field !== 'milliseconds';
+    if (typeof limit !== 'number' || !(limit > 0) || (isWhole && !Number.isInteger(limit)))
+      throw invalid(
+        `limits.${field}`,
+        limit,
+        `Give a ${isWhole ? 'whole ' : ''}number above 0, or leave it out.`,
       );
   }
-  // With `credit`, an environment may have step rewards only.
-  if (credit === undefined && ![...weights.values()].some((weight) => weight !== 0))
-    throw new TypeError(
-      `Environment "${name}" has no reward with a weight other than 0: nothing to learn from. Give \`rewards\` or ` +
-        '`groupRewards`, or `credit` where all rewards are step rewards.',
-    );
-}
+  if (!(cleanupTimeoutMs > 0))
+    throw invalid('cleanupTimeoutMs', cleanupTimeoutMs, 'Give milliseconds above 0.');
+  if (typeof credit === 'object' && !(credit.discount >= 0 && credit.discount <= 1))
+    throw invalid('credit.discount', credit.discount, 'Give a number from 0 to 1.');
 
-function checkLimit(field: string, limit: unknown, environment: string): void {
-  if (limit === undefined) return;
-  const whole = field !== 'milliseconds';
-  if (typeof limit !== 'number' || !(limit > 0) || (whole && !Number.isInteger(limit)))
-    throw new RangeError(
-      `\`limits.${field}\` of ${environment} is ${String(limit)}; give a ${whole ? 'whole ' : ''}number above 0, or leave it out.`,
+  const { rewards = {}, groupRewards = {} } = options;
+  for (const reward of Object.keys(groupRewards))
+    if (Object.hasOwn(rewards, reward))
+      throw refusal(
+        `groupRewards.${reward}`,
+        groupRewards[reward],
+        `"${reward}" is the name of a reward and of a group reward. Rename one.`,
+      );
+  let learns = credit !== undefined;
+  for (const [reward, value] of Object.entries({ ...rewards, ...groupRewards })) {
+    const isWeighted = typeof value === 'object' && value !== null && 'reward' in value;
+    if (typeof (isWeighted ? value.reward : value) !== 'function')
+      throw refusal(
+        reward,
+        value,
+        `the reward "${reward}" is ${showValue(value)}. Give a function or { weight, reward }.`,
+      );
+    if (isWeighted) checkOptionNames(`The reward "${reward}" of environment "${name}"`, value, weightedNames);
+    const weight: unknown = isWeighted ? Reflect.get(value, 'weight') : 1;
+    if (!Number.isFinite(weight))
+      throw refusal(
+        reward,
+        value,
+        `the weight of reward "${reward}" is ${showValue(weight)}. Give a finite number.`,
+      );
+    if (ownMetrics.has(reward))
+      throw refusal(reward, value, `"${reward}" is a reserved metric name. Give the reward another name.`);
+    learns ||= weight !== 0;
+  }
+  if (!learns)
+    throw refusal(
+      'rewards',
+      rewards,
+      'no reward has a weight other than 0, so there is nothing to learn from. Give `rewards` or `groupRewards`, ' +
+        'or `credit` if all rewards are step rewards.',
     );
 }

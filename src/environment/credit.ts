@@ -1,7 +1,6 @@
 import type { Trajectory, TrajectoryCall } from '../trajectory/index.ts';
-import { withDeadline } from '../util/deadline.ts';
 import { EnvironmentError } from './errors.ts';
-import { describeThrown, describeValue } from './thrown.ts';
+import { callReward, checkNumbers, type RewardError } from './rewards/call-reward.ts';
 
 export interface CreditContext<Scenario, Outcome> {
   scenario: Scenario;
@@ -37,41 +36,18 @@ export async function creditOf<Scenario, Outcome>(
   context: CreditContext<Scenario, Outcome>,
   { timeoutMs }: { timeoutMs: number },
 ): Promise<Map<number, number>> {
-  const { calls } = context;
+  const { calls, reward } = context;
   const values =
     typeof credit === 'function'
-      ? await given(credit, context, timeoutMs)
-      : discountedReturns(calls, context.reward, credit.discount);
-  if (!Array.isArray(values) || values.length !== calls.length) {
-    const what = Array.isArray(values) ? `${values.length} numbers` : describeThrown(values);
-    throw creditError('failed', `gave ${what} for ${calls.length} calls; give one number for each`);
-  }
-  const credited = new Map<number, number>();
-  for (const [at, { index }] of calls.entries()) {
-    const value = values[at];
-    if (!Number.isFinite(value))
-      throw creditError('failed', `gave ${describeValue(value)} for call ${index}, not a finite number`);
-    credited.set(index, value);
-  }
-  return credited;
+      ? await callReward(credit, context, { timeoutMs, toError: toCreditError })
+      : discountedReturns(calls, reward, credit.discount);
+  const indices = calls.map(({ index }) => index);
+  checkNumbers(values, { noun: 'call', indices, toError: toCreditError });
+  return new Map(indices.map((index, at) => [index, values[at] ?? 0]));
 }
 
-async function given<Scenario, Outcome>(
-  credit: Extract<Credit<Scenario, Outcome>, (context: never) => unknown>,
-  context: CreditContext<Scenario, Outcome>,
-  timeoutMs: number,
-): Promise<readonly number[]> {
-  const { signal } = context;
-  const timedOut = creditError('timeout', `took longer than ${timeoutMs} ms; raise \`rewardTimeoutMs\``);
-  try {
-    return await withDeadline({ timeoutMs, signal, timedOut: () => timedOut }, async (ownSignal) =>
-      credit({ ...context, signal: ownSignal }),
-    );
-  } catch (error) {
-    if (error === timedOut || signal.aborted) throw error;
-    throw creditError('failed', `threw: ${describeThrown(error)}`, error);
-  }
-}
+const toCreditError: RewardError = (how, what, cause) =>
+  new EnvironmentError(`credit_${how}`, `\`credit\` ${what}. The rollout counts as failed.`, { cause });
 
 function discountedReturns(calls: readonly TrajectoryCall[], reward: number, discount: number): number[] {
   const steps = calls.map((call) => call.reward);
@@ -83,10 +59,4 @@ function discountedReturns(calls: readonly TrajectoryCall[], reward: number, dis
     returns.push(after);
   }
   return returns.toReversed();
-}
-
-function creditError(how: 'failed' | 'timeout', what: string, cause?: unknown): EnvironmentError {
-  return new EnvironmentError(`credit_${how}`, `\`credit\` ${what}. The rollout counts as failed.`, {
-    cause,
-  });
 }

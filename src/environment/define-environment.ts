@@ -1,8 +1,8 @@
 import type { z } from 'zod';
 import { loopAgent, rolloutAgent } from './agents.ts';
-import { checkNames, checkOptions, checkRewards } from './check-options.ts';
-import { type Credit, creditOf } from './credit.ts';
-import type { Environment, GroupSettlement, OpenEnvironment } from './environment.ts';
+import { checkOptions } from './check-options.ts';
+import { creditOf } from './credit.ts';
+import type { Environment, GroupScoring, OpenEnvironment } from './environment.ts';
 import { EnvironmentError } from './errors.ts';
 import type { LoopOutcome } from './loop/pieces.ts';
 import type {
@@ -11,8 +11,7 @@ import type {
   SetupContext,
   SharedOptions,
 } from './options.ts';
-import type { WeightedGroupReward } from './rewards/reward.ts';
-import { score, scoreGroup, weigh, weighGroupRewards } from './rewards/score.ts';
+import { score, scoreGroup, withWeights } from './rewards/score.ts';
 import { describeThrown } from './thrown.ts';
 
 const defaultCleanupTimeoutMs = 30_000;
@@ -33,7 +32,7 @@ const defaultCleanupTimeoutMs = 30_000;
  *       rewards: { correct: ({ scenario, outcome }) => Number(outcome === String(scenario.a + scenario.b)) },
  *     });
  *
- * In the other, you give pieces and martingale runs the conversation:
+ * In the other, you pass pieces and martingale runs the conversation:
  *
  *     const environment = defineEnvironment({
  *       name: 'guess',
@@ -48,9 +47,8 @@ const defaultCleanupTimeoutMs = 30_000;
  * TypeScript infers scenario, state and outcome from the schema and the functions, in the order of the properties:
  * write `setup` before `rollout` or `prompt`, and the rewards after it.
  *
- * @throws OptionError for an unknown option. TypeError or RangeError, with the option's name, for an invalid weight,
- * limit, discount or deadline, for a name that both a reward and a group reward have, and for an environment without a
- * weighted reward or `credit`.
+ * @throws OptionError for an unknown option; for an invalid weight, limit, discount or deadline; for a name that both a
+ * reward and a group reward have; and for an environment without a weighted reward or `credit`.
  */
 export function defineEnvironment<Schema extends z.ZodType, Outcome, State = undefined>(
   options: RolloutEnvironmentOptions<Schema, Outcome, State>,
@@ -61,11 +59,7 @@ export function defineEnvironment<Schema extends z.ZodType, Parsed = never, Stat
 export function defineEnvironment<Schema extends z.ZodType, Outcome, State, Parsed>(
   options: RolloutEnvironmentOptions<Schema, Outcome, State> | LoopEnvironmentOptions<Schema, Parsed, State>,
 ): Environment<Schema, Outcome> | Environment<Schema, LoopOutcome<Parsed>> {
-  const given = options.rollout ?? options.prompt;
-  if (typeof given !== 'function' || (options.rollout && options.prompt))
-    throw new TypeError(`Environment "${options.name}" needs either \`rollout\` or \`prompt\`.`);
-  checkNames(options);
-  checkRewards({ ...options.rewards, ...options.groupRewards }, options.name);
+  checkOptions(options);
   return options.rollout
     ? build(options, (context, state) => rolloutAgent(options, context, state))
     : build(options, (context, state) => loopAgent(options, context, state));
@@ -77,16 +71,9 @@ function build<Schema extends z.ZodType, Outcome, State>(
   options: SharedOptions<Schema, Outcome, State>,
   agent: (context: SetupContext<z.output<Schema>>, state: State) => Agent<Outcome>,
 ): Environment<Schema, Outcome> {
-  const { name, scenario: schema, limits = {}, setup, cleanup } = options;
-  const rewards = weigh(options.rewards ?? {});
-  const groupRewards = weighGroupRewards(options.groupRewards ?? {});
-  const both = [...groupRewards.keys()].find((reward) => rewards.has(reward));
-  if (both !== undefined)
-    throw new TypeError(
-      `"${both}" is the name of a reward and of a group reward of environment "${name}"; rename one.`,
-    );
-  const weights = new Map([...rewards, ...groupRewards].map(([reward, { weight }]) => [reward, weight]));
-  checkOptions(options, weights);
+  const { name, scenario: schema, limits = {}, setup, cleanup, credit } = options;
+  const rewards = withWeights(options.rewards ?? {});
+  const groupRewards = withWeights(options.groupRewards ?? {});
 
   const open = (context: SetupContext<z.output<Schema>>, state: State): OpenEnvironment<Outcome> => ({
     ...agent(context, state),
@@ -96,14 +83,21 @@ function build<Schema extends z.ZodType, Outcome, State>(
       await cleanup?.({ scenario: context.scenario, state, signal });
     },
   });
+  const groupScoring: GroupScoring<z.output<Schema>, Outcome> = {
+    score: ({ timeoutMs, ...context }) => scoreGroup(groupRewards, context, { timeoutMs }),
+    credit: async ({ timeoutMs, member, ...context }) =>
+      credit
+        ? creditOf(credit, { ...context, ...member, calls: member.trajectory.calls }, { timeoutMs })
+        : null,
+  };
   return {
     name,
     scenario: schema,
     limits,
-    rewardNames: [...weights.keys()],
+    rewardNames: [...rewards.keys(), ...groupRewards.keys()],
     hasSetup: setup !== undefined,
     cleanupTimeoutMs: cleanup ? (options.cleanupTimeoutMs ?? defaultCleanupTimeoutMs) : null,
-    settlement: settlementOf(groupRewards, options.credit),
+    groupScoring: groupRewards.size > 0 || credit ? groupScoring : null,
     open: async (context) => open(context, await stateOf(name, context, setup)),
   };
 }
@@ -128,19 +122,4 @@ async function stateOf<Context>(
       { cause: error },
     );
   }
-}
-
-/** Group rewards and credit of an environment; null if it has neither. */
-export function settlementOf<Scenario, Outcome>(
-  groupRewards: ReadonlyMap<string, WeightedGroupReward<Scenario, Outcome>>,
-  credit: Credit<Scenario, Outcome> | undefined,
-): GroupSettlement<Scenario, Outcome> | null {
-  if (groupRewards.size === 0 && !credit) return null;
-  return {
-    score: ({ timeoutMs, ...context }) => scoreGroup(groupRewards, context, { timeoutMs }),
-    credit: async ({ scenario, signal, timeoutMs, member }) =>
-      credit
-        ? creditOf(credit, { scenario, signal, ...member, calls: member.trajectory.calls }, { timeoutMs })
-        : null,
-  };
 }

@@ -19,7 +19,7 @@ export interface Environment<Schema extends z.ZodType = z.ZodType, Outcome = unk
   /** Sets the environment up for one rollout. @throws EnvironmentError */
   open(context: SetupContext<z.output<Schema>>): Promise<OpenEnvironment<Outcome>>;
   /** Group rewards and credit, computed when the whole group has ended; null if the environment has neither. */
-  readonly settlement: GroupSettlement<z.output<Schema>, Outcome> | null;
+  readonly groupScoring: GroupScoring<z.output<Schema>, Outcome> | null;
 }
 
 /** An environment set up for one rollout. Only its own functions see its state. */
@@ -59,21 +59,21 @@ export interface ScoreContext {
   timeoutMs: number;
 }
 
-export interface GroupSettlement<Scenario, Outcome> {
+export interface GroupScoring<Scenario, Outcome> {
   /** The number that the group rewards add to each member's reward. @throws EnvironmentError */
   score(
-    context: SettlementContext<Scenario> & { members: readonly GroupMember<Outcome>[] },
+    context: GroupScoringContext<Scenario> & { members: readonly GroupMember<Outcome>[] },
   ): Promise<number[]>;
   /**
    * The credit of each call of a member, by the call's index; null without credit per call.
    * @throws EnvironmentError
    */
   credit(
-    context: SettlementContext<Scenario> & { member: GroupMember<Outcome> },
+    context: GroupScoringContext<Scenario> & { member: GroupMember<Outcome> },
   ): Promise<Map<number, number> | null>;
 }
 
-export interface SettlementContext<Scenario> {
+interface GroupScoringContext<Scenario> {
   scenario: Scenario;
   signal: AbortSignal;
   /** Deadline of each function in milliseconds. */

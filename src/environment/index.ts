@@ -2,7 +2,7 @@ export type { Credit, CreditContext } from './credit.ts';
 export { defineEnvironment } from './define-environment.ts';
 export {
   type Environment,
-  type GroupSettlement,
+  type GroupScoring,
   isEnvironment,
   type OpenEnvironment,
 } from './environment.ts';
@@ -47,10 +47,10 @@ export type {
   WeightedGroupReward,
   WeightedReward,
 } from './rewards/reward.ts';
-export { score, weigh } from './rewards/score.ts';
+export { score, withWeights } from './rewards/score.ts';
 export { runAgent } from './run-agent.ts';
 export type { Generate } from './scenario-set/generator-stage.ts';
-export { digest, type KeyFunction, scenarioKey } from './scenario-set/scenario-key.ts';
+export { type KeyFunction, scenarioKey } from './scenario-set/scenario-key.ts';
 export {
   type MixedSet,
   ScenarioSet,
@@ -58,12 +58,13 @@ export {
   toScenarioSource,
 } from './scenario-set/scenario-set.ts';
 export type {
+  DifficultyOptions,
+  DifficultyReport,
   DrawnScenario,
   JsonValue,
   ScenarioResult,
   ScenarioSource,
-} from './scenario-set/scenario-source.ts';
-export type { DifficultyOptions, DifficultyReport } from './scenario-set/stage.ts';
+} from './scenario-set/stage.ts';
 export type { SplitOptions } from './scenario-set/transform-stage.ts';
 export {
   codeOfThrown,

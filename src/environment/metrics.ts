@@ -28,7 +28,7 @@ export function checkMetrics(metrics: Readonly<Record<string, unknown>>): void {
     if (typeof value !== 'boolean' && !Number.isFinite(value))
       throw new EnvironmentError(
         'metric_not_finite',
-        `The metric "${name}" is ${describeValue(value)}; give a finite number, or leave it out. The rollout counts as failed.`,
+        `The metric "${name}" is ${describeValue(value)}. Give a finite number, or leave it out. The rollout counts as failed.`,
         { part: name },
       );
 }

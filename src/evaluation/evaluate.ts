@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { digest, type KeyFunction } from '../environment/index.ts';
+import type { KeyFunction } from '../environment/index.ts';
 import { ExternalModel, ModelHandle, type RolloutModel, type SamplingOverride } from '../model/index.ts';
 import type { ProgressOption } from '../progress/index.ts';
 import {
@@ -12,6 +12,7 @@ import {
   type RunGroupsOptions,
   runGroupsNames,
 } from '../rollout/index.ts';
+import { sha256 } from '../util/json.ts';
 import { OptionError } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { type Estimate, estimate, estimateShare, type PassAt, passAt } from './estimate.ts';
@@ -131,7 +132,7 @@ export async function evaluate<Schema extends z.ZodType, Outcome>(
           sampling: samplingOf(evaluated),
           groupStrategy,
           scenarios: keys.length,
-          scenarioKeys: digest(JSON.stringify(keys)),
+          scenarioKeys: sha256(JSON.stringify(keys)),
         });
   const view = await openEvaluationView(progress, {
     name: `${model.name} in ${environment.name}`,

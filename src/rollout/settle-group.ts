@@ -1,11 +1,6 @@
 import type { z } from 'zod';
 import { MartingaleError } from '../contract/index.ts';
-import {
-  checkMetrics,
-  type Environment,
-  EnvironmentError,
-  type GroupSettlement,
-} from '../environment/index.ts';
+import { checkMetrics, type Environment, EnvironmentError, type GroupScoring } from '../environment/index.ts';
 import { runOutsideTrajectory } from '../trajectory/index.ts';
 import { type Rollout, type RolloutFailure, toCancellation, toFailure, withoutReward } from './rollout.ts';
 import { guardUnawaited } from './unawaited.ts';
@@ -34,17 +29,17 @@ export async function settleGroup<Schema extends z.ZodType, Outcome>(
 ): Promise<Rollout<Outcome>[]> {
   const { environment, rollouts } = options;
   const completed = rollouts.filter((rollout) => rollout.status === 'completed');
-  const { settlement } = environment;
-  if (!settlement || completed.length === 0) return [...rollouts];
+  const { groupScoring } = environment;
+  if (!groupScoring || completed.length === 0) return [...rollouts];
   const owner = { environment: environment.name, group: options.group };
   const settled = await guardUnawaited(owner, () =>
-    runOutsideTrajectory(() => settle(settlement, options, completed)),
+    runOutsideTrajectory(() => settle(groupScoring, options, completed)),
   );
   return rollouts.map((rollout) => settled.get(rollout) ?? rollout);
 }
 
 async function settle<Schema extends z.ZodType, Outcome>(
-  settlement: GroupSettlement<z.output<Schema>, Outcome>,
+  groupScoring: GroupScoring<z.output<Schema>, Outcome>,
   { scenario, timeoutMs, signal = new AbortController().signal }: SettleGroupOptions<Schema, Outcome>,
   completed: readonly Completed<Outcome>[],
 ): Promise<Map<Rollout<Outcome>, Rollout<Outcome>>> {
@@ -62,7 +57,7 @@ async function settle<Schema extends z.ZodType, Outcome>(
     );
   let added: number[];
   try {
-    added = await settlement.score({ ...context, members: completed });
+    added = await groupScoring.score({ ...context, members: completed });
   } catch (error) {
     for (const rollout of completed) undo(rollout, error);
     return settled;
@@ -71,7 +66,7 @@ async function settle<Schema extends z.ZodType, Outcome>(
     const { trajectory } = rollout;
     const reward = rollout.reward + (added[at] ?? 0);
     try {
-      const credited = await settlement.credit({ ...context, member: { ...rollout, reward } });
+      const credited = await groupScoring.credit({ ...context, member: { ...rollout, reward } });
       if (!Number.isFinite(reward))
         throw new EnvironmentError(
           'group_reward_failed',

@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto';
+
 export type JsonObject = Record<string, unknown>;
 
 /** Whether a value is an object, but not null and not an array. */
@@ -18,4 +20,9 @@ function sorted(value: unknown, withoutNull: boolean): unknown {
   if (!isObject(value)) return value;
   const fields = Object.entries(value).filter(([, field]) => !withoutNull || field !== null);
   return Object.fromEntries(fields.sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+/** SHA-256 of a text, as hexadecimal text. */
+export function sha256(text: string): string {
+  return createHash('sha256').update(text).digest('hex');
 }

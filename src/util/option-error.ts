@@ -4,15 +4,18 @@ import { showValue } from './complaint.ts';
 /**
  * - `unknown_option`: the function has no such option.
  * - All others: the value of the option cannot be used. The code names what was called: a call budget, a client, an
- *   evaluation or comparison, a judge, a model, a rollout or group, a training run, a scenario set.
+ *   environment, an evaluation or comparison, a judge, a model, a view of progress, a rollout or group, a training run,
+ *   a scenario set.
  */
 export type OptionErrorCode =
   | 'unknown_option'
   | 'invalid_call_budget'
   | 'invalid_client_option'
+  | 'invalid_environment'
   | 'invalid_evaluation_option'
   | 'invalid_judge_option'
   | 'invalid_model_option'
+  | 'invalid_progress'
   | 'invalid_rollout_option'
   | 'invalid_run_option'
   | 'invalid_scenario_set';

@@ -49,12 +49,17 @@ test('a function gives each call its credit', async () => {
 });
 
 test.each<[string, Credit<unknown, unknown>, string, RegExp]>([
-  ['too few numbers', () => [1], 'credit_failed', /gave 1 numbers for 2 calls; give one number for each/],
-  ['no numbers', () => JSON.parse('null'), 'credit_failed', /gave null for 2 calls/],
-  ['a number that is none', () => [1, Number.NaN], 'credit_failed', /gave NaN for call 1, not a finite/],
+  [
+    'too few numbers',
+    () => [1],
+    'credit_failed',
+    /returned 1 numbers for 2 calls. Return one number per call/,
+  ],
+  ['no numbers', () => JSON.parse('null'), 'credit_failed', /returned null for 2 calls/],
+  ['NaN', () => [1, Number.NaN], 'credit_failed', /returned NaN for call 1, not a finite/],
   ['an error', () => Promise.reject(new Error('no')), 'credit_failed', /threw: no/],
   ['nothing, ever', () => new Promise(() => undefined), 'credit_timeout', /longer than 20 ms/],
-])('credit that gives %s is an error', async (_, credit, code, message) => {
+])('credit that returns %s is an error', async (_, credit, code, message) => {
   const failing = credited(credit, contextOf([null, null], 1));
   await expect(failing).rejects.toThrow(EnvironmentError);
   await expect(failing).rejects.toMatchObject({ code, message: expect.stringMatching(message) });

@@ -12,7 +12,7 @@ import { z } from 'zod';
 const scenario = z.object({ goal: z.number().default(3) });
 const base = { name: 'x', scenario, rollout: () => 0 };
 
-test('the types of scenario, state and outcome are inferred where a function runs the agent', () => {
+test('with `rollout`, the types of scenario, state and outcome are inferred', () => {
   const environment = defineEnvironment({
     name: 'typed',
     scenario,
@@ -55,7 +55,7 @@ test('the types of scenario, state and outcome are inferred where a function run
   expect(environment.rewardNames).toEqual(['right', 'length', 'rank', 'spread']);
 });
 
-test('the types of scenario, state and output are inferred where the loop is written for one', () => {
+test('with `prompt`, the types of scenario, state and output are inferred', () => {
   const environment = defineEnvironment({
     name: 'typed',
     scenario,
@@ -119,32 +119,32 @@ test('without `setup` and `output` there is no state and no output', () => {
   expectTypeOf(own).toEqualTypeOf<Environment<typeof scenario, string>>();
 });
 
-test('an environment without a reward that weighs is refused', () => {
+test('an environment without a weighted reward is refused', () => {
   const define = (weight: number) =>
     defineEnvironment({ ...base, rewards: { a: { weight, reward: () => 1 } } });
   expect(() => define(0)).toThrow(/nothing to learn from/);
-  expect(() => define(Number.NaN)).toThrow(/"a" is NaN/);
+  expect(() => define(Number.NaN)).toThrow(/weight of reward "a" is NaN/);
   expect(() => defineEnvironment({ ...base })).toThrow(/nothing to learn from/);
 });
 
-test('group rewards alone are enough to learn from, and so are step rewards that are credited', () => {
+test('group rewards alone are enough to learn from, and so is `credit`', () => {
   expect(defineEnvironment({ ...base, groupRewards: { rank: () => [] } }).rewardNames).toEqual(['rank']);
   expect(defineEnvironment({ ...base, credit: { discount: 0.9 } }).rewardNames).toEqual([]);
 });
 
-test('a name for a reward and a group reward would be one metric for two values', () => {
+test('a reward and a group reward cannot have the same name', () => {
   expect(() =>
     defineEnvironment({ ...base, rewards: { a: () => 1 }, groupRewards: { a: () => [] } }),
   ).toThrow(/"a" is the name of a reward and of a group reward/);
 });
 
-test('a reward cannot have the name of a metric that is written anyway', () => {
+test('a reward cannot have a reserved metric name', () => {
   const define = (name: string) => defineEnvironment({ ...base, rewards: { [name]: () => 1 } });
-  expect(() => define('step_reward')).toThrow(/"step_reward" is a metric of its own/);
-  expect(() => define('tool_errors')).toThrow(/give the reward another name/);
+  expect(() => define('step_reward')).toThrow(/"step_reward" is a reserved metric name/);
+  expect(() => define('tool_errors')).toThrow(/Give the reward another name/);
 });
 
-test('every kind of output of the AI SDK is read by its type', () => {
+test('the type of `output` follows from each kind of output of the AI SDK', () => {
   const pieces = { name: 'typed', scenario, prompt: () => 'Go.' };
   defineEnvironment({
     ...pieces,
@@ -169,19 +169,19 @@ test('every kind of output of the AI SDK is read by its type', () => {
 });
 
 test.each([
-  [{ limits: { turns: 0 } }, /limits\.turns.*"x" is 0; give a whole number above 0/],
+  [{ limits: { turns: 0 } }, /Environment "x": `limits\.turns` is 0. Give a whole number above 0/],
   [{ limits: { turns: 1.5 } }, /limits\.turns.*is 1.5/],
   [{ limits: { tokens: Number.NaN } }, /limits\.tokens.*is NaN/],
   [{ limits: { toolCalls: -1 } }, /limits\.toolCalls.*is -1/],
-  [{ limits: { milliseconds: 0 } }, /limits\.milliseconds.*is 0; give a number above 0/],
-  [{ cleanupTimeoutMs: 0 }, /cleanupTimeoutMs.*is 0; give milliseconds above 0/],
-  [{ credit: { discount: 1.5 } }, /credit\.discount.*is 1.5; give a number from 0 to 1/],
+  [{ limits: { milliseconds: 0 } }, /limits\.milliseconds.*is 0. Give a number above 0/],
+  [{ cleanupTimeoutMs: 0 }, /cleanupTimeoutMs.*is 0. Give milliseconds above 0/],
+  [{ credit: { discount: 1.5 } }, /credit\.discount.*is 1.5. Give a number from 0 to 1/],
   [{ credit: { discount: Number.NaN } }, /credit\.discount.*is NaN/],
 ])('%o is refused', (options, message) => {
   expect(() => defineEnvironment({ ...base, rewards: { a: () => 1 }, ...options })).toThrow(message);
 });
 
-test('a limit that there is not is refused by name', () => {
+test('an unknown limit is refused by name', () => {
   const limits: { turns?: number } = { turns: 1 };
   Object.assign(limits, { seconds: 1 });
   expect(() => defineEnvironment({ ...base, limits, rewards: { a: () => 1 } })).toThrow(
@@ -194,11 +194,14 @@ test.each([
     { maxTurns: 3 },
     /defineEnvironment\(\{ name: "x" \}\) has no option `maxTurns`. Did you mean `limits: \{ turns \}`/,
   ],
-  [{ tools: {} }, /`tools` of environment "x" belongs to the form with `prompt`, and this one has `rollout`/],
-  [{ scenario: { id: 1 } }, /`scenario` of environment "x" is no zod schema/],
-  [{ rewards: { a: undefined } }, /The reward "a" of environment "x" is none; give a function/],
-  [{ groupRewards: { b: { weight: 1 } } }, /The reward "b" of environment "x" is none/],
-])('what no type has checked, %o, is refused', (options, message) => {
+  [
+    { tools: {} },
+    /Environment "x": `tools` is an option of environments with `prompt`; this one has `rollout`/,
+  ],
+  [{ scenario: { id: 1 } }, /`scenario` is an object with id. Give a zod 4 schema/],
+  [{ rewards: { a: undefined } }, /the reward "a" is undefined. Give a function/],
+  [{ groupRewards: { b: { weight: 1 } } }, /the reward "b" is an object with weight. Give/],
+])('without a type checker, %o is refused', (options, message) => {
   const given = { ...base, rewards: { a: () => 1 } };
   Object.assign(given, options);
   expect(() => defineEnvironment(given)).toThrow(message);

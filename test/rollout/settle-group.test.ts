@@ -112,9 +112,9 @@ test('credit without group rewards leaves rewards as they are', async () => {
 
 const wrong: [string, () => number[] | Promise<number[]>, string, RegExp][] = [
   ['throws', () => Promise.reject(new Error('no judge')), 'group_reward_failed', /"rank" threw: no judge/],
-  ['gives too few', () => [1], 'group_reward_failed', /"rank" gave 1 numbers for 2 members/],
-  ['gives none', () => JSON.parse('{}'), 'group_reward_failed', /"rank" gave .* for 2 members/],
-  ['gives NaN', () => [1, Number.NaN], 'group_reward_failed', /"rank" gave NaN for member 1/],
+  ['gives too few', () => [1], 'group_reward_failed', /"rank" returned 1 numbers for 2 members/],
+  ['gives none', () => JSON.parse('{}'), 'group_reward_failed', /"rank" returned .* for 2 members/],
+  ['gives NaN', () => [1, Number.NaN], 'group_reward_failed', /"rank" returned NaN for member 1/],
   ['gives too much', () => [Number.MAX_VALUE, Number.MAX_VALUE], 'group_reward_failed', /is Infinity/],
   ['never answers', () => never(), 'group_reward_timeout', /"rank" took longer than 20 ms/],
 ];

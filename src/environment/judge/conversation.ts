@@ -15,7 +15,7 @@ export interface ReadableConversation {
 export function readConversation({ histories }: Trajectory): ReadableConversation {
   const [main = [], ...additional] = histories.map(({ entries, tools }) => {
     const ids = new Map<string, string>();
-    const lines = entries.map((entry) => toLine(plain(entry, ids)));
+    const lines = entries.map((entry) => toLine(plainEntry(entry, ids)));
     return tools?.length ? [toLine({ tools: tools.map(toolOf) }), ...lines] : lines;
   });
   return { main, additional };
@@ -29,7 +29,7 @@ export function sharedLines(conversations: readonly (readonly string[])[]): numb
   return shared;
 }
 
-function plain(entry: Message | Choice, ids: Map<string, string>): object {
+function plainEntry(entry: Message | Choice, ids: Map<string, string>): object {
   const message = 'message' in entry ? entry.message : entry;
   const { role, content } = message;
   if (message.role === 'assistant') {
@@ -41,7 +41,7 @@ function plain(entry: Message | Choice, ids: Map<string, string>): object {
       ...(message.tool_calls?.length
         ? {
             tool_calls: message.tool_calls.map(({ id, function: called }) => ({
-              id: renamed(id, ids),
+              id: newIdOf(id, ids),
               name: called.name,
               arguments: called.arguments,
             })),
@@ -50,11 +50,11 @@ function plain(entry: Message | Choice, ids: Map<string, string>): object {
     };
   }
   if (message.role === 'tool')
-    return { role, tool_call_id: renamed(message.tool_call_id ?? '', ids), content };
+    return { role, tool_call_id: newIdOf(message.tool_call_id ?? '', ids), content };
   return { role, content };
 }
 
-function renamed(id: string, ids: Map<string, string>): string {
+function newIdOf(id: string, ids: Map<string, string>): string {
   const known = ids.get(id) ?? `call_${ids.size + 1}`;
   ids.set(id, known);
   return known;
@@ -72,16 +72,14 @@ export function escapeMarkup(text: string): string {
   return text.replaceAll('<', '\\u003c').replaceAll('>', '\\u003e');
 }
 
-/** A conversation to judge. Members with the same conversation and description share one candidate. */
-export interface Candidate {
+export interface ShownConversation {
   conversation: ReadableConversation;
+  /** Empty if there is none. */
   description: string;
-  /** Hash of conversation and description. */
-  key: string;
 }
 
 /** The prompt of the judge: the task, the lines that all conversations begin with, and the rest of each conversation. */
-export function toPrompt(shown: readonly Candidate[], task: string | undefined): string {
+export function toPrompt(shown: readonly ShownConversation[], task: string | undefined): string {
   const shared = shown.length > 1 ? sharedLines(shown.map(({ conversation }) => conversation.main)) : 0;
   const [first] = shown;
   const parts = shown.map(({ conversation: { main, additional }, description }, at) =>

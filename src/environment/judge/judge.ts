@@ -1,12 +1,12 @@
-import { createHash } from 'node:crypto';
-import { generateText, type LanguageModel, type ModelMessage, Output } from 'ai';
+import { generateText, type LanguageModel, type LanguageModelUsage, type ModelMessage, Output } from 'ai';
 import type { z } from 'zod';
 import { runOutsideTrajectory } from '../../trajectory/index.ts';
+import { sha256 } from '../../util/json.ts';
 import { SharedWork } from '../../util/shared-work.ts';
 import { EnvironmentError } from '../errors.ts';
 import { readLeniently } from '../loop/take-turn.ts';
 import { describeThrown } from '../thrown.ts';
-import { type JudgeOptions, type JudgeUsage, UsageMeter } from './options.ts';
+import type { JudgeUsage, resolveJudgeOptions } from './options.ts';
 import { VerdictCache } from './verdict-cache.ts';
 
 export interface Question<Answer> {
@@ -18,25 +18,27 @@ export interface Question<Answer> {
   signal: AbortSignal;
 }
 
+type JudgeSettings = ReturnType<typeof resolveJudgeOptions>;
+
 /**
  * A model that gives verdicts. It repeats a question until the answer is usable, asks equal questions once, and its
  * calls are never recorded in a trajectory.
  */
-export class Judge<Scenario, Outcome> {
-  readonly #options: JudgeOptions<Scenario, Outcome>;
+export class Judge {
+  readonly #settings: Omit<JudgeSettings, 'task' | 'describe'>;
   readonly #cache: VerdictCache;
-  readonly #meter: UsageMeter;
+  readonly #usage: { -readonly [Name in keyof JudgeUsage]: JudgeUsage[Name] };
   readonly #questions = new SharedWork<string, unknown>();
 
-  constructor(options: JudgeOptions<Scenario, Outcome>) {
-    const { cacheFile, cacheSize = 10_000, prices } = options;
-    this.#options = options;
+  constructor(settings: Omit<JudgeSettings, 'task' | 'describe'>) {
+    const { cacheFile, cacheSize, prices } = settings;
+    this.#settings = settings;
     this.#cache = new VerdictCache({ file: cacheFile, size: cacheSize });
-    this.#meter = new UsageMeter(prices);
+    this.#usage = { calls: 0, cached: 0, inputTokens: 0, outputTokens: 0, cost: prices ? 0 : null };
   }
 
   get usage(): JudgeUsage {
-    return this.#meter.usage;
+    return this.#usage;
   }
 
   /**
@@ -48,12 +50,12 @@ export class Judge<Scenario, Outcome> {
       const key = this.#keyOf(question);
       const known = question.schema.safeParse(await this.#cache.get(key));
       if (known.success && question.check(known.data) === undefined) {
-        this.#meter.addCached();
+        this.#usage.cached++;
         return known.data;
       }
-      if (this.#questions.has(key)) this.#meter.addCached();
+      if (this.#questions.has(key)) this.#usage.cached++;
       const askOnce = async (signal: AbortSignal) => {
-        const verdict = await this.#askAgain({ ...question, signal });
+        const verdict = await this.#askUntilUsable({ ...question, signal });
         await this.#cache.set(key, verdict);
         return verdict;
       };
@@ -62,30 +64,29 @@ export class Judge<Scenario, Outcome> {
     });
   }
 
-  async #askAgain<Answer>(question: Question<Answer>): Promise<Answer> {
-    const { attempts = 3 } = this.#options;
+  async #askUntilUsable<Answer>(question: Question<Answer>): Promise<Answer> {
+    const { model, attempts } = this.#settings;
     const messages: ModelMessage[] = [{ role: 'user', content: question.prompt }];
     let complaint = '';
     for (let attempt = 0; attempt < attempts; attempt++) {
       const { text, wasCut } = await this.#call(question, messages);
       const read = wasCut
-        ? { wrong: 'It was cut off before its end. Be briefer.' }
+        ? { mistake: 'It was cut off before its end. Answer more briefly.' }
         : readAnswer(text, question);
       if ('answer' in read) return read.answer;
-      complaint = read.wrong;
+      complaint = read.mistake;
       messages.push(
         { role: 'assistant', content: text },
         {
           role: 'user',
-          content: `Your answer cannot be used. ${complaint} Answer again, in full, in the form asked for.`,
+          content: `Your answer cannot be used. ${complaint} Answer again, in full, in the requested format.`,
         },
       );
     }
-    const { model } = this.#options;
     throw new EnvironmentError(
       'judge_answer_unusable',
-      `The judge "${nameOf(model)}" was asked ${attempts} times, and its last answer cannot be used: ${complaint} Raise ` +
-        '`attempts`, or take a model that keeps to a JSON schema.',
+      `The judge "${nameOf(model)}" gave no usable answer in ${attempts} attempts. Last problem: ${complaint} Raise ` +
+        '`attempts`, or use a model that follows a JSON schema.',
     );
   }
 
@@ -93,7 +94,7 @@ export class Judge<Scenario, Outcome> {
     { instructions, schema, signal }: Question<Answer>,
     messages: ModelMessage[],
   ): Promise<{ text: string; wasCut: boolean }> {
-    const { model, maxRetries = 2, temperature, maxOutputTokens, providerOptions } = this.#options;
+    const { model, maxRetries, temperature, maxOutputTokens, providerOptions } = this.#settings;
     signal.throwIfAborted();
     try {
       const { text, finishReason, usage } = await generateText({
@@ -107,28 +108,33 @@ export class Judge<Scenario, Outcome> {
         ...(maxOutputTokens === undefined ? {} : { maxOutputTokens }),
         ...(providerOptions === undefined ? {} : { providerOptions }),
       });
-      this.#meter.addCall(usage);
+      this.#count(usage);
       return { text, wasCut: finishReason === 'length' };
     } catch (error) {
       signal.throwIfAborted();
       throw new EnvironmentError(
         'judge_call_failed',
-        `The judge "${nameOf(model)}" could not be asked: ${describeThrown(error)}`,
-        {
-          cause: error,
-        },
+        `The judge "${nameOf(model)}" could not be called: ${describeThrown(error)}`,
+        { cause: error },
       );
     }
   }
 
+  #count({ inputTokens = 0, outputTokens = 0 }: LanguageModelUsage): void {
+    const usage = this.#usage;
+    const { prices } = this.#settings;
+    usage.calls++;
+    usage.inputTokens += inputTokens;
+    usage.outputTokens += outputTokens;
+    if (prices) usage.cost = (usage.inputTokens * prices.input + usage.outputTokens * prices.output) / 1e6;
+  }
+
   #keyOf<Answer>({ instructions, prompt }: Question<Answer>): string {
-    const { model, temperature, maxOutputTokens, providerOptions } = this.#options;
+    const { model, temperature, maxOutputTokens, providerOptions } = this.#settings;
     const settings = [temperature, maxOutputTokens, providerOptions];
-    return hashOf(JSON.stringify([nameOf(model), settings, instructions, prompt]));
+    return sha256(JSON.stringify([nameOf(model), settings, instructions, prompt]));
   }
 }
-
-export const hashOf = (text: string): string => createHash('sha256').update(text).digest('hex');
 
 function nameOf(model: LanguageModel): string {
   return typeof model === 'string' ? model : `${model.provider}/${model.modelId}`;
@@ -137,19 +143,19 @@ function nameOf(model: LanguageModel): string {
 function readAnswer<Answer>(
   text: string,
   { schema, check }: Question<Answer>,
-): { answer: Answer } | { wrong: string } {
+): { answer: Answer } | { mistake: string } {
   let json: unknown;
   try {
     // Some models put a code fence around the JSON.
     json = JSON.parse(text.slice(Math.max(0, text.indexOf('{')), text.lastIndexOf('}') + 1 || undefined));
   } catch {
-    return { wrong: 'It is not JSON.' };
+    return { mistake: 'It is not JSON.' };
   }
   const { data, error } = schema.safeParse(json);
   if (error) {
     const [issue] = error.issues;
-    return { wrong: `At "${issue?.path.join('.') ?? ''}": ${issue?.message ?? error.message}.` };
+    return { mistake: `At "${issue?.path.join('.') ?? ''}": ${issue?.message ?? error.message}.` };
   }
-  const wrong = check(data);
-  return wrong === undefined ? { answer: data } : { wrong };
+  const mistake = check(data);
+  return mistake === undefined ? { answer: data } : { mistake };
 }

@@ -1,8 +1,8 @@
-import type { LanguageModel, LanguageModelUsage } from 'ai';
+import type { LanguageModel } from 'ai';
 import { invalidOption, wholeNumberOption } from '../../util/option-error.ts';
 import type { OptionNames } from '../../util/option-names.ts';
 import type { RewardContext } from '../rewards/reward.ts';
-import type { JsonValue } from '../scenario-set/scenario-source.ts';
+import type { JsonValue } from '../scenario-set/stage.ts';
 
 type ProviderOptions = Record<string, Record<string, JsonValue | undefined>>;
 
@@ -57,27 +57,28 @@ export const judgeNames = {
   prices: { input: true, output: true } satisfies OptionNames<JudgePrices>,
 } satisfies OptionNames<JudgeOptions<unknown, unknown>>;
 
-/** @throws OptionError (`invalid_judge_option`) for the first invalid value. */
-export function checkJudgeOptions<Scenario, Outcome>(options: JudgeOptions<Scenario, Outcome>): void {
-  const refuse = (option: string, value: unknown, remedy: string) =>
+/** The options with their defaults. @throws OptionError (`invalid_judge_option`) for the first invalid value. */
+export function resolveJudgeOptions<Scenario, Outcome>(options: JudgeOptions<Scenario, Outcome>) {
+  const refusal = (option: string, value: unknown, remedy: string) =>
     invalidOption('invalid_judge_option', option, value, remedy);
-  const { model, attempts = 3, maxRetries = 2, cacheSize = 10_000, maxOutputTokens = 1 } = options;
-  const { temperature = 0, rubric, prices } = options;
-  if (!model) throw refuse('model', model, 'Give the AI SDK model that judges.');
+  const { model, attempts = 3, maxRetries = 2, cacheSize = 10_000 } = options;
+  const { maxOutputTokens = 1, temperature = 0, rubric, prices = {} } = options;
+  if (!model) throw refusal('model', model, 'Pass the AI SDK model that judges.');
   if (!(temperature >= 0 && temperature < Number.POSITIVE_INFINITY))
-    throw refuse('temperature', temperature, 'Give a number of 0 or more.');
-  for (const [option, value, least] of [
+    throw refusal('temperature', temperature, 'Pass a number of at least 0.');
+  for (const [option, value, min] of [
     ['attempts', attempts, 1],
     ['maxRetries', maxRetries, 0],
     ['cacheSize', cacheSize, 1],
     ['maxOutputTokens', maxOutputTokens, 1],
   ] as const)
-    wholeNumberOption('invalid_judge_option', option, value, least);
+    wholeNumberOption('invalid_judge_option', option, value, min);
   if (rubric?.trim() === '')
-    throw refuse('rubric', rubric, 'Say what a good conversation is, or leave it out.');
-  for (const [name, price] of Object.entries(prices ?? {}))
+    throw refusal('rubric', rubric, 'Describe a good conversation, or leave it out.');
+  for (const [name, price] of Object.entries<number>({ ...prices }))
     if (!(price >= 0 && price < Number.POSITIVE_INFINITY))
-      throw refuse(`prices.${name}`, price, 'Give the price of a million tokens, 0 or more.');
+      throw refusal(`prices.${name}`, price, 'Pass the price of a million tokens, at least 0.');
+  return { ...options, attempts, maxRetries, cacheSize };
 }
 
 /** Price of a million tokens, in any currency. */
@@ -97,31 +98,4 @@ export interface JudgeUsage {
   readonly outputTokens: number;
   /** In the currency of `prices`; null without `prices`. */
   readonly cost: number | null;
-}
-
-/** Counts the calls, tokens and cost of a judge. */
-export class UsageMeter {
-  readonly #prices: JudgePrices | undefined;
-  readonly #usage: { -readonly [Name in keyof JudgeUsage]: JudgeUsage[Name] };
-
-  constructor(prices: JudgePrices | undefined) {
-    this.#prices = prices;
-    this.#usage = { calls: 0, cached: 0, inputTokens: 0, outputTokens: 0, cost: prices ? 0 : null };
-  }
-
-  get usage(): JudgeUsage {
-    return this.#usage;
-  }
-
-  addCall({ inputTokens = 0, outputTokens = 0 }: LanguageModelUsage): void {
-    const [usage, prices] = [this.#usage, this.#prices];
-    usage.calls++;
-    usage.inputTokens += inputTokens;
-    usage.outputTokens += outputTokens;
-    if (prices) usage.cost = (usage.inputTokens * prices.input + usage.outputTokens * prices.output) / 1e6;
-  }
-
-  addCached(): void {
-    this.#usage.cached++;
-  }
 }

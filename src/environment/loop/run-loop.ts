@@ -4,37 +4,11 @@ import { toolErrorMetric } from '../metrics.ts';
 import type { RolloutContext } from '../options.ts';
 import { describeThrown } from '../thrown.ts';
 import { traceTools } from '../tools.ts';
-import type { LoopOutcome, LoopPieces, Reply, TurnContext } from './pieces.ts';
+import type { LoopOutcome, LoopPieces, TurnContext } from './pieces.ts';
 import { isAnswered, takeTurn } from './take-turn.ts';
 
 /** The conversation so far. It remains when a limit interrupts the conversation. */
-export class LoopProgress<Parsed> {
-  readonly messages: ModelMessage[] = [];
-  #turns = 0;
-  #text = '';
-  #output: Parsed | null = null;
-
-  get turns(): number {
-    return this.#turns;
-  }
-
-  addReply({ text, output }: Reply<Parsed>, messages: readonly ModelMessage[]): void {
-    this.#turns++;
-    this.#text = text;
-    this.#output = output;
-    this.messages.push(...messages);
-  }
-
-  toOutcome(stopReason: string): LoopOutcome<Parsed> {
-    return {
-      text: this.#text,
-      output: this.#output,
-      messages: [...this.messages],
-      turns: this.#turns,
-      stopReason,
-    };
-  }
-}
+export type LoopProgress<Parsed> = Omit<LoopOutcome<Parsed>, 'stopReason'>;
 
 /**
  * Runs the conversation to its end and returns its stop reason. `progress` always holds the conversation so far.
@@ -61,7 +35,10 @@ export async function runLoop<Scenario, State, Parsed>(
     const { reply } = turn;
     // Tools may outlive the rollout: do not call the environment's functions after its end.
     signal.throwIfAborted();
-    progress.addReply(reply, turn.messages);
+    progress.turns++;
+    progress.text = reply.text;
+    progress.output = reply.output;
+    messages.push(...turn.messages);
     if (turn.toolErrors > 0)
       trajectory.metrics[toolErrorMetric] =
         Number(trajectory.metrics[toolErrorMetric] ?? 0) + turn.toolErrors;
@@ -71,44 +48,41 @@ export async function runLoop<Scenario, State, Parsed>(
     const seen: TurnContext<Scenario, State, Parsed> = { ...context, reply, turn: progress.turns, messages };
     const stopped = readStop(await pieces.stop?.(seen));
     if (stopped !== false) return stopped;
-    if (turn.breaksToolChoice)
-      return reply.finishReason === 'length' ? cutReason(reply, trajectory.remainingTokens) : 'tool_choice';
+    const isCut = reply.finishReason === 'length';
+    const cutReason = isCut && trajectory.remainingTokens === 0 ? 'token_limit' : reply.finishReason;
+    if (turn.breaksToolChoice) return isCut ? cutReason : 'tool_choice';
     if (reply.toolCalls.length > 0) {
-      if (!isAnswered(reply)) return cutReason(reply, trajectory.remainingTokens);
+      if (!reply.toolCalls.every(isAnswered)) return cutReason;
       continue;
     }
-    if (!pieces.observe)
-      return reply.finishReason === 'length' ? cutReason(reply, trajectory.remainingTokens) : 'finished';
+    if (!pieces.observe) return isCut ? cutReason : 'finished';
     const observation = await pieces.observe(seen);
     if (observation === null) return 'finished';
     messages.push(...toMessages('observe', observation));
   }
 }
 
-function cutReason(
-  { finishReason }: Pick<Reply, 'finishReason'>,
-  remainingTokens: number | undefined,
-): string {
-  return finishReason === 'length' && remainingTokens === 0 ? 'token_limit' : finishReason;
+function readStop(stopped: unknown): string | false {
+  if (stopped === undefined || stopped === false) return false;
+  if (typeof stopped === 'string' && stopped !== '') return stopped;
+  throw pieceError(
+    'stop',
+    `returned ${describeThrown(stopped)}. Return a stop reason, or false to continue.`,
+  );
 }
 
-function readStop(said: unknown): string | false {
-  if (said === undefined || said === false) return false;
-  if (typeof said === 'string' && said !== '') return said;
-  throw pieceError('stop', `gave ${describeThrown(said)}; give the reason to end, or false to go on.`);
-}
-
-function toMessages(piece: 'prompt' | 'observe', given: string | ModelMessage[]): ModelMessage[] {
-  if (typeof given === 'string') return [{ role: 'user', content: given }];
-  if (Array.isArray(given) && given.length > 0) return given;
-  const remedy = piece === 'observe' ? 'give text or messages, or null to end' : 'give text or messages';
-  throw pieceError(piece, `gave ${Array.isArray(given) ? 'no message' : describeThrown(given)}; ${remedy}.`);
+function toMessages(piece: 'prompt' | 'observe', value: string | ModelMessage[]): ModelMessage[] {
+  if (typeof value === 'string') return [{ role: 'user', content: value }];
+  if (Array.isArray(value) && value.length > 0) return value;
+  const found = Array.isArray(value) ? 'no message' : describeThrown(value);
+  const remedy = piece === 'observe' ? 'Return text or messages, or null to end' : 'Return text or messages';
+  throw pieceError(piece, `returned ${found}. ${remedy}.`);
 }
 
 function prepareTools(tools: ToolSet | undefined): ToolSet | undefined {
   if (tools === undefined || Object.keys(tools).length === 0) return undefined;
   for (const [name, { execute }] of Object.entries(tools))
     if (!execute)
-      throw pieceError('tools', `has "${name}" without \`execute\`: nothing could answer its calls.`);
+      throw pieceError('tools', `has "${name}" without \`execute\`: its calls would have no result.`);
   return traceTools(tools);
 }

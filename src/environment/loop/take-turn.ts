@@ -110,17 +110,18 @@ function violatingTurn({ content, finishReason }: ToolChoiceViolationError): Tur
   };
 }
 
-/** Whether every tool call of the reply was run. The calls of a reply that was cut are not. */
-export function isAnswered({ toolCalls }: Pick<Reply, 'toolCalls'>): boolean {
-  return toolCalls.every((use) => 'output' in use || 'error' in use);
+/** Whether the tool call was run. The calls of a reply that was cut are not. */
+export function isAnswered(use: ToolUse): boolean {
+  return 'output' in use || 'error' in use;
 }
 
 function refuseUnanswered(toolCalls: readonly ToolUse[]): void {
-  const open = toolCalls.find((use) => !isAnswered({ toolCalls: [use] }));
+  const open = toolCalls.find((use) => !isAnswered(use));
   if (open)
     throw pieceError(
       'tools',
-      `has "${open.name}", whose call was not run: in a rollout nobody approves calls. Take its approval away.`,
+      `has "${open.name}", whose call was not run: it needs approval, and a rollout has nobody to approve it. Remove ` +
+        '`needsApproval`.',
     );
 }
 

@@ -1,27 +1,23 @@
+import type { Span } from '@opentelemetry/api';
 import { attribute, genAi, recordReward, spanName, withSpan } from '../../telemetry/index.ts';
-import { withDeadline } from '../../util/deadline.ts';
-import { EnvironmentError, type EnvironmentErrorCode } from '../errors.ts';
+import type { Trajectory } from '../../trajectory/index.ts';
+import { EnvironmentError } from '../errors.ts';
 import { stepRewardMetric } from '../metrics.ts';
-import { describeThrown, describeValue } from '../thrown.ts';
-import type {
-  GroupRewardContext,
-  GroupRewardFunction,
-  GroupRewards,
-  RewardContext,
-  RewardFunction,
-  Rewards,
-  WeightedGroupReward,
-  WeightedReward,
-} from './reward.ts';
+import { describeValue } from '../thrown.ts';
+import { callReward, checkNumbers, type RewardError } from './call-reward.ts';
+import type { GroupRewardContext, GroupRewardFunction, RewardContext, RewardFunction } from './reward.ts';
 
-/** Each reward with its weight, in the order of definition. */
-export function weigh<Scenario, Outcome, State>(
-  rewards: Rewards<Scenario, Outcome, State>,
-): Map<string, WeightedReward<Scenario, Outcome, State>> {
+/** Rewards by name, in the order of definition. */
+export type WeightedRewards<Reward> = ReadonlyMap<string, { weight: number; reward: Reward }>;
+
+/** The rewards with their weights. A plain function has weight 1. */
+export function withWeights<Reward extends (context: never) => unknown>(
+  rewards: Readonly<Record<string, Reward | { weight: number; reward: Reward }>>,
+): WeightedRewards<Reward> {
   return new Map(
-    Object.entries(rewards).map(([name, given]) => [
+    Object.entries(rewards).map(([name, reward]) => [
       name,
-      typeof given === 'function' ? { weight: 1, reward: given } : given,
+      typeof reward === 'function' ? { weight: 1, reward } : reward,
     ]),
   );
 }
@@ -34,23 +30,23 @@ export function weigh<Scenario, Outcome, State>(
  * `context.signal` if it was aborted.
  */
 export async function score<Scenario, Outcome, State>(
-  rewards: ReadonlyMap<string, WeightedReward<Scenario, Outcome, State>>,
+  rewards: WeightedRewards<RewardFunction<Scenario, Outcome, State>>,
   context: RewardContext<Scenario, Outcome, State>,
   { timeoutMs = Number.POSITIVE_INFINITY }: { timeoutMs?: number } = {},
 ): Promise<number> {
   const { trajectory } = context;
-  let sum = 0;
-  for (const [name, { weight, reward }] of rewards) {
-    const attributes = { [attribute.rewardName]: name, [genAi.evaluationName]: name };
-    const value = await withSpan(spanName.reward, attributes, async (span) => {
-      const found = await evaluate(name, reward, context, timeoutMs);
-      span.setAttribute(genAi.evaluationScore, found);
-      return found;
-    });
-    recordReward({ name, value });
-    trajectory.metrics[name] = value;
-    if (weight !== 0) sum += weight * value;
-  }
+  let [sum = 0] = await sumRewards(rewards, [trajectory], async (name, reward, span) => {
+    const toError: RewardError = (how, what, cause) =>
+      new EnvironmentError(`reward_${how}`, `The reward "${name}" ${what}. The rollout counts as failed.`, {
+        part: name,
+        cause,
+      });
+    const value = await callReward(reward, context, { timeoutMs, toError });
+    if (!Number.isFinite(value))
+      throw toError('failed', `returned ${describeValue(value)}, not a finite number`);
+    span.setAttribute(genAi.evaluationScore, value);
+    return [value];
+  });
   // Read last: rewards may set step rewards too.
   const { stepReward } = trajectory;
   if (stepReward !== undefined) {
@@ -65,46 +61,6 @@ export async function score<Scenario, Outcome, State>(
   return sum;
 }
 
-async function evaluate<Scenario, Outcome, State>(
-  name: string,
-  reward: RewardFunction<Scenario, Outcome, State>,
-  context: RewardContext<Scenario, Outcome, State>,
-  timeoutMs: number,
-): Promise<number> {
-  const { signal } = context;
-  // Created on timeout only: its stack trace costs more than most rewards do.
-  let timedOut: EnvironmentError | undefined;
-  const onTimeout = () => {
-    const what = `took longer than ${timeoutMs} ms; raise \`rewardTimeoutMs\`, or find what it waits for`;
-    timedOut = rewardError('reward_timeout', name, what);
-    return timedOut;
-  };
-  let value: number;
-  try {
-    value = await withDeadline({ timeoutMs, signal, timedOut: onTimeout }, async (ownSignal) =>
-      reward({ ...context, signal: ownSignal }),
-    );
-  } catch (error) {
-    if ((timedOut && error === timedOut) || signal.aborted) throw error;
-    throw rewardError('reward_failed', name, `threw: ${describeThrown(error)}`, error);
-  }
-  if (!Number.isFinite(value))
-    throw rewardError('reward_failed', name, `gave ${describeValue(value)}, not a finite number`);
-  return value;
-}
-
-/** Each group reward with its weight, in the order of definition. */
-export function weighGroupRewards<Scenario, Outcome>(
-  rewards: GroupRewards<Scenario, Outcome>,
-): Map<string, WeightedGroupReward<Scenario, Outcome>> {
-  return new Map(
-    Object.entries(rewards).map(([name, given]) => [
-      name,
-      typeof given === 'function' ? { weight: 1, reward: given } : given,
-    ]),
-  );
-}
-
 /**
  * Computes the group rewards in the order of definition, writes each member's value to its trajectory's metrics, and
  * returns each member's weighted sum.
@@ -112,69 +68,41 @@ export function weighGroupRewards<Scenario, Outcome>(
  * @throws EnvironmentError (`group_reward_failed`, `group_reward_timeout`) for the first group reward that fails; the
  * reason of `context.signal` if it was aborted.
  */
-export async function scoreGroup<Scenario, Outcome>(
-  rewards: ReadonlyMap<string, WeightedGroupReward<Scenario, Outcome>>,
+export function scoreGroup<Scenario, Outcome>(
+  rewards: WeightedRewards<GroupRewardFunction<Scenario, Outcome>>,
   context: GroupRewardContext<Scenario, Outcome>,
   { timeoutMs }: { timeoutMs: number },
 ): Promise<number[]> {
-  const sums = context.members.map(() => 0);
+  const trajectories = context.members.map(({ trajectory }) => trajectory);
+  return sumRewards(rewards, trajectories, async (name, reward) => {
+    const toError: RewardError = (how, what, cause) =>
+      new EnvironmentError(
+        `group_reward_${how}`,
+        `The group reward "${name}" ${what}. The group's completed rollouts count as failed.`,
+        { part: name, cause },
+      );
+    const values = await callReward(reward, context, { timeoutMs, toError });
+    checkNumbers(values, { noun: 'member', indices: [...trajectories.keys()], toError });
+    return values;
+  });
+}
+
+/** Computes the rewards one after the other, each in a span, and returns the weighted sum of each trajectory. */
+async function sumRewards<Reward>(
+  rewards: WeightedRewards<Reward>,
+  trajectories: readonly Trajectory[],
+  compute: (name: string, reward: Reward, span: Span) => Promise<readonly number[]>,
+): Promise<number[]> {
+  const sums = trajectories.map(() => 0);
   for (const [name, { weight, reward }] of rewards) {
     const attributes = { [attribute.rewardName]: name, [genAi.evaluationName]: name };
-    const values = await withSpan(spanName.reward, attributes, () =>
-      evaluateGroup(name, reward, context, timeoutMs),
-    );
-    for (const [at, { trajectory }] of context.members.entries()) {
+    const values = await withSpan(spanName.reward, attributes, (span) => compute(name, reward, span));
+    for (const [at, { metrics }] of trajectories.entries()) {
       const value = values[at] ?? 0;
       recordReward({ name, value });
-      trajectory.metrics[name] = value;
+      metrics[name] = value;
       if (weight !== 0) sums[at] = (sums[at] ?? 0) + weight * value;
     }
   }
   return sums;
-}
-
-async function evaluateGroup<Scenario, Outcome>(
-  name: string,
-  reward: GroupRewardFunction<Scenario, Outcome>,
-  context: GroupRewardContext<Scenario, Outcome>,
-  timeoutMs: number,
-): Promise<readonly number[]> {
-  const { members, signal } = context;
-  const timedOut = rewardError(
-    'group_reward_timeout',
-    name,
-    `took longer than ${timeoutMs} ms; raise \`rewardTimeoutMs\`, or find what it waits for`,
-  );
-  let values: readonly number[];
-  try {
-    values = await withDeadline({ timeoutMs, signal, timedOut: () => timedOut }, async (ownSignal) =>
-      reward({ ...context, signal: ownSignal }),
-    );
-  } catch (error) {
-    if (error === timedOut || signal.aborted) throw error;
-    throw rewardError('group_reward_failed', name, `threw: ${describeThrown(error)}`, error);
-  }
-  if (!Array.isArray(values) || values.length !== members.length) {
-    const given = Array.isArray(values) ? `${values.length} numbers` : describeThrown(values);
-    throw rewardError(
-      'group_reward_failed',
-      name,
-      `gave ${given} for ${members.length} members; give one number for each`,
-    );
-  }
-  const wrong = values.findIndex((value) => !Number.isFinite(value));
-  if (wrong >= 0) {
-    const given = describeValue(values[wrong]);
-    throw rewardError('group_reward_failed', name, `gave ${given} for member ${wrong}, not a finite number`);
-  }
-  return values;
-}
-
-type RewardErrorCode = Extract<EnvironmentErrorCode, `${string}reward_${string}`>;
-
-function rewardError(code: RewardErrorCode, name: string, what: string, cause?: unknown): EnvironmentError {
-  const [kind, lost] = code.startsWith('group')
-    ? ['group reward', "The group's completed rollouts count as failed."]
-    : ['reward', 'The rollout counts as failed.'];
-  return new EnvironmentError(code, `The ${kind} "${name}" ${what}. ${lost}`, { part: name, cause });
 }

@@ -1,17 +1,14 @@
 import { z } from 'zod';
 import { groupStandardDeviation } from '../../learning/index.ts';
-import { invalidOption, OptionError, wholeNumberOption } from '../../util/option-error.ts';
+import { invalidOption, wholeNumberOption } from '../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
+import { TimeSlices } from '../../util/time-slices.ts';
 import {
-  breathe,
   type Cursor,
   type DifficultyOptions,
   type DifficultyReport,
-  drawsPerBreath,
-  type Extent,
   readState,
   type Stage,
-  type StageDescription,
 } from './stage.ts';
 
 const difficultyNames = {
@@ -25,10 +22,10 @@ const difficultyNames = {
 } satisfies OptionNames<DifficultyOptions>;
 
 /** Result of a group: solved, unsolved, equal in between, or mixed. Only a mixed group has a signal. */
-export type GroupVerdict = 's' | 'u' | 'e' | 'm';
+type GroupVerdict = 's' | 'u' | 'e' | 'm';
 
 /** Null for fewer than two rewards, which show no difference. */
-export function judgeGroup(
+function judgeGroup(
   rewards: readonly number[],
   { solvedAt, unsolvedAt }: Pick<Required<DifficultyOptions>, 'solvedAt' | 'unsolvedAt'>,
 ): GroupVerdict | null {
@@ -40,7 +37,7 @@ export function judgeGroup(
 }
 
 /** @throws OptionError for the first option that is unknown or invalid. */
-export function resolveDifficulty(options: DifficultyOptions): Required<DifficultyOptions> {
+function resolveBounds(options: DifficultyOptions): Required<DifficultyOptions> {
   checkOptionNames('byDifficulty()', options, difficultyNames);
   const bounds = {
     groups: 2,
@@ -52,28 +49,21 @@ export function resolveDifficulty(options: DifficultyOptions): Required<Difficul
     remember: 100_000,
     ...options,
   };
-  for (const [name, value, least] of [
-    ['groups', bounds.groups, 1],
-    ['retryEvery', bounds.retryEvery, 1],
-    ['floor', bounds.floor, 0],
-    ['remember', bounds.remember, 1],
-  ] as const) {
-    wholeNumberOption('invalid_scenario_set', name, value, least);
+  const { maxSkippedShare, solvedAt, unsolvedAt } = bounds;
+  for (const [name, min] of [
+    ['groups', 1],
+    ['retryEvery', 1],
+    ['floor', 0],
+    ['remember', 1],
+  ] as const)
+    wholeNumberOption('invalid_scenario_set', name, bounds[name], min);
+  if (!(maxSkippedShare >= 0 && maxSkippedShare < 1)) {
+    const remedy = 'Pass a share from 0 to below 1.';
+    throw invalidOption('invalid_scenario_set', 'maxSkippedShare', maxSkippedShare, remedy);
   }
-  if (!(bounds.maxSkippedShare >= 0 && bounds.maxSkippedShare < 1)) {
-    throw invalidOption(
-      'invalid_scenario_set',
-      'maxSkippedShare',
-      bounds.maxSkippedShare,
-      'Give a share from 0 to below 1.',
-    );
-  }
-  if (!(bounds.unsolvedAt < bounds.solvedAt)) {
-    throw new OptionError(
-      'invalid_scenario_set',
-      `\`unsolvedAt\` is ${bounds.unsolvedAt} and \`solvedAt\` ${bounds.solvedAt}; the first must be the lower one.`,
-      { option: 'unsolvedAt', value: bounds.unsolvedAt },
-    );
+  if (!(unsolvedAt < solvedAt)) {
+    const remedy = `Pass a number below \`solvedAt\`, which is ${solvedAt}.`;
+    throw invalidOption('invalid_scenario_set', 'unsolvedAt', unsolvedAt, remedy);
   }
   return bounds;
 }
@@ -88,33 +78,16 @@ const stateSchema = z.object({
   of: z.unknown(),
 });
 
-/** Skips scenarios whose last groups all had the same verdict without a signal, within its bounds. */
-export class DifficultyStage<Scenario> implements Stage<Scenario> {
-  readonly learns = true;
-  readonly #of: Stage<Scenario>;
-  readonly #bounds: Required<DifficultyOptions>;
-
-  constructor(of: Stage<Scenario>, bounds: Required<DifficultyOptions>) {
-    this.#of = of;
-    this.#bounds = bounds;
-  }
-
-  get extent(): Extent {
-    return this.#of.extent;
-  }
-
-  get size(): number | null {
-    return this.#of.size;
-  }
-
-  describe(): StageDescription {
-    return { kind: 'difficulty', ...this.#bounds, of: this.#of.describe() };
-  }
-
-  open(epoch: number): Cursor<Scenario> {
-    const { groups, maxSkippedShare, retryEvery, floor } = this.#bounds;
-    const upstream = this.#of.open(epoch);
-    const known = new Entries(this.#bounds);
+/**
+ * Skips scenarios whose last groups all had the same verdict without a signal, within its bounds.
+ * @throws OptionError
+ */
+export function difficultyStage<Scenario>(of: Stage<Scenario>, options: DifficultyOptions): Stage<Scenario> {
+  const bounds = resolveBounds(options);
+  const { groups, maxSkippedShare, retryEvery, floor } = bounds;
+  const open = (epoch: number): Cursor<Scenario> => {
+    const upstream = of.open(epoch);
+    const known = new Entries(bounds);
     let draws = 0;
     let skipped = 0;
 
@@ -123,18 +96,35 @@ export class DifficultyStage<Scenario> implements Stage<Scenario> {
       entry[2] + 1 < retryEvery &&
       known.inPlay >= floor &&
       skipped + 1 <= maxSkippedShare * (draws + 1);
+    const report = (): DifficultyReport => {
+      const settled = known.list().filter((entry) => known.isSettled(entry));
+      const count = (verdict: GroupVerdict) =>
+        settled.filter(([, verdicts]) => verdicts[0] === verdict).length;
+      return {
+        name: '',
+        alwaysSolved: count('s'),
+        neverSolved: count('u'),
+        alwaysEqual: count('e'),
+        inPlay: known.inPlay,
+        draws,
+        skipped,
+        bounds,
+      };
+    };
     return {
       next: async () => {
-        for (let unseen = 1; ; unseen++) {
+        const slices = new TimeSlices();
+        for (;;) {
           const drawn = await upstream.next();
           if (!drawn) return null;
           const entry = known.get(drawn.key);
-          const skips = isSkipped(entry);
+          const [key, verdicts, skips] = entry;
+          const skip = isSkipped(entry);
           draws++;
-          known.set([entry[0], entry[1], skips ? entry[2] + 1 : 0]);
-          if (!skips) return drawn;
+          known.set([key, verdicts, skip ? skips + 1 : 0]);
+          if (!skip) return drawn;
           skipped++;
-          if (unseen % drawsPerBreath === 0) await breathe();
+          if (slices.over) await slices.pause();
         }
       },
       state: () => ({ draws, skipped, scenarios: known.list(), of: upstream.state() }),
@@ -146,31 +136,24 @@ export class DifficultyStage<Scenario> implements Stage<Scenario> {
       },
       observe: (results) => {
         for (const { key, rewards } of results) {
-          const verdict = judgeGroup(rewards, this.#bounds);
+          const verdict = judgeGroup(rewards, bounds);
           if (verdict === null || !known.has(key)) continue;
           const [, verdicts, skips] = known.get(key);
           known.set([key, (verdicts + verdict).slice(-groups), skips]);
         }
-        upstream.observe(results);
+        upstream.observe?.(results);
       },
-      reports: () => [this.#report(known, { draws, skipped }), ...upstream.reports()],
-      close: () => upstream.close(),
+      reports: () => [report(), ...(upstream.reports?.() ?? [])],
+      close: async () => upstream.close?.(),
     };
-  }
-
-  #report(known: Entries, counts: { draws: number; skipped: number }): DifficultyReport {
-    const settled = known.list().filter((entry) => known.isSettled(entry));
-    const count = (verdict: string) => settled.filter(([, verdicts]) => verdicts[0] === verdict).length;
-    return {
-      name: '',
-      alwaysSolved: count('s'),
-      neverSolved: count('u'),
-      alwaysEqual: count('e'),
-      inPlay: known.inPlay,
-      ...counts,
-      bounds: this.#bounds,
-    };
-  }
+  };
+  return {
+    extent: of.extent,
+    size: of.size,
+    learns: true,
+    describe: () => ({ kind: 'difficulty', ...bounds, of: of.describe() }),
+    open,
+  };
 }
 
 /** The drawn scenarios, least recently updated first. */

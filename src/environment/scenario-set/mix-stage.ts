@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { deriveSeed, randomSource } from '../../trajectory/index.ts';
-import { OptionError } from '../../util/option-error.ts';
+import { invalidOption } from '../../util/option-error.ts';
 import { positionError } from '../errors.ts';
-import { type Cursor, type Extent, readState, type Stage, type StageDescription } from './stage.ts';
+import { type Cursor, readState, type Stage } from './stage.ts';
 
 export interface MixPart<Scenario> {
   stage: Stage<Scenario>;
@@ -17,61 +17,26 @@ const stateSchema = z.object({
   parts: z.array(z.unknown()),
 });
 
-/** Draws each scenario from a part chosen at random by weight, from the seed, the epoch and the number of the draw. */
-export class MixStage<Scenario> implements Stage<Scenario> {
-  readonly #parts: readonly MixPart<Scenario>[];
-  readonly #seed: number;
-
-  /** @throws OptionError */
-  constructor(parts: readonly MixPart<Scenario>[], seed: number) {
-    if (parts.length === 0)
-      throw new OptionError('invalid_scenario_set', 'A mix needs at least one set.', {
-        option: 'sets',
-        value: parts,
-      });
-    for (const { name, weight } of parts) {
-      if (!(weight > 0 && Number.isFinite(weight)))
-        throw new OptionError(
-          'invalid_scenario_set',
-          `The weight of "${name}" is ${weight}; give a finite number above 0.`,
-          { option: 'weight', value: weight },
-        );
-      if (name.includes('/') || parts.filter((part) => part.name === name).length > 1)
-        throw new OptionError(
-          'invalid_scenario_set',
-          `"${name}" begins keys: give each set a name of its own, without "/".`,
-          { option: 'name', value: name },
-        );
-    }
-    this.#parts = parts;
-    this.#seed = seed;
+/**
+ * Draws each scenario from a part chosen at random by weight, from the seed, the epoch and the number of the draw.
+ * @throws OptionError
+ */
+export function mixStage<Scenario>(mixed: readonly MixPart<Scenario>[], seed: number): Stage<Scenario> {
+  const refusal = (option: string, value: unknown, remedy: string) =>
+    invalidOption('invalid_scenario_set', option, value, remedy);
+  if (mixed.length === 0) throw refusal('sets', mixed, 'Pass at least one set.');
+  for (const [index, { name, weight }] of mixed.entries()) {
+    if (!(weight > 0 && Number.isFinite(weight)))
+      throw refusal(`sets[${index}].weight`, weight, 'Pass a finite number above 0.');
+    if (name.includes('/') || mixed.filter((part) => part.name === name).length > 1)
+      throw refusal(`sets[${index}].name`, name, 'Give each set a unique name without "/".');
   }
-
-  get extent(): Extent {
-    const extents = this.#parts.map(({ stage }) => stage.extent);
-    if (extents.includes('infinite')) return 'infinite';
-    return extents.includes('unknown') ? 'unknown' : 'finite';
-  }
-
-  get size(): number | null {
-    if (this.extent !== 'finite') return null;
-    return this.#parts.reduce<number | null>(
-      (sum, { stage: { size } }) => (sum === null || size === null ? null : sum + size),
-      0,
-    );
-  }
-
-  get learns(): boolean {
-    return this.#parts.some(({ stage }) => stage.learns);
-  }
-
-  describe(): StageDescription {
-    const parts = this.#parts.map(({ stage, weight, name }) => ({ name, weight, of: stage.describe() }));
-    return { kind: 'mix', seed: this.#seed, parts };
-  }
-
-  open(epoch: number): Cursor<Scenario> {
-    const parts = this.#parts.map(({ stage, weight, name }) => ({
+  const extents = mixed.map(({ stage }) => stage.extent);
+  const sizes = mixed.map(({ stage }) => stage.size);
+  const extent =
+    extents.find((one) => one === 'infinite') ?? extents.find((one) => one === 'unknown') ?? 'finite';
+  const open = (epoch: number): Cursor<Scenario> => {
+    const parts = mixed.map(({ stage, weight, name }) => ({
       cursor: stage.open(epoch),
       weight,
       prefix: `${name}/`,
@@ -80,7 +45,7 @@ export class MixStage<Scenario> implements Stage<Scenario> {
     let draws = 0;
     return {
       next: async () => {
-        const random = randomSource(deriveSeed(this.#seed, epoch, draws))();
+        const random = randomSource(deriveSeed(seed, epoch, draws))();
         for (;;) {
           const part = choose(
             parts.filter(({ ended }) => !ended),
@@ -104,7 +69,7 @@ export class MixStage<Scenario> implements Stage<Scenario> {
         const saved = readState('mix', stateSchema, state);
         if (saved.parts.length !== parts.length || saved.ended.length !== parts.length)
           throw positionError(
-            `The position is of a mix of ${saved.parts.length} sets, not of ${parts.length}.`,
+            `The position belongs to a mix of ${saved.parts.length} sets, not of ${parts.length}.`,
           );
         draws = saved.draws;
         for (const [index, part] of parts.entries()) {
@@ -115,18 +80,32 @@ export class MixStage<Scenario> implements Stage<Scenario> {
       observe: (results) => {
         for (const { cursor, prefix } of parts) {
           const own = results.filter(({ key }) => key.startsWith(prefix));
-          cursor.observe(own.map(({ key, rewards }) => ({ key: key.slice(prefix.length), rewards })));
+          cursor.observe?.(own.map(({ key, rewards }) => ({ key: key.slice(prefix.length), rewards })));
         }
       },
       reports: () =>
         parts.flatMap(({ cursor, prefix }) =>
-          cursor.reports().map((report) => ({ ...report, name: prefix + report.name })),
+          (cursor.reports?.() ?? []).map((report) => ({ ...report, name: prefix + report.name })),
         ),
       close: async () => {
-        await Promise.all(parts.map(({ cursor }) => cursor.close()));
+        await Promise.all(parts.map(({ cursor }) => cursor.close?.()));
       },
     };
-  }
+  };
+  return {
+    extent,
+    size:
+      extent === 'finite' && !sizes.includes(null)
+        ? sizes.reduce<number>((sum, size) => sum + (size ?? 0), 0)
+        : null,
+    learns: mixed.some(({ stage }) => stage.learns),
+    describe: () => ({
+      kind: 'mix',
+      seed,
+      parts: mixed.map(({ stage, weight, name }) => ({ name, weight, of: stage.describe() })),
+    }),
+    open,
+  };
 }
 
 /** The part at the share `random` of the cumulated weights. */

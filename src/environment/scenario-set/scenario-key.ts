@@ -1,5 +1,4 @@
-import { createHash } from 'node:crypto';
-import { canonicalJson } from '../../util/json.ts';
+import { canonicalJson, sha256 } from '../../util/json.ts';
 import { ScenarioError } from '../errors.ts';
 
 /** Gives the key of a scenario, in place of its `id` or the hash of its content. */
@@ -12,12 +11,11 @@ export type KeyFunction<Scenario> = (scenario: Scenario) => string | number;
  */
 export function scenarioKey(scenario: unknown): string {
   if (typeof scenario === 'object' && scenario !== null && 'id' in scenario) {
-    const { id } = scenario;
-    if (typeof id === 'number' || (typeof id === 'string' && id !== '')) return String(id);
+    if (isKey(scenario.id)) return String(scenario.id);
   }
   if (['undefined', 'function', 'symbol'].includes(typeof scenario)) throw noKey(`it is ${typeof scenario}`);
   try {
-    return digest(canonicalJson(scenario)).slice(0, 20);
+    return sha256(canonicalJson(scenario)).slice(0, 20);
   } catch (cause) {
     throw noKey(String(cause), cause);
   }
@@ -26,23 +24,21 @@ export function scenarioKey(scenario: unknown): string {
 /** @throws ScenarioError for a key that is neither a number nor a non-empty text. */
 export function keyWith<Scenario>(scenario: Scenario, key: KeyFunction<Scenario> | undefined): string {
   if (!key) return scenarioKey(scenario);
-  const given: unknown = key(scenario);
-  if (typeof given === 'number' || (typeof given === 'string' && given !== '')) return String(given);
+  const found: unknown = key(scenario);
+  if (isKey(found)) return String(found);
   throw new ScenarioError(
     'invalid_scenario_set',
-    `The key function gave ${JSON.stringify(given)} for a scenario; give a number or a text that is not empty.`,
+    `The key function returned ${JSON.stringify(found)} for a scenario. Return a number or a non-empty text.`,
   );
 }
 
 /** A number in [0, 1) from a hash of the text, uniformly distributed. */
-export function shareOf(text: string): number {
-  return Number.parseInt(digest(text).slice(0, 12), 16) / 2 ** 48;
+export function hashToUnit(text: string): number {
+  return Number.parseInt(sha256(text).slice(0, 12), 16) / 2 ** 48;
 }
 
-/** SHA-256 as hexadecimal text. */
-export function digest(text: string): string {
-  return createHash('sha256').update(text).digest('hex');
-}
+const isKey = (value: unknown): value is string | number =>
+  typeof value === 'number' || (typeof value === 'string' && value !== '');
 
 function noKey(why: string, cause?: unknown): ScenarioError {
   return new ScenarioError(

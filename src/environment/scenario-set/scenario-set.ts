@@ -2,18 +2,25 @@ import { z } from 'zod';
 import { wholeNumberOption } from '../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { ScenarioError } from '../errors.ts';
-import { ArrayStage } from './array-stage.ts';
-import { DifficultyStage, resolveDifficulty } from './difficulty.ts';
+import { arrayStage } from './array-stage.ts';
+import { difficultyStage } from './difficulty.ts';
 import { Drawing } from './drawing.ts';
-import { JsonLinesStage } from './file-stage.ts';
-import { type Generate, GeneratorStage } from './generator-stage.ts';
-import { MixStage } from './mix-stage.ts';
-import { RepeatStage } from './repeat-stage.ts';
+import { jsonLinesStage } from './file-stage.ts';
+import { type Generate, generatorStage } from './generator-stage.ts';
+import { mixStage } from './mix-stage.ts';
+import { repeatStage } from './repeat-stage.ts';
 import type { KeyFunction } from './scenario-key.ts';
-import type { DrawnScenario, JsonValue, ScenarioResult, ScenarioSource } from './scenario-source.ts';
-import { ShuffleStage } from './shuffle-stage.ts';
-import type { DifficultyOptions, DifficultyReport, Stage } from './stage.ts';
-import { mapNames, type SplitOptions, splitStage, splitter, TransformStage } from './transform-stage.ts';
+import { shuffleStage } from './shuffle-stage.ts';
+import type {
+  DifficultyOptions,
+  DifficultyReport,
+  DrawnScenario,
+  JsonValue,
+  ScenarioResult,
+  ScenarioSource,
+  Stage,
+} from './stage.ts';
+import { type SplitOptions, splitStages, transformStage } from './transform-stage.ts';
 
 export interface ScenarioSetOptions<Scenario> {
   /** Gives the key of each scenario. Default: its `id`, else a hash of its JSON. */
@@ -55,7 +62,7 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
     options: ScenarioSetOptions<Scenario> = {},
   ): ScenarioSet<Scenario> {
     checkOptionNames('ScenarioSet.of()', options, setNames);
-    return new ScenarioSet(new ArrayStage(items, options.key));
+    return new ScenarioSet(arrayStage(items, options.key));
   }
 
   /**
@@ -72,7 +79,7 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
     options: ScenarioSetOptions<Scenario> & { schema?: z.ZodType<Scenario> } = {},
   ): ScenarioSet<Scenario> {
     checkOptionNames('ScenarioSet.fromJsonLines()', options, { ...setNames, schema: true });
-    return new ScenarioSet(new JsonLinesStage(path, options.schema ?? z.custom<Scenario>(), options.key));
+    return new ScenarioSet(jsonLinesStage(path, options.schema ?? z.custom<Scenario>(), options.key));
   }
 
   /**
@@ -84,7 +91,7 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
     options: ScenarioSetOptions<Scenario> = {},
   ): ScenarioSet<Scenario> {
     checkOptionNames('ScenarioSet.generate()', options, setNames);
-    return new ScenarioSet(new GeneratorStage(generate, options.key));
+    return new ScenarioSet(generatorStage(generate, options.key));
   }
 
   /**
@@ -101,7 +108,7 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
       checkOptionNames('A set of ScenarioSet.mix()', part, mixedNames);
       return { stage: part.set.#stage, weight: part.weight, name: part.name ?? String(index) };
     });
-    return new ScenarioSet(new MixStage(parts, options.seed ?? 0));
+    return new ScenarioSet(mixStage(parts, options.seed ?? 0));
   }
 
   /** See ScenarioSource. A mix has a size only if all of its sets have one. */
@@ -117,14 +124,13 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
    */
   shuffle(options: { seed?: number; buffer?: number } = {}): ScenarioSet<Scenario> {
     checkOptionNames('shuffle()', options, { seed: true, buffer: true });
-    const { seed = 0, buffer } = options;
-    return new ScenarioSet(new ShuffleStage(this.#stage, { seed, buffer }));
+    return new ScenarioSet(shuffleStage(this.#stage, options));
   }
 
   /** Repeats the set. Default: forever. */
   repeat(epochs = Number.POSITIVE_INFINITY): ScenarioSet<Scenario> {
     if (epochs !== Number.POSITIVE_INFINITY) wholeNumberOption('invalid_scenario_set', 'epochs', epochs, 1);
-    return new ScenarioSet(new RepeatStage(this.#stage, epochs));
+    return new ScenarioSet(repeatStage(this.#stage, epochs));
   }
 
   /**
@@ -135,17 +141,19 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
    */
   split<Name extends string>(
     shares: Readonly<Record<Name, number>>,
+    options?: SplitOptions<Scenario>,
+  ): Record<Name, ScenarioSet<Scenario>>;
+  split(
+    shares: Readonly<Record<string, number>>,
     options: SplitOptions<Scenario> = {},
-  ): Record<Name, ScenarioSet<Scenario>> {
-    const splitOf = splitter<Scenario>(shares, options);
-    const identity = { shares, seed: options.seed ?? 0 };
-    return mapNames(shares, (name) => new ScenarioSet(splitStage(this.#stage, name, splitOf, identity)));
+  ): Record<string, ScenarioSet<Scenario>> {
+    const splits = splitStages(this.#stage, shares, options);
+    return Object.fromEntries(splits.map(([name, stage]) => [name, new ScenarioSet(stage)]));
   }
 
   filter(test: (scenario: Scenario) => boolean | Promise<boolean>): ScenarioSet<Scenario> {
     return new ScenarioSet(
-      new TransformStage({
-        of: this.#stage,
+      transformStage(this.#stage, {
         size: null,
         description: { kind: 'filter' },
         apply: async (drawn) => ((await test(drawn.scenario)) ? drawn : null),
@@ -156,8 +164,7 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
   /** Changes each scenario; its key stays. */
   map<Changed>(change: (scenario: Scenario) => Changed | Promise<Changed>): ScenarioSet<Changed> {
     return new ScenarioSet(
-      new TransformStage<Scenario, Changed>({
-        of: this.#stage,
+      transformStage(this.#stage, {
         size: this.#stage.size,
         description: { kind: 'map' },
         apply: async ({ scenario, key }) => ({ scenario: await change(scenario), key }),
@@ -170,7 +177,7 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
    * It learns from `observe`, which `train` calls; `report()` shows its counts. Put it after `.repeat()`.
    */
   byDifficulty(options: DifficultyOptions = {}): ScenarioSet<Scenario> {
-    return new ScenarioSet(new DifficultyStage(this.#stage, resolveDifficulty(options)));
+    return new ScenarioSet(difficultyStage(this.#stage, options));
   }
 
   /**
@@ -227,9 +234,5 @@ export function toScenarioSource<Scenario>(
   scenarios: readonly Scenario[] | ScenarioSource<Scenario>,
   seed: number,
 ): ScenarioSource<Scenario> {
-  return isArray(scenarios) ? ScenarioSet.of(scenarios).shuffle({ seed }).repeat() : scenarios;
-}
-
-function isArray<Item>(scenarios: readonly Item[] | ScenarioSource<Item>): scenarios is readonly Item[] {
-  return Array.isArray(scenarios);
+  return 'take' in scenarios ? scenarios : ScenarioSet.of(scenarios).shuffle({ seed }).repeat();
 }

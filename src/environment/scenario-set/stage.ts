@@ -1,6 +1,43 @@
 import type { z } from 'zod';
 import { positionError } from '../errors.ts';
-import type { DrawnScenario, JsonValue, ScenarioResult } from './scenario-source.ts';
+
+/** A JSON value. */
+export type JsonValue =
+  | null
+  | boolean
+  | number
+  | string
+  | readonly JsonValue[]
+  | { readonly [name: string]: JsonValue };
+
+export interface DrawnScenario<Scenario> {
+  scenario: Scenario;
+  /** Identifies the scenario: it has the same key in every epoch and every run. */
+  key: string;
+}
+
+/** The rewards of the completed rollouts of one group of a drawn scenario. */
+export interface ScenarioResult {
+  key: string;
+  rewards: readonly number[];
+}
+
+/** Gives scenarios in order to a single consumer. */
+export interface ScenarioSource<Scenario> {
+  /**
+   * The next `count` scenarios; fewer only at the end of a source that does not repeat. Overlapping takes run one after
+   * the other.
+   */
+  take(count: number, options?: { signal?: AbortSignal }): Promise<DrawnScenario<Scenario>[]>;
+  /** The position of the source, as plain JSON. During a take: the position before that take. */
+  position(): JsonValue;
+  /** Goes to a saved position: the next take gives what it would have given there. */
+  seek(position: JsonValue): Promise<void>;
+  /** Reports the rewards of drawn scenarios. Sources that do not learn from them ignore them. */
+  observe(results: readonly ScenarioResult[]): void;
+  /** Number of draws until the source ends, or until an endless source begins again; null if unknown. */
+  readonly size: number | null;
+}
 
 export interface DifficultyOptions {
   /** Number of last groups that decide whether a scenario is skipped: all of them must have ended alike. Default 2. */
@@ -47,6 +84,8 @@ export interface Stage<Scenario> {
   readonly learns: boolean;
   /** Kinds, seeds and sizes of this stage and the stages below. A position fits only an equal description. */
   describe(): StageDescription;
+  /** The stage with only the scenarios that pass the test, if the scenarios are in memory. */
+  readonly where?: (test: (drawn: DrawnScenario<Scenario>) => boolean) => Stage<Scenario>;
   /** Begins a pass; `epoch` counts them from 0. */
   open(epoch: number): Cursor<Scenario>;
 }
@@ -61,10 +100,10 @@ export interface Cursor<Scenario> {
   state(): JsonValue;
   /** Moves the cursor to a saved state. @throws ScenarioError (`scenario_position_refused`) */
   restore(state: unknown): Promise<void>;
-  observe(results: readonly ScenarioResult[]): void;
-  reports(): DifficultyReport[];
+  readonly observe?: (results: readonly ScenarioResult[]) => void;
+  readonly reports?: () => DifficultyReport[];
   /** Closes what the cursor holds open, such as a running generator. */
-  close(): Promise<void>;
+  readonly close?: () => Promise<void>;
 }
 
 /** @throws ScenarioError (`scenario_position_refused`) if a saved state does not fit the stage's schema. */
@@ -76,14 +115,6 @@ export function readState<Schema extends z.ZodType>(
   const read = schema.safeParse(state);
   if (read.success) return read.data;
   throw positionError(
-    `The state of \`${kind}\` in the position is not as this version writes it: ${read.error.message}`,
+    `The state of \`${kind}\` in the position does not have this version's format: ${read.error.message}`,
   );
 }
-
-/** Gives the event loop a tick during many draws in a row. */
-export function breathe(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
-}
-
-/** Draws in a row before a `breathe()`. */
-export const drawsPerBreath = 1000;

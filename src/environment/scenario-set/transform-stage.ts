@@ -1,16 +1,14 @@
-import { OptionError } from '../../util/option-error.ts';
+import { invalidOption } from '../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
+import { TimeSlices } from '../../util/time-slices.ts';
 import { ScenarioError } from '../errors.ts';
-import { ArrayStage } from './array-stage.ts';
-import { type KeyFunction, shareOf } from './scenario-key.ts';
-import type { DrawnScenario } from './scenario-source.ts';
-import { breathe, type Cursor, drawsPerBreath, type Stage, type StageDescription } from './stage.ts';
+import { hashToUnit, type KeyFunction } from './scenario-key.ts';
+import type { DrawnScenario, Stage, StageDescription } from './stage.ts';
 
 /** After this many scenarios in a row that do not pass, an endless set is refused. */
-const mostUnseen = 1_000_000;
+const maxSkipped = 1_000_000;
 
 interface TransformOptions<From, To> {
-  of: Stage<From>;
   /** Number of draws of a pass; null if the transformation leaves scenarios out. */
   size: number | null;
   description: StageDescription;
@@ -19,54 +17,36 @@ interface TransformOptions<From, To> {
 }
 
 /** Changes or leaves out scenarios one by one, without a state. */
-export class TransformStage<From, To> implements Stage<To> {
-  readonly size: number | null;
-  readonly #options: TransformOptions<From, To>;
-
-  constructor(options: TransformOptions<From, To>) {
-    this.size = options.size;
-    this.#options = options;
-  }
-
-  get extent() {
-    return this.#options.of.extent;
-  }
-
-  get learns(): boolean {
-    return this.#options.of.learns;
-  }
-
-  describe(): StageDescription {
-    return { ...this.#options.description, of: this.#options.of.describe() };
-  }
-
-  open(epoch: number): Cursor<To> {
-    const { of, apply } = this.#options;
-    const upstream = of.open(epoch);
-    return {
-      next: async () => {
-        for (let unseen = 1; ; unseen++) {
+export function transformStage<From, To>(
+  of: Stage<From>,
+  { size, description, apply }: TransformOptions<From, To>,
+): Stage<To> {
+  return {
+    extent: of.extent,
+    size,
+    learns: of.learns,
+    describe: () => ({ ...description, of: of.describe() }),
+    open: (epoch) => {
+      const upstream = of.open(epoch);
+      const next = async () => {
+        const slices = new TimeSlices();
+        for (let skipped = 1; ; skipped++) {
           const drawn = await upstream.next();
           if (!drawn) return null;
           const changed = await apply(drawn);
           if (changed) return changed;
-          if (unseen === mostUnseen) {
+          if (skipped === maxSkipped)
             throw new ScenarioError(
               'invalid_scenario_set',
-              `\`${this.#options.description.kind}\` let none of ${mostUnseen} scenarios in a row through: the set may ` +
-                'have none that fits. Look at the filter or the split.',
+              `\`${description.kind}\` removed ${maxSkipped} scenarios in a row; perhaps none passes. Check the filter ` +
+                'or the split.',
             );
-          }
-          if (unseen % drawsPerBreath === 0) await breathe();
+          if (slices.over) await slices.pause();
         }
-      },
-      state: () => upstream.state(),
-      restore: (state) => upstream.restore(state),
-      observe: (results) => upstream.observe(results),
-      reports: () => upstream.reports(),
-      close: () => upstream.close(),
-    };
-  }
+      };
+      return { ...upstream, next };
+    },
+  };
 }
 
 export interface SplitOptions<Scenario> {
@@ -76,75 +56,45 @@ export interface SplitOptions<Scenario> {
   seed?: number;
 }
 
+const splitNames = { by: true, seed: true } satisfies OptionNames<SplitOptions<unknown>>;
+
 /**
- * Returns the split of a scenario, by a hash of its key: neither the order nor other scenarios change it.
+ * A stage for each share. A hash of its key decides which split a scenario is in: neither the order nor other scenarios
+ * change it.
  * @throws OptionError for shares that are not above 0 or do not add up to 1.
  */
-export function splitter<Scenario>(
+export function splitStages<Scenario>(
+  of: Stage<Scenario>,
   shares: Readonly<Record<string, number>>,
   options: SplitOptions<Scenario>,
-): (drawn: DrawnScenario<Scenario>) => string {
-  checkOptionNames('split()', options, { by: true, seed: true } satisfies OptionNames<
-    SplitOptions<Scenario>
-  >);
+): [name: string, stage: Stage<Scenario>][] {
+  checkOptionNames('split()', options, splitNames);
   const { by, seed = 0 } = options;
   // Sorted, so that the order of the shares does not change the splits.
-  const names = Object.keys(shares).sort();
-  for (const name of names) {
-    const share = shares[name];
-    if (share === undefined || !(share > 0 && share <= 1))
-      throw new OptionError(
+  const ends: [name: string, end: number][] = [];
+  let sum = 0;
+  for (const name of Object.keys(shares).sort()) {
+    const share = shares[name] ?? 0;
+    if (!(share > 0 && share <= 1))
+      throw invalidOption(
         'invalid_scenario_set',
-        `The share of split "${name}" is ${share}; give a number above 0 and up to 1.`,
-        { option: `shares.${name}`, value: share },
+        `shares.${name}`,
+        share,
+        'Pass a share above 0 and up to 1.',
       );
+    sum += share;
+    ends.push([name, sum]);
   }
-  const sum = names.reduce((total, name) => total + (shares[name] ?? 0), 0);
-  if (Math.abs(sum - 1) > 1e-9) {
-    throw new OptionError(
-      'invalid_scenario_set',
-      `The shares of the splits add up to ${sum}; they must add up to 1.`,
-      { option: 'shares', value: shares },
-    );
-  }
-  return ({ scenario, key }) => {
-    const place = shareOf(`${seed}/${by ? by(scenario) : key}`);
-    let end = 0;
-    return (
-      names.find((name) => {
-        end += shares[name] ?? 0;
-        return place < end;
-      }) ??
-      names.at(-1) ??
-      ''
-    );
+  if (Math.abs(sum - 1) > 1e-9)
+    throw invalidOption('invalid_scenario_set', 'shares', shares, `The shares add up to ${sum}, not to 1.`);
+  const splitOf = ({ scenario, key }: DrawnScenario<Scenario>) => {
+    const position = hashToUnit(`${seed}/${by ? by(scenario) : key}`);
+    return (ends.find(([, end]) => position < end) ?? ends.at(-1))?.[0];
   };
-}
-
-/** The scenarios of a stage that are in one split. */
-export function splitStage<Scenario>(
-  of: Stage<Scenario>,
-  name: string,
-  splitOf: (drawn: DrawnScenario<Scenario>) => string,
-  identity: { shares: Readonly<Record<string, number>>; seed: number },
-): Stage<Scenario> {
-  if (of instanceof ArrayStage) return of.where((drawn: DrawnScenario<Scenario>) => splitOf(drawn) === name);
-  return new TransformStage({
-    of,
-    size: null,
-    description: { kind: 'split', name, ...identity },
-    apply: async (drawn) => (splitOf(drawn) === name ? drawn : null),
+  return ends.map(([name]) => {
+    const test = (drawn: DrawnScenario<Scenario>) => splitOf(drawn) === name;
+    const description = { kind: 'split', name, shares, seed };
+    const apply = async (drawn: DrawnScenario<Scenario>) => (test(drawn) ? drawn : null);
+    return [name, of.where?.(test) ?? transformStage(of, { size: null, description, apply })];
   });
-}
-
-/** An object with the same names and new values. */
-export function mapNames<Name extends string, Value>(
-  names: Readonly<Record<Name, unknown>>,
-  give: (name: string) => Value,
-): Record<Name, Value>;
-export function mapNames<Value>(
-  names: Readonly<Record<string, unknown>>,
-  give: (name: string) => Value,
-): Record<string, Value> {
-  return Object.fromEntries(Object.keys(names).map((name) => [name, give(name)]));
 }

@@ -4,7 +4,7 @@ import { type RolloutModel, Trajectory } from 'martingale';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import type { LoopPieces } from '../../../src/environment/index.ts';
-import { LoopProgress, runLoop } from '../../../src/environment/loop/run-loop.ts';
+import { runLoop } from '../../../src/environment/loop/run-loop.ts';
 
 const usage = {
   inputTokens: { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 },
@@ -33,11 +33,11 @@ async function lead(
     }),
     endpoint: () => Promise.reject(new Error('no endpoint')),
   };
-  const progress = new LoopProgress<never>();
+  const progress = { text: '', output: null, messages: [], turns: 0 };
   const { signal } = new AbortController();
   const context = { scenario: {}, state: undefined, model, trajectory, signal, seed: 0 };
   const reason = await runLoop({ prompt: () => 'Go.', ...pieces }, context, progress);
-  return { reason, turns: progress.turns, text: progress.toOutcome(reason).text };
+  return { reason, turns: progress.turns, text: progress.text };
 }
 
 const act = tool({ inputSchema: z.object({}), execute: () => 'done' });

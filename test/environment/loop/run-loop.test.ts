@@ -382,11 +382,15 @@ test('a sub-agent’s call in a tool counts, and ends the conversation where it 
 
 const nothing = (): string => JSON.parse('null');
 const wrongPieces: [string, object, RegExp][] = [
-  ['no prompt', { prompt: nothing }, /`prompt` gave null; give text or messages/],
-  ['an empty prompt', { prompt: () => [] }, /`prompt` gave no message/],
-  ['an observation of nothing', { observe: () => undefined }, /`observe` gave undefined; .* or null to end/],
-  ['an empty observation', { observe: () => [] }, /`observe` gave no message/],
-  ['a stop without a reason', { stop: () => true }, /`stop` gave true; give the reason to end, or false/],
+  ['no prompt', { prompt: nothing }, /`prompt` returned null. Return text or messages/],
+  ['an empty prompt', { prompt: () => [] }, /`prompt` returned no message/],
+  [
+    'an observation of nothing',
+    { observe: () => undefined },
+    /`observe` returned undefined. .* or null to end/,
+  ],
+  ['an empty observation', { observe: () => [] }, /`observe` returned no message/],
+  ['a stop without a reason', { stop: () => true }, /`stop` returned true. Return a stop reason, or false/],
   [
     'a tool that nothing executes',
     { tools: { act: { inputSchema: z.object({}), outputSchema: z.string() } } },

@@ -34,7 +34,7 @@ const readObject = async ({ model, signal }: RolloutContext<object>) =>
     })
   ).output.a.toString();
 
-test('an output that cannot be read is scored by the outcome that `onError` makes of it', async () => {
+test('an output that cannot be read is scored by the outcome that `onError` returns', async () => {
   const rollout = await runOnce(
     defineEnvironment({
       ...base,
@@ -54,7 +54,7 @@ test('an output that cannot be read is scored by the outcome that `onError` make
     metadata: { stop_reason: 'error:AI_NoObjectGeneratedError' },
     metrics: { right: -1, scored_errors: 1 },
   });
-  expect(trajectory.logs).toEqual([expect.stringMatching(/^`onError` made an outcome of AI_NoObject/)]);
+  expect(trajectory.logs).toEqual([expect.stringMatching(/^`onError` returned an outcome for AI_NoObject/)]);
 });
 
 test('without `onError`, and where it gives undefined or throws the same again, the rollout fails as ever', async () => {
@@ -76,7 +76,7 @@ test('without `onError`, and where it gives undefined or throws the same again, 
   }
 });
 
-test('an `onError` that throws fails its rollout, and says what it was asked about', async () => {
+test('an `onError` that throws fails its rollout with both errors', async () => {
   const environment = defineEnvironment({
     ...base,
     rollout: readObject,
@@ -89,7 +89,7 @@ test('an `onError` that throws fails its rollout, and says what it was asked abo
     status: 'failed',
     failure: {
       code: 'on_error_failed',
-      message: expect.stringMatching(/`onError` threw: no idea. It was asked about: No object generated/),
+      message: expect.stringMatching(/`onError` threw: no idea. It was called for: No object generated/),
     },
   });
 });
@@ -157,7 +157,7 @@ test('group rewards see the outcome of an error', async () => {
   if (rollout.status !== 'completed') throw new Error(rollout.failure.message);
   expect(rollout).toMatchObject({ status: 'completed', outcome: 'unreadable' });
   expect(
-    await environment.settlement?.score({
+    await environment.groupScoring?.score({
       scenario: {},
       signal: new AbortController().signal,
       timeoutMs: 1000,

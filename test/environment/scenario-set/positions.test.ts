@@ -127,7 +127,7 @@ async function orRefusal(work: () => Promise<string[]>): Promise<string[]> {
   }
 }
 
-test('a set brought to a saved position goes on as if nothing had happened, whatever the set and the place', {
+test('a set at a saved position continues as if nothing had happened, for any set and position', {
   tags: ['long'],
 }, async () => {
   await fc.assert(
@@ -158,7 +158,7 @@ test('a set brought to a saved position goes on as if nothing had happened, what
   );
 });
 
-test('seeking back and forth in the set that is in use gives the same as a new one', async () => {
+test('seeking back in a set in use gives the same as a new set', async () => {
   await fc.assert(
     fc.asyncProperty(pipeline, fc.integer({ min: 1, max: 9 }), async (build, count) => {
       const set = build();
@@ -202,7 +202,7 @@ test('a shuffled array gives each scenario once an epoch, in the order that the 
   `);
 });
 
-test('positions of another set, seed, size or content are refused by what differs', async () => {
+test('a position of another set is refused with the first difference: seed, size, content or kind', async () => {
   const set = ScenarioSet.of(tasks(5)).shuffle({ seed: 3 }).repeat();
   await set.take(7);
   const position = set.position();
@@ -232,24 +232,24 @@ test('positions of another set, seed, size or content are refused by what differ
       { set: base, weight: 1 },
     ]);
   expect(await refusal(mixed(2), mixed(1).position())).toMatch(/`parts` of `mix\[0\]|weight.* is 1 .* 2/);
-  expect(await refusal(set, { step: 3 })).toMatch(/not as this version writes it/);
-  expect(await refusal(set, null)).toMatch(/not as this version writes it/);
+  expect(await refusal(set, { step: 3 })).toMatch(/does not have this version's format/);
+  expect(await refusal(set, null)).toMatch(/does not have this version's format/);
   expect(await refusal(set)).toBe('accepted');
 });
 
-test('a generator that does not repeat itself cannot be come back to, and says so', async () => {
+test('seeking in a generator that generates other scenarios each time is refused', async () => {
   let runs = 0;
   const set = ScenarioSet.generate(() => forEver(100 * runs++));
   await set.take(3);
   await expect(set.seek(set.position())).rejects.toMatchObject({
     code: 'scenario_position_refused',
-    message: expect.stringContaining('did not give the same scenarios'),
+    message: expect.stringContaining('generated other scenarios'),
   });
   // The position did not change.
   expect((await set.take(1))[0]?.scenario).toEqual({ id: 3 });
 });
 
-test('a file that has been changed is not sought in', async () => {
+test('seeking in a changed file is refused', async () => {
   const path = join(folder, 'changing.jsonl');
   await writeFile(path, '{"id":1}\n{"id":2}\n{"id":3}\n');
   const open = () => ScenarioSet.fromJsonLines(path, { schema });
@@ -259,5 +259,5 @@ test('a file that has been changed is not sought in', async () => {
   await writeFile(path, '{"id":1}\n{"id":7}\n{"id":3}\n');
   await expect(open().seek(position)).rejects.toThrow(/line 2 .*has another scenario there/);
   await writeFile(path, '{"id":1}\n{"id":2}\n{"id":3}\n{"id":4}\n');
-  await expect(open().seek(position)).rejects.toThrow(/file of 27 bytes.* has 36/);
+  await expect(open().seek(position)).rejects.toThrow(/file with 27 bytes.* has 36/);
 });
