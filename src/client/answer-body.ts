@@ -2,16 +2,16 @@ import { type CallFacts, type ClientLimits, tooLarge } from './errors.ts';
 
 /** Pieces of this size or larger are kept without copying. */
 const minDirectBytes = 16_384;
-const maxBlockBytes = 65_536;
+/** Number of smaller pieces in a row that are joined into one. */
+const maxSmallPieces = 128;
 
 /**
- * Collects bytes that arrive in pieces. Small pieces are copied into blocks, because each piece uses far more memory
- * than its bytes, and the sender decides how small they are.
+ * Collects bytes that arrive in pieces. Small pieces are joined, because each one uses far more memory than its bytes,
+ * and the sender decides how small they are.
  */
 export class GatheredBytes {
-  readonly #blocks: Uint8Array[] = [];
-  /** Free space at the end of the last block. */
-  #room = new Uint8Array();
+  readonly #pieces: Uint8Array[] = [];
+  #smallPieces = 0;
   #bytes = 0;
 
   get bytes(): number {
@@ -20,32 +20,16 @@ export class GatheredBytes {
 
   add(piece: Uint8Array): void {
     this.#bytes += piece.byteLength;
-    if (piece.byteLength >= minDirectBytes) {
-      this.#closeBlock();
-      this.#blocks.push(piece);
-      return;
-    }
-    if (piece.byteLength > this.#room.byteLength) {
-      this.#closeBlock();
-      const wanted = Math.min(maxBlockBytes, Math.max(this.#bytes, 1024));
-      this.#room = new Uint8Array(Math.max(wanted, piece.byteLength));
-      this.#blocks.push(this.#room);
-    }
-    this.#room.set(piece);
-    this.#room = this.#room.subarray(piece.byteLength);
+    this.#pieces.push(piece);
+    this.#smallPieces = piece.byteLength < minDirectBytes ? this.#smallPieces + 1 : 0;
+    if (this.#smallPieces < maxSmallPieces) return;
+    this.#pieces.push(Buffer.concat(this.#pieces.splice(-maxSmallPieces)));
+    this.#smallPieces = 0;
   }
 
   /** The bytes, decoded as UTF-8. */
   text(): string {
-    this.#closeBlock();
-    return Buffer.concat(this.#blocks).toString('utf8');
-  }
-
-  /** Trims the free space off the last block. */
-  #closeBlock(): void {
-    const last = this.#room.byteLength === 0 ? undefined : this.#blocks.pop();
-    if (last) this.#blocks.push(last.subarray(0, last.byteLength - this.#room.byteLength));
-    this.#room = new Uint8Array();
+    return Buffer.concat(this.#pieces).toString('utf8');
   }
 }
 

@@ -1,16 +1,15 @@
-import { performance } from 'node:perf_hooks';
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { TimeSlices } from '../util/time-slices.ts';
 import type { RequestBody } from './call.ts';
 
 /** Values up to this weight are written in one piece, which takes a fraction of a millisecond. */
-const heaviestPart = 2000;
+const maxPartWeight = 2000;
 
 /** This many characters of a string weigh as much as one value. */
 const charactersOfValue = 64;
 
-/** The output of `JSON.stringify` in parts. Values up to the weight `heaviest` are one part. */
-export function* jsonParts(value: unknown, heaviest = heaviestPart): Generator<string> {
-  if (!isContainer(value) || weightLeft(value, heaviest) >= 0) {
+/** The output of `JSON.stringify` in parts. Values up to the weight `maxWeight` are one part. */
+export function* jsonParts(value: unknown, maxWeight = maxPartWeight): Generator<string> {
+  if (!isContainer(value) || weightLeft(value, maxWeight) >= 0) {
     yield JSON.stringify(value) ?? 'null';
     return;
   }
@@ -19,7 +18,7 @@ export function* jsonParts(value: unknown, heaviest = heaviestPart): Generator<s
     yield '[';
     for (const item of value) {
       yield separator;
-      yield* jsonParts(item, heaviest);
+      yield* jsonParts(item, maxWeight);
       separator = ',';
     }
     yield ']';
@@ -27,9 +26,9 @@ export function* jsonParts(value: unknown, heaviest = heaviestPart): Generator<s
   }
   yield '{';
   for (const [key, member] of Object.entries(value)) {
-    if (!isWritten(member)) continue;
+    if (!isSerialized(member)) continue;
     yield `${separator}${JSON.stringify(key)}:`;
-    yield* jsonParts(member, heaviest);
+    yield* jsonParts(member, maxWeight);
     separator = ',';
   }
   yield '}';
@@ -39,7 +38,7 @@ export function* jsonParts(value: unknown, heaviest = heaviestPart): Generator<s
 const isContainer = (value: unknown): value is object =>
   typeof value === 'object' && value !== null && !('toJSON' in value);
 
-const isWritten = (value: unknown) =>
+const isSerialized = (value: unknown) =>
   value !== undefined && typeof value !== 'function' && typeof value !== 'symbol';
 
 /** Subtracts the weight of a value from `weight`. Stops early when the result is negative. */
@@ -60,11 +59,8 @@ function weightLeft(value: unknown, weight: number): number {
   return left;
 }
 
-/** Maximum time in milliseconds for which writing JSON holds the event loop. */
-const sliceMs = 8;
-
-/** Characters that are encoded together. */
-const gathered = 65_536;
+/** Characters that are encoded together, which takes less than a millisecond. */
+const encodedLength = 65_536;
 
 /**
  * The JSON of `{...head, [name]: items}` in pieces, written in time slices: the trajectories of a step can be a hundred
@@ -77,37 +73,34 @@ export async function jsonInSlices(
   signal?: AbortSignal,
 ): Promise<Uint8Array[]> {
   const pieces: Uint8Array[] = [];
+  const slices = new TimeSlices();
   let text = '';
-  let started = performance.now();
   for (const part of jsonParts({ ...head, [name]: items })) {
     text += part;
-    if (text.length >= gathered) {
+    if (text.length >= encodedLength) {
       pieces.push(Buffer.from(text));
       text = '';
     }
-    if (performance.now() - started <= sliceMs) continue;
-    await nextTurn();
+    if (!slices.over) continue;
+    await slices.pause();
     signal?.throwIfAborted();
-    started = performance.now();
   }
   pieces.push(Buffer.from(text));
   return pieces;
 }
 
-/** Characters that are encoded together, which takes less than a millisecond. */
-const sliceLength = 262_144;
-
-/** A text as the bytes of a request body, encoded piece by piece with a tick between pieces. */
+/** A text as the bytes of a request body, encoded in time slices. @throws the signal's reason. */
 export async function textInSlices(text: string, signal?: AbortSignal): Promise<RequestBody> {
-  if (text.length <= sliceLength) return text;
+  if (text.length <= encodedLength) return text;
   const pieces: Uint8Array[] = [];
+  const slices = new TimeSlices();
   for (let at = 0; at < text.length; ) {
-    let end = at + sliceLength;
+    let end = at + encodedLength;
     // Do not split a surrogate pair.
     if (/[\ud800-\udbff]/.test(text.charAt(end - 1))) end++;
     pieces.push(Buffer.from(text.slice(at, end)));
     at = end;
-    await nextTurn();
+    await slices.pause();
     signal?.throwIfAborted();
   }
   return pieces;
