@@ -26,3 +26,14 @@ function sorted(value: unknown, withoutNull: boolean): unknown {
 export function sha256(text: string): string {
   return createHash('sha256').update(text).digest('hex');
 }
+
+/** Whether arrays and objects are nested more than `limit` deep. */
+export function isDeeperThan(value: unknown, limit: number): boolean {
+  let level: unknown[] = [value];
+  for (let depth = 0; depth <= limit; depth++) {
+    level = level.filter((part) => typeof part === 'object' && part !== null);
+    if (level.length === 0) return false;
+    level = level.flatMap((part) => Object.values(Object(part)));
+  }
+  return true;
+}

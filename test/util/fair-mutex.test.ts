@@ -3,7 +3,7 @@ import { afterEach, describe, expect, test, vi } from 'vitest';
 import { FairMutex, type Refusal } from '../../src/util/fair-mutex.ts';
 
 const mutexOf = ({ limit = 100 } = {}) =>
-  new FairMutex({ limit, patienceMs: 1000, refusal: (why: Refusal) => new Error(why) });
+  new FairMutex({ maxWaiting: limit, maxWaitMs: 1000, refusal: (why: Refusal) => new Error(why) });
 
 /** A mutex that something holds until it is let go, and what is done in it, in order. */
 function held(options: Parameters<typeof mutexOf>[0] = {}) {

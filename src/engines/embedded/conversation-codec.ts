@@ -57,7 +57,7 @@ export class ConversationCodec {
   }
 
   /** A compiled constraint in a form that can be sent to another thread, where `assemble` turns it back at once. */
-  plan(constraint: Constraint): Promise<ConstraintPlan> {
+  plan(constraint: Constraint): ConstraintPlan {
     return this.#compiler.plan(constraint);
   }
 

@@ -1,4 +1,5 @@
 import { type Choice, type ParsedMessage, requestLimits, type Tool } from '../../contract/index.ts';
+import { isDeeperThan } from '../../util/json.ts';
 import { invalidField, type Location, unsupportedField } from '../error.ts';
 
 export interface TurnToolCall {
@@ -174,15 +175,4 @@ function compactJson(text: string): string {
   } catch {
     return text;
   }
-}
-
-/** Whether arrays and objects are nested more than `limit` deep. */
-function isDeeperThan(value: unknown, limit: number): boolean {
-  let level: unknown[] = [value];
-  for (let depth = 0; depth <= limit; depth++) {
-    level = level.filter((part) => typeof part === 'object' && part !== null);
-    if (level.length === 0) return false;
-    level = level.flatMap((part) => Object.values(Object(part)));
-  }
-  return true;
 }

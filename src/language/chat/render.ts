@@ -1,8 +1,8 @@
 import crypto from 'node:crypto';
 import { Template } from '@huggingface/jinja';
 import { LRUCache } from 'lru-cache';
-import { refuseLongTools } from '../constraint/schema-size.ts';
 import { LanguageError } from '../error.ts';
+import { toolsJson } from '../grammar/limits.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { Conversation, Turn } from './conversation.ts';
 import {
@@ -98,20 +98,19 @@ export class ConversationRenderer {
 
   /** The rendered template, with slots for the texts. */
   skeleton({ turns, tools, location = [] }: Turns, options: RenderOptions): PromptPart[] {
-    const given = tools && tools.length > 0 ? tools : undefined;
-    if (given) refuseLongTools(given, [...location, 'tools']);
-    const toolsJson = given ? JSON.stringify(given) : '';
+    const shownTools = tools && tools.length > 0 ? tools : undefined;
+    const json = shownTools ? toolsJson(shownTools, [...location, 'tools']) : '';
     const skeleton: SkeletonOptions = {
       addGenerationPrompt: options.addGenerationPrompt,
       continueFinalMessage: options.continueFinalMessage ?? false,
       variables: this.variables(options),
     };
-    const shape = crypto.hash('sha256', shapeOf(turns, toolsJson, skeleton), 'base64');
+    const shape = crypto.hash('sha256', shapeOf(turns, json, skeleton), 'base64');
     const known = this.#skeletons.get(shape);
     if (known) return known;
-    refuseForgery(toolsJson, this.tokenizer.special);
+    refuseForgery(json, this.tokenizer.special);
     refuseForgedRoles(turns, this.tokenizer.special);
-    const parts = skeletonOf(this.template, this.tokenizer.special, turns, given, skeleton);
+    const parts = skeletonOf(this.template, this.tokenizer.special, turns, shownTools, skeleton);
     // Checked before caching, so that a refused prompt does not evict others.
     if (options.contextLength !== undefined) this.checkSize(charactersOf(parts, []), options.contextLength);
     this.#skeletons.set(shape, parts);

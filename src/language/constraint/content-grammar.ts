@@ -3,10 +3,9 @@ import { isObject } from '../../util/json.ts';
 import { invalidField, type Location, unsupportedField } from '../error.ts';
 import type { ChatFormat } from '../tokenizer/tokenizer.ts';
 import type { Grammar, JsonSchema, JsonStyle } from './constraint.ts';
-import { withoutNotes } from './schema-notes.ts';
 
 /** Parses JSON in a text of the request; undefined if it is not JSON. Throws if it is too large. */
-export type ParseJson = (text: string, location: Location) => unknown;
+type ParseJson = (text: string, location: Location) => unknown;
 
 /** What a constraint depends on besides the request. */
 export interface ConstraintSurroundings {
@@ -17,7 +16,7 @@ export interface ConstraintSurroundings {
   parseJson: ParseJson;
 }
 
-export interface ContentFields {
+interface ContentFields {
   response_format?: ResponseFormat | undefined;
   structured_outputs?: StructuredOutputs | undefined;
 }
@@ -39,7 +38,7 @@ export function contentGrammar(
   if (fromFormat && fromOutputs)
     throw invalidField(
       ['structured_outputs'],
-      'cannot be combined with response_format; send one of them',
+      'cannot be combined with response_format; send only one',
       outputs,
     );
   const grammar = fromFormat ?? fromOutputs;
@@ -47,7 +46,7 @@ export function contentGrammar(
   if (outputs?.whitespace_pattern != null && !isJson)
     throw invalidField(
       ['structured_outputs', 'whitespace_pattern'],
-      'shapes JSON, and this request asks for none: send json, json_object or a response_format of JSON with it',
+      'applies to JSON replies only: also send json, json_object or a JSON response_format',
       outputs.whitespace_pattern,
     );
   return grammar;
@@ -64,7 +63,7 @@ function checkBackend(backend: string | null | undefined, engine: string): void 
   throw unsupportedField(
     ['structured_outputs', '_backend'],
     backend,
-    `the one grammar backend here is ${JSON.stringify(engine)}; send that, "auto" or nothing`,
+    `the only grammar backend is ${JSON.stringify(engine)}; send it or "auto", or leave the field out`,
   );
 }
 
@@ -74,7 +73,7 @@ function jsonStyle(outputs: StructuredOutputs | undefined): JsonStyle {
   if (pattern != null && compact === true)
     throw invalidField(
       ['structured_outputs', 'whitespace_pattern'],
-      'says which white space may stand in JSON, and disable_any_whitespace: true that there is none; send one of them',
+      'allows white space in JSON, but disable_any_whitespace: true forbids it; send only one',
       pattern,
     );
   const whitespace = pattern ?? (compact === false ? anyWhitespace : undefined);
@@ -90,7 +89,7 @@ function responseGrammar(format: ResponseFormat | undefined, style: JsonStyle): 
   if (format.type === 'json_object') return { type: 'json_object', ...style };
   const { schema } = format.json_schema;
   if (!schema) return { type: 'json_object', ...style };
-  return { type: 'json_schema', schema: withoutNotes(schema), ...style };
+  return { type: 'json_schema', schema, ...style };
 }
 
 function structuredGrammar(
@@ -102,10 +101,8 @@ function structuredGrammar(
     toObject(value, { field, what, parseJson });
   const grammars: Grammar[] = [];
   const { json, regex, choice, grammar, structural_tag: tag } = outputs;
-  if (json != null) {
-    const schema = withoutNotes(readObject(json, 'json', 'a JSON schema'));
-    grammars.push({ type: 'json_schema', schema, ...style });
-  }
+  if (json != null)
+    grammars.push({ type: 'json_schema', schema: readObject(json, 'json', 'a JSON schema'), ...style });
   if (regex != null) grammars.push({ type: 'regex', pattern: regex });
   if (choice != null) grammars.push({ type: 'choice', choices: choice });
   if (grammar != null) grammars.push({ type: 'ebnf', grammar });
@@ -113,7 +110,7 @@ function structuredGrammar(
   if (tag != null)
     grammars.push({ type: 'structural_tag', tag: readObject(tag, 'structural_tag', 'a structural tag') });
   if (grammars.length > 1)
-    throw invalidField(['structured_outputs'], `takes one of ${kinds.join(', ')}, not several`, outputs);
+    throw invalidField(['structured_outputs'], `allows only one of ${kinds.join(', ')}`, outputs);
   return grammars[0] ?? null;
 }
 

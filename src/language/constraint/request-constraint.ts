@@ -6,14 +6,11 @@ import type {
   Tool,
   ToolChoice,
 } from '../../contract/index.ts';
-import { isObject } from '../../util/json.ts';
+import { canonicalJson } from '../../util/json.ts';
 import { invalidField, unsupportedField } from '../error.ts';
 import type { ChatFormat } from '../tokenizer/tokenizer.ts';
-import { argumentsSchema } from './arguments-schema.ts';
 import type { Constraint, JsonSchema } from './constraint.ts';
 import { type ConstraintSurroundings, contentGrammar } from './content-grammar.ts';
-import { withoutNotes } from './schema-notes.ts';
-import { SchemaRoom } from './schema-size.ts';
 
 /** The fields of a request (or of a line of training data) that constrain the reply. */
 export interface ConstraintFields {
@@ -39,9 +36,8 @@ export function toConstraint(
   const content = contentGrammar(fields, { engine, parseJson });
   const reasoning = toReasoning(fields.reasoning_effort, format, contextLength);
   const branches: Constraint['branches'] = [];
-  const mustCall = asksForCall(choice);
+  const mustCall = requiresCall(choice);
   if (!mustCall) branches.push({ open: null, grammar: content ?? { type: 'text' }, repeat: false });
-  const room = new SchemaRoom();
   const called = callable(tools, choice);
   if (called.length > 0)
     branches.push({
@@ -50,7 +46,7 @@ export function toConstraint(
         type: 'named_json',
         alternatives: called.map((tool) => ({
           name: tool.function.name,
-          schema: toArguments(tool, tools.indexOf(tool), room),
+          schema: tool.function.parameters ?? emptySchema,
         })),
       },
       // A named function is called once.
@@ -70,11 +66,7 @@ function toReasoning(
 ): Constraint['reasoning'] {
   if (effort === undefined || effort === 'none') return undefined;
   if (!reasoning)
-    throw unsupportedField(
-      ['reasoning_effort'],
-      effort,
-      'this model knows no reasoning; leave the field out',
-    );
+    throw unsupportedField(['reasoning_effort'], effort, 'this model has no reasoning; leave the field out');
   return { ...reasoning, limit: Math.floor(contextLength * reasoningShares[effort]) };
 }
 
@@ -84,14 +76,12 @@ export function allowsCalls(constraint: Constraint | null, format: ChatFormat): 
 }
 
 /** The name of a constraint: a hash of its JSON with sorted keys. */
-export function hashConstraint(constraint: Constraint): { hash: string; json: string } {
-  const json = JSON.stringify(constraint);
-  return { hash: `sha256-${createHash('sha256').update(canonicalJson(constraint)).digest('hex')}`, json };
-}
+export const hashConstraint = (constraint: Constraint): string =>
+  `sha256-${createHash('sha256').update(canonicalJson(constraint)).digest('hex')}`;
 
 const isNamed = (choice: ToolChoice) => typeof choice === 'object' && choice.type === 'function';
 
-function asksForCall(choice: ToolChoice): boolean {
+function requiresCall(choice: ToolChoice): boolean {
   if (typeof choice !== 'object') return choice === 'required';
   return choice.type === 'function' || choice.allowed_tools.mode === 'required';
 }
@@ -101,7 +91,7 @@ function callable(tools: Tool[], choice: ToolChoice): Tool[] {
   if (choice === 'none') return [];
   if (choice === 'auto') return tools;
   if (tools.length === 0)
-    throw invalidField(['tool_choice'], 'a tool can only be called when tools are given', choice);
+    throw invalidField(['tool_choice'], 'needs tools: there is no tool to call', choice);
   if (choice === 'required') return tools;
   const names = tools.map((tool) => tool.function.name);
   const allowed =
@@ -119,26 +109,4 @@ function callable(tools: Tool[], choice: ToolChoice): Tool[] {
       missing.name,
     );
   return tools.filter((tool) => allowed.some(({ name }) => name === tool.function.name));
-}
-
-function toArguments({ function: { parameters } }: Tool, index: number, room: SchemaRoom): JsonSchema {
-  if (parameters == null) return emptySchema;
-  const location = ['tools', index, 'function', 'parameters'];
-  const schema = argumentsSchema(withoutNotes(parameters), { room, location });
-  if (schema) return schema;
-  throw invalidField(
-    location,
-    'admits no object, and the arguments of a call are one; send a schema of objects, such as {"type":"object","properties":{}}',
-    parameters,
-  );
-}
-
-function canonicalJson(value: unknown): string {
-  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;
-  if (!isObject(value)) return JSON.stringify(value) ?? 'null';
-  const entries = Object.keys(value)
-    .sort()
-    .filter((key) => value[key] !== undefined)
-    .map((key) => `${JSON.stringify(key)}:${canonicalJson(value[key])}`);
-  return `{${entries.join(',')}}`;
 }

@@ -70,15 +70,11 @@ export class GrammarCompiler {
 
   /** Equal constraints compile once. Throws a `LanguageError` that says what is wrong with the constraint. */
   async compile(constraint: Constraint): Promise<CompiledConstraint> {
-    return this.assemble(this.#plan(constraint));
+    return this.assemble(this.plan(constraint));
   }
 
   /** The slow part of `compile`, which also finds what is wrong with a constraint. */
-  async plan(constraint: Constraint): Promise<ConstraintPlan> {
-    return this.#plan(constraint);
-  }
-
-  #plan(constraint: Constraint): ConstraintPlan {
+  plan(constraint: Constraint): ConstraintPlan {
     checkDepth(constraint);
     const key = JSON.stringify(constraint);
     checkLength(key);

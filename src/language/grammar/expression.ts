@@ -20,17 +20,9 @@ const LAST_CODE_POINT = 0x10ffff;
 export const ANY_CHARACTER: readonly CodePointRange[] = [[0, LAST_CODE_POINT]];
 
 export const literal = (text: string): Expression => ({ kind: 'literal', text });
-export const characters = (...ranges: CodePointRange[]): Expression => charactersOf(ranges);
-export const charactersOf = (ranges: readonly CodePointRange[]): Expression => ({
-  kind: 'characters',
-  ranges,
-});
-export const sequence = (...parts: Expression[]): Expression => ({ kind: 'sequence', parts });
-export const choice = (...alternatives: Expression[]): Expression => choiceOf(alternatives);
-/** Like `sequence`, for any number of parts: a function call has room for some ten thousand arguments. */
-export const sequenceOf = (parts: readonly Expression[]): Expression => ({ kind: 'sequence', parts });
-/** Like `choice`, for any number of alternatives. */
-export const choiceOf = (alternatives: readonly Expression[]): Expression =>
+export const characters = (ranges: readonly CodePointRange[]): Expression => ({ kind: 'characters', ranges });
+export const sequence = (parts: readonly Expression[]): Expression => ({ kind: 'sequence', parts });
+export const choice = (alternatives: readonly Expression[]): Expression =>
   alternatives.length === 1 ? alternatives[0]! : { kind: 'choice', alternatives };
 export const repeat = (body: Expression, minimum: number, maximum: number | null): Expression => ({
   kind: 'repeat',
@@ -45,9 +37,9 @@ export const rule = (name: string): Expression => ({ kind: 'rule', name });
 export function renamed(expression: Expression, named: (name: string) => string): Expression {
   switch (expression.kind) {
     case 'sequence':
-      return sequenceOf(expression.parts.map((part) => renamed(part, named)));
+      return sequence(expression.parts.map((part) => renamed(part, named)));
     case 'choice':
-      return choiceOf(expression.alternatives.map((alternative) => renamed(alternative, named)));
+      return choice(expression.alternatives.map((alternative) => renamed(alternative, named)));
     case 'repeat':
       return repeat(renamed(expression.body, named), expression.minimum, expression.maximum);
     case 'rule':
@@ -85,3 +77,23 @@ export function intersection(
 ): CodePointRange[] {
   return complement([...complement(left), ...complement(right)]);
 }
+
+/** Adds a text to a trie by code points; `add` makes a node. Returns the node at which the text ends. */
+export function insertText<Node extends { next: Map<number, Node> }>(
+  root: Node,
+  text: string,
+  add: () => Node,
+): Node {
+  let node = root;
+  for (const character of text) {
+    const code = character.codePointAt(0)!;
+    const next = node.next.get(code) ?? add();
+    node.next.set(code, next);
+    node = next;
+  }
+  return node;
+}
+
+/** One range for each code point. */
+export const rangesOf = (codes: Iterable<number>): CodePointRange[] =>
+  Array.from(codes, (code) => [code, code]);

@@ -2,10 +2,10 @@ import type { Grammar, JsonStyle } from '../constraint/constraint.ts';
 import { LanguageError } from '../error.ts';
 import { ebnfLanguage } from '../extensions/ebnf/ebnf.ts';
 import { structuralTagLanguage } from '../extensions/structural-tag/structural-tag.ts';
-import { choiceOf, type GrammarSource, literal, sequence } from './expression.ts';
+import { choice, type GrammarSource, literal, sequence } from './expression.ts';
 import { compactLayout, JsonLayout } from './json/layout.ts';
 import { SchemaCompiler } from './json/schema.ts';
-import { plainSpelling, wholeMatch } from './regex/regex.ts';
+import { plainSpelling, wholeMatch } from './regex.ts';
 
 /** The language of a grammar of any kind except free text. */
 export function grammarSource(grammar: Exclude<Grammar, { type: 'text' }>): GrammarSource {
@@ -13,13 +13,15 @@ export function grammarSource(grammar: Exclude<Grammar, { type: 'text' }>): Gram
     case 'choice':
       if (grammar.choices.length === 0)
         throw new LanguageError('grammar_empty', 'a choice needs at least one alternative');
-      return { start: choiceOf(grammar.choices.map(literal)), rules: new Map() };
+      return { start: choice(grammar.choices.map(literal)), rules: new Map() };
     case 'regex':
       return { start: wholeMatch(grammar.pattern, plainSpelling), rules: new Map() };
-    case 'json_object':
-      return anyObjectOf(layoutOf(grammar));
+    case 'json_object': {
+      const layout = layoutOf(grammar);
+      return { start: layout.anyObject, rules: layout.rules };
+    }
     case 'json_schema': {
-      const schema = new SchemaCompiler(grammar.schema, 'schema', layoutOf(grammar));
+      const schema = new SchemaCompiler(grammar.schema, { label: 'schema', layout: layoutOf(grammar) });
       return { start: schema.root, rules: schema.rules };
     }
     case 'named_json':
@@ -30,8 +32,6 @@ export function grammarSource(grammar: Exclude<Grammar, { type: 'text' }>): Gram
       return structuralTagLanguage(grammar.tag);
   }
 }
-
-const anyObjectOf = ({ anyObject: start, rules }: JsonLayout): GrammarSource => ({ start, rules });
 
 const layoutOf = ({ whitespace, closed }: JsonStyle): JsonLayout =>
   whitespace === undefined && closed !== false ? compactLayout : new JsonLayout({ whitespace, closed });
@@ -46,10 +46,10 @@ function namedJson(alternatives: Extract<Grammar, { type: 'named_json' }>['alter
   }
   const schemas = alternatives.map(({ name, schema }) => ({
     name,
-    schema: new SchemaCompiler(schema, name),
+    schema: new SchemaCompiler(schema, { label: name, onlyObjects: true }),
   }));
   return {
-    start: choiceOf(schemas.map(({ name, schema }) => sequence(literal(name), schema.root))),
+    start: choice(schemas.map(({ name, schema }) => sequence([literal(name), schema.root]))),
     rules: new Map(schemas.flatMap(({ schema }) => [...schema.rules])),
   };
 }

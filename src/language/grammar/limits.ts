@@ -1,4 +1,6 @@
-import { LanguageError } from '../error.ts';
+import type { Tool } from '../../contract/index.ts';
+import { isDeeperThan } from '../../util/json.ts';
+import { invalidField, LanguageError, type Location } from '../error.ts';
 
 /** Counted repetitions are unrolled, so their number is limited. */
 export const MAXIMUM_REPETITIONS = 10_000;
@@ -10,29 +12,34 @@ export const MAXIMUM_DEPTH = 200;
 const MAXIMUM_JSON_DEPTH = 400;
 /** Nesting depth of schemas, including those that references lead to. */
 export const MAXIMUM_SCHEMA_DEPTH = 1_000;
-/** Characters of a constraint's JSON. */
-const MAXIMUM_CONSTRAINT_LENGTH = 1 << 20;
+/** Characters of JSON of everything that constrains one reply. */
+export const MAXIMUM_CONSTRAINT_LENGTH = 2 ** 20;
 
 /** Refuses a constraint, as JSON, that is too long to compile quickly. */
 export function checkLength(json: string): void {
   if (json.length > MAXIMUM_CONSTRAINT_LENGTH)
     throw new LanguageError(
       'grammar_too_large',
-      `the constraint has ${json.length} characters of JSON, tools and all, and ${MAXIMUM_CONSTRAINT_LENGTH} is the most: give fewer tools or smaller schemas`,
+      `the constraint, including tools, has ${json.length} characters of JSON; the maximum is ${MAXIMUM_CONSTRAINT_LENGTH}: send fewer tools or smaller schemas`,
     );
+}
+
+/** The JSON of tools. Refuses tools that are longer together, including descriptions, than a constraint may be. */
+export function toolsJson(tools: readonly Tool[], location: Location): string {
+  const json = JSON.stringify(tools);
+  if (json.length <= MAXIMUM_CONSTRAINT_LENGTH) return json;
+  throw invalidField(
+    location,
+    `have more than ${MAXIMUM_CONSTRAINT_LENGTH} characters of JSON in total; send fewer or shorter tools`,
+    tools,
+  );
 }
 
 /** Refuses data that is nested too deep for the call stack. */
 export function checkDepth(data: unknown): void {
-  let level: unknown[] = [data];
-  for (let depth = 0; level.length > 0; depth++) {
-    if (depth > MAXIMUM_JSON_DEPTH)
-      throw new LanguageError(
-        'grammar_too_large',
-        `the constraint is nested more than ${MAXIMUM_JSON_DEPTH} deep: define its parts once and refer to them ($ref)`,
-      );
-    level = level.flatMap((value) =>
-      typeof value === 'object' && value !== null ? Object.values(value) : [],
+  if (isDeeperThan(data, MAXIMUM_JSON_DEPTH))
+    throw new LanguageError(
+      'grammar_too_large',
+      `the constraint is nested more than ${MAXIMUM_JSON_DEPTH} deep: define its parts once and refer to them ($ref)`,
     );
-  }
 }

@@ -11,12 +11,8 @@ import {
   hashConstraint,
   toConstraint,
 } from '../../language/constraint/request-constraint.ts';
-import {
-  charactersOfJson,
-  largestConstraint,
-  refuseLongTools,
-} from '../../language/constraint/schema-size.ts';
 import type { Location } from '../../language/error.ts';
+import { MAXIMUM_CONSTRAINT_LENGTH, toolsJson } from '../../language/grammar/limits.ts';
 import { SharedWork } from '../../util/shared-work.ts';
 import { invalidField, RequestValidationError } from '../errors.ts';
 import { isEngineFault } from '../faults.ts';
@@ -152,7 +148,8 @@ export class Constraints {
     if (complaint !== null) throw await this.#refusal(baseModel, constraint, { fields, caller, complaint });
     return {
       constraint,
-      ...hashConstraint(constraint),
+      hash: hashConstraint(constraint),
+      characters: JSON.stringify(constraint).length,
       allowsCalls: allowsCalls(constraint, format),
       reasoning: constraint.reasoning ?? null,
     };
@@ -205,14 +202,13 @@ export class Constraints {
 
 /** Runs before anything is built from the fields: engines cannot compile longer ones quickly. */
 function refuseLongFields(fields: ConstraintFields): void {
-  refuseLongTools(fields.tools, ['tools']);
+  if (fields.tools) toolsJson(fields.tools, ['tools']);
   const { response_format, structured_outputs } = fields;
-  if (charactersOfJson({ response_format, structured_outputs }, largestConstraint) <= largestConstraint)
-    return;
+  if (JSON.stringify({ response_format, structured_outputs }).length <= MAXIMUM_CONSTRAINT_LENGTH) return;
   const location = contentLocation(fields);
   throw invalidField(
     location,
-    `what the text of a reply may be has more than ${largestConstraint} characters of JSON, and that is the most; make it smaller`,
+    `has more than ${MAXIMUM_CONSTRAINT_LENGTH} characters of JSON; make it smaller`,
     valueAt(fields, location),
   );
 }

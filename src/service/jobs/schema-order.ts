@@ -1,5 +1,5 @@
 import type { JsonSchema } from '../../language/constraint/constraint.ts';
-import { resolveReference } from '../../language/constraint/schema-notes.ts';
+import { resolveReference } from '../../language/grammar/json/schema.ts';
 import { isObject } from '../../util/json.ts';
 
 /**

@@ -298,7 +298,7 @@ describe('a structural tag', () => {
       { format: { type: 'triggered_tags', triggers: ['<', 'x'], tags: [tag] } },
     ],
     [
-      'has "a" within another',
+      'has "a" inside another',
       {
         format: {
           type: 'triggered_tags',

@@ -135,7 +135,7 @@ describe('a template that asks for too much', () => {
   });
 
   test('waits in a queue that is not endless', async () => {
-    const runner = new TemplateRunner({ longestQueue: 1 });
+    const runner = new TemplateRunner({ maxWaiting: 1 });
     const task = { source: 'a', variables: {} };
     const rendered = [runner.render(task), runner.render(task)];
     await expect(answered(runner.render(task))).rejects.toMatchObject({
@@ -146,7 +146,7 @@ describe('a template that asks for too much', () => {
   });
 
   test('waits for one template of each other tenant, and no longer for one whose client has left', async () => {
-    const runner = new TemplateRunner({ longestQueue: 6 });
+    const runner = new TemplateRunner({ maxWaiting: 6 });
     const order: string[] = [];
     const ask = (tenant: string, source: string, signal?: AbortSignal) =>
       runner.render({ source, variables: {} }, { tenant, signal }).then((result) => {

@@ -5,8 +5,8 @@ import type { Caller } from '../../../util/fair-queue.ts';
 import { SharedWork } from '../../../util/shared-work.ts';
 import { LanguageError } from '../../error.ts';
 import { type ConstraintPlan, planSize } from '../../grammar/compiler.ts';
+import { type Answer, nextMessage } from '../../next-message.ts';
 import type { Constraint } from '../constraint.ts';
-import { type Answer, nextMessage } from './next-message.ts';
 import type { CheckReport } from './worker.ts';
 
 export interface CheckerOptions {
@@ -14,10 +14,8 @@ export interface CheckerOptions {
   timeoutMs?: number;
   /** Heap limit of the thread in megabytes. Default 1024. */
   heapMegabytes?: number;
-  /** Most constraints that may wait. One tenant may have as many as slots are left free. Default 1024. */
-  longestLine?: number;
-  /** Longest wait of a constraint, in milliseconds. Default 30,000. */
-  patienceMs?: number;
+  /** Most constraints that may wait. One tenant may have as many as slots are free. Default 1024. */
+  maxWaiting?: number;
 }
 
 interface Running {
@@ -27,14 +25,14 @@ interface Running {
 
 const startTimeoutMs = 30_000;
 /** On a busy machine, a constraint may take this many times its own time limit. */
-const busyMachine = 8;
+const busyFactor = 8;
 /** Nodes of all cached plans: some fifty megabytes. */
-const keptNodes = 4_000_000;
+const cachedNodes = 4_000_000;
 
 /**
- * Checks constraints by compiling them in a thread, so that sampling does not wait: one at a time, with tenants taking
- * turns. The thread starts when it is needed, and again after it has ended. A constraint that takes too much time or
- * memory is refused.
+ * Checks constraints by compiling them in a thread, so that sampling does not wait: one at a time, with tenants
+ * alternating. The thread starts when it is needed, and again after it has ended. A constraint that takes too much time
+ * or memory is refused.
  */
 export class ConstraintChecker {
   readonly #mutex: FairMutex;
@@ -44,25 +42,16 @@ export class ConstraintChecker {
   /** Plan names of compiled constraints, which do not change any more. */
   readonly #names = new WeakMap<Constraint, string>();
   readonly #plans = new LRUCache<string, ConstraintPlan>({
-    maxSize: keptNodes,
+    maxSize: cachedNodes,
     sizeCalculation: (plan) => planSize(plan) + 1,
   });
   #running: Running | undefined;
   #closed = false;
 
-  constructor({
-    timeoutMs = 1000,
-    heapMegabytes = 1024,
-    longestLine = 1024,
-    patienceMs = 30_000,
-  }: CheckerOptions = {}) {
+  constructor({ timeoutMs = 1000, heapMegabytes = 1024, maxWaiting = 1024 }: CheckerOptions = {}) {
     this.#timeoutMs = timeoutMs;
     this.#heapMegabytes = heapMegabytes;
-    this.#mutex = new FairMutex({
-      limit: longestLine,
-      patienceMs,
-      refusal: busy,
-    });
+    this.#mutex = new FairMutex({ maxWaiting, maxWaitMs: 30_000, refusal: busy });
   }
 
   /**
@@ -75,19 +64,18 @@ export class ConstraintChecker {
     const name = this.#names.get(constraint);
     const known = name === undefined ? undefined : this.#plans.get(name);
     if (known) return known;
-    const begin = async (left: AbortSignal) => {
-      const plan = await this.#mutex.run(() => this.#compile(constraint), { tenant, signal: left });
+    const compile = async (shared: AbortSignal) => {
+      const plan = await this.#mutex.run(() => this.#compile(constraint), { tenant, signal: shared });
       this.#names.set(constraint, plan.name);
       this.#plans.set(plan.name, plan);
       return plan;
     };
-    return this.#compiling.join(constraint, begin, signal);
+    return this.#compiling.join(constraint, compile, signal);
   }
 
   async close(): Promise<void> {
     this.#closed = true;
-    const worker = this.#running?.worker;
-    await worker?.terminate();
+    await this.#running?.worker.terminate();
   }
 
   async #compile(constraint: Constraint): Promise<ConstraintPlan> {
@@ -99,7 +87,7 @@ export class ConstraintChecker {
     try {
       const answer = nextMessage<CheckReport>(worker, {
         timeoutMs: this.#timeoutMs,
-        longestMs: busyMachine * this.#timeoutMs,
+        maxMs: busyFactor * this.#timeoutMs,
       });
       worker.postMessage(constraint);
       return this.#planOf(await answer);
@@ -122,8 +110,7 @@ export class ConstraintChecker {
     const worker = new Worker(workerModule, {
       resourceLimits: { maxOldGenerationSizeMb: this.#heapMegabytes },
     });
-    const times = { timeoutMs: startTimeoutMs, longestMs: startTimeoutMs };
-    const running = { worker, ready: nextMessage<CheckReport>(worker, times) };
+    const running = { worker, ready: nextMessage<CheckReport>(worker, { timeoutMs: startTimeoutMs }) };
     // The exit event reports a thrown error or a full heap.
     worker.on('error', () => {});
     worker.once('exit', () => {
@@ -145,15 +132,15 @@ const workerModule = new URL(`./worker${import.meta.url.endsWith('.ts') ? '.ts' 
 const engineClosed = () => new LanguageError('engine_closed', 'the engine has been closed');
 
 const notStarted = () =>
-  new LanguageError('worker_died', 'the thread that compiles constraints did not start; ask again');
+  new LanguageError('worker_died', 'the thread that compiles constraints did not start; try again');
 
 const machineBusy = () =>
-  new LanguageError('constraints_busy', 'the machine is too busy to compile the constraint; ask again');
+  new LanguageError('constraints_busy', 'the machine is too busy to compile the constraint; try again');
 
 const busy = (why: Refusal) =>
   new LanguageError(
     'constraints_busy',
     why === 'share_full'
-      ? 'too many constraints of this tenant wait to be compiled; give fewer new ones at a time'
-      : 'too many constraints wait to be compiled; ask again',
+      ? 'too many constraints of this tenant are waiting to be compiled; send fewer new ones at a time'
+      : 'too many constraints are waiting to be compiled; try again',
   );

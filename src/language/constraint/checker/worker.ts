@@ -19,13 +19,11 @@ const compiler = new GrammarCompiler(tokenizer, chatFormat(tokenizer));
 const report = (message: CheckReport) => port.postMessage(message);
 
 port.on('message', (constraint: Constraint) => {
-  compiler.plan(constraint).then(
-    (plan) => report({ type: 'plan', plan }),
-    (error: unknown) => report({ type: 'refused', code: codeOf(error), message: messageOf(error) }),
-  );
+  try {
+    report({ type: 'plan', plan: compiler.plan(constraint) });
+  } catch (error) {
+    const code = MartingaleError.isInstance(error) ? error.code : 'engine_failed';
+    report({ type: 'refused', code, message: messageOf(error) });
+  }
 });
 report({ type: 'ready' });
-
-function codeOf(error: unknown): string {
-  return MartingaleError.isInstance(error) ? error.code : 'engine_failed';
-}

@@ -1,54 +1,56 @@
 import { type Expression, type GrammarSource, rule } from '../../grammar/expression.ts';
-import { type GrammarRule, parseRules } from './parse.ts';
-import { refuseGrammar } from './reader.ts';
+import type { SourceReader } from '../../grammar/source-reader.ts';
+import { type GrammarRule, grammarReader, RuleParser } from './parse.ts';
 
-/** The texts that a GBNF grammar derives from its rule `root`. */
+/**
+ * The texts that a GBNF grammar derives from its rule `root`.
+ * @throws LanguageError with line and column.
+ */
 export function ebnfLanguage(source: string): GrammarSource {
-  const rules = parseRules(source);
-  checkRules(rules);
+  const reader = grammarReader(source);
+  const rules = new RuleParser(reader).parse();
+  checkRules(rules, reader);
   return { start: rule('root'), rules: new Map([...rules].map(([name, { body }]) => [name, body])) };
 }
 
 type Rules = ReadonlyMap<string, GrammarRule>;
 
 /** Refuses grammars without a root, and rules that are missing, left-recursive or endless. */
-export function checkRules(rules: Rules): void {
-  if (!rules.has('root'))
-    refuseGrammar('it has no rule called root, which is what a text must be', { line: 1, column: 1 });
+function checkRules(rules: Rules, reader: SourceReader): void {
+  if (!rules.has('root')) reader.refuse('it has no rule called root, where every text starts', 0);
   for (const { calls } of rules.values())
-    for (const { name, place } of calls)
-      if (!rules.has(name)) refuseGrammar(`there is no rule called ${name}`, place);
-  checkEndings(rules);
-  checkBeginnings(rules);
+    for (const { name, index } of calls)
+      if (!rules.has(name)) reader.refuse(`there is no rule called ${name}`, index);
+  checkEndings(rules, reader);
+  checkLeftRecursion(rules, reader);
 }
 
-function checkEndings(rules: Rules): void {
+function checkEndings(rules: Rules, reader: SourceReader): void {
   const ending = rulesThat(rules, (body, known) =>
     holds(body, known, { literal: () => true, characters: true }),
   );
-  for (const [name, { place }] of rules)
+  for (const [name, { index }] of rules)
     if (!ending.has(name))
-      refuseGrammar(`the rule ${name} never ends, since each of its alternatives needs it again`, place);
+      reader.refuse(`the rule ${name} never ends, because each of its alternatives needs it again`, index);
 }
 
 /** A rule that begins with itself would call itself forever before it reads anything. */
-function checkBeginnings(rules: Rules): void {
+function checkLeftRecursion(rules: Rules, reader: SourceReader): void {
   const empty = rulesThat(rules, (body, known) =>
     holds(body, known, { literal: (text) => text === '', characters: false }),
   );
-  const beginnings = new Map(
-    [...rules].map(([name, { body }]) => {
-      const first = new Set<string>();
-      beginningsOf(body, empty, first);
-      return [name, first];
-    }),
-  );
+  const beginnings = new Map<string, Set<string>>();
+  for (const [name, { body }] of rules) {
+    const first = new Set<string>();
+    beginningsOf(body, empty, first);
+    beginnings.set(name, first);
+  }
   const finished = new Set<string>();
   for (const start of rules.keys()) {
     const path: { name: string; remaining: Iterator<string> }[] = [];
     const onPath = new Set<string>();
     const enter = (name: string) => {
-      path.push({ name, remaining: (beginnings.get(name) ?? new Set<string>()).values() });
+      path.push({ name, remaining: beginnings.get(name)!.values() });
       onPath.add(name);
     };
     if (!finished.has(start)) enter(start);
@@ -58,19 +60,19 @@ function checkBeginnings(rules: Rules): void {
         path.pop();
         onPath.delete(top.name);
         finished.add(top.name);
-      } else if (onPath.has(value)) refuseRecursion(rules, [...onPath], value);
-      else if (!finished.has(value)) enter(value);
+      } else if (!onPath.has(value)) {
+        if (!finished.has(value)) enter(value);
+      } else {
+        const names = [...onPath];
+        const cycle = [...names.slice(names.indexOf(value)), value];
+        const shown = cycle.length > 8 ? [...cycle.slice(0, 4), '...', ...cycle.slice(-3)] : cycle;
+        reader.refuse(
+          `left recursion: ${shown.join(' -> ')} can call itself before anything is written; write it as a repetition`,
+          rules.get(value)?.index,
+        );
+      }
     }
   }
-}
-
-function refuseRecursion(rules: Rules, path: string[], name: string): never {
-  const cycle = [...path.slice(path.indexOf(name)), name];
-  const shown = cycle.length > 8 ? [...cycle.slice(0, 4), '...', ...cycle.slice(-3)] : cycle;
-  return refuseGrammar(
-    `left recursion: ${shown.join(' -> ')} can call itself before anything is written; write it as a repetition`,
-    rules.get(name)?.place ?? { line: 1, column: 1 },
-  );
 }
 
 /** Adds the rules that an expression may begin with. Returns whether it may be empty. */

@@ -1,64 +1,87 @@
 import { LanguageError } from '../../error.ts';
 import {
   ANY_CHARACTER,
-  charactersOf,
-  choiceOf,
+  type CodePointRange,
+  characters,
+  choice,
   type Expression,
   literal,
   repeat,
   rule,
-  sequenceOf,
+  sequence,
 } from '../../grammar/expression.ts';
-import { MAXIMUM_DEPTH, MAXIMUM_REPETITIONS, MAXIMUM_SOURCE_LENGTH } from '../../grammar/limits.ts';
-import { GrammarReader, type Place, readClass, readLiteral } from './reader.ts';
+import { SourceReader } from '../../grammar/source-reader.ts';
 
 export interface GrammarRule {
   body: Expression;
-  place: Place;
+  /** Index of the rule in the source. */
+  index: number;
   /** The rules that it calls, and where. */
-  calls: { name: string; place: Place }[];
+  calls: { name: string; index: number }[];
 }
 
 /** Macros of other dialects, which look like calls of rules. */
 const MACROS = new Set(['TagDispatch', 'TokenTagDispatch', 'Token', 'ExcludeToken', 'Regex']);
 
+const ESCAPES: ReadonlyMap<string, number> = new Map([
+  ['n', 0x0a],
+  ['r', 0x0d],
+  ['t', 0x09],
+  ['f', 0x0c],
+  ['v', 0x0b],
+  ['a', 0x07],
+  ['b', 0x08],
+  ['e', 0x1b],
+  ['0', 0x00],
+]);
+/** Number of hexadecimal digits that follow. */
+const HEXADECIMAL: ReadonlyMap<string, number> = new Map([
+  ['x', 2],
+  ['u', 4],
+  ['U', 8],
+]);
+
+/** Reads a GBNF grammar. Its errors are `LanguageError`s with line and column. */
+export function grammarReader(source: string): SourceReader {
+  const text = source.toWellFormed().replaceAll(/\r\n?/g, '\n');
+  const reader: SourceReader = new SourceReader(text, 'the grammar', (what, index) => {
+    const { line, column } = reader.positionOf(index);
+    return new LanguageError('ebnf_invalid', `grammar, line ${line}, column ${column}: ${what}`);
+  });
+  return reader;
+}
+
 /**
  * Parses GBNF as llama.cpp and xgrammar write it. A rule ends where the next one begins, so its alternatives may be on
  * separate lines.
- * @throws LanguageError with line and column.
  */
-export function parseRules(source: string): Map<string, GrammarRule> {
-  if (source.length > MAXIMUM_SOURCE_LENGTH)
-    throw new LanguageError(
-      'grammar_too_large',
-      `the grammar has ${source.length} characters; the limit is ${MAXIMUM_SOURCE_LENGTH}`,
-    );
-  return new RuleParser(source).parse();
-}
-
-class RuleParser {
-  readonly #reader: GrammarReader;
+export class RuleParser {
+  readonly #reader: SourceReader;
   #calls: GrammarRule['calls'] = [];
-  #depth = 0;
 
-  constructor(source: string) {
-    this.#reader = new GrammarReader(source);
+  constructor(reader: SourceReader) {
+    this.#reader = reader;
   }
 
+  /** The rules by name. */
   parse(): Map<string, GrammarRule> {
     const reader = this.#reader;
     const rules = new Map<string, GrammarRule>();
-    for (reader.skipSpace(); !reader.atEnd; reader.skipSpace()) {
-      const { place, startsLine } = reader;
+    for (this.#skipSpace(); !reader.atEnd; this.#skipSpace()) {
+      const { index } = reader;
       const name = this.#name();
       if (name === '') reader.refuse(`a rule is expected (name ::= ...), not ${this.#shown()}`);
-      if (!startsLine) reader.refuse(`the rule ${name} must begin on a line of its own`, place);
-      reader.skipSpace();
+      if (!reader.startsLine(index)) reader.refuse(`the rule ${name} must begin on its own line`, index);
+      this.#skipSpace();
       if (!reader.take('::=')) reader.refuse(`after the name ${name}, ::= is expected, not ${this.#shown()}`);
-      const twice = rules.get(name);
-      if (twice) reader.refuse(`the rule ${name} is there already, on line ${twice.place.line}`, place);
+      const first = rules.get(name);
+      if (first)
+        reader.refuse(
+          `the rule ${name} is already defined on line ${reader.positionOf(first.index).line}`,
+          index,
+        );
       this.#calls = [];
-      rules.set(name, { body: this.#alternatives(), place, calls: this.#calls });
+      rules.set(name, { body: this.#alternatives(), index, calls: this.#calls });
       if (reader.peek() === ')') reader.refuse('")" without "("');
     }
     return rules;
@@ -67,97 +90,71 @@ class RuleParser {
   #alternatives(): Expression {
     const alternatives = [this.#sequence()];
     while (this.#reader.take('|')) alternatives.push(this.#sequence());
-    return choiceOf(alternatives);
+    return choice(alternatives);
   }
 
   #sequence(): Expression {
     const parts: Expression[] = [];
     for (;;) {
-      this.#reader.skipSpace();
+      this.#skipSpace();
       if (this.#reader.atEnd || /[|)]/.test(this.#reader.peek()) || this.#beginsRule()) break;
       parts.push(this.#repeated(this.#element()));
     }
-    const [only] = parts;
-    return only && parts.length === 1 ? only : sequenceOf(parts);
+    return parts.length === 1 ? parts[0]! : sequence(parts);
   }
 
   #element(): Expression {
     const reader = this.#reader;
-    switch (reader.peek()) {
-      case '"':
-        return literal(readLiteral(reader));
-      case '[':
-        return charactersOf(readClass(reader));
-      case '.':
-        reader.next();
-        return charactersOf(ANY_CHARACTER);
-      case '(':
-        return this.#group();
-      default:
-        return this.#call();
-    }
-  }
-
-  #group(): Expression {
-    const reader = this.#reader;
-    const { place } = reader;
-    reader.next();
-    if (reader.peek() === '=') reader.refuse('lookahead (= ...) is not supported', place);
-    if (++this.#depth > MAXIMUM_DEPTH)
-      reader.refuse(`groups are nested more than ${MAXIMUM_DEPTH} deep: make rules of them`, place);
-    const inner = this.#alternatives();
-    if (!reader.take(')')) reader.refuse('"(" without ")"', place);
-    this.#depth--;
-    return inner;
+    if (reader.take('"')) return literal(this.#literal());
+    const start = reader.index;
+    if (reader.take('[')) return characters(reader.characterClass(() => this.#classMember(start)));
+    if (reader.take('.')) return characters(ANY_CHARACTER);
+    if (!reader.take('(')) return this.#call();
+    if (reader.peek() === '=') reader.refuse('lookahead (= ...) is not supported', start);
+    return reader.group(() => this.#alternatives());
   }
 
   #call(): Expression {
-    const { place } = this.#reader;
+    const reader = this.#reader;
+    const { index } = reader;
     const name = this.#name();
     if (name === '')
-      this.#reader.refuse(
-        `${this.#shown()} is no part of a rule: literals in double quotes, classes, ., groups and names are`,
+      reader.refuse(
+        `${this.#shown()} is not part of a rule; allowed are literals in double quotes, classes, ., groups and names`,
       );
-    if (MACROS.has(name) && this.#reader.peek() === '(')
-      this.#reader.refuse(`${name}(...) is not supported: say it in rules`, place);
-    this.#calls.push({ name, place });
+    if (MACROS.has(name) && reader.peek() === '(')
+      reader.refuse(`${name}(...) is not supported: write it as rules`, index);
+    this.#calls.push({ name, index });
     return rule(name);
   }
 
   #repeated(body: Expression): Expression {
     const reader = this.#reader;
-    reader.skipSpace();
-    const { place } = reader;
-    const counts = this.#counts();
+    this.#skipSpace();
+    const { index } = reader;
+    const counts = reader.repetitionSign() ?? this.#counts();
     if (!counts) return body;
-    const [minimum, maximum] = counts;
-    if (maximum !== null && maximum < minimum)
-      reader.refuse(`the repetition {${minimum},${maximum}} ends before it begins`, place);
-    if (Math.max(minimum, maximum ?? 0) > MAXIMUM_REPETITIONS)
-      reader.refuse(`a repetition of more than ${MAXIMUM_REPETITIONS}`, place);
-    reader.skipSpace();
+    reader.checkRepetition(...counts, index);
+    this.#skipSpace();
     if (/[*+?{]/.test(reader.peek()))
       reader.refuse('a repetition of a repetition: put the inner one in parentheses');
-    return repeat(body, minimum, maximum);
+    return repeat(body, ...counts);
   }
 
-  #counts(): [number, number | null] | null {
+  #counts(): [minimum: number, maximum: number | null] | null {
     const reader = this.#reader;
-    if (reader.take('*')) return [0, null];
-    if (reader.take('+')) return [1, null];
-    if (reader.take('?')) return [0, 1];
     if (!reader.take('{')) return null;
     const minimum = this.#number() ?? reader.refuse('a repetition is written {m}, {m,} or {m,n}');
     let maximum: number | null = minimum;
-    reader.skipSpace();
+    this.#skipSpace();
     if (reader.take(',')) maximum = this.#number();
-    reader.skipSpace();
+    this.#skipSpace();
     if (!reader.take('}')) reader.refuse('a repetition is written {m}, {m,} or {m,n}');
     return [minimum, maximum];
   }
 
   #number(): number | null {
-    this.#reader.skipSpace();
+    this.#skipSpace();
     const digits = this.#reader.takeWhile(/[0-9]/);
     return digits === '' ? null : Number(digits);
   }
@@ -178,6 +175,65 @@ class RuleParser {
     if (ahead === 0) return false;
     while (/[ \t\n]/.test(reader.peek(ahead))) ahead++;
     return reader.peek(ahead) === ':';
+  }
+
+  /** The text of a literal, whose opening quote has been read, up to its closing one. */
+  #literal(): string {
+    const reader = this.#reader;
+    const start = reader.index - 1;
+    const codes: number[] = [];
+    while (!reader.take('"')) {
+      if (reader.atEnd || reader.peek() === '\n')
+        reader.refuse('a literal has no closing quote on its line; a line end in it is written \\n', start);
+      codes.push(this.#character());
+    }
+    return codes.map((code) => String.fromCodePoint(code)).join('');
+  }
+
+  #classMember(start: number): CodePointRange[] {
+    const reader = this.#reader;
+    if (reader.atEnd || reader.peek() === '\n')
+      reader.refuse('a character class has no "]" on its line; a line end in it is written \\n', start);
+    const code = this.#character();
+    return [[code, code]];
+  }
+
+  #character(): number {
+    const reader = this.#reader;
+    const { index } = reader;
+    const character = reader.next();
+    if (character !== '\\') return character.codePointAt(0)!;
+    const letter = reader.next();
+    const control = ESCAPES.get(letter);
+    if (control !== undefined) return control;
+    const digits = HEXADECIMAL.get(letter);
+    if (digits === undefined) {
+      if (/[A-Za-z1-9]/.test(letter))
+        reader.refuse(
+          `the escape \\${letter} is unknown; write the character, or its code as \\u0041`,
+          index,
+        );
+      return letter.codePointAt(0)!;
+    }
+    const written = reader.takeWhile(/[0-9A-Fa-f]/, digits);
+    if (written.length < digits) reader.refuse(`\\${letter} needs ${digits} hexadecimal digits`, index);
+    const code = Number.parseInt(written, 16);
+    if (code > 0x10ffff) reader.refuse(`\\${letter}${written} is beyond the last character, U+10FFFF`, index);
+    if (code >= 0xd800 && code <= 0xdfff)
+      reader.refuse(
+        `\\${letter}${written} is half of a surrogate pair; write the whole character as \\U0001F600`,
+        index,
+      );
+    return code;
+  }
+
+  /** Skips white space, line ends and comments. */
+  #skipSpace(): void {
+    for (;;) {
+      this.#reader.takeWhile(/[ \t\n]/);
+      if (this.#reader.peek() !== '#') return;
+      this.#reader.takeWhile(/[^\n]/);
+    }
   }
 
   #shown(): string {

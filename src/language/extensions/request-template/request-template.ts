@@ -2,8 +2,8 @@ import { chatLimits, type ParsedChatCompletionRequest } from '../../../contract/
 import type { Caller } from '../../../util/fair-queue.ts';
 import type { ConversationRenderer, RenderedConversation, RenderOptions, Turns } from '../../chat/render.ts';
 import { refuseForgedRoles, renderTemplate } from '../../chat/skeleton.ts';
-import { refuseLongTools } from '../../constraint/schema-size.ts';
 import { invalidField } from '../../error.ts';
+import { toolsJson } from '../../grammar/limits.ts';
 import { LiteralPrompt, type TemplateValues } from './literal-prompt.ts';
 import { TemplateRunner } from './template-runner.ts';
 
@@ -76,7 +76,7 @@ export async function renderLiterally(
   const { template, tokenizer } = renderer;
   const { source } = values;
   renderer.checkCount(turns, options.contextLength);
-  refuseLongTools(tools, [...location, 'tools']);
+  if (tools) toolsJson(tools, [...location, 'tools']);
   refuseForgedRoles(turns, tokenizer.special);
   // What the model's own template refuses is refused here too.
   if (source === undefined) renderer.skeleton(conversation, options);

@@ -13,7 +13,7 @@ export interface TemplateTask {
 /** A task with its limits: milliseconds to parse and render the template, and the longest text it may write. */
 type LimitedTask = TemplateTask & { limits: { timeoutMs: number; characters: number } };
 
-export type TemplateAnswer = { type: 'ready' } | TemplateResult;
+type TemplateAnswer = { type: 'ready' } | TemplateResult;
 
 export type TemplateResult =
   | { type: 'text'; text: string }

@@ -2,7 +2,8 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { FairMutex, type Refusal } from '../../../util/fair-mutex.ts';
 import type { Caller } from '../../../util/fair-queue.ts';
 import { LanguageError } from '../../error.ts';
-import type { TemplateAnswer, TemplateResult, TemplateTask } from './template-process.ts';
+import { nextMessage } from '../../next-message.ts';
+import type { TemplateResult, TemplateTask } from './template-process.ts';
 
 /** Limits of a template that comes with a request, besides the length of its source. */
 const templateLimits = {
@@ -19,11 +20,9 @@ const graceMs = 1000;
 const startTimeoutMs = 30_000;
 /** How long an idle process stays alive. */
 const idleMs = 60_000;
-/** How long a template waits for earlier ones. */
-const patienceMs = 30_000;
 
 /**
- * Runs the templates of requests one at a time, with tenants taking turns, in a child process. The process starts when
+ * Runs the templates of requests one at a time, with tenants alternating, in a child process. The process starts when
  * it is needed, and again after it has ended. It does not keep this process alive.
  */
 export class TemplateRunner {
@@ -31,13 +30,9 @@ export class TemplateRunner {
   #process: Promise<ChildProcess> | undefined;
   #idle: NodeJS.Timeout | undefined;
 
-  /** `longestQueue`: most templates that may wait. One tenant may have as many as slots are left free. Default 1024. */
-  constructor({ longestQueue = 1024 }: { longestQueue?: number } = {}) {
-    this.#mutex = new FairMutex({
-      limit: longestQueue,
-      patienceMs,
-      refusal: busy,
-    });
+  /** `maxWaiting`: most templates that may wait. One tenant may have as many as slots are free. Default 1024. */
+  constructor({ maxWaiting = 1024 } = {}) {
+    this.#mutex = new FairMutex({ maxWaiting, maxWaitMs: 30_000, refusal: busy });
   }
 
   /**
@@ -54,7 +49,7 @@ export class TemplateRunner {
     const child = await this.#process;
     child.channel?.ref();
     try {
-      return await ask(child, task);
+      return await answerOf(child, task);
     } finally {
       child.channel?.unref();
       this.#idle = setTimeout(() => {
@@ -82,8 +77,8 @@ export class TemplateRunner {
 }
 
 async function ready(child: ChildProcess): Promise<ChildProcess> {
-  if ((await nextAnswer(child, startTimeoutMs))?.type !== 'ready')
-    throw unavailable('The process that renders templates did not start; ask again.');
+  if ((await nextMessage(child, { timeoutMs: startTimeoutMs })).type !== 'message')
+    throw unavailable('The process that renders templates did not start; try again.');
   child.unref();
   child.channel?.unref();
   return child;
@@ -96,7 +91,7 @@ const busy = (why: Refusal) =>
     'templates_busy',
     why === 'share_full'
       ? 'Too many requests of this key with a chat_template of their own are waiting; send fewer at a time.'
-      : 'Too many requests with a chat_template of their own are waiting; ask again.',
+      : 'Too many requests with a chat_template of their own are waiting; try again.',
   );
 
 const moduleUrl = new URL(
@@ -104,36 +99,17 @@ const moduleUrl = new URL(
   import.meta.url,
 );
 
-async function ask(child: ChildProcess, task: TemplateTask): Promise<TemplateResult> {
+async function answerOf(child: ChildProcess, task: TemplateTask): Promise<TemplateResult> {
   // Errors of `send` need no handling: without the message there is no answer either.
   child.send({ ...task, limits: templateLimits }, () => {});
-  const result = await nextAnswer(child, templateLimits.timeoutMs + graceMs);
-  if (result && result.type !== 'ready') return result;
+  const limits = { timeoutMs: templateLimits.timeoutMs + graceMs };
+  const answer = await nextMessage<TemplateResult>(child, limits);
+  if (answer.type === 'message') return answer.message;
   // V8 ends a process with a full heap by another signal, so the system or a person ended this one.
   if (!child.killed && child.signalCode === 'SIGKILL')
-    throw unavailable('The process that renders templates was ended by the system; ask again.');
+    throw unavailable('The process that renders templates was ended by the system; try again.');
   return {
     type: 'failed',
     reason: `the template needs more than ${templateLimits.heapMegabytes} MB of memory or one operation of more than ${templateLimits.timeoutMs} ms; make its loops and texts shorter`,
   };
-}
-
-/** The process's next message; null if the process ends first or is killed for taking too long. */
-function nextAnswer(child: ChildProcess, timeoutMs: number): Promise<TemplateAnswer | null> {
-  return new Promise((resolve) => {
-    const finish = (answer: TemplateAnswer | null) => {
-      clearTimeout(timer);
-      child.off('message', onMessage);
-      child.off('exit', onEnd);
-      child.off('error', onEnd);
-      resolve(answer);
-    };
-    const onMessage = (answer: TemplateAnswer) => finish(answer);
-    const onEnd = () => finish(null);
-    // Resolves when the process has exited, so that the next template gets a new one.
-    const timer = setTimeout(() => child.kill('SIGKILL'), timeoutMs);
-    child.on('message', onMessage);
-    child.once('exit', onEnd);
-    child.once('error', onEnd);
-  });
 }

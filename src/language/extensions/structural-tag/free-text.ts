@@ -1,11 +1,12 @@
 import { LanguageError } from '../../error.ts';
 import {
-  type CodePointRange,
-  charactersOf,
-  choiceOf,
+  characters,
+  choice,
   complement,
   type Expression,
+  insertText,
   literal,
+  rangesOf,
   rule,
   sequence,
 } from '../../grammar/expression.ts';
@@ -14,84 +15,79 @@ export interface FreeText {
   /** What must follow once a trigger has been written. The text continues only if `follow` says so. */
   triggers: readonly { text: string; follow: Expression }[];
   /** Texts that must not occur. */
-  barred: readonly string[];
+  excluded: readonly string[];
 }
 
-/** A suffix of the text so far that may begin a trigger or a barred text. */
-interface Ending {
-  /** The next ending for each character. All other characters lead to the empty ending. */
-  next: Map<number, Ending>;
-  /** The longest other ending that this one ends with. */
-  shorter: Ending | null;
+/** A suffix of the text so far that may begin a trigger or an excluded text. */
+interface Suffix {
+  /** The next suffix for each character. All other characters lead to the empty suffix. */
+  next: Map<number, Suffix>;
+  /** The longest other suffix that this one ends with. */
+  shorter: Suffix | null;
   index: number;
   follow: Expression[];
-  barred: boolean;
+  excluded: boolean;
 }
 
 /** About as many as a byte graph holds. */
 const MAXIMUM_STEPS = 100_000;
 
 /**
- * Any text, with one rule per ending (Aho and Corasick 1975). The text may end after any character. A trigger counts as
- * soon as its last character is written. `name` is the rule of an empty text.
+ * The rules of any text, one for each suffix (Aho and Corasick 1975). The text may end after any character. A trigger
+ * counts as soon as its last character is written. `name` is the rule of an empty text.
  */
-export function freeText(
-  { triggers, barred }: FreeText,
-  name: string,
-): { start: Expression; rules: Map<string, Expression> } {
-  const ruleOf = ({ index }: Ending) => rule(index === 0 ? name : `${name} ${index}`);
+export function freeTextRules({ triggers, excluded }: FreeText, name: string): Map<string, Expression> {
+  const nameOf = ({ index }: Suffix) => (index === 0 ? name : `${name} ${index}`);
   const rules = new Map<string, Expression>();
-  for (const ending of endingsOf(triggers, barred)) {
-    const groups = new Map<Ending, CodePointRange[]>();
-    for (const [code, target] of ending.next) {
-      const group = groups.get(target) ?? [];
-      group.push([code, code]);
-      groups.set(target, group);
+  for (const suffix of suffixesOf(triggers, excluded)) {
+    const codes = new Map<Suffix, number[]>();
+    for (const [code, target] of suffix.next) {
+      const known = codes.get(target);
+      if (known) known.push(code);
+      else codes.set(target, [code]);
     }
-    const taken = [...ending.next.keys()].map((code): CodePointRange => [code, code]);
-    const alternatives = [literal(''), sequence(charactersOf(complement(taken)), rule(name))];
-    for (const [target, group] of groups)
-      if (target.follow.length > 0) alternatives.push(sequence(charactersOf(group), choiceOf(target.follow)));
-      else if (!target.barred) alternatives.push(sequence(charactersOf(group), ruleOf(target)));
-    rules.set(ending.index === 0 ? name : `${name} ${ending.index}`, choiceOf(alternatives));
+    const others = characters(complement(rangesOf(suffix.next.keys())));
+    const alternatives = [literal(''), sequence([others, rule(name)])];
+    for (const [target, group] of codes) {
+      const written = characters(rangesOf(group));
+      if (target.follow.length > 0) alternatives.push(sequence([written, choice(target.follow)]));
+      else if (!target.excluded) alternatives.push(sequence([written, rule(nameOf(target))]));
+    }
+    rules.set(nameOf(suffix), choice(alternatives));
   }
-  return { start: rule(name), rules };
+  return rules;
 }
 
-function endingsOf(triggers: FreeText['triggers'], barred: FreeText['barred']): Ending[] {
-  const endings: Ending[] = [];
-  const add = (): Ending => {
-    const ending = { next: new Map(), shorter: null, index: endings.length, follow: [], barred: false };
-    endings.push(ending);
-    return ending;
+function suffixesOf(triggers: FreeText['triggers'], excluded: FreeText['excluded']): Suffix[] {
+  const suffixes: Suffix[] = [];
+  const add = () => {
+    const suffix: Suffix = {
+      next: new Map(),
+      shorter: null,
+      index: suffixes.length,
+      follow: [],
+      excluded: false,
+    };
+    suffixes.push(suffix);
+    return suffix;
   };
   const root = add();
-  const endingAfter = (text: string): Ending => {
-    let ending = root;
-    for (const character of text) {
-      const code = character.codePointAt(0) ?? 0;
-      const longer = ending.next.get(code) ?? add();
-      ending.next.set(code, longer);
-      ending = longer;
-    }
-    return ending;
-  };
-  for (const { text, follow } of triggers) endingAfter(text).follow.push(follow);
-  for (const text of barred) endingAfter(text).barred = true;
+  for (const { text, follow } of triggers) insertText(root, text, add).follow.push(follow);
+  for (const text of excluded) insertText(root, text, add).excluded = true;
   completeSteps(root);
-  return endings;
+  return suffixes;
 }
 
-/** Adds to each ending the steps of the shorter endings that it ends with, shortest first. */
-function completeSteps(root: Ending): void {
+/** Adds to each suffix the steps of the shorter suffixes that it ends with, shortest first. */
+function completeSteps(root: Suffix): void {
   let steps = 0;
   const pending = [...root.next.values()];
   for (const child of pending) child.shorter = root;
-  for (const ending of pending) {
-    const { shorter, next } = ending;
+  for (const suffix of pending) {
+    const { shorter, next } = suffix;
     if (!shorter) continue;
-    if (shorter.follow.length > 0) ending.follow = [...ending.follow, ...shorter.follow];
-    if (shorter.barred) ending.barred = true;
+    if (shorter.follow.length > 0) suffix.follow = [...suffix.follow, ...shorter.follow];
+    if (shorter.excluded) suffix.excluded = true;
     for (const [code, child] of next) {
       child.shorter = shorter.next.get(code) ?? root;
       pending.push(child);
@@ -101,7 +97,7 @@ function completeSteps(root: Ending): void {
     if (steps > MAXIMUM_STEPS)
       throw new LanguageError(
         'grammar_too_large',
-        `free text with these triggers, ends and excluded strings needs more than ${MAXIMUM_STEPS} steps: have fewer or shorter ones`,
+        `free text with these triggers, ends and excluded strings needs more than ${MAXIMUM_STEPS} steps: use fewer or shorter ones`,
       );
   }
 }

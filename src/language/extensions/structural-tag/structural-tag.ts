@@ -1,6 +1,6 @@
 import { isObject } from '../../../util/json.ts';
 import {
-  choiceOf,
+  choice,
   type Expression,
   type GrammarSource,
   literal,
@@ -9,14 +9,13 @@ import {
   repeat,
   rule,
   sequence,
-  sequenceOf,
 } from '../../grammar/expression.ts';
 import { compactLayout } from '../../grammar/json/layout.ts';
 import { SchemaCompiler } from '../../grammar/json/schema.ts';
 import { MAXIMUM_REPETITIONS } from '../../grammar/limits.ts';
-import { plainSpelling, wholeMatch } from '../../grammar/regex/regex.ts';
+import { plainSpelling, wholeMatch } from '../../grammar/regex.ts';
 import { ebnfLanguage } from '../ebnf/ebnf.ts';
-import { type FreeText, freeText } from './free-text.ts';
+import { type FreeText, freeTextRules } from './free-text.ts';
 import { checkTriggers, Fields, readTag, type Tag } from './tags.ts';
 
 /**
@@ -36,8 +35,8 @@ export function structuralTagLanguage(tag: Record<string, unknown>): GrammarSour
     return { start: compiler.compile(fields.value('format'), 'format', []), rules: compiler.rules };
   }
   fields.allowOnly(['type', 'structures', 'triggers']);
-  const tags = fields.list('structures').map((structure, index) => readStructure(structure, index));
-  return { start: compiler.triggered(fields, tags), rules: compiler.rules };
+  const tags = fields.list('structures').map(readStructure);
+  return { start: compiler.triggered(fields, tags, []), rules: compiler.rules };
 }
 
 function readStructure(structure: unknown, index: number): Tag {
@@ -47,24 +46,24 @@ function readStructure(structure: unknown, index: number): Tag {
     begin: fields.string('begin'),
     content: { type: 'json_schema', json_schema: fields.value('schema') },
     ends: [fields.string('end')],
-    place: fields.place,
+    path: fields.path,
   };
 }
 
 const SUPPORTED =
-  'const_string, json_schema, grammar, regex, any_text, sequence, or, optional, plus, star, repeat, tag, triggered_tags, tags_with_separator and dispatch are';
+  'const_string, json_schema, grammar, regex, any_text, sequence, or, optional, plus, star, repeat, tag, triggered_tags, tags_with_separator and dispatch';
 
 /** Compiles formats, each a piece of text. Free text within a tag never contains the tag's end. */
-export class FormatCompiler {
+class FormatCompiler {
   readonly rules = new Map<string, Expression>(compactLayout.rules);
   #count = 0;
 
-  /** `barred` are the ends of the innermost tag around the format. */
-  compile(format: unknown, place: string, barred: readonly string[]): Expression {
-    const fields = new Fields(format, place);
+  /** `excluded` are the ends of the innermost tag around the format. */
+  compile(format: unknown, path: string, excluded: readonly string[]): Expression {
+    const fields = new Fields(format, path);
     const type = fields.string('type');
     const only = (...known: string[]) => fields.allowOnly(['type', ...known]);
-    const inner = (name: string) => this.compile(fields.value(name), `${place}.${name}`, barred);
+    const inner = (name: string) => this.compile(fields.value(name), `${path}.${name}`, excluded);
     switch (type) {
       case 'const_string':
         only('value');
@@ -80,13 +79,16 @@ export class FormatCompiler {
         return wholeMatch(fields.string('pattern'), plainSpelling);
       case 'any_text':
         only('excludes', 'excluded_str');
-        return this.#freeText({ triggers: [], barred: [...barred, ...excludesOf(fields)] });
+        return this.#freeText(
+          { triggers: [], excluded: [...excluded, ...excludesOf(fields)] },
+          this.#newText(),
+        );
       case 'sequence':
         only('elements');
-        return sequenceOf(this.#elements(fields, barred));
+        return sequence(this.#elements(fields, excluded));
       case 'or':
         only('elements');
-        return choiceOf(this.#elements(fields, barred));
+        return choice(this.#elements(fields, excluded));
       case 'optional':
         only('content');
         return optional(inner('content'));
@@ -100,28 +102,29 @@ export class FormatCompiler {
         only('content', 'min', 'max');
         return this.#repeat(fields, inner('content'));
       case 'tag':
-        return this.#tag(readTag(format, place));
+        return this.#tag(readTag(format, path));
       case 'triggered_tags':
         only('triggers', 'tags', 'at_least_one', 'stop_after_first', 'excludes');
-        return this.#triggeredTags(fields, barred);
+        return this.triggered(fields, this.#tags(fields), [...excluded, ...excludesOf(fields)]);
       case 'tags_with_separator':
         only('tags', 'separator', 'at_least_one', 'stop_after_first');
         return this.#separatedTags(fields);
       case 'dispatch':
         only('rules', 'loop', 'excludes');
-        return this.#dispatch(fields, barred);
+        return this.#dispatch(fields, excluded);
       default:
-        return fields.refuse('type', `is not supported; ${SUPPORTED}`);
+        return fields.refuse('type', `is not supported; supported are ${SUPPORTED}`);
     }
   }
 
   #jsonSchema(fields: Fields): Expression {
     const schema = fields.value('json_schema');
     if ((fields.value('style') ?? 'json') !== 'json') fields.refuse('style', 'must be "json"');
-    if (fields.flag('any_order')) fields.refuse('any_order', 'must be false: the order is the schema’s');
+    if (fields.flag('any_order'))
+      fields.refuse('any_order', 'must be false: properties have the order of the schema');
     if (schema === true) return compactLayout.anyValue;
     if (!isObject(schema)) return fields.refuse('json_schema', 'must be a schema');
-    const compiled = new SchemaCompiler(schema, fields.place);
+    const compiled = new SchemaCompiler(schema, { label: fields.path });
     for (const [name, body] of compiled.rules) this.rules.set(name, body);
     return compiled.root;
   }
@@ -134,11 +137,11 @@ export class FormatCompiler {
     return renamed(start, named);
   }
 
-  #elements(fields: Fields, barred: readonly string[]): Expression[] {
+  #elements(fields: Fields, excluded: readonly string[]): Expression[] {
     const elements = fields.list('elements');
     if (elements.length === 0) fields.refuse('elements', 'is empty');
     return elements.map((element, index) =>
-      this.compile(element, `${fields.place}.elements[${index}]`, barred),
+      this.compile(element, `${fields.path}.elements[${index}]`, excluded),
     );
   }
 
@@ -152,33 +155,21 @@ export class FormatCompiler {
   }
 
   /** A tag, or the rest of it after the `written` part of its `begin`. */
-  #tag({ begin, content, ends, place }: Tag, written = ''): Expression {
-    return sequence(
+  #tag({ begin, content, ends, path }: Tag, written = ''): Expression {
+    const closing = ends.filter((end) => end !== '');
+    return sequence([
       literal(begin.slice(written.length)),
-      this.compile(
-        content,
-        `${place}.content`,
-        ends.filter((end) => end !== ''),
-      ),
-      choiceOf(ends.map(literal)),
-    );
+      this.compile(content, `${path}.content`, closing),
+      choice(ends.map(literal)),
+    ]);
   }
 
-  #triggeredTags(fields: Fields, barred: readonly string[]): Expression {
-    const tags = fields.list('tags').map((tag, index) => readTag(tag, `${fields.place}.tags[${index}]`));
-    const excluded = [...barred, ...excludesOf(fields)];
-    const atLeastOne = fields.flag('at_least_one');
-    return this.triggered(fields, tags, excluded, atLeastOne, fields.flag('stop_after_first'));
+  #tags(fields: Fields): Tag[] {
+    return fields.list('tags').map((tag, index) => readTag(tag, `${fields.path}.tags[${index}]`));
   }
 
   /** Free text in which the `triggers` of `fields` begin tags. */
-  triggered(
-    fields: Fields,
-    tags: readonly Tag[],
-    barred: readonly string[] = [],
-    atLeastOne = false,
-    stopAfterFirst = false,
-  ): Expression {
+  triggered(fields: Fields, tags: readonly Tag[], excluded: readonly string[]): Expression {
     const triggers = fields.strings('triggers');
     checkTriggers(fields, triggers, tags);
     const compiled = tags.map((tag) => {
@@ -186,42 +177,42 @@ export class FormatCompiler {
       return { trigger, rest: this.#shared(this.#tag(tag, trigger)) };
     });
     const name = this.#newText();
-    const goesOn = stopAfterFirst ? literal('') : rule(name);
-    const follows = compiled.map(({ trigger, rest }) => ({ text: trigger, follow: sequence(rest, goesOn) }));
-    const text = this.#freeText({ triggers: follows, barred }, name);
-    if (!atLeastOne) return text;
-    const first = compiled.map(({ trigger, rest }) => sequence(literal(trigger), rest));
-    return sequence(choiceOf(first), goesOn);
+    const continuation = fields.flag('stop_after_first') ? literal('') : rule(name);
+    const follows = compiled.map(({ trigger, rest }) => ({
+      text: trigger,
+      follow: sequence([rest, continuation]),
+    }));
+    const text = this.#freeText({ triggers: follows, excluded }, name);
+    if (!fields.flag('at_least_one')) return text;
+    const first = compiled.map(({ trigger, rest }) => sequence([literal(trigger), rest]));
+    return sequence([choice(first), continuation]);
   }
 
   #separatedTags(fields: Fields): Expression {
-    const tags = fields.list('tags');
+    const tags = this.#tags(fields);
     if (tags.length === 0) fields.refuse('tags', 'is empty');
-    const tag = this.#shared(
-      choiceOf(tags.map((value, index) => this.#tag(readTag(value, `${fields.place}.tags[${index}]`)))),
-    );
-    const further = sequence(literal(fields.string('separator')), tag);
-    const some = fields.flag('stop_after_first') ? tag : sequence(tag, repeat(further, 0, null));
+    const tag = this.#shared(choice(tags.map((one) => this.#tag(one))));
+    const further = sequence([literal(fields.string('separator')), tag]);
+    const some = fields.flag('stop_after_first') ? tag : sequence([tag, repeat(further, 0, null)]);
     return fields.flag('at_least_one') ? some : optional(some);
   }
 
-  #dispatch(fields: Fields, barred: readonly string[]): Expression {
+  #dispatch(fields: Fields, excluded: readonly string[]): Expression {
     const name = this.#newText();
-    const goesOn = !fields.has('loop') || fields.flag('loop') ? rule(name) : literal('');
+    const continuation = !fields.has('loop') || fields.flag('loop') ? rule(name) : literal('');
     const triggers = fields.list('rules').map((pair, index) => {
-      const place = `${fields.place}.rules[${index}]`;
+      const path = `${fields.path}.rules[${index}]`;
       const [text, format] = Array.isArray(pair) && pair.length === 2 ? pair : [];
       if (typeof text !== 'string' || text === '' || !text.isWellFormed())
-        return fields.refuse('rules', `must be pairs of a string and a format; ${place} is not`);
-      return { text, follow: sequence(this.compile(format, `${place}[1]`, barred), goesOn) };
+        return fields.refuse('rules', `must be pairs of a string and a format; ${path} is not`);
+      return { text, follow: sequence([this.compile(format, `${path}[1]`, excluded), continuation]) };
     });
-    return this.#freeText({ triggers, barred: [...barred, ...excludesOf(fields)] }, name);
+    return this.#freeText({ triggers, excluded: [...excluded, ...excludesOf(fields)] }, name);
   }
 
-  #freeText(text: FreeText, name = this.#newText()): Expression {
-    const { start, rules } = freeText(text, name);
-    for (const [ruleName, body] of rules) this.rules.set(ruleName, body);
-    return start;
+  #freeText(text: FreeText, name: string): Expression {
+    for (const [ruleName, body] of freeTextRules(text, name)) this.rules.set(ruleName, body);
+    return rule(name);
   }
 
   #newText(): string {
@@ -240,7 +231,7 @@ function excludesOf(fields: Fields): string[] {
     if (!fields.has(name)) return [];
     const excluded = fields.strings(name);
     return excluded.includes('')
-      ? fields.refuse(name, 'has an empty string, which any text holds')
+      ? fields.refuse(name, 'has an empty string, which every text contains')
       : excluded;
   });
 }

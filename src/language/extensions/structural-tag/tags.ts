@@ -6,15 +6,15 @@ export interface Tag {
   content: unknown;
   /** One of these closes it. */
   ends: string[];
-  place: string;
+  path: string;
 }
 
-export function readTag(value: unknown, place: string): Tag {
-  const fields = new Fields(value, place, ['type', 'begin', 'content', 'end']);
+export function readTag(value: unknown, path: string): Tag {
+  const fields = new Fields(value, path, ['type', 'begin', 'content', 'end']);
   if (fields.has('type') && fields.value('type') !== 'tag') fields.refuse('type', 'must be "tag"');
   const ends = Array.isArray(fields.value('end')) ? fields.strings('end') : [fields.string('end')];
   if (ends.length === 0) fields.refuse('end', 'is empty');
-  return { begin: fields.string('begin'), content: fields.value('content'), ends, place };
+  return { begin: fields.string('begin'), content: fields.value('content'), ends, path };
 }
 
 /** Each tag must begin with exactly one trigger, and each trigger must begin a tag. */
@@ -23,14 +23,14 @@ export function checkTriggers(fields: Fields, triggers: readonly string[], tags:
   if (triggers.includes('')) fields.refuse('triggers', 'has an empty string');
   if (new Set(triggers).size < triggers.length) fields.refuse('triggers', 'has the same trigger twice');
   const used = new Set<string>();
-  for (const { begin, place } of tags) {
+  for (const { begin, path } of tags) {
     const begins = triggers.filter((trigger) => begin.startsWith(trigger));
     if (begins.length !== 1)
       fields.refuse(
         'triggers',
         begins.length === 0
-          ? `has none that ${place}.begin (${JSON.stringify(begin)}) begins with`
-          : `has ${JSON.stringify(begins[0])} and ${JSON.stringify(begins[1])}, and ${place}.begin begins with both`,
+          ? `has none that ${path}.begin (${JSON.stringify(begin)}) begins with`
+          : `has ${JSON.stringify(begins[0])} and ${JSON.stringify(begins[1])}, but ${path}.begin begins with both`,
       );
     used.add(begins[0] ?? '');
   }
@@ -43,19 +43,19 @@ export function checkTriggers(fields: Fields, triggers: readonly string[], tags:
   if (hiding !== undefined)
     fields.refuse(
       'triggers',
-      `has ${JSON.stringify(hiding)} within another, which could then never be written`,
+      `has ${JSON.stringify(hiding)} inside another, which could then never be written`,
     );
 }
 
 /** Reads the fields of one part of a structural tag. `null` means absent. */
 export class Fields {
-  readonly place: string;
+  readonly path: string;
   readonly #values: Record<string, unknown>;
 
-  constructor(value: unknown, place: string, known: readonly string[] | null = null) {
-    this.place = place;
+  constructor(value: unknown, path: string, known: readonly string[] | null = null) {
+    this.path = path;
     if (!isObject(value))
-      throw refusal(place, `must be an object, not ${JSON.stringify(value)?.slice(0, 80)}`);
+      throw refusal(path, `must be an object, not ${JSON.stringify(value)?.slice(0, 80)}`);
     this.#values = value;
     if (known) this.allowOnly(known);
   }
@@ -102,15 +102,15 @@ export class Fields {
   refuse(name: string, why: string): never {
     const value = JSON.stringify(this.value(name));
     const shown = value === undefined ? '' : ` (${value.length > 80 ? `${value.slice(0, 80)}…` : value})`;
-    throw refusal(this.place, `"${name}"${shown} ${why}`);
+    throw refusal(this.path, `"${name}"${shown} ${why}`);
   }
 
   #text(name: string, value: unknown): string {
     if (typeof value !== 'string') return this.refuse(name, 'must be a string');
-    return value.isWellFormed() ? value : this.refuse(name, 'has half a character');
+    return value.isWellFormed() ? value : this.refuse(name, 'has half of a surrogate pair');
   }
 }
 
-function refusal(place: string, what: string): LanguageError {
-  return new LanguageError('structural_tag_unsupported', `structural tag, ${place}: ${what}`);
+function refusal(path: string, what: string): LanguageError {
+  return new LanguageError('structural_tag_unsupported', `structural tag, ${path}: ${what}`);
 }

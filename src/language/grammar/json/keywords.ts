@@ -36,11 +36,11 @@ export const KEYWORDS_OF_TYPE: Readonly<Record<string, readonly string[]>> = {
 /** Reads the keywords of one schema, and refuses those that cannot be enforced. */
 export class SchemaReader {
   readonly keywords: JsonSchema;
-  readonly place: string;
+  readonly path: string;
 
-  constructor(schema: JsonSchema, place: string) {
+  constructor(schema: JsonSchema, path: string) {
     this.keywords = schema;
-    this.place = place;
+    this.path = path;
   }
 
   has(keyword: string): boolean {
@@ -70,7 +70,7 @@ export class SchemaReader {
   count(keyword: string): number | null {
     const value = this.number(keyword);
     if (value === null || (Number.isInteger(value) && value >= 0)) return value;
-    return this.refuse(keyword, 'must be a whole number, 0 or more');
+    return this.refuse(keyword, 'must be a whole number of at least 0');
   }
 
   string(keyword: string): string | null {
@@ -90,7 +90,7 @@ export class SchemaReader {
     const shown = value === undefined ? '' : ` (${value.length > 80 ? `${value.slice(0, 80)}…` : value})`;
     throw new LanguageError(
       'schema_unsupported',
-      `JSON schema, ${this.place}: "${keyword}"${shown} ${why}; change the schema, or leave the keyword to the code that reads the value`,
+      `JSON schema, ${this.path}: "${keyword}"${shown} ${why}; change the schema, or check the value in your code`,
     );
   }
 }

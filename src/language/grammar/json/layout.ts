@@ -1,9 +1,8 @@
 import type { JsonStyle } from '../../constraint/constraint.ts';
 import { LanguageError } from '../../error.ts';
 import {
-  charactersOf,
+  characters,
   choice,
-  choiceOf,
   type Expression,
   intersection,
   literal,
@@ -12,7 +11,7 @@ import {
   rule,
   sequence,
 } from '../expression.ts';
-import { type Spelling, wholeMatch } from '../regex/regex.ts';
+import { type Spelling, wholeMatch } from '../regex.ts';
 import { anyInteger, anyNumber } from './number.ts';
 import { anyString } from './string.ts';
 
@@ -51,63 +50,70 @@ export class JsonLayout {
       ['string', this.anyKey],
       ['number', anyNumber],
       ['integer', anyInteger],
-      ['boolean', choice(literal('true'), literal('false'))],
+      ['boolean', choice([literal('true'), literal('false')])],
       ['null', literal('null')],
       ['object', this.anyObject],
-      ['array', sequence(this.mark('['), this.#members(this.spaced(this.anyValue)), literal(']'))],
+      ['array', this.enclosed('[', this.#members(this.withSpace(this.anyValue)), ']')],
     ]);
     const values = [...this.valuesOfType].filter(([type]) => type !== 'integer');
     this.rules = new Map([
       [STRING, anyString],
-      [VALUE, choiceOf(values.map(([, expression]) => expression))],
+      [VALUE, choice(values.map(([, expression]) => expression))],
       ...(whitespace === undefined ? [] : [[SPACE, spaceOf(whitespace)] as const]),
     ]);
   }
 
   /** A punctuation mark, and the white space before what follows it. */
-  mark(text: string): Expression {
-    return this.spaced(literal(text));
+  punctuation(mark: string): Expression {
+    return this.withSpace(literal(mark));
   }
 
   /** A value, and the white space before what follows it. */
-  spaced(value: Expression): Expression {
-    return this.#space ? sequence(value, this.#space) : value;
+  withSpace(value: Expression): Expression {
+    return this.#space ? sequence([value, this.#space]) : value;
   }
 
   /** A member's name and colon, up to its value. */
   name(name: string): Expression {
     const text = JSON.stringify(name);
-    return this.#space ? sequence(this.mark(text), this.mark(':')) : literal(`${text}:`);
+    return this.#space ? sequence([this.punctuation(text), this.punctuation(':')]) : literal(`${text}:`);
   }
 
   /** A member, up to the comma or brace that follows it. */
   member(key: Expression, value: Expression): Expression {
-    return sequence(this.spaced(key), this.mark(':'), this.spaced(value));
+    return sequence([this.withSpace(key), this.punctuation(':'), this.withSpace(value)]);
+  }
+
+  /** An array or object around its members. */
+  enclosed(open: string, members: Expression, close: string): Expression {
+    return sequence([this.punctuation(open), members, literal(close)]);
+  }
+
+  /** These items, with commas between them. */
+  listed(items: readonly Expression[]): Expression[] {
+    return items.flatMap((item, index) =>
+      index === 0 ? [this.withSpace(item)] : [this.punctuation(','), this.withSpace(item)],
+    );
   }
 
   /** An object with any number of members of this key and value. */
   objectOf(key: Expression, value: Expression): Expression {
-    return sequence(this.mark('{'), this.#members(this.member(key, value)), literal('}'));
+    return this.enclosed('{', this.#members(this.member(key, value)), '}');
   }
 
   /** Exactly one value, written as by `JSON.stringify` apart from white space. */
   constant(value: unknown): Expression {
     if (!this.#space || typeof value !== 'object' || value === null) return literal(JSON.stringify(value));
-    const [open, close, members] = Array.isArray(value)
-      ? ['[', ']', value.map((item) => this.constant(item))]
-      : [
-          '{',
-          '}',
-          Object.entries(value).map(([name, item]) => sequence(this.name(name), this.constant(item))),
-        ];
-    const written = members.flatMap((member, index) =>
-      index === 0 ? [this.spaced(member)] : [this.mark(','), this.spaced(member)],
+    if (Array.isArray(value))
+      return this.enclosed('[', sequence(this.listed(value.map((item) => this.constant(item)))), ']');
+    const members = Object.entries(value).map(([name, item]) =>
+      sequence([this.name(name), this.constant(item)]),
     );
-    return sequence(this.mark(open), ...written, literal(close));
+    return this.enclosed('{', sequence(this.listed(members)), '}');
   }
 
   #members(member: Expression): Expression {
-    return optional(sequence(member, repeat(sequence(this.mark(','), member), 0, null)));
+    return optional(sequence([member, repeat(sequence([this.punctuation(','), member]), 0, null)]));
   }
 }
 
@@ -116,23 +122,21 @@ export const compactLayout = new JsonLayout();
 /** Reduces the characters of a pattern to JSON's white space, so that `\s` may be used and the JSON stays JSON. */
 function spaceOf(pattern: string): Expression {
   const spelling: Spelling = (ranges) => {
-    const admitted = intersection(ranges, JSON_SPACE);
-    if (admitted.length === 0)
+    const allowed = intersection(ranges, JSON_SPACE);
+    if (allowed.length === 0)
       throw new LanguageError(
         'whitespace_invalid',
-        `whitespace ${JSON.stringify(pattern.slice(0, 80))} has a character that is no white space of JSON: write it with spaces, \\t, \\n and \\r`,
+        `whitespace ${JSON.stringify(pattern.slice(0, 80))} has a character that is not JSON white space: use spaces, \\t, \\n and \\r`,
       );
-    return charactersOf(admitted);
+    return characters(allowed);
   };
   return wholeMatch(pattern, spelling);
 }
 
-/** Compiles the parts of a schema. The files for each type need this much of the compiler. */
+/** The parts of the schema compiler that the files for each type use. */
 export interface SchemaScope {
-  compile(schema: unknown, place: string): Expression;
-  /** Makes a rule, so that an expression with many uses is built once. */
-  share(name: string, expression: Expression): Expression;
-  /** A rule that is shared under this name, now or later. */
-  called(name: string): Expression;
   readonly layout: JsonLayout;
+  compile(schema: unknown, path: string): Expression;
+  defineRule(name: string, expression: Expression): Expression;
+  ruleNamed(name: string): Expression;
 }

@@ -1,77 +1,47 @@
-import {
-  characters,
-  choice,
-  choiceOf,
-  type Expression,
-  literal,
-  optional,
-  repeat,
-  sequence,
-} from '../expression.ts';
+import { characters, choice, type Expression, literal, optional, repeat, sequence } from '../expression.ts';
 import type { SchemaReader } from './keywords.ts';
 
-const digit = characters([0x30, 0x39]);
-const digitFrom = (first: number, last: number) => characters([0x30 + first, 0x30 + last]);
+const digit = characters([[0x30, 0x39]]);
+const digitFrom = (first: number, last: number) => characters([[0x30 + first, 0x30 + last]]);
 
 /** Long enough for every double that is written without loss, and short enough to be finite. */
-const wholePart = choice(literal('0'), sequence(digitFrom(1, 9), repeat(digit, 0, 20)));
-const fraction = sequence(literal('.'), repeat(digit, 1, 20));
-const fractionAboveZero = sequence(
+const wholePart = choice([literal('0'), sequence([digitFrom(1, 9), repeat(digit, 0, 20)])]);
+const fraction = sequence([literal('.'), repeat(digit, 1, 20)]);
+const fractionAboveZero = sequence([
   literal('.'),
   repeat(literal('0'), 0, 9),
   digitFrom(1, 9),
   repeat(digit, 0, 9),
-);
-const exponent = sequence(literal('e'), choice(literal('+'), literal('-')), repeat(digit, 1, 2));
+]);
+const exponent = sequence([literal('e'), choice([literal('+'), literal('-')]), repeat(digit, 1, 2)]);
 
 /** Numbers as `JSON.stringify` and people write them: `-1.50`, `2e+21`. All are finite. */
-export const anyNumber: Expression = sequence(
+export const anyNumber = sequence([
   optional(literal('-')),
   wholePart,
   optional(fraction),
   optional(exponent),
-);
+]);
 
-/** Integers between two bounds, both included. Null means the outermost safe integer. */
-function integerBetween(minimum: number | null, maximum: number | null): Expression | null {
-  const low = Math.max(minimum ?? -Number.MAX_SAFE_INTEGER, -Number.MAX_SAFE_INTEGER);
-  const high = Math.min(maximum ?? Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER);
+/** Integers between two bounds, both included, and within the safe integers. Null if there are none. */
+function integerBetween(minimum: number, maximum: number): Expression | null {
+  const low = Math.max(minimum, -Number.MAX_SAFE_INTEGER);
+  const high = Math.min(maximum, Number.MAX_SAFE_INTEGER);
+  if (low > high) return null;
   const signs: Expression[] = [];
-  if (low < 0 && low <= high)
-    signs.push(sequence(literal('-'), naturalBetween(Math.max(1, -Math.min(high, -1)), -low)));
-  if (high >= 0 && low <= high) signs.push(naturalBetween(Math.max(low, 0), high));
-  return signs.length === 0 ? null : choiceOf(signs);
+  if (low < 0) signs.push(sequence([literal('-'), naturalBetween(Math.max(1, -high), -low)]));
+  if (high >= 0) signs.push(naturalBetween(Math.max(low, 0), high));
+  return choice(signs);
 }
 
-export const anyInteger: Expression = integerBetween(null, null)!;
-
-interface NumberBounds {
-  minimum: number;
-  maximum: number;
-  /** Whether the minimum itself is excluded. */
-  aboveMinimum: boolean;
-  /** Whether the maximum itself is excluded. */
-  belowMaximum: boolean;
-}
-
-/** Decimal numbers, without exponents, between two integers. */
-function numberBetween({ minimum, maximum, aboveMinimum, belowMaximum }: NumberBounds): Expression | null {
-  const negative =
-    minimum < 0
-      ? magnitudes(Math.max(0, -maximum), maximum >= 0 || belowMaximum, -minimum, aboveMinimum)
-      : [];
-  const positive =
-    maximum >= 0 ? magnitudes(Math.max(0, minimum), minimum >= 0 && aboveMinimum, maximum, belowMaximum) : [];
-  const signed = [...negative.map((expression) => sequence(literal('-'), expression)), ...positive];
-  return signed.length === 0 ? null : choiceOf(signed);
-}
+export const anyInteger = integerBetween(Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY)!;
 
 function magnitudes(low: number, aboveLow: boolean, high: number, belowHigh: boolean): Expression[] {
   const alternatives: Expression[] = [];
   const firstWhole = aboveLow ? low + 1 : low;
   if (firstWhole < high)
-    alternatives.push(sequence(naturalBetween(firstWhole, high - 1), optional(fraction)));
-  if (aboveLow && low < high) alternatives.push(sequence(literal(String(low)), fractionAboveZero));
+    alternatives.push(sequence([naturalBetween(firstWhole, high - 1), optional(fraction)]));
+  if (aboveLow && low < high) alternatives.push(sequence([literal(String(low)), fractionAboveZero]));
   if (!belowHigh && firstWhole <= high) alternatives.push(literal(String(high)));
   return alternatives;
 }
@@ -85,7 +55,7 @@ function naturalBetween(low: number, high: number): Expression {
     const last = length === String(high).length ? String(high) : '9'.repeat(length);
     alternatives.push(numeralsBetween(first, last));
   }
-  return choiceOf(alternatives);
+  return choice(alternatives);
 }
 
 /** Digit strings of one length between two others. */
@@ -96,62 +66,52 @@ function numeralsBetween(first: string, last: string): Expression {
   const lowest = '0'.repeat(restOfFirst.length);
   const highest = '9'.repeat(restOfFirst.length);
   if (restOfFirst === lowest && restOfLast === highest)
-    return sequence(digitFrom(low, high), repeat(digit, lowest.length, lowest.length));
-  if (low === high) return sequence(digitFrom(low, low), numeralsBetween(restOfFirst, restOfLast));
-  const alternatives = [sequence(digitFrom(low, low), numeralsBetween(restOfFirst, highest))];
+    return sequence([digitFrom(low, high), repeat(digit, lowest.length, lowest.length)]);
+  if (low === high) return sequence([digitFrom(low, low), numeralsBetween(restOfFirst, restOfLast)]);
+  const alternatives = [sequence([digitFrom(low, low), numeralsBetween(restOfFirst, highest)])];
   if (low + 1 < high)
-    alternatives.push(sequence(digitFrom(low + 1, high - 1), numeralsBetween(lowest, highest)));
-  alternatives.push(sequence(digitFrom(high, high), numeralsBetween(lowest, restOfLast)));
-  return choiceOf(alternatives);
+    alternatives.push(sequence([digitFrom(low + 1, high - 1), numeralsBetween(lowest, highest)]));
+  alternatives.push(sequence([digitFrom(high, high), numeralsBetween(lowest, restOfLast)]));
+  return choice(alternatives);
 }
 
+/** The bounds of a schema; infinite if it has none. */
+type Bounds = Record<'minimum' | 'above' | 'maximum' | 'below', number>;
+
 export function numberWithin(reader: SchemaReader, type: 'number' | 'integer'): Expression {
-  const bounds = ['minimum', 'exclusiveMinimum', 'maximum', 'exclusiveMaximum'].map((name) =>
-    reader.number(name),
-  );
-  const [minimum = null, above = null, maximum = null, below = null] = bounds;
+  const bounds: Bounds = {
+    minimum: reader.number('minimum') ?? Number.NEGATIVE_INFINITY,
+    above: reader.number('exclusiveMinimum') ?? Number.NEGATIVE_INFINITY,
+    maximum: reader.number('maximum') ?? Number.POSITIVE_INFINITY,
+    below: reader.number('exclusiveMaximum') ?? Number.POSITIVE_INFINITY,
+  };
+  const { minimum, above, maximum, below } = bounds;
   const expression =
     type === 'integer'
       ? integerBetween(
-          largest(
-            minimum === null ? null : Math.ceil(minimum),
-            above === null ? null : Math.floor(above) + 1,
-          ),
-          smallest(
-            maximum === null ? null : Math.floor(maximum),
-            below === null ? null : Math.ceil(below) - 1,
-          ),
+          Math.max(Math.ceil(minimum), Math.floor(above) + 1),
+          Math.min(Math.floor(maximum), Math.ceil(below) - 1),
         )
-      : realBetween(reader, { minimum, above, maximum, below });
-  return expression ?? reader.refuse(minimum === null ? 'maximum' : 'minimum', 'leaves no number');
+      : realBetween(reader, bounds);
+  return expression ?? reader.refuse(reader.has('minimum') ? 'minimum' : 'maximum', 'allows no number');
 }
 
-type RealBounds = Record<'minimum' | 'above' | 'maximum' | 'below', number | null>;
-
-function realBetween(
-  reader: SchemaReader,
-  { minimum, above, maximum, below }: RealBounds,
-): Expression | null {
-  const low = largest(minimum, above);
-  const high = smallest(maximum, below);
-  if (low === null && high === null) return anyNumber;
+/** Decimal numbers, without exponents unless all numbers are allowed. */
+function realBetween(reader: SchemaReader, { minimum, above, maximum, below }: Bounds): Expression | null {
+  let low = Math.max(minimum, above);
+  let high = Math.min(maximum, below);
+  if (low === Number.NEGATIVE_INFINITY && high === Number.POSITIVE_INFINITY) return anyNumber;
   for (const [bound, keyword, strict] of [
     [low, 'minimum', 'exclusiveMinimum'],
     [high, 'maximum', 'exclusiveMaximum'],
   ] as const)
-    if (bound !== null && !Number.isSafeInteger(bound))
-      reader.refuse(reader.has(keyword) ? keyword : strict, 'is enforced for whole numbers only');
-  return numberBetween({
-    minimum: low ?? -Number.MAX_SAFE_INTEGER,
-    maximum: high ?? Number.MAX_SAFE_INTEGER,
-    aboveMinimum: low !== null && low === above,
-    belowMaximum: high !== null && high === below,
-  });
+    if (Number.isFinite(bound) && !Number.isSafeInteger(bound))
+      reader.refuse(reader.has(keyword) ? keyword : strict, 'can only be enforced for whole numbers');
+  low = Math.max(low, -Number.MAX_SAFE_INTEGER);
+  high = Math.min(high, Number.MAX_SAFE_INTEGER);
+  const [aboveLow, belowHigh] = [low === above, high === below];
+  const negative = low < 0 ? magnitudes(Math.max(0, -high), high >= 0 || belowHigh, -low, aboveLow) : [];
+  const positive = high >= 0 ? magnitudes(Math.max(0, low), low >= 0 && aboveLow, high, belowHigh) : [];
+  const signed = [...negative.map((expression) => sequence([literal('-'), expression])), ...positive];
+  return signed.length === 0 ? null : choice(signed);
 }
-
-/** The greater of two bounds, either of which may be absent. */
-const largest = (left: number | null, right: number | null): number | null =>
-  left === null || right === null ? (left ?? right) : Math.max(left, right);
-
-const smallest = (left: number | null, right: number | null): number | null =>
-  left === null || right === null ? (left ?? right) : Math.min(left, right);

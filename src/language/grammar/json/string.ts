@@ -3,15 +3,15 @@ import { z } from 'zod';
 import {
   ANY_CHARACTER,
   type CodePointRange,
-  charactersOf,
-  choiceOf,
+  characters,
+  choice,
   type Expression,
   intersection,
   literal,
   repeat,
   sequence,
 } from '../expression.ts';
-import { anyMatch, type Spelling } from '../regex/regex.ts';
+import { anyMatch, type Spelling } from '../regex.ts';
 import type { SchemaReader } from './keywords.ts';
 
 /** Characters that a JSON string contains without an escape. */
@@ -27,14 +27,14 @@ const ESCAPED: number[] = [0x22, 0x5c, ...Array.from({ length: 0x20 }, (_, code)
 export const jsonSpelling: Spelling = (ranges) => {
   const alternatives: Expression[] = [];
   const plain = intersection(ranges, UNESCAPED);
-  if (plain.length > 0) alternatives.push(charactersOf(plain));
+  if (plain.length > 0) alternatives.push(characters(plain));
   for (const code of ESCAPED)
     if (ranges.some(([first, last]) => first <= code && code <= last))
       alternatives.push(literal(JSON.stringify(String.fromCharCode(code)).slice(1, -1)));
-  return choiceOf(alternatives);
+  return choice(alternatives);
 };
 
-const quoted = (content: Expression): Expression => sequence(literal('"'), content, literal('"'));
+const quoted = (content: Expression): Expression => sequence([literal('"'), content, literal('"')]);
 
 const anyCharacter = jsonSpelling(ANY_CHARACTER);
 const anyUnit = jsonSpelling(ONE_UNIT);
@@ -76,25 +76,25 @@ const PATTERN_OF_FORMAT: ReadonlyMap<string, string> = new Map([
   ['uri', '^https?://(?:[a-z0-9]+(?:-[a-z0-9]+)*\\.)+[a-z]{2,}(?:/[A-Za-z0-9._~/?=&%-]*)?$'],
 ]);
 
-/** zod's pattern of e-mail addresses looks ahead. Ours matches a subset without that. */
-const FOLLOWABLE_PATTERN: ReadonlyMap<string, string> = new Map([[z.regexes.email.source, EMAIL]]);
+/** zod's pattern of e-mail addresses has a lookahead. Ours matches a subset without one. */
+const SUPPORTED_PATTERNS: ReadonlyMap<string, string> = new Map([[z.regexes.email.source, EMAIL]]);
 
 /** Strings with the length, pattern or format of a schema; `any` if it names none. */
 export function stringWithin(reader: SchemaReader, any: Expression): Expression {
   const minimum = reader.count('minLength');
   const maximum = reader.count('maxLength');
   const format = reader.string('format');
-  const given = reader.string('pattern');
+  const ownPattern = reader.string('pattern');
   const formatPattern = format === null ? null : PATTERN_OF_FORMAT.get(format);
-  if (given === null && formatPattern === undefined)
-    reader.refuse('format', 'is not among date, time, date-time, uuid, email, uri; a pattern can say it');
-  const pattern = given === null ? formatPattern : (FOLLOWABLE_PATTERN.get(given) ?? given);
+  if (ownPattern === null && formatPattern === undefined)
+    reader.refuse('format', 'is not one of date, time, date-time, uuid, email, uri; use a pattern');
+  const pattern = ownPattern === null ? formatPattern : (SUPPORTED_PATTERNS.get(ownPattern) ?? ownPattern);
   const bounded = minimum !== null || maximum !== null;
   if (!pattern) return bounded ? boundedString(minimum ?? 0, maximum) : any;
   if (bounded)
     reader.refuse(
       minimum === null ? 'maxLength' : 'minLength',
-      'stands beside a pattern or format: let the pattern say it',
+      'cannot be combined with a pattern or format: put the length into the pattern',
     );
   return patternString(pattern);
 }

@@ -151,7 +151,7 @@ describe('what fails in the sampler', () => {
       request: { ...request, sampling: { ...plainSampling, temperature: 0 } },
       stream: true,
     };
-    const plan = await codec.plan(textOf({ type: 'regex', pattern: '[a-z]{2,8}' }));
+    const plan = codec.plan(textOf({ type: 'regex', pattern: '[a-z]{2,8}' }));
     const held: SamplerCall = { type: 'generate', request: { ...request, plan }, stream: true };
     await watched.addAll([generate, greedy, held, search, score]);
     await watched.drain();
@@ -228,7 +228,7 @@ describe('the memory of the sampler', () => {
     tags: ['long'],
   }, async () => {
     const watched = new Watched();
-    const plan = await codec.plan(textOf({ type: 'regex', pattern: '[a-z]{2,8}' }));
+    const plan = codec.plan(textOf({ type: 'regex', pattern: '[a-z]{2,8}' }));
     const kinds = (index: number): SamplerCall[] => [
       { type: 'generate', request: { ...request, seed: index, plan }, stream: index % 2 === 0 },
       { type: 'generate', request: { ...request, cacheSalt: `${index}`, topLogprobs: 3 }, stream: true },

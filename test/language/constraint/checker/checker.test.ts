@@ -29,7 +29,7 @@ describe('the thread that compiles constraints', () => {
   });
 
   test('keeps no place for who has left, and does not compile for them', async () => {
-    const checker = open({ longestLine: 4 });
+    const checker = open({ maxWaiting: 4 });
     const leave = new AbortController();
     const first = checker.plan(words('first'));
     const leaving = ['x', 'y'].map((name) => checker.plan(words(name), { signal: leave.signal }));
@@ -40,17 +40,17 @@ describe('the thread that compiles constraints', () => {
   });
 
   test('has room for a bounded number, less for one tenant', async () => {
-    const checker = open({ longestLine: 4 });
+    const checker = open({ maxWaiting: 4 });
     const ask = (tenant: string, name: string) => checker.plan(words(name), { tenant });
     const taken = [ask('a', '1'), ask('a', '2'), ask('a', '3')];
     await expect(ask('a', '4')).rejects.toThrow(/this tenant/);
     taken.push(ask('b', '5'), ask('c', '6'));
-    await expect(ask('d', '7')).rejects.toThrow(/too many constraints wait/);
+    await expect(ask('d', '7')).rejects.toThrow(/too many constraints are waiting/);
     await Promise.all(taken);
   });
 
   test('compiles once for all who ask for the same meanwhile and later', async () => {
-    const checker = open({ longestLine: 2 });
+    const checker = open({ maxWaiting: 2 });
     const constraint = words('same');
     // More than may wait: they are one.
     const plans = await Promise.all(Array.from({ length: 50 }, () => checker.plan(constraint)));

@@ -1,6 +1,6 @@
 import { Worker } from 'node:worker_threads';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { nextMessage } from '../../../../src/language/constraint/checker/next-message.ts';
+import { nextMessage } from '../../src/language/next-message.ts';
 
 /** A thread that does as the message says. */
 function thread(): Worker {
@@ -20,35 +20,35 @@ function thread(): Worker {
   return worker;
 }
 
-async function ask(what: string, patience: { timeoutMs: number; longestMs: number }) {
+async function ask(what: string, limits: { timeoutMs: number; maxMs: number }) {
   const worker = thread();
   await new Promise((resolve) => worker.once('online', resolve));
-  const answer = nextMessage<string>(worker, patience);
+  const answer = nextMessage<string>(worker, limits);
   worker.postMessage(what);
   return answer;
 }
 
 describe('waiting for a thread', () => {
   test('ends with what it says', async () => {
-    expect(await ask('answer', { timeoutMs: 60_000, longestMs: 60_000 })).toEqual({
+    expect(await ask('answer', { timeoutMs: 60_000, maxMs: 60_000 })).toEqual({
       type: 'message',
       message: 'answer',
     });
   });
 
   test('ends when it dies', async () => {
-    expect(await ask('throw', { timeoutMs: 60_000, longestMs: 60_000 })).toEqual({ type: 'died' });
+    expect(await ask('throw', { timeoutMs: 60_000, maxMs: 60_000 })).toEqual({ type: 'died' });
   });
 
   test('ends when it has computed for too long', async () => {
-    expect(await ask('compute', { timeoutMs: 100, longestMs: 60_000 })).toEqual({ type: 'overtime' });
+    expect(await ask('compute', { timeoutMs: 100, maxMs: 60_000 })).toEqual({ type: 'overtime' });
   });
 
   test.skipIf(!('cpuUsage' in Worker.prototype))(
     'does not count the time in which it was not given the processor',
     async () => {
       // It rests: its own time stands still, as on a machine that is busy with other things.
-      expect(await ask('rest', { timeoutMs: 500, longestMs: 2000 })).toEqual({ type: 'starved' });
+      expect(await ask('rest', { timeoutMs: 500, maxMs: 2000 })).toEqual({ type: 'starved' });
     },
   );
 });

@@ -1,0 +1,229 @@
+import { LanguageError } from '../error.ts';
+import {
+  ANY_CHARACTER,
+  type CodePointRange,
+  characters,
+  choice,
+  complement,
+  type Expression,
+  repeat,
+  sequence,
+} from './expression.ts';
+import { SourceReader } from './source-reader.ts';
+
+/** How a set of characters is written in the text: unchanged, or with the escapes of a JSON string. */
+export type Spelling = (ranges: readonly CodePointRange[]) => Expression;
+
+export const plainSpelling: Spelling = characters;
+
+/** Texts that the expression matches as a whole. Anchors at its ends have no effect. */
+export function wholeMatch(source: string, spelling: Spelling): Expression {
+  return choice(new PatternParser(source, spelling).parse().map(({ parts }) => sequence(parts)));
+}
+
+/** Texts that contain a match of the expression, as in JSON Schema's `pattern`. */
+export function anyMatch(source: string, spelling: Spelling): Expression {
+  const around = repeat(spelling(ANY_CHARACTER), 0, null);
+  return choice(
+    new PatternParser(source, spelling)
+      .parse()
+      .map(({ parts, start, end }) =>
+        sequence([...(start ? [] : [around]), ...parts, ...(end ? [] : [around])]),
+      ),
+  );
+}
+
+const DIGITS: CodePointRange[] = [[0x30, 0x39]];
+const WORD: CodePointRange[] = [...DIGITS, [0x41, 0x5a], [0x5f, 0x5f], [0x61, 0x7a]];
+/** White space and line ends of ECMAScript. */
+const SPACE: CodePointRange[] = [
+  [0x09, 0x0d],
+  [0x20, 0x20],
+  [0xa0, 0xa0],
+  [0x1680, 0x1680],
+  [0x2000, 0x200a],
+  [0x2028, 0x2029],
+  [0x202f, 0x202f],
+  [0x205f, 0x205f],
+  [0x3000, 0x3000],
+  [0xfeff, 0xfeff],
+];
+const LINE_ENDS: CodePointRange[] = [
+  [0x0a, 0x0a],
+  [0x0d, 0x0d],
+  [0x2028, 0x2029],
+];
+/** Classes that are named by a letter after a backslash. */
+const NAMED_CLASSES: ReadonlyMap<string, CodePointRange[]> = new Map([
+  ['d', DIGITS],
+  ['D', complement(DIGITS)],
+  ['w', WORD],
+  ['W', complement(WORD)],
+  ['s', SPACE],
+  ['S', complement(SPACE)],
+]);
+
+const CONTROL_ESCAPES = new Map(Object.entries({ n: 0x0a, r: 0x0d, t: 0x09, f: 0x0c, v: 0x0b, 0: 0x00 }));
+
+const LONGEST_GROUP_NAME = 100;
+
+/** An alternative of an expression, and whether it has anchors. */
+interface Alternative {
+  parts: readonly Expression[];
+  start: boolean;
+  end: boolean;
+}
+
+const unanchored = (...parts: Expression[]): Alternative[] => [{ parts, start: false, end: false }];
+
+/** Parses an ECMAScript regular expression. Syntax that a grammar does not support is refused by name. */
+class PatternParser {
+  readonly #reader: SourceReader;
+  readonly #spelling: Spelling;
+
+  constructor(source: string, spelling: Spelling) {
+    const shown = JSON.stringify(source.length > 200 ? `${source.slice(0, 200)}…` : source);
+    this.#spelling = spelling;
+    this.#reader = new SourceReader(
+      source,
+      'a regular expression',
+      (what, index) =>
+        new LanguageError(
+          'regex_unsupported',
+          `regular expression ${shown}: ${what} is not supported, near character ${index}; ` +
+            'supported are literals, classes, groups, |, *, +, ?, {m,n}, ^ at the beginning and $ at the end',
+        ),
+    );
+  }
+
+  parse(): Alternative[] {
+    const alternatives = this.#alternatives();
+    if (!this.#reader.atEnd) this.#reader.refuse('")" without "("');
+    return alternatives;
+  }
+
+  #alternatives(): Alternative[] {
+    const alternatives = this.#sequence();
+    while (this.#reader.take('|')) alternatives.push(...this.#sequence());
+    return alternatives;
+  }
+
+  /** One alternative, or those of a group that is the whole sequence, since they may have anchors. */
+  #sequence(): Alternative[] {
+    const items: Alternative[][] = [];
+    while (!this.#reader.atEnd && !/[|)]/.test(this.#reader.peek()))
+      items.push(this.#quantified(this.#atom()));
+    if (items.length === 1) return items[0]!;
+    const start = isAnchor(items[0], 'start');
+    if (start) items.shift();
+    const end = isAnchor(items.at(-1), 'end');
+    if (end) items.pop();
+    return [{ parts: items.map((item) => this.#withoutAnchors(item)), start, end }];
+  }
+
+  #withoutAnchors(alternatives: Alternative[]): Expression {
+    return choice(
+      alternatives.map(({ parts, start, end }) => {
+        if (start || end) this.#reader.refuse('an anchor elsewhere than at the beginning or the end');
+        return parts.length === 1 ? parts[0]! : sequence(parts);
+      }),
+    );
+  }
+
+  #quantified(item: Alternative[]): Alternative[] {
+    const reader = this.#reader;
+    const start = reader.index;
+    const counts = reader.repetitionSign() ?? this.#counts();
+    if (!counts) return item;
+    reader.take('?');
+    reader.checkRepetition(...counts, start);
+    return unanchored(repeat(this.#withoutAnchors(item), ...counts));
+  }
+
+  #counts(): [minimum: number, maximum: number | null] | null {
+    const counted = /^\{(\d+)(,(\d*))?\}/.exec(this.#reader.ahead(24));
+    if (!counted) return null;
+    this.#reader.index += counted[0].length;
+    const minimum = Number(counted[1]);
+    if (counted[2] === undefined) return [minimum, minimum];
+    return [minimum, counted[3] === '' ? null : Number(counted[3])];
+  }
+
+  #atom(): Alternative[] {
+    const reader = this.#reader;
+    const character = reader.next();
+    switch (character) {
+      case '(':
+        return this.#group();
+      case '[':
+        return this.#set(reader.characterClass(() => this.#classMember()));
+      case '.':
+        return this.#set(complement(LINE_ENDS));
+      case '^':
+        return [{ parts: [], start: true, end: false }];
+      case '$':
+        return [{ parts: [], start: false, end: true }];
+      case '\\':
+        return this.#set(this.#escape(false));
+      case '*':
+      case '+':
+      case '?':
+        return reader.refuse(`"${character}" with nothing to repeat`);
+      default:
+        return this.#set([single(character)]);
+    }
+  }
+
+  #set(ranges: readonly CodePointRange[]): Alternative[] {
+    return unanchored(this.#spelling(ranges));
+  }
+
+  #group(): Alternative[] {
+    const reader = this.#reader;
+    if (reader.take('?')) {
+      const name = /^(:|<[A-Za-z_$][\w$]*>)/.exec(reader.ahead(LONGEST_GROUP_NAME))?.[0];
+      if (!name) return reader.refuse(`the group (?${reader.ahead(2)}`);
+      reader.index += name.length;
+    }
+    return reader.group(() => this.#alternatives());
+  }
+
+  #classMember(): readonly CodePointRange[] {
+    const character = this.#reader.next();
+    return character === '\\' ? this.#escape(true) : [single(character)];
+  }
+
+  #escape(inClass: boolean): readonly CodePointRange[] {
+    const letter = this.#reader.next();
+    const named = NAMED_CLASSES.get(letter);
+    if (named) return named;
+    const control = CONTROL_ESCAPES.get(letter);
+    if (control !== undefined) return [[control, control]];
+    if (letter === 'b' && inClass) return [[0x08, 0x08]];
+    if (letter === 'x') return this.#hexadecimal(/^[0-9A-Fa-f]{2}/);
+    if (letter === 'u') return this.#hexadecimal(/^(?:\{[0-9A-Fa-f]{1,6}\}|[0-9A-Fa-f]{4})/);
+    if (/[A-Za-z1-9]/.test(letter)) this.#reader.refuse(`\\${letter}`);
+    return [single(letter)];
+  }
+
+  #hexadecimal(form: RegExp): CodePointRange[] {
+    const digits = form.exec(this.#reader.ahead(8))?.[0];
+    if (!digits) return this.#reader.refuse('an escape without its hexadecimal digits');
+    this.#reader.index += digits.length;
+    const value = Number.parseInt(digits.replace(/[{}]/g, ''), 16);
+    if (value > ANY_CHARACTER[0]![1]) this.#reader.refuse(`the code point ${digits}`);
+    return [[value, value]];
+  }
+}
+
+/** Whether an item is only this anchor, perhaps in a group. */
+const isAnchor = (item: Alternative[] | undefined, which: 'start' | 'end'): boolean =>
+  item?.length === 1 &&
+  item[0]!.parts.length === 0 &&
+  item[0]!.start === (which === 'start') &&
+  item[0]!.end === (which === 'end');
+
+function single(character: string): CodePointRange {
+  const code = character.codePointAt(0)!;
+  return [code, code];
+}
