@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import type {
   ParsedChatCompletionRequest,
   ResponseFormat,
@@ -6,7 +5,7 @@ import type {
   Tool,
   ToolChoice,
 } from '../../contract/index.ts';
-import { canonicalJson } from '../../util/json.ts';
+import { canonicalJson, sha256 } from '../../util/json.ts';
 import { invalidField, unsupportedField } from '../error.ts';
 import type { ChatFormat } from '../tokenizer/tokenizer.ts';
 import type { Constraint, JsonSchema } from './constraint.ts';
@@ -77,7 +76,7 @@ export function allowsCalls(constraint: Constraint | null, format: ChatFormat): 
 
 /** The name of a constraint: a hash of its JSON with sorted keys. */
 export const hashConstraint = (constraint: Constraint): string =>
-  `sha256-${createHash('sha256').update(canonicalJson(constraint)).digest('hex')}`;
+  `sha256-${sha256(canonicalJson(constraint))}`;
 
 const isNamed = (choice: ToolChoice) => typeof choice === 'object' && choice.type === 'function';
 

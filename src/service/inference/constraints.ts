@@ -149,7 +149,7 @@ export class Constraints {
     return {
       constraint,
       hash: hashConstraint(constraint),
-      characters: JSON.stringify(constraint).length,
+      json: JSON.stringify(constraint),
       allowsCalls: allowsCalls(constraint, format),
       reasoning: constraint.reasoning ?? null,
     };
