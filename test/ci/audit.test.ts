@@ -1,12 +1,11 @@
 import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { createServer } from 'node:http';
-import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { type LockedPackage, type LockFile, lockFaults, type Manifest } from '../../.ci/lock-file.ts';
-import { temporaryFolder } from '../service/harness.ts';
+import { temporaryFolder } from '../support/files.ts';
+import { startServer } from '../support/http-server.ts';
+import { outcomeOf } from '../support/programs.ts';
 
 const root = new URL('../../', import.meta.url);
 const read = (name: string) => readFileSync(new URL(name, root), 'utf8');
@@ -77,28 +76,24 @@ describe('packages', () => {
 describe('the audit', () => {
   /** Runs it against a registry that answers so. */
   async function audit(status: number, body: object) {
-    const registry = createServer((request, response) => {
+    const registry = await startServer((request, response) => {
       const isAudit = request.url?.includes('/security/') ?? false;
       const packument = { name: decodeURIComponent(request.url ?? '').slice(1), versions: {} };
       request.resume();
       response.writeHead(isAudit ? status : 200, { 'content-type': 'application/json' });
       response.end(JSON.stringify(isAudit ? body : packument));
     });
-    registry.listen(0, '127.0.0.1');
-    await once(registry, 'listening');
-    onTestFinished(() => void registry.close());
-    const address = registry.address();
-    const port = typeof address === 'object' ? address?.port : 0;
+    onTestFinished(registry.close);
     const child = spawn(process.execPath, [fileURLToPath(new URL('.ci/audit.ts', root))], {
       env: {
         ...process.env,
-        npm_config_registry: `http://127.0.0.1:${port}/`,
+        npm_config_registry: `${registry.url}/`,
         npm_config_fetch_retries: '0',
         npm_config_cache: await temporaryFolder(),
       },
     });
-    const [told, [code]] = await Promise.all([text(child.stderr), once(child, 'exit')]);
-    return { told, code };
+    const { errors, code } = await outcomeOf(child);
+    return { told: errors, code };
   }
   const advisory = (severity: string) => ({
     hono: [

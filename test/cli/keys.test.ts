@@ -5,7 +5,7 @@ import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { keyTable } from '../../src/cli/keys.ts';
 import { startService } from '../../src/service/index.ts';
-import { temporaryFolder } from '../service/harness.ts';
+import { temporaryFolder } from '../support/files.ts';
 import { fromSource } from '../support/programs.ts';
 import { ScriptedEngine } from '../support/scripted-engine.ts';
 

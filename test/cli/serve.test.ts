@@ -1,13 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, realpath, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { realpath } from 'node:fs/promises';
+import { afterAll, describe, expect, it } from 'vitest';
 import { welcome } from '../../src/cli/serve.ts';
+import { sharedFolder } from '../support/files.ts';
 import { fromSource, root } from '../support/programs.ts';
 
-let data: string;
+const data = sharedFolder();
 let running: ChildProcess | undefined;
 
 /** `martingale serve`, once it has said that it serves. */
@@ -32,12 +31,8 @@ async function serve(
 const models = (url: string, key: string) =>
   fetch(`${url}/v1/models`, { headers: { authorization: `Bearer ${key}` } });
 
-beforeAll(async () => {
-  data = await mkdtemp(join(tmpdir(), 'martingale-serve-'));
-});
 afterAll(async () => {
   running?.kill('SIGKILL');
-  await rm(data, { recursive: true, force: true });
 });
 
 describe('martingale serve', () => {

@@ -1,33 +1,26 @@
-import { once } from 'node:events';
-import { createServer } from 'node:http';
 import { expect, onTestFinished, test } from 'vitest';
 import { createClient, type RequestError } from '../../src/client/index.ts';
+import { startServer } from '../support/http-server.ts';
 import { uuid } from './server.ts';
 
 /** A service that can go away and come back to its place. */
 async function restartable() {
-  let port = 0;
-  const begin = async () => {
-    const server = createServer((_, response) => {
-      response.writeHead(200, { 'content-type': 'application/json' });
-      response.end(JSON.stringify({ id: uuid(1) }));
-    }).listen(port, '127.0.0.1');
-    await once(server, 'listening');
-    const address = server.address();
-    if (typeof address === 'object' && address !== null) port = address.port;
-    return server;
-  };
+  const begin = (port = 0) =>
+    startServer(
+      (_, response) => {
+        response.writeHead(200, { 'content-type': 'application/json' });
+        response.end(JSON.stringify({ id: uuid(1) }));
+      },
+      { port },
+    );
   let server = await begin();
-  const leave = async () => {
-    server.closeAllConnections();
-    await new Promise((resolve) => server.close(resolve));
-  };
+  const leave = () => server.close();
   onTestFinished(leave);
   return {
-    url: `http://127.0.0.1:${port}`,
+    url: server.url,
     leave,
     comeBack: async () => {
-      server = await begin();
+      server = await begin(server.port);
     },
   };
 }

@@ -1,7 +1,7 @@
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import { temporaryFolder } from '../support/files.ts';
 import { type Answerer, json, serve, uuid } from './server.ts';
 
 const bytes = Buffer.from(Array.from({ length: 100_000 }, (_, index) => index % 251));
@@ -20,8 +20,7 @@ const cut: Answerer = (response) => {
 };
 
 async function folder(): Promise<string> {
-  const made = await mkdtemp(join(tmpdir(), 'martingale-download-'));
-  onTestFinished(() => rm(made, { recursive: true, force: true }));
+  const made = await temporaryFolder();
   return made;
 }
 

@@ -1,10 +1,8 @@
-import { once } from 'node:events';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { inspect } from 'node:util';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { createClient, RequestError } from '../../src/client/index.ts';
 import { MartingaleError } from '../../src/contract/index.ts';
+import { startServer, unusedUrl } from '../support/http-server.ts';
 import { type Answerer, cutInBody, eventStream, json, serve, silence, uuid } from './server.ts';
 
 const rejection = (promise: Promise<unknown>): Promise<unknown> =>
@@ -198,11 +196,7 @@ describe('a response of status 200', () => {
 
 describe('a broken connection', () => {
   it('that was never made says so', async () => {
-    const server = createServer();
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    const { port } = server.address() as AddressInfo;
-    await new Promise((resolve) => server.close(resolve));
-    const options = { baseUrl: `http://127.0.0.1:${port}`, apiKey: 'key', retries: 2, backoffMs: 0.1 };
+    const options = { baseUrl: await unusedUrl(), apiKey: 'key', retries: 2, backoffMs: 0.1 };
     const client = createClient(options);
     const error = await rejection(client.models.get(uuid(1)));
     expect(error).toBeInstanceOf(RequestError);
@@ -321,10 +315,8 @@ describe('createClient', () => {
 });
 
 it('https to a service that speaks http says which scheme to use', async () => {
-  const server = createServer().listen(0, '127.0.0.1');
-  onTestFinished(() => void server.close());
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
+  const { port, close } = await startServer();
+  onTestFinished(close);
   const client = createClient({ baseUrl: `https://127.0.0.1:${port}`, apiKey: 'key', retries: 0 });
   onTestFinished(() => client.close());
   expect(String(await rejection(client.models.get(uuid(1))))).toContain('Use http:// in baseUrl');

@@ -1,19 +1,18 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { createClient, type ReportedTrainingEvent } from '../../src/client/index.ts';
 import { startService } from '../../src/service/index.ts';
+import { temporaryFolder } from '../support/files.ts';
 import { baseModel, ScriptedEngine } from '../support/scripted-engine.ts';
 
 async function start() {
-  const dataFolder = await mkdtemp(join(tmpdir(), 'martingale-client-'));
+  const dataFolder = await temporaryFolder();
   const service = await startService({ engine: new ScriptedEngine(), dataFolder, apiKey: 'key' });
   const client = createClient({ baseUrl: service.url, apiKey: service.apiKey, backoffMs: 1 });
   onTestFinished(async () => {
     await client.close();
     await service.close();
-    await rm(dataFolder, { recursive: true, force: true });
   });
   return { client, service, folder: dataFolder };
 }

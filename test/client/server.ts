@@ -1,7 +1,7 @@
-import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
 import { onTestFinished } from 'vitest';
 import { type Client, type ClientOptions, createClient } from '../../src/client/index.ts';
+import { startServer } from '../support/http-server.ts';
 
 export interface Received {
   method: string;
@@ -18,7 +18,7 @@ export type Answerer = (response: ServerResponse, request: Received) => void;
  */
 export async function serve(...answerers: Answerer[]) {
   const received: Received[] = [];
-  const server = createServer((request, response) => {
+  const { server, url, close } = await startServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {
@@ -29,12 +29,6 @@ export async function serve(...answerers: Answerer[]) {
       answer?.(response, got);
     });
   });
-  const url = await new Promise<string>((resolve) => {
-    server.listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as AddressInfo;
-      resolve(`http://127.0.0.1:${port}`);
-    });
-  });
   const clients: Client[] = [];
   const connect = (options: Partial<ClientOptions> = {}) => {
     const client = createClient({ baseUrl: url, apiKey: 'key', backoffMs: 0.1, ...options });
@@ -43,8 +37,7 @@ export async function serve(...answerers: Answerer[]) {
   };
   onTestFinished(async () => {
     await Promise.all(clients.map((client) => client.close()));
-    server.closeAllConnections();
-    await new Promise((resolve) => server.close(resolve));
+    await close();
   });
   return { url, received, connect, client: connect(), server };
 }

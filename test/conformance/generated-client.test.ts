@@ -1,9 +1,9 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import { temporaryFolder } from '../support/files.ts';
 import { pythonEnvironment } from './python-environment.ts';
 import { apiKey, baseModel, service } from './support.ts';
 
@@ -29,8 +29,7 @@ describe.skipIf(environment === null)('a generated Python client', () => {
 
   it('is made without a warning and names every type, chats, and follows a job', async () => {
     const python = environment?.python ?? '';
-    const folder = await mkdtemp(join(tmpdir(), 'martingale-generated-client-'));
-    onTestFinished(() => rm(folder, { recursive: true, force: true }));
+    const folder = await temporaryFolder();
     const headers = { authorization: `Bearer ${apiKey}` };
     const document = await (await fetch(`${running.url}/v1/openapi.json`, { headers })).text();
     await writeFile(join(folder, 'openapi.json'), document);

@@ -1,15 +1,14 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createEmbeddedEngine } from 'martingale/embedded';
 import { startService } from 'martingale/service';
 import { expect, test } from 'vitest';
+import { temporaryFolder } from '../support/files.ts';
 import { runProgram } from '../support/programs.ts';
 
 test('an agent that knows nothing of training is trained through the endpoint', {
   tags: ['long'],
 }, async () => {
-  const folder = await mkdtemp(join(tmpdir(), 'martingale-endpoint-'));
+  const folder = await temporaryFolder();
   const engine = await createEmbeddedEngine({ threads: 1 });
   const service = await startService({ engine, dataFolder: join(folder, 'data') });
   try {
@@ -21,6 +20,5 @@ test('an agent that knows nothing of training is trained through the endpoint', 
   } finally {
     await service.close();
     await engine.close();
-    await rm(folder, { recursive: true });
   }
 });

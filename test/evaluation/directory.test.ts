@@ -1,31 +1,24 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { appendFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { appendFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { generateText } from 'ai';
 import { createClient, defineEnvironment, ModelHandle } from 'martingale';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { type FakePolicy, startFakeService } from '../model/fake-service.ts';
+import { readJsonLines, sharedFolder } from '../support/files.ts';
 import { fromSource } from '../support/programs.ts';
 import { digitOf, evaluateGuessing, guessingScenarios } from './guessing.ts';
 
-let folder: string;
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'martingale-evaluation-'));
-});
-afterAll(() => rm(folder, { recursive: true }));
+const folder = sharedFolder();
 
 const digits: FakePolicy = ({ seed }) => ({ text: digitOf(seed) });
 const program = fileURLToPath(new URL('evaluation-program.ts', import.meta.url));
 const keptGroups = async (directory: string): Promise<number[]> =>
-  (await readFile(join(directory, 'groups.jsonl'), 'utf8'))
-    .trimEnd()
-    .split('\n')
-    .map((line) => JSON.parse(line).group);
+  (await readJsonLines(join(directory, 'groups.jsonl'))).map(({ group }) => group);
 
 function start(baseUrl: string, directory: string): ChildProcess {
   const child = spawn(process.execPath, [...fromSource, program, baseUrl, directory], {

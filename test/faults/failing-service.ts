@@ -1,8 +1,8 @@
-import { once } from 'node:events';
-import { createServer, type ServerResponse } from 'node:http';
+import type { ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
 import { type Client, createClient } from 'martingale';
 import type { ChatCompletionRequest } from '../../src/contract/index.ts';
+import { startServer } from '../support/http-server.ts';
 import { draw } from './dice.ts';
 
 /** How many of a hundred requests meet which fault. */
@@ -63,27 +63,18 @@ export async function startFailingService() {
     response.write(body.slice(0, 40), () => response.socket?.destroy());
     return undefined;
   };
-  const server = createServer((request, response) => {
+  const server = await startServer((request, response) => {
     json(request)
       .then((body) => answer(body as ChatCompletionRequest, response))
       .catch(() => response.destroy());
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  if (typeof address !== 'object' || !address) throw new TypeError('no address');
-  const client: Client = createClient({
-    baseUrl: `http://127.0.0.1:${address.port}`,
-    apiKey: 'key',
-    backoffMs: 5,
-  });
+  const client: Client = createClient({ baseUrl: server.url, apiKey: 'key', backoffMs: 5 });
   return {
     client,
     met,
     async [Symbol.asyncDispose]() {
       await client.close();
-      server.closeAllConnections();
-      await new Promise((resolve) => server.close(resolve));
+      await server.close();
     },
   };
 }

@@ -1,8 +1,8 @@
 import { readdirSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { callsTo } from '../service/harness.ts';
+import { temporaryFolder } from '../support/files.ts';
 import { testScale } from '../support/size.ts';
 import { type LargeBody, largeJob, largeUpload } from './large-bodies.ts';
 import { ask, type ChildService, send, startChild } from './large-client.ts';
@@ -17,12 +17,9 @@ async function running(
   bytes: number,
   more = 0,
 ): Promise<{ child: ChildService; modelId: string; dataFolder: string }> {
-  const dataFolder = await mkdtemp(join(tmpdir(), 'martingale-large-'));
+  const dataFolder = await temporaryFolder();
   const child = await startChild({ dataFolder, contextLength: 2 ** 17, heapMiB: heapMiB(bytes) + more });
-  onTestFinished(async () => {
-    await child.stop();
-    await rm(dataFolder, { recursive: true });
-  });
+  onTestFinished(() => child.stop());
   const { body } = await ask(child.url, '/v1/preview/models', {
     project: 'p',
     name: 'm',
@@ -54,13 +51,7 @@ async function beside<Result>({ url }: ChildService, work: Promise<Result>): Pro
   }
 }
 
-async function ended(child: ChildService, jobId: string): Promise<unknown> {
-  const response = await fetch(`${child.url}${jobs}/${jobId}/events`, {
-    headers: { authorization: 'Bearer test-key', accept: 'text/event-stream' },
-  });
-  const last = (await response.text()).split('\n').findLast((line) => line.startsWith('data: {'));
-  return JSON.parse(last?.slice('data: '.length) ?? 'null');
-}
+const ended = async (child: ChildService, jobId: string) => (await callsTo(child.url).follow(jobId)).at(-1);
 
 const tokensIn = (job: LargeBody, tokens: number) => Math.floor(job.bytes / (tokens * 100)) * tokens;
 

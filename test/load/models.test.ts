@@ -5,7 +5,8 @@ import { createClient } from 'martingale/client';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
 import { startService } from '../../src/service/index.ts';
-import { group, type Json, start, temporaryFolder, trajectory } from '../service/harness.ts';
+import { group, type Json, start, trajectory } from '../service/harness.ts';
+import { temporaryFolder } from '../support/files.ts';
 import { door, ScriptedEngine } from '../support/scripted-engine.ts';
 
 const groups = (token: number) => [group(trajectory(1, [token, 258]), trajectory(0, [token + 1, 258]))];

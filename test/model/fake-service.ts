@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { createClient } from 'martingale';
 import type {
@@ -10,6 +9,7 @@ import type {
   ToolCall,
   TrajectoryGroupBody,
 } from '../../src/contract/index.ts';
+import { startServer } from '../support/http-server.ts';
 
 /** A reply of the fake policy: text, or tool calls with literal arguments. */
 export interface Reply {
@@ -217,13 +217,10 @@ export async function startFakeService(options: FakeServiceOptions) {
     json(response, { detail: `the fake service has no ${place}` }, 404);
   };
 
-  const server = createServer((request, response) => void route(request, response));
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  const baseUrl = `http://127.0.0.1:${port}`;
-  const client = createClient({ baseUrl, apiKey: 'key' });
+  const server = await startServer((request, response) => void route(request, response));
+  const client = createClient({ baseUrl: server.url, apiKey: 'key' });
   return {
-    baseUrl,
+    baseUrl: server.url,
     client,
     requests,
     logs,
@@ -233,8 +230,7 @@ export async function startFakeService(options: FakeServiceOptions) {
     steps: () => steps,
     async [Symbol.asyncDispose]() {
       await client.close();
-      server.closeAllConnections();
-      await new Promise((resolve) => server.close(resolve));
+      await server.close();
     },
   };
 }

@@ -1,7 +1,7 @@
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { createClient } from 'martingale';
+import { startServer } from '../support/http-server.ts';
 
 /** The fate of a request: it passes, gets a 500 or 503, or its answer is cut or ended cleanly before a text. */
 export type Fate = 'pass' | 'fail' | 'busy' | { cutBefore: string } | { endBefore: string };
@@ -37,18 +37,15 @@ export async function startFlakyProxy(
     response.write(bytes.subarray(0, bytes.indexOf(fate.cutBefore)), () => response.destroy());
     return response;
   };
-  const server = createServer((request, response) => void handle(request, response));
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  const client = createClient({ baseUrl: `http://127.0.0.1:${port}`, apiKey: 'key', retries, backoffMs: 0 });
+  const server = await startServer((request, response) => void handle(request, response));
+  const client = createClient({ baseUrl: server.url, apiKey: 'key', retries, backoffMs: 0 });
   return {
     client,
     /** Bodies of the requests, in order. */
     asked,
     async [Symbol.asyncDispose]() {
       await client.close();
-      server.closeAllConnections();
-      await new Promise((resolve) => server.close(resolve));
+      await server.close();
     },
   };
 }

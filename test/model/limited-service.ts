@@ -1,6 +1,7 @@
 import { once } from 'node:events';
-import { createServer, type ServerResponse } from 'node:http';
+import type { ServerResponse } from 'node:http';
 import { createClient, ModelHandle } from 'martingale';
+import { startServer } from '../support/http-server.ts';
 
 export interface LimitedServiceOptions {
   /** Maximum number of requests in flight; beyond it, the answer is `status`. */
@@ -50,23 +51,18 @@ export async function startLimitedService({ limit, status = 429, delayMs }: Limi
     seen.answered++;
     response.writeHead(200, { 'content-type': 'application/json' }).end(reply);
   };
-  const server = createServer((request, response) => {
+  const server = await startServer((request, response) => {
     request.resume();
     request.once('end', () => void answer(response));
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  if (typeof address !== 'object' || !address) throw new TypeError('no address');
-  const client = createClient({ baseUrl: `http://127.0.0.1:${address.port}`, apiKey: 'key', backoffMs: 10 });
+  const client = createClient({ baseUrl: server.url, apiKey: 'key', backoffMs: 10 });
   return {
     seen,
     client,
     model: new ModelHandle({ client, name: 'local/p/n:step1' }),
     async [Symbol.asyncDispose]() {
       await client.close();
-      server.closeAllConnections();
-      await new Promise((resolve) => server.close(resolve));
+      await server.close();
     },
   };
 }

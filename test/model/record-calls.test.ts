@@ -1,5 +1,4 @@
-import { appendFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { appendFile, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { generateText, isStepCount, streamText, ToolLoopAgent, tool } from 'ai';
@@ -9,15 +8,15 @@ import { RunError, recordCalls, replayCalls, replayModel } from 'martingale/test
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { WholeChatRequest } from '../../src/client/index.ts';
+import { sharedFolder } from '../support/files.ts';
 import { startFakeService } from './fake-service.ts';
 
-let folder: string;
+const folder = sharedFolder();
 let service: Awaited<ReturnType<typeof startFakeService>>;
 let files = 0;
 const newFile = () => join(folder, `calls/${files++}.jsonl`);
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'martingale-calls-'));
   let asked = 0;
   service = await startFakeService({
     policy: ({ messages, seed }) => {
@@ -32,7 +31,6 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await service[Symbol.asyncDispose]();
-  await rm(folder, { recursive: true });
 });
 
 async function collect<Value>(values: AsyncIterable<Value>): Promise<Value[]> {

@@ -1,5 +1,4 @@
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Client, createClient } from '../../src/client/index.ts';
@@ -23,6 +22,7 @@ import {
 import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
 import type { Engine } from '../../src/engines/engine.ts';
 import { type RunningService, startService } from '../../src/service/index.ts';
+import { sharedFolder } from '../support/files.ts';
 import { root } from '../support/programs.ts';
 import { textOf } from './documents.ts';
 import { namesIn, type Row, tablesOf } from './tables.ts';
@@ -200,13 +200,12 @@ describe('the alarms in docs/guide.md', () => {
 });
 
 describe('docs/reference.md, compared with the service', () => {
-  let folder: string;
+  const folder = sharedFolder();
   let engine: Engine;
   let service: RunningService;
   let client: Client;
 
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'martingale-reference-'));
     engine = await createEmbeddedEngine({ threads: 1 });
     service = await startService({ engine, dataFolder: folder });
     client = createClient({ baseUrl: service.url, apiKey: service.apiKey });
@@ -216,7 +215,6 @@ describe('docs/reference.md, compared with the service', () => {
     await client?.close();
     await service?.close();
     await engine?.close();
-    await rm(folder, { recursive: true, force: true });
   });
 
   const figuresOf = async (jobId: string): Promise<string[]> => {

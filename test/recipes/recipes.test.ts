@@ -1,10 +1,8 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import { temporaryFolder } from '../support/files.ts';
 import { fromSource, root } from '../support/programs.ts';
 
 const run = promisify(execFile);
@@ -20,9 +18,8 @@ const summarySchema = z.object({
 
 let folder: string;
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'martingale-recipes-'));
+  folder = await temporaryFolder();
 });
-afterEach(() => rm(folder, { recursive: true, force: true }));
 
 /** The summary of a recipe's run, its last line. */
 async function summaryOf(recipe: string, steps: number) {

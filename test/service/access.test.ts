@@ -1,8 +1,9 @@
 import { readdir } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
 import { startService } from '../../src/service/index.ts';
+import { temporaryFolder } from '../support/files.ts';
 import { ScriptedEngine } from '../support/scripted-engine.ts';
-import { type Json, start, temporaryFolder } from './harness.ts';
+import { type Json, start } from './harness.ts';
 
 const id = '00000000-0000-4000-8000-000000000000';
 

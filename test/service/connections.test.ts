@@ -3,8 +3,9 @@ import { readdirSync, readlinkSync } from 'node:fs';
 import { connect } from 'node:net';
 import { expect, test } from 'vitest';
 import { DataFiles } from '../../src/service/store/files.ts';
+import { temporaryFolder } from '../support/files.ts';
 import { door, ScriptedEngine } from '../support/scripted-engine.ts';
-import { start, temporaryFolder } from './harness.ts';
+import { start } from './harness.ts';
 
 test('a client that goes away before its answer stops its generation, and that is no failure', async () => {
   const engine = new ScriptedEngine();

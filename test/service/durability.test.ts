@@ -7,9 +7,10 @@ import { DatabaseSync } from 'node:sqlite';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { temporaryFolder } from '../support/files.ts';
 import { fromSource } from '../support/programs.ts';
 import { door, ScriptedEngine, special, tokensOf } from '../support/scripted-engine.ts';
-import { group, type Json, start, temporaryFolder, trajectory } from './harness.ts';
+import { callsTo, group, type Json, start, trajectory } from './harness.ts';
 
 const sampled = tokensOf('yes', special.end);
 const groups = [group(trajectory(1, sampled), trajectory(0, sampled))];
@@ -41,19 +42,8 @@ async function startProcess(
   throw new Error('the service did not start');
 }
 
-const post = async (
-  url: string,
-  path: string,
-  body: unknown,
-  headers: Record<string, string> = {},
-): Promise<Json> => {
-  const response = await fetch(`${url}${path}`, {
-    method: 'POST',
-    headers: { authorization: 'Bearer test-key', ...headers },
-    body: typeof body === 'string' ? body : JSON.stringify(body),
-  });
-  return response.json();
-};
+const post = async (url: string, ...request: [string, unknown, Record<string, string>?]): Promise<Json> =>
+  (await callsTo(url).call('POST', ...request)).body;
 
 describe('durability', () => {
   test('a restart between two jobs loses nothing', async () => {

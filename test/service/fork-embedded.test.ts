@@ -4,7 +4,8 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
 import type { Engine } from '../../src/engines/engine.ts';
 import { startService } from '../../src/service/index.ts';
-import { type Json, temporaryFolder } from './harness.ts';
+import { temporaryFolder } from '../support/files.ts';
+import { callsTo, type Json } from './harness.ts';
 
 let engine: Engine;
 beforeAll(async () => {
@@ -24,27 +25,18 @@ test('training a fork does what training its origin would have done, bit for bit
   const dataFolder = await temporaryFolder();
   const service = await startService({ engine, dataFolder, apiKey: 'key' });
   onTestFinished(() => service.close());
-  const request = (method: string, path: string, body?: string, headers = {}) =>
-    fetch(`${service.url}/v1/preview/${path}`, {
-      ...{ method, headers: { authorization: 'Bearer key', ...headers } },
-      ...(body === undefined ? {} : { body }),
-    });
-  const post = async (path: string, body: string): Promise<Json> =>
-    (await request('POST', path, body)).json();
+  const { raw, call, follow } = callsTo(service.url, 'key');
+  const post = async (path: string, body: object | string): Promise<Json> =>
+    (await call('POST', `/v1/preview/${path}`, body)).body;
   const train = async (modelId: string, reply: string) => {
     const { url } = await post('uploads', example(reply));
-    const job = await post(
-      'sft-training-jobs',
-      JSON.stringify({ model_id: modelId, training_data_url: url }),
-    );
-    const accept = { accept: 'text/event-stream' };
-    const events = await (await request('GET', `training-jobs/${job.id}/events`, undefined, accept)).text();
-    expect(events).toContain('training_ended');
+    const job = await post('sft-training-jobs', { model_id: modelId, training_data_url: url });
+    expect((await follow(job.id)).at(-1)).toMatchObject({ type: 'training_ended' });
   };
   const checkpoint = (modelId: string, step: number, file: string) =>
     readFileSync(join(dataFolder, 'models', modelId, 'checkpoints', `step-${step}`, file));
 
-  const origin = await post('models', JSON.stringify({ project: 'desk', base_model: 'martingale-tiny' }));
+  const origin = await post('models', { project: 'desk', base_model: 'martingale-tiny' });
   await train(origin.id, 'yes');
   const fork = await post(`models/${origin.id}/fork`, '{}');
   await train(origin.id, 'no');
@@ -55,7 +47,9 @@ test('training a fork does what training its origin would have done, bit for bit
   }
 
   const download = async (modelId: string, step: number) =>
-    Buffer.from(await (await request('GET', `models/${modelId}/checkpoints/${step}/download`)).arrayBuffer());
+    Buffer.from(
+      await (await raw('GET', `/v1/preview/models/${modelId}/checkpoints/${step}/download`)).arrayBuffer(),
+    );
   expect((await download(fork.id, 0)).equals(await download(origin.id, 1))).toBe(true);
   expect((await download(origin.id, 0)).equals(await download(origin.id, 1))).toBe(false);
 });

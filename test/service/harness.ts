@@ -1,9 +1,7 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import type { StartServiceOptions } from '../../src/service/index.ts';
 import { startService } from '../../src/service/index.ts';
+import { temporaryFolder } from '../support/files.ts';
 import { baseModel, ScriptedEngine } from '../support/scripted-engine.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: answers of a server under test have no type before they are checked.
@@ -15,10 +13,30 @@ export interface Answer {
   body: Json;
 }
 
-export async function temporaryFolder(): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'martingale-service-'));
-  onTestFinished(() => rm(folder, { recursive: true, force: true }));
-  return folder;
+/** Calls of a service, with answers read whole. */
+export function callsTo(url: string, apiKey = 'test-key') {
+  const raw = (method: string, path: string, body?: unknown, headers: Record<string, string> = {}) =>
+    fetch(`${url}${path}`, {
+      method,
+      headers: { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json', ...headers },
+      ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+    });
+  const call = async (...request: Parameters<typeof raw>): Promise<Answer> => {
+    const response = await raw(...request);
+    const text = await response.text();
+    return {
+      status: response.status,
+      headers: response.headers,
+      body: text === '' ? null : JSON.parse(text),
+    };
+  };
+  /** All events of a job, from the event stream. */
+  const follow = async (jobId: string, headers: Record<string, string> = {}): Promise<Json[]> => {
+    const path = `/v1/preview/training-jobs/${jobId}/events`;
+    const response = await raw('GET', path, undefined, { accept: 'text/event-stream', ...headers });
+    return frames(await response.text());
+  };
+  return { raw, call, follow };
 }
 
 /** Starts a service with a scripted engine on a free port. It closes with the test. */
@@ -35,26 +53,7 @@ export async function start(options: Partial<StartServiceOptions> & { engine?: S
     dataFolder,
   });
   onTestFinished(() => service.close());
-  const raw = (method: string, path: string, body?: unknown, headers: Record<string, string> = {}) =>
-    fetch(`${service.url}${path}`, {
-      method,
-      headers: { authorization: `Bearer ${service.apiKey}`, 'content-type': 'application/json', ...headers },
-      ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
-    });
-  const call = async (
-    method: string,
-    path: string,
-    body?: unknown,
-    headers: Record<string, string> = {},
-  ): Promise<Answer> => {
-    const response = await raw(method, path, body, headers);
-    const text = await response.text();
-    return {
-      status: response.status,
-      headers: response.headers,
-      body: text === '' ? null : JSON.parse(text),
-    };
-  };
+  const { raw, call, follow } = callsTo(service.url, service.apiKey);
   const chat = (body: object) =>
     call('POST', '/v1/chat/completions', { messages: [{ role: 'user', content: 'hi' }], ...body });
   const createModel = async (fields: object = {}): Promise<Json> => {
@@ -66,14 +65,6 @@ export async function start(options: Partial<StartServiceOptions> & { engine?: S
     });
     if (status !== 200) throw new Error(JSON.stringify(body));
     return body;
-  };
-  /** All events of a job, from the event stream. */
-  const follow = async (jobId: string, headers: Record<string, string> = {}): Promise<Json[]> => {
-    const response = await raw('GET', `/v1/preview/training-jobs/${jobId}/events`, undefined, {
-      accept: 'text/event-stream',
-      ...headers,
-    });
-    return frames(await response.text());
   };
   return { service, engine, dataFolder, log, raw, call, chat, createModel, follow };
 }

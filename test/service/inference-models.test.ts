@@ -1,8 +1,9 @@
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { expect, test } from 'vitest';
+import { temporaryFolder } from '../support/files.ts';
 import { baseModel } from '../support/scripted-engine.ts';
-import { type Json, start, temporaryFolder } from './harness.ts';
+import { type Json, start } from './harness.ts';
 import { open } from './opened.ts';
 
 /** A data folder with many models. */

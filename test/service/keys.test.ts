@@ -3,8 +3,9 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { KeyStore, startService } from '../../src/service/index.ts';
+import { temporaryFolder } from '../support/files.ts';
 import { ScriptedEngine } from '../support/scripted-engine.ts';
-import { start, temporaryFolder } from './harness.ts';
+import { start } from './harness.ts';
 
 /** The keys of a data folder as another process would open them: on a connection of its own. */
 async function openKeys(dataFolder: string): Promise<KeyStore> {

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
-import { start, temporaryFolder } from './harness.ts';
+import { temporaryFolder } from '../support/files.ts';
+import { start } from './harness.ts';
 import { groups, unknown } from './jobs/support.ts';
 
 describe('log', () => {

@@ -9,8 +9,9 @@ import { openService } from '../../src/service/open-service.ts';
 import { openApiDocument } from '../../src/service/openapi/document.ts';
 import { resolveSources } from '../../src/service/training-data/sources.ts';
 import { Connections } from '../../src/service/wire/wire.ts';
+import { temporaryFolder } from '../support/files.ts';
 import { ScriptedEngine } from '../support/scripted-engine.ts';
-import { type Json, start, temporaryFolder } from './harness.ts';
+import { type Json, start } from './harness.ts';
 
 const document: Json = JSON.parse(JSON.stringify(openApiDocument()));
 const operations: { name: string; path: string; method: string; operation: Json }[] = Object.entries(

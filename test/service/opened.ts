@@ -8,8 +8,9 @@ import type { LogEntry } from '../../src/service/telemetry.ts';
 import { resolveSources, type TrainingDataOptions } from '../../src/service/training-data/sources.ts';
 import { Listening } from '../../src/service/wire/listening.ts';
 import { Connections } from '../../src/service/wire/wire.ts';
+import { temporaryFolder } from '../support/files.ts';
 import { baseModel, ScriptedEngine } from '../support/scripted-engine.ts';
-import { type Answer, type Json, temporaryFolder } from './harness.ts';
+import { callsTo, type Json } from './harness.ts';
 
 interface OpenedOptions {
   dataFolder?: string;
@@ -49,22 +50,7 @@ export async function open({ dataFolder, limits, trainingData }: OpenedOptions =
     keys.close();
   };
   onTestFinished(close);
-  const call = async (method: string, path: string, body?: unknown, key?: string): Promise<Answer> => {
-    const response = await fetch(`${listening.url}${path}`, {
-      method,
-      headers: {
-        ...{ authorization: 'Bearer test-key', 'content-type': 'application/json' },
-        ...(key === undefined ? {} : { 'idempotency-key': key }),
-      },
-      ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
-    });
-    const text = await response.text();
-    return {
-      status: response.status,
-      headers: response.headers,
-      body: text === '' ? null : JSON.parse(text),
-    };
-  };
+  const { call } = callsTo(listening.url);
   const createModel = async (name = 'agent'): Promise<Json> => {
     const fields = { project: 'desk', name, base_model: baseModel.id };
     const { status, body } = await call('POST', '/v1/preview/models', fields);

@@ -3,8 +3,9 @@ import { stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { startService } from '../../src/service/index.ts';
+import { temporaryFolder } from '../support/files.ts';
 import { ScriptedEngine } from '../support/scripted-engine.ts';
-import { start, temporaryFolder } from './harness.ts';
+import { start } from './harness.ts';
 
 it('a data folder that cannot be is refused, with its path and what to do', async () => {
   const file = join(await temporaryFolder(), 'file');

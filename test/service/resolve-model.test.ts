@@ -5,8 +5,8 @@ import { ModelResolver } from '../../src/service/inference/resolve-model.ts';
 import { DataFiles } from '../../src/service/store/files.ts';
 import { openSqliteStore } from '../../src/service/store/sqlite-store.ts';
 import type { CheckpointRecord } from '../../src/service/store/store.ts';
+import { temporaryFolder } from '../support/files.ts';
 import { baseModel, door, ScriptedEngine } from '../support/scripted-engine.ts';
-import { temporaryFolder } from './harness.ts';
 
 const all = new Access({ entity: null, tenant: 'test' });
 const createdAt = new Date(0).toISOString();

@@ -8,8 +8,8 @@ import { DataFiles } from '../../src/service/store/files.ts';
 import { storeSchema } from '../../src/service/store/schema.ts';
 import { openSqliteStore } from '../../src/service/store/sqlite-store.ts';
 import type { JobRecord } from '../../src/service/store/store.ts';
+import { temporaryFolder } from '../support/files.ts';
 import { baseModel, door, ScriptedEngine } from '../support/scripted-engine.ts';
-import { temporaryFolder } from './harness.ts';
 
 const createdAt = new Date(0).toISOString();
 const modelId = 'model';

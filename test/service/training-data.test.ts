@@ -1,13 +1,15 @@
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { createServer, type RequestListener } from 'node:http';
+import type { RequestListener } from 'node:http';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { startService, type TrainingDataOptions } from '../../src/service/index.ts';
+import { temporaryFolder } from '../support/files.ts';
+import { startServer } from '../support/http-server.ts';
 import { door, ScriptedEngine } from '../support/scripted-engine.ts';
-import { type Json, start, temporaryFolder } from './harness.ts';
+import { type Json, start } from './harness.ts';
 
 const line = (reply: string) =>
   JSON.stringify({
@@ -48,15 +50,9 @@ const urlOf = (...path: string[]) => pathToFileURL(join(...path)).href;
 
 /** A server of files on this machine, at an address without encryption. */
 async function serve(listener: RequestListener): Promise<string> {
-  const server = createServer(listener);
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const address = server.address();
-  if (typeof address !== 'object' || address === null) throw new Error('no address');
-  return `http://127.0.0.1:${address.port}`;
+  const { url, close } = await startServer(listener);
+  onTestFinished(close);
+  return url;
 }
 
 describe('training data from a folder', () => {

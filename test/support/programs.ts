@@ -1,5 +1,8 @@
-import { execFile } from 'node:child_process';
+import { type ChildProcessByStdio, execFile } from 'node:child_process';
+import { once } from 'node:events';
 import { join } from 'node:path';
+import type { Readable, Writable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
@@ -21,6 +24,18 @@ export async function runProgram(
     env: { ...process.env, ...env },
   });
   return stdout;
+}
+
+/** What a process prints, and how it ends. `result` is its last printed line, if that is a JSON object. */
+export async function outcomeOf(child: ChildProcessByStdio<null | Writable, Readable, Readable>) {
+  const [output, errors, [code, signal]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, 'exit'),
+  ]);
+  const last = output.trimEnd().split('\n').at(-1) ?? '';
+  const result = last.startsWith('{') ? JSON.parse(last) : null;
+  return { output, errors, result, code, killed: signal === 'SIGKILL' };
 }
 
 /** Type-checks a project; returns the compiler's output. */

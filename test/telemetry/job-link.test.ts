@@ -1,7 +1,8 @@
 import { InMemorySpanExporter, NodeTracerProvider, SimpleSpanProcessor } from '@opentelemetry/sdk-trace-node';
 import { expect, test } from 'vitest';
-import { start, temporaryFolder } from '../service/harness.ts';
+import { start } from '../service/harness.ts';
 import { groups, rl } from '../service/jobs/support.ts';
+import { temporaryFolder } from '../support/files.ts';
 import { door, ScriptedEngine } from '../support/scripted-engine.ts';
 
 test('a job that runs after a restart links to the span that asked for it before', async () => {

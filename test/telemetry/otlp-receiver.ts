@@ -1,6 +1,5 @@
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { z } from 'zod';
+import { startServer } from '../support/http-server.ts';
 
 const attributeSchema = z.object({ key: z.string(), value: z.record(z.string(), z.unknown()) });
 const spanSchema = z.object({
@@ -42,7 +41,7 @@ export interface ReceivedSpan {
 export async function startOtlpReceiver() {
   const spans: ReceivedSpan[] = [];
   const metrics = new Map<string, z.infer<typeof metricSchema>>();
-  const server = createServer(async (request, response) => {
+  const { url, close } = await startServer(async (request, response) => {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk);
     const body = bodySchema.parse(JSON.parse(Buffer.concat(chunks).toString('utf8')));
@@ -52,15 +51,6 @@ export async function startOtlpReceiver() {
       for (const scope of scopeMetrics) for (const metric of scope.metrics) metrics.set(metric.name, metric);
     response.setHeader('content-type', 'application/json').end('{}');
   });
-  await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', resolve);
-  });
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const close = () =>
-    new Promise<void>((resolve) => {
-      server.close(() => resolve());
-      server.closeAllConnections();
-    });
   return { url, spans, metrics, close };
 }
 

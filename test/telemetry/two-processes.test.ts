@@ -1,16 +1,15 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test, vi } from 'vitest';
+import { temporaryFolder } from '../support/files.ts';
 import { fromSource, root, runProgram } from '../support/programs.ts';
 import { startOtlpReceiver } from './otlp-receiver.ts';
 
 test('a run and a service in another process, each with an SDK of its own, are one trace', {
   tags: ['long'],
 }, async () => {
-  const folder = await mkdtemp(join(tmpdir(), 'martingale-trace-'));
+  const folder = await temporaryFolder();
   const collector = await startOtlpReceiver();
   const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, MARTINGALE_API_KEY: 'mine' };
   const preload = [...fromSource, '--import', './test/telemetry/preloaded-sdk.ts'];
@@ -23,7 +22,6 @@ test('a run and a service in another process, each with an SDK of its own, are o
   onTestFinished(async () => {
     child.kill('SIGKILL');
     await collector.close();
-    await rm(folder, { recursive: true, force: true });
   });
   let text = '';
   for await (const chunk of child.stdout) {

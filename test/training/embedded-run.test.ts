@@ -1,26 +1,20 @@
 import { createHash } from 'node:crypto';
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createClient, openModel, sft, train } from 'martingale';
 import { createEmbeddedEngine } from 'martingale/embedded';
 import { startService } from 'martingale/service';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { deskDemonstrations } from '../../recipes/desk/demonstrations.ts';
 import { desk } from '../../recipes/desk/environment.ts';
 import { deskScenarios } from '../../recipes/desk/scenarios.ts';
+import { sharedFolder } from '../support/files.ts';
 
 const supervised = 4;
 const steps = 3;
 
 describe('a run on the embedded engine', () => {
-  let folder: string;
-
-  beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'martingale-run-'));
-  });
-
-  afterAll(() => rm(folder, { recursive: true }));
+  const folder = sharedFolder();
 
   /** The service on a data folder, for as long as `use` takes. */
   async function served<Result>(

@@ -1,5 +1,4 @@
-import { mkdtemp, readFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { generateText } from 'ai';
 import {
@@ -17,6 +16,7 @@ import {
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { type FakeServiceOptions, startFakeService } from '../model/fake-service.ts';
+import { temporaryFolder } from '../support/files.ts';
 
 const scenario = z.object({ id: z.number() });
 const environment = defineEnvironment({
@@ -46,7 +46,7 @@ async function open(scores: readonly number[] = [], options: Partial<FakeService
     groupsPerStep: 1,
     rolloutsPerGroup: 2,
     concurrency: 1,
-    runDirectory: join(await mkdtemp(join(tmpdir(), 'martingale-')), 'run'),
+    runDirectory: join(await temporaryFolder(), 'run'),
   };
   return { service, settings };
 }

@@ -1,6 +1,4 @@
 import { createHash } from 'node:crypto';
-import { mkdtemp } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { generateText } from 'ai';
@@ -8,6 +6,7 @@ import { defineEnvironment, type RunEvent, train } from 'martingale';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { type FakePolicy, type FakeServiceOptions, startFakeService } from '../model/fake-service.ts';
+import { temporaryFolder } from '../support/files.ts';
 
 const environment = defineEnvironment({
   name: 'coin toss',
@@ -33,7 +32,7 @@ async function open(options: Partial<FakeServiceOptions> = {}) {
     steps: 4,
     groupsPerStep: 2,
     rolloutsPerGroup: 4,
-    runDirectory: join(await mkdtemp(join(tmpdir(), 'martingale-')), 'run'),
+    runDirectory: join(await temporaryFolder(), 'run'),
   } as const;
   return { service, settings };
 }

@@ -6,6 +6,7 @@ import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Screen } from '../progress/screen.ts';
+import { outcomeOf } from '../support/programs.ts';
 import { startRuns } from './resume/run-child.ts';
 
 const child = fileURLToPath(new URL('resume/child.ts', import.meta.url));
@@ -23,12 +24,8 @@ const settings = (name: string, more: object) =>
   JSON.stringify({ ...runs.service, name, runDirectory: runs.path(name), steps: 2, ...more });
 
 /** Trains in its own process, with output to pipes. */
-async function pipe(name: string, more: object) {
-  const started = spawn(process.execPath, [child, settings(name, more)], { env: attended });
-  const ended = once(started, 'exit');
-  const [output, errors, [code]] = await Promise.all([text(started.stdout), text(started.stderr), ended]);
-  return { output, errors, code };
-}
+const pipe = (name: string, more: object) =>
+  outcomeOf(spawn(process.execPath, [child, settings(name, more)], { env: attended }));
 
 describe('a run whose output goes to pipes', () => {
   test('shows nothing unless it is asked to', async () => {

@@ -1,11 +1,11 @@
-import { mkdtemp, readFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { generateText } from 'ai';
 import { defineEnvironment, type RunEvent, train } from 'martingale';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { startFakeService } from '../model/fake-service.ts';
+import { temporaryFolder } from '../support/files.ts';
 
 /** Trains a step with credited calls. The service confirms the credit or does not. */
 async function credited(gradientStep: Record<string, number>) {
@@ -21,7 +21,7 @@ async function credited(gradientStep: Record<string, number>) {
     rewards: { right: ({ outcome }) => Number(outcome) },
     credit: ({ reward, calls }) => calls.map(() => reward),
   });
-  const runDirectory = join(await mkdtemp(join(tmpdir(), 'martingale-')), 'run');
+  const runDirectory = join(await temporaryFolder(), 'run');
   const events: RunEvent[] = [];
   const { reports } = await train({
     environment,

@@ -1,11 +1,9 @@
-import { mkdtemp } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { generateText, streamText } from 'ai';
 import { defineEnvironment, train } from 'martingale';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { startFakeService } from '../model/fake-service.ts';
+import { temporaryFolder } from '../support/files.ts';
 import { startRecording } from '../telemetry/recording-sdk.ts';
 
 let recording: ReturnType<typeof startRecording>;
@@ -35,7 +33,7 @@ test('spans stand in one tree: run, step, group, rollout, model call and reward,
     groupsPerStep: 2,
     rolloutsPerGroup: 2,
     concurrency: 1,
-    runDirectory: await mkdtemp(join(tmpdir(), 'martingale-')),
+    runDirectory: await temporaryFolder(),
   });
   const edges = (name: string) =>
     recording.spans.filter((span) => span.name === name).map(({ parent }) => parent);
@@ -77,7 +75,7 @@ test('a model call that fails ends its span with the error', async () => {
     steps: 1,
     groupsPerStep: 1,
     rolloutsPerGroup: 2,
-    runDirectory: await mkdtemp(join(tmpdir(), 'martingale-')),
+    runDirectory: await temporaryFolder(),
   });
   await expect(running).rejects.toThrow(/token_ids_missing/);
   const failed = recording.spans.filter(({ attributes }) => attributes['error.type'] !== undefined);

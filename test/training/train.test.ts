@@ -1,5 +1,4 @@
-import { mkdtemp, readdir, readFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { generateText } from 'ai';
 import { defineEnvironment, openModel, type RunEvent, sft, train } from 'martingale';
@@ -7,6 +6,7 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { createTrainingJobRequestSchema, logRequestSchema } from '../../src/contract/index.ts';
 import { type FakeServiceOptions, startFakeService } from '../model/fake-service.ts';
+import { readJsonLines, temporaryFolder } from '../support/files.ts';
 
 const environment = defineEnvironment({
   name: 'coin toss',
@@ -26,7 +26,7 @@ const alternating = (): FakeServiceOptions['policy'] => {
 
 async function open(options: Partial<FakeServiceOptions> = {}) {
   const service = await startFakeService({ policy: alternating(), ...options });
-  const runDirectory = join(await mkdtemp(join(tmpdir(), 'martingale-')), 'run');
+  const runDirectory = join(await temporaryFolder(), 'run');
   const events: RunEvent[] = [];
   const settings = {
     environment,
@@ -43,11 +43,6 @@ async function open(options: Partial<FakeServiceOptions> = {}) {
   return { service, settings, runDirectory, events };
 }
 
-const lines = async (path: string) =>
-  (await readFile(path, 'utf8'))
-    .trimEnd()
-    .split('\n')
-    .map((line) => JSON.parse(line));
 const whole = async (path: string) => JSON.parse(await readFile(path, 'utf8'));
 
 test('each step samples from the checkpoint that the step before it made', async () => {
@@ -148,8 +143,8 @@ test('the run directory holds the whole run', async () => {
     'summary.json',
     'trajectories',
   ]);
-  expect(await lines(join(runDirectory, 'metrics.jsonl'))).toEqual(result.reports);
-  const groups = await lines(join(runDirectory, 'trajectories', 'step-0000.jsonl'));
+  expect(await readJsonLines(join(runDirectory, 'metrics.jsonl'))).toEqual(result.reports);
+  const groups = await readJsonLines(join(runDirectory, 'trajectories', 'step-0000.jsonl'));
   expect(groups).toHaveLength(2);
   expect(groups[0]).toMatchObject({ scenario: { id: expect.any(Number) }, failures: [] });
   expect(await whole(join(runDirectory, 'jobs', 'step-0001.json'))).toMatchObject({
@@ -158,7 +153,7 @@ test('the run directory holds the whole run', async () => {
     trajectories: 'trajectories/step-0001.jsonl',
   });
   expect(await whole(join(runDirectory, 'summary.json'))).toMatchObject({ reason: 'finished', steps: 3 });
-  const written = await lines(join(runDirectory, 'events.jsonl'));
+  const written = await readJsonLines(join(runDirectory, 'events.jsonl'));
   const kept = events.filter(({ type }) => type !== 'rollouts').map(({ type }) => type);
   expect(written.map(({ type }) => type)).toEqual(kept);
   expect(events.filter((event) => event.type === 'evaluated').map(({ name }) => name)).toEqual([
@@ -174,7 +169,7 @@ test('the trajectories and the key of a job are on disk before the job is asked 
   const seen: unknown[] = [];
   const { service, settings, runDirectory } = await open({
     beforeJob: async () => {
-      const groups = await lines(join(runDirectory, 'trajectories', 'step-0000.jsonl'));
+      const groups = await readJsonLines(join(runDirectory, 'trajectories', 'step-0000.jsonl'));
       seen.push(groups.length, await whole(join(runDirectory, 'jobs', 'step-0000.json')));
     },
   });
@@ -266,7 +261,7 @@ test('failed rollouts are left out of the job and stand in the journal with thei
     cancelled: 0,
     reward: 0.5,
   });
-  const [group] = await lines(join(runDirectory, 'trajectories', 'step-0000.jsonl'));
+  const [group] = await readJsonLines(join(runDirectory, 'trajectories', 'step-0000.jsonl'));
   expect(group.trajectories).toHaveLength(2);
   expect(group.failures).toMatchObject([{ rollout: 2, status: 'failed', code: 'reward_failed' }]);
   expect(service.jobs[0]?.body).toMatchObject({
@@ -294,7 +289,7 @@ test('a failed job ends the run with its reason and leaves the directory readabl
   await using _ = service;
   await expect(train(settings)).rejects.toThrow(/the engine ran out of memory/);
   expect(await whole(join(runDirectory, 'summary.json'))).toMatchObject({ reason: 'failed' });
-  expect(await lines(join(runDirectory, 'trajectories', 'step-0000.jsonl'))).toHaveLength(2);
+  expect(await readJsonLines(join(runDirectory, 'trajectories', 'step-0000.jsonl'))).toHaveLength(2);
 });
 
 test('a job past its deadline is cancelled and ends the run', async () => {
@@ -323,7 +318,7 @@ test('a run stopped while it samples cancels its rollouts and returns', async ()
   expect(result.counts).toEqual({ dispatched: 8, completed: 6, failed: 0, cancelled: 2 });
   expect(events.at(-1)).toMatchObject({ type: 'run_ended', reason: 'stopped' });
   expect(await whole(join(runDirectory, 'summary.json'))).toMatchObject({ reason: 'stopped' });
-  expect(await lines(join(runDirectory, 'trajectories', 'step-0001.jsonl'))).toHaveLength(2);
+  expect(await readJsonLines(join(runDirectory, 'trajectories', 'step-0001.jsonl'))).toHaveLength(2);
 });
 
 test('a run stopped while it trains cancels the job', async () => {

@@ -1,12 +1,12 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
 import { basename, join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { expect, it } from 'vitest';
-import { z } from 'zod';
-import { start, temporaryFolder } from '../../service/harness.ts';
+import { start } from '../../service/harness.ts';
+import { temporaryFolder } from '../../support/files.ts';
+import { unusedUrl } from '../../support/http-server.ts';
 import { root } from '../../support/programs.ts';
 import { CoinEngine } from '../../training/resume/coin-engine.ts';
 
@@ -106,12 +106,7 @@ it('a recipe whose reward throws says where, by file, line and column', async ()
 }, 120_000);
 
 it('a service that does not answer is named while the recipe waits for it', { tags: ['long'] }, async () => {
-  const away = createServer();
-  away.listen(0, '127.0.0.1');
-  await once(away, 'listening');
-  const { port } = z.object({ port: z.number() }).parse(away.address());
-  away.close();
-  const url = `http://127.0.0.1:${port}`;
+  const url = await unusedUrl();
   const child = spawn(
     process.execPath,
     [

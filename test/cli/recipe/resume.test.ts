@@ -1,18 +1,13 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { text } from 'node:stream/consumers';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
+import { readJsonLines, sharedFolder } from '../../support/files.ts';
 import { fromSource, root } from '../../support/programs.ts';
 
-let folder: string;
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'martingale-resume-recipe-'));
-});
-afterAll(() => rm(folder, { recursive: true, force: true }));
+const folder = sharedFolder();
 
 type Line = { type: string; [field: string]: unknown };
 
@@ -38,11 +33,8 @@ async function run(name: string, flags: string[], isLast: (line: Line) => boolea
 
 /** What of the reports does not depend on the clock. */
 async function metricsOf(name: string): Promise<object[]> {
-  const lines = await readFile(join(folder, name, 'training', 'metrics.jsonl'), 'utf8');
-  return lines
-    .trimEnd()
-    .split('\n')
-    .map((line) => ({ ...JSON.parse(line), seconds: 0, phases: null, tokensPerSecond: 0, loopDelayMs: 0 }));
+  const lines = await readJsonLines(join(folder, name, 'training', 'metrics.jsonl'));
+  return lines.map((line) => ({ ...line, seconds: 0, phases: null, tokensPerSecond: 0, loopDelayMs: 0 }));
 }
 
 it('a recipe that is killed, service, engine and all, goes on to the same end, more than once', {

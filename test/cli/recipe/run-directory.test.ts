@@ -1,16 +1,15 @@
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { claimRunDirectory, takeUpRunDirectory } from '../../../src/cli/recipe/run-directory.ts';
+import { temporaryFolder } from '../../support/files.ts';
 
 describe('the run directory of a recipe', () => {
   let folder: string;
   beforeEach(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'recipe-'));
+    folder = await temporaryFolder();
   });
-  afterEach(() => rm(folder, { recursive: true, force: true }));
 
   it('is made where there is none, and taken where it is empty', async () => {
     await claimRunDirectory(join(folder, 'runs', 'one'));

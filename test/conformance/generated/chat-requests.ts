@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { z } from 'zod';
 import { chatCompletionRequestSchema } from '../../../src/contract/index.ts';
-import { type JsonSchema, valuesOf } from './schema-arbitrary.ts';
+import type { JsonSchema } from '../../support/json-schema.ts';
+import { valuesOf } from './schema-arbitrary.ts';
 
 export type Body = Record<string, unknown>;
 

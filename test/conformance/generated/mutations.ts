@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import type { JsonSchema } from './schema-arbitrary.ts';
+import type { JsonSchema } from '../../support/json-schema.ts';
 
 type Body = Record<string, unknown>;
 

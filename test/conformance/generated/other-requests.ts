@@ -1,9 +1,10 @@
 import fc from 'fast-check';
 import { z } from 'zod';
 import * as contract from '../../../src/contract/index.ts';
+import type { JsonSchema } from '../../support/json-schema.ts';
 import { type Sent, send, type Target } from './answers.ts';
 import { mutationsOf } from './mutations.ts';
-import { type JsonSchema, valuesOf } from './schema-arbitrary.ts';
+import { valuesOf } from './schema-arbitrary.ts';
 
 export interface OtherRequest {
   valid: boolean;

@@ -1,11 +1,9 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import type { Engine } from '../../../src/engines/engine.ts';
 import { type LogEntry, type RunningService, startService } from '../../../src/service/index.ts';
+import { sharedFolder } from '../../support/files.ts';
 import { testScale, testSeed } from '../../support/size.ts';
 import { type Answered, complaintAboutChat, complaintAboutRefusal, type Sent, send } from './answers.ts';
 import { chatDefinitions, chatRequests, chatSchema } from './chat-requests.ts';
@@ -15,13 +13,12 @@ import { createOtherRequests, type OtherRequest } from './other-requests.ts';
 /** Callers at once. */
 const callers = 32;
 
-let folder: string;
+const folder = sharedFolder();
 let engine: Engine;
 let service: RunningService;
 const failures: LogEntry[] = [];
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'martingale-generated-'));
   engine = await createEmbeddedEngine({ threads: 1 });
   service = await startService({
     engine,
@@ -35,7 +32,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await service.close();
   await engine.close();
-  await rm(folder, { recursive: true, force: true });
 });
 
 /** Sends them all, some side by side; gives what is wrong with the answers, the first ten of it. */

@@ -1,7 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { context, metrics, propagation, trace } from '@opentelemetry/api';
@@ -16,6 +15,7 @@ import { defineEnvironment, train } from 'martingale';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { type FakePolicy, startFakeService } from '../../model/fake-service.ts';
+import { sharedFolder } from '../../support/files.ts';
 import { pythonEnvironment } from '../python-environment.ts';
 
 const environment = await pythonEnvironment({
@@ -80,7 +80,7 @@ const looking = defineEnvironment({
 
 describe.skipIf(environment === null)('a run, sent by OTLP over HTTP to a collector of its schema', () => {
   let received: z.infer<typeof receivedSchema> = [];
-  let folder = '';
+  const folder = sharedFolder();
   let collector: ChildProcess | undefined;
   const bodies = (contentType: string) =>
     received.flatMap((one) => (one.contentType === contentType && one.body ? [one.body] : []));
@@ -92,7 +92,6 @@ describe.skipIf(environment === null)('a run, sent by OTLP over HTTP to a collec
   const named = (name: string) => spansOf('application/json').filter((span) => span.name === name);
 
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'martingale-otlp-'));
     const child = spawn(environment?.python ?? '', [join(import.meta.dirname, 'collector.py')], {
       stdio: ['ignore', 'pipe', 'inherit'],
     });
@@ -134,7 +133,6 @@ describe.skipIf(environment === null)('a run, sent by OTLP over HTTP to a collec
   afterAll(async () => {
     collector?.kill();
     for (const api of [trace, metrics, context, propagation]) api.disable();
-    await rm(folder, { recursive: true, force: true });
   });
 
   test('is taken whole in both encodings, which say the same', () => {

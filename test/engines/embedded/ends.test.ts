@@ -1,13 +1,13 @@
 import { getEventListeners } from 'node:events';
 import { writeFileSync } from 'node:fs';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { queryObjects } from 'node:v8';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { GenerateRequest, Generation } from '../../../src/engines/engine.ts';
 import { EngineError } from '../../../src/engines/engine.ts';
 import { type ProcessorCall, plainSampling } from '../../../src/learning/index.ts';
+import { temporaryFolder } from '../../support/files.ts';
 import { Bench, base } from './support.ts';
 
 const moduleOf = (name: string) => new URL(`./modules/${name}.ts`, import.meta.url);
@@ -36,36 +36,29 @@ describe('a request to the embedded engine', () => {
     });
 
   it('is not computed any further, once it is aborted, than to the end of the step in progress', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'martingale-lockstep-'));
-    try {
-      const stop = new AbortController();
-      const sampling = (name: string, more = {}) => ({ kwargs: { folder, name, ...more } });
-      const aborted = bench.engine.generate(
-        endless(sampling('aborted'), { signal: stop.signal, maxTokens: 400 }),
-      );
-      const ended = expect(aborted).rejects.toThrow('enough');
-      let heard = 0;
-      const { tokens } = await bench.engine.generate(
-        endless(sampling('neighbour', { holdAt: 9 })),
-        (delta) => {
-          heard += delta.tokens.length;
-          if (heard < 5 || stop.signal.aborted) return;
-          stop.abort(new Error('enough'));
-          // The cancellation is on its way by then.
-          setImmediate(() => writeFileSync(join(folder, 'go'), ''));
-        },
-      );
-      await ended;
-      expect(tokens).toHaveLength(40);
-      const sampled = (await readFile(join(folder, 'sampled'), 'utf8')).trim().split('\n');
-      // The neighbour's tenth token is sampled in the step that the cancellation finds in progress, or after it.
-      const tenth = sampled.flatMap((name, at) => (name === 'neighbour' ? [at] : []))[9] ?? 0;
-      const later = sampled.slice(tenth + 1).filter((name) => name === 'aborted');
-      expect(later.length).toBeLessThanOrEqual(1);
-      expect(sampled.filter((name) => name === 'aborted').length).toBeGreaterThan(0);
-    } finally {
-      await rm(folder, { recursive: true });
-    }
+    const folder = await temporaryFolder();
+    const stop = new AbortController();
+    const sampling = (name: string, more = {}) => ({ kwargs: { folder, name, ...more } });
+    const aborted = bench.engine.generate(
+      endless(sampling('aborted'), { signal: stop.signal, maxTokens: 400 }),
+    );
+    const ended = expect(aborted).rejects.toThrow('enough');
+    let heard = 0;
+    const { tokens } = await bench.engine.generate(endless(sampling('neighbour', { holdAt: 9 })), (delta) => {
+      heard += delta.tokens.length;
+      if (heard < 5 || stop.signal.aborted) return;
+      stop.abort(new Error('enough'));
+      // The cancellation is on its way by then.
+      setImmediate(() => writeFileSync(join(folder, 'go'), ''));
+    });
+    await ended;
+    expect(tokens).toHaveLength(40);
+    const sampled = (await readFile(join(folder, 'sampled'), 'utf8')).trim().split('\n');
+    // The neighbour's tenth token is sampled in the step that the cancellation finds in progress, or after it.
+    const tenth = sampled.flatMap((name, at) => (name === 'neighbour' ? [at] : []))[9] ?? 0;
+    const later = sampled.slice(tenth + 1).filter((name) => name === 'aborted');
+    expect(later.length).toBeLessThanOrEqual(1);
+    expect(sampled.filter((name) => name === 'aborted').length).toBeGreaterThan(0);
   });
 
   it('is told when the thread dies, with thirty others, and the next one finds a new thread', async () => {

@@ -1,9 +1,9 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { runtimeNames, runtimeVersion } from '../../../src/engines/embedded/runtime.ts';
+import { temporaryFolder } from '../../support/files.ts';
 import { fromSource, root } from '../../support/programs.ts';
 
 const preload = new URL('../../support/hide-packages.ts', import.meta.url).href;
@@ -44,8 +44,7 @@ describe('the embedded engine without ONNX Runtime', () => {
     ['martingale serve', ['src/cli/main.ts', 'serve', '--port', '0', '--data']],
     ['a recipe', [...fromSource, 'recipes/sort/train.ts', '--steps', '1', '--run-directory']],
   ])('says so from %s, with no stack', async (_, args) => {
-    const folder = await mkdtemp(join(tmpdir(), 'martingale-no-runtime-'));
-    onTestFinished(() => rm(folder, { recursive: true }));
+    const folder = await temporaryFolder();
     const { code, stderr } = await run([...args, join(folder, 'new')], both);
     expect(code).toBe(1);
     expect(stderr).toContain(`Run: ${command('onnxruntime-node')}`);

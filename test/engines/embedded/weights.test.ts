@@ -1,7 +1,6 @@
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { embeddedBaseModels } from '../../../src/engines/embedded/base-models.ts';
 import { parameterCount, tensorShapes } from '../../../src/engines/embedded/weights/architecture.ts';
 import {
@@ -10,6 +9,7 @@ import {
   writeCheckpoint,
 } from '../../../src/engines/embedded/weights/checkpoint-files.ts';
 import { initializeWeights } from '../../../src/engines/embedded/weights/initialize.ts';
+import { sharedFolder } from '../../support/files.ts';
 
 const architecture = {
   vocabularySize: 32,
@@ -28,13 +28,7 @@ const optimizer = {
 };
 
 describe('weights', () => {
-  let folder: string;
-
-  beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'martingale-weights-'));
-  });
-
-  afterAll(() => rm(folder, { recursive: true }));
+  const folder = sharedFolder();
 
   it('of a base model come from its seed, and there are two sizes at least', () => {
     expect(initializeWeights(architecture, 1)).toEqual(initializeWeights(architecture, 1));

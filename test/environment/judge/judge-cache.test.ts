@@ -1,9 +1,9 @@
 import { once } from 'node:events';
-import { appendFile, mkdir, mkdtemp, readFile, rm, truncate, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { appendFile, mkdir, readFile, rm, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { OptionError, relativeJudge, type Trajectory } from 'martingale';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { temporaryFolder } from '../../support/files.ts';
 import { answering, judgeModel, scoringBy } from './judge-model.ts';
 
 const scores = { good: 0.9, middling: 0.5, bad: 0.1 };
@@ -18,10 +18,9 @@ const turned = () => group(answering('bad'), answering('good'));
 let folder: string;
 let cacheFile: string;
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'martingale-judge-'));
+  folder = await temporaryFolder();
   cacheFile = join(folder, 'verdicts', 'jokes.jsonl');
 });
-afterEach(() => rm(folder, { recursive: true, force: true }));
 
 const judgeOf = (options: object = {}) => {
   const model = judgeModel(scoringBy(scores));

@@ -1,17 +1,16 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { deriveSeed, type JsonValue, randomSource, ScenarioSet, type ScenarioSource } from 'martingale';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
+import { sharedFolder } from '../../support/files.ts';
 
 type Task = { id: number };
 type Source = ScenarioSource<Task> & Pick<ScenarioSet<Task>, 'report'>;
 
-let folder: string;
+const folder = sharedFolder();
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'martingale-scenarios-'));
   for (let count = 0; count <= 12; count++) {
     // Some long lines, so that a scenario spans what is read at once.
     const line = (id: number) => JSON.stringify({ id, text: 'x'.repeat(id % 5 === 4 ? 90_000 : 3) });
@@ -19,7 +18,6 @@ beforeAll(async () => {
     await writeFile(join(folder, `${count}.jsonl`), lines.join(''));
   }
 });
-afterAll(() => rm(folder, { recursive: true }));
 
 const schema = z.object({ id: z.number() });
 const tasks = (count: number) => Array.from({ length: count }, (_, id) => ({ id }));

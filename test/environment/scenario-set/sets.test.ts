@@ -1,17 +1,13 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { ScenarioSet, type ScenarioSource, scenarioKey } from 'martingale';
 import { toScenarioSource } from 'martingale/loop';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { z } from 'zod';
+import { sharedFolder } from '../../support/files.ts';
 
-let folder: string;
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'martingale-sets-'));
-});
-afterAll(() => rm(folder, { recursive: true }));
+const folder = sharedFolder();
 
 const tasks = (count: number) => Array.from({ length: count }, (_, id) => ({ id }));
 const ids = async (source: ScenarioSource<{ id: number }>, count: number) =>

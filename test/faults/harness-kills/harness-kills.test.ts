@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { byTwo } from '../../support/by-two.ts';
 import type { FaultPoint } from '../driver/fault.ts';
-import { byTwo, differencesOf, kindsOfRun, type Outcome, outcomeOf } from './outcomes.ts';
+import { differencesOf, kindsOfRun, type Outcome, outcomeOf } from './outcomes.ts';
 import { type Runs, startRuns } from './runs.ts';
 
 let runs: Runs;

@@ -51,15 +51,3 @@ export function differencesOf(is: unknown, was: unknown, path = ''): string[] {
     differencesOf(Reflect.get(Object(is), name), Reflect.get(Object(was), name), `${path}/${name}`),
   );
 }
-
-/** Processes items two at a time. */
-export async function byTwo<Item>(
-  items: readonly Item[],
-  work: (item: Item, index: number) => Promise<void>,
-) {
-  const left = items.entries();
-  const worker = async () => {
-    for (const [index, item] of left) await work(item, index);
-  };
-  await Promise.all([worker(), worker()]);
-}

@@ -1,9 +1,10 @@
 // The harness is killed at random, and at times its service; a table shows where.
 import { expect, test } from 'vitest';
 import { deriveSeed, randomSource } from '../../../src/index.ts';
+import { byTwo } from '../../support/by-two.ts';
 import { testScale, testSeed } from '../../support/size.ts';
 import type { FaultMode, FaultPoint } from '../driver/fault.ts';
-import { byTwo, differencesOf, kindsOfRun, type Outcome, outcomeOf } from './outcomes.ts';
+import { differencesOf, kindsOfRun, type Outcome, outcomeOf } from './outcomes.ts';
 import { startRuns } from './runs.ts';
 
 const kills = 30 * testScale;

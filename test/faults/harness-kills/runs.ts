@@ -1,12 +1,13 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFile, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { copyFile, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { DatabaseSync } from 'node:sqlite';
-import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
+import { readJsonLines } from '../../support/files.ts';
+import { outcomeOf } from '../../support/programs.ts';
 import { readRecord } from '../../training/resume/run-child.ts';
 import { type FaultPlan, type FaultPoint, underFaults } from '../driver/fault.ts';
 
@@ -19,12 +20,7 @@ const program = {
 
 export type Task = keyof typeof program;
 
-export interface Ended {
-  /** The last printed line, if it is JSON. */
-  result: unknown;
-  errors: string;
-  killed: boolean;
-}
+type Ended = Awaited<ReturnType<typeof outcomeOf>>;
 
 export type Runs = Awaited<ReturnType<typeof startRuns>>;
 
@@ -52,18 +48,14 @@ export async function startRuns() {
       // Without a cache, compiling modules would be most of a short run.
       env: { ...faults.env, NODE_COMPILE_CACHE: join(folder, 'compiled') },
     });
-    const ended = once(child, 'exit');
-    const [output, errors, [, signal]] = await Promise.all([text(child.stdout), text(child.stderr), ended]);
-    const last = output.trimEnd().split('\n').at(-1) ?? '';
-    return { result: last.startsWith('{') ? JSON.parse(last) : null, errors, killed: signal === 'SIGKILL' };
+    return outcomeOf(child);
   }
 
   /** The durable steps of a run, in order. */
   async function pointsOf(name: string, settings: object): Promise<{ points: FaultPoint[]; ended: Ended }> {
     const journal = join(folder, `${name}.points`);
     const ended = await run(name, { ...settings, plan: { journal } });
-    const lines = (await readFile(journal, 'utf8')).trimEnd().split('\n');
-    return { points: lines.map((line) => JSON.parse(line)), ended };
+    return { points: await readJsonLines(journal), ended };
   }
 
   return {
@@ -72,11 +64,7 @@ export async function startRuns() {
     path: (name: string) => join(folder, name),
     record: (name: string) => readRecord(join(folder, name)),
     files: async (name: string) => (await readdir(join(folder, name), { recursive: true })).sort(),
-    lines: async (name: string, file: string) =>
-      (await readFile(join(folder, name, file), 'utf8'))
-        .trimEnd()
-        .split('\n')
-        .map((line) => JSON.parse(line)),
+    lines: (name: string, file: string) => readJsonLines(join(folder, name, file)),
     counts: (name: string) => readBooks({ dataFolder, folder, name }),
     /** Kills the service and starts it again at the same address. */
     async restartService() {

@@ -1,17 +1,16 @@
-import { mkdir, mkdtemp, rename, rm, rmdir } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, rename, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { EvaluationDirectory, type EvaluationHeader } from '../../../src/evaluation/evaluation-directory.ts';
 import { RunError } from '../../../src/index.ts';
 import { RolloutGroup } from '../../../src/rollout/index.ts';
 import { RunDirectory } from '../../../src/training/run-directory.ts';
+import { temporaryFolder } from '../../support/files.ts';
 
 let folder: string;
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'martingale-storage-'));
+  folder = await temporaryFolder();
 });
-afterEach(() => rm(folder, { recursive: true, force: true }));
 
 const groupOf = (index: number) =>
   new RolloutGroup({ index, scenario: { id: index }, rollouts: [], droppedBecause: null });

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { SqliteDatabase } from '../../../src/service/store/sqlite-database.ts';
-import { temporaryFolder } from '../../service/harness.ts';
+import { temporaryFolder } from '../../support/files.ts';
 
 /** A database that may not grow further, as on a full disk, until it is allowed to. */
 async function fullDatabase() {

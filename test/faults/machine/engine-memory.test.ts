@@ -7,7 +7,8 @@ import { fromFailure, toFailure } from '../../../src/engines/embedded/threads/wo
 import { unreadableCheckpoint } from '../../../src/engines/embedded/weights/checkpoint-files.ts';
 import { EngineError } from '../../../src/engines/engine.ts';
 import { Bench, base, batchOf, datumOf } from '../../engines/embedded/support.ts';
-import { start, temporaryFolder } from '../../service/harness.ts';
+import { start } from '../../service/harness.ts';
+import { temporaryFolder } from '../../support/files.ts';
 
 const failing = (code: string) =>
   Object.assign(new Error(`${code}: it failed, read`), { code, syscall: 'read', errno: -1 });

@@ -1,13 +1,13 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import type { Engine } from '../../../src/engines/engine.ts';
 import { type RunningService, startService } from '../../../src/service/index.ts';
-import { frames, type Json } from '../../service/harness.ts';
+import { callsTo, frames, type Json } from '../../service/harness.ts';
+import { sharedFolder } from '../../support/files.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'martingale-threads-'));
+const folder = sharedFolder();
 const arm = () => writeFileSync(join(folder, 'armed'), '');
 const disarm = () => rmSync(join(folder, 'armed'), { force: true });
 
@@ -15,6 +15,7 @@ afterEach(disarm);
 
 let engine: Engine;
 let service: RunningService;
+let calls: ReturnType<typeof callsTo>;
 
 beforeAll(async () => {
   engine = await createEmbeddedEngine({
@@ -22,32 +23,20 @@ beforeAll(async () => {
     logitsProcessors: { 'test.Deadly': new URL('modules/deadly.ts', import.meta.url) },
   });
   service = await startService({ engine, dataFolder: join(folder, 'data'), apiKey: 'test-key' });
+  calls = callsTo(service.url);
 });
 
 afterAll(async () => {
   await service?.close();
   await engine?.close();
-  rmSync(folder, { recursive: true, force: true });
 });
-
-const request = (method: string, path: string, body?: object, headers: Record<string, string> = {}) =>
-  fetch(`${service.url}${path}`, {
-    method,
-    headers: { authorization: 'Bearer test-key', ...headers },
-    ...(body ? { body: JSON.stringify(body) } : {}),
-  });
-
-const call = async (method: string, path: string, body?: object): Promise<Json> => {
-  const response = await request(method, path, body);
-  return { status: response.status, headers: response.headers, body: await response.json() };
-};
 
 const user = { role: 'user', content: 'hi' };
 const deadly = (way: string, once = false) => ({
   logits_processors: [{ qualname: 'test.Deadly', kwargs: { folder, way, once } }],
 });
 const chat = (fields: object = {}) =>
-  call('POST', '/v1/chat/completions', {
+  calls.call('POST', '/v1/chat/completions', {
     ...{ model: 'martingale-tiny', messages: [user], max_tokens: 8, seed: 1 },
     ...{ logprobs: true, return_token_ids: true, ...fields },
   });
@@ -72,13 +61,13 @@ describe.each(ways)('a sampler thread that ends: %s', (way, options) => {
     if (second?.status !== 200) expect(second?.body.error.code).toBe('worker_died');
     const after = await chat(deadly(way));
     expect(after.body.choices[0].token_ids).toEqual(before.body.choices[0].token_ids);
-    expect((await call('GET', '/v1/system-check')).status).toBe(200);
+    expect((await calls.call('GET', '/v1/system-check')).status).toBe(200);
   });
 });
 
 test('a stream that is cut by the death of its thread says so in its last chunk', async () => {
   arm();
-  const answer = await request('POST', '/v1/chat/completions', {
+  const answer = await calls.raw('POST', '/v1/chat/completions', {
     ...{ model: 'martingale-tiny', messages: [user], max_tokens: 8, stream: true },
     ...deadly('exit', true),
   });
@@ -90,7 +79,7 @@ test('a thread that stands still is known before it is ended', async () => {
   arm();
   const hanging = chat(deadly('loop'));
   let found: Json;
-  do found = await call('GET', '/v1/system-check');
+  do found = await calls.call('GET', '/v1/system-check');
   while (found.status === 200);
   expect(found.body.inference_queue).toMatchObject({
     success: false,
@@ -108,7 +97,7 @@ describe.each(ways)('a trainer thread that ends: %s', (way, options) => {
     options,
     async () => {
       const model = (
-        await call('POST', '/v1/preview/models', {
+        await calls.call('POST', '/v1/preview/models', {
           ...{ project: 'desk', name: `trained-${way}`, base_model: 'martingale-tiny' },
         })
       ).body;
@@ -120,14 +109,9 @@ describe.each(ways)('a trainer thread that ends: %s', (way, options) => {
           reward,
         }));
         const job = { model_id: model.id, trajectory_groups: [{ trajectories }] };
-        return (await call('POST', '/v1/preview/training-jobs', job)).body.id;
+        return (await calls.call('POST', '/v1/preview/training-jobs', job)).body.id;
       };
-      const follow = async (id: string) => {
-        const accept = { accept: 'text/event-stream' };
-        return frames(
-          await (await request('GET', `/v1/preview/training-jobs/${id}/events`, undefined, accept)).text(),
-        );
-      };
+      const { follow } = calls;
       const [once, always] = [await choices(true), await choices(false)];
       arm();
       const passed = await follow(await submit(once));

@@ -6,8 +6,9 @@ import { JobEvents } from '../../../src/service/jobs/job-events.ts';
 import { JobQueue } from '../../../src/service/jobs/job-queue.ts';
 import { DataFiles } from '../../../src/service/store/files.ts';
 import { openSqliteStore } from '../../../src/service/store/sqlite-store.ts';
-import { type Json, start, temporaryFolder } from '../../service/harness.ts';
+import { type Json, start } from '../../service/harness.ts';
 import { groups, rl } from '../../service/jobs/support.ts';
+import { temporaryFolder } from '../../support/files.ts';
 import { door, ScriptedEngine } from '../../support/scripted-engine.ts';
 
 const sft = '/v1/preview/sft-training-jobs';

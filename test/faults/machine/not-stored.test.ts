@@ -1,10 +1,10 @@
 // What comes before a record that cannot be stored does not stay behind, and a record is told of only when the names on
 // the way to its file are on the disk.
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { group, trajectory } from '../../service/harness.ts';
+import { temporaryFolder } from '../../support/files.ts';
 import { special, tokensOf } from '../../support/scripted-engine.ts';
 import { type FaultOrder, type FaultPoint, underFaults } from '../driver/fault.ts';
 import { start } from './started.ts';
@@ -20,8 +20,7 @@ const line = (reply: number) =>
   });
 
 async function startUnderFaults() {
-  const folder = mkdtempSync(join(tmpdir(), 'martingale-not-stored-'));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder();
   const dataFolder = join(folder, 'data');
   const [journal, orders] = [join(folder, 'journal'), join(folder, 'orders')];
   const service = await start(dataFolder, underFaults({ root: dataFolder, journal, orders }));

@@ -1,12 +1,11 @@
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
 import { Agent, request } from 'node:http';
 import { connect, type Socket } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { expect, onTestFinished, test } from 'vitest';
 import type { Answer } from '../../service/harness.ts';
+import { temporaryFolder } from '../../support/files.ts';
 import { heldJob, until } from './held-job.ts';
 import { start } from './started.ts';
 
@@ -57,8 +56,7 @@ async function occupy(url: string): Promise<Socket[]> {
 }
 
 test('a service without a file handle left says so, keeps sampling, and goes on when it has some', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'martingale-handles-'));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder();
   const hold = join(folder, 'hold');
   const env = { ...process.env, MARTINGALE_TEST_HOLD: hold };
   const service = await start(join(folder, 'data'), { under: limit, env });

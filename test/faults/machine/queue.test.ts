@@ -2,8 +2,9 @@ import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { EngineError } from '../../../src/engines/engine.ts';
 import { ServiceError } from '../../../src/service/errors.ts';
-import { type Json, start, temporaryFolder } from '../../service/harness.ts';
+import { type Json, start } from '../../service/harness.ts';
 import { groups, rl } from '../../service/jobs/support.ts';
+import { temporaryFolder } from '../../support/files.ts';
 import { door, ScriptedEngine } from '../../support/scripted-engine.ts';
 import { until } from './held-job.ts';
 

@@ -28,7 +28,8 @@ export async function useAll({ call, follow }: Started, name: string, lift: Lift
   const refusals: Refusal[] = [];
 
   async function keyed(of: string, method: string, path: string, body?: object | string): Promise<Json> {
-    const send = () => call(method, path, body, method === 'POST' ? `${name} ${of}` : undefined);
+    const key = { 'idempotency-key': `${name} ${of}` };
+    const send = () => call(method, path, body, method === 'POST' ? key : {});
     let answer = await send();
     if (answer.status === 503) {
       refusals.push({ of, code: codeOf(answer) });

@@ -2,14 +2,11 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
-import { type Answer, frames, type Json } from '../../service/harness.ts';
+import { callsTo, type Json } from '../../service/harness.ts';
 
 const program = fileURLToPath(new URL('storage-service.ts', import.meta.url));
 
-export interface Started {
-  call: (method: string, path: string, body?: object | string, key?: string) => Promise<Answer>;
-  /** Every event of a job, up to its last. */
-  follow: (jobId: string) => Promise<Json[]>;
+export interface Started extends ReturnType<typeof callsTo> {
   /** The lines of the service's log so far. */
   log: Json[];
   url: string;
@@ -51,26 +48,11 @@ export async function startIn(
   if (refused !== undefined) return { refused: JSON.parse(refused) };
   const url = /^url (\S+)$/m.exec(said)?.[1];
   if (url === undefined || child.pid === undefined) throw new Error(`it did not start: ${said}${errors}`);
-  const headers = { authorization: 'Bearer test-key' };
   return {
-    ...{ url, log, pid: child.pid },
-    call: async (method, path, body, key) => {
-      const response = await fetch(`${url}${path}`, {
-        method,
-        headers: { ...headers, ...(key === undefined ? {} : { 'idempotency-key': key }) },
-        ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
-      });
-      const text = await response.text();
-      return {
-        ...{ status: response.status, headers: response.headers },
-        body: text === '' ? null : JSON.parse(text),
-      };
-    },
-    follow: async (jobId) => {
-      const path = `${url}/v1/preview/training-jobs/${jobId}/events`;
-      const response = await fetch(path, { headers: { ...headers, accept: 'text/event-stream' } });
-      return frames(await response.text());
-    },
+    ...callsTo(url),
+    url,
+    log,
+    pid: child.pid,
     stop: async () => {
       const ended = once(child, 'exit');
       child.kill('SIGTERM');

@@ -1,7 +1,7 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
+import { temporaryFolder } from '../../support/files.ts';
 import { type FaultMode, type FaultOrder, type FaultPoint, underFaults } from '../driver/fault.ts';
 import { leftovers, strayFiles, useAll } from './scenario.ts';
 import { start } from './started.ts';
@@ -33,8 +33,7 @@ const tolerated = (name: string) =>
 
 /** Fails the named steps of the service that `modesOf` gives an error for. */
 async function failsAndGoesOn(modesOf: (index: number) => typeof codes): Promise<void> {
-  const folder = mkdtempSync(join(tmpdir(), 'martingale-storage-'));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder();
   const dataFolder = join(folder, 'data');
   const [journal, orders] = [join(folder, 'journal'), join(folder, 'orders')];
   const give = (order: FaultOrder) => writeFileSync(orders, JSON.stringify(order));

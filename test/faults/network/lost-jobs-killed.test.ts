@@ -1,12 +1,11 @@
 import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startService } from '../../../src/service/index.ts';
+import { sharedFolder } from '../../support/files.ts';
+import { outcomeOf } from '../../support/programs.ts';
 import { CoinEngine } from '../../training/resume/coin-engine.ts';
 import { startPlainService } from './plain-service.ts';
 
@@ -14,12 +13,11 @@ const child = fileURLToPath(new URL('../../training/resume/child.ts', import.met
 const quick = { waitMs: 200 };
 const askAgain = { ...quick, decision: 'ask_again' };
 
-let folder: string;
+const folder = sharedFolder();
 let engine: CoinEngine;
 let service: Awaited<ReturnType<typeof startService>>;
 let plain: Awaited<ReturnType<typeof startPlainService>>;
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'martingale-network-'));
   engine = new CoinEngine();
   service = await startService({ engine, dataFolder: join(folder, 'data'), apiKey: 'key' });
   plain = await startPlainService(service.url);
@@ -27,7 +25,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await plain?.close();
   await service?.close();
-  await rm(folder, { recursive: true, force: true });
 });
 
 /** Trains two steps in a process of its own, on a service that knows no idempotency keys. */
@@ -42,23 +39,13 @@ async function train(name: string, settings: object) {
     steps: 2,
     ...settings,
   };
-  const process_ = spawn(process.execPath, [child, JSON.stringify(options)], {
-    env: { ...process.env, NODE_COMPILE_CACHE: join(folder, 'compiled') },
-  });
-  const ended = once(process_, 'exit');
-  const [output, errors, [, signal]] = await Promise.all([
-    text(process_.stdout),
-    text(process_.stderr),
-    ended,
-  ]);
-  const last = output.trimEnd().split('\n').at(-1) ?? '';
+  const outcome = await outcomeOf(
+    spawn(process.execPath, [child, JSON.stringify(options)], {
+      env: { ...process.env, NODE_COMPILE_CACHE: join(folder, 'compiled') },
+    }),
+  );
   const record = JSON.parse(await readFile(join(runDirectory, 'jobs', 'step-0001.json'), 'utf8'));
-  return {
-    result: last.startsWith('{') ? JSON.parse(last) : null,
-    errors,
-    killed: signal === 'SIGKILL',
-    record,
-  };
+  return { ...outcome, record };
 }
 
 test('a run that was killed when it had asked finds the checkpoint, and asks for nothing twice', {

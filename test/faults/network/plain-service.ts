@@ -1,7 +1,6 @@
-import { once } from 'node:events';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { buffer } from 'node:stream/consumers';
+import { startServer } from '../../support/http-server.ts';
 
 /** Routes that only our service has, except uploads, which `sft` needs. */
 const ours = [
@@ -46,17 +45,7 @@ export async function startPlainService(target: string) {
     const type = reply.headers.get('content-type') ?? 'application/json';
     response.writeHead(reply.status, { 'content-type': type }).end(body);
   };
-  const server = createServer((request, response) => {
+  return startServer((request, response) => {
     answer(request, response).catch(() => response.destroy());
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  return {
-    url: `http://127.0.0.1:${port}`,
-    async close() {
-      server.closeAllConnections();
-      await new Promise((resolve) => server.close(resolve));
-    },
-  };
 }

@@ -1,10 +1,11 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { byTwo } from '../../support/by-two.ts';
 import { testScale, testSeed } from '../../support/size.ts';
 import type { FaultPoint } from '../driver/fault.ts';
 import { booksAfter } from './counts-after.ts';
 import { makeMess } from './mess.ts';
-import { byTwo, chosenOf, namesOf } from './points.ts';
+import { chosenOf, namesOf } from './points.ts';
 import { askWithoutSignal, trainEmbedded } from './script.ts';
 import { openWorld, type World } from './world.ts';
 

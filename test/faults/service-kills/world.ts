@@ -1,12 +1,13 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { startService } from '../../../src/service/index.ts';
+import { readJsonLines } from '../../support/files.ts';
 import { type FaultPlan, type FaultPoint, underFaults } from '../driver/fault.ts';
 import { type EngineName, openEngine } from './engines.ts';
 
@@ -90,9 +91,8 @@ export class MortalService {
   }
 
   /** The durable steps of all its processes. */
-  async points(): Promise<FaultPoint[]> {
-    const lines = (await readFile(this.#journal, 'utf8')).trimEnd().split('\n');
-    return lines.map((line) => JSON.parse(line));
+  points(): Promise<FaultPoint[]> {
+    return readJsonLines(this.#journal);
   }
 
   async #start(): Promise<Running> {

@@ -1,8 +1,8 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startService } from '../../../src/service/index.ts';
+import { sharedFolder } from '../../support/files.ts';
 import { door } from '../../support/scripted-engine.ts';
 import { CoinEngine } from '../../training/resume/coin-engine.ts';
 import { readRecord } from '../../training/resume/run-child.ts';
@@ -10,14 +10,13 @@ import { type FaultMode, underFaults } from '../driver/fault.ts';
 import { openLine } from './line.ts';
 import { type Program, startProgram } from './program.ts';
 
-let folder: string;
+const folder = sharedFolder();
 let engine: CoinEngine;
 let service: Awaited<ReturnType<typeof startService>>;
 let line: Awaited<ReturnType<typeof openLine>>;
 let whole: Awaited<ReturnType<typeof readRecord>>;
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'martingale-signals-'));
   engine = new CoinEngine();
   service = await startService({ engine, dataFolder: join(folder, 'data'), log: () => undefined });
   line = await openLine(service.url);
@@ -28,7 +27,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await line?.close();
   await service?.close();
-  await rm(folder, { recursive: true, force: true });
 });
 
 interface RecipeSettings {

@@ -1,20 +1,14 @@
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import { sharedFolder } from '../../support/files.ts';
 import { startProgram } from './program.ts';
 
 const apiKey = 'signals';
 const headers = { authorization: `Bearer ${apiKey}` };
-let folder: string;
-
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'martingale-signals-serve-'));
-});
-afterAll(() => rm(folder, { recursive: true, force: true }));
+const folder = sharedFolder();
 
 async function serve(flags: readonly string[] = [], execArgv: readonly string[] = []) {
   const program = startProgram({

@@ -1,29 +1,26 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { generateText } from 'ai';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import { z } from 'zod';
 import { createClient, defineEnvironment, type RunEvent, train } from '../../../src/index.ts';
 import { startService } from '../../../src/service/index.ts';
+import { sharedFolder } from '../../support/files.ts';
 import { door } from '../../support/scripted-engine.ts';
 import { CoinEngine } from '../../training/resume/coin-engine.ts';
 import { openLine } from './line.ts';
 
-let folder: string;
+const folder = sharedFolder();
 let service: Awaited<ReturnType<typeof startService>>;
 let line: Awaited<ReturnType<typeof openLine>>;
 const engine = new CoinEngine();
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'martingale-signals-train-'));
   service = await startService({ engine, dataFolder: join(folder, 'data'), log: () => undefined });
   line = await openLine(service.url);
 });
 afterAll(async () => {
   await line?.close();
   await service?.close();
-  await rm(folder, { recursive: true, force: true });
 });
 
 it('a run that is stopped ends within its grace, with a silent service and an agent that never returns', async () => {

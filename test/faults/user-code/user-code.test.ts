@@ -1,34 +1,35 @@
 import { spawn } from 'node:child_process';
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdtemp, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
+import { sharedFolder } from '../../support/files.ts';
+import { outcomeOf } from '../../support/programs.ts';
 import type { Fault } from './program.ts';
 
 const program = fileURLToPath(new URL('program.ts', import.meta.url));
 const counts = { dispatched: 48, completed: 48, failed: 0, cancelled: 0 };
 const finished = { reason: 'finished', counts, reports: 3 };
 
-let root: string;
-beforeAll(async () => {
-  root = await mkdtemp(join(tmpdir(), 'martingale-user-code-'));
-});
-afterAll(() => rm(root, { recursive: true, force: true }));
+const root = sharedFolder();
 
 /** Trains in a process of its own; gives what it said, in order. */
 async function run(fault: Fault, given: { folder?: string; resume?: boolean; execArgv?: string[] } = {}) {
   const { folder = await mkdtemp(join(root, 'run-')), resume = false, execArgv = [] } = given;
-  const child = spawn(process.execPath, [...execArgv, program, JSON.stringify({ fault, folder, resume })]);
-  const ended = new Promise<number | null>((resolve) => child.on('exit', resolve));
-  const [output, errors, status] = await Promise.all([text(child.stdout), text(child.stderr), ended]);
+  const options = JSON.stringify({ fault, folder, resume });
+  const { output, errors, code } = await outcomeOf(spawn(process.execPath, [...execArgv, program, options]));
   const said: Record<string, unknown>[] = output
     .trimEnd()
     .split('\n')
     .flatMap((line) => (line === '' ? [] : [JSON.parse(line)]));
-  return { folder, said, errors, status, warnings: said.filter(({ name }) => name === 'MartingaleWarning') };
+  return {
+    folder,
+    said,
+    errors,
+    status: code,
+    warnings: said.filter(({ name }) => name === 'MartingaleWarning'),
+  };
 }
 
 describe.concurrent('code of an environment', () => {

@@ -1,6 +1,5 @@
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import type { ChatCompletion, ChatCompletionRequest, ResponseMessage } from '../../../src/contract/index.ts';
+import { startServer } from '../../support/http-server.ts';
 
 export interface ScriptedService {
   url: string;
@@ -34,7 +33,7 @@ const completion = (message: ResponseMessage): ChatCompletion => ({
 /** Answers chat completions with these messages, in order. */
 export async function startScriptedService(script: ResponseMessage[]): Promise<ScriptedService> {
   const requests: ChatCompletionRequest[] = [];
-  const server = createServer(async (request, response) => {
+  const { url, close } = await startServer(async (request, response) => {
     let text = '';
     for await (const chunk of request) text += chunk;
     requests.push(JSON.parse(text));
@@ -42,14 +41,5 @@ export async function startScriptedService(script: ResponseMessage[]): Promise<S
     response.writeHead(message ? 200 : 400, { 'content-type': 'application/json' });
     response.end(JSON.stringify(message ? completion(message) : { detail: 'The script is over.' }));
   });
-  await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
-  const { port } = server.address() as AddressInfo;
-  return {
-    url: `http://127.0.0.1:${port}`,
-    requests,
-    close: async () => {
-      server.closeAllConnections();
-      await new Promise((closed) => server.close(closed));
-    },
-  };
+  return { url, requests, close };
 }

@@ -1,12 +1,12 @@
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, it, test } from 'vitest';
 import { z } from 'zod';
+import { temporaryFolder } from '../../support/files.ts';
 import { root } from '../../support/programs.ts';
 
 const score = z.object({ reward: z.number(), success: z.number() });
@@ -18,11 +18,10 @@ let folder: string;
 let child: ChildProcessByStdio<null, Readable, Readable> | undefined;
 
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'martingale-desk-'));
+  folder = await temporaryFolder();
 });
 afterEach(async () => {
   child?.kill('SIGKILL');
-  await rm(folder, { recursive: true, force: true });
 });
 
 /** `npm start -- --json ...` without npm: every line of standard output, and how it ended. */

@@ -4,8 +4,9 @@ import { request } from 'node:http';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
+import { temporaryFolder } from '../../support/files.ts';
 import { baseModel, ScriptedEngine, special, tokensOf } from '../../support/scripted-engine.ts';
-import { choice, group, type Json, start, temporaryFolder, trajectory } from '../harness.ts';
+import { choice, group, type Json, start, trajectory } from '../harness.ts';
 
 const sampled = tokensOf('yes', special.end);
 const jobs = '/v1/preview/training-jobs';

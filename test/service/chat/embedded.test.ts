@@ -1,29 +1,25 @@
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import type { Engine } from '../../../src/engines/engine.ts';
 import { type RunningService, startService } from '../../../src/service/index.ts';
+import { sharedFolder } from '../../support/files.ts';
 import type { Json } from '../harness.ts';
 
 let engine: Engine;
 let service: RunningService;
-let dataFolder: string;
+const dataFolder = sharedFolder();
 
 beforeAll(async () => {
   const logitsProcessors = { 'test.Slow': new URL('./slow-processor.ts', import.meta.url) };
   engine = await createEmbeddedEngine({ threads: 1, logitsProcessors });
-  dataFolder = await mkdtemp(join(tmpdir(), 'martingale-service-'));
   service = await startService({ engine, dataFolder, apiKey: 'test-key' });
 });
 
 afterAll(async () => {
   await service?.close();
   await engine?.close();
-  await rm(dataFolder, { recursive: true, force: true });
 });
 
 const user = { role: 'user', content: 'hi' };

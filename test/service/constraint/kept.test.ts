@@ -4,8 +4,9 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { KeyStore } from '../../../src/service/index.ts';
 import { sqliteConstraints } from '../../../src/service/store/sqlite-data.ts';
 import { SqliteDatabase } from '../../../src/service/store/sqlite-database.ts';
+import { temporaryFolder } from '../../support/files.ts';
 import { baseModel } from '../../support/scripted-engine.ts';
-import { choice, group, type Json, start, temporaryFolder } from '../harness.ts';
+import { choice, group, type Json, start } from '../harness.ts';
 import { rl } from '../jobs/support.ts';
 
 /** Every test has its own, so that none finds another's. */

@@ -4,8 +4,9 @@ import { describe, expect, test } from 'vitest';
 import { ConversationRenderer } from '../../../src/language/chat/render.ts';
 import { Constraints } from '../../../src/service/inference/constraints.ts';
 import { openSqliteStore } from '../../../src/service/store/sqlite-store.ts';
+import { temporaryFolder } from '../../support/files.ts';
 import { baseModel, ScriptedEngine } from '../../support/scripted-engine.ts';
-import { start, temporaryFolder } from '../harness.ts';
+import { start } from '../harness.ts';
 
 setFlagsFromString('--expose-gc');
 const collect: () => void = runInNewContext('gc');

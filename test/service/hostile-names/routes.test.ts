@@ -4,7 +4,8 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { group, start, temporaryFolder, trajectory } from '../harness.ts';
+import { temporaryFolder } from '../../support/files.ts';
+import { group, start, trajectory } from '../harness.ts';
 
 const canary = 'CANARY-7f3a';
 

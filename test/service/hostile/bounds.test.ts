@@ -1,15 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { RequestValidationError } from '../../../src/service/errors.ts';
 import { validate } from '../../../src/service/validation.ts';
-import {
-  entryName,
-  instanceWith,
-  leastOf,
-  type Node,
-  type Place,
-  placesOfRequests,
-  typesOf,
-} from './request-bounds.ts';
+import type { JsonSchema } from '../../support/json-schema.ts';
+import { entryName, instanceWith, leastOf, type Place, placesOfRequests, typesOf } from './request-bounds.ts';
 
 const shown = ({ operation, way }: Place) => `${operation} ${way.join('.')}`;
 
@@ -56,7 +49,7 @@ function complaint(place: Place): string | null {
   return typesOf(node).flatMap((type) => missingBounds(type, node))[0] ?? null;
 }
 
-function missingBounds(type: string, node: Node): string[] {
+function missingBounds(type: string, node: JsonSchema): string[] {
   switch (type) {
     case 'string':
       if (node.maxLength !== undefined || node.format === 'uuid') return [];

@@ -1,33 +1,6 @@
 import { z } from 'zod';
 import { type Operation, operations } from '../../../src/service/openapi/operations.ts';
-
-/** The part of JSON Schema that the contract's schemas use. */
-export interface Node {
-  $ref?: string;
-  $defs?: Record<string, Node>;
-  type?: string | string[];
-  enum?: unknown[];
-  const?: unknown;
-  not?: unknown;
-  anyOf?: Node[];
-  oneOf?: Node[];
-  properties?: Record<string, Node>;
-  required?: string[];
-  propertyNames?: Node;
-  additionalProperties?: boolean | Node;
-  maxProperties?: number;
-  items?: Node;
-  minItems?: number;
-  maxItems?: number;
-  minLength?: number;
-  maxLength?: number;
-  pattern?: string;
-  format?: string;
-  minimum?: number;
-  maximum?: number;
-  exclusiveMinimum?: number;
-  exclusiveMaximum?: number;
-}
+import type { JsonSchema } from '../../support/json-schema.ts';
 
 /** Path of a value: field names, 0 for an element of a list, `key` for an entry, `|2` for a branch of a union. */
 export type Way = (string | number)[];
@@ -37,9 +10,9 @@ export interface Place {
   /** For example `post /v1/preview/models`. */
   operation: string;
   schema: z.ZodType;
-  root: Node;
+  root: JsonSchema;
   way: Way;
-  node: Node;
+  node: JsonSchema;
 }
 
 /** Name of an entry that the caller chooses. A number, so that it can also be a token id. */
@@ -51,7 +24,7 @@ export function placesOfRequests(): Place[] {
   return all.flatMap((operation) => {
     const schemas = [operation.body?.schema, operation.query].filter((schema) => schema !== undefined);
     return schemas.flatMap((schema) => {
-      const root: Node = z.toJSONSchema(schema, { io: 'input' }) as Node;
+      const root: JsonSchema = z.toJSONSchema(schema, { io: 'input' }) as JsonSchema;
       const name = `${operation.method} ${operation.path}`;
       return [...placesIn(root, root, [])].map(({ node, way }) => ({
         ...{ operation: name, schema, root, node, way },
@@ -60,12 +33,16 @@ export function placesOfRequests(): Place[] {
   });
 }
 
-export function resolve(node: Node, root: Node): Node {
+export function resolve(node: JsonSchema, root: JsonSchema): JsonSchema {
   const name = node.$ref?.split('/').at(-1);
   return name === undefined ? node : resolve(root.$defs?.[name] ?? {}, root);
 }
 
-function* placesIn(schema: Node, root: Node, way: Way): Generator<{ node: Node; way: Way }> {
+function* placesIn(
+  schema: JsonSchema,
+  root: JsonSchema,
+  way: Way,
+): Generator<{ node: JsonSchema; way: Way }> {
   const node = resolve(schema, root);
   yield { node, way };
   for (const [index, branch] of (node.anyOf ?? node.oneOf ?? []).entries())
@@ -78,7 +55,7 @@ function* placesIn(schema: Node, root: Node, way: Way): Generator<{ node: Node; 
 }
 
 /** The smallest value that a schema allows, with `value` at a path. */
-export function instanceWith(schema: Node, root: Node, way: Way, value: unknown): unknown {
+export function instanceWith(schema: JsonSchema, root: JsonSchema, way: Way, value: unknown): unknown {
   const node = resolve(schema, root);
   const [step, ...rest] = way;
   if (step === undefined) return value;
@@ -96,11 +73,11 @@ export function instanceWith(schema: Node, root: Node, way: Way, value: unknown)
 }
 
 /** The types of values, without the `null` that means absent. */
-export const typesOf = ({ type }: Node): string[] =>
+export const typesOf = ({ type }: JsonSchema): string[] =>
   (Array.isArray(type) ? type : type === undefined ? [] : [type]).filter((name) => name !== 'null');
 
 /** The smallest value that a schema allows. */
-export function leastOf(schema: Node, root: Node): unknown {
+export function leastOf(schema: JsonSchema, root: JsonSchema): unknown {
   const node = resolve(schema, root);
   if (node.const !== undefined) return node.const;
   if (node.enum) return node.enum[0];

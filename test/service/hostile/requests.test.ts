@@ -1,11 +1,9 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import type { Engine } from '../../../src/engines/engine.ts';
 import { type LogEntry, type RunningService, startService } from '../../../src/service/index.ts';
+import { sharedFolder } from '../../support/files.ts';
 import { testScale, testSeed } from '../../support/size.ts';
 import { hostileJson, hostileWork } from './hostile-values.ts';
 import { instanceWith, placesOfRequests } from './request-bounds.ts';
@@ -16,7 +14,7 @@ const callers = 4;
 /** What the process may grow by, requests of megabytes and their client included. */
 const memoryBytes = 1.5 * 2 ** 30;
 
-let folder: string;
+const folder = sharedFolder();
 let engine: Engine;
 let service: RunningService;
 let modelId: string;
@@ -41,7 +39,6 @@ async function send({ method, path, body }: Sent): Promise<{ status: number; tex
 }
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'martingale-hostile-'));
   engine = await createEmbeddedEngine({ threads: 1 });
   service = await startService({
     engine,
@@ -59,7 +56,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await service.close();
   await engine.close();
-  await rm(folder, { recursive: true, force: true });
 });
 
 const marker = '@hostile@';

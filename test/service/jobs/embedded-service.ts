@@ -3,25 +3,20 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import { startService } from '../../../src/service/index.ts';
-import { frames, type Json } from '../harness.ts';
+import { callsTo, type Json } from '../harness.ts';
 
 /** The service with the embedded engine, on a free port and in its own folder. */
 export async function startEmbedded() {
   const dataFolder = await mkdtemp(join(tmpdir(), 'martingale-jobs-'));
   const engine = await createEmbeddedEngine({ threads: 1 });
   const service = await startService({ engine, dataFolder, apiKey: 'test-key', log: () => undefined });
-  const raw = (method: string, path: string, body?: unknown, headers: Record<string, string> = {}) =>
-    fetch(`${service.url}${path}`, {
-      method,
-      headers: { authorization: 'Bearer test-key', 'content-type': 'application/json', ...headers },
-      ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
-    });
+  const { raw, follow, call: send } = callsTo(service.url);
   /** Returns the answer's body; throws for any status but 200. */
   const call = async (method: string, path: string, body?: unknown): Promise<Json> => {
-    const response = await raw(method, path, body);
-    const text = await response.text();
-    if (response.status !== 200) throw new Error(`${method} ${path}: ${response.status} ${text}`);
-    return JSON.parse(text);
+    const answer = await send(method, path, body);
+    if (answer.status !== 200)
+      throw new Error(`${method} ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
+    return answer.body;
   };
   const createModel = (name: string): Promise<Json> =>
     call('POST', '/v1/preview/models', {
@@ -30,10 +25,7 @@ export async function startEmbedded() {
   /** Runs a job and returns its `gradient_step` events. Throws if it fails. */
   const run = async (path: 'training-jobs' | 'sft-training-jobs', body: object): Promise<Json[]> => {
     const { id } = await call('POST', `/v1/preview/${path}`, body);
-    const accept = { accept: 'text/event-stream' };
-    const events = frames(
-      await (await raw('GET', `/v1/preview/training-jobs/${id}/events`, undefined, accept)).text(),
-    );
+    const events = await follow(id);
     const last = events.at(-1);
     if (last?.type !== 'training_ended') throw new Error(JSON.stringify(last));
     return events.filter(({ type }) => type === 'gradient_step').map(({ data }) => data);

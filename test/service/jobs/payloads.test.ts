@@ -2,8 +2,9 @@ import { readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
+import { temporaryFolder } from '../../support/files.ts';
 import { special, tokensOf } from '../../support/scripted-engine.ts';
-import { group, type Json, start, temporaryFolder, trajectory } from '../harness.ts';
+import { group, type Json, start, trajectory } from '../harness.ts';
 
 const sampled = tokensOf('yes', special.end);
 const trajectory_groups = [group(trajectory(1, sampled), trajectory(0, sampled)), group()];

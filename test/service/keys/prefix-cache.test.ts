@@ -2,7 +2,8 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import type { Engine } from '../../../src/engines/engine.ts';
 import { KeyStore, startService } from '../../../src/service/index.ts';
-import { type Json, temporaryFolder } from '../harness.ts';
+import { temporaryFolder } from '../../support/files.ts';
+import type { Json } from '../harness.ts';
 
 let engine: Engine;
 beforeAll(async () => {

@@ -4,8 +4,9 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
+import { temporaryFolder } from '../../support/files.ts';
 import { fromSource } from '../../support/programs.ts';
-import { start, temporaryFolder } from '../harness.ts';
+import { start } from '../harness.ts';
 
 const modeOf = (path: string) => statSync(path).mode & 0o777;
 

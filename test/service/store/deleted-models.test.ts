@@ -4,8 +4,9 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { expect, test } from 'vitest';
 import { openSqliteStore } from '../../../src/service/store/sqlite-store.ts';
+import { temporaryFolder } from '../../support/files.ts';
 import { door } from '../../support/scripted-engine.ts';
-import { group, temporaryFolder, trajectory } from '../harness.ts';
+import { group, trajectory } from '../harness.ts';
 import { open } from '../opened.ts';
 
 const [jobs, eventsOfJob] = [20, 500];
@@ -18,7 +19,7 @@ async function withHistory() {
   await before.createModel('other');
   const log = { split: 'train', trajectory_groups: [group(trajectory(1, [1]), trajectory(0, [1]))] };
   for (const key of ['log 1', 'log 2'])
-    await before.call('POST', `/v1/preview/models/${model.id}/log`, log, key);
+    await before.call('POST', `/v1/preview/models/${model.id}/log`, log, { 'idempotency-key': key });
   await before.close();
   const path = join(dataFolder, 'martingale.sqlite');
   const database = new DatabaseSync(path);
@@ -94,7 +95,7 @@ test('a model is gone from the first moment of its deletion, though rows of it a
   expect((await call('GET', '/v1/preview/models')).body.data).toHaveLength(1);
   const log = { split: 'train', trajectory_groups: [group(trajectory(1, [1]), trajectory(0, [1]))] };
   // The key went with the model: its first answer is not given again.
-  expect((await call('POST', `${path}/log`, log, 'log 1')).status).toBe(404);
+  expect((await call('POST', `${path}/log`, log, { 'idempotency-key': 'log 1' })).status).toBe(404);
   const again = await createModel();
   expect(again.id).not.toBe(model.id);
   held.open();

@@ -54,8 +54,8 @@ test('an idempotency key of no model goes after 30 days, one of a model with the
   service.queue.wake = () => {};
   const { store } = service;
   const body = { project: 'desk', base_model: baseModel.id };
-  const { body: model } = await call('POST', '/v1/preview/models', body, 'model');
-  await call('POST', uploads, line('a'), 'upload');
+  const { body: model } = await call('POST', '/v1/preview/models', body, { 'idempotency-key': 'model' });
+  await call('POST', uploads, line('a'), { 'idempotency-key': 'upload' });
   // A crash came between the making of these and their answers.
   const jobId = randomUUID();
   await store.reserveIdempotencyKey({
@@ -101,8 +101,9 @@ test('a key that is answered after its model was deleted is forgotten', async ()
     await answer(...given);
   };
   const log = { split: 'train', trajectory_groups: [group(trajectory(1, [1]), trajectory(0, [1]))] };
-  expect((await call('POST', `${path}/log`, log, 'log')).status).toBe(200);
-  expect((await call('POST', `${path}/log`, log, 'log')).status).toBe(404);
+  const key = { 'idempotency-key': 'log' };
+  expect((await call('POST', `${path}/log`, log, key)).status).toBe(200);
+  expect((await call('POST', `${path}/log`, log, key)).status).toBe(404);
 });
 
 test('it is looked for every hour; a clock that jumps ahead makes nothing old, and a failure ends nothing', async () => {

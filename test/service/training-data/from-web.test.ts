@@ -1,22 +1,17 @@
-import { createServer, type IncomingHttpHeaders, type RequestListener } from 'node:http';
+import type { IncomingHttpHeaders, RequestListener } from 'node:http';
 import type { LookupFunction } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { fetchUrl } from '../../../src/service/training-data/from-web.ts';
 import { resolveSources } from '../../../src/service/training-data/sources.ts';
+import { startServer } from '../../support/http-server.ts';
 
 const name = 'data.example.org';
 
 async function serve(listener: RequestListener, host = '127.0.0.1', at = 0): Promise<number> {
-  const server = createServer(listener);
-  await new Promise<void>((resolve) => server.listen(at, host, resolve));
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const address = server.address();
-  if (typeof address !== 'object' || address === null) throw new Error('no address');
-  return address.port;
+  const { port, close } = await startServer(listener, { host, port: at });
+  onTestFinished(close);
+  return port;
 }
 
 /** Answers of a DNS: the first to the first question, and so on; the last to all that come after. */

@@ -6,7 +6,7 @@ import { pathToFileURL } from 'node:url';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { readFileUrl } from '../../../src/service/training-data/from-file.ts';
 import { resolveSources } from '../../../src/service/training-data/sources.ts';
-import { temporaryFolder } from '../harness.ts';
+import { temporaryFolder } from '../../support/files.ts';
 
 test('a folder that becomes a link between the look at it and the opening leads nowhere, also when it is put back', async () => {
   const [allowed, outside] = [await temporaryFolder(), await temporaryFolder()];

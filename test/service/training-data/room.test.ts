@@ -1,12 +1,12 @@
 import { readdirSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { expect, onTestFinished, test } from 'vitest';
 import type { ServiceLimits } from '../../../src/service/index.ts';
+import { temporaryFolder } from '../../support/files.ts';
+import { startServer } from '../../support/http-server.ts';
 import { door } from '../../support/scripted-engine.ts';
-import { temporaryFolder } from '../harness.ts';
 import { open } from '../opened.ts';
 
 const example = (reply: string) =>
@@ -20,20 +20,14 @@ const example = (reply: string) =>
 /** A service, and a host whose data begins to come, and goes on once its door is opened. */
 async function withSlowHost(data: string, limits: Partial<ServiceLimits>, declare = true) {
   const held = door();
-  const server = createServer(async (_, response) => {
+  const server = await startServer(async (_, response) => {
     if (declare) response.setHeader('content-length', data.length);
     response.write(data.slice(0, data.length / 2));
     await held.wait();
     response.end(data.slice(data.length / 2));
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const address = server.address();
-  if (typeof address !== 'object' || address === null) throw new Error('no address');
-  const host = `http://127.0.0.1:${address.port}`;
+  onTestFinished(server.close);
+  const host = server.url;
   const folder = await temporaryFolder();
   const running = await open({ limits, trainingData: { hosts: [host], folders: [folder] } });
   running.service.queue.wake = () => {};

@@ -4,8 +4,9 @@ import type { Caller } from '../../../src/engines/engine.ts';
 import { EngineError } from '../../../src/engines/engine.ts';
 import type { Constraint } from '../../../src/language/constraint/constraint.ts';
 import { KeyStore, startService } from '../../../src/service/index.ts';
+import { temporaryFolder } from '../../support/files.ts';
 import { ScriptedEngine } from '../../support/scripted-engine.ts';
-import { start, temporaryFolder } from '../harness.ts';
+import { start } from '../harness.ts';
 
 const messages = [{ role: 'user', content: 'hi' }];
 const bearer = (key: string) => ({ authorization: `Bearer ${key}` });

@@ -1,7 +1,6 @@
-import { once } from 'node:events';
-import { createServer } from 'node:http';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { Lingering, type LingeringOptions } from '../../../src/service/wire/answering.ts';
+import { startServer } from '../../support/http-server.ts';
 import { door, ScriptedEngine } from '../../support/scripted-engine.ts';
 import { start } from '../harness.ts';
 import { RawClient, requestText } from './raw-client.ts';
@@ -82,15 +81,12 @@ describe('what is thrown away is bounded', () => {
   /** A server that refuses each request at once, and how many bytes of the first were sent until it hung up. */
   async function refusing(options: LingeringOptions) {
     const lingering = new Lingering(options);
-    const server = createServer((incoming, outgoing) => {
+    const { url, close } = await startServer((incoming, outgoing) => {
       lingering.begin(incoming);
       outgoing.writeHead(401, { connection: 'close' }).end();
     });
-    await once(server.listen(0, '127.0.0.1'), 'listening');
-    onTestFinished(() => void server.close());
-    const address = server.address();
-    if (address === null || typeof address === 'string') throw new TypeError('the server has no port');
-    return `http://127.0.0.1:${address.port}`;
+    onTestFinished(close);
+    return url;
   }
 
   const unbounded = { limitMs: 600_000, bytes: 2 ** 40, connections: 10 };

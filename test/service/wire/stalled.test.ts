@@ -1,9 +1,8 @@
-import { once } from 'node:events';
-import { createServer } from 'node:http';
 import type { Socket } from 'node:net';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { GenerateRequest, GenerationDelta } from '../../../src/engines/engine.ts';
 import { StalledReaders } from '../../../src/service/wire/answering.ts';
+import { startServer } from '../../support/http-server.ts';
 import { ScriptedEngine } from '../../support/scripted-engine.ts';
 import { start } from '../harness.ts';
 import { RawClient, requestText } from './raw-client.ts';
@@ -91,17 +90,14 @@ describe('a client that does not take its answer is cut off', () => {
     const made = Promise.withResolvers<void>();
     const sockets: Socket[] = [];
     // A write that is not through until all of it is: it shows by nothing but its queue that it gets on.
-    const server = createServer(async (incoming, outgoing) => {
+    const { url, close } = await startServer(async (incoming, outgoing) => {
       readers.watch(outgoing);
       sockets.push(incoming.socket);
       await made.promise;
       outgoing.end(Buffer.alloc(256 * mebibyte));
     });
-    await once(server.listen(0, '127.0.0.1'), 'listening');
-    onTestFinished(() => void server.close());
-    const address = server.address();
-    if (address === null || typeof address === 'string') throw new TypeError('the server has no port');
-    const client = new RawClient(`http://127.0.0.1:${address.port}`);
+    onTestFinished(close);
+    const client = new RawClient(url);
     await client.write(requestText({ method: 'GET', path }));
     await expect.poll(() => sockets).toHaveLength(1);
     vi.advanceTimersByTime(600_000);

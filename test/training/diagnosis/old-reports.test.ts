@@ -1,5 +1,4 @@
-import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { generateText } from 'ai';
 import { expect, test } from 'vitest';
@@ -7,13 +6,14 @@ import { z } from 'zod';
 import { defineEnvironment } from '../../../src/index.ts';
 import { readRun } from '../../../src/records.ts';
 import { startFakeService } from '../../model/fake-service.ts';
+import { temporaryFolder } from '../../support/files.ts';
 import { realRun } from './real-run.ts';
 
 const newFigures = ['comparison', 'tools', 'contextOverflows', 'callsInFlight', 'otherModels'];
 
 test('a run whose reports are of an earlier version goes on and is read, and new steps say why there is no signal', async () => {
   await using service = await startFakeService({ policy: ({ seed }) => ({ text: String(seed) }) });
-  const runDirectory = join(await mkdtemp(join(tmpdir(), 'martingale-')), 'run');
+  const runDirectory = join(await temporaryFolder(), 'run');
   const environment = defineEnvironment({
     name: 'old',
     scenario: z.object({}),

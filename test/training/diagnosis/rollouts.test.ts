@@ -1,10 +1,8 @@
-import { mkdtemp } from 'node:fs/promises';
-import { createServer, request } from 'node:http';
-import { tmpdir } from 'node:os';
+import { request } from 'node:http';
 import { join } from 'node:path';
 import { generateText, isStepCount, streamText, ToolLoopAgent, tool } from 'ai';
 import OpenAI from 'openai';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import {
   type AlarmKind,
@@ -16,6 +14,8 @@ import {
 import { fromGroupRecord, readRun } from '../../../src/records.ts';
 import { rolloutFigures } from '../../../src/training/step-figures.ts';
 import type { FakePolicy } from '../../model/fake-service.ts';
+import { temporaryFolder } from '../../support/files.ts';
+import { startServer } from '../../support/http-server.ts';
 import { realRun } from './real-run.ts';
 
 type Context = RolloutContext<Record<string, never>, undefined>;
@@ -238,19 +238,13 @@ describe('calls of other models', () => {
     model: 'gpt-x',
     choices: [{ index: 0, finish_reason: 'stop', message: { role: 'assistant', content: '1' } }],
   });
-  const elsewhere = createServer((_, response) => {
-    response.setHeader('content-type', 'application/json').end(answer);
-  });
   let host = '';
   beforeAll(async () => {
-    await new Promise<void>((resolve) => elsewhere.listen(0, '127.0.0.1', resolve));
-    const address = elsewhere.address();
-    if (typeof address !== 'object' || address === null) throw new TypeError('The server has no address.');
-    host = `127.0.0.1:${address.port}`;
-  });
-  afterAll(() => {
-    elsewhere.closeAllConnections();
-    elsewhere.close();
+    const elsewhere = await startServer((_, response) => {
+      response.setHeader('content-type', 'application/json').end(answer);
+    });
+    host = `127.0.0.1:${elsewhere.port}`;
+    return elsewhere.close;
   });
 
   const gpt = () => new OpenAI({ baseURL: `http://${host}/v1`, apiKey: 'theirs' });
@@ -333,7 +327,7 @@ describe('calls of other models', () => {
       messages.some(({ role }) => role === 'tool')
         ? { text: String(seed), finishReason: 'length' }
         : { toolCalls: [{ name: 'search', arguments: '{}' }] };
-    const runDirectory = join(await mkdtemp(join(tmpdir(), 'martingale-')), 'run');
+    const runDirectory = join(await temporaryFolder(), 'run');
     const { reports } = await realRun({ environment, scenarios, policy, steps: 1, runDirectory });
     expect(reports[0]).toMatchObject({
       callsInFlight: 6,

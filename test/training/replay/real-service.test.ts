@@ -1,5 +1,3 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { generateText, streamText } from 'ai';
 import { defineEnvironment, openModel, type RolloutGroup, runGroups } from 'martingale';
@@ -7,18 +5,17 @@ import { replayModel, replayStep } from 'martingale/testing';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import { baseModel, type RealService, startRealService } from '../../model/real-service.ts';
+import { sharedFolder } from '../../support/files.ts';
 import { writeRun } from './stored-run.ts';
 
 let service: RealService;
-let folder: string;
+const folder = sharedFolder();
 
 beforeAll(async () => {
   service = await startRealService();
-  folder = await mkdtemp(join(tmpdir(), 'martingale-replay-'));
 });
 afterAll(async () => {
   await service.close();
-  await rm(folder, { recursive: true });
 });
 
 /** A conversation of three turns, streamed or not. */

@@ -1,5 +1,4 @@
-import { appendFile, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { appendFile, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { generateText } from 'ai';
 import { defineEnvironment, deriveSeed, type RolloutGroup, RunError, train } from 'martingale';
@@ -15,21 +14,20 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { RecordedReplies } from '../../../src/training/replay/recorded-replies.ts';
 import { startFakeService } from '../../model/fake-service.ts';
+import { sharedFolder } from '../../support/files.ts';
 import { report } from '../diagnosis/reports.ts';
 import { policy, scenario, storeRun, useTools, words } from './stored-run.ts';
 
-let folder: string;
+const folder = sharedFolder();
 let service: Awaited<ReturnType<typeof startFakeService>>;
 let runs = 0;
 const newRun = () => join(folder, `run-${runs++}`);
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'martingale-replay-'));
   service = await startFakeService({ policy });
 });
 afterAll(async () => {
   await service[Symbol.asyncDispose]();
-  await rm(folder, { recursive: true });
 });
 
 const checksum = (text: string) => [...text].reduce((sum, letter) => sum + letter.charCodeAt(0), 0) % 101;

@@ -1,17 +1,14 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { RunDirectory } from '../../../src/training/run-directory.ts';
 import { RunError } from '../../../src/util/run-error.ts';
+import { temporaryFolder } from '../../support/files.ts';
 
 let path: string;
 beforeEach(async () => {
-  path = await mkdtemp(join(tmpdir(), 'martingale-lock-'));
+  path = await temporaryFolder();
 });
-afterEach(() => rm(path, { recursive: true, force: true }));
 
 test('a run that goes on is not gone on with a second time, and afterwards it is', async () => {
   const first = await RunDirectory.create(path);

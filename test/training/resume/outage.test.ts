@@ -1,6 +1,7 @@
-import { readdir, readFile } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { readJsonLines } from '../../support/files.ts';
 import { startRuns } from './run-child.ts';
 
 type Runs = Awaited<ReturnType<typeof startRuns>>;
@@ -10,12 +11,6 @@ beforeAll(async () => {
   runs = await startRuns();
 });
 afterAll(() => runs?.close());
-
-const lines = async (file: string) =>
-  (await readFile(file, 'utf8'))
-    .trimEnd()
-    .split('\n')
-    .map((line) => JSON.parse(line));
 
 describe.each([
   { mode: 'synchronous', settings: {}, afterSteps: 1, options: {} },
@@ -58,7 +53,7 @@ test('a step that may have been logged keeps the group that failed, and is logge
   const outage = { afterSteps: 0, of: [0, 1] };
   const killed = await runs.run('logged', { outage, kill: { call: 'log', at: 1, when: 'after' } });
   expect(killed.killed).toBe(true);
-  const groups = () => lines(join(runs.path('logged'), 'trajectories', 'step-0000.jsonl'));
+  const groups = () => readJsonLines(join(runs.path('logged'), 'trajectories', 'step-0000.jsonl'));
   const before = await groups();
   expect(before.map(({ trajectories }) => trajectories.length).sort()).toEqual([0, 3]);
   const ended = await runs.run('logged', { steps: 4, resume: true });
@@ -71,7 +66,7 @@ test('a step that may have been logged keeps the group that failed, and is logge
 describe('a validation that rollouts failed in', { tags: ['long'] }, () => {
   const outage = { afterSteps: 0, of: [8] };
   const evaluated = async (name: string) =>
-    (await lines(join(runs.path(name), 'events.jsonl'))).filter(({ type }) => type === 'evaluated');
+    (await readJsonLines(join(runs.path(name), 'events.jsonl'))).filter(({ type }) => type === 'evaluated');
 
   test('runs them anew where the run ended before the validation counted', async () => {
     const killed = await runs.run('before-log', { outage, kill: { call: 'log', at: 0, when: 'before' } });
@@ -101,7 +96,7 @@ describe('a validation that rollouts failed in', { tags: ['long'] }, () => {
       scored: 1,
       counts: { dispatched: 2, completed: 1, failed: 1 },
     });
-    const events = await lines(join(runs.path('counted'), 'events.jsonl'));
+    const events = await readJsonLines(join(runs.path('counted'), 'events.jsonl'));
     const alarm = events[events.indexOf(events.find(({ type }) => type === 'evaluated')) + 1];
     expect(alarm).toMatchObject({ type: 'alarm', kind: 'failures', step: 0 });
     expect(alarm.message).toBe(

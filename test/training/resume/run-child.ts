@@ -1,11 +1,12 @@
 import { spawn } from 'node:child_process';
-import { appendFile, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { appendFile, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { createClient } from '../../../src/client/index.ts';
 import { startService } from '../../../src/service/index.ts';
+import { readJsonLines } from '../../support/files.ts';
+import { outcomeOf } from '../../support/programs.ts';
 import { CoinEngine } from './coin-engine.ts';
 
 export interface Kill {
@@ -29,17 +30,9 @@ export async function startRuns() {
     const runDirectory = join(folder, name);
     const options = JSON.stringify({ baseUrl, apiKey, name, runDirectory, ...settings });
     const child = spawn(process.execPath, [fileURLToPath(new URL('child.ts', import.meta.url)), options]);
-    const ended = new Promise<string | null>((resolve) => child.on('exit', (_, signal) => resolve(signal)));
-    const [output, errors, signal] = await Promise.all([text(child.stdout), text(child.stderr), ended]);
-    const lines = output.trimEnd().split('\n');
-    const last = lines.at(-1) ?? '';
-    const result = last.startsWith('{') ? JSON.parse(last) : null;
-    return {
-      events: lines.filter((line) => !line.startsWith('{')),
-      result,
-      errors,
-      killed: signal === 'SIGKILL',
-    };
+    const outcome = await outcomeOf(child);
+    const lines = outcome.output.trimEnd().split('\n');
+    return { ...outcome, events: lines.filter((line) => !line.startsWith('{')) };
   }
 
   return {
@@ -60,31 +53,23 @@ export async function startRuns() {
 
 /** Fields that depend on the clock or are random ids. */
 const changing = new Set([
-  ...[
-    'seconds',
-    'loopDelayMs',
-    'phases',
-    'tokensPerSecond',
-    'start_time',
-    'duration_ms',
-    'milliseconds',
-    'created',
-    'id',
-  ],
-  ...['system_fingerprint'],
+  'seconds',
+  'loopDelayMs',
+  'phases',
+  'tokensPerSecond',
+  'start_time',
+  'duration_ms',
+  'milliseconds',
+  'created',
+  'id',
+  'system_fingerprint',
 ]);
 
-const read = async (path: string) =>
-  (await readFile(path, 'utf8'))
-    .trimEnd()
-    .split('\n')
-    .map((line) =>
-      JSON.parse(line, (key, value) => {
-        if (changing.has(key) && typeof value !== 'number') return undefined;
-        if (changing.has(key) && key !== 'id') return undefined;
-        return typeof value === 'string' ? value.replace(/^local\/resume\/[^:]+/, 'model') : value;
-      }),
-    );
+const read = (path: string) =>
+  readJsonLines(path, (key, value) => {
+    if (changing.has(key) && (key !== 'id' || typeof value !== 'number')) return undefined;
+    return typeof value === 'string' ? value.replace(/^local\/resume\/[^:]+/, 'model') : value;
+  });
 
 /** Metrics and trajectories of a run, without fields that depend on clock or chance. */
 export async function readRecord(folder: string) {

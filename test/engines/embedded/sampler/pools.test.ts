@@ -1,25 +1,24 @@
-import { link, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { link, mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { Pool } from '../../../../src/engines/embedded/sampler/pool.ts';
 import { Pools } from '../../../../src/engines/embedded/sampler/pools.ts';
 import { Sampler } from '../../../../src/engines/embedded/sampler/sampler.ts';
 import type { SamplerCall } from '../../../../src/engines/embedded/threads/worker-messages.ts';
 import type { Weights } from '../../../../src/engines/engine.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
+import { sharedFolder } from '../../../support/files.ts';
 import { randomCheckpoint } from '../random-checkpoint.ts';
 import { codec, encode, ordinary, runtime, sequenceOf } from './support.ts';
 
 const settings = { largestBatch: 8, prefixCacheBytes: 2 ** 20 };
-let folder: string;
+const folder = sharedFolder();
 let checkpoints: Weights[];
 
 const count = 30;
 
 /** Checkpoints that share one file. */
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'martingale-pools-'));
   const one = await randomCheckpoint(folder, 'martingale-tiny');
   const original = one.folder ?? '';
   checkpoints = await Promise.all(
@@ -31,7 +30,6 @@ beforeAll(async () => {
     }),
   );
 });
-afterAll(() => rm(folder, { recursive: true, force: true }));
 
 async function runOut(pool: Pool): Promise<void> {
   while (!pool.idle) await pool.step();

@@ -1,6 +1,5 @@
 import { existsSync } from 'node:fs';
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rlConfigSchema } from '../../../../src/contract/index.ts';
@@ -9,6 +8,7 @@ import { Trainer } from '../../../../src/engines/embedded/trainer/trainer.ts';
 import type { TrainingBatch } from '../../../../src/engines/engine.ts';
 import type { Constraint } from '../../../../src/language/constraint/constraint.ts';
 import { type Datum, plainSampling, resolveRlConfig } from '../../../../src/learning/index.ts';
+import { sharedFolder } from '../../../support/files.ts';
 import { codec, runtime } from '../sampler/support.ts';
 import { Bench, base, batchOf } from '../support.ts';
 
@@ -47,14 +47,13 @@ function open(onRun: (runs: number) => void = () => {}) {
 }
 
 describe('a training that is cancelled', () => {
-  let folder: string;
+  const folder = sharedFolder();
   /** The checkpoint of one step that nothing came before. */
   let expected: Buffer;
 
   const weightsIn = (name: string) => readFile(join(folder, name, 'model.safetensors'));
 
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'martingale-cancel-'));
     const { trainer } = open();
     await trainer.begin(base);
     await trainer.step(batchOf([datum]));
@@ -62,8 +61,6 @@ describe('a training that is cancelled', () => {
     await trainer.close();
     expected = await weightsIn('expected');
   });
-
-  afterAll(() => rm(folder, { recursive: true }));
 
   it.each([
     { where: 'in the gradient', asked: batch, at: 3 },
