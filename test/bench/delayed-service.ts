@@ -1,8 +1,8 @@
 import { createServer } from 'node:http';
 
 /**
- * A service in a process of its own: it answers every POST with a chat completion after as many milliseconds as its
- * argument says, and every GET with how many POSTs it has in hand. Prints its port.
+ * A service in its own process. It answers every POST with a chat completion after the milliseconds of its argument,
+ * and every GET with the number of POSTs in flight. Prints its port.
  */
 const delayMs = Number(process.argv[2]);
 let inHand = 0;

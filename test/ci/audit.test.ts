@@ -20,7 +20,7 @@ const withChange = (path: string, change: LockedPackage): LockFile => ({
 });
 
 describe('packages', () => {
-  test('come from the registry, with hashes, and run no script that was not looked at', () => {
+  test('come from the registry, with hashes, and run only reviewed scripts', () => {
     expect(lockFaults(lock, manifest, npmrc)).toEqual([]);
   });
 
@@ -50,7 +50,7 @@ describe('packages', () => {
       `package.json: asks for hono from ${range}`,
     ]),
     [
-      'with a script that nobody looked at',
+      'with an unreviewed script',
       withChange('node_modules/ai/node_modules/hono', {
         ...lock.packages?.['node_modules/hono'],
         hasInstallScript: true,
@@ -60,7 +60,7 @@ describe('packages', () => {
       'node_modules/ai/node_modules/hono: has an install script',
     ],
     [
-      'with a script that was allowed without a word',
+      'with a script allowed without a reason',
       lock,
       { allowScripts: { ...manifest.allowScripts, hono: true } },
       npmrc,
@@ -104,7 +104,7 @@ describe('the audit', () => {
     ],
   });
 
-  test('fails for grave faults alone, and says where nobody could be asked', async () => {
+  test('fails for critical advisories alone, and says if the registry has no audit', async () => {
     const [grave, small, refused] = await Promise.all([
       audit(200, advisory('critical')),
       audit(200, advisory('low')),

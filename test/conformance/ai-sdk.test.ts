@@ -16,7 +16,7 @@ import { apiKey, baseModel, service } from './support.ts';
 const prompt = 'where is order 6662';
 const orderSchema = z.object({ order: z.enum(['6662', '6663']) });
 
-/** Fields that the provider does not know: it sends what its options hold. */
+/** Fields that the provider does not know: it sends its options unchanged. */
 const fields = (more: Record<string, string | number | boolean | { regex: string }>) => ({
   providerOptions: { service: more },
 });
@@ -35,7 +35,7 @@ const bodySchema = z.object({
 });
 const logprobsOf = (body: unknown) => bodySchema.parse(body).choices[0]?.logprobs?.content ?? [];
 
-/** The provider leaves log-probabilities to whoever wants them. */
+/** The provider passes log-probabilities through. */
 const metadataExtractor: MetadataExtractor = {
   extractMetadata: async ({ parsedBody }) => ({ service: { logprobs: logprobsOf(parsedBody) } }),
   createStreamExtractor: () => {
@@ -66,7 +66,7 @@ describe('the AI SDK’s provider for services of this format', () => {
   });
 
   describe('generates', () => {
-    it('the same from a trained model, whose choices carry what nobody asked for', async () => {
+    it('the same from a trained model, whose choices carry what training needs', async () => {
       const body = { entity: 'team', project: 'project', name: 'streamed', base_model: baseModel };
       const headers = { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json' };
       const init = { method: 'POST', headers, body: JSON.stringify(body) };
@@ -80,7 +80,7 @@ describe('the AI SDK’s provider for services of this format', () => {
       expect(await streamed.usage).toMatchObject({ outputTokens: whole.usage.outputTokens });
     });
 
-    it('text, and says how much', async () => {
+    it('text, and reports the usage', async () => {
       const result = await generateText({ model, prompt, seed: 1, temperature: 0.5, ...shaped('[a-z]{6}') });
       expect(result.text).toMatch(/^[a-z]{6}$/);
       expect(result.finishReason).toBe('stop');
@@ -103,7 +103,7 @@ describe('the AI SDK’s provider for services of this format', () => {
       expect(await result.usage).toMatchObject({ totalTokens: usage.totalTokens });
     });
 
-    it('no more than it is asked for', async () => {
+    it('no more tokens than requested', async () => {
       const request = { model, prompt, seed: 1, ...shaped('[a-z]{4}-[a-z]{50}') };
       const short = await generateText({ ...request, maxOutputTokens: 2 });
       expect(short).toMatchObject({ finishReason: 'length', usage: { outputTokens: 2 } });
@@ -223,7 +223,7 @@ describe('the AI SDK’s provider for services of this format', () => {
       expect(finishReason).toBe('tool-calls');
     });
 
-    it('and goes on with what they gave', async () => {
+    it('and continues with their results', async () => {
       const { steps, text } = await generateText({
         model,
         prompt,
@@ -282,7 +282,7 @@ describe('the AI SDK’s provider for services of this format', () => {
       expect(error).toMatchObject({ message: expect.stringMatching(/key|nobody|temperature/) });
     });
 
-    it('where it gives up', async () => {
+    it('when it gives up', async () => {
       const abortSignal = AbortSignal.abort(new Error('enough'));
       const error = await rejection(generateText({ model, prompt, abortSignal, maxRetries: 0 }));
       expect(String(error)).toContain('enough');

@@ -36,22 +36,22 @@ const schemas = {
   validationError: validationErrorSchema,
 };
 
-/** What a deployed client sends, and what it has to get. */
+/** What a deployed client sends, and what it must get. */
 const exchangeSchema = z.strictObject({
   name: z.string(),
   method: z.enum(['GET', 'POST', 'DELETE']),
   path: z.string(),
   headers: z.record(z.string(), z.string()).default({}),
   body: z.unknown().optional(),
-  /** The body where it is not JSON. */
+  /** A body that is not JSON. */
   text: z.string().optional(),
   status: z.number(),
   schema: z.enum(Object.keys(schemas) as [keyof typeof schemas]),
-  /** What is in the answer at least. "*" in a list stands for anything. */
+  /** What the answer contains at least. "*" in a list stands for anything. */
   answer: z.unknown(),
-  /** Names for values of the answer by their paths; `{name}` stands for one later on. */
+  /** Names for values of the answer, by path; later exchanges refer to them as `{name}`. */
   keep: z.record(z.string(), z.array(z.string())).default({}),
-  /** The job of the answer is waited for; its last event. */
+  /** Awaits the job of the answer: its last event. */
   ends: z.enum(['training_ended', 'training_failed']).optional(),
 });
 

@@ -21,13 +21,13 @@ const environment = await pythonEnvironment({
   ],
 });
 
-/** One conversation is a line of JSON lines, and a line of JSON. */
+/** A single conversation is both JSON lines and JSON. */
 const config = { post_hooks: [], content_type_overrides: { 'application/jsonl': 'application/json' } };
 
 describe.skipIf(environment === null)('a generated Python client', () => {
   const running = service();
 
-  it('is made without a warning and names every type, chats, and follows a job', async () => {
+  it('generates without a warning, names every type, chats, and follows a job', async () => {
     const python = environment?.python ?? '';
     const folder = await temporaryFolder();
     const headers = { authorization: `Bearer ${apiKey}` };

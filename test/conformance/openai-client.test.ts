@@ -12,7 +12,7 @@ import { apiKey, baseModel, service } from './support.ts';
 const messages: ChatCompletionMessageParam[] = [{ role: 'user', content: 'where is order 6662' }];
 const asked = { model: baseModel, messages, seed: 1 };
 
-/** Fields that the client does not know: it sends what it is given. */
+/** Fields that the client does not know: it sends them unchanged. */
 const shaped = (pattern: string): object => ({ structured_outputs: { regex: pattern } });
 
 const parameters = {
@@ -59,7 +59,7 @@ describe('the openai client', () => {
       await expect(missing).rejects.toThrow(/404 The model "team\/desk\/nobody" does not exist/);
     });
 
-    it('with a project of its environment that is none here', async () => {
+    it('with an OPENAI_PROJECT_ID that means nothing here', async () => {
       const elsewhere = client.withOptions({ project: 'proj_abc', organization: 'org_abc' });
       expect((await elsewhere.models.list()).data.length).toBeGreaterThan(0);
       const { choices } = await elsewhere.chat.completions.create({ ...asked, ...shaped('yes') });
@@ -100,7 +100,7 @@ describe('the openai client', () => {
       expect(new Set(chunks.map(({ id }) => id)).size).toBe(1);
     });
 
-    it('a stream that its own helper puts together', async () => {
+    it('a stream that its own helper joins', async () => {
       const request = { model: baseModel, messages, seed: 2, n: 2, logprobs: true, ...shaped('[a-z]{9}') };
       const whole = await client.chat.completions.create(request);
       const stream = client.chat.completions.stream({ ...request, stream_options: { include_usage: true } });
@@ -112,7 +112,7 @@ describe('the openai client', () => {
       expect(final.usage?.completion_tokens).toBe(whole.usage?.completion_tokens);
     });
 
-    it('a stream that is left in the middle', async () => {
+    it('a stream that the client leaves in the middle', async () => {
       const request = { ...asked, max_completion_tokens: 400, ...shaped('[a-z]*') };
       const stream = await client.chat.completions.create({ ...request, stream: true });
       for await (const _chunk of stream) break;
@@ -145,7 +145,7 @@ describe('the openai client', () => {
       expect(usage?.completion_tokens).toBe(3);
     });
 
-    it('log-probabilities, of the tokens and of what stood beside them', async () => {
+    it('log-probabilities, of the tokens and of their alternatives', async () => {
       const request = { ...asked, logprobs: true, top_logprobs: 2, ...shaped('[ab]{6}') };
       const { choices } = await client.chat.completions.create(request);
       const content = choices[0]?.logprobs?.content ?? [];
@@ -159,7 +159,7 @@ describe('the openai client', () => {
       expect(content.some(({ top_logprobs }) => top_logprobs.length === 2)).toBe(true);
     });
 
-    it('under fields of the interface that the client does not know', async () => {
+    it('with fields of the interface that the client does not know', async () => {
       const greedy: object = { top_k: 1, return_token_ids: true, ...shaped('[a-z]{8}') };
       const texts = [1, 2].map(async (seed) => {
         const completion = await client.chat.completions.create({
@@ -200,7 +200,7 @@ describe('the openai client', () => {
       expect(sampled).toEqual(expected.choices[0]?.token_ids);
     });
 
-    it('usage in every chunk, where that is asked for', async () => {
+    it('usage in every chunk, if requested', async () => {
       const options: object = { continuous_usage_stats: true };
       const stream = await client.chat.completions.create({
         ...asked,
@@ -215,7 +215,7 @@ describe('the openai client', () => {
       expect(totals).toEqual([...totals].sort((a, b) => a - b));
     });
 
-    it('under fields of today’s clients', async () => {
+    it('with fields of current clients', async () => {
       const request = {
         ...asked,
         ...{ prompt_cache_key: 'desk', safety_identifier: 'a1b2' },
@@ -228,7 +228,7 @@ describe('the openai client', () => {
       expect(choices[0]?.message).not.toHaveProperty('tool_calls');
     });
 
-    it('refusals of what the models do not do, by name', async () => {
+    it('refusals by name of what the models do not support', async () => {
       const refused = [
         [{ verbosity: 'low' as const }, 'verbosity'],
         [{ modalities: ['audio' as const] }, 'modalities.0'],
@@ -341,7 +341,7 @@ describe('the openai client', () => {
       expect((await stream.finalChatCompletion()).choices[0]?.finish_reason).toBe('tool_calls');
     });
 
-    it('and goes on with what they gave', async () => {
+    it('and continues with their results', async () => {
       const request = { model: baseModel, tools, seed: 1 };
       const first = await client.chat.completions.create({ ...request, messages, tool_choice: named });
       const message = first.choices[0]?.message;
@@ -415,7 +415,7 @@ describe('the openai client', () => {
     expect(trained.model).toBe('team/project/learner:step1');
   });
 
-  it('trains on choices of which it asked nothing, whole and from the stream that its helper put together', async () => {
+  it('trains on choices without requesting anything for that, whole and from the stream that its helper joins', async () => {
     const model = await client.post<{ id: string }>('/preview/models', {
       body: { project: 'project', base_model: baseModel, entity: 'team', name: 'unasked' },
     });
@@ -497,7 +497,7 @@ describe('the openai client', () => {
       expect(await rejection(stranger.models.list())).toBeInstanceOf(OpenAI.AuthenticationError);
     });
 
-    it('with a model that is not there, by its name', async () => {
+    it('with an unknown model, by its name', async () => {
       const error = await rejection(client.chat.completions.create({ model: 'e/p/nobody', messages }));
       expect(error).toBeInstanceOf(OpenAI.NotFoundError);
       expect(error).toMatchObject({ status: 404, requestID: expect.stringMatching(/./) });
@@ -526,7 +526,7 @@ describe('the openai client', () => {
       expect(await rejection(helped.finalChatCompletion())).toBeInstanceOf(OpenAI.NotFoundError);
     });
 
-    it('where it gives up', async () => {
+    it('when it gives up', async () => {
       const request = { ...asked, ...shaped('[a-z]*') };
       const error = await rejection(client.chat.completions.create(request, { signal: AbortSignal.abort() }));
       expect(error).toBeInstanceOf(OpenAI.APIUserAbortError);

@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 const run = promisify(execFile);
 
 export interface PythonEnvironmentOptions {
-  /** What is tested, for the message that it is skipped. */
+  /** What is tested, for the message that says it was skipped. */
   what: string;
   /** Packages with versions, such as `httpx==0.28.1`, including their dependencies. */
   requirements: readonly string[];
@@ -25,9 +25,9 @@ const cache = join(import.meta.dirname, '../../node_modules/.cache/python');
 const installTimeoutMs = 300_000;
 
 /**
- * An environment of Python with packages from its registry, made once and kept in `node_modules/.cache`. Null, with a
- * line on the terminal, where there is no Python or the packages cannot be fetched: a test is to be skipped then.
- * `MARTINGALE_PYTHON` names another interpreter than those that are tried.
+ * A Python environment with packages from the registry, created once and cached in `node_modules/.cache`. Null, with a
+ * line on the terminal, if there is no Python or the packages cannot be fetched: then skip the test.
+ * `MARTINGALE_PYTHON` names another interpreter.
  */
 export async function pythonEnvironment({
   what,

@@ -10,7 +10,7 @@ const faults = { answered: 78, slow: 8, refused: 6, broken: 3, cut: 2, cutInBody
 
 export type Fault = keyof typeof faults;
 
-/** The sampled text, which does not matter. */
+/** A completion whose text does not matter. */
 function completion({ model, seed }: ChatCompletionRequest): string {
   const ids = [(seed ?? 0) % 1000, 1];
   return JSON.stringify({
@@ -30,8 +30,8 @@ function completion({ model, seed }: ChatCompletionRequest): string {
 }
 
 /**
- * A service that answers, or fails in one of many ways, as the request's seed draws it: the same on every run. What
- * is repeated after a refusal is drawn anew.
+ * A service that answers, or fails in one of many ways, drawn by the request's seed: the same on every run. A repeat
+ * after a refusal is drawn again.
  */
 export async function startFailingService() {
   const met: Record<Fault, number> = {

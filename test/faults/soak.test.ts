@@ -20,7 +20,7 @@ type Options = Omit<
 const rolloutsPerGroup = 8;
 const scenarios = (groups: number) => Array.from({ length: groups }, (_, id) => ({ id }));
 
-/** Timers, sockets, threads: what would keep a process from ending. Those of the test runner are there before. */
+/** Timers, sockets, threads: what keeps a process alive. Those of the test runner exist before. */
 const holding = () =>
   process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout' || kind === 'Immediate').length;
 
@@ -36,7 +36,7 @@ function balance(result: GroupsResult<unknown>): void {
     expect(group.isTrainable).toBe(group.droppedBecause === null);
   }
   for (const { trajectory, ...rollout } of rollouts) {
-    // Closed: nothing is recorded any more, whatever the agent left running.
+    // A closed trajectory records nothing more, whatever the agent left running.
     expect(() => trajectory.beginCall()).toThrow(expect.objectContaining({ code: 'trajectory_closed' }));
     expect(trajectory.reward !== null).toBe(rollout.status === 'completed');
     if (rollout.status === 'completed') expect(trajectory.histories.length).toBeGreaterThan(0);
@@ -44,7 +44,7 @@ function balance(result: GroupsResult<unknown>): void {
   }
 }
 
-/** Thousands of rollouts that fail in every way end, one by one, and their counts are in balance. */
+/** Runs rollouts that fail in every way: each must end, and their counts must balance. */
 async function failsInEveryWay(thousands: number): Promise<void> {
   const held = holding();
   const service = await startFailingService();
@@ -86,7 +86,7 @@ async function failsInEveryWay(thousands: number): Promise<void> {
       signal: stop.signal,
       onProgress: () => ++ended === 40 * thousands && stop.abort(new Error('the run is over')),
     }),
-    // Few of what is drawn ends a thread.
+    // Few of the drawn rollouts end a thread.
     run(10 + 3 * thousands, { seed: 6, executor }),
   ]);
   await executor.close();
@@ -109,13 +109,13 @@ async function failsInEveryWay(thousands: number): Promise<void> {
     true,
   );
 
-  // What was drawn to break never counts as done.
+  // A rollout drawn to fail never counts as completed.
   for (const [at, { groups }] of results.entries())
     for (const { seed, status } of groups.flatMap((group) => group.rollouts))
       if (['throws', 'hangs', 'badReward', 'exits', 'spins'].includes(doingOf(seed, at === 5)))
         expect(status).not.toBe('completed');
 
-  // Every way for the service to fail was met.
+  // The service failed in every way.
   expect(Object.values(service.met).every((count) => count > 0)).toBe(true);
   await expect.poll(() => budget.stats()).toMatchObject({ inFlight: 0, waiting: 0 });
   await service[Symbol.asyncDispose]();
@@ -123,13 +123,13 @@ async function failsInEveryWay(thousands: number): Promise<void> {
 }
 
 test(
-  '1,000 rollouts that fail in every way end, one by one, with the counts in balance',
+  '1,000 rollouts that fail in every way end one by one, and their counts balance',
   { tags: ['long'] },
   () => failsInEveryWay(1),
 );
 
 test(
-  '5,000 rollouts that fail in every way end, one by one, with the counts in balance',
+  '5,000 rollouts that fail in every way end one by one, and their counts balance',
   {
     tags: ['long'],
   },

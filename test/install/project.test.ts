@@ -34,7 +34,7 @@ describe('a project made from the package as the guide says', { tags: ['long'] }
     await project?.remove();
   });
 
-  it('has no ONNX Runtime, and is told how to install it', async () => {
+  it('has no ONNX Runtime, and says how to install it', async () => {
     const names = await readdir(join(project.folder, 'node_modules'));
     expect(names).toContain('martingale');
     expect(names.filter((name) => name.startsWith('onnxruntime'))).toEqual([]);
@@ -47,7 +47,7 @@ describe('a project made from the package as the guide says', { tags: ['long'] }
     expect(stderr).toContain(`Run: ${command}`);
   });
 
-  it('type-checks with TypeScript 5.9 and the newest, in both ways to resolve modules', async () => {
+  it('type-checks with TypeScript 5.9 and the newest, with both module resolutions', async () => {
     await project.succeed('npm install --save-dev typescript-5@npm:typescript@5.9');
     const entries = ['', '/cli', '/client', '/embedded', '/service', '/testing'];
     const imports = entries.map((entry, index) => `import * as m${index} from 'martingale${entry}';`);

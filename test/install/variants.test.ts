@@ -88,7 +88,7 @@ describe.runIf(process.env.MARTINGALE_INSTALLS)(
       for (const program of programs) await refused(`${bun} ${program}`, /not run on Bun/);
     });
 
-    it('is made on an older Node as the guide says, with a Node and the embedded engine of its own', async () => {
+    it('installs on an older Node as the guide says, with its own Node and the embedded engine', async () => {
       const bin = join(await tools('node@20'), 'node/bin');
       const own = await project();
       const [install = [], runtime = []] = await guideCommands(tarball);
@@ -110,7 +110,7 @@ describe.runIf(process.env.MARTINGALE_INSTALLS)(
       expect(stderr).toContain('Run: npm install --ignore-scripts onnxruntime-node@1.30.0');
     });
 
-    it('is made with pnpm as the guide says, and run by Deno too', async () => {
+    it('installs with pnpm as the guide says, and runs in Deno too', async () => {
       const builds =
         (await snippetsOf('docs/guide.md')).find(({ language }) => language === 'yaml')?.code ?? '';
       const installed = await tools('pnpm@12', 'deno@2');

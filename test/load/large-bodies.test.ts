@@ -9,7 +9,7 @@ import { ask, type ChildService, send, startChild } from './large-client.ts';
 
 const smallBytes = 8e6;
 const largeBytes = 24e6 * testScale;
-/** By far less than a body takes that is parsed in one piece: of a job no more is held than its tokens, a fifth. */
+/** Far less than a body parsed in one piece takes: the service holds only the tokens of a job, a fifth of it. */
 const heapMiB = (bytes: number) => Math.ceil(72 + (0.3 * bytes) / 1e6);
 const jobs = '/v1/preview/training-jobs';
 
@@ -33,7 +33,7 @@ function idOf(body: unknown): string {
   return String(body.id);
 }
 
-/** Small requests, one after another, for as long as the work lasts; each is answered. */
+/** Sends small requests, one after another, while the work lasts; each must be answered. */
 async function beside<Result>({ url }: ChildService, work: Promise<Result>): Promise<Result> {
   let done = false;
   const small = (async () => {
@@ -68,7 +68,7 @@ for (const { what, bytes, tokens, trajectoriesOfGroup, more, options } of [
   },
   { ...large, what: 'of long trajectories', tokens: 50_000, trajectoriesOfGroup: 4, more: 32 },
 ])
-  test(`a large training job ${what} is taken, kept and trained with little memory`, options, async () => {
+  test(`a large training job ${what} is stored and trained with little memory`, options, async () => {
     const { child, modelId, dataFolder } = await running(bytes, more);
     const job = largeJob({ modelId, bytes, tokens, trajectoriesOfGroup });
     const key = { 'idempotency-key': 'large' };
@@ -85,7 +85,7 @@ for (const { what, bytes, tokens, trajectoriesOfGroup, more, options } of [
     for (const folder of ['jobs', 'incoming']) expect(readdirSync(join(dataFolder, folder))).toEqual([]);
   });
 
-test('large logs and uploads are taken with little memory', { tags: ['long'] }, async () => {
+test('large logs and uploads are accepted with little memory', { tags: ['long'] }, async () => {
   const bytes = largeBytes;
   const { child, modelId, dataFolder } = await running(bytes);
   const logged = largeJob({

@@ -1,5 +1,5 @@
-// A service in a process of its own that tells how long its event loop stood still and how much memory it took:
-// `large-service.ts <data folder> <context length>`. A line on its input is answered by a line of figures.
+// A service in its own process that measures its longest tick and its memory: `large-service.ts <data folder>
+// <context length>`. It answers each line of its input with a line of figures.
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { createInterface } from 'node:readline';
 import { startService } from '../../src/service/index.ts';

@@ -1,4 +1,4 @@
-// The service and a harness under load, each in a process of its own.
+// The service and a harness under load, each in its own process.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import { testScale } from '../support/size.ts';
@@ -6,7 +6,7 @@ import type { CallersFigures, CallersPlan } from './driver/callers.ts';
 import { startCallers, startLoadService } from './driver/processes.ts';
 import { printed } from './driver/table.ts';
 
-/** For how long a load is held, where a scale is asked for. */
+/** How long a load is held, with a scale. */
 const seconds = 60 * testScale;
 
 const begin = (plan: CallersPlan) => {
@@ -39,7 +39,7 @@ test('2,000 clients at once, each on a connection of its own, are all answered',
   const own = await service.figures();
   expect(own.statuses).toEqual({ 200: calls });
   expect(own.inHand).toBe(0);
-  // Its own computing alone: what others do on the machine at the same time is not counted.
+  // The process's own computation, whatever else the machine does.
   expect(own.loop.busyMax).toBeLessThan(500);
 }, 240_000);
 
@@ -62,20 +62,20 @@ async function retriesBeyondLimits(calls: number): Promise<void> {
 }
 
 test(
-  '150 requests beyond the limits are rejected with 429 and answered in the end, and no more are ever in flight',
+  '150 requests beyond the limits get a 429 and finally an answer, and the limit in flight holds',
   { tags: ['long'] },
   () => retriesBeyondLimits(150),
 );
 
 test(
-  '500 requests beyond the limits are rejected with 429 and answered in the end, and no more are ever in flight',
+  '500 requests beyond the limits get a 429 and finally an answer, and the limit in flight holds',
   {
     tags: ['long'],
   },
   () => retriesBeyondLimits(500),
 );
 
-test('a model with a thousand requests does not keep another waiting, whichever it is', {
+test('a model with a thousand requests does not delay another, whichever it is', {
   tags: ['long'],
 }, async () => {
   await using service = await startLoadService({ engine: { kind: 'embedded', largestBatch: 32 } });
@@ -90,12 +90,12 @@ test('a model with a thousand requests does not keep another waiting, whichever 
     ...{ kind: 'connections', callers: 1 },
   }).done;
   expectAllAnswered(single, 3);
-  // Three replies of the one model, while most of the other model's first calls still wait.
+  // Three replies of one model while most of the other model's first calls still wait.
   expect((await crowd.figures()).answered).toBeLessThan(1000);
 });
 
 test.runIf(testScale > 1)(
-  '16,000 calls of one harness and 2,000 clients are served for minutes with memory flat',
+  '16,000 calls of one harness and 2,000 clients are served for minutes with constant memory',
   { tags: ['long'], timeout: seconds * 1000 + 120_000 },
   async () => {
     await using service = await startLoadService({ engine: { kind: 'embedded' } });
@@ -107,7 +107,7 @@ test.runIf(testScale > 1)(
     ];
     const table = printed();
     const ends = performance.now() + seconds * 1000;
-    // What is there once every caller has been answered. The heap itself V8 lets grow to several times as much.
+    // What remains after every caller is answered. V8 lets the heap itself grow to several times as much.
     const warm = ends - seconds * 600;
     let live: number | undefined;
     while (performance.now() < ends) {
@@ -118,7 +118,7 @@ test.runIf(testScale > 1)(
     const last = table.rows.at(-1);
     for (const crowd of last?.crowds ?? []) expect(crowd.failed).toEqual({});
     expect(Object.keys(last?.service.statuses ?? {}).filter((status) => status >= '500')).toEqual([]);
-    // Flat: what was there then is there now, and the room of caches that fill up.
+    // Constant: what was there then, and caches that fill up.
     const liveAtEnd = await service.liveHeap();
     console.log(`live heap: ${mebibytes(live ?? 0)} MiB when warm, ${mebibytes(liveAtEnd)} MiB at the end`);
     expect(liveAtEnd).toBeLessThan(1.1 * (live ?? 0));

@@ -1,11 +1,11 @@
-// How long one turn of the service's event loop takes of its own computing while bodies come that are heavy to read:
-// everybody else waits for as long. The same bodies, parsed and validated in one piece, take 130 to 350 ms.
+// Measures the longest computation in one tick of the service's event loop while expensive bodies arrive: everybody
+// else waits that long. The same bodies, parsed and validated in one piece, take 130 to 350 ms.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startLoadService } from './driver/processes.ts';
 
-/** What docs/reliability.md promises. */
+/** The promise of docs/reliability.md. */
 const longestMs = 50;
-/** In the first round code is compiled, in any the collector may come: one has to show how long the work takes. */
+/** The first round compiles code, and the collector may run in any: one round must stay within the limit. */
 const mostRounds = 4;
 
 let service: Awaited<ReturnType<typeof startLoadService>>;
@@ -28,7 +28,7 @@ async function post(path: string, body: string): Promise<{ status: number; text:
 interface Load {
   path: () => string;
   body: (round: number) => object;
-  /** How many such requests come at once. */
+  /** Number of concurrent requests. */
   times?: number;
   status: number;
 }
@@ -108,7 +108,7 @@ const loads: [string, Load][] = [
   ],
 ];
 
-describe('the event loop goes on while heavy bodies are read', () => {
+describe('the event loop stays free while heavy bodies are read', () => {
   test.each(loads)(
     '%s',
     async (_, { path, body, times = 1, status }) => {

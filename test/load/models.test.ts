@@ -71,8 +71,8 @@ describe('two models', () => {
   });
 });
 
-describe('a model that is deleted', () => {
-  test('while it is sampled from: what has begun ends, what comes is 404, and nothing is left', async () => {
+describe('a deleted model', () => {
+  test('finishes the replies in flight, answers new requests with 404, and leaves nothing behind', async () => {
     const engine = new ScriptedEngine();
     const { call, chat, createModel, follow, dataFolder } = await start({ engine });
     const model = await createModel();
@@ -97,7 +97,7 @@ describe('a model that is deleted', () => {
     expect((await call('GET', `/v1/preview/training-jobs/${job.body.id}`)).status).toBe(404);
   });
 
-  test('while it trains: its jobs are cancelled, whoever follows is told, and nothing is left', async () => {
+  test('has its jobs cancelled, tells their followers, and leaves nothing behind', async () => {
     const engine = new ScriptedEngine();
     const gate = door();
     engine.hold = (place) => (place === 'train' ? gate.wait() : Promise.resolve());
@@ -158,18 +158,18 @@ async function jobsInTurn(each: number): Promise<void> {
   }
 }
 
-test('20 jobs of two models run in turn, each model its own in order, but for the cancelled ones', () =>
+test('20 jobs of two models run in turn, those of each model in order, without the cancelled ones', () =>
   jobsInTurn(10));
 
 test(
-  '200 jobs of two models run in turn, each model its own in order, but for the cancelled ones',
+  '200 jobs of two models run in turn, those of each model in order, without the cancelled ones',
   {
     tags: ['long'],
   },
   () => jobsInTurn(100),
 );
 
-test('a model of a thousand checkpoints is listed, resolved and cut down', async () => {
+test('a model with a thousand checkpoints is listed, resolved and pruned', async () => {
   const dataFolder = await temporaryFolder();
   const first = await start({ dataFolder });
   const model = await first.createModel();
@@ -209,7 +209,7 @@ test('a model of a thousand checkpoints is listed, resolved and cut down', async
   expect((await chat({ model: 'local/desk/agent' })).body.model).toBe('local/desk/agent:step999');
 });
 
-test('a hundred models answer in turn and together, each as itself', async () => {
+test('a hundred models answer one after another and at once, each with its own weights', async () => {
   const { call, chat, createModel } = await start();
   const names = Array.from({ length: 100 }, (_, index) => `model-${index}`);
   for (const name of names) await createModel({ name });

@@ -11,29 +11,26 @@ describe('README and docs', () => {
     expect((await textOf('README.md')).trimEnd().split('\n').length).toBeLessThanOrEqual(250);
   });
 
-  it.each([...documents, 'AGENTS.md'])(
-    '%s names only files and headings that are there',
-    async (document) => {
-      const text = (await textOf(document)).replace(/^```.*?^```$/gms, '');
-      const links = [...text.matchAll(/\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)/g)];
-      for (const [, path = '', anchor] of links) {
-        const target = path === '' ? document : join(document, '..', path);
-        await access(join(root, target));
-        if (anchor === undefined) continue;
-        expect([target, headingsOf(await textOf(target)).map(toAnchor)]).toEqual([
-          target,
-          expect.arrayContaining([anchor]),
-        ]);
-      }
-    },
-  );
+  it.each([...documents, 'AGENTS.md'])('%s names only existing files and headings', async (document) => {
+    const text = (await textOf(document)).replace(/^```.*?^```$/gms, '');
+    const links = [...text.matchAll(/\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)/g)];
+    for (const [, path = '', anchor] of links) {
+      const target = path === '' ? document : join(document, '..', path);
+      await access(join(root, target));
+      if (anchor === undefined) continue;
+      expect([target, headingsOf(await textOf(target)).map(toAnchor)]).toEqual([
+        target,
+        expect.arrayContaining([anchor]),
+      ]);
+    }
+  });
 
-  it.each(documents)('%s has no two headings of the same link', async (document) => {
+  it.each(documents)('%s has no two headings with the same link', async (document) => {
     const anchors = headingsOf(await textOf(document)).map(toAnchor);
     expect(anchors).toEqual([...new Set(anchors)]);
   });
 
-  it('say no snippet twice', async () => {
+  it('have no snippet twice', async () => {
     const codes = (await typeScriptSnippets()).map(({ code }) => code);
     expect(codes).toEqual([...new Set(codes)]);
   });
@@ -67,7 +64,7 @@ describe('docs/traces.md', () => {
 });
 
 describe('docs/reliability.md', () => {
-  it('names a test that is there for each promise', async () => {
+  it('names an existing test for each promise', async () => {
     const text = await textOf('docs/reliability.md');
     const rows = text.split('\n').filter((line) => /^\| [A-Z`]/.test(line) && !line.startsWith('| Promise'));
     expect(rows.length).toBeGreaterThan(30);
@@ -80,7 +77,7 @@ describe('docs/reliability.md', () => {
 });
 
 describe('docs/architecture.md', () => {
-  it('explains the terms in the order of the alphabet, each once', async () => {
+  it('explains each term once, in alphabetical order', async () => {
     const text = await textOf('docs/architecture.md');
     const rows = [...text.slice(text.indexOf('## Glossary')).matchAll(/^\| ([a-z][^|]*) \|/gm)];
     const terms = rows.map(([, term = '']) => term);
@@ -88,14 +85,14 @@ describe('docs/architecture.md', () => {
     expect(terms).toEqual([...new Set(terms)].sort());
   });
 
-  it('has every room of the source, and no other', async () => {
+  it('lists exactly the rooms of the source', async () => {
     const entries = await readdir(join(root, 'src'), { withFileTypes: true });
     const rooms = entries.filter((entry) => entry.isDirectory()).map(({ name }) => `${name}/`);
     const rows = (await tablesOf('docs/architecture.md')).get('The house') ?? [];
     expect(rows.flatMap(({ names }) => names).sort()).toEqual(rooms.sort());
   });
 
-  it('names only files and folders that are there', async () => {
+  it('names only existing files and folders', async () => {
     const rooms = await readdir(join(root, 'src'));
     for (const name of namesIn(await textOf('docs/architecture.md'))) {
       const [first = '', ...rest] = name.split('/');

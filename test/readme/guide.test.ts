@@ -113,7 +113,7 @@ function hostedModel(say: (prompt: string) => string): MockLanguageModelV4 {
 }
 
 describe('environments of README and docs', () => {
-  it('train the agent that a reader has', async () => {
+  it('train an existing agent', async () => {
     const stockroom = await exported<Environment>('stockroom');
     expect(await rewardsOf(stockroom, cups[0], looks)).toEqual([1.1, 1.1]);
   });
@@ -408,7 +408,7 @@ describe('the loop of docs/guide.md', () => {
   });
 });
 
-describe('what is left of README and docs', () => {
+describe('the rest of README and docs', () => {
   it('tells errors apart', async () => {
     const whatToDo = await exported<(error: unknown) => string>('whatToDo');
     const error = await train(z.custom<Parameters<typeof train>[0]>().parse({ maxTurns: 3 })).catch(
@@ -445,7 +445,7 @@ describe('what is left of README and docs', () => {
     expect(await exported<string>('noSignal')).toContain('(martingale_step_signal_share[10m])');
   });
 
-  it('is no snippet that no test runs', async () => {
+  it('has no snippet without a test', async () => {
     const isProgram = ({ note, code }: Snippet) =>
       note === 'run' || note.endsWith('.ts') || code.includes('runRecipe(');
     const others = (await typeScriptSnippets()).filter((snippet) => !isProgram(snippet));

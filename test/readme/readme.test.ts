@@ -70,7 +70,7 @@ describe('README and docs', () => {
     await rm(/The record is in (.*)/.exec(output)?.[1] ?? '', { recursive: true });
   });
 
-  it('have a recipe that begins with conversations, and takes the flags of one', {
+  it('have a recipe with a warm start that accepts the flags of recipes', {
     tags: ['long'],
   }, async () => {
     const found = (await typeScriptSnippets()).filter(({ code }) => code.includes('runRecipe('));
@@ -123,7 +123,7 @@ describe('README and docs', () => {
     expect(await runProgram(file, { env })).toBe('0 12 completed\n1 12 completed\n');
   });
 
-  it('list the endpoints that the service has', async () => {
+  it('list the endpoints of the service', async () => {
     const text = await textOf('docs/service.md');
     const told = [...text.matchAll(/^\| (`.*?`) \|/gm)].flatMap(([, cell = '']) => {
       const path = /\/v1\S*(?=`)/.exec(cell)?.[0] ?? '';
@@ -149,7 +149,7 @@ describe('examples', () => {
     );
   });
 
-  it('train an agent that was built before there was a model', async () => {
+  it('train an agent that was built before its model', async () => {
     const runs = join(folder, 'runs');
     const output = await runProgram('examples/module-level-agent.ts', { args: ['2', runs], env });
     expect(output).toMatch(/^0 \S+\n1 \S+\n$/);

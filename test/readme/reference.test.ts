@@ -69,11 +69,11 @@ const rowsOf = (heading: string): Row[] => tables.get(heading) ?? [];
 const namesOf = (heading: string) => rowsOf(heading).flatMap(({ names }) => names);
 
 describe('docs/reference.md', () => {
-  it.each(Object.entries(fieldsOf))('has each field of %s once, and no other', (heading, shape) => {
+  it.each(Object.entries(fieldsOf))('has exactly the fields of %s, each once', (heading, shape) => {
     expect(namesOf(heading).sort()).toEqual(Object.keys(shape).sort());
   });
 
-  it.each(tested)('names tests of %s that are there and name the field', async (heading) => {
+  it.each(tested)('names existing tests of %s that name the field', async (heading) => {
     for (const { names, files } of rowsOf(heading)) {
       expect([names, files]).toEqual([names, [expect.stringMatching(/^test\/.*\.test\.ts$/)]]);
       const text = await readFile(join(root, files[0] ?? ''), 'utf8');
@@ -86,19 +86,19 @@ describe('docs/reference.md', () => {
     }
   });
 
-  it('says something in every cell', () => {
+  it('has no empty cell', () => {
     for (const rows of Object.keys(fieldsOf).map(rowsOf))
       for (const { names, cells } of rows)
         expect([names, cells.filter((cell) => cell === '')]).toEqual([names, []]);
   });
 
-  it('lists the options that are refused', async () => {
+  it('lists the refused options', async () => {
     const text = await textOf('docs/reference.md');
     const [, list = ''] = /^Refused by name .*?: (.*)$/m.exec(text) ?? [];
     expect(namesIn(list).sort()).toEqual([...refusedConfigFields].sort());
   });
 
-  it('says how much a request may ask for', () => {
+  it('has the limits of a request', () => {
     const told = (name: string) =>
       rowsOf('Chat completion: request').find(({ names }) => names.includes(name));
     const limits: [string, number[]][] = [
@@ -178,7 +178,7 @@ describe('the options in docs/reference.md', () => {
     }
   });
 
-  it('has each code of an error class, and no other', async () => {
+  it('has exactly the codes of each error class', async () => {
     const source = await sourceText();
     const classes = [...source.matchAll(/export type (\w+Error)Code =/g)].map(([, name = '']) => name);
     expect(classes.length).toBeGreaterThanOrEqual(2);
@@ -188,7 +188,7 @@ describe('the options in docs/reference.md', () => {
 });
 
 describe('the alarms in docs/guide.md', () => {
-  it('are all, with every cause of a missing signal', async () => {
+  it('are complete, with every cause of a missing signal', async () => {
     const source = await sourceText();
     const [, section = ''] = /\n## A flat curve\n([\s\S]*?)\n## /.exec(await textOf('docs/guide.md')) ?? [];
     for (const name of ['AlarmKind', 'NoSignalCause']) {

@@ -15,7 +15,7 @@ const seeds = 2 * testScale;
 const loops = Array.from({ length: seeds }, (_, index) => `learns:${index + 1}`);
 const longestMs = 600_000;
 
-/** Runs the parts of the program side by side in a folder of their own: what each one told. */
+/** Runs the parts of the program concurrently in their own folder; returns what each one reports. */
 async function runParts(python: string, url: string, parts: readonly string[]): Promise<Map<string, Json>> {
   const folder = await mkdtemp(join(tmpdir(), 'martingale-art-'));
   try {
@@ -33,7 +33,7 @@ async function runParts(python: string, url: string, parts: readonly string[]): 
   }
 }
 
-/** Trained on as it was sampled: the trainer gives each token the probability that the sampler gave it. */
+/** The trainer gives each token the probability that the sampler gave it. */
 const onPolicy = { logprob_difference_max: expect.closeTo(0, 4) };
 
 describe('a program of ART', { tags: ['long'] }, () => {
@@ -71,15 +71,15 @@ describe('a program of ART', { tags: ['long'] }, () => {
     });
   });
 
-  it('trains on several turns whose replies go back as text, with calls of tools', () => {
+  it('trains on several turns whose replies return as text, with tool calls', () => {
     expect(told.get('converses')).toMatchObject({ step: 1, metrics: onPolicy });
   });
 
-  it('trains on what its own reader puts together from a stream', () => {
+  it('trains on what its own reader joins from a stream', () => {
     expect(told.get('streams')).toMatchObject({ step: 1, metrics: onPolicy });
   });
 
-  it('goes on after a job without a signal, from the checkpoint that was there', () => {
+  it('continues after a job without a signal, from the same checkpoint', () => {
     expect(told.get('stays')).toEqual({
       part: 'stays',
       silent: {
@@ -92,7 +92,7 @@ describe('a program of ART', { tags: ['long'] }, () => {
     });
   });
 
-  it.each(loops)('earns more by its loop: %s', (loop) => {
+  it.each(loops)('earns more reward by its loop: %s', (loop) => {
     const { rewards, error } = told.get(loop) ?? { error: 'it told nothing' };
     expect(error).toBeUndefined();
     const last = rewards.slice(-3);

@@ -30,7 +30,7 @@ interface Place {
   choices: unknown[];
 }
 
-/** Requests of every endpoint but chat completions, right ones and wrong ones. */
+/** Valid and invalid requests of every endpoint except chat completions. */
 export async function createOtherRequests(target: Target): Promise<fc.Arbitrary<OtherRequest>> {
   const place = await furnish(target);
   return fc.oneof(

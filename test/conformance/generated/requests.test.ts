@@ -10,7 +10,7 @@ import { chatDefinitions, chatRequests, chatSchema } from './chat-requests.ts';
 import { mutationsOf } from './mutations.ts';
 import { createOtherRequests, type OtherRequest } from './other-requests.ts';
 
-/** Callers at once. */
+/** Concurrent callers. */
 const callers = 32;
 
 const folder = sharedFolder();
@@ -34,7 +34,7 @@ afterAll(async () => {
   await engine.close();
 });
 
-/** Sends them all, some side by side; gives what is wrong with the answers, the first ten of it. */
+/** Sends all requests, some concurrently; returns the first ten complaints about the answers. */
 async function complaintsAbout<Item>(
   items: Item[],
   toSent: (item: Item) => Sent,
@@ -59,7 +59,7 @@ async function complaintsAbout<Item>(
   return complaints;
 }
 
-/** Short, and with all that is needed to send it again. */
+/** A short form with everything needed to send the request again. */
 const report = (item: unknown, complaint: string, answer = '') => ({
   complaint,
   request: JSON.stringify(item).slice(0, 3000),
@@ -91,7 +91,7 @@ function answersAll({ total, seed }: Size): void {
   );
 
   it(
-    'refuses every chat completion with something wrong in it, in the shape that clients read',
+    'refuses every invalid chat completion, in the form that clients read',
     async () => {
       const valid = chatRequests(['martingale-tiny']);
       const mutations = sample(mutationsOf(chatSchema, chatDefinitions, valid), 0.25);
@@ -106,7 +106,7 @@ function answersAll({ total, seed }: Size): void {
   );
 
   it(
-    'answers every valid request of the other endpoints, and refuses those with something wrong',
+    'answers every valid request of the other endpoints, and refuses every invalid one',
     async () => {
       const others = sample(await createOtherRequests(service), 0.25);
       const complaints = await complaintsAbout(
@@ -126,7 +126,7 @@ function answersAll({ total, seed }: Size): void {
     timeout,
   );
 
-  it('never reports a fault of its own', () => {
+  it('never reports an internal fault', () => {
     expect(failures).toEqual([]);
   });
 }

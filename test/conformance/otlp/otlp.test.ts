@@ -135,7 +135,7 @@ describe.skipIf(environment === null)('a run, sent by OTLP over HTTP to a collec
     for (const api of [trace, metrics, context, propagation]) api.disable();
   });
 
-  test('is taken whole in both encodings, which say the same', () => {
+  test('is accepted completely in both encodings, with the same content', () => {
     expect(received.flatMap(({ error }) => error ?? [])).toEqual([]);
     expect(new Set(received.map(({ path, contentType }) => `${path} ${contentType}`))).toEqual(
       new Set(
@@ -149,7 +149,7 @@ describe.skipIf(environment === null)('a run, sent by OTLP over HTTP to a collec
     expect(spansOf('application/x-protobuf')).toEqual(spansOf('application/json'));
   });
 
-  test('says which package wrote it, of which version', async () => {
+  test('names the package and its version', async () => {
     const { version } = z
       .object({ version: z.string() })
       .parse(JSON.parse(await readFile(join(import.meta.dirname, '../../../package.json'), 'utf8')));
@@ -162,7 +162,7 @@ describe.skipIf(environment === null)('a run, sent by OTLP over HTTP to a collec
     );
   });
 
-  test('says what is trained on what, and what came of a step and of an agent', () => {
+  test('names model, base model and environment, and the results of a step and of an agent', () => {
     expect(named('run').map(({ attributes }) => plain(attributes))).toEqual(
       expect.arrayContaining(
         ['first', 'second'].map((name) =>

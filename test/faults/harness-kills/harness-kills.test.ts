@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => runs?.close());
 
-/** Every kind of step that a run writes by. One that is not here has come since: the kills below reach it too. */
+/** Every kind of durable step of a run. The kills below also reach a kind that is missing here. */
 const stepsOfRun = [
   ...['mkdir .', 'mkdir trajectories', 'mkdir jobs'],
   ...['mkdir evaluations', 'mkdir evaluations/step-N'],
@@ -41,8 +41,8 @@ function appended(file: string): string[] {
 }
 
 /**
- * Each kind of step once, in chains: a run that is killed at a step of the first kind is killed again as it goes on,
- * at one of the second, and at one of the third.
+ * Each kind of step once, in chains: a run killed at a step of the first kind is killed again after it resumes, at one
+ * of the second kind and at one of the third.
  */
 function chainsOf(points: readonly FaultPoint[], half: number): FaultPoint[][] {
   const lastPlaces = new Map(points.map(({ name }, place) => [name, place]));
@@ -53,12 +53,12 @@ function chainsOf(points: readonly FaultPoint[], half: number): FaultPoint[][] {
     const same = points.filter(({ name }) => name === first);
     const occurrence = (index * 7) % same.length;
     const later = [own[length + index], own[2 * length + index]].filter((name) => name !== undefined);
-    // In a process that goes on, the count begins again.
+    // In a resumed process the count begins again.
     return [{ name: first, occurrence }, ...later.map((name) => ({ name, occurrence: 0 }))];
   });
 }
 
-/** What a run takes only as it goes on: a part of a line that it left is cut off, and killed there too. */
+/** A step of resumed runs only: cutting off a partial line. It is killed there too. */
 const cutsOf = [
   cutOff('trajectories/step-N.journal.jsonl', 'metrics.jsonl'),
   cutOff('evaluations/step-N/groups.jsonl', 'events.jsonl'),
@@ -93,7 +93,7 @@ describe.each(kindsOfRun)('a $mode run', ({ mode, half, settings }) => {
 
   const options = mode === 'pipelined' ? { tags: ['long'] } : {};
 
-  test('takes the durable steps that are listed here', options, () => {
+  test('takes exactly the durable steps that are listed here', options, () => {
     expect([...new Set(points.map(({ name }) => name))].sort()).toEqual([...stepsOfRun].sort());
     const { counts, record } = undisturbed;
     expect(record.metrics).toHaveLength(settings.steps);
@@ -123,14 +123,14 @@ describe.each(kindsOfRun)('a $mode run', ({ mode, half, settings }) => {
     expect(problems).toEqual([]);
   }
 
-  test('that is killed once in each phase comes to the same end', options, () => sameEndAfter([phases]));
+  test('killed once in each phase ends in the same state', options, () => sameEndAfter([phases]));
 
-  test('that is killed at any step, and again as it goes on, comes to the same end', { tags: ['long'] }, () =>
+  test('killed at any step, and again after it resumes, ends in the same state', { tags: ['long'] }, () =>
     sameEndAfter([...chainsOf(points, half), cutsOf[half] ?? []]),
   );
 });
 
-test('an evaluation that is killed at any step of its folder gives what an undisturbed one gives', {
+test('an evaluation killed at any step of its folder gives the same result as an undisturbed one', {
   tags: ['long'],
 }, async () => {
   const { points, ended } = await runs.pointsOf('evaluation-whole', { task: 'evaluate' });
@@ -158,7 +158,7 @@ test('an evaluation that is killed at any step of its folder gives what an undis
   expect(problems).toEqual([]);
 });
 
-test('a supervised training that is killed is not done twice where the second call has its key', {
+test('a killed supervised training does not run twice if the second call has its key', {
   tags: ['long'],
 }, async () => {
   const undisturbed = await runs.run('supervised-whole', { task: 'sft' });

@@ -1,4 +1,4 @@
-// The harness is killed at random, and at times its service; a table shows where.
+// Kills the harness at random, and at times its service; a table shows where.
 import { expect, test } from 'vitest';
 import { deriveSeed, randomSource } from '../../../src/index.ts';
 import { byTwo } from '../../support/by-two.ts';
@@ -10,13 +10,13 @@ import { startRuns } from './runs.ts';
 const kills = 30 * testScale;
 const killModes: FaultMode[] = ['kill-before', 'kill-half', 'kill-after'];
 
-/** What only a run that goes on does. */
+/** What only a resumed run does. */
 const cuts = ['events.jsonl', 'metrics.jsonl', 'trajectories/step-N.journal.jsonl'].map((file) => ({
   name: `truncate ${file}`,
   occurrence: 0,
 }));
 
-test(`${kills} kills at random lose nothing and double nothing`, {
+test(`${kills} random kills lose nothing and repeat nothing`, {
   tags: ['long'],
   timeout: kills * 60_000,
 }, async () => {

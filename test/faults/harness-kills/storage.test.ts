@@ -15,12 +15,12 @@ beforeEach(async () => {
 const groupOf = (index: number) =>
   new RolloutGroup({ index, scenario: { id: index }, rollouts: [], droppedBecause: null });
 
-test('behind a group that could not be kept nothing is written, and a resumed run reads what was kept', async () => {
+test('nothing is written after a group that could not be stored, and a resumed run reads the groups before it', async () => {
   const directory = await RunDirectory.create(join(folder, 'run'));
   await directory.writeConfig({});
   const journal = join(folder, 'run', 'trajectories', 'step-0001.journal.jsonl');
   await directory.keepGroup(0, groupOf(0));
-  // What stands in the place of the file makes the writing fail as a full disk does.
+  // A folder at the file's path makes the write fail as on a full disk.
   await mkdir(journal);
   await expect(directory.keepGroup(1, groupOf(0))).rejects.toThrow(RunError);
   await rmdir(journal);
@@ -41,7 +41,7 @@ const header: EvaluationHeader = {
   ...{ temperature: 0, sampling: {}, groupStrategy: null, scenarios: 2, scenarioKeys: 'two' },
 };
 
-test('nor in the folder of an evaluation', async () => {
+test('the same holds for the folder of an evaluation', async () => {
   const path = join(folder, 'evaluation');
   const directory = await EvaluationDirectory.open(path, header);
   await directory.append(groupOf(0));
@@ -55,7 +55,7 @@ test('nor in the folder of an evaluation', async () => {
   expect([...(await EvaluationDirectory.open(path, header)).finished.keys()]).toEqual([0]);
 });
 
-test('a run whose lock cannot be made says so', async () => {
+test('a run whose lock cannot be created says so', async () => {
   await mkdir(join(folder, 'run', 'run.lock'), { recursive: true });
   await expect(RunDirectory.resume(join(folder, 'run'))).rejects.toThrow(
     /run.lock could not be written: unable to open/,

@@ -8,7 +8,7 @@ import { door } from '../../support/scripted-engine.ts';
 const hourMs = 3_600_000;
 const yearMs = 365 * 24 * hourMs;
 
-/** Moves what `Date` says; the clock that times are measured with goes on as it does. */
+/** Moves what `Date` says. The monotonic clock continues. */
 function jump(byMs: number): void {
   vi.setSystemTime(Date.now() + byMs);
 }
@@ -21,7 +21,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test('jobs, events, pages and keys stand in their order while the clock jumps by hours and years', async () => {
+test('jobs, events, pages and keys keep their order while the clock jumps by hours and years', async () => {
   takeOverTheClock();
   const { call, createModel, engine, follow, dataFolder, chat } = await start();
   const keys = await KeyStore.open(dataFolder);
@@ -73,7 +73,7 @@ test('jobs, events, pages and keys stand in their order while the clock jumps by
   expect(await health()).toBe(401);
 });
 
-test('a call in flight has its time, whatever the clock says', async () => {
+test('a call in flight keeps its deadline, whatever the clock says', async () => {
   takeOverTheClock();
   const { service, engine } = await start();
   const client = createClient({ baseUrl: `${service.url}/v1`, apiKey: 'test-key' });

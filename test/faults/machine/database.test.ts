@@ -3,7 +3,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { SqliteDatabase } from '../../../src/service/store/sqlite-database.ts';
 import { temporaryFolder } from '../../support/files.ts';
 
-/** A database that may not grow further, as on a full disk, until it is allowed to. */
+/** A database that cannot grow until it is allowed to, as on a full disk. */
 async function fullDatabase() {
   const database = new SqliteDatabase(join(await temporaryFolder(), 'test.sqlite'));
   onTestFinished(() => database.close());
@@ -17,7 +17,7 @@ async function fullDatabase() {
 
 const full = expect.objectContaining({ errcode: 13, message: expect.stringContaining('full') });
 
-test('a transaction that meets a full disk tells of that, does nothing, and the next one works', async () => {
+test('a transaction on a full disk fails with that reason and changes nothing, and the next one works', async () => {
   const { database, put, free } = await fullDatabase();
   const both = () =>
     database.transaction(() => {
@@ -32,7 +32,7 @@ test('a transaction that meets a full disk tells of that, does nothing, and the 
   expect(database.one('SELECT count(*) AS count FROM deleted_models')).toEqual({ count: 2 });
 });
 
-test('a transaction that its own work breaks off leaves nothing behind', async () => {
+test('a transaction whose work throws changes nothing', async () => {
   const { database, put, free } = await fullDatabase();
   free();
   const broken = () =>

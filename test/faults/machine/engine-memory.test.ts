@@ -14,7 +14,7 @@ const failing = (code: string) =>
   Object.assign(new Error(`${code}: it failed, read`), { code, syscall: 'read', errno: -1 });
 
 describe('an allocation of the runtime that fails', () => {
-  test('is told as such, and the next run works', async () => {
+  test('is reported as such, and the next run works', async () => {
     const runtime = await loadRuntime('onnxruntime-node', 1);
     const graph = new Graph();
     const shape = graph.input('shape', 'int64', ['axes']);
@@ -50,20 +50,20 @@ describe('what the system does to a thread', () => {
     const { chat, engine } = await start();
     engine.failGeneration = fromFailure(structuredClone(toFailure(failing(systemCode))));
     expect(await chat({})).toMatchObject({ status: 503, body: { error: { code } } });
-    // Weights that cannot be read for now are not weights that are gone.
+    // Weights that cannot be read now are not missing weights.
     const unread = unreadableCheckpoint('step-1', failing(systemCode));
     engine.failGeneration = fromFailure(structuredClone(toFailure(unread)));
     expect(await chat({})).toMatchObject({ status: 503, body: { error: { code } } });
   });
 
-  test('weights that are gone are not found', async () => {
+  test('missing weights are reported as not found', async () => {
     const { chat, engine } = await start();
     engine.failGeneration = unreadableCheckpoint('step-1', failing('ENOENT'));
     expect(await chat({})).toMatchObject({ status: 404, body: { error: { code: 'checkpoint_missing' } } });
   });
 });
 
-test('a trainer thread that ends between two steps fails the job with that, and the next one trains', async () => {
+test('a trainer thread that dies between two steps fails its job with that reason, and the next job trains', async () => {
   const folder = await temporaryFolder();
   const bench = await Bench.open({
     logitsProcessors: { 'test.Late': new URL('modules/late.ts', import.meta.url) },
@@ -75,7 +75,7 @@ test('a trainer thread that ends between two steps fails the job with that, and 
   const reply = await bench.engine.generate(asked);
   const batch = batchOf([datumOf(asked, reply, 1)]);
   const steps: number[] = [];
-  /** Has the thread end while it waits for its next batch. */
+  /** Ends the thread while it waits for its next batch. */
   const ended = async () => {
     writeFileSync(join(folder, 'end'), '');
     while (!existsSync(join(folder, 'ended'))) await new Promise(setImmediate);

@@ -50,14 +50,14 @@ const ways: [string, object][] = [
 ];
 
 describe.each(ways)('a sampler thread that ends: %s', (way, options) => {
-  test('fails requests in flight with a 503, and the next request finds another', options, async () => {
+  test('fails requests in flight with a 503, and another one answers the next', options, async () => {
     const before = await chat(deadly(way));
     arm();
     const [first, second] = await Promise.all([chat(deadly(way)), chat({ seed: 2, max_tokens: 200 })]);
     disarm();
     expect(first).toMatchObject({ status: 503, body: { error: { code: 'worker_died' } } });
     expect(first?.headers.get('retry-after')).toBe('1');
-    // It was in the same thread, unless it came after or was done before.
+    // It ran in the same thread, unless it arrived later or ended before.
     if (second?.status !== 200) expect(second?.body.error.code).toBe('worker_died');
     const after = await chat(deadly(way));
     expect(after.body.choices[0].token_ids).toEqual(before.body.choices[0].token_ids);
@@ -65,7 +65,7 @@ describe.each(ways)('a sampler thread that ends: %s', (way, options) => {
   });
 });
 
-test('a stream that is cut by the death of its thread says so in its last chunk', async () => {
+test('a stream whose thread dies says so in its last chunk', async () => {
   arm();
   const answer = await calls.raw('POST', '/v1/chat/completions', {
     ...{ model: 'martingale-tiny', messages: [user], max_tokens: 8, stream: true },
@@ -75,7 +75,7 @@ test('a stream that is cut by the death of its thread says so in its last chunk'
   expect(chunks.at(-1)).toMatchObject({ error: { code: 'worker_died' } });
 });
 
-test('a thread that stands still is known before it is ended', async () => {
+test('a hanging thread shows in the system check before it is ended', async () => {
   arm();
   const hanging = chat(deadly('loop'));
   let found: Json;
@@ -85,7 +85,7 @@ test('a thread that stands still is known before it is ended', async () => {
     success: false,
     error: expect.stringContaining('at one thing'),
   });
-  // Waiting requests are not lost sight of: they end with it.
+  // Waiting requests end with it.
   expect(await Promise.all([hanging, chat()])).toMatchObject([{ status: 503 }, { status: 503 }]);
   disarm();
   expect((await chat()).status).toBe(200);
@@ -93,7 +93,7 @@ test('a thread that stands still is known before it is ended', async () => {
 
 describe.each(ways)('a trainer thread that ends: %s', (way, options) => {
   test(
-    'gets the job again: once is passed over, three times fail it, and the next job runs',
+    'is replaced and runs the job again; after three deaths the job fails and the next one runs',
     options,
     async () => {
       const model = (

@@ -1,5 +1,5 @@
-// A disk that is really full, and really read-only: a tmpfs in a mount namespace. Where the system lets nobody have
-// one, storage.test.ts is what shows the same.
+// A disk that is really full and really read-only: a tmpfs in a mount namespace. Where the system forbids that,
+// storage.test.ts shows the same.
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -9,7 +9,7 @@ import { useAll } from './scenario.ts';
 import { smallDisk } from './small-disk.ts';
 import { start, startIn } from './started.ts';
 
-test('a disk that is full is told, and all goes on once there is room', async (context) => {
+test('a full disk is reported, and everything continues when there is room', async (context) => {
   const disk = await smallDisk();
   if (!disk) return context.skip();
   const { under, place, fill, free } = disk;
@@ -28,7 +28,7 @@ test('a disk that is full is told, and all goes on once there is room', async (c
     },
   });
   expect((await service.call('GET', '/v1/health')).status).toBe(200);
-  // Too large for memory: it goes to the disk while it comes.
+  // Too large for memory: it goes to disk as it arrives.
   const large = JSON.stringify({ split: 'train', trajectory_groups: [], x: 'x'.repeat(4 * 2 ** 20) });
   const path = `/v1/preview/models/${job.modelId}/log`;
   const cut = await service.call('POST', path, large);
@@ -57,7 +57,7 @@ test('a disk that is full is told, and all goes on once there is room', async (c
   expect((await again.call('GET', '/v1/preview/models')).body.data).toHaveLength(3);
 });
 
-test('a read-only data folder is refused at the start, with its reason', async (context) => {
+test('a service does not start on a read-only data folder, and says why', async (context) => {
   const disk = await smallDisk();
   if (!disk) return context.skip();
   const { under, place, remount } = disk;
@@ -77,7 +77,7 @@ test('a read-only data folder is refused at the start, with its reason', async (
   expect(await useAll(after, 'after', () => {})).toEqual([]);
 });
 
-test('a checkpoint that does not fit keeps its job waiting, and is written whole once it does', {
+test('a checkpoint that does not fit keeps its job waiting and is written completely when it fits', {
   tags: ['long'],
 }, async (context) => {
   const disk = await smallDisk();
@@ -103,7 +103,7 @@ test('a checkpoint that does not fit keeps its job waiting, and is written whole
   const waits = await until(call, '/v1/system-check', ({ body }) => !body.training_queue.success);
   expect(waits.body.training_queue.error).toMatch(/storage_full/);
   expect((await chat('martingale-tiny')).status).toBe(200);
-  // What did not fit takes no room.
+  // What did not fit takes no space.
   const checkpoints = join(dataFolder, 'models', model.id, 'checkpoints');
   expect(readdirSync(seen(checkpoints))).toEqual([]);
   expect(remount('size=64m')).toBe(0);

@@ -8,7 +8,7 @@ import { smallDisk } from './small-disk.ts';
 
 const program = fileURLToPath(new URL('log-program.ts', import.meta.url));
 
-/** A program whose standard error output is a file; each line it is given is logged. */
+/** A program that logs each line of its input to standard error, which is a file. */
 function startLogging(file: string, under: readonly string[] = []) {
   const command = [...under, 'sh', '-c', 'exec "$0" "$1" 2>> "$2"', process.execPath, program, file];
   const [first = '', ...rest] = command;
@@ -31,7 +31,7 @@ test.skipIf(!existsSync(fullDevice))('a log that cannot be written does not end 
   expect([await log('a'), await log('b')]).toEqual(['done', 'done']);
 });
 
-test('a log whose disk was full goes on when there is room', async (context) => {
+test('a log continues when its full disk has room again', async (context) => {
   const disk = await smallDisk();
   if (!disk) return context.skip();
   const file = join(disk.place, 'log');

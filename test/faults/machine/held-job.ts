@@ -29,14 +29,14 @@ export async function heldJob(call: Call, hold: string, name: string) {
     id: String(body.id),
     modelId: String(model.body.id),
     release: () => rmSync(hold, { force: true }),
-    /** Released, it waits for the machine, and says for what. */
+    /** After its release the job waits for the machine, with this reason. */
     waits: async (code: string) => {
       const { body: check } = await until(call, '/v1/system-check', (answer) => {
         return answer.body.training_queue?.success === false;
       });
       expect(check.training_queue.error).toMatch(code);
     },
-    /** It has ended as any other. */
+    /** The job ends like any other. */
     ended: async (follow: (id: string) => Promise<Json[]>) => {
       const events = await follow(body.id);
       expect(events.map(({ type }) => type)).toEqual(['training_started', 'gradient_step', 'training_ended']);

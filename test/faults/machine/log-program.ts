@@ -1,4 +1,4 @@
-// Logs each line that it is given, and then says so.
+// Logs each line of its input, and confirms it.
 import { createInterface } from 'node:readline';
 import { logOutput } from '../../../src/cli/serve.ts';
 

@@ -13,14 +13,14 @@ import { door, ScriptedEngine } from '../../support/scripted-engine.ts';
 
 const sft = '/v1/preview/sft-training-jobs';
 
-/** The data folder as the process would leave it that is killed now. */
+/** The data folder as it would be if the process were killed now. */
 async function asIfKilled(dataFolder: string): Promise<string> {
   const left = join(await temporaryFolder(), 'data');
   execFileSync('cp', ['-r', dataFolder, left]);
   return left;
 }
 
-/** Where the training of a model stands still, before its step of this number. */
+/** Holds the training of a model before this step. */
 async function startHeld(dataFolder: string, heldModel: () => string, beforeStep = 0) {
   const engine = new ScriptedEngine();
   const held = door();
@@ -37,7 +37,7 @@ async function startHeld(dataFolder: string, heldModel: () => string, beforeStep
 
 const types = (events: Json[]) => events.map(({ type }) => type);
 
-test('a job that ends the process in each run lets others pass, and is failed in the end', {
+test('a job that crashes the process in every run lets other jobs pass and finally fails', {
   tags: ['long'],
 }, async () => {
   let dataFolder = await temporaryFolder();
@@ -66,7 +66,7 @@ test('a job that ends the process in each run lets others pass, and is failed in
     dataFolder = await asIfKilled(dataFolder);
     await service.close();
   }
-  // After three lives the other one's job comes first.
+  // After three crashes the other model's job comes first.
   expect(order).toEqual([...Array(3).fill('queued'), ...Array(5).fill('succeeded')]);
   const { call, follow } = await start({ dataFolder });
   expect(types(await follow(jobs.deadly ?? ''))).toEqual(['training_started', 'training_failed']);
@@ -80,7 +80,7 @@ test('a job that ends the process in each run lets others pass, and is failed in
   ]);
 });
 
-test('a job that gets a step further in each life is not failed, however often it is killed', async () => {
+test('a job that gains a step in each run does not fail, however often it is killed', async () => {
   const steps = 12;
   let dataFolder = await temporaryFolder();
   let model = 'none yet';
@@ -105,7 +105,7 @@ test('a job that gets a step further in each life is not failed, however often i
   expect(events).toEqual(['training_started', ...Array(steps).fill('gradient_step'), 'training_ended']);
 });
 
-test('a job that is stopped in good order again and again is not failed', async () => {
+test('a job that is stopped cleanly again and again does not fail', async () => {
   const dataFolder = await temporaryFolder();
   let model = 'none yet';
   let id = '';
@@ -150,7 +150,7 @@ test('a run counts as lost from before its job is prepared', async () => {
   await queue.close();
 });
 
-test('what jobs that wait will train with is not read to see which is next', async () => {
+test('the queue does not read the payloads of waiting jobs to choose the next one', async () => {
   const dataFolder = await temporaryFolder();
   const { held, service, call, createModel } = await startHeld(dataFolder, () => '');
   for (const name of ['one', 'two']) {

@@ -1,5 +1,5 @@
-// What comes before a record that cannot be stored does not stay behind, and a record is told of only when the names on
-// the way to its file are on the disk.
+// Files written before a record that cannot be stored are removed, and a record is acknowledged only when the folders
+// above its file are on disk.
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -42,7 +42,7 @@ async function startUnderFaults() {
   };
 }
 
-test('nothing stays of a job, an upload or a fork whose record the disk has no room for', async () => {
+test('a job, upload or fork whose record does not fit on the disk leaves nothing behind', async () => {
   const { call, follow, model, path, give, lift, names } = await startUnderFaults();
   const train = () =>
     call('POST', '/v1/preview/training-jobs', { model_id: model.id, trajectory_groups: groups });
@@ -68,7 +68,7 @@ test('nothing stays of a job, an upload or a fork whose record the disk has no r
   expect((await call('POST', `${path}/fork`, { name: 'fork' })).status).toBe(200);
 });
 
-test('the first log of a model is told of once its file and the folders on the way to it are on the disk', async () => {
+test('the first log of a model is acknowledged after its file and the folders above it are on disk', async () => {
   const { call, path, steps } = await startUnderFaults();
   const log = () => call('POST', `${path}/log`, { split: 'train', trajectory_groups: groups });
   const before = steps().length;

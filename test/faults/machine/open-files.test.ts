@@ -11,7 +11,7 @@ import { start } from './started.ts';
 
 const limit: [string, ...string[]] = ['sh', '-c', 'ulimit -n 88; exec "$0" "$@"'];
 
-/** Calls over one connection, which is there before the others are. */
+/** Calls over one connection, opened before the others. */
 function oneConnection(url: string) {
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
   onTestFinished(() => agent.destroy());
@@ -31,20 +31,20 @@ function oneConnection(url: string) {
   };
 }
 
-/** Whether the service takes a connection; one that it has no room for it closes at once. */
+/** Whether the service accepts a connection. It closes one beyond its limit at once. */
 function isTaken(socket: Socket): Promise<boolean> {
   return new Promise((resolve) => {
     socket.on('error', () => {});
     socket.once('close', () => resolve(false));
     socket.once('connect', () => {
-      // A request that is not whole keeps the connection open without an answer.
+      // An incomplete request keeps the connection open without an answer.
       socket.write('GET /v1/health HTTP/1.1\r\nhost: x\r\n');
       setTimeout(resolve, 20, true);
     });
   });
 }
 
-/** Connections until the service has room for no more. */
+/** Opens connections until the service accepts no more. */
 async function occupy(url: string): Promise<Socket[]> {
   const { port, hostname } = new URL(url);
   const held: Socket[] = [];
@@ -55,7 +55,7 @@ async function occupy(url: string): Promise<Socket[]> {
   }
 }
 
-test('a service without a file handle left says so, keeps sampling, and goes on when it has some', async () => {
+test('a service without file handles says so, keeps sampling, and recovers when it has some', async () => {
   const folder = await temporaryFolder();
   const hold = join(folder, 'hold');
   const env = { ...process.env, MARTINGALE_TEST_HOLD: hold };

@@ -55,7 +55,7 @@ function fullDisk() {
 }
 
 describe('a job that the machine cuts short', () => {
-  test('waits in the queue, is not failed, and tells nothing twice', async () => {
+  test('waits in the queue, does not fail, and repeats no event', async () => {
     const { submit, waiting, job, engine, follow, log } = await startQueue();
     engine.failTraining = noRoom();
     const id = await submit();
@@ -69,7 +69,7 @@ describe('a job that the machine cuts short', () => {
     expect(log).toContainEqual(expect.objectContaining({ event: 'training_queue_goes_on' }));
   });
 
-  test('goes on at once when the next one comes', async () => {
+  test('continues at once when another job arrives', async () => {
     const { submit, waiting, engine, follow, log } = await startQueue();
     engine.failTraining = noRoom();
     const first = await submit();
@@ -82,7 +82,7 @@ describe('a job that the machine cuts short', () => {
     expect(pauses()).toMatchObject([{ pauseMs: 250 }, { pauseMs: 500 }, { pauseMs: 1000 }]);
   });
 
-  test('lets the jobs of other models go on, and comes back in between', { tags: ['long'] }, async () => {
+  test('lets the jobs of other models run, and is tried again between them', { tags: ['long'] }, async () => {
     const { createModel, submit, engine, follow, job, log } = await startQueue();
     const { id: broken } = await createModel({ name: 'broken' });
     const train = engine.train.bind(engine);
@@ -131,7 +131,7 @@ describe('a job that the machine cuts short', () => {
     expect(types(await after.follow(id))).toEqual(whole);
   });
 
-  test('is trained once where its end cannot be written', { tags: ['long'] }, async () => {
+  test('trains once if its end cannot be written', { tags: ['long'] }, async () => {
     const disk = fullDisk();
     const { submit, waiting, engine, follow, job } = await startQueue();
     const train = engine.train.bind(engine);
@@ -147,7 +147,7 @@ describe('a job that the machine cuts short', () => {
     expect(engine.trainings).toBe(1);
   });
 
-  test('whose cancellation cannot be written is a 503, and is cancelled when it can be', async () => {
+  test('answers a cancellation that cannot be written with a 503, and is cancelled when it can be', async () => {
     const disk = fullDisk();
     const { submit, engine, follow, call } = await startQueue();
     const held = door();
@@ -183,7 +183,7 @@ describe('a job that the machine cuts short', () => {
   });
 });
 
-describe('an engine that breaks down under a job', () => {
+describe('an engine that fails in a job', () => {
   test.each([
     ['its thread dies', died()],
     ['it has no memory', new EngineError('out_of_memory', 'no memory')],
@@ -202,7 +202,7 @@ describe('an engine that breaks down under a job', () => {
     expect(types(await follow(next))).toEqual(whole);
   });
 
-  test('and then does not, has the job go on as if nothing had been', async () => {
+  test('and then recovers completes the job as if nothing had happened', async () => {
     const { submit, engine, follow } = await startQueue();
     let deaths = 0;
     engine.hold = async (place) => {

@@ -20,9 +20,9 @@ export interface Refusal {
 }
 
 /**
- * One of everything that the service writes: a model, an upload, a log, jobs of both kinds, a fork, a constraint,
- * deletions. A request that is refused for the machine's sake is repeated once `lift` has mended it, with the same
- * key, and has to work then. Returns what was refused, and what a job waited for.
+ * Does one of everything that the service writes: a model, an upload, a log, jobs of both kinds, a fork, a constraint,
+ * deletions. A request refused because of the machine is repeated with the same key after `lift` has ended the fault,
+ * and must succeed then. Returns the refusals, and what jobs waited for.
  */
 export async function useAll({ call, follow }: Started, name: string, lift: Lift): Promise<Refusal[]> {
   const refusals: Refusal[] = [];

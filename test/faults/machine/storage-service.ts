@@ -1,6 +1,5 @@
-// A service over a scripted engine in a process of its own: `storage-service.ts <data folder>`. It trains only while
-// the file that the environment names as MARTINGALE_TEST_HOLD is not there. MARTINGALE_TEST_ENGINE=embedded takes the
-// embedded engine.
+// A service with a scripted engine in its own process: `storage-service.ts <data folder>`. It trains only while the
+// file MARTINGALE_TEST_HOLD does not exist. MARTINGALE_TEST_ENGINE=embedded chooses the embedded engine.
 import { existsSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';

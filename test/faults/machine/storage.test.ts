@@ -14,21 +14,21 @@ const codes: [FaultMode, string][] = [
   ['EACCES', 'storage_read_only'],
 ];
 
-/** SQLite says of both only that it cannot open a file. */
+/** SQLite reports both as a file that cannot be opened. */
 const expectedCode = (name: string, mode: FaultMode, code: string) =>
   name.startsWith('commit') && (mode === 'EMFILE' || mode === 'EACCES') ? 'storage_failed' : code;
 
-/** What the scenario itself asks for, to see how the jobs do. */
+/** Requests with which the scenario observes its jobs. */
 const ofSystemCheck = (name: string) => name === 'commit schema' || name.endsWith(' write-check');
 
 /**
- * Steps that the service can do without: what should have been removed is removed at the next start, and of a request
- * whose answer was not kept a repeat finds the work done.
+ * Steps whose failure the service survives: what should have been removed is removed at the next start, and a repeat
+ * of a request whose answer was not stored finds the work done.
  */
 const tolerated = (name: string) =>
   /^(rm|unlink|rmdir) /.test(name) ||
   name === 'commit update idempotency_keys' ||
-  // Of a model that is gone.
+  // Of a deleted model.
   /^commit delete (events|jobs|logs|idempotency_keys|deleted_models)$/.test(name);
 
 /** Fails the named steps of the service that `modesOf` gives an error for. */
@@ -86,11 +86,11 @@ async function failsAndGoesOn(modesOf: (index: number) => typeof codes): Promise
 
 const oneOf = (index: number) => codes.slice(index % codes.length).slice(0, 1);
 
-test('a durable step that fails is a 503 or a job that waits, and the service goes on once it works again', () =>
+test('a durable step that fails gives a 503 or a waiting job, and the service recovers when it works again', () =>
   failsAndGoesOn((index) => (index % 6 === 0 ? oneOf(index / 6) : [])));
 
 test(
-  'each durable step that fails in each way is a 503 or a job that waits, and the service goes on once it works again',
+  'each durable step, failing in each way, gives a 503 or a waiting job, and the service recovers when it works again',
   {
     tags: ['long'],
   },

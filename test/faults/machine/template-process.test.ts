@@ -28,7 +28,7 @@ async function killed(known: readonly number[]): Promise<void> {
   }
 }
 
-test('a template process that the system ends in the middle is a 503, and the next template has another', async () => {
+test('a template process that is killed while it renders gives a 503, and another renders the next template', async () => {
   const { chat } = await start();
   const [answer] = await Promise.all([chat({ chat_template: long }), killed(processes())]);
   expect(answer).toMatchObject({ status: 503, body: { error: { code: 'templates_unavailable' } } });
@@ -36,7 +36,7 @@ test('a template process that the system ends in the middle is a 503, and the ne
   expect((await chat({ chat_template: greeting })).status).toBe(200);
 });
 
-test('one that is ended while it has nothing to do is not missed', async () => {
+test('an idle template process that is killed is replaced', async () => {
   const { chat } = await start();
   expect((await chat({ chat_template: greeting })).status).toBe(200);
   const before = processes();
@@ -45,7 +45,7 @@ test('one that is ended while it has nothing to do is not missed', async () => {
   expect((await chat({ chat_template: greeting })).status).toBe(200);
 });
 
-test('one that stands still is ended, and the next template has another', async () => {
+test('a hanging template process is ended, and another renders the next template', async () => {
   const { chat } = await start();
   expect((await chat({ chat_template: greeting })).status).toBe(200);
   for (const pid of processes()) process.kill(pid, 'SIGSTOP');

@@ -5,7 +5,7 @@ import { surprises, type Trial, tryOut } from './try-out.ts';
 import { World } from './world.ts';
 
 let world: World;
-/** Its jobs never begin. */
+/** A world whose jobs never begin. */
 let held: World;
 const rejections: unknown[] = [];
 const onRejection = (reason: unknown) => rejections.push(reason);
@@ -18,7 +18,7 @@ afterAll(async () => {
   await Promise.all([world?.close(), held?.close()]);
 });
 
-/** With an effect that the databases are asked for in the end. */
+/** Trials with an effect that the databases show in the end. */
 const done: Trial[] = [];
 
 const placeOf = ({ name }: Operation) => (name === 'cancel job' ? held : world);
@@ -47,7 +47,7 @@ describe.each(namedFaults)('$name', (fault) => {
   });
 });
 
-test('what succeeded was done exactly once, and no promise was left alone', async () => {
+test('what succeeded was done exactly once, and no promise was left unawaited', async () => {
   await Promise.all([world.closeService(), held.closeService()]);
   for (const place of [world, held]) {
     const trials = done.filter(({ operation }) => operation.effect && placeOf(operation) === place);

@@ -6,7 +6,7 @@ import { createsJob, faultAt, startTrainingWorld } from './training-world.ts';
 const json = { 'content-type': 'application/json' };
 const logs = ({ method, path }: ProxiedRequest) => method === 'POST' && path.endsWith('/log');
 
-test('a run that goes on does not log again what a service without keys has stored', async () => {
+test('a resumed run does not log again what a service without keys has stored', async () => {
   await using world = await startTrainingWorld({ knowsKeys: false });
   faultAt(
     world.proxy,
@@ -19,7 +19,7 @@ test('a run that goes on does not log again what a service without keys has stor
   expect(asked.met()).toBe(0);
 });
 
-test('a run that was stopped before the answer came does not send it twice either, and says so', async () => {
+test('a run that was stopped before the answer arrived does not send it twice either, and says so', async () => {
   await using world = await startTrainingWorld({ knowsKeys: false });
   const stop = new AbortController();
   faultAt(world.proxy, mute, (request) => {
@@ -34,7 +34,7 @@ test('a run that was stopped before the answer came does not send it twice eithe
   expect(asked.met()).toBe(0);
 });
 
-test('what such a service has refused is sent again by the run that goes on', async () => {
+test('a resumed run sends again what such a service has refused', async () => {
   await using world = await startTrainingWorld({ knowsKeys: false });
   faultAt(world.proxy, instead(reply('422 Unprocessable Entity', json, '{"detail":"not today"}')), logs);
   await expect(world.train({ steps: 1 })).rejects.toThrow('not today');

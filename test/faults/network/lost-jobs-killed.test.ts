@@ -48,7 +48,7 @@ async function train(name: string, settings: object) {
   return { ...outcome, record };
 }
 
-test('a run that was killed when it had asked finds the checkpoint, and asks for nothing twice', {
+test('a run killed after its request finds the checkpoint and requests nothing twice', {
   tags: ['long'],
 }, async () => {
   const before = engine.trainings;
@@ -60,7 +60,7 @@ test('a run that was killed when it had asked finds the checkpoint, and asks for
   expect(engine.trainings - before).toBe(2);
 });
 
-test('a run that was killed before it asked, and again when it was to ask again, asks only where that is said', {
+test('a run killed before its request, and again before the repeat, requests again only if the options say so', {
   tags: ['long'],
 }, async () => {
   const before = engine.trainings;

@@ -40,7 +40,7 @@ describe('a training job whose answer is lost', () => {
   ];
 
   test.each(losses)(
-    '%s: a service without keys is not asked again, its checkpoint is taken',
+    '%s: on a service without keys it is not requested again; its checkpoint is taken',
     async (_, fault) => {
       await using world = await startTrainingWorld({ knowsKeys: false, client: { timeoutMs: 1000 } });
       const asked = faultAt(world.proxy, fault, createsJob, 1);
@@ -57,7 +57,7 @@ describe('a training job whose answer is lost', () => {
     },
   );
 
-  test('is waited for as long as it may run', { tags: ['long'] }, async () => {
+  test('is awaited as long as it may run', { tags: ['long'] }, async () => {
     await using world = await startTrainingWorld({ knowsKeys: false });
     const training = door();
     world.engine.hold = (place) => (place === 'train' ? training.wait() : Promise.resolve());
@@ -73,7 +73,7 @@ describe('a training job whose answer is lost', () => {
     expect(world.engine.trainings).toBe(1);
   });
 
-  test('is given by a service that knows keys under the same one', async () => {
+  test('is returned by a service with keys under the same key', async () => {
     await using world = await startTrainingWorld({ knowsKeys: true });
     const asked = faultAt(world.proxy, loseReply, createsJob, 1);
     expect(await world.train()).toMatchObject({ reason: 'finished', finalStep: 3 });
@@ -82,7 +82,7 @@ describe('a training job whose answer is lost', () => {
   });
 });
 
-describe('a training job of which nothing is to be seen', () => {
+describe('a training job without a trace', () => {
   const losses: [string, Fault][] = [
     ['whose request is cut in the middle', cutRequest],
     ['whose connection is reset', reset],
@@ -104,13 +104,13 @@ describe('a training job of which nothing is to be seen', () => {
     ])
       expect(error.message).toContain(said);
     expect(await world.jobRecord(1)).toMatchObject({ from: 1, lost: { isTold: true } });
-    // Nobody has decided: it is looked for again, and not asked for.
+    // Without a decision the run looks for it again and does not request it.
     const again = await caught(world.train({ resume: true, lostJob: quick }));
     expect(again.code).toBe('training_job_unknown');
     expect(asked.met()).toBe(2);
     expect(world.engine.trainings).toBe(1);
 
-    // Somebody has: at once.
+    // With a decision it requests it at once.
     const resumed = await world.train({ resume: true, lostJob: { waitMs: 600_000, decision: 'ask_again' } });
     expect([resumed.reason, resumed.finalStep, resumed.reports.length]).toEqual(['finished', 3, 3]);
     expect(world.engine.trainings).toBe(3);
@@ -118,7 +118,7 @@ describe('a training job of which nothing is to be seen', () => {
     expect(resumed.counts).toMatchObject({ dispatched: 24, completed: 24 });
   });
 
-  test('is left alone where that is decided, and the run goes on from the checkpoint that is there', {
+  test('is skipped if that is decided, and the run continues from the newest checkpoint', {
     tags: ['long'],
   }, async () => {
     await using world = await startTrainingWorld({ knowsKeys: false });
@@ -131,7 +131,7 @@ describe('a training job of which nothing is to be seen', () => {
     expect(await world.jobRecord(1)).toMatchObject({ outcome: { step: 1, gradientSteps: [] } });
   });
 
-  test('but shows its checkpoint after the run has stopped, is taken by the resumed run whatever was decided', {
+  test('whose checkpoint appears after the run has stopped is taken by the resumed run, whatever was decided', {
     tags: ['long'],
   }, async () => {
     await using world = await startTrainingWorld({ knowsKeys: false });
@@ -176,7 +176,7 @@ describe('a training job of which nothing is to be seen', () => {
     expect(world.engine.trainings).toBe(3);
   });
 
-  test('is asked for again without a person where the run was told so', { tags: ['long'] }, async () => {
+  test('is requested again without a person if the options say so', { tags: ['long'] }, async () => {
     await using world = await startTrainingWorld({ knowsKeys: false });
     const asked = faultAt(world.proxy, reset, createsJob, 1);
     const lostJob = { waitMs: 100, decision: 'ask_again' } as const;
@@ -184,7 +184,7 @@ describe('a training job of which nothing is to be seen', () => {
     expect([asked.met(), world.engine.trainings]).toEqual([4, 3]);
   });
 
-  test('is asked for three times at most', { tags: ['long'] }, async () => {
+  test('is requested at most three times', { tags: ['long'] }, async () => {
     await using world = await startTrainingWorld({ knowsKeys: false });
     let asked = 0;
     world.proxy.fault = (request) => {
@@ -199,7 +199,7 @@ describe('a training job of which nothing is to be seen', () => {
     expect([error.code, asked]).toEqual(['training_job_unknown', 3]);
   });
 
-  test('is not taken for one of two that somebody else has made', { tags: ['long'] }, async () => {
+  test('is not mistaken for a checkpoint that somebody else has made', { tags: ['long'] }, async () => {
     await using world = await startTrainingWorld({ knowsKeys: false });
     const model = await world.open(world.direct);
     const examples = [
@@ -221,28 +221,25 @@ describe('a training job of which nothing is to be seen', () => {
     const error = await caught(world.train({ lostJob: { ...patient, decision: 'ask_again' } }));
     expect(error.code).toBe('training_job_unknown');
     expect(error.message).toContain('it has the checkpoints 2 and 1 after step 0, and a job makes one');
-    // What would not help is not recommended.
+    // The error does not recommend what would not help.
     expect(error.message).not.toContain('ask_again');
     expect(error.message).toContain('take_as_done');
   });
 });
 
-describe('a job that the service has forgotten while it is followed', () => {
+describe('a job that the service forgets while the run follows it', () => {
   const unknown = reply('404 Not Found', json, '{"detail":"There is no training job"}');
   const followsJob = ({ path }: { path: string }) => path.endsWith('/events');
 
-  test.each([true, false])(
-    'has its checkpoint taken where it made one; keys known: %s',
-    async (knowsKeys) => {
-      await using world = await startTrainingWorld({ knowsKeys });
-      // The job ends before its events are asked for.
-      faultAt(world.proxy, afterwards(unknown), followsJob, 1);
-      expect(await world.train({ lostJob: patient })).toMatchObject({ reason: 'finished', finalStep: 3 });
-      expect(world.engine.trainings).toBe(3);
-    },
-  );
+  test.each([true, false])('has its checkpoint taken if it made one; keys known: %s', async (knowsKeys) => {
+    await using world = await startTrainingWorld({ knowsKeys });
+    // The job ends before its events are requested.
+    faultAt(world.proxy, afterwards(unknown), followsJob, 1);
+    expect(await world.train({ lostJob: patient })).toMatchObject({ reason: 'finished', finalStep: 3 });
+    expect(world.engine.trainings).toBe(3);
+  });
 
-  test('is asked for again under its key where the service has lost it', async () => {
+  test('is requested again under its key', async () => {
     await using world = await startTrainingWorld({ knowsKeys: true });
     const made = reply('200 OK', json, '{"id":"00000000-0000-4000-8000-000000000000"}');
     const asked = faultAt(world.proxy, instead(made), createsJob, 1);
@@ -250,7 +247,7 @@ describe('a job that the service has forgotten while it is followed', () => {
     expect([asked.met(), world.engine.trainings]).toEqual([4, 3]);
   });
 
-  test('stops the run where the service has no keys and nothing is to be seen', async () => {
+  test('stops the run if the service has no keys and shows no trace', async () => {
     await using world = await startTrainingWorld({ knowsKeys: false });
     const made = reply('200 OK', json, '{"id":"00000000-0000-4000-8000-000000000000"}');
     const asked = faultAt(world.proxy, instead(made), createsJob, 1);
@@ -260,7 +257,7 @@ describe('a job that the service has forgotten while it is followed', () => {
     expect(asked.met()).toBe(2);
   });
 
-  test('is followed on where the service knows it again', { tags: ['long'] }, async () => {
+  test('is followed further when the service knows it again', { tags: ['long'] }, async () => {
     await using world = await startTrainingWorld({ knowsKeys: true });
     const training = door();
     world.engine.hold = (place) => (place === 'train' ? training.wait() : Promise.resolve());
@@ -277,14 +274,14 @@ describe('a job that the service has forgotten while it is followed', () => {
   });
 });
 
-test('a job that was lost, was found again and then failed is asked for anew by the run that goes on', {
+test('a job that was lost, found again and then failed is requested again by the resumed run', {
   tags: ['long'],
 }, async () => {
   await using world = await startTrainingWorld({ knowsKeys: true });
   const training = door();
   world.engine.hold = (place) => (place === 'train' ? training.wait() : Promise.resolve());
   const unknown = reply('404 Not Found', json, '{"detail":"There is no training job"}');
-  // Its events are not known as often as it is asked for, and are when it is looked for.
+  // Its events are unknown while the run follows it, and known when the run looks for it.
   faultAt(world.proxy, instead(unknown), ({ path }) => path.endsWith('/events'));
   let looked = 0;
   const answer = world.proxy.fault;
@@ -316,7 +313,7 @@ describe('a supervised job on a service without keys', () => {
     },
   ];
 
-  test('whose answer is lost is not asked for again: its checkpoint is taken', async () => {
+  test('whose answer is lost is not requested again: its checkpoint is taken', async () => {
     await using world = await startTrainingWorld({ knowsKeys: false });
     const model = await world.open();
     const asked = faultAt(world.proxy, loseReply, createsJob);
@@ -325,7 +322,7 @@ describe('a supervised job on a service without keys', () => {
     expect([asked.met(), world.engine.trainings]).toEqual([1, 1]);
   });
 
-  test('that cannot be known to be there is an error, and is asked for again where that was said', {
+  test('whose existence is unknown is an error, and is requested again if the options say so', {
     tags: ['long'],
   }, async () => {
     await using world = await startTrainingWorld({ knowsKeys: false });
@@ -339,7 +336,7 @@ describe('a supervised job on a service without keys', () => {
     expect([trained.model.step, asked.met(), world.engine.trainings]).toEqual([1, 2, 1]);
   });
 
-  test('an option that cannot be is refused by name', async () => {
+  test('refuses an invalid option by name', async () => {
     await using world = await startTrainingWorld({ knowsKeys: false });
     const model = await world.open();
     const waiting = sft({ model, examples, lostJob: { waitMs: -1 } });

@@ -13,8 +13,8 @@ const ours = [
 ];
 
 /**
- * Makes of our service one that has nothing but the interface: it hears of no idempotency key, has no event stream,
- * and says of a job its id alone. Its jobs are so quick that they have ended when their events are asked for.
+ * A proxy that reduces our service to the bare interface: no idempotency keys, no event stream, and of a job only its
+ * id. Jobs are so quick that they have ended when their events are requested.
  */
 export async function startPlainService(target: string) {
   const ask = async (request: IncomingMessage, body: Buffer): Promise<Response> => {

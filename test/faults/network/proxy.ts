@@ -32,8 +32,8 @@ export const pass: Fault = async ({ ask, send }) => {
 };
 
 /**
- * Stands on a port of its own before a service and passes bytes on, but for what `fault` chooses for a request. It
- * reads only as much HTTP as it takes to know where a message ends.
+ * A proxy in front of a service. It passes bytes on, or does to a request what `fault` chooses. It parses only as much
+ * HTTP as it takes to find the end of a message.
  */
 export class FaultyProxy {
   /** Chooses the fault of a request. */

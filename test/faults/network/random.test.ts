@@ -44,7 +44,7 @@ const kinds: Record<string, Fault> = {
   'no HTTP': afterwards(Buffer.from('SSH-2.0-something\r\n\r\n')),
   'a header of 100 kB': afterwards(reply('200 OK', { ...json, 'x-long': 'x'.repeat(100_000) }, '{}')),
 };
-/** Of 128 requests 100 pass. */
+/** Weights of the faults: 100 of 128 requests pass. */
 const weights = Object.fromEntries(
   Object.keys(kinds).map((kind) => [
     kind,
@@ -61,12 +61,12 @@ function fail(proxy: FaultyProxy, seed: number, knowsKeys: boolean): void {
   };
 }
 
-/** Some can only happen to some. */
+/** Faults that can only happen to some requests. */
 function possible(kind: string, request: ProxiedRequest, knowsKeys: boolean): string {
   const isChat = request.path.endsWith('/chat/completions');
-  // Alone, it would wait for another for ever.
+  // Alone, it would wait forever for another.
   if (kind === 'out of order' && !isChat) return 'delayed';
-  // What the network itself asks for twice, a service without keys does twice, whoever asked.
+  // A service without keys does twice what the network sends twice.
   if (kind.startsWith('twice') && !knowsKeys && request.method === 'POST' && !isChat) return 'reply lost';
   return kind;
 }
@@ -93,7 +93,7 @@ const examples = [0, 1, 2, 3].map((n) => ({
   ],
 }));
 
-/** Supervises, trains and evaluates; gives how many requests that took. */
+/** Trains with a warm start and evaluates; returns the number of requests that took. */
 async function wholeRun(seed: number, knowsKeys: boolean): Promise<number> {
   await using world = await startTrainingWorld({ knowsKeys, client: { retries: 10, timeoutMs: 1500 } });
   const { engine, proxy, client } = world;

@@ -9,7 +9,7 @@ import { faultAt, startTrainingWorld } from './training-world.ts';
 const html = { 'content-type': 'text/html' };
 const isChat = ({ path }: { path: string }) => path.endsWith('/chat/completions');
 
-/** An agent that asks once more after a failure, as agents do. */
+/** An agent that repeats a failed call once, as agents do. */
 async function persistent(ask: () => Promise<string>): Promise<string> {
   try {
     return await ask();
@@ -46,7 +46,7 @@ const losses: [string, Fault][] = [
 ];
 
 test.each(losses)(
-  'a call whose reply is %s is recorded once, however often the agent asks',
+  'a call whose reply is %s is recorded once, however often the agent repeats it',
   async (name, fault) => {
     await using world = await startTrainingWorld({ knowsKeys: true, client: { timeoutMs: 1000 } });
     const model = await world.open();
@@ -63,7 +63,7 @@ test.each(losses)(
       expect(counts).toMatchObject({ dispatched: 1, completed: 1 });
       const [trajectory] = groups.flatMap(({ rollouts }) => rollouts.map((rollout) => rollout.trajectory));
       expect(trajectory?.choices).toHaveLength(1);
-      // The service has sampled twice, and one of the two is in the record.
+      // The service has sampled twice, and the record has one of the two.
       expect(world.engine.requests.length - sampled).toBe(2);
       expect(asked.met()).toBe(name.includes('twice') ? 1 : 2);
     }

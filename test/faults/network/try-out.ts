@@ -24,8 +24,8 @@ export interface Trial {
 }
 
 /**
- * Runs an operation through a proxy of its own that does it harm. It has to end in a result or in an error that helps,
- * with its connections free and the client fit for the next call.
+ * Runs an operation through its own proxy with a fault. It must end in a result or a helpful error, free its
+ * connections and leave the client usable for the next call.
  */
 export async function tryOut({ world, operation, fault, times, target, client: options }: TrialOptions) {
   const subject = await world.subject(operation);

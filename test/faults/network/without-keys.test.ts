@@ -6,7 +6,7 @@ import { startPlainService } from './plain-service.ts';
 import { surprises, type Trial, tryOut } from './try-out.ts';
 import { World } from './world.ts';
 
-/** What makes something, on a service that would make it again. */
+/** Operations that create something, on a service that would create it again. */
 const making = operations.filter(({ name }) =>
   ['create model', 'log', 'create RL job', 'create SFT job'].includes(name),
 );
@@ -24,21 +24,21 @@ afterAll(async () => {
 });
 
 const isLeftOut = (name: string) =>
-  // What the network asks for twice, such a service makes twice.
+  // Such a service does twice what the network sends twice.
   /^request twice/.test(name) ||
-  // To the client these are silence, as others are.
+  // To the client these look like silence.
   ['reply delayed by a minute', 'reply dripping for ever'].includes(name);
 const faults = namedFaults.filter(
   ({ name, applies = () => true }) => !isLeftOut(name) && making.some(applies),
 );
 
-/** As for what samples, which is not repeated either, with three differences. */
+/** As for sampling, which is not repeated either, with three differences. */
 function expectedOf(operation: Operation, fault: NamedFault): string {
-  // It may be that of a proxy which has lost the service.
+  // The answer may be that of a proxy which has lost the service.
   if (fault.name === '503') return 'service_failed';
-  // The upload before it meets the fault, and is repeated.
+  // The upload before it meets the fault and is repeated.
   if (fault.name === 'connection reset when it is made' && operation.before) return 'succeeds';
-  // Read again elsewhere, until there is an answer.
+  // It is read again elsewhere until there is an answer.
   const openBody =
     operation.openBody &&
     !['JSON that is none', 'JSON cut short, with the right status'].includes(fault.name);
@@ -46,7 +46,7 @@ function expectedOf(operation: Operation, fault: NamedFault): string {
 }
 
 describe.each(faults)('$name', (fault) => {
-  test('makes nothing twice on a service that knows no idempotency keys', async () => {
+  test('creates nothing twice on a service without idempotency keys', async () => {
     const options = { world, fault, times: 1, target: plain.url, client: { dialect: 'deployed' } } as const;
     const trials = await Promise.all(making.map((operation) => tryOut({ ...options, operation })));
     done.push(...trials);
@@ -55,7 +55,7 @@ describe.each(faults)('$name', (fault) => {
   }, 60_000);
 });
 
-test('what succeeded was made once, and what failed at most once and with an error that says which', async () => {
+test('what succeeded was created once, and what failed at most once, with an error that says which', async () => {
   await world.closeService();
   const counts = world.effects(done);
   const wrong = done.flatMap(({ operation, fault, result }, index) => {

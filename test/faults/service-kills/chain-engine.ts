@@ -10,8 +10,8 @@ const sha256 = (text: string) => createHash('sha256').update(text).digest('hex')
 export const endlessRate = 0.5;
 
 /**
- * Its weights are a hash over all that they were ever trained on, in order: they are right only where each job was
- * trained once, from the checkpoint before it. A checkpoint is two files, and one that does not have both is refused.
+ * Its weights are a hash of everything they were trained on, in order: they are right only if each job trained once,
+ * from the checkpoint before it. A checkpoint is two files; one without both is refused.
  */
 export class ChainEngine extends ScriptedEngine {
   override async train({ from, folder, batches, onStep, signal }: TrainRequest): Promise<void> {

@@ -14,8 +14,8 @@ const checkpointNotListed: Faults = {
 };
 
 /**
- * A data folder with all that kills can leave behind at once: a running job, weights without a record, and the
- * beginnings and the rests of everything.
+ * A data folder with everything at once that kills can leave behind: a running job, weights without a record, and
+ * partial files of every kind.
  */
 export async function makeMess(world: World) {
   const service = world.service('mess', [checkpointNotListed]);

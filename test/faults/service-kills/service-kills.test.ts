@@ -20,7 +20,7 @@ beforeAll(async () => {
 });
 afterAll(() => world?.close());
 
-test('the service takes the durable steps that are listed here', () => {
+test('the service takes exactly the durable steps that are listed here', () => {
   expect(namesOf(points)).toMatchInlineSnapshot(`
     [
       "appendFile models/<id>/logs/train.jsonl.gz",
@@ -129,7 +129,7 @@ async function sameEndAfterKills(
     } as const;
     const plans = times === 'at times again' && index % 8 === 0 ? [kill, again] : [kill];
     const { kills, counts } = await booksAfter(world, { name: `kind ${index}`, plans });
-    // What the next process still has to do may be without that step.
+    // The rest of the work may not include that step.
     expect([at, kills >= 1, counts]).toEqual([at, true, undisturbed]);
   });
 }
@@ -147,7 +147,7 @@ const phases = [
   'rm models/<id>',
 ];
 
-test('killed once in each phase, it comes to the same end', () => {
+test('the service killed once in each phase ends in the same state', () => {
   const chosen = phases.map(
     (name) => points.findLast((point) => point.name === name) ?? { name, occurrence: 0 },
   );
@@ -155,12 +155,12 @@ test('killed once in each phase, it comes to the same end', () => {
 });
 
 test(
-  'killed at any step, and at times again as it goes on, it comes to the same end',
+  'the service killed at any step, and at times again afterwards, ends in the same state',
   { tags: ['long'] },
   () => sameEndAfterKills(chosenOf(points), 'at times again'),
 );
 
-test('killed in a job without a signal, it ends it once, without a checkpoint', {
+test('the service killed in a job without a signal ends it once, without a checkpoint', {
   tags: ['long'],
 }, async () => {
   const life = { script: askWithoutSignal };
@@ -190,7 +190,7 @@ test('killed in a job without a signal, it ends it once, without a checkpoint', 
   });
 });
 
-test('killed as it mends what a kill has left, it mends all of it at the next start', {
+test('the service killed while it repairs what a kill left repairs all of it at the next start', {
   tags: ['long'],
 }, async () => {
   const { dataFolder, goOn } = await makeMess(world);
@@ -265,7 +265,7 @@ test('killed as it mends what a kill has left, it mends all of it at the next st
     }
   `);
   expect(mended.counts.logs['first train.jsonl.gz']?.trim().split('\n')).toHaveLength(2);
-  // Before it mends it makes sure of its folders, as when it starts for the first time.
+  // Before the repair it syncs its folders, as at its first start.
   const steps = mending.filter(({ name }) => /^(commit|rm|truncate) /.test(name));
   await byTwo(steps, async (at, index) => {
     const plans = [{ mode: 'kill-half', at }] as const;
@@ -274,7 +274,7 @@ test('killed as it mends what a kill has left, it mends all of it at the next st
   });
 });
 
-test('killed in the threads of the embedded engine, it comes to the same weights', {
+test('the service killed in the threads of the embedded engine ends with the same weights', {
   tags: ['long'],
 }, async () => {
   const life = { engine: 'embedded', script: trainEmbedded } as const;
@@ -311,13 +311,13 @@ test('killed in the threads of the embedded engine, it comes to the same weights
 const sumOf = (numbers: number[]) => numbers.reduce((sum, number) => sum + number, 0);
 const runs = 30 * testScale;
 
-test(`killed at random, one to three times in each of ${runs} runs, it comes to the same end`, {
+test(`the service killed at random, one to three times in each of ${runs} runs, ends in the same state`, {
   tags: ['long'],
   timeout: runs * 60_000,
 }, async () => {
   const mode = fc.constantFrom('kill-before' as const, 'kill-half' as const, 'kill-after' as const);
   const first = fc.record({ mode, at: fc.constantFrom(...points) });
-  // What a process takes up where another died: how often of each kind is not known.
+  // What a process continues after another died: the number of each kind is unknown.
   const name = fc.constantFrom(...namesOf(points));
   const further = fc.record({ mode, at: fc.record({ name, occurrence: fc.nat(1) }) });
   const plans = fc

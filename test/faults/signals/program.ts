@@ -9,7 +9,7 @@ export interface ProgramOptions {
   env?: NodeJS.ProcessEnv;
 }
 
-/** A program of ours in its own process, whose output is read as it arrives. */
+/** A program of the repository in its own process, whose output is read as it arrives. */
 export function startProgram({ file, flags, execArgv = [], env = {} }: ProgramOptions) {
   const child = spawn(process.execPath, [...fromSource, ...execArgv, file, ...flags], {
     cwd: root,

@@ -48,14 +48,14 @@ function recipe(name: string, { flags = [], agent = '', execArgv, env }: RecipeS
 
 const recordOf = (name: string) => readRecord(join(folder, name, 'training'));
 
-/** The run goes on to the end that it would have had undisturbed. */
+/** The resumed run ends as it would have undisturbed. */
 async function goesOn(name: string): Promise<void> {
   const ended = await recipe(name, { flags: ['--resume'] }).ended;
   expect(ended).toMatchObject({ code: 0, stderr: '' });
   expect(await recordOf(name)).toEqual(whole);
 }
 
-/** Until the next training the service holds, as soon as a first step is done; the run then waits for its job. */
+/** Holds the service's training after the first step, so that the run waits for its job. */
 async function holdTraining() {
   const held = door();
   let trainings = 0;
@@ -71,13 +71,13 @@ async function holdTraining() {
   };
 }
 
-// On Windows a process cannot be sent these by another.
+// On Windows, no process can send these to another.
 describe.skipIf(process.platform === 'win32')('a recipe', () => {
   for (const { signal, code, ...options } of [
     { signal: 'SIGINT', code: 130 },
     { signal: 'SIGTERM', code: 143, tags: ['long'] },
   ] satisfies { signal: NodeJS.Signals; code: number; tags?: string[] }[])
-    it(`that gets ${signal} stops in good order with status ${code}, and goes on`, options, async () => {
+    it(`that gets ${signal} stops cleanly with status ${code} and resumes`, options, async () => {
       const held = await holdTraining();
       const program = recipe(signal);
       await held.reached;
@@ -92,7 +92,7 @@ describe.skipIf(process.platform === 'win32')('a recipe', () => {
       await goesOn(signal);
     });
 
-  it('leaves at its limit where the service is silent, and goes on', { tags: ['long'] }, async () => {
+  it('exits at its limit if the service is silent, and resumes', { tags: ['long'] }, async () => {
     const held = await holdTraining();
     const program = recipe('silent', { flags: ['--stop-within', '1'] });
     await held.reached;
@@ -108,7 +108,7 @@ describe.skipIf(process.platform === 'win32')('a recipe', () => {
     await goesOn('silent');
   });
 
-  it('leaves at once at the second signal, and goes on', { tags: ['long'] }, async () => {
+  it('exits at once at the second signal, and resumes', { tags: ['long'] }, async () => {
     const held = await holdTraining();
     const program = recipe('twice', { flags: ['--stop-within', '600'] });
     await held.reached;
@@ -119,7 +119,7 @@ describe.skipIf(process.platform === 'win32')('a recipe', () => {
     });
     program.child.kill('SIGINT');
     await program.said(/Stopping, within 600 s/);
-    // Those of the first half second count as the same one.
+    // Signals of the first half second count as one.
     while (!isOver) {
       program.child.kill('SIGINT');
       await new Promise((resolve) => setTimeout(resolve, 50));
@@ -132,7 +132,7 @@ describe.skipIf(process.platform === 'win32')('a recipe', () => {
     await goesOn('twice');
   });
 
-  it('leaves at its limit where an agent never returns and leaves a timer running', {
+  it('exits at its limit if an agent never returns and leaves a timer running', {
     tags: ['long'],
   }, async () => {
     const program = recipe('never', { agent: 'never returns', flags: ['--stop-within', '1'] });
@@ -143,14 +143,14 @@ describe.skipIf(process.platform === 'win32')('a recipe', () => {
     await goesOn('never');
   });
 
-  it('ends where an agent has left a timer running, and says so', { tags: ['long'] }, async () => {
+  it('ends although an agent has left a timer running, and says so', { tags: ['long'] }, async () => {
     const ended = await recipe('leak', { agent: 'leaks a timer' }).ended;
     expect(ended.code).toBe(0);
     expect(ended.stderr).toBe('Something was left running (Timeout); ended without it.\n');
     expect(await recordOf('leak')).toEqual(whole);
   });
 
-  it('is killed at its limit where something holds the event loop', { tags: ['long'] }, async () => {
+  it('is killed at its limit if something blocks the event loop', { tags: ['long'] }, async () => {
     const held = door();
     engine.hold = () => held.wait();
     const program = recipe('holding', { agent: 'holds the loop', flags: ['--stop-within', '1'] });
@@ -163,7 +163,7 @@ describe.skipIf(process.platform === 'win32')('a recipe', () => {
     await goesOn('holding');
   });
 
-  it('stops in good order where nobody reads its output any more, and goes on', {
+  it('stops cleanly when nobody reads its output any more, and resumes', {
     tags: ['long'],
   }, async () => {
     const program = recipe('unread', { flags: ['--json'] });
@@ -179,7 +179,7 @@ describe.skipIf(process.platform === 'win32')('a recipe', () => {
     { mode: 'ENOSPC', message: /no space left on device/ },
     { mode: 'EROFS', message: /read-only file system/, tags: ['long'] },
   ] satisfies { mode: FaultMode; message: RegExp; tags?: string[] }[])
-    it(`whose disk gives ${mode} says so, and goes on once it does not`, options, async () => {
+    it(`whose disk fails with ${mode} says so, and resumes when it works`, options, async () => {
       const flag = join(folder, `${mode}-flag`);
       const held = await holdTraining();
       const faults = underFaults({ root: join(folder, mode), mode, while: flag });

@@ -32,7 +32,7 @@ const chat = (url: string, fields: object) =>
     }),
   });
 
-/** Sends a signal again and again, until the program has gone: those of the first half second count as one. */
+/** Repeats a signal until the program has ended; those of the first half second count as one. */
 async function insist({ child, ended }: Awaited<ReturnType<typeof serve>>, signal: NodeJS.Signals) {
   const again = setInterval(() => child.kill(signal), 50);
   const end = await ended;
@@ -42,9 +42,9 @@ async function insist({ child, ended }: Awaited<ReturnType<typeof serve>>, signa
 
 const stuck = ['--import', fileURLToPath(new URL('stuck-worker.ts', import.meta.url))];
 
-// On Windows a process cannot be sent these by another.
+// On Windows, no process can send these to another.
 describe.skipIf(process.platform === 'win32')('martingale serve', () => {
-  it('goes on where nobody reads its output, and ends within its time while clients stream and send', {
+  it('continues when nobody reads its output, and ends within its time while clients stream and send', {
     tags: ['long'],
   }, async () => {
     const service = await serve(['--stop-within', '20', '--log', 'all']);
@@ -59,7 +59,7 @@ describe.skipIf(process.platform === 'win32')('martingale serve', () => {
     const cut = new Promise((resolve) => half.on('error', () => undefined).on('close', resolve));
     half.write(`POST /v1/preview/uploads HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${apiKey}\r\n`);
     half.write('content-type: application/jsonl\r\ncontent-length: 1000\r\nexpect: 100-continue\r\n\r\n{');
-    // The service has it in hand.
+    // The service is handling it.
     await once(half, 'data');
     service.child.kill('SIGTERM');
     for (let isOpen = true; isOpen; )
@@ -76,7 +76,7 @@ describe.skipIf(process.platform === 'win32')('martingale serve', () => {
     { signal: 'SIGINT', code: 130, tags: ['long'] },
     { signal: 'SIGTERM', code: 143 },
   ] satisfies { signal: NodeJS.Signals; code: number; tags?: string[] }[])
-    it(`leaves at its limit where its engine does not stop: ${signal}, status ${code}`, options, async () => {
+    it(`exits at its limit if its engine does not stop: ${signal}, status ${code}`, options, async () => {
       const service = await serve(['--stop-within', '1'], stuck);
       expect((await chat(service.url, { max_tokens: 1 })).status).toBe(200);
       service.child.kill(signal);
@@ -88,7 +88,7 @@ describe.skipIf(process.platform === 'win32')('martingale serve', () => {
       );
     });
 
-  it('leaves at once at the second signal', { tags: ['long'] }, async () => {
+  it('exits at once at the second signal', { tags: ['long'] }, async () => {
     const service = await serve(['--stop-within', '600'], stuck);
     expect((await chat(service.url, { max_tokens: 1 })).status).toBe(200);
     service.child.kill('SIGTERM');

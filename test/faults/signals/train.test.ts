@@ -23,7 +23,7 @@ afterAll(async () => {
   await service?.close();
 });
 
-it('a run that is stopped ends within its grace, with a silent service and an agent that never returns', async () => {
+it('a stopped run ends within its grace, although the service is silent and an agent never returns', async () => {
   const client = createClient({ baseUrl: line.url, apiKey: service.apiKey });
   const held = door();
   const secondStep = Promise.withResolvers<void>();

@@ -1,5 +1,5 @@
-// Trains with an environment that misbehaves as its first argument says (JSON), against a service of its own, and
-// writes what came of it as lines of JSON.
+// Trains with an environment that misbehaves as its first argument (JSON) says, against its own service, and prints
+// the results as lines of JSON.
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 import { generateText } from 'ai';
 import { z } from 'zod';

@@ -14,7 +14,7 @@ const finished = { reason: 'finished', counts, reports: 3 };
 
 const root = sharedFolder();
 
-/** Trains in a process of its own; gives what it said, in order. */
+/** Trains in its own process; returns what it printed, in order. */
 async function run(fault: Fault, given: { folder?: string; resume?: boolean; execArgv?: string[] } = {}) {
   const { folder = await mkdtemp(join(root, 'run-')), resume = false, execArgv = [] } = given;
   const options = JSON.stringify({ fault, folder, resume });
@@ -33,13 +33,13 @@ async function run(fault: Fault, given: { folder?: string; resume?: boolean; exe
 }
 
 describe.concurrent('code of an environment', () => {
-  test('that leaves nothing behind is told nothing', { tags: ['long'] }, async () => {
+  test('that awaits everything gets no warning', { tags: ['long'] }, async () => {
     const { said, warnings } = await run('none');
     expect(said).toContainEqual(expect.objectContaining(finished));
     expect(warnings).toEqual([]);
   });
 
-  test('that rejects a second time, where nobody waits, fails its rollout by the first and ends nothing else', {
+  test('that rejects twice, the second time without a listener, fails its rollout by the first and nothing else', {
     tags: ['long'],
   }, async () => {
     const { said, warnings, status } = await run('rejects twice');
@@ -53,7 +53,7 @@ describe.concurrent('code of an environment', () => {
     expect(warnings[0]).toMatchObject({ code: 'promise_left_behind', warning: /the second time/ });
   });
 
-  test('whose promise is rejected and nobody waits for it is warned about five times, and logged each time', {
+  test('whose unawaited promises reject gets five warnings and a log line each time', {
     tags: ['long'],
   }, async () => {
     const { said, warnings, status, folder } = await run('leaves a promise');
@@ -78,7 +78,7 @@ describe.concurrent('code of an environment', () => {
       expect(warnings[0]).toMatchObject({ code: 'promise_left_behind' });
     });
 
-  test('whose promises are rejected by the end of its rollout is not warned about', {
+  test('whose promises are rejected by the end of its rollout gets no warning', {
     tags: ['long'],
   }, async () => {
     const { said, warnings, status } = await run('leaves what its end rejects');
@@ -87,13 +87,13 @@ describe.concurrent('code of an environment', () => {
     expect(warnings).toEqual([]);
   });
 
-  test('that holds the event loop is named by an alarm', { tags: ['long'] }, async () => {
+  test('that blocks the event loop raises an alarm', { tags: ['long'] }, async () => {
     const { said } = await run('holds the loop');
     expect(said).toContainEqual(expect.objectContaining({ alarm: 'event_loop_held' }));
     expect(said).toContainEqual(expect.objectContaining(finished));
   });
 
-  test('cannot change what it handed over: what is on disk and logged is what was scored', {
+  test('cannot change what it returned: what is stored and logged is what was scored', {
     tags: ['long'],
   }, async () => {
     const { said, folder } = await run('changes what it handed over');
@@ -118,7 +118,7 @@ describe.concurrent('code of an environment', () => {
   });
 });
 
-describe.concurrent('what nobody can catch', () => {
+describe.concurrent('an exception that nobody can catch', () => {
   for (const { fault, message, ...options } of [
     { fault: 'rejects outside of any rollout', message: 'of somebody else' },
     { fault: 'throws in a timer', message: 'nobody catches this', tags: ['long'] },
@@ -139,7 +139,7 @@ describe.concurrent('what nobody can catch', () => {
     );
 });
 
-test('a rejection of somebody else comes to what Node was told to do with it', {
+test('a rejection outside the run is handled as Node is configured to', {
   tags: ['long'],
 }, async () => {
   const { said, status } = await run('rejects outside of any rollout', {
@@ -150,7 +150,7 @@ test('a rejection of somebody else comes to what Node was told to do with it', {
 });
 
 describe.concurrent('a function of the run', () => {
-  test('that listens asynchronously and rejects is warned about once, and the run goes on', {
+  test('that listens asynchronously and rejects gets one warning, and the run continues', {
     tags: ['long'],
   }, async () => {
     const { said } = await run('an asynchronous listener that rejects');

@@ -1,5 +1,5 @@
-// A harness in a process of its own: `callers.ts <JSON of CallersPlan>`. Keeps calls in flight until it
-// has made as many as it was to make, and says its figures when asked.
+// A harness in its own process: `callers.ts <JSON of CallersPlan>`. Keeps calls in flight until it has made all of
+// them, and reports its figures on request.
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Client as Connection } from 'undici';
 import { createClient } from '../../../src/client/index.ts';

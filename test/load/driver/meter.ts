@@ -7,8 +7,8 @@ export interface LoopDelays {
   p99: number;
   max: number;
   /**
-   * The longest stretch of the thread's own computing between two turns of the loop: what a stall is that the program
-   * makes, however little of the machine it gets.
+   * The thread's longest own computation in one tick: a stall that the program causes, however little of the machine
+   * it gets.
    */
   busyMax: number;
   /** The longest of these pauses that was caused by garbage collection. */

@@ -12,7 +12,7 @@ import { DelayedEngine } from './delayed-engine.ts';
 import { Meter, type ProcessFigures } from './meter.ts';
 
 export interface ServicePlan {
-  /** `embedded`, or an engine that answers with `tokens` tokens after `delayMs`, `places` at a time. */
+  /** `embedded`, or an engine that answers with `tokens` tokens after `delayMs`, `slots` at a time. */
   engine:
     | { kind: 'embedded'; largestBatch?: number }
     | { kind: 'delayed'; delayMs: number; places: number; tokens: number };

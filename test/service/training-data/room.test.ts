@@ -17,7 +17,7 @@ const example = (reply: string) =>
     ],
   })}\n`;
 
-/** A service, and a host whose data begins to come, and goes on once its door is opened. */
+/** A service, and a host that sends half of its data and the rest once its door is opened. */
 async function withSlowHost(data: string, limits: Partial<ServiceLimits>, declare = true) {
   const held = door();
   const server = await startServer(async (_, response) => {
