@@ -12,7 +12,7 @@ export const processor = 'test.Stripes';
 /** The service with the embedded engine and all optional features enabled, and its client. */
 export async function startRealService() {
   const folder = await mkdtemp(join(tmpdir(), 'martingale-model-'));
-  const module = new URL('../engines/embedded/logits-processors/modules/stripes.ts', import.meta.url);
+  const module = new URL('../engines/embedded/extensions/modules/stripes.ts', import.meta.url);
   const engine = await createEmbeddedEngine({ threads: 1, logitsProcessors: { [processor]: module } });
   const service = await startService({
     ...{ engine, dataFolder: join(folder, 'data'), priorityScheduling: true },

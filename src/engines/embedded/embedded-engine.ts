@@ -1,7 +1,7 @@
 import { availableParallelism, totalmem } from 'node:os';
 import { ConstraintChecker } from '../../language/constraint/checker/checker.ts';
 import type { Constraint, Reply } from '../../language/constraint/constraint.ts';
-import type { ConstraintPlan } from '../../language/grammar/compiler.ts';
+import { chatFormat, loadTokenizer } from '../../language/tokenizer/embedded.ts';
 import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.ts';
 import type {
   BeamSearchRequest,
@@ -10,7 +10,6 @@ import type {
   ExportedWeights,
   GenerateRequest,
   Generation,
-  GenerationDelta,
   ScoredToken,
   ScorePromptRequest,
   TrainRequest,
@@ -18,11 +17,11 @@ import type {
 } from '../engine.ts';
 import { EngineError } from '../engine.ts';
 import { embeddedBaseModels, findBaseModel } from './base-models.ts';
-import { ConversationCodec } from './conversation-codec.ts';
 import { loadProcessors, processorModules } from './extensions/logits-processors.ts';
 import { installCommand, type RuntimeChoice, runtimeOfEnvironment } from './runtime.ts';
-import { SamplerClient } from './sampler-client.ts';
-import { TrainerClient } from './trainer-client.ts';
+import type { SamplerCall, TrainerCall, WorkerSettings } from './threads/worker-messages.ts';
+import { type CallOptions, WorkerThread, workerModule } from './threads/worker-thread.ts';
+import { train } from './trainer/train.ts';
 import { exportWeights } from './weights/export.ts';
 
 export interface EmbeddedEngineOptions {
@@ -102,15 +101,14 @@ export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}):
     threadTimeoutMs,
   };
   const engine = new EmbeddedEngine(
-    await ConversationCodec.create(processors),
     [...processors.keys()],
-    new SamplerClient({ ...settings, threads: samplerThreads }),
-    new TrainerClient({ ...settings, threads }),
+    { ...settings, threads: samplerThreads },
+    { ...settings, threads },
   );
   const found = await engine.start();
   if (runtime === 'auto' && found === 'onnxruntime-web')
     process.emitWarning(
-      `onnxruntime-node is not installed or cannot be loaded here, so the embedded engine runs on onnxruntime-web, which is slower. Run: ${installCommand('onnxruntime-node')} - or set MARTINGALE_RUNTIME=onnxruntime-web to say that this is meant.`,
+      `onnxruntime-node is not installed or cannot be loaded here, so the embedded engine runs on onnxruntime-web, which is slower. Run: ${installCommand('onnxruntime-node')} - or set MARTINGALE_RUNTIME=onnxruntime-web to hide this warning.`,
       { type: 'MartingaleWarning', code: 'slow_runtime' },
     );
   return engine;
@@ -124,27 +122,23 @@ class EmbeddedEngine implements Engine {
   readonly name = 'embedded';
   readonly baseModels = embeddedBaseModels;
   readonly logitsProcessors: readonly string[];
-  readonly #codec: ConversationCodec;
+  readonly #tokenizer = loadTokenizer();
+  readonly #format = chatFormat(this.#tokenizer);
   readonly #checker = new ConstraintChecker();
-  readonly #sampler: SamplerClient;
-  readonly #trainer: TrainerClient;
+  readonly #sampler: WorkerThread<SamplerCall>;
+  readonly #trainer: WorkerThread<TrainerCall>;
+  #isTraining = false;
 
-  constructor(
-    codec: ConversationCodec,
-    logitsProcessors: readonly string[],
-    sampler: SamplerClient,
-    trainer: TrainerClient,
-  ) {
-    this.#codec = codec;
+  constructor(logitsProcessors: readonly string[], sampler: WorkerSettings, trainer: WorkerSettings) {
     this.logitsProcessors = logitsProcessors;
-    this.#sampler = sampler;
-    this.#trainer = trainer;
+    this.#sampler = new WorkerThread(workerModule('../sampler/worker'), sampler);
+    this.#trainer = new WorkerThread(workerModule('../trainer/worker'), trainer);
   }
 
   /** Starts the threads, so that a missing runtime is reported at once; returns the name of their runtime. */
-  async start(): Promise<string | undefined> {
+  async start(): Promise<string> {
     try {
-      const [runtime] = await Promise.all([this.#sampler.start(), this.#trainer.start()]);
+      const [runtime] = await Promise.all([this.#sampler.running.ready, this.#trainer.running.ready]);
       return runtime;
     } catch (error) {
       await this.close();
@@ -154,12 +148,12 @@ class EmbeddedEngine implements Engine {
 
   tokenizer(baseModel: string): Tokenizer {
     findBaseModel(baseModel);
-    return this.#codec.tokenizer;
+    return this.#tokenizer;
   }
 
   chatFormat(baseModel: string): ChatFormat {
     findBaseModel(baseModel);
-    return this.#codec.format;
+    return this.#format;
   }
 
   async checkConstraint(baseModel: string, constraint: Constraint, caller?: Caller): Promise<void> {
@@ -167,38 +161,39 @@ class EmbeddedEngine implements Engine {
     await this.#checker.plan(constraint, caller);
   }
 
-  async generate(request: GenerateRequest, onDelta?: (delta: GenerationDelta) => void): Promise<Generation> {
-    const maxTokens = replyRoom(request);
-    const { constraint, ...rest } = request;
-    return this.#sampler.generate({ ...rest, maxTokens, plan: await this.#plan(constraint, rest) }, onDelta);
+  async generate(request: GenerateRequest, onDelta?: CallOptions['onDelta']): Promise<Generation> {
+    const stream = onDelta !== undefined;
+    const call = { type: 'generate', request: await this.#plan(request), stream } as const;
+    return this.#sampler.call(call, { signal: request.signal, onDelta });
   }
 
   async beamSearch(request: BeamSearchRequest): Promise<Generation[]> {
-    const { width, lengthPenalty } = request;
+    const { width, lengthPenalty, signal } = request;
     if (!Number.isInteger(width) || width < 1)
       throw new EngineError('bad_width', `width must be a whole number of at least 1, not ${width}`);
     if (!Number.isFinite(lengthPenalty))
       throw new EngineError('bad_length_penalty', `lengthPenalty must be a number, not ${lengthPenalty}`);
-    const maxTokens = replyRoom(request);
-    const { constraint, ...rest } = request;
-    return this.#sampler.search({ ...rest, maxTokens, plan: await this.#plan(constraint, rest) });
+    return this.#sampler.call({ type: 'search', request: await this.#plan(request) }, { signal });
   }
 
-  /** Constraints are not compiled in the thread that samples, because all other requests would wait. */
-  async #plan(constraint: Constraint | null, caller: Caller): Promise<ConstraintPlan | null> {
-    return constraint && this.#checker.plan(constraint, caller);
+  /**
+   * Checks a request for replies, limits its length to the context, and compiles its constraint: not in the thread that
+   * samples, because all other requests would wait.
+   */
+  async #plan<Request extends Omit<GenerateRequest, 'seed'>>(request: Request) {
+    const { constraint, signal, ...rest } = request;
+    const { contextLength } = findBaseModel(rest.weights.baseModel);
+    checkPrompt(rest, contextLength - 1);
+    return {
+      ...rest,
+      maxTokens: Math.min(rest.maxTokens, contextLength - rest.prompt.length),
+      plan: constraint && (await this.#checker.plan(constraint, request)),
+    };
   }
 
-  async scorePrompt(request: ScorePromptRequest): Promise<(ScoredToken | null)[]> {
-    const { contextLength } = findBaseModel(request.weights.baseModel);
-    const { length } = request.prompt;
-    if (length === 0 || length > contextLength)
-      throw new EngineError(
-        'bad_prompt',
-        `a prompt to score must have 1 to ${contextLength} tokens; this one has ${length}`,
-      );
-    checkTokens(request);
-    return this.#sampler.score(request);
+  async scorePrompt({ signal, ...request }: ScorePromptRequest): Promise<(ScoredToken | null)[]> {
+    checkPrompt(request, findBaseModel(request.weights.baseModel).contextLength);
+    return this.#sampler.call({ type: 'score', request }, { signal });
   }
 
   async exportWeights(weights: Weights): Promise<ExportedWeights> {
@@ -207,16 +202,23 @@ class EmbeddedEngine implements Engine {
 
   async encodeReplies(baseModel: string, replies: Reply[]): Promise<number[][]> {
     findBaseModel(baseModel);
-    return this.#trainer.encodeReplies(baseModel, replies);
+    return this.#trainer.call({ type: 'encode', replies });
   }
 
   async train(request: TrainRequest): Promise<void> {
     findBaseModel(request.from.baseModel);
-    await this.#trainer.train(request);
+    if (this.#isTraining) throw new EngineError('training_busy', 'the engine trains one job at a time');
+    this.#isTraining = true;
+    try {
+      await train(this.#trainer.running, request);
+    } finally {
+      this.#isTraining = false;
+    }
   }
 
+  /** Does not wait for the thread, which releases the weights once nothing samples from them. */
   async drop(weights: Weights): Promise<void> {
-    await this.#sampler.drop(weights);
+    this.#sampler.call({ type: 'drop', weights }).catch(() => undefined);
   }
 
   async check(): Promise<void> {
@@ -228,27 +230,21 @@ class EmbeddedEngine implements Engine {
   }
 }
 
-/** The largest number of tokens a reply can have: `maxTokens` of the request, or less where the context ends. */
-function replyRoom(request: GenerateRequest | BeamSearchRequest): number {
-  const { weights, prompt, maxTokens } = request;
-  const { contextLength } = findBaseModel(weights.baseModel);
-  const room = contextLength - prompt.length;
-  if (prompt.length === 0 || room < 1)
+/** Checks a prompt. An id outside the vocabulary would fail the run of the model, and with it the whole batch. */
+function checkPrompt(
+  { weights, prompt }: Pick<GenerateRequest, 'weights' | 'prompt'>,
+  maxTokens: number,
+): void {
+  if (prompt.length === 0 || prompt.length > maxTokens)
     throw new EngineError(
       'bad_prompt',
-      `a prompt must have 1 to ${contextLength - 1} tokens; this one has ${prompt.length}`,
+      `a prompt must have 1 to ${maxTokens} tokens; this one has ${prompt.length}`,
     );
-  checkTokens(request);
-  return Math.min(maxTokens, room);
-}
-
-/** An id outside the vocabulary would fail the run of the model, and with it all other requests of the batch. */
-function checkTokens({ weights, prompt }: Pick<GenerateRequest, 'weights' | 'prompt'>): void {
   const { vocabularySize } = findBaseModel(weights.baseModel);
-  const at = prompt.findIndex((token) => !Number.isInteger(token) || token < 0 || token >= vocabularySize);
-  if (at >= 0)
+  const index = prompt.findIndex((id) => !(Number.isInteger(id) && id >= 0 && id < vocabularySize));
+  if (index >= 0)
     throw new EngineError(
       'bad_prompt',
-      `token ${prompt[at]} of the prompt, at position ${at}, is outside the vocabulary; ids are 0 to ${vocabularySize - 1}`,
+      `token ${prompt[index]} of the prompt, at position ${index}, is outside the vocabulary; ids are 0 to ${vocabularySize - 1}`,
     );
 }

@@ -20,7 +20,7 @@ export class BannedTexts {
   }
 
   /** Returns a function that tells whether a token may follow the tokens from `start` to `end`. */
-  after(tokens: readonly number[], start: number, end: number): (token: number) => boolean {
+  allowedAfter(tokens: readonly number[], start: number, end: number): (token: number) => boolean {
     const tail = this.#tail(tokens, start, end);
     const rests = new Set<string>();
     for (const text of this.#texts) {

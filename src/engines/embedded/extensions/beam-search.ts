@@ -1,18 +1,6 @@
 import type { Generation } from '../../engine.ts';
-import type { Sequence } from '../sampler/sequence.ts';
+import { type Continuation, SampledAnswer, type Sequence } from '../sampler/sequence.ts';
 import type { Distribution } from '../sampling/distribution.ts';
-
-export interface BeamSearchOptions {
-  width: number;
-  lengthPenalty: number;
-  maxTokens: number;
-}
-
-/** A beam that continues, and its parent: the beam of the previous step whose keys and values it takes over. */
-export interface Continuation {
-  sequence: Sequence;
-  parent: Sequence;
-}
 
 interface Beam extends Continuation {
   /** Sum of the reply's log-probabilities. */
@@ -31,67 +19,53 @@ interface Beam extends Continuation {
  * Equal sums are ranked by beam and then by token, equal scores by the order in which they were found, so that the
  * same request finds the same replies.
  */
-export class BeamSearch {
+export class BeamSearch extends SampledAnswer {
   readonly width: number;
+  readonly root: Sequence;
   readonly #penalty: LengthPenalty;
-  readonly #found: Hypotheses<Sequence>;
+  readonly #found: BestReplies<Sequence>;
   #beams: Beam[] = [];
-  #cancelled = false;
-  #failure: unknown;
 
   /** `root`: the reply before its first decision. */
-  constructor(root: Sequence, { width, lengthPenalty, maxTokens }: BeamSearchOptions) {
+  constructor(
+    root: Sequence,
+    { width, lengthPenalty, maxTokens }: { width: number; lengthPenalty: number; maxTokens: number },
+  ) {
+    super();
     this.width = width;
+    this.root = root;
     this.#penalty = new LengthPenalty(lengthPenalty, maxTokens);
-    this.#found = new Hypotheses(width);
+    this.#found = new BestReplies(width);
     const beam: Beam = { sequence: root, parent: root, sum: 0, distribution: null };
     if (root.ended) this.#add(beam);
     else this.#beams.push(beam);
   }
 
-  get ended(): boolean {
-    return this.#cancelled || this.#failure !== undefined || this.#beams.length === 0;
+  get complete(): boolean {
+    return this.#beams.length === 0;
   }
 
-  get cancelled(): boolean {
-    return this.#cancelled;
-  }
-
-  /** The error that ended the search; undefined if there was none. */
-  get failure(): unknown {
-    return this.#failure;
-  }
-
-  cancel(): void {
-    this.#cancelled = true;
-  }
-
-  /** Takes the logits after the last token of one of the beams. */
-  weigh(sequence: Sequence, logits: Float32Array, offset: number): void {
+  choose(logits: Float32Array, offset: number, sequence: Sequence): void {
     const beam = this.#beams.find((one) => one.sequence === sequence);
     if (this.ended || !beam) return;
     try {
       beam.distribution = sequence.next(logits, offset);
     } catch (error) {
-      this.#fail(error);
+      this.fail(error);
     }
   }
 
-  /**
-   * Takes one step, after every beam has been weighed. Returns the next beams, and the beams of the previous step that
-   * led to a reply.
-   */
-  advance(): { beams: Continuation[]; fulfilled: Set<Sequence> } {
+  override advance(): { beams: Continuation[]; completed: Set<Sequence> } {
     const before = this.#beams;
-    const fulfilled = new Set<Sequence>();
+    const completed = new Set<Sequence>();
     try {
-      this.#beams = this.#choose(before, fulfilled);
+      this.#beams = this.#branch(before, completed);
     } catch (error) {
-      this.#fail(error);
+      this.fail(error);
     }
     for (const { sequence } of before) sequence.dispose();
-    if (this.#beams.every((beam) => this.#hopeless(beam))) this.#abandon();
-    return { beams: this.ended ? [] : this.#beams, fulfilled };
+    if (this.#beams.every((beam) => this.#cannotWin(beam))) this.#dropBeams();
+    return { beams: this.ended ? [] : this.#beams, completed };
   }
 
   /** The replies found, best first. */
@@ -99,75 +73,68 @@ export class BeamSearch {
     return this.#found.replies.map((sequence) => sequence.finish());
   }
 
-  dispose(): void {
-    this.#abandon();
+  override dispose(): void {
+    this.#dropBeams();
     for (const sequence of this.#found.replies) sequence.dispose();
   }
 
   /** Returns the beams of the next step, and stores the replies that it finds. */
-  #choose(before: readonly Beam[], fulfilled: Set<Sequence>): Beam[] {
+  #branch(before: readonly Beam[], completed: Set<Sequence>): Beam[] {
     const next: Beam[] = [];
-    const weighed = before.map(toWeighed);
-    let places = this.width;
+    const scored = before.map(({ sum, distribution }): ScoredBeam => {
+      if (!distribution) throw new Error('a beam has no distribution');
+      return { sum, distribution };
+    });
+    let openBeams = this.width;
     let rank = 0;
-    for (const candidate of candidatesOf(weighed)) {
-      if (places === 0) break;
-      const beam = follow((before[candidate.beam] as Beam).sequence, candidate, weighed);
-      const { sequence } = beam;
+    for (const { beam: index, index: choice, sum } of candidatesOf(scored)) {
+      if (openBeams === 0) break;
+      const parent = (before[index] as Beam).sequence;
+      const { distribution } = scored[index] as ScoredBeam;
+      const { support, logprobs } = distribution;
+      const sequence = parent.fork();
+      sequence.take(support[choice] as number, logprobs[choice] as number, parent.alternatives(distribution));
+      const beam: Beam = { sequence, parent, sum, distribution: null };
       const end = sequence.ended ? sequence.finish().finishReason : null;
-      if (end !== 'stop') places--;
+      if (end !== 'stop') openBeams--;
       if (end === null) next.push(beam);
       else if (end === 'length' || rank < this.width) {
         this.#add(beam);
-        fulfilled.add(beam.parent);
+        completed.add(parent);
       } else sequence.dispose();
       rank++;
     }
     return next;
   }
 
+  /** Adds a found reply. Its score does not count an end token. */
   #add({ sequence, sum }: Beam): void {
-    this.#found.add(sequence, this.#penalty.score(sum, scoredLength(sequence.finish())));
+    const { tokens, finishReason, stop } = sequence.finish();
+    const length = finishReason === 'stop' && stop === null ? tokens.length - 1 : tokens.length;
+    this.#found.add(sequence, this.#penalty.score(sum, length));
   }
 
-  #hopeless({ sequence, sum }: Beam): boolean {
+  #cannotWin({ sequence, sum }: Beam): boolean {
     const length = sequence.tokens.length - sequence.promptLength;
     const { worst } = this.#found;
     return worst !== null && this.#penalty.bound(sum, length) <= worst;
   }
 
-  #fail(error: unknown): void {
-    this.#failure ??= error ?? new Error('the search failed');
-  }
-
-  #abandon(): void {
+  #dropBeams(): void {
     for (const { sequence } of this.#beams) sequence.dispose();
     this.#beams = [];
   }
 }
 
-function follow(parent: Sequence, { beam, index, sum }: Candidate, weighed: readonly Weighed[]): Beam {
-  const { distribution } = weighed[beam] as Weighed;
-  const { support, logprobs } = distribution;
-  const sequence = parent.fork();
-  sequence.take(support[index] as number, logprobs[index] as number, parent.alternatives(distribution));
-  return { sequence, parent, sum, distribution: null };
-}
-
-function toWeighed({ sum, distribution }: Beam): Weighed {
-  if (!distribution) throw new Error('a beam has not been weighed');
-  return { sum, distribution };
-}
-
-/** A beam's sum and the distribution of its next token. */
-export interface Weighed {
+interface ScoredBeam {
   /** Sum of its log-probabilities. */
   sum: number;
+  /** The distribution of its next token. */
   distribution: Distribution;
 }
 
 /** One more token after one of the beams. */
-export interface Candidate {
+interface Candidate {
   /** Index of the beam. */
   beam: number;
   /** Index in the support of the beam's distribution. */
@@ -179,7 +146,7 @@ export interface Candidate {
  * Yields every token that may follow a beam, the largest sum first; among equals the earlier beam, then the lower
  * token. Leaves out tokens whose probability is 0 or NaN. Sorts lazily, because a search takes a few of thousands.
  */
-export function* candidatesOf(beams: readonly Weighed[]): Generator<Candidate> {
+export function* candidatesOf(beams: readonly ScoredBeam[]): Generator<Candidate> {
   const heads = beams.map((_, beam) => bestAfter(beams, beam, null));
   for (;;) {
     let best: Candidate | null = null;
@@ -191,8 +158,8 @@ export function* candidatesOf(beams: readonly Weighed[]): Generator<Candidate> {
 }
 
 /** The beam's best candidate after `last`. */
-function bestAfter(beams: readonly Weighed[], beam: number, last: Candidate | null): Candidate | null {
-  const { sum, distribution } = beams[beam] as Weighed;
+function bestAfter(beams: readonly ScoredBeam[], beam: number, last: Candidate | null): Candidate | null {
+  const { sum, distribution } = beams[beam] as ScoredBeam;
   const { logprobs } = distribution;
   const limit = last ? (logprobs[last.index] as number) : Number.POSITIVE_INFINITY;
   let found = -1;
@@ -235,13 +202,8 @@ export class LengthPenalty {
   }
 }
 
-/** The number of tokens of a finished reply, not counting an end token. */
-export function scoredLength({ tokens, finishReason, stop }: Generation): number {
-  return finishReason === 'stop' && stop === null ? tokens.length - 1 : tokens.length;
-}
-
 /** The best found replies, best first; among equals the one found first. */
-export class Hypotheses<Reply> {
+export class BestReplies<Reply> {
   readonly #width: number;
   readonly #kept: { reply: Reply; score: number }[] = [];
 
@@ -253,7 +215,7 @@ export class Hypotheses<Reply> {
     return this.#kept.map(({ reply }) => reply);
   }
 
-  /** The score that a reply must beat to be kept; null while there is room. */
+  /** The score that a reply must beat to be kept; null while fewer than `width` are kept. */
   get worst(): number | null {
     return this.#kept.length < this.#width ? null : (this.#kept.at(-1)?.score ?? null);
   }

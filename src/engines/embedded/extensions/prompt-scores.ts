@@ -1,16 +1,17 @@
-import type { ScoredToken, ScorePromptRequest, TokenLogprob } from '../../engine.ts';
+import { plainSampling } from '../../../learning/index.ts';
+import type { ScoredToken, ScorePromptRequest } from '../../engine.ts';
 import type { Decoder } from '../sampler/decoder.ts';
-import { notNumbers } from '../sampling/distribution.ts';
+import { Answer } from '../sampler/sequence.ts';
+import { distributionOf, gatherLogits, nanLogits, topOf } from '../sampling/distribution.ts';
 
 /** The scores of a prompt's tokens, as far as they are computed. */
-export class PromptScores {
+export class PromptScores extends Answer {
   readonly prompt: readonly number[];
   readonly #top: number;
   readonly #scores: (ScoredToken | null)[] = [null];
-  #cancelled = false;
-  #failure: unknown;
 
   constructor({ prompt, top }: Pick<ScorePromptRequest, 'prompt' | 'top'>) {
+    super();
     this.prompt = prompt;
     this.#top = top;
   }
@@ -20,31 +21,17 @@ export class PromptScores {
     return this.#scores.length - 1;
   }
 
-  get ended(): boolean {
-    return this.#cancelled || this.#failure !== undefined || this.#scores.length === this.prompt.length;
+  get complete(): boolean {
+    return this.#scores.length === this.prompt.length;
   }
-
-  get cancelled(): boolean {
-    return this.#cancelled;
-  }
-
-  /** The error that ended the scoring; undefined if there was none. */
-  get failure(): unknown {
-    return this.#failure;
-  }
-
-  cancel(): void {
-    this.#cancelled = true;
-  }
-
-  dispose(): void {}
 
   /** Takes the logits after the next `count` tokens, [count, vocabulary]. An error ends only this prompt's scores. */
   take(logits: Float32Array, count: number, vocabularySize: number): void {
+    const all = Int32Array.from({ length: vocabularySize }, (_, id) => id);
     try {
-      this.#score(logits, count, vocabularySize);
+      for (let row = 0; row < count; row++) this.#scores.push(this.#score(logits, row * vocabularySize, all));
     } catch (error) {
-      this.#failure = error ?? new Error('the scores failed');
+      this.fail(error);
     }
   }
 
@@ -52,38 +39,20 @@ export class PromptScores {
     return this.#scores;
   }
 
-  #score(logits: Float32Array, count: number, vocabularySize: number): void {
-    for (let row = 0; row < count; row++) {
-      const token = this.prompt[this.#scores.length] as number;
-      const values = logits.subarray(row * vocabularySize, (row + 1) * vocabularySize);
-      this.#scores.push(scoreToken(values, token, this.#top));
+  /** Scores the next token under the softmax of all logits. Among equals the lower token ranks first. */
+  #score(logits: Float32Array, offset: number, all: Int32Array): ScoredToken {
+    const token = this.prompt[this.#scores.length] as number;
+    const distribution = distributionOf(gatherLogits(logits, offset, all), plainSampling);
+    const { logprobs } = distribution;
+    const logprob = logprobs[token] as number;
+    if (Number.isNaN(logprob)) throw nanLogits();
+    let rank = 1;
+    for (let id = 0; id < logprobs.length; id++) {
+      const other = logprobs[id] as number;
+      if (other > logprob || (other === logprob && id < token)) rank++;
     }
+    return { token, logprob, rank, top: topOf(distribution, this.#top) };
   }
-}
-
-/** Scores a token under the softmax of the logits. Among equals the lower token ranks first. */
-function scoreToken(logits: Float32Array, token: number, top: number): ScoredToken {
-  const own = logits[token] as number;
-  let rank = 1;
-  let largest = Number.NEGATIVE_INFINITY;
-  for (let id = 0; id < logits.length; id++) {
-    const value = logits[id] as number;
-    if (value > own || (value === own && id < token)) rank++;
-    if (value > largest) largest = value;
-  }
-  let sum = 0;
-  for (const value of logits) sum += Math.exp(value - largest);
-  const shift = largest + Math.log(sum);
-  if (Number.isNaN(shift)) throw notNumbers();
-  return { token, logprob: own - shift, rank, top: likeliestOf(logits, shift, top) };
-}
-
-function likeliestOf(logits: Float32Array, shift: number, count: number): TokenLogprob[] {
-  if (count === 0) return [];
-  return Array.from(logits.keys())
-    .sort((a, b) => (logits[b] as number) - (logits[a] as number) || a - b)
-    .slice(0, count)
-    .map((token) => ({ token, logprob: (logits[token] as number) - shift }));
 }
 
 /** Tokens of one step: bounds the memory, and how long other sequences wait. */
@@ -125,7 +94,9 @@ export class PromptScorer {
     const { prompt, computed } = scores;
     const end = Math.min(prompt.length - 1, computed + tokensPerStep);
     this.#decoder.cache.reserve(1, end, computed > 0 ? 1 : 0);
-    const logits = await this.#decoder.runThrough(0, { tokens: prompt, start: computed, end });
+    const logits = await this.#decoder.run(0, [{ tokens: prompt, start: computed, end }], {
+      everyToken: true,
+    });
     scores.take(logits, end - computed, this.#vocabularySize);
   }
 

@@ -1,16 +1,16 @@
-import type { BeamSearch } from '../extensions/beam-search.ts';
-import type { Sequence } from './sequence.ts';
+import type { IsOver } from '../../../language/grammar/token-trie.ts';
+import type { SampledAnswer, Sequence } from './sequence.ts';
 
 /** A row whose next token is chosen later, when the tokens its constraint allows are known. */
 interface Undecided {
   sequence: Sequence;
-  search: BeamSearch | null;
+  answer: SampledAnswer;
   /** The logits after its last token. */
   logits: Float32Array;
 }
 
 /** How long one tenant's constraints are computed before the next tenant's. */
-const turnMs = 2;
+const tenantSliceMs = 2;
 
 /**
  * Computes which tokens heavy constraints allow, for one time slice in each step. Rows that wait for it pause and all
@@ -33,10 +33,10 @@ export class DeferredMasking {
     else this.#undecided.set(tenant, [undecided]);
   }
 
-  /** Whether one of the search's beams is undecided. */
-  holds(search: BeamSearch): boolean {
+  /** Whether one of the answer's sequences is undecided. */
+  holds(answer: SampledAnswer): boolean {
     for (const list of this.#undecided.values())
-      if (list.some((undecided) => undecided.search === search)) return true;
+      if (list.some((undecided) => undecided.answer === answer)) return true;
     return false;
   }
 
@@ -45,26 +45,25 @@ export class DeferredMasking {
   }
 
   /** Continues for `sliceMs`, or until nothing is undecided. */
-  goOn(sliceMs: number): void {
+  run(sliceMs: number): void {
     const end = this.#now() + sliceMs;
     do {
       const [first] = this.#undecided;
       if (!first) return;
       const [tenant, list] = first;
       this.#undecided.delete(tenant);
-      const turnEnd = this.#now() + turnMs;
+      const sliceEnd = this.#now() + tenantSliceMs;
       const [undecided] = list;
-      if (undecided && isThrough(undecided, () => this.#now() >= turnEnd)) list.shift();
+      if (undecided && tryChoose(undecided, () => this.#now() >= sliceEnd)) list.shift();
       if (list.length > 0) this.#undecided.set(tenant, list);
     } while (this.#now() < end);
   }
 }
 
 /** Chooses the next token if its constraint is computed; returns true when nothing is left to do. */
-function isThrough({ sequence, search, logits }: Undecided, isOver: () => boolean): boolean {
-  if (search ? search.ended : sequence.ended) return true;
+function tryChoose({ sequence, answer, logits }: Undecided, isOver: IsOver): boolean {
+  if (answer.ended) return true;
   if (!sequence.prepare(isOver)) return false;
-  if (search) search.weigh(sequence, logits, 0);
-  else sequence.sample(logits, 0);
+  answer.choose(logits, 0, sequence);
   return true;
 }

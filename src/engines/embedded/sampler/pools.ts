@@ -52,7 +52,7 @@ export class Pools {
   async open(weights: Weights, use: (pool: Pool) => void): Promise<void> {
     const key = poolKey(weights);
     for (;;) {
-      const entry = this.#touch(key, weights);
+      const entry = this.#entryOf(key, weights);
       const pool = await entry.loading;
       // A pool that was released while this call waited is loaded again.
       if (this.#entries.get(key) !== entry) continue;
@@ -97,15 +97,16 @@ export class Pools {
     }
   }
 
-  #touch(key: string, weights: Weights): Entry {
+  /** The entry of the weights, which becomes the most recent one. */
+  #entryOf(key: string, weights: Weights): Entry {
     if (this.#closed) throw new EngineError('engine_closed', 'the engine has been closed');
-    const entry = this.#entries.get(key) ?? this.#begin(key, weights);
+    const entry = this.#entries.get(key) ?? this.#startLoading(key, weights);
     this.#entries.delete(key);
     this.#entries.set(key, entry);
     return entry;
   }
 
-  #begin(key: string, weights: Weights): Entry {
+  #startLoading(key: string, weights: Weights): Entry {
     const entry: Entry = { loading: this.#load(weights), pool: null };
     entry.loading.then(
       (pool) => {

@@ -4,7 +4,7 @@ import type { IsOver } from '../../../language/grammar/token-trie.ts';
 import type { Generation, GenerationDelta, SamplingParameters, TokenLogprob } from '../../engine.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
 import type { Random } from '../random.ts';
-import { type Distribution, likeliest, notNumbers, pick } from '../sampling/distribution.ts';
+import { type Distribution, likeliest, nanLogits, pick, topOf } from '../sampling/distribution.ts';
 import type { ReplySampling } from '../sampling/reply-sampling.ts';
 
 export interface SequenceOptions {
@@ -17,14 +17,79 @@ export interface SequenceOptions {
 }
 
 /** What a sequence needs besides the model to choose its tokens. */
-export interface SequenceSources {
+interface SequenceSources {
   codec: ConversationCodec;
   constraint: ConstraintState | null;
   random: Random;
 }
 
+/** An answer in progress: a reply, the replies of a search, or the scores of a prompt. */
+export abstract class Answer {
+  /** The id of the call that it answers. */
+  id = -1;
+  #cancelled = false;
+  #failure: unknown;
+
+  /** Whether its result is complete. */
+  abstract get complete(): boolean;
+
+  /** Its result. */
+  abstract finish(): unknown;
+
+  /** Releases what it holds. */
+  dispose(): void {}
+
+  get ended(): boolean {
+    return this.complete || this.#cancelled || this.#failure !== undefined;
+  }
+
+  get cancelled(): boolean {
+    return this.#cancelled;
+  }
+
+  /** The error that ended it; undefined if there was none. A failed answer has ended and has no result. */
+  get failure(): unknown {
+    return this.#failure;
+  }
+
+  cancel(): void {
+    this.#cancelled = true;
+  }
+
+  /** Ends it without a result, as `cancel` does, and reports the reason. */
+  fail(reason: unknown): void {
+    this.#failure ??= reason ?? new Error('the answer failed');
+  }
+}
+
+/** A beam that continues, and its parent: the beam of the previous step whose keys and values it takes over. */
+export interface Continuation {
+  sequence: Sequence;
+  parent: Sequence;
+}
+
+/** An answer whose sequences have slots in a pool: a reply, or the beams of a search. */
+export abstract class SampledAnswer extends Answer {
+  /** Number of slots that it may use at once. */
+  abstract readonly width: number;
+  /** The sequence that it begins with. */
+  abstract readonly root: Sequence;
+
+  /** Takes the logits after the last token of one of its sequences. An error ends only this answer. */
+  abstract choose(logits: Float32Array, offset: number, sequence: Sequence): void;
+
+  /**
+   * Called once every sequence has its logits. Returns the sequences of the next step, and those of the previous step
+   * that led to a reply; null if the sequences stay the same.
+   */
+  advance(): { beams: Continuation[]; completed: Set<Sequence> } | null {
+    return null;
+  }
+}
+
 /** One reply that is being sampled. */
-export class Sequence {
+export class Sequence extends SampledAnswer {
+  readonly width = 1;
   /** Prompt and reply. */
   readonly tokens: number[];
   readonly promptLength: number;
@@ -38,11 +103,10 @@ export class Sequence {
   readonly #reply: GenerationDelta;
   #flushed = 0;
   #end: Pick<Generation, 'finishReason' | 'stop'> | undefined;
-  #cancelled = false;
-  #failure: unknown;
 
   /** Throws an `EngineError` that names an invalid option. `original` is only for `fork`. */
   constructor(options: SequenceOptions, sources: SequenceSources, original?: Sequence) {
+    super();
     this.#options = options;
     this.#sources = sources;
     this.promptLength = options.prompt.length;
@@ -52,15 +116,7 @@ export class Sequence {
       this.cachedTokens = original.cachedTokens;
       this.#sampling = original.#sampling;
       this.#stopStrings = original.#stopStrings.fork();
-      this.#reply = {
-        tokens: [...original.#reply.tokens],
-        logprobs: [...original.#reply.logprobs],
-        topLogprobs: [...original.#reply.topLogprobs],
-      };
-      this.#flushed = original.#flushed;
-      this.#end = original.#end;
-      this.#cancelled = original.#cancelled;
-      this.#failure = original.#failure;
+      this.#reply = sliceReply(original.#reply, 0);
       return;
     }
     this.tokens = [...options.prompt];
@@ -71,30 +127,16 @@ export class Sequence {
     this.#appendForced();
   }
 
-  get ended(): boolean {
-    return this.#cancelled || this.#failure !== undefined || this.#end !== undefined;
+  get root(): Sequence {
+    return this;
   }
 
-  get cancelled(): boolean {
-    return this.#cancelled;
+  get complete(): boolean {
+    return this.#end !== undefined;
   }
 
-  /** The error that ended the reply; undefined if there was none. A failed reply has ended and has no generation. */
-  get failure(): unknown {
-    return this.#failure;
-  }
-
-  cancel(): void {
-    this.#cancelled = true;
-  }
-
-  /** Ends it without a reply, as `cancel` does, and reports the reason. */
-  fail(reason: unknown): void {
-    this.#failure ??= reason ?? new Error('the sequence failed');
-  }
-
-  /** Samples the next token from the logits after the last one. An error ends only this sequence. */
-  sample(logits: Float32Array, offset: number): void {
+  /** Samples the next token from the logits after the last one. */
+  choose(logits: Float32Array, offset: number): void {
     if (this.ended) return;
     try {
       const distribution = this.next(logits, offset);
@@ -131,9 +173,9 @@ export class Sequence {
       tokens: this.tokens,
       start: this.promptLength,
       end: this.tokens.length,
-      allowed: constraint ? constraint.legal() : null,
+      allowed: constraint?.legal() ?? null,
     });
-    if (Number.isNaN(distribution.logprobs[0] ?? Number.NaN)) throw notNumbers();
+    if (Number.isNaN(distribution.logprobs[0] ?? Number.NaN)) throw nanLogits();
     return distribution;
   }
 
@@ -145,12 +187,8 @@ export class Sequence {
   }
 
   /** The `topLogprobs` likeliest tokens of a distribution, likeliest first. */
-  alternatives({ support, logprobs }: Distribution): TokenLogprob[] {
-    const count = this.#options.topLogprobs;
-    if (count === 0) return [];
-    return Array.from(support, (token, index) => ({ token, logprob: logprobs[index] as number }))
-      .sort((a, b) => b.logprob - a.logprob || a.token - b.token)
-      .slice(0, count);
+  alternatives(distribution: Distribution): TokenLogprob[] {
+    return topOf(distribution, this.#options.topLogprobs);
   }
 
   /** An independent copy. The two share only their random number generator. */
@@ -163,11 +201,7 @@ export class Sequence {
   takeDelta(): GenerationDelta {
     const from = this.#flushed;
     this.#flushed = this.#reply.tokens.length;
-    return {
-      tokens: this.#reply.tokens.slice(from),
-      logprobs: this.#reply.logprobs.slice(from),
-      topLogprobs: this.#reply.topLogprobs.slice(from),
-    };
+    return sliceReply(this.#reply, from);
   }
 
   finish(): Generation {
@@ -175,7 +209,7 @@ export class Sequence {
     return { ...this.#reply, ...this.#end, cachedTokens: this.cachedTokens };
   }
 
-  dispose(): void {
+  override dispose(): void {
     this.#sources.constraint?.dispose();
   }
 
@@ -211,4 +245,8 @@ export class Sequence {
     const stop = stopTokens.includes(token) ? token : found;
     return stop === null ? undefined : { finishReason: 'stop', stop };
   }
+}
+
+function sliceReply({ tokens, logprobs, topLogprobs }: GenerationDelta, from: number): GenerationDelta {
+  return { tokens: tokens.slice(from), logprobs: logprobs.slice(from), topLogprobs: topLogprobs.slice(from) };
 }

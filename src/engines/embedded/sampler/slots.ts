@@ -1,12 +1,11 @@
-import type { BeamSearch, Continuation } from '../extensions/beam-search.ts';
 import type { KeyValueCache } from './key-value-cache.ts';
 import { blockLength, type PrefixCache } from './prefix-cache.ts';
-import type { Sequence } from './sequence.ts';
+import type { Continuation, SampledAnswer, Sequence } from './sequence.ts';
 
-/** A reply, or a beam of a search, that has a slot. */
+/** A sequence that has a slot, and its answer: the sequence itself, or the search whose beam it is. */
 export interface Occupant {
   sequence: Sequence;
-  search: BeamSearch | null;
+  answer: SampledAnswer;
   salt: string | null;
   tenant: string;
   /** Identifies the prompt and the salt. Occupants with the same value may share the prompt's keys and values. */
@@ -36,7 +35,7 @@ export class Slots {
     return this.#occupants[slot] as Occupant;
   }
 
-  /** Adds a slot at the end. It has room only after the next `reserve`. */
+  /** Adds a slot at the end. It can be used only after the next `reserve`. */
   append(occupant: Occupant): number {
     return this.#occupants.push(occupant) - 1;
   }
@@ -51,17 +50,18 @@ export class Slots {
   }
 
   /** Copies the cached prefix of a new prompt into its slot. The last token is always computed, for its logits. */
-  restore(slot: number): void {
+  loadPrefix(slot: number): void {
     const { sequence, salt } = this.at(slot);
     const blocks = this.#prefixes.find(sequence.tokens.slice(0, sequence.promptLength), salt);
-    for (const [index, block] of blocks.entries()) this.#cache.copyBlockIn(slot, index * blockLength, block);
+    for (const [index, block] of blocks.entries())
+      this.#cache.copyBlock(slot, index * blockLength, block, 'from');
     const length = Math.min(blocks.length * blockLength, sequence.promptLength - 1);
     sequence.computed = length;
     sequence.cachedTokens = length;
   }
 
   /** Copies the keys and values of the same prompt from the leader's slot. */
-  follow(slot: number, leader: Occupant): void {
+  copyPrompt(slot: number, leader: Occupant): void {
     const { sequence } = this.at(slot);
     const length = Math.min(sequence.promptLength - 1, leader.sequence.computed);
     this.#cache.copySlot(this.#occupants.indexOf(leader), slot, length);
@@ -70,10 +70,10 @@ export class Slots {
   }
 
   /** Stores a slot's keys and values in the prefix cache. */
-  keep(slot: number): void {
+  storePrefix(slot: number): void {
     const { sequence, salt } = this.at(slot);
     this.#prefixes.add(sequence.tokens.slice(0, sequence.computed), salt, (start, target) =>
-      this.#cache.copyBlockOut(slot, start, target),
+      this.#cache.copyBlock(slot, start, target, 'into'),
     );
   }
 
@@ -89,10 +89,10 @@ export class Slots {
   }
 
   /**
-   * Replaces the beams of a search by those of its next step. One child of each beam takes over its slot; the other
+   * Replaces the sequences of a search by those of its next step. One child of each beam takes over its slot; the other
    * children get copies, in slots that became free or in new ones. Remaining slots are released.
    */
-  succeed(search: BeamSearch, beams: readonly Continuation[]): void {
+  replaceBeams(search: SampledAnswer, beams: readonly Continuation[]): void {
     const used = this.#occupants.length;
     const slots = this.slotsOf(search);
     const free = new Set(slots.values());
@@ -116,10 +116,10 @@ export class Slots {
   }
 
   /** The slots of a search's beams. */
-  slotsOf(search: BeamSearch): Map<Sequence, number> {
+  slotsOf(search: SampledAnswer): Map<Sequence, number> {
     const slots = new Map<Sequence, number>();
     for (const [slot, occupant] of this.#occupants.entries())
-      if (occupant.search === search) slots.set(occupant.sequence, slot);
+      if (occupant.answer === search) slots.set(occupant.sequence, slot);
     return slots;
   }
 }

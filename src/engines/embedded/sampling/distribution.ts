@@ -1,4 +1,4 @@
-import { EngineError, type SamplingParameters } from '../../engine.ts';
+import { EngineError, type SamplingParameters, type TokenLogprob } from '../../engine.ts';
 
 /** A sampling distribution over the tokens of `support` (ascending ids). */
 export interface Distribution {
@@ -23,35 +23,37 @@ export interface AdjustedLogits {
 
 type CutOffs = Pick<SamplingParameters, 'temperature' | 'topK' | 'topP' | 'minP'>;
 
-/**
- * The distribution that tokens are sampled from, for the logits at `offset`. Only `legal` ids take part. Their logits
- * are divided by the temperature; then top-k, top-p and min-p cut, in this order, each what the one before it left; the
- * rest is renormalised. Temperature 0, which is greedy, counts as 1 here: its log-probabilities are those at
- * temperature 1. `keep` always stays in the support, so that a token that was sampled has a probability under a later
- * policy too.
- */
-export function distributionOf(
-  logits: Float32Array,
-  offset: number,
-  legal: Int32Array,
-  sampling: CutOffs,
-  keep?: number,
-): Distribution {
-  const scaled = new Float64Array(legal.length);
+/** The logits at `offset` of the legal tokens, as they are. */
+export function gatherLogits(logits: Float32Array, offset: number, legal: Int32Array): AdjustedLogits {
+  const values = new Float64Array(legal.length);
   for (let index = 0; index < legal.length; index++)
-    scaled[index] = logits[offset + (legal[index] as number)] as number;
-  scale(scaled, sampling.temperature);
-  return cutAndNormalise(legal, scaled, null, sampling, keep);
+    values[index] = logits[offset + (legal[index] as number)] as number;
+  return { support: legal, values, slopes: null };
 }
 
-/** `distributionOf` for adjusted logits. Overwrites `values` with the log-probabilities. */
-export function distributionOfAdjusted(
+/**
+ * The distribution that tokens are sampled from. The logits are divided by the temperature; then top-k, top-p and min-p
+ * cut, in this order, each what the one before it left; the rest is renormalised. Temperature 0, which is greedy, counts
+ * as 1 here: its log-probabilities are those at temperature 1. `keep` always stays in the support, so that a token that
+ * was sampled has a probability under a later policy too. Overwrites `values` with the log-probabilities.
+ */
+export function distributionOf(
   { support, values, slopes }: AdjustedLogits,
-  sampling: CutOffs,
+  { temperature, topK, topP, minP }: CutOffs,
   keep?: number,
 ): Distribution {
-  scale(values, sampling.temperature);
-  return cutAndNormalise(support, values, slopes, sampling, keep);
+  scale(values, temperature);
+  const isCut = (topK > 0 && topK < support.length) || topP < 1 || minP > 0;
+  if (!isCut) return normalise(support, values, slopes);
+  const chosen = cut(values, { topK, topP, minP });
+  const kept = keep === undefined ? -1 : support.indexOf(keep);
+  if (kept >= 0 && !chosen.includes(kept)) chosen.push(kept);
+  chosen.sort((a, b) => a - b);
+  return normalise(
+    Int32Array.from(chosen, (index) => support[index] as number),
+    Float64Array.from(chosen, (index) => values[index] as number),
+    slopes && Float64Array.from(chosen, (index) => slopes[index] as number),
+  );
 }
 
 /** Below this, a logit divided by the temperature may be infinite. */
@@ -67,31 +69,9 @@ function scale(values: Float64Array, temperature: number): void {
       values[index] = (values[index] as number) / temperature;
     return;
   }
-  const largest = values.reduce((most, value) => Math.max(most, value), Number.NEGATIVE_INFINITY);
+  const largest = values.reduce((max, value) => Math.max(max, value), Number.NEGATIVE_INFINITY);
   for (let index = 0; index < values.length; index++)
     values[index] = Math.max(lowest, ((values[index] as number) - largest) / temperature);
-}
-
-function cutAndNormalise(
-  legal: Int32Array,
-  scaled: Float64Array,
-  slopes: Float64Array | null,
-  { topK, topP, minP }: CutOffs,
-  keep: number | undefined,
-): Distribution {
-  const cuts = (topK > 0 && topK < legal.length) || topP < 1 || minP > 0;
-  if (!cuts) return normalise(legal, scaled, slopes);
-  const chosen = cut(scaled, { topK, topP, minP });
-  if (keep !== undefined) {
-    const at = legal.indexOf(keep);
-    if (at >= 0 && !chosen.includes(at)) chosen.push(at);
-  }
-  chosen.sort((a, b) => a - b);
-  return normalise(
-    Int32Array.from(chosen, (index) => legal[index] as number),
-    Float64Array.from(chosen, (index) => scaled[index] as number),
-    slopes && Float64Array.from(chosen, (index) => slopes[index] as number),
-  );
 }
 
 /** The softmax of the scaled logits. Overwrites `logprobs` with the log-probabilities. */
@@ -152,6 +132,14 @@ export function likeliest({ logprobs }: Distribution): number {
   return best;
 }
 
+/** The `count` likeliest tokens, likeliest first; among equals the lowest id first. */
+export function topOf({ support, logprobs }: Distribution, count: number): TokenLogprob[] {
+  if (count === 0) return [];
+  return Array.from(support, (token, index) => ({ token, logprob: logprobs[index] as number }))
+    .sort((a, b) => b.logprob - a.logprob || a.token - b.token)
+    .slice(0, count);
+}
+
 /** Entropy in nats. */
 export function entropyOf({ logprobs, probabilities }: Distribution): number {
   let entropy = 0;
@@ -161,9 +149,9 @@ export function entropyOf({ logprobs, probabilities }: Distribution): number {
 }
 
 /** The error for NaN logits, from which nothing can be sampled. */
-export function notNumbers(): EngineError {
+export function nanLogits(): EngineError {
   return new EngineError(
     'bad_checkpoint',
-    'the weights give logits that are no numbers; take an earlier checkpoint, and train with a lower learning rate',
+    "the model's logits are NaN; use an earlier checkpoint and train with a lower learning rate",
   );
 }

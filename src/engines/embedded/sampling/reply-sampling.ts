@@ -1,8 +1,8 @@
 import { EngineError, type SamplingParameters } from '../../engine.ts';
 import { BannedTexts } from '../extensions/banned-texts.ts';
 import { type LogitsProcessorFactories, makeProcessors } from '../extensions/logits-processors.ts';
-import { type Distribution, distributionOf, distributionOfAdjusted } from './distribution.ts';
-import { LogitAdjustments, type Place } from './logit-adjustments.ts';
+import { type Distribution, distributionOf } from './distribution.ts';
+import { LogitAdjustments, type ReplyState } from './logit-adjustments.ts';
 
 /**
  * Computes token distributions under the `SamplingParameters` of one reply. Sampling and training share this class, so
@@ -24,15 +24,12 @@ export class ReplySampling {
   }
 
   /**
-   * The distribution of the next token at `place`, for the logits at `offset`. If `keep` is legal, it stays in the
-   * support whatever processors and cut-offs do, so that a token that was sampled has a probability under a later
-   * policy too. Throws an `EngineError` when a processor fails.
+   * The distribution of a reply's next token, for the logits at `offset`. Throws an `EngineError` when a processor fails
+   * or a logit becomes infinite.
    */
-  distribution(logits: Float32Array, offset: number, place: Place, keep?: number): Distribution {
-    const legal = this.#legal.at(place);
-    if (this.#adjustments.off) return distributionOf(logits, offset, legal, this.#parameters, keep);
-    const adjusted = this.#adjustments.adjust(logits, offset, legal, place, keep);
-    return distributionOfAdjusted(adjusted, this.#parameters, keep);
+  distribution(logits: Float32Array, offset: number, state: ReplyState): Distribution {
+    const adjusted = this.#adjustments.adjust(logits, offset, this.#legal.legalAt(state), state);
+    return distributionOf(adjusted, this.#parameters, state.keep);
   }
 }
 
@@ -41,10 +38,7 @@ function checkParameters(
   vocabularySize: number,
 ): void {
   if (!(repetitionPenalty > 0 && Number.isFinite(repetitionPenalty)))
-    throw new EngineError(
-      'bad_sampling',
-      `repetitionPenalty must be a number above 0, not ${repetitionPenalty}`,
-    );
+    throw new EngineError('bad_sampling', `repetitionPenalty must be above 0, not ${repetitionPenalty}`);
   const named = {
     allowedTokens: allowedTokens ?? [],
     'minTokens.barred': minTokens?.barred ?? [],
@@ -60,7 +54,7 @@ function checkParameters(
 }
 
 /** The facts about the tokenizer that the rules of legal tokens need. */
-export interface TextTokens {
+interface TextTokens {
   endToken: number;
   /** Tokens that a reply without a constraint may contain, ascending. */
   unconstrained: Int32Array;
@@ -69,7 +63,7 @@ export interface TextTokens {
 }
 
 /** Applies the `SamplingParameters` that decide which tokens are legal. */
-export class LegalTokens {
+class LegalTokens {
   readonly #text: TextTokens;
   readonly #allowed: ReadonlySet<number> | null;
   readonly #minimum: number;
@@ -89,20 +83,21 @@ export class LegalTokens {
   }
 
   /** The legal ids, ascending. Do not change the array. */
-  at({ tokens, start, end, allowed }: Place): Int32Array {
+  legalAt({ tokens, start, end, allowed }: ReplyState): Int32Array {
     let legal = allowed ?? this.#text.unconstrained;
     if (this.#off) return legal;
     const only = this.#allowed;
-    if (only) legal = unlessNone(legal, (token) => only.has(token));
-    if (end - start < this.#minimum) legal = unlessNone(legal, (token) => !this.#barred.has(token));
-    if (this.#ignoreEnd && allowed) legal = unlessNone(legal, (token) => token !== this.#text.endToken);
-    if (this.#banned) legal = unlessNone(legal, this.#banned.after(tokens, start, end));
+    if (only) legal = filterUnlessEmpty(legal, (token) => only.has(token));
+    if (end - start < this.#minimum) legal = filterUnlessEmpty(legal, (token) => !this.#barred.has(token));
+    if (this.#ignoreEnd && allowed)
+      legal = filterUnlessEmpty(legal, (token) => token !== this.#text.endToken);
+    if (this.#banned) legal = filterUnlessEmpty(legal, this.#banned.allowedAfter(tokens, start, end));
     return legal;
   }
 }
 
 /** The tokens that pass; all tokens if none passes. */
-function unlessNone(tokens: Int32Array, passes: (token: number) => boolean): Int32Array {
+function filterUnlessEmpty(tokens: Int32Array, passes: (token: number) => boolean): Int32Array {
   const left = tokens.filter(passes);
   return left.length > 0 ? left : tokens;
 }

@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 
-/** How often `lock` checks whether the thread has left the runtime. */
-const lockEveryMs = 10;
+/** How often `shut` checks whether the thread has left the runtime. */
+const checkEveryMs = 10;
 
 /** How long the exit of the process waits for a run of the native runtime. */
 const longestRunMs = 5000;
@@ -43,13 +43,13 @@ export class NativeGate {
   }
 
   /** Shuts the gate forever; resolves once no call is inside. Then the thread can be terminated. */
-  async lock(): Promise<void> {
+  async shut(): Promise<void> {
     Atomics.store(this.#state, shutAt, 1);
-    while (this.occupied) await pause(lockEveryMs);
+    while (this.occupied) await pause(checkEveryMs);
   }
 
   /** Shuts the gate forever, and blocks until no call is inside or 5 s have passed. */
-  shut(): void {
+  shutSync(): void {
     Atomics.store(this.#state, shutAt, 1);
     const deadline = performance.now() + longestRunMs;
     for (;;) {
@@ -71,7 +71,7 @@ export class NativeGate {
 const open = new Set<NativeGate>();
 
 function shutAll(): void {
-  for (const gate of open) gate.shut();
+  for (const gate of open) gate.shutSync();
 }
 
 /** Shuts the gate when the process exits. The returned function undoes this. */

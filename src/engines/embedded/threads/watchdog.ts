@@ -1,5 +1,5 @@
 /** Number of checks within the timeout. */
-const looks = 10;
+const checks = 10;
 
 /** The worker's part of its watchdog. */
 export interface WatchdogStart {
@@ -18,35 +18,32 @@ export function beat({ shared, everyMs }: WatchdogStart): void {
  * as the sleep of the machine, does not count, nor does time in which the watched thread is `excused`.
  */
 export class Watchdog {
-  readonly #shared = new SharedArrayBuffer(4);
-  readonly #beats = new Int32Array(this.#shared);
+  readonly start: WatchdogStart;
   readonly #everyMs: number;
   #missed = 0;
 
   /** `timeoutMs`: how long the thread may be silent. */
   constructor(timeoutMs: number) {
-    this.#everyMs = timeoutMs / looks;
-  }
-
-  get start(): WatchdogStart {
-    return { shared: this.#shared, everyMs: this.#everyMs / 2 };
+    this.#everyMs = timeoutMs / checks;
+    this.start = { shared: new SharedArrayBuffer(4), everyMs: this.#everyMs / 2 };
   }
 
   /** How long the thread has been silent. */
-  get stillMs(): number {
+  get silentMs(): number {
     return this.#missed * this.#everyMs;
   }
 
-  /** Calls `onStill` once the thread has been silent for too long. The returned function stops watching. */
-  watch({ excused, onStill }: { excused: () => boolean; onStill: () => void }): () => void {
-    let seen = Atomics.load(this.#beats, 0);
+  /** Calls `onSilent` once the thread has been silent for too long. The returned function stops watching. */
+  watch({ excused, onSilent }: { excused: () => boolean; onSilent: () => void }): () => void {
+    const beats = new Int32Array(this.start.shared);
+    let seen = Atomics.load(beats, 0);
     const timer = setInterval(() => {
-      const now = Atomics.load(this.#beats, 0);
+      const now = Atomics.load(beats, 0);
       this.#missed = now !== seen || excused() ? 0 : this.#missed + 1;
       seen = now;
-      if (this.#missed < looks) return;
+      if (this.#missed < checks) return;
       clearInterval(timer);
-      onStill();
+      onSilent();
     }, this.#everyMs).unref();
     return () => clearInterval(timer);
   }

@@ -5,9 +5,7 @@ import {
   type BeamSearchRequest,
   EngineError,
   type GenerateRequest,
-  type Generation,
   type GenerationDelta,
-  type ScoredToken,
   type ScorePromptRequest,
   type TrainingBatch,
   type Weights,
@@ -37,15 +35,27 @@ export interface WorkerStart {
   watchdog: WatchdogStart;
 }
 
-/** A worker's first message. */
+/** A worker's first message. Its later messages are lists of `WorkerAnswer`. */
 export interface WorkerReady {
-  type: 'ready';
   /** The name of its runtime. */
   runtime: string;
 }
 
+/** `close` is the last message to a thread: it completes its current step, releases everything and exits. */
+export type WorkerRequest<Call> =
+  | { type: 'call'; id: number; call: Call }
+  | { type: 'cancel'; id: number }
+  | { type: 'close' };
+
+/** A part of the answer to a call, or its end. A cancelled call may get no end. */
+export type WorkerAnswer = { id: number } & (
+  | { delta: GenerationDelta }
+  | { result: unknown }
+  | { failure: WorkerFailure }
+);
+
 /** An error in a message between threads. */
-export interface WorkerFailure {
+interface WorkerFailure {
   code: string;
   message: string;
   /** The code of a failed system call, such as ENOSPC. */
@@ -53,56 +63,27 @@ export interface WorkerFailure {
 }
 
 /** A request to the sampler, with its constraint compiled. */
-export type Planned<Request extends GenerateRequest | BeamSearchRequest> = Omit<
-  Request,
-  'signal' | 'constraint'
-> & { plan: ConstraintPlan | null };
+type Planned<Request> = Omit<Request, 'signal' | 'constraint'> & { plan: ConstraintPlan | null };
 
-export type SamplerCall =
+/** A call that samples or scores, answered by a `Generation`, several of them, or scored tokens. */
+export type SamplingCall =
   | { type: 'generate'; request: Planned<GenerateRequest>; stream: boolean }
   | { type: 'search'; request: Planned<BeamSearchRequest> }
   | { type: 'score'; request: Omit<ScorePromptRequest, 'signal'> };
 
-/** The last message to a thread: it completes its current step, releases everything and exits. */
-export interface CloseRequest {
-  type: 'close';
-}
+export type SamplerCall = SamplingCall | { type: 'drop'; weights: Weights };
 
-export type SamplerRequest =
-  | (SamplerCall & { id: number })
-  | { type: 'cancel'; id: number }
-  | CloseRequest
-  | { type: 'drop'; weights: Weights };
-
-/** The result of a call to generate, search or score. */
-export type SamplerResult = Generation | Generation[] | (ScoredToken | null)[];
-
-/** The report of one step of the sampler: one message for all requests. */
-export interface SamplerReport {
-  deltas: { id: number; delta: GenerationDelta }[];
-  finished: { id: number; result: SamplerResult }[];
-  failed: { id: number; failure: WorkerFailure }[];
-}
-
+/** A job is `begin`, then for each batch its datums in parts and its step, and `save` or `abandon`. */
 export type TrainerCall =
   | { type: 'begin'; from: Weights }
-  /** The first datums of a large batch; the last ones come with its step. */
   | { type: 'datums'; datums: TrainingBatch['datums'] }
-  | { type: 'step'; batch: TrainingBatch }
+  | { type: 'step'; batch: Omit<TrainingBatch, 'datums'> }
   | { type: 'save'; folder: string }
   | { type: 'abandon' }
-  | { type: 'encode'; baseModel: string; replies: Reply[] };
-
-/** `cancel` gets no reply: the step in progress fails soon, and so does every later one until the next `begin`. */
-export type TrainerRequest = (TrainerCall & { id: number }) | { type: 'cancel' } | CloseRequest;
-
-export type TrainerReply = { id: number; result: unknown } | { id: number; failure: WorkerFailure };
+  | { type: 'encode'; replies: Reply[] };
 
 /** The messages of V8 and the runtime when an allocation fails. These errors have no code. */
 const outOfMemory = /bad_alloc|bad allocation|failed to allocate memory|allocation failed|out of memory/i;
-
-const outOfMemoryMessage = (message: string) =>
-  `an engine thread could not get the memory that it needs (${message}); ask again, or for less at once`;
 
 /** Converts an error for a message to another thread. */
 export function toFailure(error: unknown): WorkerFailure {
@@ -111,7 +92,10 @@ export function toFailure(error: unknown): WorkerFailure {
   if (MartingaleError.isInstance(error)) return { code: error.code, message: error.message, ...system };
   const message = error instanceof Error ? error.message : String(error);
   if (systemCode === undefined && outOfMemory.test(message))
-    return { code: 'out_of_memory', message: outOfMemoryMessage(message) };
+    return {
+      code: 'out_of_memory',
+      message: `an engine thread ran out of memory (${message}); send the request again, or a smaller one`,
+    };
   return { code: 'engine_failed', message, ...system };
 }
 

@@ -1,26 +1,25 @@
 import { Worker } from 'node:worker_threads';
 import { hasCode } from '../../../util/error.ts';
-import { EngineError } from '../../engine.ts';
+import { EngineError, type GenerationDelta } from '../../engine.ts';
 import { NativeGate, shutAtExit } from './native-gate.ts';
 import { Watchdog } from './watchdog.ts';
-import type { CloseRequest, WorkerReady, WorkerSettings, WorkerStart } from './worker-messages.ts';
+import {
+  fromFailure,
+  type WorkerAnswer,
+  type WorkerReady,
+  type WorkerRequest,
+  type WorkerSettings,
+  type WorkerStart,
+} from './worker-messages.ts';
 
 /** How long a closing thread may take to complete its current step. */
 const closeTimeoutMs = 10_000;
 
-interface Handlers<Report> {
-  onReport: (report: Report) => void;
-  /** Called when the thread has ended or closes: the calls in flight must fail with this error. */
-  onDeath: (error: EngineError) => void;
-}
-
-interface Running {
-  worker: Worker;
-  ready: Promise<Worker>;
-  exited: Promise<void>;
-  watchdog: Watchdog;
-  /** Terminates the thread as soon as it is outside the native runtime. */
-  terminate: (reason: Error) => void;
+export interface CallOptions {
+  /** Rejects the call at once with its reason, and tells the thread. */
+  signal?: AbortSignal | undefined;
+  /** If it throws, the call fails with that error. */
+  onDelta?: ((delta: GenerationDelta) => void) | undefined;
 }
 
 /**
@@ -28,172 +27,208 @@ interface Running {
  * piece of JavaScript that takes too long ends only the thread. Calls into the native runtime have no time limit. If
  * the runtime aborts, or the system kills the process for its memory, the whole process ends.
  */
-export class WorkerThread<Request, Report> {
+export class WorkerThread<Call> {
   readonly #module: URL;
   readonly #settings: WorkerSettings;
-  readonly #handlers: Handlers<Report>;
   readonly #closeTimeoutMs: number;
-  #runtime: string | undefined;
-  #running: Running | undefined;
+  #running: RunningThread<Call> | undefined;
   #closed: Promise<void> | undefined;
 
-  constructor(
-    module: URL,
-    settings: WorkerSettings,
-    handlers: Handlers<Report>,
-    options: { closeTimeoutMs?: number } = {},
-  ) {
+  constructor(module: URL, settings: WorkerSettings, options: { closeTimeoutMs?: number } = {}) {
     this.#module = module;
     this.#settings = settings;
-    this.#handlers = handlers;
     this.#closeTimeoutMs = options.closeTimeoutMs ?? closeTimeoutMs;
   }
 
-  /** Name of the thread's runtime; undefined before it has started. */
-  get runtime(): string | undefined {
-    return this.#runtime;
+  /** The thread that runs now, which is started if necessary. Its calls fail after its death. */
+  get running(): RunningThread<Call> {
+    if (this.#closed) throw engineClosed();
+    if (!this.#running || this.#running.isDead)
+      this.#running = new RunningThread(this.#module, this.#settings);
+    return this.#running;
   }
 
-  /** Starts the thread if necessary; resolves once the message is posted. */
-  async send(request: Request): Promise<void> {
-    (await this.start()).postMessage(request);
-  }
-
-  start(): Promise<Worker> {
-    if (this.#closed) return Promise.reject(engineClosed());
-    this.#running ??= this.#spawn();
-    return this.#running.ready;
+  /** Sends a call and waits for its result. */
+  async call<Result>(call: Call, options: CallOptions = {}): Promise<Result> {
+    return this.running.call<Result>(call, options);
   }
 
   /** Rejects when the thread cannot be started, or has been silent for half its timeout. */
   async check(): Promise<void> {
-    await this.start();
-    const { watchdog } = this.#running ?? {};
-    if (watchdog && watchdog.stillMs > this.#settings.threadTimeoutMs / 2)
+    await this.running.ready;
+    const silentMs = this.#running?.silentMs ?? 0;
+    const { threadTimeoutMs } = this.#settings;
+    if (silentMs > threadTimeoutMs / 2)
       throw new EngineError(
         'worker_stalled',
-        `an engine thread has been at one thing for ${watchdog.stillMs} ms; it is ended at ${this.#settings.threadTimeoutMs} ms`,
+        `an engine thread has been silent for ${silentMs} ms; it is ended after ${threadTimeoutMs} ms`,
       );
   }
 
-  /**
-   * Fails all calls in flight at once and asks the thread to exit, because terminating a thread inside the native
-   * runtime aborts the whole process. Resolves once the thread has ended. After the deadline it is terminated.
-   */
+  /** Fails all calls at once. Resolves once the thread has ended, which has ten seconds for its current step. */
   close(): Promise<void> {
-    this.#closed ??= this.#end();
+    this.#closed ??= this.#running?.close(this.#closeTimeoutMs) ?? Promise.resolve();
     return this.#closed;
   }
-
-  async #end(): Promise<void> {
-    this.#handlers.onDeath(engineClosed());
-    if (!this.#running) return;
-    const { worker, exited, terminate } = this.#running;
-    // A thread that is still starting gets the message later.
-    worker.postMessage({ type: 'close' } satisfies CloseRequest);
-    const deadline = setTimeout(() => terminate(engineClosed()), this.#closeTimeoutMs);
-    await exited;
-    clearTimeout(deadline);
-  }
-
-  #spawn(): Running {
-    const gate = new NativeGate();
-    const watchdog = new Watchdog(this.#settings.threadTimeoutMs);
-    const workerData = {
-      settings: this.#settings,
-      gate: gate.shared,
-      watchdog: watchdog.start,
-    } satisfies WorkerStart;
-    const worker = new Worker(this.#module, {
-      workerData,
-      resourceLimits: { maxOldGenerationSizeMb: Math.ceil(this.#settings.threadHeapBytes / 2 ** 20) },
-    });
-    const forget = shutAtExit(gate);
-    const ready = Promise.withResolvers<Worker>();
-    const exited = Promise.withResolvers<void>();
-    let reason: unknown;
-    let unwatch = () => {};
-    const terminate = (why: Error) => {
-      reason ??= why;
-      void gate.lock().then(() => worker.terminate());
-    };
-    worker.once('message', ({ runtime }: WorkerReady) => {
-      this.#runtime = runtime;
-      worker.on('message', (report: Report) => {
-        if (!this.#closed) this.#handlers.onReport(report);
-      });
-      unwatch = watchdog.watch({
-        excused: () => gate.occupied,
-        onStill: () => terminate(new Error(`it did one thing for ${this.#settings.threadTimeoutMs} ms`)),
-      });
-      ready.resolve(worker);
-    });
-    worker.once('error', (error) => {
-      reason = error;
-    });
-    worker.once('exit', (code) => {
-      forget();
-      unwatch();
-      this.#running = undefined;
-      const error = this.#closed ? engineClosed() : (startFailure(reason) ?? workerDied(reason, code));
-      ready.reject(error);
-      this.#handlers.onDeath(error);
-      exited.resolve();
-    });
-    return { worker, ready: ready.promise, exited: exited.promise, watchdog, terminate };
-  }
 }
 
-/** The error of a thread that found no runtime: its message already has the remedy. */
-function startFailure(reason: unknown): EngineError | undefined {
-  // Between threads an error keeps its fields but not its class.
-  return hasCode(reason, 'runtime_missing') ? new EngineError('runtime_missing', reason.message) : undefined;
-}
-
-function workerDied(reason: unknown, code: number): EngineError {
-  const cause = reason instanceof Error ? reason.message : `exit code ${code}`;
-  return new EngineError(
-    'worker_died',
-    `an engine thread died (${cause}); what it had in hand is lost, ask again`,
-  );
-}
-
-export function engineClosed(): EngineError {
-  return new EngineError('engine_closed', 'the engine has been closed');
-}
-
-interface Waiting<Result> {
-  resolve: (result: Result) => void;
+interface PendingCall extends Pick<CallOptions, 'onDelta'> {
+  resolve: (result: unknown) => void;
   reject: (error: unknown) => void;
 }
 
-/** Calls to a worker thread that have no answer yet, by call id. */
-export class Outstanding<Result> {
-  readonly #waiting = new Map<number, Waiting<Result>>();
+/** One worker thread, from its start to its death. */
+export class RunningThread<Call> {
+  /** Resolves with the name of the thread's runtime when it has started. */
+  readonly ready: Promise<string>;
+  readonly #worker: Worker;
+  readonly #exited: Promise<void>;
+  readonly #watchdog: Watchdog;
+  readonly #gate = new NativeGate();
+  readonly #calls = new Map<number, PendingCall>();
+  /** The error of all later calls, once the thread has died or closes. */
+  #death: EngineError | undefined;
+  /** What ended the thread, as far as it is known before its exit. */
+  #cause: unknown;
+  #ids = 0;
 
-  /** Resolves or rejects with the answer to a call. */
-  wait(id: number): Promise<Result> {
-    return new Promise((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
+  constructor(module: URL, settings: WorkerSettings) {
+    const { threadTimeoutMs, threadHeapBytes } = settings;
+    this.#watchdog = new Watchdog(threadTimeoutMs);
+    const workerData: WorkerStart = { settings, gate: this.#gate.shared, watchdog: this.#watchdog.start };
+    const worker = new Worker(module, {
+      workerData,
+      resourceLimits: { maxOldGenerationSizeMb: Math.ceil(threadHeapBytes / 2 ** 20) },
+    });
+    this.#worker = worker;
+    const ready = Promise.withResolvers<string>();
+    const exited = Promise.withResolvers<void>();
+    this.ready = ready.promise;
+    this.ready.catch(() => undefined);
+    this.#exited = exited.promise;
+    const forgetGate = shutAtExit(this.#gate);
+    let unwatch = () => {};
+    worker.once('message', ({ runtime }: WorkerReady) => {
+      worker.on('message', (answers: WorkerAnswer[]) => this.#receive(answers));
+      unwatch = this.#watchdog.watch({
+        excused: () => this.#gate.occupied,
+        onSilent: () => this.#terminate(new Error(`it was silent for ${threadTimeoutMs} ms`)),
+      });
+      ready.resolve(runtime);
+    });
+    worker.once('error', (error) => {
+      this.#cause = error;
+    });
+    worker.once('exit', (code) => {
+      forgetGate();
+      unwatch();
+      this.#die(deathOf(this.#cause, code));
+      ready.reject(this.#death);
+      exited.resolve();
+    });
   }
 
-  /** Ignores unknown ids: a call may be cancelled while its answer is on the way. */
-  resolve(id: number, result: Result): void {
-    this.#take(id)?.resolve(result);
+  get isDead(): boolean {
+    return this.#death !== undefined;
   }
 
-  reject(id: number, error: unknown): void {
-    this.#take(id)?.reject(error);
+  /** How long the thread has been silent. */
+  get silentMs(): number {
+    return this.#watchdog.silentMs;
   }
 
-  rejectAll(error: unknown): void {
-    for (const id of [...this.#waiting.keys()]) this.reject(id, error);
+  /** Sends a call and waits for its result. Calls wait for the thread to start. */
+  async call<Result>(call: Call, { signal, onDelta }: CallOptions = {}): Promise<Result> {
+    signal?.throwIfAborted();
+    if (this.#death) throw this.#death;
+    const id = this.#ids++;
+    const { promise, resolve, reject } = Promise.withResolvers<unknown>();
+    this.#calls.set(id, { resolve, reject, onDelta });
+    const onAbort = () => this.#cancel(id, signal?.reason);
+    signal?.addEventListener('abort', onAbort, { once: true });
+    try {
+      this.#post({ type: 'call', id, call });
+      return (await promise) as Result;
+    } finally {
+      signal?.removeEventListener('abort', onAbort);
+      this.#calls.delete(id);
+    }
   }
 
-  #take(id: number): Waiting<Result> | undefined {
-    const waiting = this.#waiting.get(id);
-    this.#waiting.delete(id);
-    return waiting;
+  /** Settles with work that consists of calls, or rejects as soon as the thread dies or closes. */
+  async whileAlive<Result>(work: Promise<Result>): Promise<Result> {
+    const id = this.#ids++;
+    const { promise, reject } = Promise.withResolvers<never>();
+    this.#calls.set(id, { resolve: () => undefined, reject });
+    try {
+      return await Promise.race([work, promise]);
+    } finally {
+      this.#calls.delete(id);
+    }
   }
+
+  /**
+   * Fails all calls at once and asks the thread to exit, because terminating a thread inside the native runtime aborts
+   * the whole process. Resolves once the thread has ended. After the deadline it is terminated.
+   */
+  async close(timeoutMs: number): Promise<void> {
+    this.#die(engineClosed());
+    this.#post({ type: 'close' });
+    const deadline = setTimeout(() => this.#terminate(engineClosed()), timeoutMs);
+    await this.#exited;
+    clearTimeout(deadline);
+  }
+
+  #die(error: EngineError): void {
+    this.#death ??= error;
+    for (const { reject } of this.#calls.values()) reject(this.#death);
+    this.#calls.clear();
+  }
+
+  #post(request: WorkerRequest<Call>): void {
+    this.#worker.postMessage(request);
+  }
+
+  /** An answer to a cancelled call may be on the way. */
+  #receive(answers: WorkerAnswer[]): void {
+    for (const answer of answers) {
+      const call = this.#calls.get(answer.id);
+      if ('result' in answer) call?.resolve(answer.result);
+      else if ('failure' in answer) call?.reject(fromFailure(answer.failure));
+      else
+        try {
+          call?.onDelta?.(answer.delta);
+        } catch (error) {
+          this.#cancel(answer.id, error);
+        }
+    }
+  }
+
+  #cancel(id: number, reason: unknown): void {
+    this.#calls.get(id)?.reject(reason);
+    this.#calls.delete(id);
+    this.#post({ type: 'cancel', id });
+  }
+
+  /** Terminates the thread as soon as it is outside the native runtime. */
+  #terminate(cause: Error): void {
+    this.#cause ??= cause;
+    void this.#gate.shut().then(() => this.#worker.terminate());
+  }
+}
+
+function deathOf(cause: unknown, exitCode: number): EngineError {
+  const reason = cause instanceof Error ? cause.message : `exit code ${exitCode}`;
+  // Between threads an error keeps its fields but not its class. The message of this one already has the remedy.
+  if (hasCode(cause, 'runtime_missing')) return new EngineError('runtime_missing', reason);
+  return new EngineError(
+    'worker_died',
+    `an engine thread died (${reason}); its calls in flight are lost, send them again`,
+  );
+}
+
+function engineClosed(): EngineError {
+  return new EngineError('engine_closed', 'the engine has been closed');
 }
 
 /** The URL of a worker's module, relative to this one: TypeScript in the sources, JavaScript in the built package. */

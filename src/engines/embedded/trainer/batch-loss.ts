@@ -67,7 +67,7 @@ export class BatchLoss {
       const { decision, row } = decisions[at] as (typeof decisions)[number];
       const distribution = distributions[at] as (typeof distributions)[number];
       const { token, span } = decision;
-      const { support, logprobs, probabilities, slopes: bends } = distribution;
+      const { support, logprobs, probabilities, slopes: logitSlopes } = distribution;
       const [loss, slope] = [losses[at] as number, slopes[at] as number];
       const offset = row * vocabularySize;
       const entropy = entropyOf(distribution);
@@ -80,10 +80,10 @@ export class BatchLoss {
           scale * (bonus * probability * (logp + entropy) - slope * probability);
       }
       gradient[offset + token] = (gradient[offset + token] as number) + scale * slope;
-      if (bends)
+      if (logitSlopes)
         for (let index = 0; index < support.length; index++) {
-          const place = offset + (support[index] as number);
-          gradient[place] = (gradient[place] as number) * (bends[index] as number);
+          const target = offset + (support[index] as number);
+          gradient[target] = (gradient[target] as number) * (logitSlopes[index] as number);
         }
       this.#diagnostics.add(
         (terms[at] as (typeof terms)[number]).logprob,

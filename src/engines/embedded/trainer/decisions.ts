@@ -1,11 +1,9 @@
 import type { Constraint } from '../../../language/constraint/constraint.ts';
+import type { ConstraintState } from '../../../language/grammar/constraint-state.ts';
 import type { Datum, Span } from '../../../learning/index.ts';
 import { EngineError } from '../../engine.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
 import type { Distribution } from '../sampling/distribution.ts';
-
-import type { Place } from '../sampling/logit-adjustments.ts';
-import type { ReplySampling } from '../sampling/reply-sampling.ts';
 
 /** One token that the policy chose among alternatives. Only decisions are trained. */
 export interface Decision {
@@ -28,14 +26,6 @@ export interface TrainingSequence {
   decisions: Decision[];
 }
 
-/** A span whose decisions are being found. */
-interface Reading {
-  datum: Datum<Constraint>;
-  span: Span<Constraint>;
-  sampling: ReplySampling;
-  decisions: Decision[];
-}
-
 /**
  * Finds the decisions of a datum by following its constraints along its tokens, as sampling did. A token that was
  * sampled with log-probability 0 was certain, so it is not a decision.
@@ -49,73 +39,72 @@ export async function findDecisions(
     if (span.start < 1 || span.start + span.length > datum.tokens.length)
       throw new EngineError(
         'bad_datum',
-        `a span from ${span.start} of ${span.length} tokens does not lie in a sequence of ${datum.tokens.length}`,
+        `a span of ${span.length} tokens at ${span.start} exceeds its sequence of ${datum.tokens.length}`,
       );
-    const reading = { datum, span, sampling: codec.prepareSampling(span.sampling), decisions };
-    if (span.constraint) await followConstraint(reading, span.constraint, codec);
-    else for (let index = 0; index < span.length; index++) decide(reading, index, null);
+    const sampling = codec.prepareSampling(span.sampling);
+    const decide = (index: number, allowed: Int32Array | null) => {
+      if (span.logprobs[index] === 0) return;
+      const end = span.start + index;
+      const token = datum.tokens[end] as number;
+      const state = { tokens: datum.tokens, start: span.start, end, allowed, keep: token };
+      decisions.push({
+        position: end - 1,
+        token,
+        logprob: span.logprobs[index] ?? null,
+        span,
+        distribution(logits, offset) {
+          const found = sampling.distribution(logits, offset, state);
+          if (found.support.includes(token)) return found;
+          throw refused(
+            'outside_sampling',
+            span,
+            index,
+            `(id ${token}) is not allowed by its sampling parameters`,
+          );
+        },
+      });
+    };
+    const compiled = span.constraint && (await codec.compiler.compile(span.constraint));
+    if (compiled) followConstraint(datum, span, compiled.start(), decide);
+    else for (let index = 0; index < span.length; index++) decide(index, null);
   }
   return { tokens: datum.tokens.slice(0, (decisions.at(-1)?.position ?? -1) + 1), decisions };
 }
 
-async function followConstraint(
-  reading: Reading,
-  constraint: Constraint,
-  codec: ConversationCodec,
-): Promise<void> {
-  const { datum, span } = reading;
-  const state = (await codec.compile(constraint)).start();
+/** Calls `decide` for each token of a span that its constraint did not force, with the tokens that it allowed. */
+function followConstraint(
+  { tokens }: Datum<Constraint>,
+  span: Span<Constraint>,
+  state: ConstraintState,
+  decide: (index: number, allowed: Int32Array) => void,
+): void {
+  const outside = (index: number) =>
+    refused('outside_constraint', span, index, 'is not allowed by its constraint');
   try {
     let index = 0;
     while (index < span.length && !state.ended) {
       const forced = state.takeForced();
       for (const token of forced.slice(0, span.length - index)) {
-        if (datum.tokens[span.start + index] !== token) throw left(span, index);
+        if (tokens[span.start + index] !== token) throw outside(index);
         index++;
       }
       if (forced.length > 0) continue;
       const allowed = state.legal();
-      const token = datum.tokens[span.start + index] as number;
-      if (!allowed.includes(token)) throw left(span, index);
-      decide(reading, index, allowed);
+      const token = tokens[span.start + index] as number;
+      if (!allowed.includes(token)) throw outside(index);
+      decide(index, allowed);
       state.accept(token);
       index++;
     }
-    if (index < span.length) throw left(span, index);
+    if (index < span.length) throw outside(index);
   } finally {
     state.dispose();
   }
 }
 
-function decide(
-  { datum, span, sampling, decisions }: Reading,
-  index: number,
-  allowed: Place['allowed'],
-): void {
-  if (span.logprobs[index] === 0) return;
-  const end = span.start + index;
-  const token = datum.tokens[end] as number;
-  const place: Place = { tokens: datum.tokens, start: span.start, end, allowed };
-  decisions.push({
-    position: end - 1,
-    token,
-    logprob: span.logprobs[index] ?? null,
-    span,
-    distribution(logits, offset) {
-      const found = sampling.distribution(logits, offset, place, token);
-      if (!found.support.includes(token))
-        throw new EngineError(
-          'outside_sampling',
-          `token ${index} of a reply at ${span.start} (id ${token}) is not one its sampling parameters allow; send choices back as they came`,
-        );
-      return found;
-    },
-  });
-}
-
-function left(span: Span<Constraint>, index: number): EngineError {
+function refused(code: string, span: Span<Constraint>, index: number, reason: string): EngineError {
   return new EngineError(
-    'outside_constraint',
-    `token ${index} of a reply at ${span.start} is not one its constraint allows; send choices back as they came`,
+    code,
+    `token ${index} of the reply at ${span.start} ${reason}; send choices back unchanged`,
   );
 }

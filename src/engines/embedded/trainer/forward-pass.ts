@@ -7,7 +7,7 @@ import type { Architecture } from '../weights/architecture.ts';
 import { feedsOf, type MicroBatch } from './micro-batches.ts';
 
 /** A set of weights, and the graph that runs them. */
-export interface ForwardModel {
+interface ForwardModel {
   architecture: Architecture;
   graphs: { forward: Session };
   weights: Float32Array;
@@ -15,18 +15,12 @@ export interface ForwardModel {
   signal?: AbortSignal;
 }
 
-export interface ForwardPass {
-  /** [rows, vocabulary] */
-  logits: Float32Array;
-  /** The inputs of the backward pass, except the gradient of the logits. */
-  backwardFeeds: Feeds;
-}
-
+/** Returns the logits [rows, vocabulary], and the inputs of the backward pass except the gradient of the logits. */
 export async function forwardPass(
   { architecture, graphs, weights, signal }: ForwardModel,
   batch: MicroBatch,
   runtime: Runtime,
-): Promise<ForwardPass> {
+): Promise<{ logits: Float32Array; backwardFeeds: Feeds }> {
   signal?.throwIfAborted();
   const { shared, causal, sources } = feedsOf(batch, architecture.previousTokens, runtime);
   const feeds = { ...shared, parameters: runtime.float(weights, [weights.length]) };
@@ -35,7 +29,7 @@ export async function forwardPass(
 }
 
 /** Log-probabilities of all decisions, in the order of the micro-batches. Runs only the forward pass. */
-export async function logprobsUnder(
+async function logprobsUnder(
   model: ForwardModel,
   batches: readonly MicroBatch[],
   runtime: Runtime,
@@ -43,7 +37,10 @@ export async function logprobsUnder(
   const logprobs: number[] = [];
   for (const batch of batches) {
     const { logits } = await forwardPass(model, batch, runtime);
-    logprobs.push(...decisionLogprobs(batch, logits, model.architecture.vocabularySize));
+    for (const { decision, row } of batch.decisions.flat()) {
+      const distribution = decision.distribution(logits, row * model.architecture.vocabularySize);
+      logprobs.push(logprobOf(distribution, decision.token));
+    }
   }
   return logprobs;
 }
@@ -57,19 +54,6 @@ export function logprobOf({ support, logprobs }: Distribution, token: number): n
       `the log-probability of token ${token} is ${logprob}; lower the learning rate`,
     );
   return logprob;
-}
-
-/** Log-probabilities of a micro-batch's decisions, in order, for logits [rows, vocabulary]. */
-export function decisionLogprobs(
-  { decisions }: Pick<MicroBatch, 'decisions'>,
-  logits: Float32Array,
-  vocabularySize: number,
-): number[] {
-  return decisions
-    .flat()
-    .map(({ decision, row }) =>
-      logprobOf(decision.distribution(logits, row * vocabularySize), decision.token),
-    );
 }
 
 /**

@@ -1,4 +1,5 @@
 import type { Tensor } from 'onnxruntime-common';
+import { tokenFeeds } from '../graphs/token-feeds.ts';
 import type { Feeds, Runtime } from '../runtime.ts';
 import type { Decision, TrainingSequence } from './decisions.ts';
 
@@ -38,34 +39,17 @@ export function toMicroBatches(sequences: readonly TrainingSequence[]): MicroBat
   return batches;
 }
 
-/** Inputs of the training graphs, besides the parameters. */
-export interface MicroBatchFeeds {
-  /** Inputs of both passes. */
-  shared: Feeds;
-  /** Input of the forward pass. */
-  causal: Tensor;
-  /** Input of the backward pass. */
-  sources: Tensor;
-}
-
+/** The inputs of the training graphs besides the parameters: of both passes, the forward and the backward pass. */
 export function feedsOf(
   { sequences, time, picks }: MicroBatch,
   previousTokens: number,
   runtime: Runtime,
-): MicroBatchFeeds {
+): { shared: Feeds; causal: Tensor; sources: Tensor } {
   const batch = sequences.length;
-  const ids = new BigInt64Array(batch * time);
-  const previous = Array.from({ length: previousTokens }, () => new BigInt64Array(batch * time));
   const positions = new BigInt64Array(batch * picks);
   const rows = new BigInt64Array(batch * picks);
   const sources = new BigInt64Array(batch * time);
-  sequences.forEach(({ tokens, decisions }, row) => {
-    for (let at = 0; at < tokens.length; at++) {
-      const id = BigInt(tokens[at] as number);
-      ids[row * time + at] = id;
-      for (let distance = 1; distance <= previousTokens && at + distance < tokens.length; distance++)
-        (previous[distance - 1] as BigInt64Array)[row * time + at + distance] = id;
-    }
+  const ranges = sequences.map(({ tokens, decisions }, row) => {
     // Unused rows point to the sequence's first position; they get no gradient.
     for (let pick = 0; pick < picks; pick++) {
       const position = decisions[pick]?.position ?? 0;
@@ -73,19 +57,16 @@ export function feedsOf(
       rows[row * picks + pick] = BigInt(row * time + position);
       if (decisions[pick]) sources[row * time + position] = BigInt(row * picks + pick + 1);
     }
+    return { tokens, start: 0, end: tokens.length, offset: row * time };
   });
   const causal = new Float32Array(time * time);
   for (let at = 0; at < time; at++) causal.fill(masked, at * time + at + 1, (at + 1) * time);
-  const shared: Feeds = {
-    ids: runtime.integer(ids, [batch, time]),
-    positions: runtime.integer(positions, [batch, picks]),
-    rows: runtime.integer(rows, [rows.length]),
-  };
-  previous.forEach((values, index) => {
-    shared[`previous.${index + 1}`] = runtime.integer(values, [batch, time]);
-  });
   return {
-    shared,
+    shared: {
+      ...tokenFeeds(runtime, previousTokens, [batch, time], ranges),
+      positions: runtime.integer(positions, [batch, picks]),
+      rows: runtime.integer(rows, [rows.length]),
+    },
     causal: runtime.float(causal, [time, time]),
     sources: runtime.integer(sources, [batch * time]),
   };

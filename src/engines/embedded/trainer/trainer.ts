@@ -15,7 +15,7 @@ import { type MicroBatch, toMicroBatches } from './micro-batches.ts';
 import { addGradient, freshOptimizer, norm, updateByAdam } from './optimizer.ts';
 
 /** Gradients with a larger norm are scaled down to it. */
-const largestNorm = 1;
+const maxNorm = 1;
 
 interface Graphs {
   forward: Session;
@@ -83,7 +83,7 @@ export class Trainer {
     if (loss.type !== 'cross_entropy' && loss.precalculateLogprobs && run.steps > 0)
       throw new EngineError(
         'unsupported_option',
-        'precalculate_logprobs takes the log-probabilities before the first update; this job has more than one',
+        'precalculate_logprobs works only in jobs with one gradient step',
       );
     const started = performance.now();
     const sequences: TrainingSequence[] = [];
@@ -115,13 +115,11 @@ export class Trainer {
       );
     updateByAdam(run.weights, gradient, run.optimizer, {
       learningRate,
-      scale: length > largestNorm ? largestNorm / length : 1,
+      scale: length > maxNorm ? maxNorm / length : 1,
     });
     run.steps++;
-    const tokens = batches.reduce(
-      (sum, batch) => sum + batch.sequences.reduce((all, s) => all + s.tokens.length, 0),
-      0,
-    );
+    const trained = batches.flatMap((batch) => batch.sequences);
+    const tokens = trained.reduce((sum, sequence) => sum + sequence.tokens.length, 0);
     const seconds = (performance.now() - started) / 1000;
     return {
       ...batchLoss.metrics(),

@@ -3,7 +3,7 @@ import { backwardGraph } from '../../../../src/engines/embedded/graphs/backward-
 import { forwardGraph } from '../../../../src/engines/embedded/graphs/forward-graph.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
-import { distributionOf } from '../../../../src/engines/embedded/sampling/distribution.ts';
+import { distributionOf, gatherLogits } from '../../../../src/engines/embedded/sampling/distribution.ts';
 import { feedsOf, toMicroBatches } from '../../../../src/engines/embedded/trainer/micro-batches.ts';
 import { addGradient } from '../../../../src/engines/embedded/trainer/optimizer.ts';
 import { parameterCount, tensorShapes } from '../../../../src/engines/embedded/weights/architecture.ts';
@@ -64,7 +64,7 @@ describe('the training graphs', () => {
             weight: 1,
           },
           distribution: (logits: Float32Array, offset: number) =>
-            distributionOf(logits, offset, Int32Array.of(0), plainSampling),
+            distributionOf(gatherLogits(logits, offset, Int32Array.of(0)), plainSampling),
         })),
       })),
     );

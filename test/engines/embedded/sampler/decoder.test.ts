@@ -70,8 +70,8 @@ describe.each(['onnxruntime-node', 'onnxruntime-web'] as const)('the decoder on 
     decoder.cache.copySlot(0, 1, 50);
     for (const start of [0, 16]) {
       const block = new Float32Array(decoder.cache.blockSize);
-      decoder.cache.copyBlockOut(0, start, block);
-      decoder.cache.copyBlockIn(2, start, block);
+      decoder.cache.copyBlock(0, start, block, 'into');
+      decoder.cache.copyBlock(2, start, block, 'from');
     }
     decoder.cache.reserve(3, 90, 3);
     const copied = await decoder.run(1, [{ tokens, start: 50, end: 90 }]);
@@ -90,7 +90,7 @@ describe.each(['onnxruntime-node', 'onnxruntime-web'] as const)('the decoder on 
       [1, 40],
       [40, 65],
     ] as const) {
-      const logits = await twin.runThrough(0, { tokens, start, end });
+      const logits = await twin.run(0, [{ tokens, start, end }], { everyToken: true });
       for (let at = start; at < end; at++)
         expect(logits.slice((at - start) * vocabularySize, (at - start + 1) * vocabularySize)).toEqual(
           alone[7]?.[at],

@@ -75,7 +75,7 @@ describe('a heavy constraint', () => {
       const root = await sequenceOf({ constraint: heavy(), maxTokens: 3 });
       const { pool } = await openPool();
       const found = new BeamSearch(root, { width: 3, lengthPenalty: 1, maxTokens: 3 });
-      pool.search(found, root, ordinary);
+      pool.add(found, ordinary);
       let steps = 0;
       for (; !pool.idle; steps++) await pool.step();
       return { steps, replies: found.finish().map(({ tokens }) => tokens) };
@@ -114,17 +114,17 @@ describe('the deferredMasking', () => {
         while (left > 0 && !isOver()) left--;
         return left === 0;
       });
-      vi.spyOn(sequence, 'sample').mockImplementation(() => {
+      vi.spyOn(sequence, 'choose').mockImplementation(() => {
         chosen.push(name);
       });
-      deferredMasking.add(tenant, { sequence, search: null, logits });
+      deferredMasking.add(tenant, { sequence, answer: sequence, logits });
     };
     for (let at = 1; at <= 5; at++) await add('a', `a${at}`, 20);
     await add('b', 'b1', 1);
     await add('b', 'b2', 1);
-    deferredMasking.goOn(20);
+    deferredMasking.run(20);
     expect(chosen).toEqual(['b1', 'b2']);
-    for (let step = 0; step < 100; step++) deferredMasking.goOn(20);
+    for (let step = 0; step < 100; step++) deferredMasking.run(20);
     expect(chosen).toEqual(['b1', 'b2', 'a1', 'a2', 'a3', 'a4', 'a5']);
   });
 });

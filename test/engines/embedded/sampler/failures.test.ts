@@ -6,7 +6,7 @@ import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
 import { Pool } from '../../../../src/engines/embedded/sampler/pool.ts';
 import { Sampler } from '../../../../src/engines/embedded/sampler/sampler.ts';
 import { Sequence } from '../../../../src/engines/embedded/sampler/sequence.ts';
-import type { SamplerCall, SamplerReport } from '../../../../src/engines/embedded/threads/worker-messages.ts';
+import type { SamplingCall, WorkerAnswer } from '../../../../src/engines/embedded/threads/worker-messages.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
 import { codec, encode, runtime, textOf } from './support.ts';
 
@@ -25,11 +25,11 @@ const request = {
   priority: 0,
   cacheSalt: null,
 };
-const generate: SamplerCall = { type: 'generate', request, stream: true };
-const search: SamplerCall = { type: 'search', request: { ...request, width: 3, lengthPenalty: 1 } };
-const score: SamplerCall = { type: 'score', request: { weights, prompt, top: 2 } };
+const generate: SamplingCall = { type: 'generate', request, stream: true };
+const search: SamplingCall = { type: 'search', request: { ...request, width: 3, lengthPenalty: 1 } };
+const score: SamplingCall = { type: 'score', request: { weights, prompt, top: 2 } };
 /** Takes three steps. */
-const longScore: SamplerCall = {
+const longScore: SamplingCall = {
   type: 'score',
   request: { weights, prompt: Array.from({ length: 300 }, (_, at) => at), top: 0 },
 };
@@ -40,11 +40,11 @@ class Watched {
   readonly ends = new Map<number, 'answered' | 'failed'>();
 
   /** As the worker does: what cannot be added fails. */
-  async add(id: number, call: SamplerCall): Promise<void> {
+  async add(id: number, call: SamplingCall): Promise<void> {
     await this.sampler.add(id, call).catch(() => this.ends.set(id, 'failed'));
   }
 
-  async addAll(calls: SamplerCall[], first = 0): Promise<void> {
+  async addAll(calls: SamplingCall[], first = 0): Promise<void> {
     await Promise.all(calls.map((call, index) => this.add(first + index, call)));
   }
 
@@ -56,9 +56,10 @@ class Watched {
     while (this.sampler.busy) await this.step();
   }
 
-  #take({ finished, failed }: SamplerReport): void {
-    for (const { id } of finished) this.ends.set(id, 'answered');
-    for (const { id } of failed) this.ends.set(id, 'failed');
+  #take(answers: WorkerAnswer[]): void {
+    for (const answer of answers)
+      if ('result' in answer) this.ends.set(answer.id, 'answered');
+      else if ('failure' in answer) this.ends.set(answer.id, 'failed');
   }
 }
 
@@ -66,8 +67,16 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-const failOnce = (name: 'run' | 'runThrough') =>
-  vi.spyOn(Decoder.prototype, name).mockRejectedValueOnce(new Error('the run failed'));
+const failOnce = () => vi.spyOn(Decoder.prototype, 'run').mockRejectedValueOnce(new Error('the run failed'));
+
+/** Fails the run for scores, which comes after that for replies. */
+const failScores = () => {
+  const run = Decoder.prototype.run;
+  vi.spyOn(Decoder.prototype, 'run').mockImplementation(function (this: Decoder, slot, chunks, options) {
+    if (options?.everyToken) throw new Error('the run failed');
+    return run.call(this, slot, chunks, options);
+  });
+};
 
 describe('what fails in the sampler', () => {
   it('is a sequence, a search or scores alone where its own sampling throws', async () => {
@@ -93,7 +102,7 @@ describe('what fails in the sampler', () => {
     // Four have slots, and the others wait for one.
     await watched.addAll([generate, search, generate, generate, longScore]);
     await watched.step();
-    failOnce('run');
+    failOnce();
     await watched.drain();
     expect([...watched.ends.values()]).toEqual(Array(5).fill('failed'));
     expect(close).toHaveBeenCalledTimes(1);
@@ -107,8 +116,9 @@ describe('what fails in the sampler', () => {
   it('is all of a pool where the run for scores throws', async () => {
     const watched = new Watched();
     await watched.addAll([generate, score]);
-    failOnce('runThrough');
+    failScores();
     await watched.drain();
+    vi.restoreAllMocks();
     expect([...watched.ends.values()]).toEqual(['failed', 'failed']);
     await watched.addAll([generate, score], 2);
     await watched.drain();
@@ -117,7 +127,7 @@ describe('what fails in the sampler', () => {
 
   it('leaves requests of other weights alone, and those that come while the pool is discarded', async () => {
     const watched = new Watched();
-    const other: SamplerCall = {
+    const other: SamplingCall = {
       type: 'generate',
       request: { ...request, weights: { baseModel: 'martingale-small', folder: null } },
       stream: false,
@@ -144,20 +154,19 @@ describe('what fails in the sampler', () => {
   it('is what the model has no numbers for, and the requests after it are answered', async () => {
     const watched = new Watched();
     const numbers = () => new Float32Array(300 * 512).fill(Number.NaN);
-    const runs = [vi.spyOn(Decoder.prototype, 'run'), vi.spyOn(Decoder.prototype, 'runThrough')];
-    for (const run of runs) run.mockImplementation(async () => numbers());
-    const greedy: SamplerCall = {
+    const run = vi.spyOn(Decoder.prototype, 'run').mockImplementation(async () => numbers());
+    const greedy: SamplingCall = {
       type: 'generate',
       request: { ...request, sampling: { ...plainSampling, temperature: 0 } },
       stream: true,
     };
-    const plan = codec.plan(textOf({ type: 'regex', pattern: '[a-z]{2,8}' }));
-    const held: SamplerCall = { type: 'generate', request: { ...request, plan }, stream: true };
+    const plan = codec.compiler.plan(textOf({ type: 'regex', pattern: '[a-z]{2,8}' }));
+    const held: SamplingCall = { type: 'generate', request: { ...request, plan }, stream: true };
     await watched.addAll([generate, greedy, held, search, score]);
     await watched.drain();
     expect([...watched.ends.keys()].sort()).toEqual([0, 1, 2, 3, 4]);
     expect(new Set(watched.ends.values())).toEqual(new Set(['failed']));
-    for (const run of runs) run.mockRestore();
+    run.mockRestore();
     await watched.addAll([generate, greedy, held, search, score], 5);
     await watched.drain();
     expect([5, 6, 7, 8, 9].map((id) => watched.ends.get(id))).toEqual(Array(5).fill('answered'));
@@ -228,8 +237,8 @@ describe('the memory of the sampler', () => {
     tags: ['long'],
   }, async () => {
     const watched = new Watched();
-    const plan = codec.plan(textOf({ type: 'regex', pattern: '[a-z]{2,8}' }));
-    const kinds = (index: number): SamplerCall[] => [
+    const plan = codec.compiler.plan(textOf({ type: 'regex', pattern: '[a-z]{2,8}' }));
+    const kinds = (index: number): SamplingCall[] => [
       { type: 'generate', request: { ...request, seed: index, plan }, stream: index % 2 === 0 },
       { type: 'generate', request: { ...request, cacheSalt: `${index}`, topLogprobs: 3 }, stream: true },
       { type: 'search', request: { ...request, plan, width: (index % 4) + 1, lengthPenalty: 1 } },
@@ -237,7 +246,7 @@ describe('the memory of the sampler', () => {
       { type: 'search', request: { ...request, width: 5, lengthPenalty: 1 } },
     ];
     for (let round = 0; round < 40; round++) {
-      if (round % 8 === 3) failOnce('run');
+      if (round % 8 === 3) failOnce();
       const adding = watched.addAll(kinds(round), round * 5);
       if (round % 2) watched.sampler.cancel(round * 5 + (round % 3));
       await adding;

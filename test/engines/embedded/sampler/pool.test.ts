@@ -155,7 +155,7 @@ describe('a pool', () => {
     const { pool, run } = await openPool({ largestBatch: 4 });
     const root = await sequenceOf({ prompt: shared, maxTokens: 30 });
     const search = new BeamSearch(root, { width: 3, lengthPenalty: 1, maxTokens: 30 });
-    pool.search(search, root, ordinary);
+    pool.add(search, ordinary);
     const others = await Promise.all([1, 2, 3].map((seed) => sequenceOf({ seed, maxTokens: 30 })));
     for (const other of others) pool.add(other, ordinary);
     for (let step = 0; step < 5; step++) await pool.step();
@@ -174,7 +174,7 @@ describe('a pool', () => {
     const { pool } = await openPool({ largestBatch: 4 });
     const root = await sequenceOf();
     const search = new BeamSearch(root, { width: 5, lengthPenalty: 1, maxTokens: 30 });
-    expect(() => pool.search(search, root, ordinary)).toThrow(/width 5.*at most 4/);
+    expect(() => pool.add(search, ordinary)).toThrow(/width 5.*has 4/);
     expect(pool.idle).toBe(true);
   });
 

@@ -4,13 +4,15 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import type { Pool } from '../../../../src/engines/embedded/sampler/pool.ts';
 import { Pools } from '../../../../src/engines/embedded/sampler/pools.ts';
 import { Sampler } from '../../../../src/engines/embedded/sampler/sampler.ts';
-import type { SamplerCall } from '../../../../src/engines/embedded/threads/worker-messages.ts';
+import type { SamplingCall, WorkerAnswer } from '../../../../src/engines/embedded/threads/worker-messages.ts';
 import type { Weights } from '../../../../src/engines/engine.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
 import { sharedFolder } from '../../../support/files.ts';
 import { randomCheckpoint } from '../random-checkpoint.ts';
 import { codec, encode, ordinary, runtime, sequenceOf } from './support.ts';
 
+const finishedIn = (answers: WorkerAnswer[]) =>
+  answers.flatMap((answer) => ('result' in answer ? [answer.id] : []));
 const settings = { largestBatch: 8, prefixCacheBytes: 2 ** 20 };
 const folder = sharedFolder();
 let checkpoints: Weights[];
@@ -35,7 +37,7 @@ async function runOut(pool: Pool): Promise<void> {
   while (!pool.idle) await pool.step();
 }
 
-const call = (weights: Weights, maxTokens: number): SamplerCall => ({
+const call = (weights: Weights, maxTokens: number): SamplingCall => ({
   type: 'generate',
   stream: false,
   request: {
@@ -97,12 +99,11 @@ describe('the sampler', () => {
     await sampler.step();
     await sampler.add(crowd, call(single, tokens));
     const finished: number[] = [];
-    for (let step = 0; step < tokens; step++)
-      finished.push(...(await sampler.step()).finished.map(({ id }) => id));
+    for (let step = 0; step < tokens; step++) finished.push(...finishedIn(await sampler.step()));
     expect(finished).toContain(crowd);
     expect(finished.length).toBeLessThanOrEqual(2 * settings.largestBatch + 1);
     // The crowd goes on in the order in which it came.
-    while (sampler.busy) finished.push(...(await sampler.step()).finished.map(({ id }) => id));
+    while (sampler.busy) finished.push(...finishedIn(await sampler.step()));
     const others = finished.filter((id) => id !== crowd);
     expect(others).toHaveLength(crowd);
     for (const [place, id] of others.entries())
@@ -119,7 +120,7 @@ describe('the sampler', () => {
     const finished: number[] = [];
     let steps = 0;
     while (sampler.busy) {
-      finished.push(...(await sampler.step()).finished.map(({ id }) => id));
+      finished.push(...finishedIn(await sampler.step()));
       steps++;
     }
     expect(finished).toEqual([4999]);

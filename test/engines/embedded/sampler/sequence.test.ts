@@ -17,7 +17,7 @@ describe('a reply being sampled', () => {
   let end: number;
 
   beforeAll(async () => {
-    codec = await ConversationCodec.create(new Map([['test.Failing', failing]]));
+    codec = new ConversationCodec(new Map([['test.Failing', failing]]));
     end = codec.format.endToken;
   });
 
@@ -27,7 +27,8 @@ describe('a reply being sampled', () => {
     options: Partial<SequenceOptions> = {},
     grammar: Grammar | null = null,
   ) {
-    const compiled = grammar && (await codec.compile({ branches: [{ open: null, grammar, repeat: false }] }));
+    const compiled =
+      grammar && (await codec.compiler.compile({ branches: [{ open: null, grammar, repeat: false }] }));
     const sequence = new Sequence(
       {
         prompt: codec.tokenizer.encode('hello'),
@@ -45,7 +46,7 @@ describe('a reply being sampled', () => {
 
   function writer(sequence: Sequence) {
     const sample = (...tokens: number[]) => {
-      for (const token of tokens) if (!sequence.ended) sequence.sample(logitsFor(token), 0);
+      for (const token of tokens) if (!sequence.ended) sequence.choose(logitsFor(token), 0);
     };
     return {
       sample,
@@ -140,7 +141,7 @@ describe('a reply being sampled', () => {
     const level = new Float32Array(codec.tokenizer.vocabularySize);
     const written = async (sampling: Partial<SamplingParameters>) => {
       const { sequence, text } = await start(sampling, { maxTokens: 3000 });
-      while (!sequence.ended) sequence.sample(level, 0);
+      while (!sequence.ended) sequence.choose(level, 0);
       return bannedTexts.filter((banned) => text().includes(banned));
     };
     expect(await written({ bannedTexts, ignoreEnd: true })).toEqual([]);

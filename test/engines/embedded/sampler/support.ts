@@ -3,9 +3,13 @@ import { ConversationCodec } from '../../../../src/engines/embedded/conversation
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { loadRuntime } from '../../../../src/engines/embedded/runtime.ts';
 import { Decoder } from '../../../../src/engines/embedded/sampler/decoder.ts';
-import { type Answer, Pool } from '../../../../src/engines/embedded/sampler/pool.ts';
+import { Pool } from '../../../../src/engines/embedded/sampler/pool.ts';
 import { PrefixMemory } from '../../../../src/engines/embedded/sampler/prefix-cache.ts';
-import { Sequence, type SequenceOptions } from '../../../../src/engines/embedded/sampler/sequence.ts';
+import {
+  type Answer,
+  Sequence,
+  type SequenceOptions,
+} from '../../../../src/engines/embedded/sampler/sequence.ts';
 import { parameterCount } from '../../../../src/engines/embedded/weights/architecture.ts';
 import type { Constraint, Grammar } from '../../../../src/language/constraint/constraint.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
@@ -20,7 +24,7 @@ export const architecture = {
   expansion: 4,
 };
 
-export const codec = await ConversationCodec.create();
+export const codec = new ConversationCodec();
 export const runtime = await loadRuntime('auto', 1);
 /** Default scheduling. */
 export const ordinary = { priority: 0, cacheSalt: null };
@@ -37,7 +41,7 @@ export const textOf = (grammar: Grammar): Constraint => ({
 export async function sequenceOf(
   options: Partial<SequenceOptions> & { constraint?: Constraint; seed?: number } = {},
 ): Promise<Sequence> {
-  const compiled = options.constraint && (await codec.compile(options.constraint));
+  const compiled = options.constraint && (await codec.compiler.compile(options.constraint));
   return new Sequence(
     {
       prompt: encode('hello'),

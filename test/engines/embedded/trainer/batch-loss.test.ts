@@ -4,7 +4,7 @@ import { Random } from '../../../../src/engines/embedded/random.ts';
 import {
   type Distribution,
   distributionOf,
-  distributionOfAdjusted,
+  gatherLogits,
 } from '../../../../src/engines/embedded/sampling/distribution.ts';
 import { BatchLoss } from '../../../../src/engines/embedded/trainer/batch-loss.ts';
 import {
@@ -70,13 +70,13 @@ function distribution(
 ): Distribution {
   const sampling = { ...plainSampling, temperature };
   const support = Int32Array.from(legal);
-  if (penalty === undefined) return distributionOf(z, offset, support, sampling, token);
+  if (penalty === undefined) return distributionOf(gatherLogits(z, offset, support), sampling, token);
   const slopes = Float64Array.from(legal, (id) => {
     const positive = (z[offset + id] as number) > 0;
     return id >= 6 ? 1 : positive ? 1 / penalty : penalty;
   });
   const values = slopes.map((slope, index) => slope * (z[offset + (legal[index] as number)] as number));
-  return distributionOfAdjusted({ support, values, slopes }, sampling, token);
+  return distributionOf({ support, values, slopes }, sampling, token);
 }
 
 /** The job's groups for the reference, at the log-probabilities and entropies of `values`. */

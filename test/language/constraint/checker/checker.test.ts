@@ -67,7 +67,7 @@ describe('the thread that compiles constraints', () => {
 
   test('makes what others assemble without compiling: in shared memory, and with the same replies', async () => {
     const checker = open();
-    const [there, here] = [await ConversationCodec.create(), await ConversationCodec.create()];
+    const [there, here] = [new ConversationCodec().compiler, new ConversationCodec().compiler];
     const schema = { type: 'object', properties: { a: { type: 'integer' }, b: { enum: ['x', 'yz'] } } };
     for (const grammar of [
       { type: 'json_schema' as const, schema },

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { BeamSearchRequest, Generation } from '../../../src/engines/engine.ts';
-import type { Constraint } from '../../../src/language/constraint/constraint.ts';
-import { plainSampling } from '../../../src/learning/index.ts';
-import { randomCheckpoint } from './random-checkpoint.ts';
-import { Bench, baseModel } from './support.ts';
+import type { BeamSearchRequest, Generation } from '../../../../src/engines/engine.ts';
+import type { Constraint } from '../../../../src/language/constraint/constraint.ts';
+import { plainSampling } from '../../../../src/learning/index.ts';
+import { randomCheckpoint } from '../random-checkpoint.ts';
+import { Bench, baseModel } from '../support.ts';
 
 const sumOf = ({ logprobs }: Generation) => logprobs.reduce((sum, logprob) => sum + logprob, 0);
 
@@ -96,7 +96,7 @@ describe('beam search of the embedded engine', () => {
   it('refuses by name what cannot be meant', async () => {
     const refused = (more: Partial<BeamSearchRequest>) => bench.engine.beamSearch(wish('hello', more));
     await expect(refused({ width: 0 })).rejects.toThrow(/width.*not 0/);
-    await expect(refused({ width: 17 })).rejects.toThrow(/width 17.*at most 16/);
+    await expect(refused({ width: 17 })).rejects.toThrow(/width 17.*has 16/);
     await expect(refused({ lengthPenalty: Number.NaN })).rejects.toThrow(/lengthPenalty.*NaN/);
     await expect(refused({ prompt: [] })).rejects.toThrow(/1 to 511 tokens/);
   });

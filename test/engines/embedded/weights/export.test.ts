@@ -1,11 +1,11 @@
 import { rm, truncate } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { findBaseModel, loadWeights } from '../../../src/engines/embedded/base-models.ts';
-import { tensorShapes } from '../../../src/engines/embedded/weights/architecture.ts';
-import type { ExportedWeights, Weights } from '../../../src/engines/engine.ts';
-import { randomCheckpoint } from './random-checkpoint.ts';
-import { Bench, base, baseModel } from './support.ts';
+import { findBaseModel, loadWeights } from '../../../../src/engines/embedded/base-models.ts';
+import { tensorShapes } from '../../../../src/engines/embedded/weights/architecture.ts';
+import type { ExportedWeights, Weights } from '../../../../src/engines/engine.ts';
+import { randomCheckpoint } from '../random-checkpoint.ts';
+import { Bench, base, baseModel } from '../support.ts';
 
 async function read({ chunks }: ExportedWeights): Promise<Buffer> {
   const pieces: Uint8Array[] = [];

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Hypotheses, LengthPenalty } from '../../../../src/engines/embedded/extensions/beam-search.ts';
+import { BestReplies, LengthPenalty } from '../../../../src/engines/embedded/extensions/beam-search.ts';
 
 const seed = 20261121;
 const longest = 12;
@@ -36,7 +36,7 @@ describe('the length penalty', () => {
 
 describe('the replies found', () => {
   it('are the best, best first, among equals the one found first', () => {
-    const found = new Hypotheses<string>(2);
+    const found = new BestReplies<string>(2);
     expect(found.worst).toBeNull();
     found.add('a', -2);
     found.add('b', -1);

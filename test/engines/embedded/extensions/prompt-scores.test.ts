@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { ScoredToken } from '../../../src/engines/engine.ts';
-import { randomCheckpoint } from './random-checkpoint.ts';
-import { Bench, baseModel } from './support.ts';
+import type { ScoredToken } from '../../../../src/engines/engine.ts';
+import { randomCheckpoint } from '../random-checkpoint.ts';
+import { Bench, baseModel } from '../support.ts';
 
 const vocabularySize = 512;
 

@@ -1,15 +1,15 @@
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { embeddedBaseModels } from '../../../src/engines/embedded/base-models.ts';
-import { parameterCount, tensorShapes } from '../../../src/engines/embedded/weights/architecture.ts';
+import { embeddedBaseModels } from '../../../../src/engines/embedded/base-models.ts';
+import { parameterCount, tensorShapes } from '../../../../src/engines/embedded/weights/architecture.ts';
 import {
   readOptimizer,
   readWeights,
   writeCheckpoint,
-} from '../../../src/engines/embedded/weights/checkpoint-files.ts';
-import { initializeWeights } from '../../../src/engines/embedded/weights/initialize.ts';
-import { sharedFolder } from '../../support/files.ts';
+} from '../../../../src/engines/embedded/weights/checkpoint-files.ts';
+import { initializeWeights } from '../../../../src/engines/embedded/weights/initialize.ts';
+import { sharedFolder } from '../../../support/files.ts';
 
 const architecture = {
   vocabularySize: 32,

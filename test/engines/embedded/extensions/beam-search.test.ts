@@ -4,7 +4,16 @@ import type { SequenceOptions } from '../../../../src/engines/embedded/sampler/s
 import type { Generation } from '../../../../src/engines/engine.ts';
 import type { Constraint } from '../../../../src/language/constraint/constraint.ts';
 import { plainSampling } from '../../../../src/learning/index.ts';
-import { codec, createModel, drain, encode, openPool, ordinary, sequenceOf, textOf } from './support.ts';
+import {
+  codec,
+  createModel,
+  drain,
+  encode,
+  openPool,
+  ordinary,
+  sequenceOf,
+  textOf,
+} from '../sampler/support.ts';
 
 type Model = (tokens: readonly number[]) => Promise<Float32Array>;
 type Wish = Partial<SequenceOptions> & { constraint?: Constraint; width: number; lengthPenalty: number };
@@ -26,7 +35,7 @@ async function follow(model: Model, reply: number[], constraint: Constraint | un
   const forced: number[] = [];
   let legal: Int32Array = codec.unconstrained;
   if (constraint) {
-    const state = (await codec.compile(constraint)).start();
+    const state = (await codec.compiler.compile(constraint)).start();
     let at = 0;
     for (;;) {
       for (const token of state.takeForced()) if (at++ >= reply.length) forced.push(token);
@@ -95,13 +104,13 @@ async function plainSearch(model: Model, { width, lengthPenalty, ...wish }: Wish
 async function searchOf({ width, lengthPenalty, ...wish }: Wish) {
   const { maxTokens = 10 } = wish;
   const root = await sequenceOf({ prompt, ...wish, maxTokens });
-  return { root, search: new BeamSearch(root, { width, lengthPenalty, maxTokens }) };
+  return new BeamSearch(root, { width, lengthPenalty, maxTokens });
 }
 
 async function find(wish: Wish): Promise<Generation[]> {
   const { pool } = await openPool({ largestBatch: 400 });
-  const { root, search } = await searchOf(wish);
-  pool.search(search, root, ordinary);
+  const search = await searchOf(wish);
+  pool.add(search, ordinary);
   await drain(pool);
   return search.finish();
 }
@@ -195,13 +204,13 @@ describe('a beam search', () => {
       const sequences = await Promise.all(
         wishes.map((_, seed) => sequenceOf({ prompt, seed, maxTokens: 5 * seed })),
       );
-      for (const [index, { search, root }] of searches.entries()) {
-        pool.search(search, root, ordinary);
+      for (const [index, search] of searches.entries()) {
+        pool.add(search, ordinary);
         const sequence = sequences[index];
         if (sequence) pool.add(sequence, ordinary);
       }
       await drain(pool);
-      expect(searches.map(({ search }) => logprobsOf(search.finish()))).toEqual(alone);
+      expect(searches.map((search) => logprobsOf(search.finish()))).toEqual(alone);
     }
   });
 
@@ -223,13 +232,13 @@ describe('a beam search', () => {
     const wish = { width: 3, lengthPenalty: 1, maxTokens: 20, prompt: long };
     const first = await searchOf(wish);
     const second = await searchOf(wish);
-    pool.search(first.search, first.root, ordinary);
-    pool.search(second.search, second.root, ordinary);
+    pool.add(first, ordinary);
+    pool.add(second, ordinary);
     await drain(pool);
-    expect(second.search.finish()).toEqual(
-      first.search.finish().map((generation) => ({ ...generation, cachedTokens: long.length - 1 })),
+    expect(second.finish()).toEqual(
+      first.finish().map((generation) => ({ ...generation, cachedTokens: long.length - 1 })),
     );
-    for (const { tokens } of first.search.finish()) {
+    for (const { tokens } of first.finish()) {
       const turn = await sequenceOf({ prompt: [...long, ...tokens, ...encode('more')], maxTokens: 1 });
       pool.add(turn, ordinary);
       await drain(pool);
@@ -239,11 +248,11 @@ describe('a beam search', () => {
 
   it('fails as a whole where one of its beams does', async () => {
     const { pool } = await openPool();
-    const { root, search } = await searchOf({ width: 3, lengthPenalty: 1 });
-    root.next = () => {
+    const search = await searchOf({ width: 3, lengthPenalty: 1 });
+    search.root.next = () => {
       throw new Error('broken');
     };
-    pool.search(search, root, ordinary);
+    pool.add(search, ordinary);
     expect(await drain(pool)).toEqual([search]);
     expect(search.failure).toEqual(new Error('broken'));
   });

@@ -3,12 +3,19 @@ import { describe, expect, it } from 'vitest';
 import {
   distributionOf,
   entropyOf,
+  gatherLogits,
   likeliest,
   pick,
-} from '../../../src/engines/embedded/sampling/distribution.ts';
+} from '../../../../src/engines/embedded/sampling/distribution.ts';
 
 const plain = { temperature: 1, topP: 1, topK: 0, minP: 0 };
 const all = (size: number) => Int32Array.from({ length: size }, (_, id) => id);
+const of = (
+  logits: Float32Array,
+  legal: Int32Array,
+  cutOffs: Parameters<typeof distributionOf>[1],
+  keep?: number,
+) => distributionOf(gatherLogits(logits, 0, legal), cutOffs, keep);
 const logitsOf = (probabilities: number[]) => Float32Array.from(probabilities, (p) => Math.log(p));
 const probabilities = (logprobs: Float64Array) => Array.from(logprobs, Math.exp);
 
@@ -16,13 +23,13 @@ describe('the sampling distribution', () => {
   const logits = logitsOf([0.5, 0.3, 0.15, 0.05]);
 
   it('is the softmax of the logits over the legal tokens', () => {
-    const { support, logprobs } = distributionOf(logits, 0, Int32Array.of(1, 3), plain);
+    const { support, logprobs } = of(logits, Int32Array.of(1, 3), plain);
     expect([...support]).toEqual([1, 3]);
     expect(probabilities(logprobs)[0]).toBeCloseTo(0.3 / 0.35, 6);
   });
 
   it('divides the logits by the temperature', () => {
-    const { logprobs } = distributionOf(logits, 0, all(4), { ...plain, temperature: 2 });
+    const { logprobs } = of(logits, all(4), { ...plain, temperature: 2 });
     const roots = [0.5, 0.3, 0.15, 0.05].map(Math.sqrt);
     const total = roots.reduce((sum, root) => sum + root, 0);
     for (const [index, value] of probabilities(logprobs).entries())
@@ -31,7 +38,7 @@ describe('the sampling distribution', () => {
 
   it('goes over to the likeliest token as the temperature goes to 0, and stays finite', () => {
     for (const temperature of [1e-3, 1e-7, 1e-300, 5e-324]) {
-      const distribution = distributionOf(logits, 0, all(4), { ...plain, temperature });
+      const distribution = of(logits, all(4), { ...plain, temperature });
       expect(distribution.probabilities[0]).toBeCloseTo(1, 12);
       expect([...distribution.logprobs].every(Number.isFinite)).toBe(true);
       expect(entropyOf(distribution)).toBeCloseTo(0, 12);
@@ -40,41 +47,38 @@ describe('the sampling distribution', () => {
   });
 
   it('keeps the k likeliest', () => {
-    expect([...distributionOf(logits, 0, all(4), { ...plain, topK: 2 }).support]).toEqual([0, 1]);
+    expect([...of(logits, all(4), { ...plain, topK: 2 }).support]).toEqual([0, 1]);
   });
 
   it('keeps the smallest set that reaches top-p', () => {
-    expect([...distributionOf(logits, 0, all(4), { ...plain, topP: 0.79 }).support]).toEqual([0, 1]);
-    expect([...distributionOf(logits, 0, all(4), { ...plain, topP: 0.81 }).support]).toEqual([0, 1, 2]);
+    expect([...of(logits, all(4), { ...plain, topP: 0.79 }).support]).toEqual([0, 1]);
+    expect([...of(logits, all(4), { ...plain, topP: 0.81 }).support]).toEqual([0, 1, 2]);
   });
 
   it('takes top-p over what top-k left', () => {
     // Of 0.5 and 0.3 the first alone holds 0.625.
-    expect([...distributionOf(logits, 0, all(4), { ...plain, topK: 2, topP: 0.6 }).support]).toEqual([0]);
+    expect([...of(logits, all(4), { ...plain, topK: 2, topP: 0.6 }).support]).toEqual([0]);
   });
 
   it('drops what is less likely than min-p of the likeliest', () => {
-    expect([...distributionOf(logits, 0, all(4), { ...plain, minP: 0.29 }).support]).toEqual([0, 1, 2]);
-    expect([...distributionOf(logits, 0, all(4), { ...plain, minP: 0.31 }).support]).toEqual([0, 1]);
+    expect([...of(logits, all(4), { ...plain, minP: 0.29 }).support]).toEqual([0, 1, 2]);
+    expect([...of(logits, all(4), { ...plain, minP: 0.31 }).support]).toEqual([0, 1]);
   });
 
   it('never loses the token it is told to keep', () => {
-    const { support, logprobs } = distributionOf(logits, 0, all(4), { ...plain, topK: 1 }, 3);
+    const { support, logprobs } = of(logits, all(4), { ...plain, topK: 1 }, 3);
     expect([...support]).toEqual([0, 3]);
     expect(probabilities(logprobs)[1]).toBeCloseTo(0.05 / 0.55, 6);
   });
 
   it('counts temperature 0 as 1 and takes the likeliest, the lowest id among equals', () => {
-    const distribution = distributionOf(logitsOf([0.2, 0.4, 0.4]), 0, all(3), { ...plain, temperature: 0 });
+    const distribution = of(logitsOf([0.2, 0.4, 0.4]), all(3), { ...plain, temperature: 0 });
     expect(probabilities(distribution.logprobs)[1]).toBeCloseTo(0.4, 6);
     expect(likeliest(distribution)).toBe(1);
   });
 
   it('has the entropy of its probabilities', () => {
-    expect(entropyOf(distributionOf(logitsOf([0.25, 0.25, 0.25, 0.25]), 0, all(4), plain))).toBeCloseTo(
-      Math.log(4),
-      6,
-    );
+    expect(entropyOf(of(logitsOf([0.25, 0.25, 0.25, 0.25]), all(4), plain))).toBeCloseTo(Math.log(4), 6);
   });
 
   it('always adds up to 1, whatever the logits and the cut-offs', () => {
@@ -89,7 +93,7 @@ describe('the sampling distribution', () => {
         }),
         fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
         (values, sampling, uniform) => {
-          const distribution = distributionOf(Float32Array.from(values), 0, all(values.length), sampling);
+          const distribution = of(Float32Array.from(values), all(values.length), sampling);
           const total = probabilities(distribution.logprobs).reduce((sum, value) => sum + value, 0);
           expect(total).toBeCloseTo(1, 9);
           expect(distribution.support[pick(distribution, uniform)]).toBeDefined();
@@ -100,7 +104,7 @@ describe('the sampling distribution', () => {
   });
 
   it('is what draws follow', () => {
-    const distribution = distributionOf(logits, 0, all(4), plain);
+    const distribution = of(logits, all(4), plain);
     const counts = [0, 0, 0, 0];
     for (let draw = 0; draw < 1000; draw++) counts[pick(distribution, (draw + 0.5) / 1000)]!++;
     expect(counts).toEqual([500, 300, 150, 50]);

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { LogitsProcessorFactory } from '../../../../src/engines/embedded/index.ts';
 import type { Distribution } from '../../../../src/engines/embedded/sampling/distribution.ts';
-import type { Place } from '../../../../src/engines/embedded/sampling/logit-adjustments.ts';
+import type { ReplyState } from '../../../../src/engines/embedded/sampling/logit-adjustments.ts';
 import { ReplySampling } from '../../../../src/engines/embedded/sampling/reply-sampling.ts';
 import { plainSampling, type SamplingParameters } from '../../../../src/learning/index.ts';
 import {
@@ -34,13 +34,14 @@ const factories = new Map<string, LogitsProcessorFactory>(
 );
 const call = (name: string) => ({ name, args: [], kwargs: {}, extra: {} });
 
-function placeOf({ prompt, reply, allowed }: Situation): Place {
+function stateOf({ prompt, reply, allowed }: Situation, keep?: number): ReplyState {
   const tokens = [...prompt, ...reply];
   return {
     tokens,
     start: prompt.length,
     end: tokens.length,
     allowed: allowed && Int32Array.from(allowed),
+    ...(keep !== undefined && { keep }),
   };
 }
 
@@ -50,9 +51,9 @@ function at(
   situation: Partial<Situation> = {},
   keep?: number,
 ): Distribution {
-  const place = placeOf({ prompt: [6], reply: [], allowed: null, ...situation });
+  const state = stateOf({ prompt: [6], reply: [], allowed: null, ...situation }, keep);
   const ready = new ReplySampling({ ...plainSampling, ...sampling }, text, factories);
-  return ready.distribution(Float32Array.from(logits), 0, place, keep);
+  return ready.distribution(Float32Array.from(logits), 0, state);
 }
 
 const level = bytes.map(() => 0);
@@ -126,11 +127,11 @@ describe('the distribution of a reply', () => {
       };
     const calls = [1, 10].map((by) => ({ name: 'look', args: [by], kwargs: {}, extra: { by: 2 * by } }));
     const ready = new ReplySampling({ ...plainSampling, processors: calls }, text, new Map([['look', look]]));
-    const place = placeOf({ prompt: [6], reply: [], allowed: [2, 3] });
+    const state = stateOf({ prompt: [6], reply: [], allowed: [2, 3] });
     const { logprobs } = ready.distribution(
       Float32Array.from(level, (_, token) => token),
       0,
-      place,
+      state,
     );
     const banned = Number.NEGATIVE_INFINITY;
     const legal = (of2: number) => level.map((_, token) => (token === 2 ? of2 : token === 3 ? 3 : banned));

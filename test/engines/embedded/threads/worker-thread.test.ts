@@ -1,0 +1,83 @@
+import { getEventListeners } from 'node:events';
+import { describe, expect, it } from 'vitest';
+import { WorkerThread } from '../../../../src/engines/embedded/threads/worker-thread.ts';
+
+const settings = {
+  runtime: 'auto',
+  threads: 1,
+  largestBatch: 1,
+  prefixCacheBytes: 0,
+  logitsProcessors: {},
+  threadHeapBytes: 64 * 2 ** 20,
+  threadTimeoutMs: 200,
+} as const;
+
+const open = () =>
+  new WorkerThread<string>(new URL('modules/worker.ts', import.meta.url), settings, { closeTimeoutMs: 1 });
+
+const codeOf = (call: Promise<unknown>) => call.then(String, (error: { code: string }) => error.code);
+
+describe('a worker thread', () => {
+  it('fails the calls in flight when it dies, and is started again', async () => {
+    const thread = open();
+    const idle = thread.running.whileAlive(new Promise(() => undefined));
+    const died = { code: 'worker_died', message: expect.stringContaining('out of luck') };
+    await Promise.all(
+      [thread.call('nothing'), thread.call('fail'), idle].map((call) =>
+        expect(call).rejects.toMatchObject(died),
+      ),
+    );
+    expect(await thread.call('echo')).toBe('echo');
+    await thread.close();
+  });
+
+  it('is ended when it is silent for too long, and is started again', async () => {
+    const thread = open();
+    const died = { code: 'worker_died', message: expect.stringContaining('silent for 200 ms') };
+    await expect(thread.call('hang')).rejects.toMatchObject(died);
+    await thread.check();
+    expect(await thread.call('echo')).toBe('echo');
+    await thread.close();
+  });
+
+  it('may be in the native runtime for as long as that takes', async () => {
+    const thread = open();
+    expect(await thread.call('run')).toBe('done');
+    await thread.close();
+  });
+
+  it('is told of a call whose signal aborts, which is rejected at once', async () => {
+    const thread = open();
+    const stop = new AbortController();
+    const never = thread.call('nothing', { signal: stop.signal });
+    stop.abort(new Error('enough'));
+    await expect(never).rejects.toThrow('enough');
+    await expect(thread.call('echo', { signal: stop.signal })).rejects.toThrow('enough');
+    expect(await thread.call('cancelled')).toEqual([0]);
+    expect(getEventListeners(stop.signal, 'abort')).toEqual([]);
+    await thread.close();
+  });
+
+  it('fails the calls in flight at once when it is closed, and is terminated if it does not end', async () => {
+    const thread = open();
+    const call = codeOf(thread.call('hang'));
+    const closed = thread.close();
+    expect(await Promise.race([call, closed])).toBe('engine_closed');
+    await closed;
+    expect(await codeOf(thread.call('echo'))).toBe('engine_closed');
+    await thread.close();
+  });
+
+  it('can be closed before it was started, and while it starts', async () => {
+    const never = open();
+    await never.close();
+    expect(await codeOf(never.call('echo'))).toBe('engine_closed');
+    const early = open();
+    const starting = codeOf(early.running.ready);
+    const call = codeOf(early.call('nothing'));
+    await early.close();
+    expect(await call).toBe('engine_closed');
+    // It was ready before it was terminated, or it was not.
+    expect(['none', 'engine_closed']).toContain(await starting);
+  });
+});
