@@ -1,10 +1,9 @@
 import { readdir, rm, rmdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
-import { storing } from '../evaluation/index.ts';
 import type { RunEvent, StepReport } from '../progress/index.ts';
 import { fromGroupRecord, parseGroupRecord, type RolloutGroup, toGroupRecord } from '../rollout/index.ts';
-import { appendLine, makeFolder, readIfThere, writeWhole } from '../util/durable-files.ts';
+import { appendLine, makeFolder, readIfThere, storing, writeWhole } from '../util/durable-files.ts';
 import { takeUpLines } from '../util/json-lines.ts';
 import { RunError } from '../util/run-error.ts';
 import { runOptionError } from './errors.ts';

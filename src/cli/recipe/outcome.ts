@@ -1,6 +1,6 @@
 import { MartingaleError } from '../../contract/index.ts';
 import type { Evaluation } from '../../evaluation/index.ts';
-import type { Comparison, Evaluated, NextCommand } from '../../progress/index.ts';
+import type { BeforeAfter, EvaluatedModel, NextCommand } from '../../progress/index.ts';
 import type { TrainResult } from '../../training/index.ts';
 import { shortPath } from '../../util/complaint.ts';
 import type { InterruptReason } from '../program-end.ts';
@@ -24,7 +24,7 @@ const scoreOf = ({ reward, success }: Evaluation<unknown>) => ({
 
 const failedOf = ({ counts }: Evaluation<unknown>) => counts.failed + counts.cancelled;
 
-const evaluated = (evaluation: Evaluation<unknown>): Evaluated => ({
+const evaluated = (evaluation: Evaluation<unknown>): EvaluatedModel => ({
   policy: evaluation.policy,
   score: scoreOf(evaluation),
   scenarios: evaluation.perScenario.length,
@@ -96,7 +96,7 @@ export function nextCommands({ recipe, result, options, dataFolder }: Finished):
 }
 
 /** The comparison shown at the end; null without both evaluations. */
-export function comparisonOf(finished: Finished): Comparison | null {
+export function comparisonOf(finished: Finished): BeforeAfter | null {
   const { before, after } = finished.result.validation;
   if (before === null || after === null) return null;
   return {

@@ -1,6 +1,6 @@
 import type { z } from 'zod';
 import { printableLines } from '../../contract/index.ts';
-import { comparisonLines, printLines, showProgress, writeJsonLine } from '../../progress/index.ts';
+import { openProgress, printBeforeAfter, writeJsonLine } from '../../progress/index.ts';
 import { startTimer } from '../../util/deadline.ts';
 import { exitAfterFlush, listenForInterrupt } from '../program-end.ts';
 import { type Recipe, wholeRecipe } from './definition.ts';
@@ -52,7 +52,10 @@ export async function runRecipe<Schema extends z.ZodType, Outcome>(
   const startedMs = performance.now();
   const runDirectory = options.runDirectory ?? newRunDirectory(recipe.name, options.seed);
   const ownService = options.baseUrl === undefined;
-  const progress = showProgress({ json: options.json, title: recipe.name });
+  const progress = openProgress(options.json ? 'json' : true, {
+    title: recipe.name,
+    terminal: options.json ? process.stderr : process.stdout,
+  });
   const interrupt = listenForInterrupt({
     limitMs: options.stopWithin * 1000,
     output: process.stdout,
@@ -104,7 +107,7 @@ export async function runRecipe<Schema extends z.ZodType, Outcome>(
     const comparison = comparisonOf(finished);
     if (options.json)
       writeJsonLine(process.stdout, summaryOf(finished, (performance.now() - startedMs) / 1000));
-    else if (comparison) printLines([[], ...comparisonLines(comparison, process.stdout.columns || 100)]);
+    else if (comparison) printBeforeAfter(comparison);
     else process.stdout.write(`${printableLines(endedText({ recipe, options, runDirectory }, result))}\n`);
     if (result.reason === 'stopped') process.exitCode = interrupt.status ?? 1;
   } catch (error) {
