@@ -29,9 +29,13 @@ export class TrainingError extends MartingaleError<TrainingErrorCode> {
 }
 
 export const jobFailed = (jobId: string, what: string) =>
-  new TrainingError('training_job_failed', `Training job ${jobId} ${what.replace(/\.$/, '')}. No checkpoint was made.`, {
-    jobId,
-  });
+  new TrainingError(
+    'training_job_failed',
+    `Training job ${jobId} ${what.replace(/\.$/, '')}. No checkpoint was made.`,
+    {
+      jobId,
+    },
+  );
 
 export const noCompletedRollouts = (where: string, groups: readonly RolloutGroup[]) =>
   new TrainingError(
