@@ -196,11 +196,11 @@ const hasEqualRewards = (group: readonly Trajectory[]): boolean =>
 
 const hasSucceeded = (trajectory: Trajectory): boolean => (successOf(trajectory) ?? 0) >= 1;
 
-const isGreedy = ({ observations, recordedCalls }: Trajectory): boolean =>
-  recordedCalls.length > 0 && observations.greedyCalls >= recordedCalls.length;
+const isGreedy = ({ observations, log }: Trajectory): boolean =>
+  log.calls.length > 0 && observations.greedyCalls >= log.calls.length;
 
-const hasAgentSeeds = ({ observations, recordedCalls }: Trajectory): boolean =>
-  recordedCalls.length > 0 && observations.agentSeeds >= recordedCalls.length;
+const hasAgentSeeds = ({ observations, log }: Trajectory): boolean =>
+  log.calls.length > 0 && observations.agentSeeds >= log.calls.length;
 
 /** Stops at the first difference: replies may be long, and usually differ early. */
 function isAlike(group: readonly Trajectory[]): boolean {
@@ -209,8 +209,8 @@ function isAlike(group: readonly Trajectory[]): boolean {
 }
 
 /** The sampled tokens of each call, in the order of the calls. */
-const repliesOf = ({ recordedCalls }: Trajectory): readonly (readonly number[])[] =>
-  recordedCalls.map(({ choice }) => choice.token_ids ?? []);
+const repliesOf = ({ log }: Trajectory): readonly (readonly number[])[] =>
+  log.calls.map(({ choice }) => choice.token_ids ?? []);
 
 const isSame = (a: readonly (readonly number[])[], b: readonly (readonly number[])[]): boolean =>
   a.length === b.length &&

@@ -14,8 +14,8 @@ interface Sampled {
 
 function trajectoryOf({ tokens, reward, success }: Sampled): Trajectory {
   const trajectory = new Trajectory();
-  const { index, callId } = trajectory.beginCall();
-  trajectory.record(callId, {
+  const { index } = trajectory.beginCall();
+  trajectory.record({
     index,
     messages: [{ role: 'user', content: 'a' }],
     tools: undefined,
