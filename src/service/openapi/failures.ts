@@ -21,7 +21,7 @@ const acceptEncoding = 'Accept-Encoding';
 const failures: Record<number, Failure> = {
   400: {
     description:
-      "The connection broke before the body was whole, or it is no whole gzip where its Content-Encoding says so. Of a chat completion also: the prompt leaves no room for a reply in the model's context (code context_length_exceeded).",
+      "The connection closed before the end of the body, or the body is not complete gzip data, as its Content-Encoding declares. Of a chat completion also: the prompt leaves no room for a reply in the model's context (code context_length_exceeded).",
     ...{ detail: 'The connection broke before the body was whole.' },
     ...{ type: 'invalid_request_error', code: 'body_cut' },
   },
@@ -47,13 +47,13 @@ const failures: Record<number, Failure> = {
   },
   413: {
     description: 'The body, decompressed where it comes as gzip, is larger than the service takes.',
-    ...{ detail: 'The body is larger than the 268435456 bytes this path takes.' },
+    ...{ detail: "The body exceeds this path's limit of 268435456 bytes." },
     ...{ type: 'invalid_request_error', code: 'body_too_large' },
   },
   415: {
     description: 'The Content-Encoding of the body is another than gzip.',
     detail:
-      'The Content-Encoding "br" is not read here; send the body as gzip, or as it is and without Content-Encoding.',
+      'The Content-Encoding "br" is not supported. Send the body as gzip, or uncompressed without Content-Encoding.',
     ...{ type: 'invalid_request_error', code: 'unsupported_encoding', headers: [acceptEncoding] },
   },
   422: {

@@ -5,9 +5,10 @@ import {
   orderedPageQuerySchema,
 } from '../../contract/index.ts';
 import { accessOf, tenantOf } from '../access.ts';
-import { readBytes, readJson } from '../bodies/json-body.ts';
+import { readBytes } from '../bodies/body-pieces.ts';
 import type { ServiceContext } from '../context.ts';
 import { notFound, ServiceError } from '../errors.ts';
+import { readJson } from '../json/parse.ts';
 import { operations } from '../openapi/operations.ts';
 import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
 import { validate, validateBody } from '../validation.ts';
