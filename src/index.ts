@@ -92,7 +92,7 @@ export {
   type CallBudgetOptions,
   type CallBudgetStats,
   type CallOutcome,
-  type CallSlot,
+  type CallPlace,
   type CompletionSource,
   callBudget,
   type DefaultProviderOptions,

@@ -22,6 +22,7 @@ export {
   type RunConfig,
   RunDirectory,
   type RunFigures,
+  type RunPart,
   type RunState,
   type RunVersions,
   repeatedShare,

@@ -23,42 +23,42 @@ export interface InterruptOptions {
   /** Called at the first interrupt, to tell the user. */
   onFirst: (reason: InterruptReason) => void;
   /** Called before an early exit, at the limit or at a second interrupt, to tell the user. */
-  onEarlyExit: (because: 'limit' | 'again') => void;
-  /** A stream whose error is an interrupt too. Default: none; errors of standard output are ignoreError. */
+  onCut: (because: 'limit' | 'again') => void;
+  /** A stream whose error is an interrupt too. Default: none; errors of standard output are ignored. */
   output?: NodeJS.WriteStream;
 }
 
 /** One Ctrl-C may arrive more than once: npm and tsx get it from the terminal too, and pass it on. */
-const repeatMs = 500;
+const echoMs = 500;
 
 /** Time after the limit before a process with a blocked event loop is killed. */
-const blockedLoopMs = 1000;
+const heldLoopMs = 1000;
 
 /**
  * The first interrupt aborts `signal`, so that the program can end in order; the second exits at once. At the limit the
  * program exits with the same status, or by SIGKILL if its event loop is blocked.
  */
 export function listenForInterrupt(options: InterruptOptions): Interrupt {
-  const { limitMs, onFirst, onEarlyExit, output } = options;
+  const { limitMs, onFirst, onCut, output } = options;
   const controller = new AbortController();
   let status: number | undefined;
   let firstAtMs = 0;
   let limit: NodeJS.Timeout | undefined;
   let watch: Worker | undefined;
-  const exitEarly = (because: 'limit' | 'again') => {
-    onEarlyExit(because);
+  const cut = (because: 'limit' | 'again') => {
+    onCut(because);
     process.exit(status);
   };
   const interrupted = (reason: InterruptReason) => {
     if (status !== undefined) {
-      if (reason !== 'output_closed' && performance.now() - firstAtMs >= repeatMs) exitEarly('again');
+      if (reason !== 'output_closed' && performance.now() - firstAtMs >= echoMs) cut('again');
       return;
     }
     status = statuses[reason];
     firstAtMs = performance.now();
-    limit = setTimeout(() => exitEarly('limit'), limitMs);
+    limit = setTimeout(() => cut('limit'), limitMs);
     // Before the abort, because its listeners may block the event loop.
-    watch = killAfter(limitMs + blockedLoopMs);
+    watch = killAfter(limitMs + heldLoopMs);
     controller.abort(new DOMException('Interrupted.', 'AbortError'));
     onFirst(reason);
   };
@@ -66,7 +66,7 @@ export function listenForInterrupt(options: InterruptOptions): Interrupt {
   const closed = () => interrupted('output_closed');
   output?.once('error', closed);
   for (const stream of [process.stdout, process.stderr])
-    if (!stream.listeners('error').includes(ignoreError)) stream.on('error', ignoreError);
+    if (!stream.listeners('error').includes(ignored)) stream.on('error', ignored);
   return {
     signal: controller.signal,
     get status() {
@@ -89,7 +89,7 @@ function onSignal(name: 'SIGINT' | 'SIGTERM', interrupted: (reason: InterruptRea
 }
 
 /** Without an error listener, a closed output would end the program with a stack trace. */
-const ignoreError = () => undefined;
+const ignored = () => undefined;
 
 /** Kills the process from another thread, whose timer works even if the main event loop is blocked. */
 function killAfter(ms: number): Worker | undefined {
@@ -98,7 +98,7 @@ function killAfter(ms: number): Worker | undefined {
       eval: true,
       execArgv: [],
     });
-    worker.on('error', ignoreError).unref();
+    worker.on('error', ignored).unref();
     return worker;
   } catch {
     // Threads may be forbidden. The timer of the main thread remains.
@@ -113,7 +113,7 @@ const graceMs = 2000;
 const readMs = 60_000;
 
 /** Kinds of resources of standard input and output. */
-const standardKinds = new Set(['TTYWrap', 'PipeWrap', 'FSReqCallback', 'WriteWrap', 'SimpleWriteWrap']);
+const ordinary = new Set(['TTYWrap', 'PipeWrap', 'FSReqCallback', 'WriteWrap', 'SimpleWriteWrap']);
 
 /**
  * Call at the end of a program, so that leftovers such as an agent's timer do not keep the process alive. If it still
@@ -121,19 +121,19 @@ const standardKinds = new Set(['TTYWrap', 'PipeWrap', 'FSReqCallback', 'WriteWra
  */
 export function exitAfterFlush(): void {
   const endsAt = performance.now() + readMs;
-  const check = () => {
+  const look = () => {
     const unread = process.stdout.writableLength + process.stderr.writableLength;
     // `unref`: this timer must not keep the process alive.
-    if (unread > 0 && performance.now() < endsAt) setTimeout(check, graceMs).unref();
-    else exitNow();
+    if (unread > 0 && performance.now() < endsAt) setTimeout(look, graceMs).unref();
+    else leave();
   };
-  setTimeout(check, graceMs).unref();
+  setTimeout(look, graceMs).unref();
 }
 
-function exitNow(): void {
-  const kinds = new Set(process.getActiveResourcesInfo().filter((kind) => !standardKinds.has(kind)));
+function leave(): void {
+  const kinds = new Set(process.getActiveResourcesInfo().filter((kind) => !ordinary.has(kind)));
   process.stderr.write(
-    `Exited although something was still running: ${[...kinds].join(', ') || 'of unknown kind'}.\n`,
+    `Something was left running (${[...kinds].join(', ') || 'of no known kind'}); ended without it.\n`,
     () => process.exit(),
   );
 }
@@ -142,7 +142,7 @@ function exitNow(): void {
 const isSystemError = (error: unknown): error is Error => error instanceof Error && 'syscall' in error;
 
 const remedyOf = (error: Error): string =>
-  hasCode(error, 'EADDRINUSE') ? '. Stop the program that uses it, or choose another --port.' : '';
+  hasCode(error, 'EADDRINUSE') ? '. Stop what listens there, or choose another --port.' : '';
 
 /**
  * An error as text for people: the message of martingale's and the system's errors, the stack of others. Control

@@ -39,13 +39,15 @@ export function welcome({
     `serving on ${url}, with its data in ${data}`,
     ...(madeKey === null
       ? []
-      : [`key: ${madeKey} (valid until the service stops; "martingale keys create" makes a permanent one)`]),
+      : [
+          `key: ${madeKey} (made for this time; "martingale keys create" or MARTINGALE_API_KEY gives one that lasts)`,
+        ]),
     ...(storedKeys > 0 ? [`keys: ${storedKeys} in the data folder ("martingale keys list" shows them)`] : []),
     '',
     'Try it:',
     `  curl ${url}/v1/models -H "Authorization: Bearer ${key}"`,
     '',
-    'Ctrl-C stops the service.',
+    'Ctrl-C ends it.',
     '',
   ].join('\n');
 }
@@ -73,13 +75,13 @@ async function serve({
     limitMs,
     onFirst: () => {
       process.stderr.write(
-        `Stopping within ${stopWithin} s. Running jobs continue at the next start. Press Ctrl-C again to exit at once.\n`,
+        `Closing, within ${stopWithin} s: a job that runs goes on at the next start. Ctrl-C again leaves at once.\n`,
       );
       stopped.resolve();
     },
-    onEarlyExit: (because) => {
-      const why = because === 'limit' ? `Some work did not end within ${stopWithin} s` : 'Exited at once';
-      process.stderr.write(`${why}: the next start continues from the data on disk.\n`);
+    onCut: (because) => {
+      const why = because === 'limit' ? `Not everything had ended within ${stopWithin} s` : 'Left at once';
+      process.stderr.write(`${why}: the next start goes on from what is on disk.\n`);
     },
   });
   const engine = await createEmbeddedEngine({ threads });
@@ -87,14 +89,7 @@ async function serve({
     const apiKey = process.env.MARTINGALE_API_KEY || undefined;
     const dataFolder = resolve(data);
     const service = await startService({
-      engine,
-      dataFolder,
-      host,
-      port,
-      apiKey,
-      priorityScheduling,
-      limits,
-      log: logFrom(log),
+      ...{ engine, dataFolder, host, port, apiKey, priorityScheduling, limits, log: logFrom(log) },
       closeTimeoutMs: Math.min(5000, limitMs / 2),
       stallTimeoutMs: stallTimeout * 1000,
       trainingData: { folders: allow.allowDataFolder, hosts: allow.allowDataHost },
@@ -132,38 +127,38 @@ const limitNames = [
 export const serveCommand = (): Command =>
   new Command('serve')
     .description('Serve training and inference on this machine.')
-    .option('--port <number>', 'port to listen on; 0 for a free one', wholeNumber(0, 65_535), 8000)
+    .option('--port <number>', 'port to listen on; 0 takes a free one', wholeNumber(0, 65_535), 8000)
     .option('--host <address>', 'address to listen on', '127.0.0.1')
     .addOption(dataFlag())
     .option('--threads <number>', 'threads of the embedded engine', wholeNumber(1))
-    .option('--priority-scheduling', 'order waiting requests by their priority')
+    .option('--priority-scheduling', 'let requests go before others by their priority')
     .option(
       '--limit <name=number>',
-      `limit of concurrent work: ${limitNames.join(', ')}; repeatable`,
+      `limit of what is in flight at once: ${limitNames.join(', ')}; repeatable`,
       namedNumbers(limitNames),
       {},
     )
     .option(
       '--allow-data-folder <folder>',
-      'folder that file: training data may come from; repeatable',
+      'a folder that file: training data may come from; repeatable',
       repeated,
       [],
     )
     .option(
       '--allow-data-host <host>',
-      'host that https: training data may come from, with =<address> if it is not on the public internet; repeatable',
+      'a host that https: training data may come from, with =<address> if it is not on the public internet; repeatable',
       repeated,
       [],
     )
     .option(
       '--stall-timeout <seconds>',
-      'maximum pause of a client that sends a body or reads a response',
+      'how long a client may send no part of a body, or read no part of a response',
       wholeNumber(1, 86_400),
       60,
     )
     .option(
       '--stop-within <seconds>',
-      'maximum time to stop after Ctrl-C or SIGTERM',
+      'how long the shutdown may take after Ctrl-C or SIGTERM',
       wholeNumber(1, 86_400),
       10,
     )
@@ -174,7 +169,7 @@ export const serveCommand = (): Command =>
     )
     .addHelpText(
       'after',
-      '\nKeys: those of "martingale keys create", and MARTINGALE_API_KEY. Without any key, one is made and printed.',
+      '\nKeys: those of "martingale keys create", and MARTINGALE_API_KEY. Where there is none, one is made and printed.',
     )
     .action((options: ServeOptions) => serve(options));
 

@@ -84,10 +84,12 @@ export function compare(a: Evaluation, b: Evaluation, options: CompareOptions = 
 /** A comparison as text for people. */
 export function describeComparison(comparison: Comparison): string {
   const { measure, a, b, difference, test, wins, losses, ties, onlyInA, onlyInB } = comparison;
-  const onlyWith = (name: string, keys: readonly string[]) => {
-    const shown = `${keys.slice(0, 5).join(', ')}${keys.length > 5 ? ', ...' : ''}`;
-    return keys.length > 0 ? [`only with ${name}: ${keys.length} (${shown})`] : [];
-  };
+  const alone = (keys: readonly string[], name: string) =>
+    keys.length > 0
+      ? [
+          `only with ${name}: ${keys.length} (${keys.slice(0, 5).join(', ')}${keys.length > 5 ? ', ...' : ''})`,
+        ]
+      : [];
   return [
     `${measure} of ${b} minus that of ${a}`,
     `difference ${describeEstimate(difference)}`,
@@ -95,8 +97,8 @@ export function describeComparison(comparison: Comparison): string {
       ? [`${test.name}, ${test.method} (${test.assignments} assignments): p = ${test.pValue.toPrecision(3)}`]
       : []),
     `scenarios  ${wins} better, ${losses} worse, ${ties} the same`,
-    ...onlyWith(a, onlyInA),
-    ...onlyWith(b, onlyInB),
+    ...alone(onlyInA, a),
+    ...alone(onlyInB, b),
     '',
   ].join('\n');
 }
@@ -120,8 +122,8 @@ export interface SignFlipTest {
   pValue: number;
 }
 
-/** Maximum number of differences for the exact test: 2^16 assignments take about a millisecond. */
-const maxExactDifferences = 16;
+/** Most differences for the exact test: 2^16 assignments take about a millisecond. */
+const mostForExact = 16;
 const drawnAssignments = 10_000;
 
 /**
@@ -136,7 +138,7 @@ export function signFlipTest(differences: readonly number[], seed: number): Sign
   // Tolerates rounding: the same numbers summed in another order may differ.
   const threshold = observed - total * 1e-9;
   const base = { name: 'paired sign-flip permutation test' } as const;
-  if (sizes.length <= maxExactDifferences) {
+  if (sizes.length <= mostForExact) {
     const assignments = 2 ** sizes.length;
     const asLarge = countExact(sizes, threshold);
     return { ...base, method: 'exact', assignments, pValue: asLarge / assignments };

@@ -9,14 +9,22 @@ import {
   type LanguageModelV4StreamResult,
   type LanguageModelV4Usage,
 } from '@ai-sdk/provider';
+import { SpanKind } from '@opentelemetry/api';
 import { isContextLengthError } from '../client/index.ts';
 import type { Tool } from '../contract/index.ts';
-import { genAi, recordTokens } from '../telemetry/index.ts';
+import {
+  countModelCall,
+  errorKind,
+  genAi,
+  recordModelCall,
+  recordTokens,
+  spanName,
+  withSpan,
+} from '../telemetry/index.ts';
 import { currentTrajectory, runOutsideTrajectory } from '../trajectory/index.ts';
 import { untilAborted } from '../util/deadline.ts';
-import type { CallBudget } from './call-budget.ts';
-import { StreamedContent, toExternalChoice, toReadableMessages } from './external-messages.ts';
-import { runModelCall } from './model-call.ts';
+import type { CallBudget, CallOutcome } from './call-budget.ts';
+import { StreamedContent, toReadableMessages, toSpokenChoice } from './external-messages.ts';
 import type { SamplingOverride } from './policy-caller.ts';
 
 export interface ExternalLanguageModelOptions {
@@ -28,7 +36,7 @@ export interface ExternalLanguageModelOptions {
 
 interface BegunCall {
   options: LanguageModelV4CallOptions;
-  record: (answer: AnsweredContent) => void;
+  record: (said: AnsweredContent) => void;
   /** Reports a failed call to the trajectory. */
   noteFailure: (error: unknown) => void;
 }
@@ -54,39 +62,39 @@ export class ExternalLanguageModel implements LanguageModelV4 {
     this.#options = options;
   }
 
-  async doGenerate(requested: LanguageModelV4CallOptions): Promise<LanguageModelV4GenerateResult> {
-    const call = this.#begin(requested);
-    return this.#run(call, async () => {
-      const result = await runOutsideTrajectory(async () => this.#options.model.doGenerate(call.options));
-      call.record(result);
+  async doGenerate(asked: LanguageModelV4CallOptions): Promise<LanguageModelV4GenerateResult> {
+    const { options, record, noteFailure } = this.#begin(asked);
+    return this.#inSpan({ options, noteFailure }, async () => {
+      const result = await runOutsideTrajectory(async () => this.#options.model.doGenerate(options));
+      record(result);
       return result;
     });
   }
 
-  async doStream(requested: LanguageModelV4CallOptions): Promise<LanguageModelV4StreamResult> {
-    const call = this.#begin(requested);
+  async doStream(asked: LanguageModelV4CallOptions): Promise<LanguageModelV4StreamResult> {
+    const { options, record, noteFailure } = this.#begin(asked);
     const opened = Promise.withResolvers<LanguageModelV4StreamResult>();
-    this.#run(call, async () => {
-      const result = await runOutsideTrajectory(async () => this.#options.model.doStream(call.options));
+    this.#inSpan({ options, noteFailure }, async () => {
+      const result = await runOutsideTrajectory(async () => this.#options.model.doStream(options));
       const ended = Promise.withResolvers<void>();
-      const parts = readAndRecord(result.stream, call, ended);
+      const parts = readAndRecord(result.stream, { record, noteFailure }, ended);
       opened.resolve({ ...result, stream: ReadableStream.from(parts) });
       // A stream without a reader ends with the rollout.
-      await untilAborted(ended.promise, call.options.abortSignal);
+      await untilAborted(ended.promise, options.abortSignal);
     }).catch(opened.reject);
     return opened.promise;
   }
 
-  #begin(requested: LanguageModelV4CallOptions): BegunCall {
+  #begin(asked: LanguageModelV4CallOptions): BegunCall {
     const trajectory = currentTrajectory();
     const begun = trajectory?.beginCall();
     const { name, override } = this.#options;
     const { temperature, topP, topK } = override;
-    const limits = [override.maxOutputTokens ?? requested.maxOutputTokens, trajectory?.remainingTokens];
+    const limits = [override.maxOutputTokens ?? asked.maxOutputTokens, trajectory?.remainingTokens];
     const limit = Math.min(...limits.filter((tokens) => tokens !== undefined));
-    const signals = [requested.abortSignal, trajectory?.signal].filter((signal) => signal !== undefined);
+    const signals = [asked.abortSignal, trajectory?.signal].filter((signal) => signal !== undefined);
     const options: LanguageModelV4CallOptions = {
-      ...requested,
+      ...asked,
       ...(temperature === undefined ? {} : { temperature }),
       ...(topP === undefined ? {} : { topP }),
       ...(topK === undefined ? {} : { topK }),
@@ -99,52 +107,70 @@ export class ExternalLanguageModel implements LanguageModelV4 {
       const sampledTokens = usage.outputTokens.total ?? 0;
       recordTokens({ provider, model, promptTokens, completionTokens: sampledTokens });
       if (!trajectory || !begun) return;
-      const { index } = begun;
-      trajectory.recordMessages({
+      const { index, callId } = begun;
+      trajectory.recordMessages(callId, {
         index,
         model: name,
-        messages: toReadableMessages(requested.prompt),
-        tools: toolsOf(requested),
-        choice: toExternalChoice(content, finishReason),
+        messages: toReadableMessages(asked.prompt),
+        tools: toolsOf(asked),
+        choice: toSpokenChoice(content, finishReason),
         promptTokens,
         sampledTokens,
       });
-      trajectory.endCall('answered', index);
+      trajectory.noteCallEnd('answered', index);
     };
     const noteFailure = (error: unknown) =>
-      trajectory?.endCall(isPromptTooLong(error) ? 'refused_by_context' : 'unanswered');
+      trajectory?.noteCallEnd(isPromptTooLong(error) ? 'refused_by_context' : 'unanswered');
     return { options, record, noteFailure };
   }
 
-  #run<Result>({ options, noteFailure }: BegunCall, work: () => Promise<Result>): Promise<Result> {
+  #inSpan<Result>(
+    { options, noteFailure }: Pick<BegunCall, 'options' | 'noteFailure'>,
+    work: () => Promise<Result>,
+  ): Promise<Result> {
     const { name, model, budget } = this.#options;
-    const labels = { provider: model.provider, model: model.modelId };
     const attributes = {
       [genAi.operationName]: 'chat',
       [genAi.providerName]: model.provider,
       [genAi.requestModel]: model.modelId,
     };
-    return runModelCall({ name, labels, attributes, budget, signal: options.abortSignal }, async () => {
+    const call = async () => {
+      const place = await budget?.acquire(options.abortSignal);
+      const begun = performance.now();
+      const labels = { provider: model.provider, model: model.modelId };
+      let status: CallOutcome['status'] = 'failed';
+      let failure: string | undefined;
+      countModelCall(1, labels);
       try {
-        return await work();
+        const result = await work();
+        status = 'answered';
+        return result;
       } catch (error) {
+        if (isRateLimited(error)) status = 'rate_limited';
+        failure = errorKind(error);
         noteFailure(error);
         throw error;
+      } finally {
+        const durationMs = performance.now() - begun;
+        place?.release({ status, durationMs });
+        countModelCall(-1, labels);
+        recordModelCall({ ...labels, durationMs, error: failure });
       }
-    });
+    };
+    return withSpan(spanName.modelCall(name), attributes, call, { kind: SpanKind.CLIENT });
   }
 }
 
 async function* readAndRecord(
   stream: ReadableStream<LanguageModelV4StreamPart>,
-  { record, noteFailure }: BegunCall,
+  { record, noteFailure }: Pick<BegunCall, 'record' | 'noteFailure'>,
   ended: PromiseWithResolvers<void>,
 ): AsyncGenerator<LanguageModelV4StreamPart, void, undefined> {
-  const reply = new StreamedContent();
+  const said = new StreamedContent();
   let hasFailed = false;
   try {
     for await (const part of stream) {
-      reply.add(part);
+      said.add(part);
       // A failure during the stream is an `error` part, and the stream then ends normally.
       if (part.type === 'error') {
         hasFailed = true;
@@ -153,7 +179,7 @@ async function* readAndRecord(
       }
       if (part.type === 'finish' && !hasFailed) {
         const { finishReason, usage } = part;
-        record({ content: reply.content, finishReason, usage });
+        record({ content: said.content, finishReason, usage });
       }
       yield part;
     }
@@ -178,4 +204,9 @@ function toolsOf({ tools }: LanguageModelV4CallOptions): Tool[] | undefined {
 export function isPromptTooLong(error: unknown): boolean {
   if (!APICallError.isInstance(error)) return false;
   return isContextLengthError(error.statusCode ?? 0, error.responseBody ?? '');
+}
+
+function isRateLimited(error: unknown): boolean {
+  const status = error instanceof Error && 'statusCode' in error ? error.statusCode : undefined;
+  return status === 429 || status === 503;
 }

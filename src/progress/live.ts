@@ -1,13 +1,13 @@
 import { printable } from '../contract/index.ts';
 import { shortPath } from '../util/complaint.ts';
 import {
-  continuedModelLines,
   count,
   counted,
   coverageText,
   decimal,
   duration,
   endText,
+  goesOnLines,
   leadingMetric,
   percent,
   versionLines,
@@ -36,9 +36,9 @@ export function createLiveView(
   const region = Region.of(terminal, now);
   let progress = newRun(now(), title);
   let notes: string[] = [];
-  let hasContent = false;
+  let isTold = false;
   const close = region.open(
-    safePanel((canvas) => {
+    unfailing((canvas) => {
       const below = notes
         .flatMap((note) => wrap(note, Math.max(8, canvas.columns)))
         .map((text): Line => clip([{ text, style: 'yellow' }], canvas.columns));
@@ -50,21 +50,21 @@ export function createLiveView(
   );
   return {
     listen: (event) => {
-      hasContent = true;
+      isTold = true;
       progress = advance(progress, event, now());
     },
     note: (text) => {
-      hasContent = true;
+      isTold = true;
       notes = [...notes, printable(text)];
       region.paint();
     },
     // A run that was refused at its start leaves nothing on the terminal.
-    close: () => close({ stays: hasContent }),
+    close: () => close({ stays: isTold }),
   };
 }
 
 /** A panel that cannot stop the run: after an error it is empty, and the first error becomes a warning. */
-function safePanel(panel: Panel): Panel {
+function unfailing(panel: Panel): Panel {
   let hasFailed = false;
   return (canvas) => {
     try {
@@ -72,7 +72,7 @@ function safePanel(panel: Panel): Panel {
     } catch (error) {
       if (!hasFailed)
         process.emitWarning(
-          `The live view failed; the run continues. ${error instanceof Error ? error.stack : String(error)}`,
+          `The live view cannot show the run, which goes on. ${error instanceof Error ? error.stack : String(error)}`,
           { code: 'martingale_view_failed' },
         );
       hasFailed = true;
@@ -85,7 +85,7 @@ const labelWidth = 12;
 const figureWidth = 10;
 const nameWidth = 18;
 const barGap = 3;
-const maxColumns = 100;
+const widest = 100;
 
 /** A line with text at both ends; without room, only the left one. */
 function spread(left: Line, right: Line, columns: number): Line {
@@ -178,9 +178,7 @@ function headLines(progress: RunProgress, { columns, nowMs }: Canvas): Line[] {
     ...(run === null ? [] : [[{ text: shortPath(run.runDirectory), style: 'dim' } as const]]),
     ...(run === null
       ? []
-      : [...continuedModelLines(run), ...versionLines(run)].map((text) => [
-          { text, style: 'yellow' } as const,
-        ])),
+      : [...goesOnLines(run), ...versionLines(run)].map((text) => [{ text, style: 'yellow' } as const])),
     ...(run?.finishedSteps === undefined
       ? []
       : [[{ text: `resumed after ${counted(run.finishedSteps, 'step')}`, style: 'dim' } as const]]),
@@ -254,22 +252,22 @@ function loopLines(progress: RunProgress, columns: number): Line[] {
 /** A line with a clock while the run is before its first step or after its last. */
 function waitingLines(progress: RunProgress, { columns, nowMs }: Canvas): Line[] {
   const last = progress.milestones.at(-1);
-  const hasClock = last !== undefined && isPhase(last) && (last.endedAtMs === null || isEvaluation(last));
-  if (!isOutsideSteps(progress) || hasClock) return [];
+  const isTold = last !== undefined && isPhase(last) && (last.endedAtMs === null || isEvaluation(last));
+  if (!isOutsideSteps(progress) || isTold) return [];
   const where = progress.steps.length === 0 ? 'before the first step' : 'after the last step';
   return [
     spread(
       [{ text: '› ', style: 'cyan' }, { text: where }],
-      [{ text: duration(nowMs - progress.lastEventAtMs), style: 'dim' }],
+      [{ text: duration(nowMs - progress.toldAtMs), style: 'dim' }],
       columns,
     ),
   ];
 }
 
 /** The live view of a run, clipped to the canvas. With too few rows, only the most important lines. */
-export function liveLines(progress: RunProgress, whole: Canvas & { rows?: number | undefined }): Line[] {
+export function liveLines(progress: RunProgress, given: Canvas & { rows?: number | undefined }): Line[] {
   // In wider lines the two ends are too far apart to read together.
-  const canvas = { ...whole, columns: Math.min(whole.columns, maxColumns) };
+  const canvas = { ...given, columns: Math.min(given.columns, widest) };
   const lines = wholeView(progress, canvas);
   const rows = canvas.rows ?? lines.length;
   const fitted = lines.length <= rows ? lines : shortView(progress, canvas).slice(0, Math.max(1, rows));

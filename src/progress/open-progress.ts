@@ -1,5 +1,4 @@
-import { jsonLine, printable, printableLines } from '../contract/index.ts';
-import { invalidOption } from '../util/option-error.ts';
+import { jsonLine, MartingaleError, printable, printableLines } from '../contract/index.ts';
 import { createLiveView } from './live.ts';
 import { createPlainView } from './plain.ts';
 import type { RunEvent } from './run-event.ts';
@@ -19,7 +18,7 @@ import type { Output, ProgressView, Terminal } from './view.ts';
  */
 export type ProgressOption = boolean | 'plain' | 'json';
 
-interface OpenProgressOptions {
+export interface OpenProgressOptions {
   /** Title of a live view until the model's name is known. */
   title?: string;
   /** Output for people. Default: standard error. */
@@ -29,26 +28,24 @@ interface OpenProgressOptions {
 }
 
 /** Whether a stream is a terminal that can repaint lines. */
-const canRepaint = ({ isTTY }: Pick<Terminal, 'isTTY'>): boolean =>
+export const canRepaint = ({ isTTY }: Pick<Terminal, 'isTTY'>): boolean =>
   isTTY === true && process.env.TERM !== 'dumb';
 
 const isOnCi = () => !['', '0', 'false', undefined].includes(process.env.CI);
 
-/** The view of a `progress` option; null to show nothing. @throws OptionError (`invalid_progress`) */
-export function openProgress(option: true | 'plain' | 'json', options?: OpenProgressOptions): ProgressView;
-export function openProgress(
-  option: ProgressOption | undefined,
-  options?: OpenProgressOptions,
-): ProgressView | null;
+/** The view of a `progress` option; null to show nothing. @throws MartingaleError (`invalid_progress`) */
 export function openProgress(
   option: ProgressOption | undefined,
   { title, terminal = process.stderr, output = process.stdout }: OpenProgressOptions = {},
 ): ProgressView | null {
   if (![undefined, true, false, 'plain', 'json'].includes(option))
-    throw invalidOption('invalid_progress', 'progress', option, 'Pass true, false, "plain" or "json".');
+    throw new MartingaleError(
+      'invalid_progress',
+      `\`progress\` is ${JSON.stringify(option)}; give true, false, "plain" or "json".`,
+    );
   if (option === false || (option === undefined && (isOnCi() || !canRepaint(terminal)))) return null;
   if (option === 'json') return onStream(output, (to) => createJsonView(to, terminal));
-  if (option === 'plain' || !canRepaint(terminal)) return onStream(terminal, withRunNames(title));
+  if (option === 'plain' || !canRepaint(terminal)) return onStream(terminal, toldApart(title));
   return createLiveView(terminal, title === undefined ? {} : { title });
 }
 
@@ -64,10 +61,10 @@ function onStream(stream: Terminal, create: (output: Output) => ProgressView): P
     ...view,
     close: () => {
       view.close();
-      const detach = () => stream.off('error', end);
+      const letGo = () => stream.off('error', end);
       // The last write may fail later.
-      if (isOpen && stream.writable) stream.write('', detach);
-      else setImmediate(detach);
+      if (isOpen && stream.writable) stream.write('', letGo);
+      else setImmediate(letGo);
       isOpen = false;
     },
   };
@@ -76,7 +73,7 @@ function onStream(stream: Terminal, create: (output: Output) => ProgressView): P
 const plainViews = new Set<object>();
 
 /** Plain lines; with several runs in the process, each line begins with its run's name. */
-function withRunNames(title = ''): (output: Output) => ProgressView {
+function toldApart(title = ''): (output: Output) => ProgressView {
   return (output) => {
     const own = {};
     plainViews.add(own);
@@ -103,7 +100,7 @@ export function writeJsonLine(output: Output, value: object): void {
 }
 
 /** An event for programs; null for events that only move a bar. A phase keeps its start and its end. */
-function jsonEvent(event: RunEvent): object | null {
+export function jsonEvent(event: RunEvent): object | null {
   switch (event.type) {
     case 'rollouts':
     case 'job':
@@ -125,15 +122,15 @@ function jsonEvent(event: RunEvent): object | null {
 
 /** Writes only JSON objects, one per line, to `output`, and notes to `notes`. */
 export function createJsonView(output: Output, notes: Output): ProgressView {
-  let reportedPhase = '';
+  let toldPhase = '';
   return {
     listen: (event) => {
       const value = jsonEvent(event);
       if (value === null) return;
       if (event.type === 'phase') {
-        const reported = `${event.phase} ${event.done}`;
-        if (reported === reportedPhase) return;
-        reportedPhase = reported;
+        const told = `${event.phase} ${event.done}`;
+        if (told === toldPhase) return;
+        toldPhase = told;
       }
       writeJsonLine(output, value);
     },

@@ -1,7 +1,6 @@
 import { printable, printableLines } from '../contract/index.ts';
 import { shortPath } from '../util/complaint.ts';
 import {
-  continuedModelLines,
   count,
   counted,
   coverageText,
@@ -9,6 +8,7 @@ import {
   duration,
   endText,
   failureText,
+  goesOnLines,
   leadingMetric,
   orDash,
   percent,
@@ -69,46 +69,56 @@ const closedPhases = ({ milestones }: RunProgress): PhaseProgress[] =>
 
 /** The lines that one event adds, given the run before and after it. */
 export function plainLines(before: RunProgress, after: RunProgress, event: RunEvent): string[] {
-  const known = new Set(closedPhases(before).map(identity));
-  const finished = closedPhases(after).filter((phase) => !known.has(identity(phase)) && !isEvaluation(phase));
-  return [...finished.map(phaseText), ...eventLines(before, after, event)];
-}
-
-function eventLines(before: RunProgress, after: RunProgress, event: RunEvent): string[] {
+  const told = new Set(closedPhases(before).map(identity));
+  const finished = closedPhases(after)
+    .filter((phase) => !told.has(identity(phase)) && !isEvaluation(phase))
+    .map(phaseText);
   switch (event.type) {
     case 'phase': {
       const begins = before.milestones.length < after.milestones.length && event.done !== event.total;
-      return begins ? [`${event.phase} …`] : [];
+      return [...finished, ...(begins ? [`${event.phase} …`] : [])];
     }
     case 'run_started':
       return [
+        ...finished,
         `training ${event.model}: ${counted(event.steps, 'step')} of ${counted(event.groupsPerStep, 'group')} × ${event.rolloutsPerGroup}, in ${shortPath(event.runDirectory)}`,
-        ...continuedModelLines(event),
+        ...goesOnLines(event),
         ...(event.finishedSteps === undefined
           ? []
-          : [`resumed after ${counted(event.finishedSteps, 'step')}`]),
+          : [`resumed: ${counted(event.finishedSteps, 'step')} of it done before`]),
         ...versionLines(event),
       ];
     case 'evaluated': {
       const { reward, success } = event.score;
       const share = success === null ? '' : ` · success ${percent(success)}`;
-      return [`${event.name}: reward ${decimal(reward)}${share} on ${coverageText(event)} (${event.policy})`];
+      return [
+        ...finished,
+        `${event.name}: reward ${decimal(reward)}${share} on ${coverageText(event)} (${event.policy})`,
+      ];
     }
     case 'step': {
-      const isFirst = before.steps.length === (before.run?.finishedSteps ?? 0);
-      return isReported(event, isFirst) ? [stepText(event, after)] : [];
+      const { type: _, ...report } = event;
+      return [
+        ...finished,
+        ...(isReported(report, before.steps.length === (before.run?.finishedSteps ?? 0))
+          ? [stepText(report, after)]
+          : []),
+      ];
     }
     case 'failures':
-      return event.kinds.map((kind) => {
-        const { what, where } = failureText(event, kind);
-        return `! ${what}${where}`;
-      });
+      return [
+        ...finished,
+        ...event.kinds.map((kind) => {
+          const { what, where } = failureText(event, kind);
+          return `! ${what}${where}`;
+        }),
+      ];
     case 'alarm':
-      return [`! ${alarmTitle(event)}: ${event.message}`, `  Look at: ${event.lookAt}`];
+      return [...finished, `! ${alarmTitle(event)}: ${event.message}`, `  Look at: ${event.lookAt}`];
     case 'run_ended':
-      return [`${endText(event)} · ${duration(event.seconds * 1000)}`];
+      return [...finished, `${endText(event)} · ${duration(event.seconds * 1000)}`];
     default:
-      return [];
+      return finished;
   }
 }
 

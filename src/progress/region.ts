@@ -37,10 +37,10 @@ export class Region {
   readonly #terminal: Terminal;
   readonly #now: () => number;
   readonly #panels: Panel[] = [];
-  readonly #program = new ProgramOutput();
+  readonly #foreign = new ForeignText();
   #painted: Line[] = [];
   #shown = '';
-  #programWroteAtMs = Number.NEGATIVE_INFINITY;
+  #foreignAtMs = Number.NEGATIVE_INFINITY;
   #write: Write;
   #unwatch: () => void = () => undefined;
 
@@ -78,7 +78,7 @@ export class Region {
     const lines = this.#panels.flatMap((panel) => panel({ columns, rows, nowMs: this.#now() }));
     const frame = this.#frame(lines);
     if (frame === this.#shown) return;
-    this.#write(`${beginFrame}${this.#moveToStart}${frame}${eraseBelow}${endFrame}`);
+    this.#write(`${beginFrame}${this.#home}${frame}${eraseBelow}${endFrame}`);
     this.#painted = lines;
     this.#shown = frame;
   };
@@ -87,17 +87,17 @@ export class Region {
     const { columns } = this.#size;
     // All of its lines, even beyond the terminal's rows: they are not repainted.
     const last = stays ? this.#frame(panel({ columns, nowMs: this.#now() })) : '';
-    this.#write(`${beginFrame}${this.#moveToStart}${last}${eraseBelow}${endFrame}`);
+    this.#write(`${beginFrame}${this.#home}${last}${eraseBelow}${endFrame}`);
     this.#panels.splice(this.#panels.indexOf(panel), 1);
-    this.#markUnpainted();
+    this.#forget();
     // The last state ends in a line break.
-    this.#program.append('\n');
+    this.#foreign.append('\n');
     if (this.#panels.length === 0) this.#unwatch();
     else this.paint();
   }
 
   /** The painted panels are no longer at the cursor. */
-  #markUnpainted(): void {
+  #forget(): void {
     this.#painted = [];
     this.#shown = '';
   }
@@ -107,11 +107,11 @@ export class Region {
     return lines.map((line) => `${paint(line, colors)}${eraseLineEnd}\n`).join('');
   }
 
-  /** Moves the cursor to the start of the panels: up if they are painted, else below an unfinished line of the program. */
-  get #moveToStart(): string {
+  /** Moves the cursor to the start of the panels: up if they are painted, else below an unfinished foreign line. */
+  get #home(): string {
     const up = rowsOf(this.#painted, this.#size.columns + 1);
     if (up > 0) return `\r${csi}${up}A`;
-    return this.#program.line === '' ? '\r' : '\n';
+    return this.#foreign.line === '' ? '\r' : '\n';
   }
 
   get #size(): { columns: number; height: number } {
@@ -127,14 +127,12 @@ export class Region {
     };
     const timer = setInterval(this.paint, repaintIntervalMs).unref();
     this.#terminal.on('resize', repaintAll);
-    const own = this.#terminal;
-    const streams = streamsOf(own);
-    // The run continues if the terminal is closed.
+    const streams = streamsOf(this.#terminal);
+    // The run continues without a terminal that is gone.
     for (const stream of streams) stream.on('error', ignore);
+    const own = this.#terminal;
     this.#write = own.write.bind(own);
-    const restores = streams.map((stream) =>
-      watchStream(stream, (text, write) => this.#writeAbove(text, write)),
-    );
+    const restores = streams.map((stream) => watchStream(stream, (text, write) => this.#above(text, write)));
     this.#unwatch = () => {
       clearInterval(timer);
       this.#terminal.off('resize', repaintAll);
@@ -145,25 +143,25 @@ export class Region {
   }
 
   /** Writes the program's own output above the panels. */
-  #writeAbove(text: string, write: (text: string) => boolean): boolean {
+  #above(text: string, write: (text: string) => boolean): boolean {
     if (text === '') return write('');
     const nowMs = this.#now();
-    const isBusy = nowMs - this.#programWroteAtMs < repaintIntervalMs;
-    this.#programWroteAtMs = nowMs;
+    const isBusy = nowMs - this.#foreignAtMs < repaintIntervalMs;
+    this.#foreignAtMs = nowMs;
     if (this.#shown === '') {
-      this.#program.append(text);
+      this.#foreign.append(text);
       return write(text);
     }
     const columns = this.#size.columns + 1;
-    const up = rowsOf(this.#painted, columns) + this.#program.rows(columns);
-    const whole = this.#program.append(text);
+    const up = rowsOf(this.#painted, columns) + this.#foreign.rows(columns);
+    const whole = this.#foreign.append(text);
     const erase = `${up > 0 ? `\r${csi}${up}A` : '\r'}${eraseBelow}`;
     if (isBusy) {
       // Many lines at once: the next repaint puts the panels below them.
-      this.#markUnpainted();
+      this.#forget();
       return write(`${erase}${whole}`);
     }
-    const gap = this.#program.line === '' ? '' : '\n';
+    const gap = this.#foreign.line === '' ? '' : '\n';
     return write(`${beginFrame}${erase}${whole}${gap}${this.#shown}${endFrame}`);
   }
 }
@@ -198,11 +196,11 @@ function watchStream(
   };
 }
 
-/** Maximum length of an unfinished line to keep, in characters: it is written again with each new part. */
-const maxLineLength = 4096;
+/** Longest unfinished line to keep, in characters: it is written again with each new part. */
+const longestLine = 4096;
 
 /** Tracks the unfinished last line of the program's own output. */
-export class ProgramOutput {
+export class ForeignText {
   /** The line as it was written, with escape codes. */
   #line = '';
 
@@ -222,7 +220,7 @@ export class ProgramOutput {
     const last = whole.slice(whole.lastIndexOf('\n') + 1);
     // A carriage return overwrites the line.
     const shown = last.slice(last.lastIndexOf('\r', last.length - 2) + 1);
-    const isLong = shown.length > maxLineLength;
+    const isLong = shown.length > longestLine;
     this.#line = isLong ? '' : shown;
     return isLong ? `${whole}\n` : whole;
   }

@@ -54,7 +54,6 @@ export type WholeRolloutSettings = Required<{
 export function wholeRolloutSettings(
   settings: RolloutSettings,
   rolloutsPerGroup: number,
-  code: OptionErrorCode = 'invalid_rollout_option',
 ): WholeRolloutSettings {
   const { executor, concurrency } = settings;
   const groupStrategy = settings.groupStrategy ?? rolloutDefaults.groupStrategy;
@@ -67,7 +66,7 @@ export function wholeRolloutSettings(
   neededRollouts(groupStrategy, rolloutsPerGroup);
   if (executor && concurrency !== undefined)
     throw invalidOption(
-      code,
+      'invalid_rollout_option',
       'concurrency',
       concurrency,
       '`executor` already limits how many rollouts run at a time. Remove one of the two.',

@@ -1,6 +1,7 @@
 import crypto, { timingSafeEqual } from 'node:crypto';
 import type { Context, MiddlewareHandler } from 'hono';
-import { ServiceError } from './errors.ts';
+import { namePartPattern } from '../contract/index.ts';
+import { badOption, ServiceError } from './errors.ts';
 
 /** The stored form of a key. Keys are random, so a plain hash is safe. */
 export function hashKey(key: string): Buffer {
@@ -10,6 +11,14 @@ export function hashKey(key: string): Buffer {
 /** Whether a key has this hash, in constant time. */
 export function matchesKey(key: string, hashed: Uint8Array): boolean {
   return timingSafeEqual(hashKey(key), hashed);
+}
+
+/** @throws ServiceError `bad_option` for an invalid entity name. */
+export function checkEntity(entity: string): string {
+  if (namePartPattern.test(entity)) return entity;
+  throw badOption(
+    `${JSON.stringify(entity)} is not a valid entity name. Use 1 to 128 letters, digits, dots, underscores or hyphens, starting with a letter or digit.`,
+  );
 }
 
 /** What a request's API key gives access to. */

@@ -4,8 +4,8 @@ import { requireKey } from './access.ts';
 import { BusyError } from './admission/slots.ts';
 import { acceptedEncoding } from './bodies/body-pieces.ts';
 import type { ServiceContext } from './context.ts';
-import { isOpenAiPath, toErrorBody } from './error-response.ts';
 import { noSuchPath } from './errors.ts';
+import { errorFor, isOpenAiPath, toErrorBody } from './faults.ts';
 import { openApiDocument } from './openapi/document.ts';
 import { operations } from './openapi/operations.ts';
 import { chatRoutes } from './routes/chat.ts';
@@ -19,7 +19,6 @@ import { logRoutes } from './routes/log.ts';
 import { modelRoutes } from './routes/models.ts';
 import { isKnownPath, refuseOtherMethods, registrar } from './routes/route.ts';
 import { trainingJobRoutes } from './routes/training-jobs.ts';
-import { uploadRoutes } from './routes/uploads.ts';
 import { projectOf, requestIdHeader, requestIdOf, requestIdPattern, traceRequests } from './telemetry.ts';
 import { tickTime } from './ticks.ts';
 import { ClientLeftError } from './wire/wire.ts';
@@ -77,7 +76,6 @@ export function createApp(service: ServiceContext): Hono {
   logRoutes(on, service);
   trainingJobRoutes(on, service);
   eventRoutes(on, service);
-  uploadRoutes(on, service);
   on(operations.openApi, (context) => context.json(openApiDocument()));
   refuseOtherMethods(app);
 
@@ -90,12 +88,13 @@ export function createApp(service: ServiceContext): Hono {
     const { path } = context.req;
     // OpenAI clients also call paths that this service lacks: responses, embeddings, files.
     const openAi = isOpenAiPath(path) || !isKnownPath(context);
-    const { status, body } = toErrorBody(error, service.log, { openAi, requestId: requestIdOf(context) });
+    const answered = errorFor(error, service.log, requestIdOf(context));
+    const { status } = answered;
     if (status === 415) context.header('accept-encoding', acceptedEncoding);
     if (status === 401) context.header('www-authenticate', 'Bearer');
     const seconds = error instanceof BusyError ? error.retryAfterSeconds : 1;
     if (status === 429 || status === 503) context.header('retry-after', String(seconds));
-    return context.json(body, status);
+    return context.json(toErrorBody(answered, { openAi }), status);
   });
   return app;
 }

@@ -1,7 +1,6 @@
 import type { ValidationIssue } from '../contract/index.ts';
 import { MartingaleError } from '../contract/index.ts';
 import type { LanguageError } from '../language/error.ts';
-import { largestIssueCount, shownIssue } from './shown-issue.ts';
 
 export type ErrorStatus = 400 | 401 | 404 | 405 | 408 | 409 | 413 | 415 | 422 | 429 | 500 | 503;
 
@@ -15,12 +14,68 @@ export class ServiceError extends MartingaleError {
   }
 }
 
+/** Most issues in one answer. */
+export const maxIssues = 100;
+
+const omission = '…';
+
+/** Placeholders for a text, list or object that is not shown. */
+export const omitted = { text: omission, list: [omission], object: { [omission]: omission } } as const;
+
+/** Shortens an issue for the answer: the request values that it quotes may be megabytes. */
+function shownIssue({ loc, msg, input, ...rest }: ValidationIssue): ValidationIssue {
+  return {
+    loc: loc.map((part) => (typeof part === 'string' ? truncate(part, 200) : part)),
+    msg: truncate(msg, 2000),
+    ...rest,
+    input: shownInput(input),
+  };
+}
+
+/** A quoted value: the beginning of a long text, a placeholder for a long list or object. */
+function shownInput(value: unknown): unknown {
+  const maxLength = 1000;
+  if (typeof value === 'string') return truncate(value, maxLength);
+  if (typeof value !== 'object' || value === null) return value ?? null;
+  let shown = shownObjects.get(value);
+  if (shown === undefined) {
+    // Counted first, because the JSON of a large value may take a tenth of a second.
+    const isLong =
+      isLarger(value, maxLength, (text) => text.length) || JSON.stringify(value).length > maxLength;
+    shown = !isLong ? value : Array.isArray(value) ? omitted.list : omitted.object;
+    shownObjects.set(value, shown);
+  }
+  return shown;
+}
+
+/** Cached, because a hundred issues may quote the same value. */
+const shownObjects = new WeakMap<object, object>();
+
+const truncate = (text: string, length: number) =>
+  text.length > length ? `${text.slice(0, length)}${omission}` : text;
+
+/** Whether a value holds more than `limit` values. A text counts as `weigh` says, by default as one. */
+export function isLarger(value: unknown, limit: number, weigh: (text: string) => number = () => 1): boolean {
+  const waiting = [value];
+  let count = 0;
+  while (waiting.length > 0) {
+    const next = waiting.pop();
+    count += typeof next === 'string' ? weigh(next) : 1;
+    if (count > limit) return true;
+    if (typeof next !== 'object' || next === null) continue;
+    const inner: unknown[] = Array.isArray(next) ? next : Object.values(next);
+    if (inner.length > limit) return true;
+    waiting.push(...inner);
+  }
+  return false;
+}
+
 /** A request that is malformed or invalid, with up to a hundred issues. Status 422. */
 export class RequestValidationError extends ServiceError {
   readonly issues: ValidationIssue[];
 
   constructor(issues: ValidationIssue[], options?: ErrorOptions) {
-    const shown = issues.slice(0, largestIssueCount).map(shownIssue);
+    const shown = issues.slice(0, maxIssues).map(shownIssue);
     const [first] = shown;
     const message = first ? `${first.loc.join('.')}: ${first.msg}` : 'The request is invalid.';
     super(422, 'invalid_request', message, options);

@@ -1,6 +1,8 @@
+import type { ErrorBody, ValidationIssue } from '../contract/index.ts';
 import { EngineError } from '../engines/engine.ts';
 import { LanguageError } from '../language/error.ts';
-import { type ErrorStatus, ServiceError } from './errors.ts';
+import { type ErrorStatus, fromLanguage, messageOf, RequestValidationError, ServiceError } from './errors.ts';
+import type { ServiceLog } from './telemetry.ts';
 
 /** A fault of the machine that no request or job can do anything about. */
 export type FaultCode =
@@ -11,15 +13,12 @@ export type FaultCode =
   | 'out_of_memory';
 
 const messages: Record<FaultCode, string> = {
-  storage_full:
-    'The disk that the service keeps its data on is full, so this could not be done; ask again once there is room.',
+  storage_full: "The service's disk is full. Retry once space is free.",
   storage_read_only:
-    'The service is not allowed to write its data just now (a read-only disk, or permissions), so this could not be done; ask again once it is.',
-  storage_failed:
-    'The disk that the service keeps its data on answers with an error, so this could not be done; ask again.',
-  too_many_files:
-    'The service has as many files and connections open as the system lets it have, so this could not be done; ask again.',
-  out_of_memory: 'The machine has no memory left for this; ask again.',
+    'The service cannot write its data (read-only disk or missing permissions). Retry once it can.',
+  storage_failed: "The service's disk reported an error. Retry.",
+  too_many_files: "The service has reached the system's limit of open files and connections. Retry.",
+  out_of_memory: 'The machine is out of memory. Retry.',
 };
 
 /** By errno(3) code. */
@@ -79,32 +78,79 @@ function codeOf(cause: object): FaultCode | undefined {
   return 'code' in cause && typeof cause.code === 'string' ? systemCodes[cause.code] : undefined;
 }
 
-/**
- * Engine errors that the request did not cause. Their own messages describe internals, so these replace
- * them.
- */
-export const engineFaults: Readonly<Record<string, { status: ErrorStatus; message: string }>> = {
-  checkpoint_missing: {
-    status: 404,
-    message: 'The checkpoint was deleted while the request was on its way.',
-  },
+/** The faults of an engine with which it answers a request that did not cause them. */
+const engineFaults: Readonly<Record<string, { status: ErrorStatus; message: string }>> = {
+  checkpoint_missing: { status: 404, message: 'The checkpoint was deleted during the request.' },
   engine_closed: { status: 503, message: 'The service is shutting down.' },
-  worker_died: { status: 503, message: 'The engine stopped in the middle of the request; ask again.' },
+  worker_died: { status: 503, message: 'The engine stopped during the request. Retry.' },
   constraints_busy: {
     status: 503,
     message:
-      'Too many constraints (tools, response_format, structured_outputs) are waiting to be compiled; ask again, and send fewer new ones at a time.',
+      'Too many constraints (tools, response_format, structured_outputs) are waiting to be compiled. Retry, and send fewer new ones at a time.',
   },
-  out_of_memory: { status: 503, message: 'The engine has no memory left for the request; ask again.' },
+  out_of_memory: { status: 503, message: 'The engine has no memory left for the request. Retry.' },
+  bad_checkpoint: { status: 500, message: 'Internal Server Error' },
+  engine_failed: { status: 500, message: 'Internal Server Error' },
 };
 
-/** Engine errors that the caller sees only as an internal error. */
-export const internalFaults: ReadonlySet<string> = new Set(['bad_checkpoint', 'engine_failed']);
+const isEngineError = (error: unknown): error is EngineError | LanguageError =>
+  error instanceof EngineError || error instanceof LanguageError;
 
 /** Whether the engine itself failed, as opposed to refusing a request. */
-export function isEngineFault(error: unknown): error is EngineError | LanguageError {
-  return (
-    (error instanceof EngineError || error instanceof LanguageError) &&
-    (Object.hasOwn(engineFaults, error.code) || internalFaults.has(error.code))
-  );
+export const isEngineFault = (error: unknown): boolean =>
+  isEngineError(error) && Object.hasOwn(engineFaults, error.code);
+
+/** Paths of the OpenAI API, whose clients read `error`. */
+export const isOpenAiPath = (path: string): boolean => /^\/v1\/(chat|models)(\/|$)/.test(path);
+
+/** The error for the caller. One of the service's own is logged; an internal one is not described. */
+export function errorFor(error: unknown, log: ServiceLog, request: string | null): ServiceError {
+  const known = toServiceError(error);
+  const stack = error instanceof Error ? (error.stack ?? null) : null;
+  if (known.status >= 500)
+    log({ level: 'error', event: 'request_failed', request, error: messageOf(error), stack });
+  return known;
+}
+
+function toServiceError(error: unknown): ServiceError {
+  if (error instanceof ServiceError) return error;
+  const machineFault = machineFaultOf(error);
+  if (machineFault) return machineFault;
+  if (isEngineError(error)) {
+    const fault = Object.hasOwn(engineFaults, error.code) ? engineFaults[error.code] : undefined;
+    if (fault?.status === 500) return internalError(error);
+    if (fault) return new ServiceError(fault.status, error.code, fault.message, { cause: error });
+    if (error instanceof LanguageError) return fromLanguage(error);
+    // It names the option that the engine does not support.
+    return new ServiceError(422, error.code, error.message, { cause: error });
+  }
+  if (error instanceof RangeError && error.message.includes('call stack'))
+    return new ServiceError(422, 'too_deep', 'The body is nested too deeply.', { cause: error });
+  return internalError(error);
+}
+
+const internalError = (cause: unknown) =>
+  new ServiceError(500, 'internal_error', 'Internal Server Error', { cause });
+
+/** The `type` that OpenAI clients know for a status. */
+const errorTypes: Partial<Record<ErrorStatus, string>> = {
+  401: 'authentication_error',
+  404: 'not_found_error',
+  429: 'rate_limit_error',
+};
+
+/** The body of an error. `openAi`: include the `error` object that OpenAI clients read. */
+export function toErrorBody(
+  error: ServiceError,
+  { openAi }: { openAi: boolean },
+): Pick<ErrorBody, 'error'> & { detail: string | ValidationIssue[] } {
+  const { status, code, message } = error;
+  const issues = error instanceof RequestValidationError ? error.issues : null;
+  const detail = issues ?? message;
+  // A 503 carries its code on every path, so that programs can decide to retry; a 405 often goes to an
+  // OpenAI client.
+  if (!openAi && status !== 503 && status !== 405) return { detail };
+  const type = errorTypes[status] ?? (status >= 500 ? 'server_error' : 'invalid_request_error');
+  const param = issues?.[0]?.loc.slice(1).join('.') || null;
+  return { detail, error: { message, type, param, code } };
 }

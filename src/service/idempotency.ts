@@ -4,9 +4,8 @@ import type { Access } from './access.ts';
 import { fromLanguage, RequestValidationError, ServiceError } from './errors.ts';
 import type { Store } from './store/store.ts';
 
-/** An answer that can be sent again. */
+/** An answer that can be sent again. Its status is 200. */
 export interface Answer {
-  status: 200;
   body: object;
   /** The model that the key is deleted with; null if the answer belongs to no model. */
   modelId: string | null;
@@ -21,7 +20,7 @@ export interface KeyedRequest {
   access: Access;
 }
 
-export const longestKey = 255;
+export const maxKey = 255;
 
 /**
  * Makes repeated requests harmless. A key is durably reserved together with the id of the resource that
@@ -37,25 +36,22 @@ export class Idempotency {
     this.#store = store;
   }
 
-  async run(
-    request: KeyedRequest,
-    work: (resourceId: string) => Promise<Answer>,
-  ): Promise<Omit<Answer, 'modelId'>> {
+  async run(request: KeyedRequest, work: (resourceId: string) => Promise<Answer>): Promise<Answer> {
     const { key, fingerprint } = request;
     if (key === undefined) return work(randomUUID());
-    if (key === '' || key.length > longestKey)
+    if (key === '' || key.length > maxKey)
       throw new RequestValidationError([
         {
           loc: ['header', 'Idempotency-Key'],
-          msg: `must have 1 to ${longestKey} characters`,
+          msg: `must have 1 to ${maxKey} characters`,
           type: 'value_error',
-          input: key.slice(0, longestKey),
+          input: key.slice(0, maxKey),
         },
       ]);
     const scopedKey = request.access.scoped(key);
     const running = this.#inProgress.get(scopedKey);
     if (running) {
-      if (running.fingerprint !== fingerprint) throw otherBody(key);
+      if (running.fingerprint !== fingerprint) throw keyReused(key);
       return running.answer;
     }
     const answer = this.#runReserved(request, { key, scopedKey }, work);
@@ -78,12 +74,13 @@ export class Idempotency {
       resourceId: randomUUID(),
       answer: null,
     });
-    if (reserved.fingerprint !== fingerprint) throw otherBody(key);
-    if (reserved.answer) return { status: 200, body: Object(reserved.answer.body), modelId: null };
+    if (reserved.fingerprint !== fingerprint) throw keyReused(key);
+    if (reserved.answer) return { body: Object(reserved.answer.body), modelId: null };
     try {
       const answer = await work(reserved.resourceId);
       // The work is done: if the answer cannot be stored, a repeat finds the resource instead.
-      await this.#store.answerIdempotencyKey(scopedKey, answer, answer.modelId).catch(() => undefined);
+      const stored = { status: 200, body: answer.body };
+      await this.#store.answerIdempotencyKey(scopedKey, stored, answer.modelId).catch(() => undefined);
       return answer;
     } catch (error) {
       // A refused request created nothing, so its key may be used for the corrected request.
@@ -95,10 +92,10 @@ export class Idempotency {
   }
 }
 
-function otherBody(key: string): ServiceError {
+function keyReused(key: string): ServiceError {
   return new ServiceError(
     409,
     'idempotency_key_reused',
-    `The Idempotency-Key ${JSON.stringify(key)} was used with another request; take a new key for a new request.`,
+    `The Idempotency-Key ${JSON.stringify(key)} was used with another request; use a new key for a different request.`,
   );
 }

@@ -1,5 +1,8 @@
+import { join } from 'node:path';
 import { Bodies } from './bodies/bodies.ts';
 import type { ServiceContext } from './context.ts';
+import { messageOf, ServiceError } from './errors.ts';
+import { type FaultCode, faultCodeOf } from './faults.ts';
 import { Idempotency } from './idempotency.ts';
 import { Constraints } from './inference/constraints.ts';
 import { baseModelTools, ModelResolver } from './inference/resolve-model.ts';
@@ -9,26 +12,26 @@ import { jobPreparation } from './jobs/prepare-job.ts';
 import { mend, removeUnused } from './store/cleaning.ts';
 import { checkDisk } from './store/durable-files.ts';
 import { DataFiles } from './store/files.ts';
+import { KeyStore } from './store/key-store.ts';
 import { openSqliteStore } from './store/sqlite-store.ts';
 
-type ServiceParts = Pick<
-  ServiceContext,
-  | 'engine'
-  | 'apiKey'
-  | 'keys'
-  | 'trainingData'
-  | 'bodyLimits'
-  | 'admission'
-  | 'connections'
-  | 'defaultEntity'
-  | 'priorityScheduling'
-  | 'log'
-  | 'closing'
-> & { dataFolder: string };
+type OpenedPart =
+  | 'store'
+  | 'files'
+  | 'bodies'
+  | 'events'
+  | 'queue'
+  | 'models'
+  | 'constraints'
+  | 'tools'
+  | 'idempotency';
 
 /** Opens the data folder, repairs what a crash left, and assembles the service. No job runs yet. */
-export async function openService({ dataFolder, ...given }: ServiceParts): Promise<ServiceContext> {
-  const { engine, log } = given;
+export async function openService({
+  dataFolder,
+  ...parts
+}: Omit<ServiceContext, OpenedPart> & { dataFolder: string }): Promise<ServiceContext> {
+  const { engine, log } = parts;
   const files = await DataFiles.open(dataFolder, log);
   await checkDisk(files.absolute('write-check'));
   const store = openSqliteStore(files.databasePath);
@@ -54,5 +57,62 @@ export async function openService({ dataFolder, ...given }: ServiceParts): Promi
   });
   const idempotency = new Idempotency(store);
   const bodies = new Bodies(files);
-  return { ...given, store, files, bodies, events, queue, models, constraints, tools, idempotency };
+  return { ...parts, store, files, bodies, events, queue, models, constraints, tools, idempotency };
+}
+
+/**
+ * Opens the key store of a data folder and creates both if they are missing.
+ *
+ * @throws ServiceError `bad_data_folder`, `storage_full`, `storage_read_only` or `storage_failed` if that
+ * fails.
+ */
+export async function openKeys(dataFolder: string): Promise<KeyStore> {
+  try {
+    return await KeyStore.open(dataFolder);
+  } catch (error) {
+    throw await folderError(error, dataFolder);
+  }
+}
+
+/** What to do about a data folder that the machine cannot write. */
+const remedies: Record<FaultCode, string> = {
+  storage_full: 'Free space on that disk, or choose another data folder.',
+  storage_read_only:
+    'Make the folder writable for the user the service runs as, or choose another data folder.',
+  storage_failed: 'Check that disk, or choose another data folder.',
+  too_many_files: 'Let the process open more files (ulimit -n).',
+  out_of_memory: 'Give the process more memory.',
+};
+
+/** What is wrong with a path where no folder can be created, by errno(3) code. */
+const pathErrors: Record<string, string> = {
+  EEXIST: 'The path is a file. ',
+  ENOTDIR: 'A part of the path is a file. ',
+  ENOENT: 'No folder can be created there. ',
+  ENAMETOOLONG: '',
+  ELOOP: '',
+};
+
+/** The error to show when the data folder cannot be opened. */
+export async function folderError(error: unknown, dataFolder: string): Promise<unknown> {
+  if (error instanceof ServiceError) return error;
+  // SQLite only says that it cannot open the file; writing a file shows the reason.
+  const written =
+    faultCodeOf(error) &&
+    (await checkDisk(join(dataFolder, 'write-check')).catch((reason: unknown) => reason));
+  const cause = faultCodeOf(written) ? written : error;
+  const code = faultCodeOf(cause);
+  const pathError = error instanceof Error && 'code' in error ? pathErrors[String(error.code)] : undefined;
+  const remedy = code
+    ? remedies[code]
+    : pathError === undefined
+      ? null
+      : `${pathError}Choose another data folder.`;
+  if (remedy === null) return error;
+  return new ServiceError(
+    500,
+    code ?? 'bad_data_folder',
+    `The service cannot keep its data in ${dataFolder}: ${messageOf(cause)}. ${remedy}`,
+    { cause },
+  );
 }

@@ -10,51 +10,67 @@ const headers = {
   'x-accel-buffering': 'no',
 };
 
-export interface StreamEnd {
+interface StreamOptions {
   log: ServiceLog;
+  /** Event in the log if `chunks` throws. */
+  event: string;
   /** Called once the stream is over. */
-  ended: () => void;
+  ended?: () => void;
 }
 
 /**
- * Answers with an event stream at the client's pace. If the client disconnects or closes its side,
- * `signal` aborts and `frames` is stopped. If `frames` throws, the error is logged and the connection cut.
+ * A body at the client's pace. If the client disconnects or closes its side, `signal` aborts and `chunks` is
+ * stopped. If `chunks` throws, the error is logged and the connection cut: the status is sent already.
  */
-export function serverSentEvents(
+export function streamedBody(
   context: Context,
-  frames: (signal: AbortSignal) => AsyncGenerator<string>,
-  { log, ended }: StreamEnd,
-): Response {
-  const gone = new AbortController();
-  const encoder = new TextEncoder();
+  chunks: (signal: AbortSignal) => AsyncGenerator<Uint8Array>,
+  { log, event, ended = () => {} }: StreamOptions,
+): ReadableStream<Uint8Array> {
+  const cancelled = new AbortController();
   const wire = wireOf(context);
   const left = wire.whileWanted();
   // A client may leave before the stream is read at all; `cancel` does not run then.
   left.addEventListener('abort', ended, { once: true });
-  const iterator = frames(AbortSignal.any([gone.signal, left]));
-  const body = new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      const next = await iterator.next().catch((error: unknown) => {
+  const iterator = chunks(AbortSignal.any([cancelled.signal, left]));
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        try {
+          const next = await iterator.next();
+          if (!next.done) return controller.enqueue(next.value);
+          ended();
+          controller.close();
+        } catch (error) {
+          ended();
+          wire.cut();
+          const { path } = context.req;
+          const request = requestIdOf(context);
+          if (!left.aborted) log({ level: 'error', event, request, path, error: messageOf(error) });
+        }
+      },
+      async cancel() {
+        cancelled.abort(new Error('The client disconnected.'));
         ended();
-        // The status is sent already.
-        wire.cut();
-        if (left.aborted) return null;
-        const details = { request: requestIdOf(context), path: context.req.path, error: messageOf(error) };
-        log({ level: 'error', event: 'stream_failed', ...details });
-        return null;
-      });
-      if (next === null) return;
-      if (!next.done) return controller.enqueue(encoder.encode(next.value));
-      ended();
-      controller.close();
+        await iterator.return(undefined);
+      },
     },
-    async cancel() {
-      gone.abort(new Error('The client went away.'));
-      ended();
-      await iterator.return(undefined);
-    },
-  });
-  return context.body(body, 200, headers);
+    // Reads nothing ahead, so an answer to HEAD reads nothing at all.
+    { highWaterMark: 0 },
+  );
+}
+
+/** Answers with an event stream. */
+export function serverSentEvents(
+  context: Context,
+  frames: (signal: AbortSignal) => AsyncGenerator<string>,
+  { log, ended }: { log: ServiceLog; ended: () => void },
+): Response {
+  const encoder = new TextEncoder();
+  const encoded = async function* (signal: AbortSignal) {
+    for await (const frame of frames(signal)) yield encoder.encode(frame);
+  };
+  return context.body(streamedBody(context, encoded, { log, event: 'stream_failed', ended }), 200, headers);
 }
 
 export const dataFrame = (data: unknown) => `data: ${JSON.stringify(data)}\n\n`;

@@ -1,12 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import { namePartPattern } from '../contract/index.ts';
 import type { Engine } from '../engines/engine.ts';
+import { checkEntity } from './access.ts';
 import { Admission, resolveLimits, type ServiceLimits } from './admission/admission.ts';
 import { createApp } from './app.ts';
 import { type BodyLimits, defaultBodyLimits } from './context.ts';
-import { openKeys, refusedFolder } from './data-folder.ts';
-import { ServiceError } from './errors.ts';
-import { openService } from './open-service.ts';
+import { badOption, ServiceError } from './errors.ts';
+import { folderError, openKeys, openService } from './open-service.ts';
 import { keepClean } from './store/cleaning.ts';
 import { KeyStore } from './store/key-store.ts';
 import type { ServiceLog } from './telemetry.ts';
@@ -78,9 +77,6 @@ export interface RunningService {
   close(): Promise<void>;
 }
 
-/** The longest timer of Node. */
-const longestMs = 2 ** 31 - 1;
-
 const loopback = new Set(['127.0.0.1', '::1', 'localhost']);
 
 /**
@@ -97,29 +93,30 @@ const loopback = new Set(['127.0.0.1', '::1', 'localhost']);
  * If it cannot listen, it throws the system's error.
  */
 export async function startService(options: StartServiceOptions): Promise<RunningService> {
-  const { engine, dataFolder, host = '127.0.0.1', port = 0 } = options;
-  const { receiveTimeoutMs = 600_000, closeTimeoutMs = 5000 } = options;
-  const stallTimeoutMs = checkMilliseconds('stallTimeoutMs', options.stallTimeoutMs ?? 60_000);
+  const { engine, dataFolder, host = '127.0.0.1', port = 0, log = () => {} } = options;
+  const { receiveTimeoutMs = 600_000, stallTimeoutMs = 60_000, closeTimeoutMs = 5000 } = options;
+  // The longest timer of Node.
+  if (!Number.isSafeInteger(stallTimeoutMs) || stallTimeoutMs < 1 || stallTimeoutMs >= 2 ** 31)
+    throw badOption(`stallTimeoutMs is ${stallTimeoutMs}. Pass whole milliseconds from 1 to ${2 ** 31 - 1}.`);
   const bodyLimits = { ...defaultBodyLimits, ...options.bodyLimits };
-  const largestBody = Math.max(bodyLimits.chat, bodyLimits.preview);
-  const admission = new Admission(resolveLimits(options.limits, largestBody));
+  const maxBody = Math.max(bodyLimits.chat, bodyLimits.preview);
+  const admission = new Admission(resolveLimits(options.limits, maxBody));
   const trainingData = await resolveSources(options.trainingData);
   const defaultEntity = checkEntity(options.defaultEntity ?? 'local');
   const ownKey = checkApiKey(options.apiKey);
-  const reachable = !loopback.has(host) && !ownKey;
+  const isReachable = !loopback.has(host) && !ownKey;
   // A refused start must not create the folder.
-  const keys = reachable && !KeyStore.isIn(dataFolder) ? null : await openKeys(dataFolder);
+  const keys = isReachable && !KeyStore.isIn(dataFolder) ? null : await openKeys(dataFolder);
   const storedKeys = keys?.countValid() ?? 0;
-  if (keys === null || (reachable && storedKeys === 0)) {
+  if (keys === null || (isReachable && storedKeys === 0)) {
     keys?.close();
     throw new ServiceError(
       500,
       'key_required',
-      `The service listens on ${host}, which others can reach, only with an API key: give apiKey (or MARTINGALE_API_KEY), make one with "martingale keys create --data ${dataFolder}", or listen on 127.0.0.1.`,
+      `Listening on ${host}, which other machines can reach, requires an API key: pass apiKey (or MARTINGALE_API_KEY), create one with "martingale keys create --data ${dataFolder}", or listen on 127.0.0.1.`,
     );
   }
   const apiKey = ownKey || `mg-${randomBytes(32).toString('base64url')}`;
-  const log = options.log ?? (() => {});
   const closing = new AbortController();
   const service = await openService({
     engine,
@@ -136,13 +133,18 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
     closing: closing.signal,
   }).catch(async (error: unknown) => {
     keys.close();
-    throw await refusedFolder(error, dataFolder);
+    throw await folderError(error, dataFolder);
   });
   let listening: Listening;
   try {
     listening = await Listening.start({
-      ...{ fetch: createApp(service).fetch, host, port, receiveTimeoutMs, stallTimeoutMs },
-      ...{ largestBody, log },
+      fetch: createApp(service).fetch,
+      host,
+      port,
+      receiveTimeoutMs,
+      stallTimeoutMs,
+      largestBody: maxBody,
+      log,
     });
   } catch (error) {
     await service.store.close();
@@ -171,41 +173,13 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
     log({ level: 'info', event: 'service_closed' });
   };
   let closed: Promise<void> | undefined;
-  return {
-    url,
-    apiKey,
-    storedKeys,
-    close: () => {
-      closed ??= close();
-      return closed;
-    },
-  };
-}
-
-function checkMilliseconds(name: string, value: number): number {
-  if (Number.isSafeInteger(value) && value >= 1 && value <= longestMs) return value;
-  throw new ServiceError(
-    500,
-    'bad_option',
-    `${name} is ${String(value)}; give whole milliseconds from 1 to ${longestMs}.`,
-  );
-}
-
-function checkEntity(entity: string): string {
-  if (namePartPattern.test(entity)) return entity;
-  throw new ServiceError(
-    500,
-    'bad_option',
-    `defaultEntity: ${JSON.stringify(entity)} is no name of an entity; it is 1 to 128 letters, digits, dots, underscores or hyphens, and begins with a letter or digit.`,
-  );
+  return { url, apiKey, storedKeys, close: () => (closed ??= close()) };
 }
 
 /** Checks that a request header can carry the key. The error does not show it. */
 function checkApiKey(apiKey: string | undefined): string | undefined {
   if (!apiKey || /^[\x21-\x7e]+$/.test(apiKey)) return apiKey;
-  throw new ServiceError(
-    500,
-    'bad_option',
+  throw badOption(
     'apiKey (MARTINGALE_API_KEY of `serve`) must consist of printable ASCII characters without spaces. Check for a trailing line break.',
   );
 }

@@ -1,24 +1,23 @@
 import type { z } from 'zod';
 import type { ValidationIssue } from '../contract/index.ts';
 import { isObject, type JsonObject } from '../util/json.ts';
-import { invalidField, RequestValidationError, unsupportedField } from './errors.ts';
-import { largestIssueCount } from './shown-issue.ts';
+import { invalidField, isLarger, maxIssues, RequestValidationError, unsupportedField } from './errors.ts';
 import { flatten, toValidationIssues, valueAt } from './zod-issues.ts';
 
 /** How often unknown null fields are removed and the value validated again. */
-const mostRounds = 16;
+const maxRounds = 16;
 /** How many unknown null fields are removed in one round. */
-const mostNames = 64;
+const maxNames = 64;
 
-/** Validates a value. Invalid values throw a 422 whose `loc` begins with `place`. */
+/** Validates a value. Invalid values throw a 422 whose `loc` begins with `location`. */
 export function validate<Schema extends z.ZodType>(
   schema: Schema,
   value: unknown,
-  place: 'body' | 'query' | 'path',
+  location: 'body' | 'query' | 'path',
 ): z.output<Schema> {
   const result = parse(schema, value);
   if (result.success) return result.data;
-  throw new RequestValidationError(toValidationIssues(result.error.issues, value, [place]));
+  throw new RequestValidationError(toValidationIssues(result.error.issues, value, [location]));
 }
 
 /** Like `safeParse`, but an unknown field with the value null counts as absent. */
@@ -28,14 +27,14 @@ function parse<Schema extends z.ZodType>(
   round = 0,
 ): z.ZodSafeParseResult<z.output<Schema>> {
   const result = safeParse(schema, value);
-  if (result.success || round === mostRounds) return result;
+  if (result.success || round === maxRounds) return result;
   const nulls = new Map(
     result.error.issues
       .flatMap((issue) => flatten(issue, []))
       .filter(({ issue, path }) => issue.code === 'unrecognized_keys' && valueAt(value, path) === null)
       .map(({ path }) => [path.map((part) => (typeof part === 'number' ? 0 : part)).join('\n'), path]),
   );
-  if (nulls.size === 0 || nulls.size > mostNames) return result;
+  if (nulls.size === 0 || nulls.size > maxNames) return result;
   const trimmed = [...nulls.values()].reduce(withoutNull, value);
   return parse(schema, trimmed, round + 1);
 }
@@ -43,19 +42,19 @@ function parse<Schema extends z.ZodType>(
 export type ReadItem<Value> = { value: Value } | { issues: ValidationIssue[] };
 
 /**
- * Validates a part of a body at `place`. Issues quote `original`: the item as sent, if parts of it are
+ * Validates a part of a body at `location`. Issues quote `original`: the item as sent, if parts of it are
  * validated separately and are empty in `item`.
  */
 export function readItem<Schema extends z.ZodType>(
   schema: Schema,
   item: unknown,
-  place: (string | number)[],
+  location: (string | number)[],
   original: unknown = item,
 ): ReadItem<z.output<Schema>> {
   const result = parse(schema, item);
   return result.success
     ? { value: result.data }
-    : { issues: toValidationIssues(result.error.issues, original, place) };
+    : { issues: toValidationIssues(result.error.issues, original, location) };
 }
 
 /** A copy without the null at a path, in every element of the lists along it. */
@@ -72,9 +71,9 @@ function withoutNull(value: unknown, [first, ...rest]: (string | number)[]): unk
 }
 
 /** Values with more nested values than this are validated only up to the first error. */
-const valuesReadOn = 5000;
+const maxValuesReadOn = 5000;
 
-const upToFirstFault: z.core.ParseContextInternal<z.core.$ZodIssue> = { abortEarly: true };
+const firstErrorOnly: z.core.ParseContextInternal<z.core.$ZodIssue> = { abortEarly: true };
 
 /**
  * Like `schema.safeParse`. Reports all errors only for small values: a body can contain millions of wrong
@@ -84,46 +83,29 @@ function safeParse<Schema extends z.ZodType>(
   schema: Schema,
   value: unknown,
 ): z.ZodSafeParseResult<z.output<Schema>> {
-  const result = schema.safeParse(value, upToFirstFault);
-  return result.success || holdsMoreThan(valuesReadOn, value) ? result : schema.safeParse(value);
-}
-
-function holdsMoreThan(limit: number, value: unknown): boolean {
-  const waiting = [value];
-  let count = 0;
-  for (let next = waiting.pop(); waiting.length > 0 || next !== undefined; next = waiting.pop()) {
-    if (++count > limit) return true;
-    if (typeof next !== 'object' || next === null) continue;
-    const inner: unknown[] = Array.isArray(next) ? next : Object.values(next);
-    if (inner.length > limit) return true;
-    waiting.push(...inner);
-  }
-  return false;
+  const result = schema.safeParse(value, firstErrorOnly);
+  return result.success || isLarger(value, maxValuesReadOn) ? result : schema.safeParse(value);
 }
 
 /** Renames vendor aliases of fields. An alias together with its field is an error. */
 export function renameAliases(
   body: JsonObject,
   aliases: Readonly<Record<string, string>>,
-  place: string[] = [],
+  location: string[] = [],
 ): JsonObject {
   let renamed = body;
   for (const [alias, name] of Object.entries(aliases)) {
     if (!(alias in body)) continue;
     const { [alias]: value, ...rest } = renamed;
     if (value !== null && rest[name] !== undefined && rest[name] !== null)
-      throw unsupportedField(
-        [...place, alias],
-        value,
-        `${alias} is another name of ${name}; send one of them`,
-      );
+      throw unsupportedField([...location, alias], value, `${alias} is an alias of ${name}; send only one`);
     renamed = value === null ? rest : { ...rest, [name]: value };
   }
   return renamed;
 }
 
 /** Whether a value counts as absent: clients send defaults of options that nobody set. */
-export function asksForNothing(value: unknown): boolean {
+export function isUnset(value: unknown): boolean {
   if (value === null || value === undefined || value === false || value === 0) return true;
   if (Array.isArray(value)) return value.length === 0;
   return isObject(value) && Object.keys(value).length === 0;
@@ -133,10 +115,10 @@ export function asksForNothing(value: unknown): boolean {
 export function refuseUnknownFields(body: JsonObject, known: ReadonlySet<string>): void {
   const issues = Object.keys(body)
     .filter((name) => !known.has(name) && body[name] !== null)
-    .slice(0, largestIssueCount)
+    .slice(0, maxIssues)
     .map((name) => ({
       loc: ['body', name],
-      msg: `Extra inputs are not permitted: ${name} is no field of this request`,
+      msg: `Extra inputs are not permitted: unknown field ${name}`,
       type: 'extra_forbidden',
       input: body[name],
     }));

@@ -1,6 +1,6 @@
 import type { z } from 'zod';
 import type { ValidationIssue } from '../contract/index.ts';
-import { largestIssueCount } from './shown-issue.ts';
+import { maxIssues } from './errors.ts';
 
 type ZodIssue = z.core.$ZodIssue;
 
@@ -8,12 +8,12 @@ type ZodIssue = z.core.$ZodIssue;
 export function toValidationIssues(
   issues: readonly ZodIssue[],
   root: unknown,
-  place: (string | number)[],
+  location: (string | number)[],
 ): ValidationIssue[] {
   return issues
     .flatMap((issue) => flatten(issue, []))
-    .slice(0, largestIssueCount)
-    .map(({ issue, path }) => describe(issue, path, root, place));
+    .slice(0, maxIssues)
+    .map(({ issue, path }) => describe(issue, path, root, location));
 }
 
 interface Located {
@@ -25,7 +25,7 @@ interface Located {
 export function flatten(issue: ZodIssue, prefix: (string | number)[]): Located[] {
   const path = [...prefix, ...issue.path.map((part) => (typeof part === 'symbol' ? String(part) : part))];
   if (issue.code === 'unrecognized_keys')
-    return issue.keys.slice(0, largestIssueCount).map((key) => ({ issue, path: [...path, key] }));
+    return issue.keys.slice(0, maxIssues).map((key) => ({ issue, path: [...path, key] }));
   if (issue.code !== 'invalid_union' || issue.errors.length === 0) return [{ issue, path }];
   const meant = issue.errors.filter((branch) => !branch.some(isOfOtherKind));
   const branches = (meant.length > 0 ? meant : issue.errors).map((branch) =>
@@ -62,12 +62,12 @@ function describe(
   issue: ZodIssue,
   path: (string | number)[],
   root: unknown,
-  place: (string | number)[],
+  location: (string | number)[],
 ): ValidationIssue {
-  const { value, isThere } = lookUp(root, path);
-  const loc = [...place, ...path];
+  const { value, exists } = lookUp(root, path);
+  const loc = [...location, ...path];
   // A missing value cannot be quoted; quote what it is missing from.
-  if (!isThere && asksForValue.has(issue.code))
+  if (!exists && requiresValue.has(issue.code))
     return { loc, msg: 'Field required', type: 'missing', input: value };
   if (issue.code === 'unrecognized_keys')
     return { loc, msg: 'Extra inputs are not permitted', type: 'extra_forbidden', input: value };
@@ -76,7 +76,7 @@ function describe(
 }
 
 /** Issues that zod reports for a missing value as for a wrong one. */
-const asksForValue: ReadonlySet<ZodIssue['code']> = new Set([
+const requiresValue: ReadonlySet<ZodIssue['code']> = new Set([
   'invalid_type',
   'invalid_value',
   'invalid_union',
@@ -131,17 +131,17 @@ const typeNames: Record<string, string> = {
 
 /** The value at a path; undefined if there is none. */
 export function valueAt(root: unknown, path: readonly (string | number)[]): unknown {
-  const { value, isThere } = lookUp(root, path);
-  return isThere ? value : undefined;
+  const { value, exists } = lookUp(root, path);
+  return exists ? value : undefined;
 }
 
 /** The value at a path; if there is none, the innermost existing one along it. */
-function lookUp(root: unknown, path: readonly (string | number)[]): { value: unknown; isThere: boolean } {
+function lookUp(root: unknown, path: readonly (string | number)[]): { value: unknown; exists: boolean } {
   let value = root;
   for (const part of path) {
     if (typeof value !== 'object' || value === null || !Object.hasOwn(value, part))
-      return { value, isThere: false };
+      return { value, exists: false };
     value = Reflect.get(value, part);
   }
-  return { value, isThere: value !== undefined };
+  return { value, exists: value !== undefined };
 }

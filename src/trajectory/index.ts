@@ -1,14 +1,9 @@
-export type { LoggedCall } from './call-log.ts';
 export { History } from './history.ts';
 export type { CallEnd, Observations, ToolUses } from './observations.ts';
 export {
-  assistantMessage,
-  type ExternalCall,
-  messageKey,
   type PromptMessages,
   type RecordedCall,
-  reasoningOf,
-  replyKey,
+  type SpokenCall,
   sampledMessage,
   type TrajectoryCall,
 } from './recorded-call.ts';

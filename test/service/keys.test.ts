@@ -132,7 +132,7 @@ describe('API keys', () => {
     expect(keys.check(first.key)).toEqual({ id: first.id, entity: null });
     expect(keys.check(limited.key)).toEqual({ id: limited.id, entity: 'team-a' });
     expect(keys.list()).toMatchObject([{ id: first.id }, { id: limited.id }]);
-    expect(() => keys.create('wrong', { entity: 'team/a' })).toThrow(/no name of an entity/);
+    expect(() => keys.create('wrong', { entity: 'team/a' })).toThrow(/not a valid entity name/);
   });
 
   test('keys outlive the service', async () => {

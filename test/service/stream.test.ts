@@ -3,7 +3,7 @@ import { text as readAll } from 'node:stream/consumers';
 import { expect, test } from 'vitest';
 import { chatCompletionChunkSchema } from '../../src/contract/index.ts';
 import type { GenerateRequest, Generation, GenerationDelta } from '../../src/engines/engine.ts';
-import { Arrivals } from '../../src/service/inference/reply/arrivals.ts';
+import { ReplyUpdates } from '../../src/service/inference/reply/reply-updates.ts';
 import { door, ScriptedEngine, special, tokensOf } from '../support/scripted-engine.ts';
 import { frames, type Json, start } from './harness.ts';
 
@@ -194,7 +194,7 @@ test('what is not taken is merged, choice by choice, and nothing of it is lost',
     ...{ tokens: [1, 2, 3, 4], logprobs: [-1, -2, -3, -4], topLogprobs: [1, 2, 3, 4].map(() => []) },
     ...{ finishReason: 'stop', stop: null, cachedTokens: 0 },
   };
-  const arrivals = new Arrivals(
+  const updates = new ReplyUpdates(
     {
       choices: 2,
       search: null,
@@ -207,7 +207,7 @@ test('what is not taken is merged, choice by choice, and nothing of it is lost',
   );
   await new Promise(setImmediate);
   const taken = [];
-  for await (const arrival of arrivals.all()) taken.push(arrival);
+  for await (const update of updates.all()) taken.push(update);
   const merged = {
     tokens: [1, 2, 3, 4],
     logprobs: [-1, -2, -3, -4],

@@ -149,26 +149,19 @@ describe('each complaint about a request says where, what, and with which value'
     expect(await detailOf(`/v1/preview/models/${model.id}/log`, { trajectory_groups: groups })).toEqual([
       {
         ...{ loc: ['body', 'split'], msg: 'Field required', type: 'missing' },
-        input: { trajectory_groups: ['…'] },
+        input: { '…': '…' },
       },
     ]);
   });
 
-  test('what is long is shown shortened, and of its kind', async () => {
+  test('a long value is shown by its beginning, or by a placeholder of its type', async () => {
     const { chat } = await start();
     const inputOf = async (fields: object) => (await chat(fields)).body.detail[0].input;
     expect(await inputOf({ seed: 'x'.repeat(5000) })).toBe(`${'x'.repeat(1000)}…`);
     expect(await inputOf({ messages: Array(2000).fill(5), seed: null })).toBe(5);
     expect(await inputOf({ seed: Array(2000).fill(5) })).toEqual(['…']);
-    const seed = {
-      name: 'a'.repeat(100),
-      list: Array(1000).fill(1),
-      short: [1, 2],
-      deep: { a: 'b'.repeat(900) },
-    };
-    expect(await inputOf({ seed })).toEqual({
-      ...{ name: `${'a'.repeat(64)}…`, list: ['…'], short: [1, 2] },
-      deep: { '…': '…' },
-    });
+    const seed = { name: 'a'.repeat(100), list: Array(1000).fill(1), short: [1, 2] };
+    expect(await inputOf({ seed })).toEqual({ '…': '…' });
+    expect(await inputOf({ seed: { short: [1, 2] } })).toEqual({ short: [1, 2] });
   });
 });

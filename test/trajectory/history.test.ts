@@ -12,8 +12,8 @@ const user = (content: string): Message => ({ role: 'user', content });
 const assistant = (content: string): Message => ({ role: 'assistant', content });
 
 function record(trajectory: Trajectory, call: Partial<RecordedCall> & Pick<RecordedCall, 'promptTokenIds'>) {
-  const { index } = trajectory.beginCall();
-  trajectory.record({
+  const { index, callId } = trajectory.beginCall();
+  trajectory.record(callId, {
     index,
     messages: [user('a')],
     tools: undefined,
@@ -58,13 +58,13 @@ test('histories stand in the order in which their first calls began, whichever w
   const first = trajectory.beginCall();
   const second = trajectory.beginCall();
   const call = { messages: [user('a')], tools: undefined, model: 'm' };
-  trajectory.record({
+  trajectory.record(second.callId, {
     ...call,
     index: second.index,
     promptTokenIds: [2],
     choice: choice('second', [9]),
   });
-  trajectory.record({
+  trajectory.record(first.callId, {
     ...call,
     index: first.index,
     promptTokenIds: [1],

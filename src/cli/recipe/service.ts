@@ -55,17 +55,24 @@ interface ModelOfRun {
 }
 
 /** The model of a new run. `ifExists` decides what happens if the service already has a model with its name. */
-export function openModelOfRun({
+export async function openModelOfRun({
   name,
   seed,
+  baseModel,
+  ifExists,
   service,
   runDirectory,
-  ...rest
+  signal,
 }: ModelOfRun): Promise<ModelHandle> {
-  const { client, dataFolder } = service;
-  // A shared service needs a name per run: with the same name, training would continue the last run's model.
-  const modelName = dataFolder === null ? basename(runDirectory) : `seed-${seed}`;
-  return openModel({ client, project: name, name: modelName, ...rest });
+  return openModel({
+    client: service.client,
+    project: name,
+    // A shared service needs a name per run: with the same name, training would continue the last run's model.
+    name: service.dataFolder === null ? basename(runDirectory) : `seed-${seed}`,
+    baseModel,
+    ifExists,
+    signal,
+  });
 }
 
 /**
@@ -74,28 +81,28 @@ export function openModelOfRun({
  */
 export async function reopenModelOfRun(run: ModelOfRun): Promise<ModelHandle> {
   const { client } = run.service;
-  const saved = await readSavedModel(run.runDirectory);
-  if (saved && (await isDeleted(client, saved.modelId, run.signal)))
-    return new ModelHandle({ client, id: saved.modelId, name: saved.model });
-  const parts = saved && parseModelName(saved.model);
-  if (!parts) return openModelOfRun({ ...run, ifExists: 'continue' });
-  const { entity, project, name } = parts;
+  const noted = await readNoted(run.runDirectory);
+  if (noted && (await isGone(client, noted.modelId, run.signal)))
+    return new ModelHandle({ client, id: noted.modelId, name: noted.model });
+  const own = noted && parseModelName(noted.model);
+  if (!own) return openModelOfRun({ ...run, ifExists: 'continue' });
+  const { entity, project, name } = own;
   return openModel({ client, entity, project, name, baseModel: run.baseModel, signal: run.signal });
 }
 
-const savedModelSchema = z.object({ model: z.string(), modelId: z.string() });
+const notedSchema = z.object({ model: z.string(), modelId: z.string() });
 
 /** The model in the run's `config.json`; undefined if that is invalid, which `train` reports. */
-async function readSavedModel(runDirectory: string): Promise<z.infer<typeof savedModelSchema> | undefined> {
+async function readNoted(runDirectory: string): Promise<z.infer<typeof notedSchema> | undefined> {
   const text = await readFile(join(trainingFolder(runDirectory), 'config.json'), 'utf8');
   try {
-    return savedModelSchema.safeParse(JSON.parse(text)).data;
+    return notedSchema.safeParse(JSON.parse(text)).data;
   } catch {
     return undefined;
   }
 }
 
-async function isDeleted(client: Client, modelId: string, signal: AbortSignal): Promise<boolean> {
+async function isGone(client: Client, modelId: string, signal: AbortSignal): Promise<boolean> {
   try {
     await client.models.checkpoints.list(modelId, { limit: 1, signal });
     return false;

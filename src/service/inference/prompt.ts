@@ -20,34 +20,17 @@ export interface Prompt {
   retokenized: boolean;
 }
 
-type PromptRequest = Pick<
-  ParsedChatCompletionRequest,
-  | 'messages'
-  | 'tools'
-  | 'reasoning_effort'
-  | 'documents'
-  | 'chat_template'
-  | 'chat_template_kwargs'
-  | 'add_generation_prompt'
-  | 'continue_final_message'
-  | 'add_special_tokens'
-  | 'truncate_prompt_tokens'
-  | 'max_tokens'
-  | 'max_completion_tokens'
->;
-
 /**
  * Renders the prompt of a chat request to token ids. Rejects with a 422 that names the invalid field. Does
  * not check whether a reply still fits.
  */
 export async function toPrompt(
-  request: PromptRequest,
+  request: ParsedChatCompletionRequest,
   { tools, base, caller }: { tools: BaseModelTools; base: BaseModel; caller?: Caller },
 ): Promise<Prompt> {
   const { renderer } = tools;
   const { contextLength } = base;
-  const given = [request.messages, request.documents, request.chat_template_kwargs];
-  const characters = charactersIn(given);
+  const characters = charactersIn([request.messages, request.documents, request.chat_template_kwargs]);
   renderer.checkSize(characters, contextLength);
   const turns = await toTurns(request, { inTimeSlices: characters > longText });
   turns.forEach(({ tokenIds }, index) => {
@@ -64,7 +47,7 @@ export async function toPrompt(
   const begin = request.add_special_tokens ? tools.format.beginToken : null;
   const whole = begin === null ? rendered.tokens : [begin, ...rendered.tokens];
   if (whole.length === 0)
-    throw new ServiceError(422, 'empty_prompt', 'The chat template writes nothing for these messages.');
+    throw new ServiceError(422, 'empty_prompt', 'The chat template renders these messages to nothing.');
   const tokens = truncate(whole, request, contextLength);
   const own =
     values !== null ||
@@ -76,7 +59,7 @@ export async function toPrompt(
   return { tokens, own, retokenized };
 }
 
-const passesToTemplate = (request: PromptRequest): boolean =>
+const passesToTemplate = (request: ParsedChatCompletionRequest): boolean =>
   request.chat_template !== undefined ||
   request.chat_template_kwargs !== undefined ||
   request.documents !== undefined;
@@ -88,7 +71,7 @@ const passesToTemplate = (request: PromptRequest): boolean =>
 const longText = 65_536;
 
 async function toTurns(
-  { messages }: Pick<PromptRequest, 'messages'>,
+  { messages }: Pick<ParsedChatCompletionRequest, 'messages'>,
   { inTimeSlices }: { inTimeSlices: boolean },
 ): Promise<Turn[]> {
   const slices = inTimeSlices ? new TimeSlices() : null;
@@ -100,7 +83,11 @@ async function toTurns(
   return turns;
 }
 
-function toRenderOptions(request: PromptRequest, turns: readonly Turn[], callToken: number): RenderOptions {
+function toRenderOptions(
+  request: ParsedChatCompletionRequest,
+  turns: readonly Turn[],
+  callToken: number,
+): RenderOptions {
   const continueFinalMessage = request.continue_final_message ?? false;
   if (continueFinalMessage) checkContinued(request, turns, callToken);
   return {
@@ -111,20 +98,24 @@ function toRenderOptions(request: PromptRequest, turns: readonly Turn[], callTok
 }
 
 /** `none` is not passed to the template. */
-const effortOf = ({ reasoning_effort: effort }: Pick<PromptRequest, 'reasoning_effort'>) =>
+const effortOf = ({ reasoning_effort: effort }: Pick<ParsedChatCompletionRequest, 'reasoning_effort'>) =>
   effort === 'none' ? undefined : effort;
 
-function checkContinued(request: PromptRequest, turns: readonly Turn[], callToken: number): void {
+function checkContinued(
+  request: ParsedChatCompletionRequest,
+  turns: readonly Turn[],
+  callToken: number,
+): void {
   if (request.add_generation_prompt === true)
     throw invalidField(
       ['add_generation_prompt'],
-      'cannot be true together with continue_final_message: a reply either begins anew or goes on with the last message',
+      'cannot be true with continue_final_message, which continues the last message instead',
       true,
     );
   if (effortOf(request) !== undefined)
     throw invalidField(
       ['reasoning_effort'],
-      'asks for reasoning before the content of a reply, and with continue_final_message the content has begun; leave it out',
+      'cannot be used with continue_final_message, where the content of the reply has begun; leave it out',
       request.reasoning_effort,
     );
   const last = turns.length - 1;
@@ -132,28 +123,23 @@ function checkContinued(request: PromptRequest, turns: readonly Turn[], callToke
   if (final && (final.toolCalls.length > 0 || final.tokenIds?.includes(callToken)))
     throw invalidField(
       ['messages', last, 'tool_calls'],
-      'nothing can follow a tool call, so that continue_final_message cannot go on with this message; leave the calls out',
+      'continue_final_message cannot continue a message with tool calls; leave them out',
       final.toolCalls,
     );
 }
 
 /** Keeps the last tokens; a begin token is cut off like any other. */
-function truncate(tokens: number[], request: PromptRequest, contextLength: number): number[] {
+function truncate(tokens: number[], request: ParsedChatCompletionRequest, contextLength: number): number[] {
   const limit = request.truncate_prompt_tokens;
   if (limit === undefined) return tokens;
-  if (limit === 0)
-    throw invalidField(
-      ['truncate_prompt_tokens'],
-      'of 0 would leave nothing of the prompt; keep 1 at least',
-      0,
-    );
+  if (limit === 0) throw invalidField(['truncate_prompt_tokens'], 'must be at least 1', 0);
   if (limit > 0) return limit < tokens.length ? tokens.slice(-limit) : tokens;
   const reply = request.max_completion_tokens ?? request.max_tokens ?? 1;
   const room = contextLength - reply;
   if (room < 1)
     throw invalidField(
       ['truncate_prompt_tokens'],
-      `keeps what the context of ${contextLength} tokens holds beside the reply, and ${reply} tokens of reply leave nothing; ask for fewer`,
+      `leaves no room for a prompt: the reply takes ${reply} of the context's ${contextLength} tokens`,
       limit,
     );
   return room < tokens.length ? tokens.slice(-room) : tokens;

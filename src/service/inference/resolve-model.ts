@@ -6,7 +6,7 @@ import type { ChatFormat, Tokenizer } from '../../language/tokenizer/tokenizer.t
 import type { Access } from '../access.ts';
 import { ServiceError } from '../errors.ts';
 import type { DataFiles } from '../store/files.ts';
-import type { Store } from '../store/store.ts';
+import type { CheckpointRecord, ModelRecord, Store } from '../store/store.ts';
 import { TokenTexts } from './reply/token-report.ts';
 
 /** What a model name in a request currently refers to. */
@@ -53,8 +53,7 @@ export class ModelResolver {
     const base = this.#baseModel(name);
     if (base) return base;
     const text = name ?? '';
-    const parsed = parseModelName(text);
-    if (!parsed || !access.sees(parsed.entity)) throw unknownModel(text);
+    const parsed = visibleName(text, access);
     const known = this.#known.get(text);
     if (known) return known;
     const cache = this.#known;
@@ -65,6 +64,11 @@ export class ModelResolver {
     return resolved;
   }
 
+  /** The records of a trained model's name: of its step, or of its newest checkpoint without one. */
+  find(text: string, access: Access): Promise<NamedRecords> {
+    return this.#find(text, visibleName(text, access));
+  }
+
   #baseModel(name: string | undefined): ResolvedModel | undefined {
     const [first] = this.#engine.baseModels;
     const base = name === undefined ? first : this.#engine.baseModels.find(({ id }) => id === name);
@@ -72,15 +76,9 @@ export class ModelResolver {
   }
 
   async #trained(text: string, name: ModelName): Promise<ResolvedModel> {
-    const model = await this.#store.modelNamed(name.entity, name.project, name.name);
-    if (!model) throw unknownModel(text);
+    const { model, checkpoint } = await this.#find(text, name);
     const base = this.#engine.baseModels.find(({ id }) => id === model.baseModel);
     if (!base) throw unknownModel(text, `its base model ${model.baseModel} is not one of this engine`);
-    const checkpoint =
-      name.step === undefined
-        ? await this.#store.newestCheckpoint(model.id)
-        : await this.#store.checkpoint(model.id, name.step);
-    if (!checkpoint) throw unknownStep(text, name.step);
     const folder = checkpoint.folder === null ? null : this.#files.absolute(checkpoint.folder);
     const { entity, project } = model;
     return {
@@ -90,20 +88,42 @@ export class ModelResolver {
       weights: { baseModel: base.id, folder },
     };
   }
+
+  async #find(text: string, { entity, project, name, step }: ModelName): Promise<NamedRecords> {
+    const model = await this.#store.modelNamed(entity, project, name);
+    if (!model) throw unknownModel(text);
+    const checkpoint = await checkpointOf(this.#store, model.id, step);
+    if (!checkpoint) throw unknownModel(text, `the model has no checkpoint of step ${step}`);
+    return { model, checkpoint, step };
+  }
 }
 
-const noSuchName = 'there is no model of this name';
+interface NamedRecords {
+  model: ModelRecord;
+  checkpoint: CheckpointRecord;
+  /** The step in the name. */
+  step: number | undefined;
+}
 
-export function unknownModel(name: string, reason = noSuchName): ServiceError {
+/** The checkpoint of a step, or the newest without one. */
+export const checkpointOf = (store: Store, modelId: string, step: number | undefined) =>
+  step === undefined ? store.newestCheckpoint(modelId) : store.checkpoint(modelId, step);
+
+/** Names of other entities are refused before any lookup. */
+function visibleName(text: string, access: Access): ModelName {
+  const parsed = parseModelName(text);
+  if (parsed && access.sees(parsed.entity)) return parsed;
+  throw unknownModel(text);
+}
+
+function unknownModel(name: string, reason?: string): ServiceError {
+  const why = reason === undefined ? '' : `: ${reason}`;
   return new ServiceError(
     404,
     'model_not_found',
-    `The model ${JSON.stringify(name)} does not exist: ${reason}. GET /v1/models lists those that do.`,
+    `The model ${JSON.stringify(name)} does not exist${why}. GET /v1/models lists the models.`,
   );
 }
-
-export const unknownStep = (name: string, step: number | undefined): ServiceError =>
-  unknownModel(name, `the model has no checkpoint of step ${step}`);
 
 /** Turns the messages of a base model into tokens and back. */
 export interface BaseModelTools {

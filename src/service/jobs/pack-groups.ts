@@ -9,17 +9,12 @@ import {
 import type { Engine } from '../../engines/engine.ts';
 import { isObject } from '../../util/json.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
-import {
-  type GroupedBody,
-  type GroupPart,
-  groupsField,
-  type TrajectoryPart,
-} from '../bodies/grouped-body.ts';
-import { RequestValidationError } from '../errors.ts';
-import { largestIssueCount } from '../shown-issue.ts';
+import { type GroupPart, groupsField, type TrajectoryPart } from '../bodies/group-parts.ts';
+import type { GroupedBody } from '../bodies/grouped-body.ts';
+import { maxIssues, RequestValidationError } from '../errors.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
-import { asksForNothing, readItem } from '../validation.ts';
+import { isUnset, readItem } from '../validation.ts';
 import { type ChoiceSurroundings, checkTrajectory } from './choices.ts';
 import { readTrajectory } from './read-trajectory.ts';
 
@@ -103,10 +98,10 @@ export async function* readGroups({ groups }: GroupedBody): AsyncGenerator<ReadP
       if ('issues' in result) issues.push(...result.issues);
       else if (issues.length === 0) yield { ...part, read: result.value };
     }
-    if (issues.length >= largestIssueCount) break;
+    if (issues.length >= maxIssues) break;
     if (slices.over) await slices.pause();
   }
-  if (issues.length > 0) throw new RequestValidationError(issues.slice(0, largestIssueCount));
+  if (issues.length > 0) throw new RequestValidationError(issues.slice(0, maxIssues));
 }
 
 const groupFields = new Set(Object.keys(trajectoryGroupSchema.shape));
@@ -124,7 +119,7 @@ class UnknownTrajectoryFields {
 
   /** Checks a part that fits its schema. */
   check(part: GroupPart | TrajectoryPart): void {
-    if (this.#issues.length + this.#inGroup.length >= largestIssueCount) return;
+    if (this.#issues.length + this.#inGroup.length >= maxIssues) return;
     const at = ['body', groupsField, part.group];
     if (part.type === 'trajectory') {
       this.#inGroup.push(...unknownInTrajectory(part.value, [...at, 'trajectories', part.index]));
@@ -137,7 +132,7 @@ class UnknownTrajectoryFields {
   /** Throws the issues, if there are any. */
   refuse(): void {
     const issues = [...this.#issues, ...this.#inGroup];
-    if (issues.length > 0) throw new RequestValidationError(issues.slice(0, largestIssueCount));
+    if (issues.length > 0) throw new RequestValidationError(issues.slice(0, maxIssues));
   }
 }
 
@@ -154,7 +149,7 @@ function unknownInTrajectory(trajectory: unknown, place: (string | number)[]): V
 function unknownIn(value: unknown, known: ReadonlySet<string>, at: (string | number)[]): ValidationIssue[] {
   if (!isObject(value)) return [];
   return Object.entries(value)
-    .filter(([name, given]) => !known.has(name) && !asksForNothing(given))
+    .filter(([name, given]) => !known.has(name) && !isUnset(given))
     .map(([name, given]) => ({
       loc: [...at, name],
       msg: `Extra inputs are not permitted: ${name} is not read here, so that it could not train`,

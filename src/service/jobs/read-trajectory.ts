@@ -12,8 +12,8 @@ import {
 } from '../../contract/index.ts';
 import { isObject, type JsonObject } from '../../util/json.ts';
 import type { TimeSlices } from '../../util/time-slices.ts';
+import { maxIssues } from '../errors.ts';
 import { wholeBytes } from '../json/parse.ts';
-import { largestIssueCount } from '../shown-issue.ts';
 import { type ReadItem, readItem } from '../validation.ts';
 
 type ParsedHistory = z.output<typeof historySchema>;
@@ -114,7 +114,7 @@ async function readList<Item>(
     const result = await read(item, { place: [...place, name, index], slices });
     if ('value' in result) items.push(result.value);
     else issues.push(...result.issues);
-    if (issues.length >= largestIssueCount) break;
+    if (issues.length >= maxIssues) break;
     if (slices.over) await slices.pause();
   }
   return { beside: { ...object, [name]: [] }, items, issues };
@@ -131,7 +131,7 @@ export function inSchemaOrder(
     const found = names.indexOf(String(loc[place.length]));
     return found === -1 ? names.length : found;
   };
-  return issues.toSorted((one, other) => rank(one) - rank(other)).slice(0, largestIssueCount);
+  return issues.toSorted((one, other) => rank(one) - rank(other)).slice(0, maxIssues);
 }
 
 const itemSchema = historySchema.shape.messages_and_choices.element;

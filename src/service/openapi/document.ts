@@ -6,30 +6,30 @@ import { componentSchemas, schemaOf } from './schemas.ts';
 
 const description = `Training and inference service.
 
-What the interface leaves open, this service decides so:
+Where the interface is open, this service behaves as follows:
 
-- \`null\` means absent in every request.
-- Fields, query parameters and values the service does not act on are refused with 422, by name.
-- Every path needs a key: \`Authorization: Bearer <API_KEY>\`. A wrong key and a revoked one are the same 401. A key of one entity makes models of that entity alone, and what belongs to another is answered as if it did not exist.
-- A path that is there answers another method with 405 and \`Allow\`; OPTIONS with 204 and \`Allow\`; HEAD as GET, without a body. A path that is not there is 404. Pages of other origins are not served (no CORS).
-- A 422 has a list in \`detail\`: \`loc\` (names of fields as text, places in arrays as integers), \`msg\`, \`type\`, \`input\`, and \`ctx\` where there is something to show. Other errors have a text there. On the chat-completions paths, /v1/models and paths that are not there, and with 405 and 503 on every path, \`error\` stands beside it.
-- 503 carries \`Retry-After\`. A request that is not sent to its end in time, or of whose body nothing comes for too long, gets 408.
-- A body is read as its path says, whatever \`Content-Type\` says; it may have 16 MiB on the chat-completions paths, 256 MiB where it brings trajectories or training data, and 4 MiB elsewhere, unless the operator chose otherwise. With \`Content-Encoding: gzip\` it is decompressed as it comes, and counts as it is then; other encodings are 415.
-- Bounds of size are \`maxLength\` (in UTF-16 code units), \`maxItems\` and \`maxProperties\`, and above 1024 \`x-maxLength\`, \`x-maxItems\` and \`x-maxProperties\`, so that tools which make values of a schema do not make them as long. Both are kept in the same way: a longer value is a 422.
-- Lists are read in pages: \`after\` is the \`last_id\` of the page before.
-- Log-probabilities are those of the distribution that was sampled from: after penalties, biases, grammar, temperature and cut-offs.
-- A seed beyond 2^53 is read digit by digit; JSON writers that know no such numbers, as those of JavaScript, round it.
-- Every answer carries \`X-Request-Id\`.`;
+- In every request, \`null\` means absent.
+- Unsupported fields, query parameters and values are refused with a 422 that names them.
+- Every path requires a key: \`Authorization: Bearer <API_KEY>\`. Wrong and revoked keys get the same 401. A key of one entity creates models of that entity only; resources of other entities do not exist for it.
+- A known path answers other methods with 405 and \`Allow\`, OPTIONS with 204 and \`Allow\`, and HEAD like GET without a body. Unknown paths are 404. There is no CORS: pages of other origins cannot read answers.
+- In a 422, \`detail\` is a list of \`loc\` (names of fields as text, positions in arrays as integers), \`msg\`, \`type\`, \`input\` and sometimes \`ctx\`. In other errors it is a text. An \`error\` object is added on the chat-completions paths, /v1/models and unknown paths, and on every path for 405 and 503.
+- A 503 has \`Retry-After\`. A request that is not complete in time, or that pauses for too long, gets a 408.
+- The path decides how a body is read, not \`Content-Type\`. Default limits are 16 MiB for chat completions, 256 MiB for trajectories and training data, and 4 MiB elsewhere. \`Content-Encoding: gzip\` is decompressed while it is received, and the limit counts decompressed bytes; other encodings are 415.
+- Sizes are bounded by \`maxLength\` (in UTF-16 code units), \`maxItems\` and \`maxProperties\`. Bounds above 1024 also exist, but are not in this document: some tools generate values of the maximum size. A longer value is a 422.
+- Lists are read in pages: \`after\` is the \`last_id\` of the previous page.
+- Log-probabilities are those of the sampled distribution: after penalties, biases, grammar, temperature and cut-offs.
+- A seed beyond 2^53 is read with all its digits; JSON writers such as JavaScript's round it.
+- Every answer has \`X-Request-Id\`.`;
 
 let document: object | undefined;
 
 /** The OpenAPI 3.1 document, built from the table of operations and the contract's schemas. */
 export function openApiDocument(): object {
-  document ??= makeDocument();
+  document ??= buildDocument();
   return document;
 }
 
-function makeDocument(): object {
+function buildDocument(): object {
   const all: Operation[] = Object.values(operations);
   const paths: Record<string, Record<string, object>> = {};
   for (const operation of all)
@@ -37,7 +37,7 @@ function makeDocument(): object {
   return {
     openapi: '3.1.0',
     info: { title: 'martingale', version: '1', description },
-    servers: [{ url: '/', description: 'Where this document came from.' }],
+    servers: [{ url: '/', description: 'The origin of this document.' }],
     tags: [
       { name: 'inference', description: 'Sampling from models.' },
       { name: 'models', description: 'Models and their checkpoints.' },
@@ -49,14 +49,15 @@ function makeDocument(): object {
     components: {
       securitySchemes: {
         key: {
-          ...{ type: 'http', scheme: 'bearer' },
+          type: 'http',
+          scheme: 'bearer',
           description:
-            'A key that the operator made: `martingale keys create`, for all or with `--entity` for one entity, or MARTINGALE_API_KEY.',
+            'A key of the operator: from `martingale keys create`, for all entities or with `--entity` for one, or MARTINGALE_API_KEY.',
         },
       },
       headers: {
         RequestId: {
-          description: 'Id of the request, as the log has it.',
+          description: 'Id of the request, as in the log.',
           schema: { type: 'string', pattern: requestIdPattern.source, maxLength: maxRequestId },
         },
       },
@@ -107,5 +108,5 @@ const fileHeaders = {
     schema: { type: 'string' },
     example: 'attachment; filename="agent-step1.safetensors"',
   },
-  'Content-Length': { description: 'Its size in bytes.', schema: { type: 'integer' }, example: 3456789 },
+  'Content-Length': { description: 'The size in bytes.', schema: { type: 'integer' }, example: 3456789 },
 };

@@ -33,7 +33,7 @@ export interface Operation {
   headers?: ('Idempotency-Key' | 'Last-Event-ID')[];
   answer: Answer;
   /** Error statuses besides the common ones: see `failuresOf`. */
-  errors: number[];
+  errors?: number[];
 }
 
 /** For operations that accept an Idempotency-Key. */
@@ -46,7 +46,7 @@ const chatCompletion: Omit<Operation, 'path'> = {
   method: 'post',
   summary: 'Create Chat Completion',
   description:
-    "Samples replies from a base model or a checkpoint. `model` absent means the first base model. The answer names the checkpoint that was sampled from, with its step. A vendor's name `vllm_xargs` is taken for `engine_xargs`.",
+    'Samples replies from a base model or a checkpoint. Default model: the first base model. The answer names the sampled checkpoint with its step. `vllm_xargs` is an alias of `engine_xargs`.',
   tag: 'inference',
   body: { schema: contract.chatCompletionRequestSchema, example: examples.chatRequest },
   answer: {
@@ -56,7 +56,7 @@ const chatCompletion: Omit<Operation, 'path'> = {
       schema: contract.chatCompletionChunkSchema,
       example: examples.chatChunk,
       description:
-        'With stream: true, chunks as server-sent events, ended by "data: [DONE]". An error after the first chunk comes as an event with an `error` object.',
+        'With stream: true, chunks as server-sent events, ended by "data: [DONE]". An error after the first chunk is an event with an `error` object.',
     },
   },
   errors: [404],
@@ -71,9 +71,8 @@ export const operations = {
     path: '/v1/preview/base-models',
     summary: 'List Base Models',
     tag: 'models',
-    description: 'The names that `base_model` takes, the default of chat completions first.',
+    description: 'The values of `base_model`, the default of chat completions first.',
     answer: { schema: contract.baseModelListSchema, example: examples.baseModels },
-    errors: [],
   },
   createModel: {
     method: 'post',
@@ -82,7 +81,7 @@ export const operations = {
     tag: 'models',
     ...keyed,
     description:
-      'Makes a model that begins as its base model: it has a checkpoint of step 0. A name that is taken is 409, unless `return_existing` asks for the model that has it; that one must have the same base model.',
+      'Creates a model with the weights of its base model as step 0. A name in use is a 409, unless `return_existing` requests the existing model and that has the same base model.',
     body: { schema: contract.createModelRequestSchema, example: examples.createModel },
     answer: { schema: contract.modelSchema, example: examples.model },
     errors: [409],
@@ -92,17 +91,16 @@ export const operations = {
     path: '/v1/preview/models',
     summary: 'List Models',
     tag: 'models',
-    description: 'Added by us. In the order in which they were made.',
+    description: 'An extension of this service. Oldest first.',
     query: contract.orderedPageQuerySchema,
     answer: { schema: contract.modelPageSchema, example: examples.modelPage },
-    errors: [],
   },
   getModel: {
     method: 'get',
     path: model,
     summary: 'Get Model',
     tag: 'models',
-    description: 'Added by us.',
+    description: 'An extension of this service.',
     answer: { schema: contract.modelSchema, example: examples.model },
     errors: [404],
   },
@@ -112,7 +110,7 @@ export const operations = {
     summary: 'Delete Model',
     tag: 'models',
     description:
-      'Deletes a model with its checkpoints, jobs, events, logs and idempotency keys. Its unfinished jobs are cancelled first. Forks of it stay.',
+      'Deletes a model with its checkpoints, jobs, events, logs and idempotency keys. Cancels its unfinished jobs first. Forks of it are kept.',
     answer: { schema: contract.deleteModelResponseSchema, example: examples.deletedModel },
     errors: [404, 409],
   },
@@ -123,7 +121,7 @@ export const operations = {
     tag: 'models',
     ...keyed,
     description:
-      "Added by us. Makes a model whose step 0 has the weights of a checkpoint of this one, and the optimizer's state where the checkpoint holds it. They are copied: this model may be deleted afterwards. Names follow the rules of Create Model. The body may be left out.",
+      'An extension of this service. Creates a model whose step 0 is a copy of a checkpoint of this model: its weights and, if stored, the state of the optimizer. The source can be deleted afterwards. Names follow the rules of Create Model. The body is optional.',
     body: { schema: contract.forkModelRequestSchema, example: examples.forkModel, required: false },
     answer: { schema: contract.modelSchema, example: examples.fork },
     errors: [404, 409],
@@ -133,7 +131,7 @@ export const operations = {
     path: `${model}/checkpoints`,
     summary: 'List Model Checkpoints',
     tag: 'models',
-    description: 'By step. Each training job makes the next one; numbers of deleted ones are not used again.',
+    description: 'By step. Each training job creates the next step; deleted numbers are not reused.',
     query: contract.orderedPageQuerySchema,
     answer: { schema: contract.checkpointPageSchema, example: examples.checkpointPage },
     errors: [404],
@@ -144,7 +142,7 @@ export const operations = {
     summary: 'Delete Model Checkpoints',
     tag: 'models',
     description:
-      'Steps that are not there are named in the answer. A model keeps at least one checkpoint, and the one that an unfinished job starts from stays: both are 409.',
+      'The answer lists steps that do not exist. Deleting the last checkpoint of a model, or the one that an unfinished job starts from, is a 409.',
     body: { schema: contract.deleteCheckpointsRequestSchema, example: examples.deleteCheckpoints },
     answer: { schema: contract.deleteCheckpointsResponseSchema, example: examples.deletedCheckpoints },
     errors: [404, 409],
@@ -154,7 +152,7 @@ export const operations = {
     path: `${model}/checkpoints/{step}/download`,
     summary: 'Download Checkpoint',
     description:
-      "Added by us. A checkpoint's weights in one file that other tools read: `Content-Disposition` has its name, `Content-Length` its size. Step 0 of a model made from a base model is that one's weights. Ranges are not offered.",
+      "An extension of this service. A checkpoint's weights in one file that other tools can read: `Content-Disposition` has its name, `Content-Length` its size. Step 0 of a new model has the base model's weights. Ranges are not supported.",
     tag: 'models',
     answer: { schema: null, example: undefined },
     errors: [404],
@@ -166,7 +164,7 @@ export const operations = {
     tag: 'models',
     ...keyed,
     description:
-      "Keeps trajectories with a model, without training on them: as JSON lines, in the data folder's models/<id>/logs/<split>.jsonl.gz.",
+      'Stores trajectories with a model without training on them: as JSON lines in models/<id>/logs/<split>.jsonl.gz of the data folder.',
     body: { schema: contract.logRequestSchema, example: examples.log },
     answer: { schema: contract.logResponseSchema, example: examples.logged },
     errors: [404, 409],
@@ -178,7 +176,7 @@ export const operations = {
     tag: 'training',
     ...keyed,
     description:
-      'Added by us. JSON lines, a conversation each: what deployed clients write to train.jsonl or trajectories.jsonl. Every line is checked before anything is kept. The same data is kept once: while a job that has not ended needs it, and for 30 days after its last use.',
+      'An extension of this service. JSON lines with one conversation each, as deployed clients write them to train.jsonl or trajectories.jsonl. All lines are checked before the upload is stored. Equal data is stored once, while an unfinished job needs it and for 30 days after its last use.',
     body: {
       schema: contract.sftExampleSchema,
       example: examples.sftExample,
@@ -194,7 +192,7 @@ export const operations = {
     tag: 'training',
     ...keyed,
     description:
-      '`training_data_url` is what an upload answered with (`upload:sha256-...`), or, where the operator has allowed the folder or the host, a `file:` or `https:` URL. A `file:` URL names a file of JSON lines, or a folder with a train.jsonl or a trajectories.jsonl; a metadata.json beside it is checked: `num_trajectories` must be the number of lines. The data is fetched, checked and kept before the job is accepted.',
+      '`training_data_url` is the `url` of an upload (`upload:sha256-...`), or a `file:` or `https:` URL in a folder or on a host that the operator has allowed. A `file:` URL names a file of JSON lines, or a folder with a train.jsonl or trajectories.jsonl; the `num_trajectories` of a metadata.json in it must equal the number of lines. The data is fetched, checked and stored before the job is accepted.',
     body: { schema: contract.createSftTrainingJobRequestSchema, example: examples.createSftJob },
     answer: { schema: contract.createJobResponseSchema, example: examples.createdJob },
     errors: [404, 409],
@@ -206,7 +204,7 @@ export const operations = {
     tag: 'training',
     ...keyed,
     description:
-      "Trains a model by reinforcement learning on groups of trajectories; the job makes the model's next checkpoint. Jobs run one at a time: the models take turns, and a model's jobs run in the order they came. A vendor's name `kimi_k2_tau` is taken for `vendor_k2_tau`.",
+      "Trains a model on groups of trajectories by reinforcement learning and creates its next checkpoint. Jobs run one at a time: models alternate, and a model's jobs run in their order. `kimi_k2_tau` is an alias of `vendor_k2_tau`.",
     body: { schema: contract.createTrainingJobRequestSchema, example: examples.createRlJob },
     answer: { schema: contract.createJobResponseSchema, example: examples.createdJob },
     errors: [404, 409],
@@ -216,7 +214,7 @@ export const operations = {
     path: job,
     summary: 'Get Training Job',
     tag: 'training',
-    description: 'Of both kinds. Fields beside `id` are added by us.',
+    description: 'A training job of either kind. Fields other than `id` are an extension of this service.',
     answer: { schema: contract.trainingJobSchema, example: examples.job },
     errors: [404],
   },
@@ -226,7 +224,7 @@ export const operations = {
     summary: 'Get Training Job Events',
     tag: 'training',
     description:
-      'In the order they happened: `training_started`, a `gradient_step` for each step, then `training_ended` or `training_failed`. The new checkpoint is listed before `training_ended` is. With `Accept: text/event-stream` they come as a stream, to which `limit` does not apply.',
+      'Oldest first: `training_started`, one `gradient_step` per gradient step, then `training_ended` or `training_failed`. The new checkpoint exists before `training_ended`. With `Accept: text/event-stream` the answer is a stream without `limit`.',
     query: contract.pageQuerySchema,
     headers: ['Last-Event-ID'],
     answer: {
@@ -235,7 +233,7 @@ export const operations = {
       stream: {
         schema: contract.trainingEventSchema,
         example: examples.event,
-        description: 'With Accept: text/event-stream, every event as it comes, until the last.',
+        description: 'With Accept: text/event-stream, every event as it happens, until the last.',
       },
     },
     errors: [404],
@@ -247,7 +245,7 @@ export const operations = {
     tag: 'training',
     ...keyed,
     description:
-      'Added by us. Answers when the job has ended; it leaves no checkpoint, and its last event is a `training_failed` that says so. A job that has succeeded or failed is 409.',
+      'An extension of this service. Answers once the job has ended. A cancelled job creates no checkpoint; its last event is a `training_failed`. A job that succeeded or failed is a 409.',
     answer: { schema: contract.trainingJobSchema, example: examples.cancelledJob },
     errors: [404, 409],
   },
@@ -256,28 +254,24 @@ export const operations = {
     path: '/v1/health',
     summary: 'Health Check',
     tag: 'service',
-    description: 'Answers while the process serves.',
+    description: 'Answers while the service runs.',
     answer: { schema: contract.healthSchema, example: examples.health },
-    errors: [],
   },
   systemCheck: {
     method: 'get',
     path: '/v1/system-check',
     summary: 'System Check',
     tag: 'service',
-    description: 'Tries the parts of the service. 503, with the same body, when one fails.',
+    description: 'Checks the parts of the service. If one fails, the same body has status 503.',
     answer: { schema: contract.systemCheckSchema, example: examples.systemCheck },
-    errors: [],
   },
   listInferenceModels: {
     method: 'get',
     path: '/v1/models',
     summary: 'List inference models',
     tag: 'inference',
-    description:
-      'What chat completions can be asked of: the base models, then the trained ones. Both base addresses of the interface are this one.',
+    description: 'The models of chat completions: base models, then trained ones.',
     answer: { schema: contract.inferenceModelListSchema, example: examples.inferenceModels },
-    errors: [],
   },
   getInferenceModel: {
     method: 'get',
@@ -285,7 +279,7 @@ export const operations = {
     summary: 'Get inference model',
     tag: 'inference',
     description:
-      'Added by us. A model that chat completions can be asked of, by the name that they call it: a base model, a trained one, or one of its checkpoints with `:stepN`. Slashes and colons of the name may stand as they are or percent-encoded.',
+      'An extension of this service. A model of chat completions by its name: a base model, a trained one, or one of its checkpoints with `:stepN`. Slashes and colons may be percent-encoded.',
     answer: { schema: contract.inferenceModelSchema, example: examples.inferenceModels.data[1] },
     errors: [404],
   },
@@ -294,11 +288,10 @@ export const operations = {
     path: '/v1/openapi.json',
     summary: 'This document',
     tag: 'service',
-    description: 'Added by us.',
+    description: 'An extension of this service.',
     answer: {
       schema: z.looseObject({ openapi: z.string() }),
       example: { openapi: '3.1.0', info: { title: 'martingale', version: '1' }, paths: {} },
     },
-    errors: [],
   },
 } satisfies Record<string, Operation>;

@@ -1,56 +1,65 @@
 import { requestLimits } from '../../contract/index.ts';
-import { longestKey } from '../idempotency.ts';
+import { maxKey } from '../idempotency.ts';
 import { maxProject, maxRequestId, projectPattern, requestIdPattern } from '../telemetry.ts';
 import type { Operation } from './operations.ts';
 import { schemaOf } from './schemas.ts';
 
 const header = (name: string, description: string, example: string, schema: object) => ({
-  ...{ name, in: 'header', required: false, description, example },
+  name,
+  in: 'header',
+  required: false,
+  description,
+  example,
   schema: { type: 'string', ...schema },
 });
 /** The characters a header value can contain, without white space at its ends. */
 const printableText = '^[!-~]([ -~]*[!-~])?$';
 const inPath = (name: string, schema: object, description: string, example: unknown) => ({
-  ...{ name, in: 'path', required: true, description, schema, example },
+  name,
+  in: 'path',
+  required: true,
+  description,
+  schema,
+  example,
 });
 const uuid = { type: 'string', format: 'uuid' };
 const project =
-  "Whom the request counts for, as <team>/<project>; it stands in the service's log of the request. Another form, such as the proj_... of OpenAI clients, is ignored, as is OpenAI-Project where Compat-Project names one too; the log says so.";
+  'The project of the request, as <team>/<project>, for the log. Other forms, such as the proj_... of OpenAI clients, are ignored, and so is OpenAI-Project beside a valid Compat-Project; the log shows ignored values.';
 
 /**
  * Bounds of a header that is ignored, not refused, if it does not match; `x-` keeps validators from
  * refusing it.
  */
-const asked = (bounds: { pattern: string; maxLength: number }) => ({
+const ignoredBeyond = (bounds: { pattern: string; maxLength: number }) => ({
   'x-pattern': bounds.pattern,
   'x-maxLength': bounds.maxLength,
 });
-const projectSchema = asked({ pattern: projectPattern.source, maxLength: maxProject });
+const projectSchema = ignoredBeyond({ pattern: projectPattern.source, maxLength: maxProject });
 
 /** Parameters shared by operations, by their name in the document. */
 export const sharedParameters: Record<string, object> = {
   RequestId: header(
     'X-Request-Id',
-    'An id of 1 to 128 letters, digits, dots, underscores and hyphens, which comes back in the answer and stands in the log. Absent or of another form: the service makes one.',
+    'An id of 1 to 128 letters, digits, dots, underscores and hyphens for the answer and the log. Default, also for other forms: a generated id.',
     'run-7-step-3',
-    asked({ pattern: requestIdPattern.source, maxLength: maxRequestId }),
+    ignoredBeyond({ pattern: requestIdPattern.source, maxLength: maxRequestId }),
   ),
   Project: header('Compat-Project', project, 'shop/desk', projectSchema),
   ProjectAlias: header(
     'OpenAI-Project',
-    `Another name of Compat-Project. ${project}`,
+    `An alias of Compat-Project. ${project}`,
     'shop/desk',
     projectSchema,
   ),
   IdempotencyKey: header(
     'Idempotency-Key',
-    '1 to 255 characters. A repeat with the same key and body gets the first answer, also after a restart; with another body it is 409. Keys live as long as the model, those of uploads 30 days.',
+    '1 to 255 characters. A repeat with the same key and body gets the first answer, also after a restart; another body is a 409. Keys are kept as long as their model, those of uploads for 30 days.',
     'job-42',
-    { pattern: printableText, minLength: 1, maxLength: longestKey },
+    { pattern: printableText, minLength: 1, maxLength: maxKey },
   ),
   LastEventId: header(
     'Last-Event-ID',
-    'Id of the last event seen: the stream goes on after it. It goes before `after`.',
+    'Id of the last received event: the stream continues after it. Takes precedence over `after`.',
     'a1c5f7e2-0b3d-4e8f-9a6b-4d2c1e0f9b13',
     { format: 'uuid', minLength: 36, maxLength: 36 },
   ),
@@ -64,7 +73,7 @@ export const sharedParameters: Record<string, object> = {
   Model: inPath(
     'model',
     { type: 'string', minLength: 1, maxLength: requestLimits.model },
-    'The name by which chat completions call a model.',
+    'The name of a model in chat completions.',
     'local/desk/agent',
   ),
   Step: inPath('step', { type: 'integer', minimum: 0 }, "A checkpoint's step.", 1),

@@ -4,10 +4,10 @@ import * as contract from '../../contract/index.ts';
 const reference = (id: string) => `#/components/schemas/${id}`;
 
 /**
- * Size bounds above this are published under an `x-` name: tools that generate values from a schema create
- * some of the maximum size, and for texts of 16 million characters they need gigabytes.
+ * Larger size bounds are left out: tools that generate values from a schema create some of the maximum size,
+ * and for texts of 16 million characters they need gigabytes.
  */
-const largestStatedSize = 1024;
+const maxStatedSize = 1024;
 
 const sizeBounds: ReadonlySet<string> = new Set(['maxLength', 'maxItems', 'maxProperties']);
 
@@ -46,21 +46,11 @@ export function componentSchemas(bodies: readonly z.core.$ZodType[]): Record<str
   );
 }
 
-/** Rewrites references and large bounds of a JSON Schema for the document. */
+/** Rewrites references of a JSON Schema for the document, and leaves out large bounds. */
 function inDocument(schema: object): Schema {
   const text = JSON.stringify(schema).replaceAll('#/$defs/', '#/components/schemas/');
-  return JSON.parse(text, (_, value: unknown) => (isSchema(value) ? withoutLargeBounds(value) : value));
-}
-
-const isSchema = (value: unknown): value is Schema =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-
-function withoutLargeBounds(schema: Schema): Schema {
-  return Object.fromEntries(
-    Object.entries(schema).map(([name, value]) => {
-      const isLarge = sizeBounds.has(name) && typeof value === 'number' && value > largestStatedSize;
-      return [isLarge ? `x-${name}` : name, value];
-    }),
+  return JSON.parse(text, (name, value: unknown) =>
+    sizeBounds.has(name) && typeof value === 'number' && value > maxStatedSize ? undefined : value,
   );
 }
 

@@ -14,11 +14,11 @@ import {
 } from '../../contract/index.ts';
 import { isObject, type JsonObject } from '../../util/json.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
-import { invalidField, RequestValidationError, unsupportedField } from '../errors.ts';
+import { readJson } from '../bodies/json-body.ts';
+import { invalidField, maxIssues, RequestValidationError, unsupportedField } from '../errors.ts';
 import { inSchemaOrder } from '../jobs/read-trajectory.ts';
 import { MemorySource } from '../json/byte-source.ts';
-import { memberSource, readJson, wholeBytes } from '../json/parse.ts';
-import { largestIssueCount } from '../shown-issue.ts';
+import { memberSource, wholeBytes } from '../json/parse.ts';
 import { readItem, refuseUnknownFields, renameAliases, validateBody } from '../validation.ts';
 
 type ListField = 'messages' | 'tools' | 'documents';
@@ -103,7 +103,7 @@ async function readItems<Item extends z.ZodType>(
     const result = readItem(item, element, ['body', name, index]);
     if ('value' in result) values.push(result.value);
     else issues.push(...result.issues);
-    if (issues.length >= largestIssueCount) break;
+    if (issues.length >= maxIssues) break;
   }
   return { values, issues };
 }

@@ -1,9 +1,9 @@
 import { context as activeContext } from '@opentelemetry/api';
 import type { Context } from 'hono';
 import { accessOf, tenantOf } from '../access.ts';
-import { readBytes } from '../bodies/body-pieces.ts';
+import { readBytes } from '../bodies/json-body.ts';
 import type { ServiceContext } from '../context.ts';
-import { toErrorBody } from '../error-response.ts';
+import { errorFor, toErrorBody } from '../faults.ts';
 import { type PreparedChat, prepareChat } from '../inference/chat.ts';
 import { complete, completionJson } from '../inference/reply/complete.ts';
 import { stream } from '../inference/reply/stream.ts';
@@ -57,7 +57,7 @@ function streamed(
     } catch (error) {
       if (gone.aborted) return;
       // The status is sent already; chat clients look for an error chunk instead.
-      yield dataFrame(toErrorBody(error, service.log, { openAi: true, requestId }).body);
+      yield dataFrame(toErrorBody(errorFor(error, service.log, requestId), { openAi: true }));
     }
   };
   return serverSentEvents(context, frames, { log: service.log, ended });

@@ -4,21 +4,18 @@ import {
   formatModelName,
   orderedPageQuerySchema,
 } from '../../contract/index.ts';
-import { accessOf, tenantOf } from '../access.ts';
-import { readBytes } from '../bodies/body-pieces.ts';
+import { accessOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
 import { notFound, ServiceError } from '../errors.ts';
-import { readJson } from '../json/parse.ts';
+import { checkpointOf } from '../inference/resolve-model.ts';
 import { operations } from '../openapi/operations.ts';
 import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
 import { validate, validateBody } from '../validation.ts';
-import { textBytes, toPage } from './answers.ts';
-import { findModel } from './models.ts';
-import { removeWeights } from './remove-files.ts';
-import type { Register } from './route.ts';
+import { findModel, removeWeights } from './models.ts';
+import { type Register, readSmallJson, toPage } from './route.ts';
 
 export function checkpointRoutes(on: Register, service: ServiceContext): void {
-  const { store, bodyLimits } = service;
+  const { store } = service;
 
   on(operations.listCheckpoints, async (context) => {
     const model = await findModel(service, accessOf(context), context.req.param('model_id'));
@@ -28,10 +25,7 @@ export function checkpointRoutes(on: Register, service: ServiceContext): void {
 
   on(operations.deleteCheckpoints, async (context) => {
     const model = await findModel(service, accessOf(context), context.req.param('model_id'));
-    const held = service.admission.body(tenantOf(context));
-    const body = await readBytes(context, Math.min(textBytes, bodyLimits.preview), held)
-      .then((content) => readJson(content))
-      .finally(held.release);
+    const body = await readSmallJson(service, context);
     const { steps } = validateBody(deleteCheckpointsRequestSchema, body);
     return context.json(await deleteCheckpoints(service, model, [...new Set(steps)]));
   });
@@ -43,23 +37,22 @@ export async function findCheckpoint(
   model: ModelRecord,
   step: number | undefined,
 ): Promise<CheckpointRecord> {
-  const checkpoint =
-    step === undefined ? await store.newestCheckpoint(model.id) : await store.checkpoint(model.id, step);
+  const checkpoint = await checkpointOf(store, model.id, step);
   if (checkpoint) return checkpoint;
   // A model always has a checkpoint, so it was deleted just now.
   if (step === undefined) throw notFound('model', model.id);
   throw new ServiceError(
     404,
     'checkpoint_not_found',
-    `The model ${formatModelName(model)} has no checkpoint of step ${step}; GET /v1/preview/models/${model.id}/checkpoints lists those it has.`,
+    `The model ${formatModelName(model)} has no checkpoint of step ${step}. GET /v1/preview/models/${model.id}/checkpoints lists its checkpoints.`,
   );
 }
 
-export const checkpointGone = (step: number) =>
+export const checkpointDeleted = (step: number) =>
   new ServiceError(
     404,
     'checkpoint_not_found',
-    `The checkpoint of step ${step} was deleted while the request was on its way.`,
+    `The checkpoint of step ${step} was deleted during the request.`,
   );
 
 async function deleteCheckpoints(service: ServiceContext, model: ModelRecord, steps: number[]) {
@@ -71,20 +64,20 @@ async function deleteCheckpoints(service: ServiceContext, model: ModelRecord, st
       throw new ServiceError(
         409,
         'checkpoint_in_use',
-        `Step ${newest.step} is what the training job ${job.id} (${job.status}) starts from; wait for the job, or cancel it.`,
+        `The training job ${job.id} (${job.status}) starts from step ${newest.step}. Wait for it, or cancel it.`,
       );
   }
-  const going = await store.deleteCheckpoints(model.id, steps);
-  if (!going)
+  const deleted = await store.deleteCheckpoints(model.id, steps);
+  if (!deleted)
     throw new ServiceError(
       409,
       'last_checkpoint',
       'A model keeps at least one checkpoint; delete the model instead.',
     );
   service.models.forget();
-  await removeWeights(service, model, going);
-  const found = new Set(going.map(({ step }) => step));
-  return { deleted_count: going.length, not_found_steps: steps.filter((step) => !found.has(step)) };
+  await removeWeights(service, model, deleted);
+  const found = new Set(deleted.map(({ step }) => step));
+  return { deleted_count: deleted.length, not_found_steps: steps.filter((step) => !found.has(step)) };
 }
 
 function toCheckpoint({ id, step, metrics }: CheckpointRecord): Checkpoint {

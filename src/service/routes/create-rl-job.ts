@@ -10,15 +10,16 @@ import {
 import { type ResolvedRlConfig, resolveRlConfig } from '../../learning/index.ts';
 import { isObject } from '../../util/json.ts';
 import type { ReceivedBody } from '../bodies/bodies.ts';
-import { groupsField, readGroupedBody } from '../bodies/grouped-body.ts';
+import { groupsField } from '../bodies/group-parts.ts';
+import { readGroupedBody } from '../bodies/grouped-body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, unsupportedField } from '../errors.ts';
 import { packGroups } from '../jobs/pack-groups.ts';
 import { baseModelOf, stepBefore } from '../jobs/prepare-job.ts';
 import type { JobRecord, ModelRecord } from '../store/store.ts';
-import { asksForNothing, renameAliases, validateBody } from '../validation.ts';
+import { isUnset, renameAliases, validateBody } from '../validation.ts';
 import { findModel } from './models.ts';
-import { acceptJob, type JobOrigin, newJob, takeRoom } from './new-job.ts';
+import { acceptJob, type JobOrigin, newJob, reserveJob } from './new-job.ts';
 
 /** The request without the elements of its groups, which are validated one by one. */
 const rlRequestSchema = createTrainingJobRequestSchema.extend({
@@ -33,14 +34,14 @@ export async function createRlJob(
   origin: JobOrigin,
 ): Promise<JobRecord> {
   const { files, constraints, engine } = service;
-  const body = await readGroupedBody(received.source, rlFields);
+  const body = await readGroupedBody(received, rlFields);
   const request = validateBody(rlRequestSchema, readRlBody(body.fields));
   // Errors in the groups are reported before a missing model.
   const model = await findModel(service, origin.access, request.model_id).catch((error: unknown) => ({
     error,
   }));
   const base = 'error' in model ? null : baseModelOf(engine, model.baseModel);
-  const room = 'error' in model ? null : await takeRoom(service, model, origin);
+  const slot = 'error' in model ? null : await reserveJob(service, model, origin);
   try {
     const known = constraints.knownTo(origin.access.entity);
     const surroundings = base && { engine, constraints: known, base };
@@ -60,22 +61,22 @@ export async function createRlJob(
       await packed.file.discard();
     }
   } finally {
-    room?.release();
+    slot?.release();
   }
 }
 
 async function resolveConfig(
   { engine, store }: ServiceContext,
   model: ModelRecord,
-  given: ParsedRlConfig | undefined,
+  requested: ParsedRlConfig | undefined,
 ): Promise<ResolvedRlConfig> {
   const base = baseModelOf(engine, model.baseModel);
-  const { config } = resolveRlConfig(given, { learningRate: base.defaults.rlLearningRate });
+  const { config } = resolveRlConfig(requested, { learningRate: base.defaults.rlLearningRate });
   const { kl_penalty_reference_step: reference, kl_penalty_step_lag: lag } = config;
   if (reference !== null && (await store.checkpoint(model.id, reference)) === undefined)
     throw invalidField(
       ['experimental_config', 'kl_penalty_reference_step'],
-      `the model has no checkpoint of step ${reference}; GET /v1/preview/models/${model.id}/checkpoints lists those it has`,
+      `the model has no checkpoint of step ${reference}. GET /v1/preview/models/${model.id}/checkpoints lists its checkpoints`,
       reference,
     );
   if (lag !== null) await checkLag(store, model, lag);
@@ -90,17 +91,18 @@ async function checkLag(store: ServiceContext['store'], { id }: ModelRecord, lag
   if ((await store.checkpoint(id, step)) !== undefined) return;
   throw invalidField(
     ['experimental_config', 'kl_penalty_step_lag'],
-    `leads to the checkpoint of step ${step}, ${lag} before step ${start}, which the model does not have; GET /v1/preview/models/${id}/checkpoints lists those it has`,
+    `leads to step ${step}, ${lag} before step ${start}, which has no checkpoint. GET /v1/preview/models/${id}/checkpoints lists the model's checkpoints`,
     lag,
   );
 }
 
 function readRlBody(body: unknown): unknown {
   if (!isObject(body) || !isObject(body.experimental_config)) return body;
-  const place = ['experimental_config'];
-  const config = { ...renameAliases(body.experimental_config, configFieldAliases, place) };
+  const config = {
+    ...renameAliases(body.experimental_config, configFieldAliases, ['experimental_config']),
+  };
   for (const name of refusedConfigFields) {
-    if (!asksForNothing(config[name])) throw unsupportedField(['experimental_config', name], config[name]);
+    if (!isUnset(config[name])) throw unsupportedField(['experimental_config', name], config[name]);
     delete config[name];
   }
   return { ...body, experimental_config: config };

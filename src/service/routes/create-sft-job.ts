@@ -8,7 +8,7 @@ import type { JobRecord, ModelRecord } from '../store/store.ts';
 import { findTrainingData } from '../training-data/find.ts';
 import { validateBody } from '../validation.ts';
 import { findModel } from './models.ts';
-import { acceptJob, type JobOrigin, newJob, takeRoom } from './new-job.ts';
+import { acceptJob, type JobOrigin, newJob, reserveJob } from './new-job.ts';
 
 /** Creates a job of supervised training. */
 export async function createSftJob(
@@ -20,11 +20,11 @@ export async function createSftJob(
   for (const [name, value] of Object.entries(request.experimental_config ?? {}))
     if (value !== null) throw unsupportedField(['experimental_config', name], value);
   const model = await findModel(service, origin.access, request.model_id);
-  const room = await takeRoom(service, model, origin);
+  const slot = await reserveJob(service, model, origin);
   try {
     return await acceptSftJob(service, request, model, origin);
   } finally {
-    room.release();
+    slot.release();
   }
 }
 
@@ -35,8 +35,8 @@ async function acceptSftJob(
   origin: JobOrigin,
 ): Promise<JobRecord> {
   const { sftBatchSize, sftLearningRate } = baseModelOf(service.engine, model.baseModel).defaults;
-  const given = request.config?.batch_size ?? 'auto';
-  const batchSize = given === 'auto' ? sftBatchSize : given;
+  const requested = request.config?.batch_size ?? 'auto';
+  const batchSize = requested === 'auto' ? sftBatchSize : requested;
   await checkTargetStep(service, model, request.config?.metric_logging?.target_training_step);
   const rates = request.config?.learning_rate ?? sftLearningRate;
   const { sha256, examples } = await findTrainingData(service, {
@@ -79,7 +79,7 @@ async function checkTargetStep(
     first === last ? `${first}` : first + 1 === last ? `${first} or ${last}` : `${first} to ${last}`;
   throw invalidField(
     ['config', 'metric_logging', 'target_training_step'],
-    `figures are kept with the checkpoint that the job makes, which will be of step ${possible}; send that, or leave it out`,
+    `metrics are stored with the job's checkpoint, which will be step ${possible}. Send that step, or omit the field`,
     target,
   );
 }
@@ -89,7 +89,7 @@ function checkRates(rates: number | number[], examples: number, batchSize: numbe
   if (typeof rates === 'number' || rates.length === batches) return;
   throw invalidField(
     ['config', 'learning_rate'],
-    `has ${rates.length} values for ${batches} batches (${examples} examples in batches of ${batchSize}); give one number, or one for each batch`,
+    `has ${rates.length} values for ${batches} batches (${examples} examples in batches of ${batchSize}). Send one number, or one for each batch`,
     rates,
   );
 }

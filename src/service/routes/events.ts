@@ -6,8 +6,7 @@ import type { ServiceContext } from '../context.ts';
 import { operations } from '../openapi/operations.ts';
 import { serverSentEvents } from '../server-sent-events.ts';
 import { validate } from '../validation.ts';
-import { toPage } from './answers.ts';
-import type { Register } from './route.ts';
+import { type Register, toPage } from './route.ts';
 import { findJob } from './training-jobs.ts';
 
 /** After this much silence a comment is sent, so that neither end takes the connection for dead. */

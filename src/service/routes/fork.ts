@@ -1,29 +1,27 @@
 import { randomUUID } from 'node:crypto';
 import { forkModelRequestSchema, formatModelName } from '../../contract/index.ts';
 import { type Access, accessOf } from '../access.ts';
+import { isBlank, readJson } from '../bodies/json-body.ts';
 import type { ServiceContext } from '../context.ts';
-import { isBlank, readJson } from '../json/parse.ts';
 import { operations } from '../openapi/operations.ts';
 import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
 import { validateBody } from '../validation.ts';
-import { answerOnce } from './answers.ts';
-import { checkpointGone, findCheckpoint } from './checkpoints.ts';
-import { entityToMake, existingModel, findModel, madeUpName, modelExists, toModel } from './models.ts';
-import type { Register } from './route.ts';
+import { checkpointDeleted, findCheckpoint } from './checkpoints.ts';
+import { defaultName, entityFor, existingModel, findModel, modelExists, toModel } from './models.ts';
+import { answerOnce, type Register } from './route.ts';
 
 export function forkRoutes(on: Register, service: ServiceContext): void {
   on(operations.forkModel, (context) =>
     answerOnce(service, context, async (content, id) => {
       // An earlier try with this Idempotency-Key created it; the source model may be deleted by now.
-      const made = await service.store.model(id);
       const model =
-        made ??
+        (await service.store.model(id)) ??
         (await fork(service, accessOf(context), {
           sourceId: context.req.param('model_id'),
           body: isBlank(content) ? {} : await readJson(content),
           id,
         }));
-      return { status: 200, body: toModel(model), modelId: model.id };
+      return { body: toModel(model), modelId: model.id };
     }),
   );
 }
@@ -44,9 +42,9 @@ async function fork(
   const createdAt = new Date().toISOString();
   const model: ModelRecord = {
     id,
-    entity: entityToMake(access, request.entity, source.entity),
+    entity: entityFor(access, request.entity, source.entity),
     project: request.project ?? source.project,
-    name: request.name ?? madeUpName(id),
+    name: request.name ?? defaultName(id),
     baseModel: source.baseModel,
     createdAt,
     lastStep: 0,
@@ -58,8 +56,8 @@ async function fork(
     if (origin?.modelId === source.id && (request.step === undefined || origin.step === request.step))
       return existing;
     const { entity, project, name } = source;
-    const wanted = formatModelName({ entity, project, name, step: checkpoint.step });
-    throw modelExists(existing, `and is no fork of ${wanted}`);
+    const requested = formatModelName({ entity, project, name, step: checkpoint.step });
+    throw modelExists(existing, `but is not a fork of ${requested}`);
   };
   // Checked before copying the weights in vain; the insertion checks again.
   if (await store.modelNamed(model.entity, model.project, model.name)) return taken();
@@ -92,9 +90,9 @@ async function copyWeights(
   try {
     await files.copyCheckpoint(folder, copy);
     if (await isThere()) return copy;
-    throw checkpointGone(step);
+    throw checkpointDeleted(step);
   } catch (error) {
     await files.removeModel(forkId);
-    throw (await isThere()) ? error : checkpointGone(step);
+    throw (await isThere()) ? error : checkpointDeleted(step);
   }
 }

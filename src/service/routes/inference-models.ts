@@ -1,19 +1,22 @@
-import { formatModelName, type InferenceModel, parseModelName } from '../../contract/index.ts';
+import { formatModelName, type InferenceModel } from '../../contract/index.ts';
 import type { BaseModel } from '../../engines/engine.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
-import { type Access, accessOf } from '../access.ts';
+import { accessOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
-import { unknownModel, unknownStep } from '../inference/resolve-model.ts';
 import { operations } from '../openapi/operations.ts';
 import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
 import type { Register } from './route.ts';
 
 /** The models for chat completions: base models, then trained ones, each by its full name. */
-export function inferenceModelRoutes(on: Register, { engine, store }: ServiceContext): void {
+export function inferenceModelRoutes(on: Register, { engine, store, models }: ServiceContext): void {
   const startedAt = Math.floor(Date.now() / 1000);
 
   const ofBase = ({ id }: BaseModel): InferenceModel => ({
-    ...{ id, object: 'model', created: startedAt, owned_by: engine.name, root: id },
+    id,
+    object: 'model',
+    created: startedAt,
+    owned_by: engine.name,
+    root: id,
   });
 
   on(operations.listInferenceModels, async (context) => {
@@ -28,23 +31,13 @@ export function inferenceModelRoutes(on: Register, { engine, store }: ServiceCon
     });
   });
 
-  const find = async (name: string, access: Access): Promise<InferenceModel> => {
+  on(operations.getInferenceModel, async (context) => {
+    const name = context.req.param('model');
     const base = engine.baseModels.find(({ id }) => id === name);
-    if (base) return ofBase(base);
-    const parsed = parseModelName(name);
-    if (!parsed || !access.sees(parsed.entity)) throw unknownModel(name);
-    const model = await store.modelNamed(parsed.entity, parsed.project, parsed.name);
-    if (!model) throw unknownModel(name);
-    if (parsed.step === undefined) return ofModel(model);
-    const checkpoint = await store.checkpoint(model.id, parsed.step);
-    if (!checkpoint) throw unknownStep(name, parsed.step);
-    return ofCheckpoint(model, checkpoint);
-  };
-
-  // A model name contains slashes, which only some clients encode.
-  on(operations.getInferenceModel, async (context) =>
-    context.json(await find(context.req.param('model'), accessOf(context))),
-  );
+    if (base) return context.json(ofBase(base));
+    const { model, checkpoint, step } = await models.find(name, accessOf(context));
+    return context.json(step === undefined ? ofModel(model) : ofCheckpoint(model, checkpoint));
+  });
 }
 
 const ofModel = ({ entity, project, name, baseModel, createdAt }: ModelRecord): InferenceModel => ({
@@ -55,13 +48,10 @@ const ofModel = ({ entity, project, name, baseModel, createdAt }: ModelRecord): 
   root: baseModel,
 });
 
-const ofCheckpoint = (model: ModelRecord, { step, createdAt }: CheckpointRecord): InferenceModel => {
-  const { entity, project, name } = model;
-  return {
-    ...ofModel(model),
-    id: formatModelName({ entity, project, name, step }),
-    created: seconds(createdAt),
-  };
-};
+const ofCheckpoint = (model: ModelRecord, { step, createdAt }: CheckpointRecord): InferenceModel => ({
+  ...ofModel(model),
+  id: formatModelName({ ...model, step }),
+  created: seconds(createdAt),
+});
 
 const seconds = (timestamp: string) => Math.floor(Date.parse(timestamp) / 1000);

@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import { list, logRequestSchema, trainingLimits } from '../../contract/index.ts';
 import { accessOf } from '../access.ts';
-import { type GroupedBody, groupsField, readGroupedBody } from '../bodies/grouped-body.ts';
+import { groupsField } from '../bodies/group-parts.ts';
+import { type GroupedBody, readGroupedBody } from '../bodies/grouped-body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, notFound } from '../errors.ts';
 import { readGroups } from '../jobs/pack-groups.ts';
@@ -10,11 +11,10 @@ import type { DataFiles } from '../store/files.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';
 import type { LogRecord } from '../store/store.ts';
 import { validateBody } from '../validation.ts';
-import { answerBodyOnce } from './answers.ts';
 import { findModel } from './models.ts';
-import type { Register } from './route.ts';
+import { answerBodyOnce, type Register } from './route.ts';
 
-const longestSplit = 64;
+const maxSplit = 64;
 
 /**
  * The request without the elements of its groups, which are read one by one and stored with unknown
@@ -27,12 +27,12 @@ export function logRoutes(on: Register, service: ServiceContext): void {
   on(operations.log, (context) =>
     answerBodyOnce(service, context, async (received, id) => {
       const model = await findModel(service, accessOf(context), context.req.param('model_id'));
-      const body = await readGroupedBody(received.source, fields);
+      const body = await readGroupedBody(received, fields);
       const request = validateBody(requestSchema, body.fields);
       if (request.model_id !== undefined && request.model_id.toLowerCase() !== model.id)
         throw invalidField(['model_id'], 'is not the model of the path', request.model_id);
-      if (request.split.length > longestSplit)
-        throw invalidField(['split'], `must have at most ${longestSplit} characters`, request.split);
+      if (request.split.length > maxSplit)
+        throw invalidField(['split'], `must have at most ${maxSplit} characters`, request.split);
       const { file, groups, trajectories } = await compress(service.files, body);
       const record = { id, modelId: model.id, split: request.split, groups, trajectories };
       try {
@@ -43,7 +43,6 @@ export function logRoutes(on: Register, service: ServiceContext): void {
         await file.discard();
       }
       return {
-        status: 200,
         body: { split: request.split, num_groups: groups, num_trajectories: trajectories },
         modelId: model.id,
       };
@@ -78,12 +77,11 @@ async function write(
   record: Omit<LogRecord, 'offset' | 'bytes' | 'createdAt'>,
   member: IncomingFile,
 ): Promise<void> {
-  const gone = () => notFound('model', record.modelId);
-  if (!(await store.model(record.modelId))) throw gone();
+  if (!(await store.model(record.modelId))) throw notFound('model', record.modelId);
   if (await store.logRecord(record.id)) return;
   const offset = await store.logEnd(record.modelId, record.split);
   const bytes = await files.appendLog(record.modelId, record.split, offset, member);
   if (await store.insertLog({ ...record, offset, bytes, createdAt: new Date().toISOString() })) return;
   // The model was deleted meanwhile; its files are removed after this.
-  throw gone();
+  throw notFound('model', record.modelId);
 }

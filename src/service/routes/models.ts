@@ -6,15 +6,13 @@ import {
   orderedPageQuerySchema,
 } from '../../contract/index.ts';
 import { type Access, accessOf } from '../access.ts';
+import { readJson } from '../bodies/json-body.ts';
 import type { ServiceContext } from '../context.ts';
-import { invalidField, notFound, ServiceError } from '../errors.ts';
-import { readJson } from '../json/parse.ts';
+import { invalidField, messageOf, notFound, ServiceError } from '../errors.ts';
 import { operations } from '../openapi/operations.ts';
-import type { ModelRecord } from '../store/store.ts';
+import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
 import { validate, validateBody } from '../validation.ts';
-import { answerOnce, toPage } from './answers.ts';
-import { removeModelRest } from './remove-files.ts';
-import type { Register } from './route.ts';
+import { answerOnce, type Register, toPage } from './route.ts';
 
 export function modelRoutes(on: Register, service: ServiceContext): void {
   const { store, engine } = service;
@@ -24,7 +22,7 @@ export function modelRoutes(on: Register, service: ServiceContext): void {
   on(operations.createModel, (context) =>
     answerOnce(service, context, async (content, id) => {
       const model = await createModel(service, accessOf(context), await readJson(content), id);
-      return { status: 200, body: toModel(model), modelId: model.id };
+      return { body: toModel(model), modelId: model.id };
     }),
   );
 
@@ -62,13 +60,13 @@ export async function findModel(
  * The entity of a new resource: the requested one, the key's, or `otherwise`. A key of one entity can only
  * create there.
  */
-export function entityToMake(access: Access, asked: string | undefined, otherwise: string): string {
-  const entity = asked ?? access.entity ?? otherwise;
+export function entityFor(access: Access, requested: string | undefined, otherwise: string): string {
+  const entity = requested ?? access.entity ?? otherwise;
   if (access.sees(entity)) return entity;
   throw invalidField(
     ['entity'],
-    `the key of this request is one of the entity ${access.entity}, and makes models of that one alone; leave it out`,
-    asked,
+    `this key can only create models of the entity ${access.entity}; omit the field`,
+    requested,
   );
 }
 
@@ -82,7 +80,7 @@ async function deleteWithJobs({ store, queue }: ServiceContext, model: ModelReco
   throw new ServiceError(
     409,
     'model_in_use',
-    `Jobs of the model ${formatModelName(model)} keep coming or do not end; stop whoever trains it, then delete it.`,
+    `Unfinished jobs of ${formatModelName(model)} remain. Stop its training, then delete it.`,
   );
 }
 
@@ -98,15 +96,15 @@ async function createModel(
   if (!base)
     throw invalidField(
       ['base_model'],
-      `there is no base model of this name; there are ${engine.baseModels.map((model) => model.id).join(', ')}`,
+      `unknown base model; the base models are ${engine.baseModels.map((model) => model.id).join(', ')}`,
       request.base_model,
     );
   const createdAt = new Date().toISOString();
   const model: ModelRecord = {
     id,
-    entity: entityToMake(access, request.entity, defaultEntity),
+    entity: entityFor(access, request.entity, defaultEntity),
     project: request.project,
-    name: request.name ?? madeUpName(id),
+    name: request.name ?? defaultName(id),
     baseModel: base.id,
     createdAt,
     lastStep: 0,
@@ -119,11 +117,11 @@ async function createModel(
   }
   const existing = await existingModel(service, model, request);
   if (existing.baseModel !== base.id)
-    throw modelExists(existing, `with the base model ${existing.baseModel} and not ${base.id}`);
+    throw modelExists(existing, `but its base model is ${existing.baseModel}, not ${base.id}`);
   return existing;
 }
 
-export const madeUpName = (id: string) => `model-${id.slice(0, 8)}`;
+export const defaultName = (id: string) => `model-${id.slice(0, 8)}`;
 
 /**
  * The existing model of a name, if the request accepts it, else a 409. A model with the same id is
@@ -131,15 +129,15 @@ export const madeUpName = (id: string) => `model-${id.slice(0, 8)}`;
  */
 export async function existingModel(
   { store }: ServiceContext,
-  wanted: Pick<ModelRecord, 'id' | 'entity' | 'project' | 'name'>,
+  requested: Pick<ModelRecord, 'id' | 'entity' | 'project' | 'name'>,
   request: { return_existing: boolean },
 ): Promise<ModelRecord> {
-  const existing = await store.modelNamed(wanted.entity, wanted.project, wanted.name);
-  if (existing && (request.return_existing || existing.id === wanted.id)) return existing;
+  const existing = await store.modelNamed(requested.entity, requested.project, requested.name);
+  if (existing && (request.return_existing || existing.id === requested.id)) return existing;
   throw new ServiceError(
     409,
     'model_exists',
-    `The model ${formatModelName(wanted)} exists already; send return_existing: true to get it.`,
+    `The model ${formatModelName(requested)} exists already; send return_existing: true to get it.`,
   );
 }
 
@@ -154,4 +152,47 @@ export const modelExists = ({ entity, project, name }: ModelRecord, reason: stri
 export function toModel({ id, entity, project, name, baseModel, forkedFrom }: ModelRecord): Model {
   const forked_from = forkedFrom && { model_id: forkedFrom.modelId, step: forkedFrom.step };
   return { id, entity, project, name, base_model: baseModel, run_id: null, forked_from };
+}
+
+/**
+ * Removes weights whose records are deleted. The request has succeeded by then; files that cannot be
+ * removed now are removed at the next start, like everything without a record.
+ */
+export async function removeWeights(
+  service: ServiceContext,
+  model: ModelRecord,
+  checkpoints: readonly CheckpointRecord[],
+): Promise<void> {
+  const { engine, files } = service;
+  for (const { folder } of checkpoints) {
+    if (folder === null) continue;
+    await tryRemove(service, folder, async () => {
+      await engine.drop({ baseModel: model.baseModel, folder: files.absolute(folder) });
+      await files.removeCheckpoint(folder);
+    });
+  }
+}
+
+/** Removes everything a deleted model leaves, records and files. */
+async function removeModelRest(
+  service: ServiceContext,
+  model: ModelRecord,
+  checkpoints: readonly CheckpointRecord[],
+): Promise<void> {
+  await removeWeights(service, model, checkpoints);
+  const { files, store } = service;
+  await tryRemove(service, model.id, () => files.alone(model.id, () => files.removeModel(model.id)));
+  await tryRemove(service, model.id, () => store.clearDeletedModels());
+}
+
+async function tryRemove(
+  { log }: ServiceContext,
+  folder: string,
+  remove: () => Promise<void>,
+): Promise<void> {
+  try {
+    await remove();
+  } catch (error) {
+    log({ level: 'warn', event: 'files_kept', folder, error: messageOf(error) });
+  }
 }

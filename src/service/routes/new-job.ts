@@ -8,9 +8,11 @@ import type { JobRecord, ModelRecord } from '../store/store.ts';
 export type JobOrigin = Pick<JobRecord, 'id' | 'traceparent'> & { access: Access };
 
 /** Reserves a slot for a job until it is stored or refused. @throws BusyError */
-export function takeRoom({ admission, store }: ServiceContext, model: ModelRecord, { access }: JobOrigin) {
-  return admission.job(store, { modelId: model.id, tenant: access.tenant });
-}
+export const reserveJob = (
+  { admission, store }: ServiceContext,
+  { id }: ModelRecord,
+  { access }: JobOrigin,
+) => admission.job(store, { modelId: id, tenant: access.tenant });
 
 export function newJob({ id, traceparent, access }: JobOrigin, model: ModelRecord) {
   return {

@@ -1,9 +1,15 @@
 import type { Context, Handler, Hono } from 'hono';
 import { matchedRoutes } from 'hono/route';
 import type { BlankEnv } from 'hono/types';
-import type { ValidationIssue } from '../../contract/index.ts';
+import type { Page, ValidationIssue } from '../../contract/index.ts';
+import { accessOf, tenantOf } from '../access.ts';
+import { contentOf, type ReceivedBody } from '../bodies/bodies.ts';
+import { readBytes, readJson } from '../bodies/json-body.ts';
+import type { ServiceContext } from '../context.ts';
 import { RequestValidationError, ServiceError } from '../errors.ts';
+import type { Answer } from '../idempotency.ts';
 import { type Operation, operations } from '../openapi/operations.ts';
+import type { StoredPage } from '../store/store.ts';
 
 /** Registers an operation's handler for its method and path. */
 export type Register = (
@@ -34,12 +40,12 @@ function queryIssues(query: Record<string, string[]>, known: readonly string[]):
   return Object.entries(query).flatMap(([name, values]): ValidationIssue[] => {
     const loc = ['query', name];
     if (!known.includes(name)) {
-      const takes = known.length === 0 ? 'this path takes none' : `this path takes ${known.join(', ')}`;
-      const msg = `Extra inputs are not permitted: ${name} is no query parameter here; ${takes}`;
+      const allowed = known.length === 0 ? 'this path has none' : `this path has ${known.join(', ')}`;
+      const msg = `Extra inputs are not permitted: unknown query parameter ${name}; ${allowed}`;
       return [{ loc, msg, type: 'extra_forbidden', input: values[0] }];
     }
     if (values.length === 1) return [];
-    const msg = `${name} stands ${values.length} times; give it once`;
+    const msg = `${name} occurs ${values.length} times; send it once`;
     return [{ loc, msg, type: 'value_error', input: values }];
   });
 }
@@ -54,13 +60,13 @@ export function refuseOtherMethods(app: Hono): void {
     const own = methods.map(({ method }) => method.toUpperCase());
     const allowed = [...own, ...(own.includes('GET') ? ['HEAD'] : []), 'OPTIONS'].join(', ');
     app.all(path, (context) => {
-      const { method, path: asked } = context.req;
+      const { method, path: requested } = context.req;
       context.header('allow', allowed);
       if (method === 'OPTIONS') return context.body(null, 204);
       throw new ServiceError(
         405,
         'method_not_allowed',
-        `Method Not Allowed: ${asked} takes ${allowed}, not ${method}.`,
+        `Method Not Allowed: ${requested} allows ${allowed}, not ${method}.`,
       );
     });
   }
@@ -69,3 +75,70 @@ export function refuseOtherMethods(app: Hono): void {
 /** Whether the request's path exists, with any method. */
 export const isKnownPath = (context: Context): boolean =>
   matchedRoutes(context).some(({ path }) => !path.endsWith('*'));
+
+/** Largest body, in bytes, for requests without trajectories or training data. */
+const maxSmallBody = 4 * 1024 ** 2;
+
+/** Reads a small JSON body. */
+export async function readSmallJson(service: ServiceContext, context: Context): Promise<unknown> {
+  const slots = service.admission.body(tenantOf(context));
+  try {
+    return await readJson(
+      await readBytes(context, Math.min(maxSmallBody, service.bodyLimits.preview), slots),
+    );
+  } finally {
+    slots.release();
+  }
+}
+
+/** Reads the body of a POST under /v1/preview and answers it, once per Idempotency-Key. */
+export function answerOnce(
+  service: ServiceContext,
+  context: Context,
+  work: (content: Buffer, resourceId: string) => Promise<Answer>,
+): Promise<Response> {
+  const limit = Math.min(maxSmallBody, service.bodyLimits.preview);
+  return answerBodyOnce(
+    service,
+    context,
+    async (body, resourceId) => work(await contentOf(body), resourceId),
+    limit,
+  );
+}
+
+/** The same for a body that may not fit into memory. */
+export async function answerBodyOnce(
+  service: ServiceContext,
+  context: Context,
+  work: (body: ReceivedBody, resourceId: string) => Promise<Answer>,
+  limit = service.bodyLimits.preview,
+): Promise<Response> {
+  const slots = service.admission.body(tenantOf(context));
+  try {
+    return await service.bodies.receive(context, { limit, count: slots }, async (body) => {
+      const request = {
+        key: context.req.header('idempotency-key'),
+        fingerprint: body.fingerprint,
+        access: accessOf(context),
+      };
+      const answer = await service.idempotency.run(request, (resourceId) => work(body, resourceId));
+      return context.json(answer.body);
+    });
+  } finally {
+    slots.release();
+  }
+}
+
+export function toPage<Stored, Item extends { id: string }>(
+  { items, hasMore }: StoredPage<Stored>,
+  convert: (item: Stored) => Item,
+): Page<Item> {
+  const data = items.map(convert);
+  return {
+    object: 'list',
+    data,
+    first_id: data[0]?.id ?? '',
+    last_id: data.at(-1)?.id ?? '',
+    has_more: hasMore,
+  };
+}

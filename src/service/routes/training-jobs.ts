@@ -1,36 +1,42 @@
 import type { Context } from 'hono';
-import type { TrainingJob } from '../../contract/index.ts';
+import type { TrainingJob, Upload } from '../../contract/index.ts';
 import { type Access, accessOf } from '../access.ts';
+import { readJson } from '../bodies/json-body.ts';
 import type { ServiceContext } from '../context.ts';
 import { notFound, ServiceError } from '../errors.ts';
-import { readJson } from '../json/parse.ts';
 import { operations } from '../openapi/operations.ts';
 import type { JobRecord } from '../store/store.ts';
 import { submittedBy } from '../telemetry.ts';
-import { answerBodyOnce, answerOnce } from './answers.ts';
+import { checkTrainingData, keepTrainingData } from '../training-data/keep.ts';
 import { createRlJob } from './create-rl-job.ts';
 import { createSftJob } from './create-sft-job.ts';
 import type { JobOrigin } from './new-job.ts';
-import type { Register } from './route.ts';
+import { answerBodyOnce, answerOnce, type Register } from './route.ts';
 
 export function trainingJobRoutes(on: Register, service: ServiceContext): void {
   const { store, queue } = service;
 
+  /** Creates a job, or finds the one that an earlier try with the same Idempotency-Key created. */
+  const createOnce = async (
+    context: Context,
+    id: string,
+    create: (origin: JobOrigin) => Promise<JobRecord>,
+  ) => {
+    const origin = { id, traceparent: submittedBy(context), access: accessOf(context) };
+    const job = (await findEarlierJob(service, id)) ?? (await create(origin));
+    return { body: { id: job.id }, modelId: job.modelId };
+  };
+
   on(operations.createRlJob, (context) =>
-    answerBodyOnce(service, context, async (body, id) => {
-      const job =
-        (await madeBefore(service, id)) ?? (await createRlJob(service, body, originOf(context, id)));
-      return { status: 200, body: { id: job.id }, modelId: job.modelId };
-    }),
+    answerBodyOnce(service, context, (body, id) =>
+      createOnce(context, id, (origin) => createRlJob(service, body, origin)),
+    ),
   );
 
   on(operations.createSftJob, (context) =>
-    answerOnce(service, context, async (content, id) => {
-      const job =
-        (await madeBefore(service, id)) ??
-        (await createSftJob(service, await readJson(content), originOf(context, id)));
-      return { status: 200, body: { id: job.id }, modelId: job.modelId };
-    }),
+    answerOnce(service, context, (content, id) =>
+      createOnce(context, id, async (origin) => createSftJob(service, await readJson(content), origin)),
+    ),
   );
 
   on(operations.getJob, async (context) =>
@@ -44,17 +50,29 @@ export function trainingJobRoutes(on: Register, service: ServiceContext): void {
         throw new ServiceError(
           409,
           'job_has_ended',
-          `The job ${job.id} has ${job.status}; there is nothing to cancel.`,
+          `The job ${job.id} has ${job.status} and cannot be cancelled.`,
         );
       await queue.cancel(job.id);
       const ended = (await store.job(job.id)) ?? job;
-      return { status: 200, body: toTrainingJob(ended), modelId: job.modelId };
+      return { body: toTrainingJob(ended), modelId: job.modelId };
     }),
   );
-}
 
-function originOf(context: Context, id: string): JobOrigin {
-  return { id, traceparent: submittedBy(context), access: accessOf(context) };
+  on(operations.upload, (context) =>
+    answerBodyOnce(service, context, async ({ file: large, memory }) => {
+      const file = large ?? (await service.files.createIncoming());
+      try {
+        if (memory) await file.append(memory);
+        const { entity } = accessOf(context);
+        const data = await checkTrainingData(service, file, entity);
+        const { sha256, bytes } = await keepTrainingData(service, file, { data, entity });
+        const upload: Upload = { id: `sha256-${sha256}`, url: `upload:sha256-${sha256}`, sha256, bytes };
+        return { body: upload, modelId: null };
+      } finally {
+        await file.discard();
+      }
+    }),
+  );
 }
 
 /** Finds a job whose model the key can see. */
@@ -69,8 +87,7 @@ export async function findJob(
   return job;
 }
 
-/** The job of this id if an earlier try with the same Idempotency-Key created it. */
-async function madeBefore({ store, queue }: ServiceContext, id: string): Promise<JobRecord | undefined> {
+async function findEarlierJob({ store, queue }: ServiceContext, id: string): Promise<JobRecord | undefined> {
   const job = await store.job(id);
   if (!job || !(await store.model(job.modelId))) return undefined;
   // The earlier try may have ended before waking the queue.

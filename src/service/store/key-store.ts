@@ -2,10 +2,9 @@ import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { SQLOutputValue, StatementSync } from 'node:sqlite';
-import { namePartPattern } from '../../contract/index.ts';
 import { DatabaseSync } from '../../platform/sqlite.ts';
 import { makeFolder } from '../../util/durable-files.ts';
-import { hashKey, matchesKey } from '../access.ts';
+import { checkEntity, hashKey, matchesKey } from '../access.ts';
 import { ServiceError } from '../errors.ts';
 import { createPrivately } from './durable-files.ts';
 import { keySchema, prepareSchema } from './schema.ts';
@@ -65,12 +64,7 @@ export class KeyStore {
    * @throws ServiceError `bad_option` for an invalid entity name.
    */
   create(name: string, { entity = null }: { entity?: string | null } = {}): { id: string; key: string } {
-    if (entity !== null && !namePartPattern.test(entity))
-      throw new ServiceError(
-        500,
-        'bad_option',
-        `${JSON.stringify(entity)} is no name of an entity; it is 1 to 128 letters, digits, dots, underscores or hyphens, and begins with a letter or digit.`,
-      );
+    if (entity !== null) checkEntity(entity);
     const id = randomBytes(8).toString('hex');
     const key = `mg-${id}-${randomBytes(32).toString('base64url')}`;
     this.#database

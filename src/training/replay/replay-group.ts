@@ -99,9 +99,8 @@ export async function replayRollout(
 }
 
 /** The pinned name. If the rollout was not pinned, the name of the model without a step. */
-function nameOf({ policy, log }: Trajectory): string {
+function nameOf({ policy, recordedCalls: [first] }: Trajectory): string {
   if (policy !== undefined) return policy;
-  const [first] = log.calls;
   const parsed = first && parseModelName(first.model);
   return parsed ? `${parsed.entity}/${parsed.project}/${parsed.name}` : (first?.model ?? 'replayed');
 }

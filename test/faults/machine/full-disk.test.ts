@@ -49,7 +49,7 @@ test('a full disk is reported, and everything continues when there is room', asy
   expect(await startIn(dataFolder, { under })).toEqual({
     refused: expect.objectContaining({
       code: 'storage_full',
-      message: expect.stringMatching(/cannot keep its data in .*no space left.*Make room/),
+      message: expect.stringMatching(/cannot keep its data in .*no space left.*Free space/),
     }),
   });
   free();

@@ -91,7 +91,7 @@ export async function useAll({ call, follow }: Started, name: string, lift: Lift
 
 function codeOf({ headers, body }: Answer): string {
   expect(Number(headers.get('retry-after'))).toBeGreaterThan(0);
-  expect(body.detail).toMatch(/ask again/);
+  expect(body.detail).toMatch(/Retry/);
   return body.error.code;
 }
 

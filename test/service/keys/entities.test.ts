@@ -189,7 +189,7 @@ describe('a key of an entity', () => {
   test('has a name that a model can have, as the entity of keys without one does', async () => {
     const { dataFolder, keys } = await withTeams();
     for (const entity of ['', 'team/a', '..', 'a b', '-a', 'a\n', 'x'.repeat(129)]) {
-      expect(() => keys.create('', { entity })).toThrow(/no name of an entity/);
+      expect(() => keys.create('', { entity })).toThrow(/not a valid entity name/);
       await expect(
         startService({ engine: new ScriptedEngine(), dataFolder, defaultEntity: entity }),
       ).rejects.toMatchObject({ code: 'bad_option' });

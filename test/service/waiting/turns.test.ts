@@ -118,7 +118,7 @@ test('one token does not wait for the crowd of another key', async () => {
     ended.push(name);
   };
   const crowd = Array.from({ length: 24 }, () => ask('crowd', crowded.key, 40));
-  await vi.waitFor(() => expect(ended).toContain('crowd'));
+  await vi.waitFor(() => expect(ended).toContain('crowd'), { timeout: 30_000 });
   await Promise.all([ask('lone', lone.key, 1), ...crowd]);
   // Those that have slots go on to their end; of those that wait it is the next.
   expect(ended.indexOf('lone')).toBeLessThan(20);

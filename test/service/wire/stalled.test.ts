@@ -139,7 +139,7 @@ describe('a client that stops in the middle of its body', () => {
   });
 
   test.each([0, 1.5, Number.NaN, 2 ** 31])('within a time that can be: not %d', async (stallTimeoutMs) => {
-    const says = `stallTimeoutMs is ${stallTimeoutMs}; give whole milliseconds`;
+    const says = `stallTimeoutMs is ${stallTimeoutMs}. Pass whole milliseconds`;
     await expect(start({ stallTimeoutMs })).rejects.toThrow(says);
   });
 

@@ -2,7 +2,7 @@ import type { ChatCompletionChunk } from '../../../contract/index.ts';
 import type { Generation, GenerationDelta } from '../../../engines/engine.ts';
 import type { ReplyDelta, ReplyParser } from '../../../language/chat/reply-parser.ts';
 import { type PreparedChat, tierOf, toUsage } from '../chat.ts';
-import { Arrivals } from './arrivals.ts';
+import { ReplyUpdates } from './reply-updates.ts';
 import { reportLogprobs, reportSampling } from './token-report.ts';
 
 type ChunkChoice = ChatCompletionChunk['choices'][number];
@@ -14,80 +14,59 @@ type ChunkChoice = ChatCompletionChunk['choices'][number];
 export async function* stream(chat: PreparedChat, signal: AbortSignal): AsyncGenerator<ChatCompletionChunk> {
   const leave = new AbortController();
   const either = AbortSignal.any([signal, leave.signal]);
-  const chunks = new Chunks(chat);
+  const { id, created, model, fingerprint, request } = chat;
+  const { include_usage: last, continuous_usage_stats: always } = request.stream_options ?? {};
+  let completionTokens = 0;
+  let cachedTokens: number | null = null;
+  const usage = () => toUsage(chat, completionTokens, cachedTokens);
+  const chunkOf = (choices: ChunkChoice[]): ChatCompletionChunk => ({
+    id,
+    object: 'chat.completion.chunk',
+    created,
+    model: model.pinnedName,
+    ...tierOf(chat),
+    system_fingerprint: fingerprint,
+    choices,
+    ...(always ? { usage: usage() } : last ? { usage: null } : {}),
+  });
   try {
-    const arrivals = new Arrivals(chat, either);
+    const updates = new ReplyUpdates(chat, either);
     const first = {
       ...(chat.scorePrompt ? { prompt_logprobs: await chat.scorePrompt(either) } : {}),
-      ...(chat.request.return_token_ids ? { prompt_token_ids: chat.prompt.tokens } : {}),
+      ...(request.return_token_ids ? { prompt_token_ids: chat.prompt.tokens } : {}),
     };
     const parsers = new Map<number, ReplyParser>();
     /** Choices with at least one token. */
     const begun = new Set<number>();
     const begin = (index: number): ChatCompletionChunk[] => {
-      const told = parsers.size === 0 ? first : {};
+      const extra = parsers.size === 0 ? first : {};
       parsers.set(index, chat.parser());
       return beginChoices(chat, index).map((choice, position) => ({
-        ...chunks.of([choice]),
-        ...(position === 0 ? told : {}),
+        ...chunkOf([choice]),
+        ...(position === 0 ? extra : {}),
       }));
     };
     // A beam search may find fewer replies than requested.
     if (!chat.search) for (let index = 0; index < chat.choices; index++) yield* begin(index);
-    for await (const arrival of arrivals.all()) {
-      if (!parsers.has(arrival.index)) yield* begin(arrival.index);
-      const parser = parsers.get(arrival.index);
+    for await (const update of updates.all()) {
+      if (!parsers.has(update.index)) yield* begin(update.index);
+      const parser = parsers.get(update.index);
       if (!parser) continue;
       const choices =
-        arrival.type === 'delta'
-          ? deltaChoices(chat, arrival, parser.push(arrival.delta.tokens), {
-              isFirst: !begun.has(arrival.index),
+        update.type === 'delta'
+          ? deltaChoices(chat, update, parser.push(update.delta.tokens), {
+              isFirst: !begun.has(update.index),
             })
-          : endChoices(chat, arrival.index, parser, arrival.generation);
-      if (arrival.type === 'delta') {
-        chunks.completionTokens += arrival.delta.tokens.length;
-        if (arrival.delta.tokens.length > 0) begun.add(arrival.index);
-      } else chunks.cachedTokens = Math.max(chunks.cachedTokens ?? 0, arrival.generation.cachedTokens);
-      for (const choice of choices) yield chunks.of([choice]);
+          : endChoices(chat, update.index, parser, update.generation);
+      if (update.type === 'delta') {
+        completionTokens += update.delta.tokens.length;
+        if (update.delta.tokens.length > 0) begun.add(update.index);
+      } else cachedTokens = Math.max(cachedTokens ?? 0, update.generation.cachedTokens);
+      for (const choice of choices) yield chunkOf([choice]);
     }
-    if (chat.request.stream_options?.include_usage) yield chunks.last();
+    if (last) yield { ...chunkOf([]), usage: usage() };
   } finally {
     leave.abort();
-  }
-}
-
-/** Builds chunks and counts tokens for their usage. */
-class Chunks {
-  readonly #chat: PreparedChat;
-  completionTokens = 0;
-  cachedTokens: number | null = null;
-
-  constructor(chat: PreparedChat) {
-    this.#chat = chat;
-  }
-
-  of(choices: ChunkChoice[]): ChatCompletionChunk {
-    const { id, created, model, fingerprint, request } = this.#chat;
-    const { include_usage: last, continuous_usage_stats: always } = request.stream_options ?? {};
-    return {
-      id,
-      object: 'chat.completion.chunk',
-      created,
-      model: model.pinnedName,
-      ...tierOf(this.#chat),
-      system_fingerprint: fingerprint,
-      choices,
-      ...(always ? { usage: this.#usage() } : last ? { usage: null } : {}),
-    };
-  }
-
-  /** The chunk with the total usage. */
-  last(): ChatCompletionChunk {
-    return { ...this.of([]), usage: this.#usage() };
-  }
-
-  #usage() {
-    return toUsage(this.#chat, this.completionTokens, this.cachedTokens);
   }
 }
 

@@ -2,7 +2,7 @@ import type { Generation, GenerationDelta } from '../../../engines/engine.ts';
 import type { PreparedChat } from '../chat.ts';
 
 /** An update of one choice. */
-export type Arrival =
+export type ReplyUpdate =
   | { type: 'delta'; index: number; delta: GenerationDelta }
   | { type: 'end'; index: number; generation: Generation };
 
@@ -10,7 +10,7 @@ export type Arrival =
  * Samples the choices of a request and buffers their updates until they are read. Unread deltas of a
  * choice are merged, so a slow reader costs no more memory than the tokens.
  */
-export class Arrivals {
+export class ReplyUpdates {
   /** Unread deltas by choice, oldest first. */
   readonly #waiting = new Map<number, GenerationDelta>();
   readonly #ended: { index: number; generation: Generation }[] = [];
@@ -34,21 +34,21 @@ export class Arrivals {
       return;
     }
     for (let index = 0; index < chat.choices; index++) {
-      let told = 0;
+      let sent = 0;
       chat
         .generate(index, signal, (delta) => {
-          told += delta.tokens.length;
+          sent += delta.tokens.length;
           this.#add(index, delta);
           this.#wake();
         })
         .then((generation) => {
-          this.#finish(index, generation, told);
+          this.#finish(index, generation, sent);
           this.#wake();
         }, fail);
     }
   }
 
-  async *all(): AsyncGenerator<Arrival> {
+  async *all(): AsyncGenerator<ReplyUpdate> {
     for (;;) {
       const next = this.#take();
       if (next) {
@@ -63,7 +63,7 @@ export class Arrivals {
     }
   }
 
-  #take(): Arrival | undefined {
+  #take(): ReplyUpdate | undefined {
     for (const [index, delta] of this.#waiting) {
       this.#waiting.delete(index);
       return { type: 'delta', index, delta };
@@ -91,13 +91,13 @@ export class Arrivals {
   }
 
   /** An engine may report the last tokens only in the result. */
-  #finish(index: number, generation: Generation, told: number): void {
+  #finish(index: number, generation: Generation, sent: number): void {
     const { tokens, logprobs, topLogprobs } = generation;
-    if (told < tokens.length)
+    if (sent < tokens.length)
       this.#add(index, {
-        tokens: tokens.slice(told),
-        logprobs: logprobs.slice(told),
-        topLogprobs: topLogprobs.slice(told),
+        tokens: tokens.slice(sent),
+        logprobs: logprobs.slice(sent),
+        topLogprobs: topLogprobs.slice(sent),
       });
     this.#ended.push({ index, generation });
     this.#open--;
