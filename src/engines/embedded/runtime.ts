@@ -6,7 +6,7 @@ import { NativeGate } from './threads/native-gate.ts';
 /** Packages that the engine can run on, best first. Optional peers: a client of a remote service needs neither. */
 export const runtimeNames = ['onnxruntime-node', 'onnxruntime-web'] as const;
 
-export type RuntimeName = (typeof runtimeNames)[number];
+type RuntimeName = (typeof runtimeNames)[number];
 export type RuntimeChoice = 'auto' | RuntimeName;
 
 /** The version of the peers. The graphs use non-standard operators, which differ between versions. */
@@ -90,45 +90,31 @@ const imports = {
   'onnxruntime-web': () => import('onnxruntime-web'),
 } as const;
 
-type Imported = { name: RuntimeName; ort: Awaited<ReturnType<(typeof imports)[RuntimeName]>> };
-
 /** Imports the chosen runtime; for `auto`, the first that can be imported. */
-export async function importRuntime(choice: RuntimeChoice): Promise<Imported> {
-  const faults: Fault[] = [];
-  for (const name of choice === 'auto' ? runtimeNames : [choice]) {
+async function importRuntime(choice: RuntimeChoice) {
+  const chosen = choice === 'auto' ? runtimeNames : [choice];
+  const problems: string[] = [];
+  let missing: RuntimeName | undefined;
+  for (const name of chosen) {
     try {
       return { name, ort: await imports[name]() };
     } catch (error) {
-      faults.push({ name, reason: isNotInstalled(error, name) ? undefined : reasonOf(error) });
+      // Another missing module is one that an installed runtime imports.
+      if (hasCode(error, 'ERR_MODULE_NOT_FOUND') && error.message.includes(`'${name}'`)) {
+        missing ??= name;
+        problems.push(`${name} is not installed`);
+      } else {
+        const [reason] = (error instanceof Error ? error.message : String(error)).split('\n', 1);
+        problems.push(`${name} cannot be loaded here (${reason})`);
+      }
     }
   }
+  const other = runtimeNames.find((name) => !chosen.includes(name));
+  let remedy = 'Install them again, or run the engine on another machine.';
+  if (missing) remedy = `Run: ${installCommand(missing)}`;
+  else if (other) remedy = `Choose the runtime ${other} instead, after: ${installCommand(other)}`;
   throw new EngineError(
     'runtime_missing',
-    `the embedded engine cannot load ONNX Runtime: ${faults.map(describe).join(', ')}. ${remedy(faults)}`,
+    `the embedded engine cannot load ONNX Runtime: ${problems.join(', ')}. ${remedy}`,
   );
 }
-
-interface Fault {
-  name: RuntimeName;
-  /** Why an installed package cannot be loaded; undefined for one that is not installed. */
-  reason: string | undefined;
-}
-
-const describe = ({ name, reason }: Fault): string =>
-  reason === undefined ? `${name} is not installed` : `${name} cannot be loaded here (${reason})`;
-
-function remedy(faults: readonly Fault[]): string {
-  const absent = faults.find(({ reason }) => reason === undefined)?.name;
-  if (absent !== undefined) return `Run: ${installCommand(absent)}`;
-  const other = runtimeNames.find((name) => faults.every((fault) => fault.name !== name));
-  return other === undefined
-    ? 'Install them again, or run the engine on another machine.'
-    : `Choose the runtime ${other} instead, after: ${installCommand(other)}`;
-}
-
-/** Whether this package itself is missing, not one that it imports. */
-const isNotInstalled = (error: unknown, name: RuntimeName): boolean =>
-  hasCode(error, 'ERR_MODULE_NOT_FOUND') && error.message.includes(`'${name}'`);
-
-const reasonOf = (error: unknown): string =>
-  (error instanceof Error ? error.message : String(error)).split('\n', 1)[0] ?? '';

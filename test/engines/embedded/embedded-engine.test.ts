@@ -111,7 +111,7 @@ describe('the embedded engine', () => {
     const { engine } = bench;
     await expect(
       engine.generate(bench.request('x', 1, { weights: { baseModel: 'gpt', folder: null } })),
-    ).rejects.toThrow(/no base model gpt.*martingale-tiny/);
+    ).rejects.toThrow(/unknown base model gpt; known: martingale-tiny/);
     await expect(
       engine.generate(bench.request('x', 1, { weights: { baseModel, folder: '/nowhere' } })),
     ).rejects.toThrow('/nowhere');

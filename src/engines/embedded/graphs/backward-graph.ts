@@ -1,7 +1,7 @@
 import type { Value } from '../onnx/graph.ts';
 import { type Architecture, headWidth, isLookup, tensorShapes } from '../weights/architecture.ts';
 import { normalizeBackward, renormalize } from './normalization.ts';
-import { type LayerTape, TrainingGraph, tapeNames } from './training-graph.ts';
+import { type LayerTape, TrainingGraph, tapeShapes } from './training-graph.ts';
 
 /**
  * The backward pass of training. Inputs: the tape; `logits_gradient`, dLoss/dlogits [rows, vocabulary]; and `sources`
@@ -9,17 +9,16 @@ import { type LayerTape, TrainingGraph, tapeNames } from './training-graph.ts';
  * looked up by token, and `embedding_gradient` [tokens, width], the gradient of the looked-up rows: see `addGradient`.
  */
 export function backwardGraph(architecture: Architecture): Uint8Array {
-  const pass = new BackwardPass(architecture);
-  pass.emit();
-  return pass.graph.finish();
+  return new BackwardPass(architecture).graph.finish();
 }
 
 class BackwardPass extends TrainingGraph {
   readonly #gradients = new Map<string, Value>();
 
-  emit(): void {
+  constructor(architecture: Architecture) {
+    super(architecture);
     const { graph } = this;
-    for (const { name, shape } of tapeNames(this.architecture)) graph.input(name, 'float32', shape);
+    for (const [name, shape] of tapeShapes(architecture)) graph.input(name, 'float32', shape);
     graph.input('sources', 'int64', ['tokens']);
     const slope = graph.input('logits_gradient', 'float32', ['rows', this.architecture.vocabularySize]);
     const final = { input: 'tape.last', inverse: 'tape.finalInverse', gain: this.parameter('final_norm') };
@@ -39,7 +38,7 @@ class BackwardPass extends TrainingGraph {
       graph.op('Reshape', [this.#gradients.get(name) as Value, graph.integers(-1)]),
     );
     const size = inside.reduce((sum, tensor) => sum + tensor.size, 0);
-    graph.output('gradient', graph.op('Concat', flat, { axis: 0 }), 'float32', [size]);
+    graph.output('gradient', graph.op('Concat', flat, { axis: 0 }), [size]);
   }
 
   #layerBackward(layer: number, gradient: Value): Value {
@@ -165,6 +164,6 @@ class BackwardPass extends TrainingGraph {
         { mode: 'constant' },
       ),
     );
-    graph.output('embedding_gradient', gradient, 'float32', ['tokens', width]);
+    graph.output('embedding_gradient', gradient, ['tokens', width]);
   }
 }

@@ -35,8 +35,8 @@ class DecodingGraph {
     const { width } = this.#architecture;
     const { output } = normalize(this.graph, state, this.weight(`layers.${layer}.attention_norm`));
     const packed = this.graph.op('MatMul', [output, this.weight(`layers.${layer}.query_key_value`)]);
-    this.graph.output('state', state, 'float32', ['tokens', width]);
-    this.graph.output('packed', packed, 'float32', ['tokens', 3 * width]);
+    this.graph.output('state', state, ['tokens', width]);
+    this.graph.output('packed', packed, ['tokens', 3 * width]);
   }
 
   embed(): Value {
@@ -100,7 +100,7 @@ class DecodingGraph {
       this.weight('final_norm'),
     );
     const logits = graph.op('MatMul', [output, this.weight('head')]);
-    graph.output('logits', logits, 'float32', ['outputs', this.#architecture.vocabularySize]);
+    graph.output('logits', logits, ['outputs', this.#architecture.vocabularySize]);
   }
 }
 

@@ -1,4 +1,4 @@
-import type { Value } from '../onnx/graph.ts';
+import type { Dimensions, Value } from '../onnx/graph.ts';
 import { type Architecture, headWidth } from '../weights/architecture.ts';
 import { normalize } from './normalization.ts';
 import { type LayerTape, TrainingGraph, tapeShapes } from './training-graph.ts';
@@ -8,28 +8,27 @@ import { type LayerTape, TrainingGraph, tapeShapes } from './training-graph.ts';
  * elsewhere. Outputs: `logits` [rows, vocabulary] and the tape, the values that the backward pass needs again.
  */
 export function forwardGraph(architecture: Architecture): Uint8Array {
-  const pass = new ForwardPass(architecture);
-  pass.emit();
-  return pass.graph.finish();
+  return new ForwardPass(architecture).graph.finish();
 }
 
 class ForwardPass extends TrainingGraph {
-  emit(): void {
+  constructor(architecture: Architecture) {
+    super(architecture);
     const { graph } = this;
-    const shapes = tapeShapes(this.architecture);
+    const shapes = tapeShapes(architecture);
+    const output = (name: string, value: Value) => graph.output(name, value, shapes.get(name) as Dimensions);
     graph.input('causal', 'float32', ['time', 'time']);
     let state = this.#embed();
-    for (let layer = 0; layer < this.architecture.layers; layer++) {
-      const { output, tape } = this.#layer(layer, state);
-      for (const [part, value] of Object.entries(tape))
-        graph.output(`tape.${layer}.${part}`, value, 'float32', shapes.layer(layer)[part as keyof LayerTape]);
-      state = output;
+    for (let layer = 0; layer < architecture.layers; layer++) {
+      const { next, tape } = this.#layer(layer, state);
+      for (const [part, value] of Object.entries(tape)) output(`tape.${layer}.${part}`, value);
+      state = next;
     }
     const final = normalize(graph, state, this.parameter('final_norm'));
-    graph.output('tape.last', state, 'float32', shapes.head.last);
-    graph.output('tape.finalInverse', final.inverse, 'float32', shapes.head.finalInverse);
+    output('tape.last', state);
+    output('tape.finalInverse', final.inverse);
     const logits = graph.op('MatMul', [final.output, this.parameter('head')]);
-    graph.output('logits', logits, 'float32', ['rows', this.architecture.vocabularySize]);
+    graph.output('logits', logits, ['rows', architecture.vocabularySize]);
   }
 
   #embed(): Value {
@@ -54,7 +53,7 @@ class ForwardPass extends TrainingGraph {
     return graph.op('Reshape', [sum, graph.integers(-1, this.architecture.width)]);
   }
 
-  #layer(layer: number, input: Value): { output: Value; tape: LayerTape } {
+  #layer(layer: number, input: Value): { next: Value; tape: LayerTape } {
     const { graph } = this;
     const { width, heads } = this.architecture;
     const perHead = headWidth(this.architecture);
@@ -86,7 +85,7 @@ class ForwardPass extends TrainingGraph {
     const mlpNorm = normalize(graph, middle, name('mlp_norm'));
     const hidden = graph.op('Relu', [graph.op('MatMul', [mlpNorm.output, name('mlp_up')])]);
     const squared = graph.op('Mul', [hidden, hidden]);
-    const output = graph.op('Add', [middle, graph.op('MatMul', [squared, name('mlp_down')])]);
+    const next = graph.op('Add', [middle, graph.op('MatMul', [squared, name('mlp_down')])]);
     const tape = {
       input,
       attentionInverse: attentionNorm.inverse,
@@ -99,7 +98,7 @@ class ForwardPass extends TrainingGraph {
       mlpInverse: mlpNorm.inverse,
       hidden,
     };
-    return { output, tape };
+    return { next, tape };
   }
 
   /** Splits projections [positions, parts * width] into their parts, each [batch, heads, steps, head width]. */

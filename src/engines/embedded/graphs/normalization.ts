@@ -1,20 +1,20 @@
 import type { Graph, Value } from '../onnx/graph.ts';
 
-export const normalizationEpsilon = 1e-5;
+const epsilon = 1e-5;
 
 /** RMS normalisation of the last axis. `inverse` is 1 / root mean square, of shape [rows, 1]. */
 export function normalize(graph: Graph, input: Value, gain: Value): { output: Value; inverse: Value } {
   const [output, inverse] = graph.ops(
     'SimplifiedLayerNormalization',
     [input, gain],
-    { axis: -1, epsilon: { float: normalizationEpsilon } },
+    { axis: -1, epsilon: { float: epsilon } },
     2,
   ) as [Value, Value];
   return { output, inverse };
 }
 
 /** The values of a normalisation that its backward pass needs. */
-export interface NormalizationTape {
+interface NormalizationTape {
   input: Value;
   inverse: Value;
   gain: Value;

@@ -1,4 +1,4 @@
-import { Graph, type Value } from '../onnx/graph.ts';
+import { type Dimensions, Graph, type Value } from '../onnx/graph.ts';
 import { type Architecture, headWidth, parameterCount, tensorShapes } from '../weights/architecture.ts';
 
 /**
@@ -47,8 +47,8 @@ export abstract class TrainingGraph {
 
   /** A shape that begins with the batch and the number of positions that a layer computes for each sequence. */
   protected queryShape(layer: number, ...rest: number[]): Value {
-    const places = this.isLast(layer) ? this.graph.op('Shape', ['positions']) : this.batchAndTime;
-    return this.graph.op('Concat', [places, this.graph.integers(...rest)], { axis: 0 });
+    const steps = this.isLast(layer) ? this.graph.op('Shape', ['positions']) : this.batchAndTime;
+    return this.graph.op('Concat', [steps, this.graph.integers(...rest)], { axis: 0 });
   }
 
   /** Selects the states that a layer computes from those of all positions [tokens, width]. */
@@ -86,6 +86,33 @@ export abstract class TrainingGraph {
   }
 }
 
+/** The values of the forward pass that the backward pass needs: outputs of the one graph and inputs of the other. */
+export function tapeShapes(architecture: Architecture): Map<Value, Dimensions> {
+  const { width, heads, expansion, layers } = architecture;
+  const shapes = new Map<Value, Dimensions>([
+    ['tape.last', ['rows', width]],
+    ['tape.finalInverse', ['rows', 1]],
+  ]);
+  for (let layer = 0; layer < layers; layer++) {
+    const [rows, steps] = layer === layers - 1 ? ['rows', 'picks'] : ['tokens', 'time'];
+    const byHead = ['batch', heads, 'time', headWidth(architecture)];
+    const parts: Record<keyof LayerTape, Dimensions> = {
+      input: ['tokens', width],
+      attentionInverse: ['tokens', 1],
+      query: ['batch', heads, steps, headWidth(architecture)],
+      key: byHead,
+      value: byHead,
+      attention: ['batch', heads, steps, 'time'],
+      mixed: [rows, width],
+      middle: [rows, width],
+      mlpInverse: [rows, 1],
+      hidden: [rows, expansion * width],
+    };
+    for (const [part, shape] of Object.entries(parts)) shapes.set(`tape.${layer}.${part}`, shape);
+  }
+  return shapes;
+}
+
 /** The values of a layer's forward pass that its backward pass needs. */
 export interface LayerTape {
   input: Value;
@@ -98,47 +125,4 @@ export interface LayerTape {
   middle: Value;
   mlpInverse: Value;
   hidden: Value;
-}
-
-/** The values of the head's forward pass that its backward pass needs. */
-export interface HeadTape {
-  last: Value;
-  finalInverse: Value;
-}
-
-/** Shapes of the tape's tensors: outputs of the forward graph, inputs of the backward graph. */
-export function tapeShapes(architecture: Architecture): {
-  layer: (layer: number) => Record<keyof LayerTape, (string | number)[]>;
-  head: Record<keyof HeadTape, (string | number)[]>;
-} {
-  const { width, heads, expansion, layers } = architecture;
-  return {
-    layer: (layer) => {
-      const [places, steps] = layer === layers - 1 ? ['rows', 'picks'] : ['tokens', 'time'];
-      const byHead = ['batch', heads, 'time', headWidth(architecture)];
-      return {
-        input: ['tokens', width],
-        attentionInverse: ['tokens', 1],
-        query: ['batch', heads, steps, headWidth(architecture)],
-        key: byHead,
-        value: byHead,
-        attention: ['batch', heads, steps, 'time'],
-        mixed: [places, width],
-        middle: [places, width],
-        mlpInverse: [places, 1],
-        hidden: [places, expansion * width],
-      };
-    },
-    head: { last: ['rows', width], finalInverse: ['rows', 1] },
-  };
-}
-
-/** The name and the shape of every tensor of the tape. */
-export function tapeNames(architecture: Architecture): { name: string; shape: (string | number)[] }[] {
-  const { layer, head } = tapeShapes(architecture);
-  const names = Object.entries(head).map(([part, shape]) => ({ name: `tape.${part}`, shape }));
-  for (let index = 0; index < architecture.layers; index++)
-    for (const [part, shape] of Object.entries(layer(index)))
-      names.push({ name: `tape.${index}.${part}`, shape });
-  return names;
 }

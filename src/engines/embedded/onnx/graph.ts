@@ -1,12 +1,14 @@
 import { ProtobufWriter } from './protobuf.ts';
 
 /** Numbers of the element types in ONNX files. */
-export const elementType = { float32: 1, int64: 7 } as const;
-export type ElementType = keyof typeof elementType;
+const elementType = { float32: 1, int64: 7 } as const;
+type ElementType = keyof typeof elementType;
 
 /** The name of a value in a graph. */
 export type Value = string;
 type Attribute = number | string | readonly number[] | { float: number };
+type Attributes = Record<string, Attribute>;
+export type Dimensions = readonly (number | string)[];
 
 /** Versions of the format. Field numbers below are those of onnx.proto, IR version 10. */
 const opset = 21;
@@ -19,21 +21,22 @@ export class Graph {
   #initializers: ProtobufWriter[] = [];
   #inputs: ProtobufWriter[] = [];
   #outputs: ProtobufWriter[] = [];
-  #constants = new Map<string, Value>();
+  /** Integer constants by their values. */
+  #integers = new Map<string, Value>();
   /** Names of the model's outputs, by value. */
   #renamed = new Map<Value, string>();
   #names = 0;
 
-  input(name: string, type: ElementType, dimensions: readonly (number | string)[]): Value {
+  input(name: string, type: ElementType, dimensions: Dimensions): Value {
     this.#inputs.push(valueInfo(name, type, dimensions));
     return name;
   }
 
-  /** Makes a computed value an output of the model under that name. */
-  output(name: string, value: Value, type: ElementType, dimensions: readonly (number | string)[]): void {
+  /** Makes a computed float32 value an output of the model under that name. */
+  output(name: string, value: Value, dimensions: Dimensions): void {
     if (this.#renamed.has(value)) throw new Error(`${value} is an output already`);
     this.#renamed.set(value, name);
-    this.#outputs.push(valueInfo(name, type, dimensions));
+    this.#outputs.push(valueInfo(name, 'float32', dimensions));
   }
 
   /** A tensor stored in the model. */
@@ -48,40 +51,38 @@ export class Graph {
     return name;
   }
 
-  scalar(value: number): Value {
-    return this.#constant(`f${value}`, () => this.weight([], Float32Array.of(value)));
-  }
-
   integers(...values: number[]): Value {
-    return this.#constant(`i${values.join()}`, () =>
-      this.weight([values.length], BigInt64Array.from(values, BigInt)),
-    );
+    const key = values.join();
+    const known = this.#integers.get(key);
+    if (known !== undefined) return known;
+    const name = this.weight([values.length], BigInt64Array.from(values, BigInt));
+    this.#integers.set(key, name);
+    return name;
   }
 
   /** Adds a node of the standard operator set and returns its only output. */
-  op(operator: string, inputs: readonly Value[], attributes: Record<string, Attribute> = {}): Value {
-    const output = this.#name();
-    this.#node(operator, inputs, [output], attributes, '');
-    return output;
+  op(operator: string, inputs: readonly Value[], attributes: Attributes = {}): Value {
+    const [output] = this.ops(operator, inputs, attributes, 1);
+    return output as Value;
   }
 
   /** Adds a node with several outputs and returns them. */
   ops(
     operator: string,
     inputs: readonly Value[],
-    attributes: Record<string, Attribute>,
-    outputs: number,
+    attributes: Attributes,
+    count: number,
+    domain = '',
   ): Value[] {
-    const names = Array.from({ length: outputs }, () => this.#name());
-    this.#node(operator, inputs, names, attributes, '');
-    return names;
+    const outputs = Array.from({ length: count }, () => this.#name());
+    this.#nodes.push({ operator, inputs, outputs, attributes, domain });
+    return outputs;
   }
 
   /** Adds one of ONNX Runtime's non-standard operators, which may differ between its versions. */
-  contribOp(operator: string, inputs: readonly Value[], attributes: Record<string, Attribute> = {}): Value {
-    const output = this.#name();
-    this.#node(operator, inputs, [output], attributes, contribDomain);
-    return output;
+  contribOp(operator: string, inputs: readonly Value[], attributes: Attributes): Value {
+    const [output] = this.ops(operator, inputs, attributes, 1, contribDomain);
+    return output as Value;
   }
 
   /** The bytes of the model file. */
@@ -104,24 +105,6 @@ export class Graph {
     return `v${this.#names++}`;
   }
 
-  #constant(key: string, make: () => Value): Value {
-    const known = this.#constants.get(key);
-    if (known !== undefined) return known;
-    const made = make();
-    this.#constants.set(key, made);
-    return made;
-  }
-
-  #node(
-    operator: string,
-    inputs: readonly Value[],
-    outputs: readonly Value[],
-    attributes: Record<string, Attribute>,
-    domain: string,
-  ): void {
-    this.#nodes.push({ operator, inputs, outputs, attributes, domain });
-  }
-
   #write({ operator, inputs, outputs, attributes, domain }: Node): ProtobufWriter {
     const node = new ProtobufWriter();
     for (const input of inputs) node.text(1, this.#renamed.get(input) ?? input);
@@ -137,7 +120,7 @@ interface Node {
   operator: string;
   inputs: readonly Value[];
   outputs: readonly Value[];
-  attributes: Record<string, Attribute>;
+  attributes: Attributes;
   domain: string;
 }
 
@@ -150,18 +133,12 @@ function attribute(name: string, value: Attribute): ProtobufWriter {
   return writer.integer(20, 7);
 }
 
-function valueInfo(
-  name: string,
-  type: ElementType,
-  dimensions: readonly (number | string)[],
-): ProtobufWriter {
+function valueInfo(name: string, type: ElementType, dimensions: Dimensions): ProtobufWriter {
   const shape = new ProtobufWriter();
   for (const dimension of dimensions) {
     const writer = new ProtobufWriter();
-    shape.message(
-      1,
-      typeof dimension === 'string' ? writer.text(2, dimension) : writer.integer(1, dimension),
-    );
+    if (typeof dimension === 'string') shape.message(1, writer.text(2, dimension));
+    else shape.message(1, writer.integer(1, dimension));
   }
   const tensor = new ProtobufWriter().integer(1, elementType[type]).message(2, shape);
   return new ProtobufWriter().text(1, name).message(2, new ProtobufWriter().message(1, tensor));

@@ -147,8 +147,8 @@ export class Trainer {
     this.#saved = undefined;
     const graphs = [...this.#graphs.values()];
     this.#graphs.clear();
-    for (const made of graphs) {
-      const sessions = Object.values((await made.catch(() => null)) ?? {});
+    for (const created of graphs) {
+      const sessions = Object.values((await created.catch(() => null)) ?? {});
       for (const session of sessions) await session.release();
     }
   }
@@ -176,14 +176,16 @@ export class Trainer {
   }
 
   #graphsOf(baseModel: string, architecture: Architecture): Promise<Graphs> {
-    const known = this.#graphs.get(baseModel);
-    if (known) return known;
-    const made = (async () => ({
+    const graphs = this.#graphs.get(baseModel) ?? this.#createGraphs(architecture);
+    this.#graphs.set(baseModel, graphs);
+    graphs.catch(() => this.#graphs.delete(baseModel));
+    return graphs;
+  }
+
+  async #createGraphs(architecture: Architecture): Promise<Graphs> {
+    return {
       forward: await this.#runtime.session(forwardGraph(architecture)),
       backward: await this.#runtime.session(backwardGraph(architecture)),
-    }))();
-    this.#graphs.set(baseModel, made);
-    made.catch(() => this.#graphs.delete(baseModel));
-    return made;
+    };
   }
 }

@@ -1,9 +1,10 @@
-import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
+import { mkdir, open, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { privateFile, privateFolder, syncFolder } from '../../../util/durable-files.ts';
 import { hasCode } from '../../../util/error.ts';
 import { EngineError } from '../../engine.ts';
 import { type Architecture, type TensorShape, tensorShapes } from './architecture.ts';
-import { decodeSafetensors, encodeSafetensors, SafetensorsFile } from './safetensors.ts';
+import { encodeSafetensors, SafetensorsFile } from './safetensors.ts';
 
 /** The state of Adam: moving averages of the gradient and the squared gradient, and the number of updates. */
 export interface OptimizerState {
@@ -28,14 +29,13 @@ function optimizerShapes(architecture: Architecture): TensorShape[] {
   );
 }
 
-export async function readWeights(folder: string, architecture: Architecture): Promise<Float32Array> {
-  const path = join(folder, weightsFile);
-  return decodeSafetensors(await readFile(path), tensorShapes(architecture), path).data;
-}
-
-/** Opens the file of the weights, to read it in pieces. The caller must close it. */
 export function openWeights(folder: string, architecture: Architecture): Promise<SafetensorsFile> {
   return SafetensorsFile.open(join(folder, weightsFile), tensorShapes(architecture));
+}
+
+export async function readWeights(folder: string, architecture: Architecture): Promise<Float32Array> {
+  await using file = await openWeights(folder, architecture);
+  return await file.read();
 }
 
 /** The error for a checkpoint that cannot be read. */
@@ -46,10 +46,10 @@ export function unreadableCheckpoint(folder: string | null, cause: unknown): Eng
 }
 
 export async function readOptimizer(folder: string, architecture: Architecture): Promise<OptimizerState> {
-  const path = join(folder, optimizerFile);
-  const { data, metadata } = decodeSafetensors(await readFile(path), optimizerShapes(architecture), path);
+  await using file = await SafetensorsFile.open(join(folder, optimizerFile), optimizerShapes(architecture));
+  const data = await file.read();
   const total = data.length / 2;
-  return { first: data.slice(0, total), second: data.slice(total), updates: Number(metadata.updates) };
+  return { first: data.slice(0, total), second: data.slice(total), updates: Number(file.metadata.updates) };
 }
 
 /** Writes a checkpoint durably. The folder appears by one rename, so that it exists completely or not at all. */
@@ -64,7 +64,7 @@ export async function writeCheckpoint(
   moments.set(optimizer.first);
   moments.set(optimizer.second, weights.length);
   await rm(unfinished, { recursive: true, force: true });
-  await mkdir(unfinished, { recursive: true, mode: 0o700 });
+  await mkdir(unfinished, { recursive: true, mode: privateFolder });
   try {
     await Promise.all([
       writeDurably(join(unfinished, weightsFile), encodeSafetensors(tensorShapes(architecture), weights)),
@@ -73,9 +73,9 @@ export async function writeCheckpoint(
         encodeSafetensors(optimizerShapes(architecture), moments, { updates: String(optimizer.updates) }),
       ),
     ]);
-    await synchronize(unfinished);
+    await syncFolder(unfinished);
     await rename(unfinished, folder);
-    await synchronize(dirname(folder));
+    await syncFolder(dirname(folder));
   } catch (error) {
     await rm(unfinished, { recursive: true, force: true });
     throw error;
@@ -83,20 +83,7 @@ export async function writeCheckpoint(
 }
 
 async function writeDurably(path: string, data: Uint8Array): Promise<void> {
-  const file = await open(path, 'w', 0o600);
-  try {
-    await file.writeFile(data);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-}
-
-async function synchronize(folder: string): Promise<void> {
-  const handle = await open(folder, 'r');
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
+  await using file = await open(path, 'w', privateFile);
+  await file.writeFile(data);
+  await file.sync();
 }

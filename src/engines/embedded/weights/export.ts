@@ -17,52 +17,32 @@ interface Model {
  * be read. If the checkpoint is deleted during the export, reading the chunks fails.
  */
 export async function exportWeights(model: Model, { folder }: Weights): Promise<ExportedWeights> {
-  const { architecture } = model;
-  if (folder !== null) await (await openCheckpoint(folder, architecture)).close();
+  const { architecture, seed } = model;
+  const openCheckpoint = (checkpoint: string) =>
+    openWeights(checkpoint, architecture).catch((error: unknown) => {
+      throw unreadableCheckpoint(folder, error);
+    });
+  if (folder !== null) await (await openCheckpoint(folder))[Symbol.asyncDispose]();
   const header = encodeHeader(tensorShapes(architecture), metadataOf(model));
+  async function* chunks(): AsyncGenerator<Uint8Array> {
+    yield header;
+    if (folder === null)
+      for (const { buffer } of initialTensors(architecture, seed)) yield new Uint8Array(buffer);
+    else {
+      await using file = await openCheckpoint(folder);
+      yield* file.tensors();
+    }
+  }
   return {
     extension: '.safetensors',
     bytes: header.length + parameterCount(architecture) * 4,
-    chunks: chunksOf(header, folder === null ? initialBytes(model) : checkpointBytes(folder, architecture)),
+    chunks: chunks(),
   };
 }
 
 function metadataOf({ id, architecture }: Model): Record<string, string> {
-  const { vocabularySize, width, layers, heads, contextLength, previousTokens, expansion } = architecture;
-  const numbers = {
-    vocabulary_size: vocabularySize,
-    width,
-    layers,
-    heads,
-    context_length: contextLength,
-    previous_tokens: previousTokens,
-    expansion,
-  };
-  const texts = Object.entries(numbers).map(([name, value]) => [name, String(value)] as const);
+  const snakeCase = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  const sizes = Object.entries(architecture).map(([name, value]) => [snakeCase(name), String(value)]);
   // Loaders of the format's Python library require `format`.
-  return { format: 'pt', base_model: id, ...Object.fromEntries(texts) };
-}
-
-async function* chunksOf(header: Uint8Array, data: AsyncGenerator<Uint8Array>): AsyncGenerator<Uint8Array> {
-  yield header;
-  yield* data;
-}
-
-async function* initialBytes({ architecture, seed }: Model): AsyncGenerator<Uint8Array> {
-  for (const { buffer } of initialTensors(architecture, seed)) yield new Uint8Array(buffer);
-}
-
-async function* checkpointBytes(folder: string, architecture: Architecture): AsyncGenerator<Uint8Array> {
-  const file = await openCheckpoint(folder, architecture);
-  try {
-    yield* file.tensors();
-  } finally {
-    await file.close();
-  }
-}
-
-function openCheckpoint(folder: string, architecture: Architecture) {
-  return openWeights(folder, architecture).catch((error: unknown) => {
-    throw unreadableCheckpoint(folder, error);
-  });
+  return { format: 'pt', base_model: id, ...Object.fromEntries(sizes) };
 }

@@ -31,56 +31,113 @@ export function encodeHeader(shapes: readonly TensorShape[], metadata: Record<st
   return bytes;
 }
 
-/** Decodes such a file. Throws an `EngineError` when a tensor is missing or has another shape. */
-export function decodeSafetensors(
-  file: Uint8Array,
-  shapes: readonly TensorShape[],
-  path: string,
-): { data: Float32Array; metadata: Record<string, string> } {
-  const length = headerLength(file.subarray(0, 8), file.length, path);
-  const { places, metadata } = decodeHeader(file.subarray(8, 8 + length), shapes, file.length, path);
-  const data = new Float32Array(shapes.reduce((sum, { size }) => sum + size, 0));
-  const target = new Uint8Array(data.buffer);
-  for (const [index, { offset, size }] of shapes.entries()) {
-    const from = places[index] as number;
-    target.set(file.subarray(from, from + size * 4), offset * 4);
+/** Bytes of one piece of `tensors`. */
+const pieceBytes = 1 << 18;
+
+/** A safetensors file opened for reading. Must be disposed of, such as by `await using`. */
+export class SafetensorsFile {
+  /** Texts by name. */
+  readonly metadata: Readonly<Record<string, string>>;
+  readonly #path: string;
+  readonly #handle: FileHandle;
+  readonly #shapes: readonly TensorShape[];
+  /** The byte offset in the file of each tensor of `#shapes`. */
+  readonly #offsets: readonly number[];
+
+  private constructor(
+    path: string,
+    handle: FileHandle,
+    shapes: readonly TensorShape[],
+    { offsets, metadata }: { offsets: readonly number[]; metadata: Record<string, string> },
+  ) {
+    this.#path = path;
+    this.#handle = handle;
+    this.#shapes = shapes;
+    this.#offsets = offsets;
+    this.metadata = metadata;
   }
-  return { data, metadata };
+
+  /** Throws an `EngineError` when a tensor is missing, cut off or has another shape. */
+  static async open(path: string, shapes: readonly TensorShape[]): Promise<SafetensorsFile> {
+    const handle = await open(path, 'r');
+    try {
+      return new SafetensorsFile(path, handle, shapes, await readHeader(path, handle, shapes));
+    } catch (error) {
+      await handle.close();
+      throw error;
+    }
+  }
+
+  /** Reads all tensors into one vector, at the offsets of their shapes. */
+  async read(): Promise<Float32Array> {
+    const data = new Float32Array(this.#shapes.reduce((sum, { size }) => sum + size, 0));
+    for (const [index, { offset, size }] of this.#shapes.entries()) {
+      const bytes = new Uint8Array(data.buffer, offset * 4, size * 4);
+      await this.#fill(bytes, this.#offsets[index] as number);
+    }
+    return data;
+  }
+
+  /** Reads the bytes of the tensors, in the order of the shapes, in pieces. */
+  async *tensors(): AsyncGenerator<Uint8Array> {
+    for (const [index, { size }] of this.#shapes.entries()) {
+      const start = this.#offsets[index] as number;
+      const end = start + size * 4;
+      for (let position = start; position < end; position += pieceBytes) {
+        const piece = new Uint8Array(Math.min(pieceBytes, end - position));
+        await this.#fill(piece, position);
+        yield piece;
+      }
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#handle.close();
+  }
+
+  async #fill(bytes: Uint8Array, position: number): Promise<void> {
+    if ((await readInto(this.#handle, bytes, position)) < bytes.length)
+      throw new Error(`${this.#path} became shorter while it was read`);
+  }
 }
 
-/** The length of the JSON header, from the file's first eight bytes. */
-export function headerLength(beginning: Uint8Array, fileLength: number, path: string): number {
-  if (beginning.length < 8) throw badFile(path, 'is too short for a safetensors file');
-  const length = Number(new DataView(beginning.buffer, beginning.byteOffset).getBigUint64(0, true));
-  if (8 + length > fileLength) throw badFile(path, 'is cut off in its header');
-  return length;
+/** Reads until the bytes are full or the file ends; returns the number of bytes read. */
+async function readInto(handle: FileHandle, bytes: Uint8Array, position: number): Promise<number> {
+  let filled = 0;
+  while (filled < bytes.length) {
+    const { bytesRead } = await handle.read(bytes, filled, bytes.length - filled, position + filled);
+    if (bytesRead === 0) break;
+    filled += bytesRead;
+  }
+  return filled;
 }
 
-/** Decodes the JSON header. `places`: the byte offset in the file of each tensor of `shapes`. */
-export function decodeHeader(
-  bytes: Uint8Array,
-  shapes: readonly TensorShape[],
-  fileLength: number,
+async function readHeader(
   path: string,
-): { places: number[]; metadata: Record<string, string> } {
+  handle: FileHandle,
+  shapes: readonly TensorShape[],
+): Promise<{ offsets: number[]; metadata: Record<string, string> }> {
+  const bad = (problem: string) => new EngineError('bad_checkpoint', `${path} ${problem}`);
+  const { size: fileSize } = await handle.stat();
+  const prefix = new Uint8Array(8);
+  if ((await readInto(handle, prefix, 0)) < 8) throw bad('is too short for a safetensors file');
+  const length = Number(new DataView(prefix.buffer).getBigUint64(0, true));
+  if (8 + length > fileSize) throw bad('is cut off in its header');
+  const bytes = new Uint8Array(length);
+  await readInto(handle, bytes, 8);
   const header = headerSchema.safeParse(readJson(bytes));
-  if (!header.success) throw badFile(path, 'has no safetensors header');
+  if (!header.success) throw bad('has no safetensors header');
   const { __metadata__: metadata = {}, ...tensors } = header.data;
-  const start = 8 + bytes.length;
-  const places = shapes.map(({ name, dimensions, size }) => {
+  const start = 8 + length;
+  const offsets = shapes.map(({ name, dimensions, size }) => {
     const entry = tensors[name];
     if (entry?.dtype !== 'F32' || entry.shape.join() !== dimensions.join())
-      throw badFile(path, `has no float32 tensor ${name} of shape [${dimensions}]`);
+      throw bad(`has no float32 tensor ${name} of shape [${dimensions}]`);
     const [from, to] = entry.data_offsets;
-    if (to - from !== size * 4 || start + to > fileLength)
-      throw badFile(path, `is cut off in tensor ${name}`);
+    if (to - from !== size * 4 || start + to > fileSize) throw bad(`is cut off in tensor ${name}`);
     return start + from;
   });
-  return { places, metadata };
-}
-
-function badFile(path: string, problem: string): EngineError {
-  return new EngineError('bad_checkpoint', `${path} ${problem}`);
+  return { offsets, metadata };
 }
 
 const headerSchema = z.object({ __metadata__: z.record(z.string(), z.string()).optional() }).catchall(
@@ -97,64 +154,4 @@ function readJson(bytes: Uint8Array): unknown {
   } catch {
     return undefined;
   }
-}
-
-/** Bytes of one read. */
-const pieceBytes = 1 << 18;
-
-/** A safetensors file opened for reading. */
-export class SafetensorsFile {
-  readonly #path: string;
-  readonly #handle: FileHandle;
-  readonly #shapes: readonly TensorShape[];
-  readonly #places: readonly number[];
-
-  private constructor(
-    path: string,
-    handle: FileHandle,
-    shapes: readonly TensorShape[],
-    places: readonly number[],
-  ) {
-    this.#path = path;
-    this.#handle = handle;
-    this.#shapes = shapes;
-    this.#places = places;
-  }
-
-  /** Throws an `EngineError` when a tensor is missing, cut off or has another shape. */
-  static async open(path: string, shapes: readonly TensorShape[]): Promise<SafetensorsFile> {
-    const handle = await open(path, 'r');
-    try {
-      const { size } = await handle.stat();
-      const length = headerLength(await readAt(handle, 0, Math.min(8, size)), size, path);
-      const { places } = decodeHeader(await readAt(handle, 8, length), shapes, size, path);
-      return new SafetensorsFile(path, handle, shapes, places);
-    } catch (error) {
-      await handle.close();
-      throw error;
-    }
-  }
-
-  /** Reads the bytes of the tensors, in the order of the shapes, in pieces. */
-  async *tensors(): AsyncGenerator<Uint8Array> {
-    for (const [index, { size }] of this.#shapes.entries()) {
-      const start = this.#places[index] as number;
-      const end = start + size * 4;
-      for (let at = start; at < end; at += pieceBytes) {
-        const length = Math.min(pieceBytes, end - at);
-        const piece = await readAt(this.#handle, at, length);
-        if (piece.length < length) throw new Error(`${this.#path} became shorter while it was read`);
-        yield piece;
-      }
-    }
-  }
-
-  async close(): Promise<void> {
-    await this.#handle.close();
-  }
-}
-
-async function readAt(handle: FileHandle, position: number, length: number): Promise<Uint8Array> {
-  const { buffer, bytesRead } = await handle.read(new Uint8Array(length), 0, length, position);
-  return buffer.subarray(0, bytesRead);
 }
