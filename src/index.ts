@@ -92,7 +92,7 @@ export {
   type CallBudgetOptions,
   type CallBudgetStats,
   type CallOutcome,
-  type CallPlace,
+  type CallSlot,
   type CompletionSource,
   callBudget,
   type DefaultProviderOptions,

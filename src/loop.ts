@@ -22,7 +22,6 @@ export {
   type RunConfig,
   RunDirectory,
   type RunFigures,
-  type RunPart,
   type RunState,
   type RunVersions,
   repeatedShare,

@@ -2,8 +2,8 @@ import './platform/check-node.ts';
 
 /** For tests of environments and rewards: model calls that were recorded once, and whole steps, without a model. */
 export {
-  type AskedCall,
   type RecordCallsOptions,
+  type RecordedRequest,
   type ReplayedCalls,
   type ReplayedModel,
   type ReplayModelOptions,

@@ -310,7 +310,7 @@ test.each<[string, (more: object) => Promise<unknown>, string]>([
 test('a model that is to be opened is asked for the fields that it lacks', async () => {
   const lacking = { model: { project: 'p', name: 'n' } };
   await expect(train(and(settings, lacking))).rejects.toThrow(
-    '`model.baseModel` is undefined. Give one of `openModel()`',
+    '`model.baseModel` is undefined. Pass a model made by `openModel()`',
   );
 });
 
@@ -320,16 +320,16 @@ test.each<[object, string]>([
   [{ config: { loss_fn: 'pppo' } }, '`config.loss_fn` is "pppo": '],
   [{ config: { kimi_k2_tau: -1 } }, '`config.kimi_k2_tau` is -1: '],
   [{ config: { ppo: true, loss_fn: 'cispo' } }, '`config.loss_fn` is "cispo": '],
-  [{ config: 'fast' }, '`config` is "fast"; give an object'],
+  [{ config: 'fast' }, '`config` is "fast"; pass an object'],
   [
     { steps: 3, config: ({ step }: { step: number }) => ({ learning_rate: 1 - step }) },
-    '`config.learning_rate` is 0: Too small: expected number to be >0. `config({ step: 1 })` gave it.',
+    '`config.learning_rate` is 0: Too small: expected number to be >0. `config({ step: 1 })` returned it.',
   ],
   [{ steps: '3' }, '`steps` is "3". Give a whole number'],
-  [{ rolloutTimeoutMs: '50' }, '`rolloutTimeoutMs` is "50". Give milliseconds'],
+  [{ rolloutTimeoutMs: '50' }, '`rolloutTimeoutMs` is "50". Pass milliseconds'],
   [{ warmStart: { examples: [{}], learningRate: '1e-3' } }, '`warmStart.learningRate` has "1e-3"'],
   [{ warmStart: { examples: [{}], batchSize: '8' } }, '`warmStart.batchSize` is "8"'],
-  [{ warmStart: { examples: null } }, '`warmStart.examples` is null. Give a list'],
+  [{ warmStart: { examples: null } }, '`warmStart.examples` is null. Pass a list'],
 ])('the value of an option that cannot be, %j, is refused before the run begins', async (more, message) => {
   const refused = train(and(settings, more));
   await expect(refused).rejects.toMatchObject({ code: 'invalid_run_option' });

@@ -1,11 +1,11 @@
 import { InvalidArgumentError, Option } from 'commander';
 
 /** Parser of a flag with a whole number. */
-export function wholeNumber(least: number, most = Number.MAX_SAFE_INTEGER) {
+export function wholeNumber(min: number, max = Number.MAX_SAFE_INTEGER) {
   return (text: string): number => {
     const value = Number(text);
-    if (/^\d+$/.test(text) && value >= least && value <= most) return value;
-    const range = most === Number.MAX_SAFE_INTEGER ? `from ${least} up` : `from ${least} to ${most}`;
+    if (/^\d+$/.test(text) && value >= min && value <= max) return value;
+    const range = max === Number.MAX_SAFE_INTEGER ? `of at least ${min}` : `from ${min} to ${max}`;
     throw new InvalidArgumentError(`It must be a whole number ${range}.`);
   };
 }
@@ -19,7 +19,7 @@ export function serviceUrl(text: string): string {
 
 /** The `--data` flag, the same for every command. */
 export const dataFlag = (): Option =>
-  new Option('--data <folder>', 'where models, checkpoints, jobs and keys are kept').default('.martingale');
+  new Option('--data <folder>', 'folder of models, checkpoints, jobs and keys').default('.martingale');
 
 /** Parser of a repeatable flag: its values in order. */
 export const repeated = (text: string, before: string[]): string[] => [...before, text];
@@ -27,8 +27,8 @@ export const repeated = (text: string, before: string[]): string[] => [...before
 /** Parser of a repeatable flag with `name=number`. */
 export function namedNumbers<Name extends string>(names: readonly Name[]) {
   return (text: string, before: Partial<Record<Name, number>>): Partial<Record<Name, number>> => {
-    const [given, number, ...rest] = text.split('=');
-    const name = names.find((one) => one === given);
+    const [key, number, ...rest] = text.split('=');
+    const name = names.find((one) => one === key);
     if (name === undefined || number === undefined || rest.length > 0)
       throw new InvalidArgumentError(`It must be name=number, with a name of ${names.join(', ')}.`);
     return { ...before, [name]: wholeNumber(1)(number) };

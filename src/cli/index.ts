@@ -1,7 +1,6 @@
 import '../platform/check-node.ts';
 
 export { printable } from '../contract/index.ts';
-export type { Comparison, Evaluated, NextCommand, ProgressView } from '../progress/index.ts';
 export { serviceUrl } from './flags.ts';
 export { describeFailure } from './program-end.ts';
 export type {

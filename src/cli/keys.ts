@@ -1,8 +1,9 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
-import { namePartPattern } from '../contract/index.ts';
+import { MartingaleError, namePartPattern } from '../contract/index.ts';
 import type { KeyRecord, KeyStore } from '../service/index.ts';
+import { alignColumns } from '../util/text-table.ts';
 import { dataFlag } from './flags.ts';
 
 interface DataOption {
@@ -14,119 +15,100 @@ interface CreateOptions extends DataOption {
   entity?: string;
 }
 
-const longestName = 100;
+const maxNameLength = 100;
 
-/** Opens the keys of a data folder; undefined if it has none, unless `isNew`. */
-async function openKeys(data: string, { isNew }: { isNew: boolean }): Promise<KeyStore | undefined> {
-  // Loaded here, so that the other commands start without it.
-  const { KeyStore, openKeys: open } = await import('../service/index.ts');
-  const folder = resolve(data);
-  return isNew || KeyStore.isIn(folder) ? open(folder) : undefined;
-}
+// Loaded on use, so that the other commands start without it.
+const service = () => import('../service/index.ts');
 
 async function create({ data, name, entity }: CreateOptions): Promise<void> {
-  const keys = await openKeys(data, { isNew: true });
-  if (!keys) return;
+  const folder = resolve(data);
+  const keys = await (await service()).openKeys(folder);
   try {
     const { id, key } = keys.create(name, { entity: entity ?? null });
     // Standard output gets only the key, for scripts.
     process.stdout.write(`${key}\n`);
+    const scope = entity === undefined ? 'all models' : `the models of ${entity} only`;
     process.stderr.write(
-      `This is the only time it is shown. It opens every service on ${resolve(data)}, also one that runs now, ${entity === undefined ? 'with all its models' : `and there the models of ${entity} alone`}; "martingale keys revoke ${id}" ends it.\n`,
+      `This key is shown only once. It works for every service on ${folder}, including a running one, and for ` +
+        `${scope}. "martingale keys revoke ${id}" revokes it.\n`,
     );
   } finally {
     keys.close();
   }
 }
 
-async function list({ data }: DataOption): Promise<void> {
-  const keys = await openKeys(data, { isNew: false });
-  if (!keys) return tellOfNone(resolve(data));
+/** Passes the keys of a data folder to `use`; null if none were created. @throws MartingaleError without the folder */
+async function withKeys(data: string, use: (keys: KeyStore | null, folder: string) => void): Promise<void> {
+  const folder = resolve(data);
+  if (!existsSync(folder))
+    throw new MartingaleError('data_folder_not_found', `There is no data folder ${folder}. Check --data.`);
+  const { KeyStore, openKeys } = await service();
+  const keys = KeyStore.isIn(folder) ? await openKeys(folder) : null;
   try {
-    process.stdout.write(keyTable(keys.list()));
-  } finally {
-    keys.close();
-  }
-}
-
-function tellOfNone(folder: string): void {
-  if (existsSync(folder)) {
-    process.stdout.write(`No keys were ever made in ${folder}. "martingale keys create" makes one.\n`);
-    return;
-  }
-  process.stderr.write(`error: there is no data folder ${folder}; check --data. [data_folder_not_found]\n`);
-  process.exitCode = 1;
-}
-
-async function revoke(id: string, { data }: DataOption): Promise<void> {
-  const keys = await openKeys(data, { isNew: false });
-  try {
-    const before = keys?.revoke(id);
-    if (!before) {
-      process.stderr.write(
-        `error: there is no key ${JSON.stringify(id)} in ${resolve(data)}; "martingale keys list" shows the ids. [key_not_found]\n`,
-      );
-      process.exitCode = 1;
-    } else if (before.revokedAt === null) process.stdout.write(`revoked ${id}\n`);
-    else process.stdout.write(`${id} was revoked before, at ${before.revokedAt}\n`);
+    use(keys, folder);
   } finally {
     keys?.close();
   }
 }
 
+const list = ({ data }: DataOption) =>
+  withKeys(data, (keys) => void process.stdout.write(keyTable(keys?.list() ?? [])));
+
+const revoke = (id: string, { data }: DataOption) =>
+  withKeys(data, (keys, folder) => {
+    const before = keys?.revoke(id);
+    if (!before) {
+      const remedy = '"martingale keys list" shows the ids.';
+      throw new MartingaleError('key_not_found', `${folder} has no key ${JSON.stringify(id)}. ${remedy}`);
+    }
+    const { revokedAt } = before;
+    process.stdout.write(
+      revokedAt === null ? `revoked ${id}\n` : `${id} was already revoked, at ${revokedAt}\n`,
+    );
+  });
+
 /** The keys as a table, oldest first. */
 export function keyTable(keys: readonly KeyRecord[]): string {
   if (keys.length === 0) return 'There are no keys. "martingale keys create" makes one.\n';
-  const rows = [
-    ['id', 'name', 'entity', 'created', 'last used', 'revoked'],
-    ...keys.map(({ id, name, entity, createdAt, lastUsedAt, revokedAt }) => [
-      id,
-      name || '-',
-      entity ?? 'all',
-      createdAt,
-      lastUsedAt ?? 'never',
-      revokedAt ?? '-',
-    ]),
-  ];
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
-  return rows
-    .map(
-      (row) =>
-        `${row
-          .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-          .join('  ')
-          .trimEnd()}\n`,
-    )
-    .join('');
+  const rows = keys.map(({ id, name, entity, createdAt, lastUsedAt, revokedAt }) => [
+    id,
+    name || '-',
+    entity ?? 'all',
+    createdAt,
+    lastUsedAt ?? 'never',
+    revokedAt ?? '-',
+  ]);
+  const lines = alignColumns([['id', 'name', 'entity', 'created', 'last used', 'revoked'], ...rows]);
+  return `${lines.join('\n')}\n`;
 }
 
 /** Refuses control characters, which would affect the terminal that lists the keys. */
 function keyName(text: string): string {
-  if (text.length <= longestName && !/\p{C}/u.test(text)) return text;
+  if (text.length <= maxNameLength && !/\p{C}/u.test(text)) return text;
   throw new InvalidArgumentError(
-    `It must have at most ${longestName} characters, none of them a control character.`,
+    `It must have at most ${maxNameLength} characters, none of them a control character.`,
   );
 }
 
 function entityName(text: string): string {
   if (namePartPattern.test(text)) return text;
   throw new InvalidArgumentError(
-    'It must be 1 to 128 letters, digits, dots, underscores or hyphens, and begin with a letter or digit.',
+    'It must be 1 to 128 letters, digits, dots, underscores or hyphens, and start with a letter or digit.',
   );
 }
 
 export const keysCommand = (): Command =>
   new Command('keys')
     .description(
-      'Make, list and revoke the API keys of a data folder; a service that runs on it takes note at once.',
+      'Create, list and revoke the API keys of a data folder; a running service applies changes at once.',
     )
     .addCommand(
       new Command('create')
-        .description('Make a key and print it, this once.')
-        .option('--name <name>', 'what to call it in the list', keyName, '')
+        .description('Create a key and print it, only this once.')
+        .option('--name <name>', 'name of the key in the list', keyName, '')
         .option(
           '--entity <entity>',
-          'the one entity whose models it sees and makes; without it, those of all',
+          'entity whose models the key can use and create; default: all entities',
           entityName,
         )
         .addOption(dataFlag())
@@ -134,14 +116,14 @@ export const keysCommand = (): Command =>
     )
     .addCommand(
       new Command('list')
-        .description('List the keys: id, name, entity, and when each was made, last used and revoked.')
+        .description('List the keys: id, name, entity, and when each was created, last used and revoked.')
         .addOption(dataFlag())
         .action((options: DataOption) => list(options)),
     )
     .addCommand(
       new Command('revoke')
-        .description('End a key for good.')
-        .argument('<id>', 'its id, as the list shows it')
+        .description('Revoke a key permanently.')
+        .argument('<id>', 'its id in the list')
         .addOption(dataFlag())
         .action((id: string, options: DataOption) => revoke(id, options)),
     );

@@ -23,42 +23,42 @@ export interface InterruptOptions {
   /** Called at the first interrupt, to tell the user. */
   onFirst: (reason: InterruptReason) => void;
   /** Called before an early exit, at the limit or at a second interrupt, to tell the user. */
-  onCut: (because: 'limit' | 'again') => void;
-  /** A stream whose error is an interrupt too. Default: none; errors of standard output are ignored. */
+  onEarlyExit: (because: 'limit' | 'again') => void;
+  /** A stream whose error is an interrupt too. Default: none; errors of standard output are ignoreError. */
   output?: NodeJS.WriteStream;
 }
 
 /** One Ctrl-C may arrive more than once: npm and tsx get it from the terminal too, and pass it on. */
-const echoMs = 500;
+const repeatMs = 500;
 
 /** Time after the limit before a process with a blocked event loop is killed. */
-const heldLoopMs = 1000;
+const blockedLoopMs = 1000;
 
 /**
  * The first interrupt aborts `signal`, so that the program can end in order; the second exits at once. At the limit the
  * program exits with the same status, or by SIGKILL if its event loop is blocked.
  */
 export function listenForInterrupt(options: InterruptOptions): Interrupt {
-  const { limitMs, onFirst, onCut, output } = options;
+  const { limitMs, onFirst, onEarlyExit, output } = options;
   const controller = new AbortController();
   let status: number | undefined;
   let firstAtMs = 0;
   let limit: NodeJS.Timeout | undefined;
   let watch: Worker | undefined;
-  const cut = (because: 'limit' | 'again') => {
-    onCut(because);
+  const exitEarly = (because: 'limit' | 'again') => {
+    onEarlyExit(because);
     process.exit(status);
   };
   const interrupted = (reason: InterruptReason) => {
     if (status !== undefined) {
-      if (reason !== 'output_closed' && performance.now() - firstAtMs >= echoMs) cut('again');
+      if (reason !== 'output_closed' && performance.now() - firstAtMs >= repeatMs) exitEarly('again');
       return;
     }
     status = statuses[reason];
     firstAtMs = performance.now();
-    limit = setTimeout(() => cut('limit'), limitMs);
+    limit = setTimeout(() => exitEarly('limit'), limitMs);
     // Before the abort, because its listeners may block the event loop.
-    watch = killAfter(limitMs + heldLoopMs);
+    watch = killAfter(limitMs + blockedLoopMs);
     controller.abort(new DOMException('Interrupted.', 'AbortError'));
     onFirst(reason);
   };
@@ -66,7 +66,7 @@ export function listenForInterrupt(options: InterruptOptions): Interrupt {
   const closed = () => interrupted('output_closed');
   output?.once('error', closed);
   for (const stream of [process.stdout, process.stderr])
-    if (!stream.listeners('error').includes(ignored)) stream.on('error', ignored);
+    if (!stream.listeners('error').includes(ignoreError)) stream.on('error', ignoreError);
   return {
     signal: controller.signal,
     get status() {
@@ -89,7 +89,7 @@ function onSignal(name: 'SIGINT' | 'SIGTERM', interrupted: (reason: InterruptRea
 }
 
 /** Without an error listener, a closed output would end the program with a stack trace. */
-const ignored = () => undefined;
+const ignoreError = () => undefined;
 
 /** Kills the process from another thread, whose timer works even if the main event loop is blocked. */
 function killAfter(ms: number): Worker | undefined {
@@ -98,7 +98,7 @@ function killAfter(ms: number): Worker | undefined {
       eval: true,
       execArgv: [],
     });
-    worker.on('error', ignored).unref();
+    worker.on('error', ignoreError).unref();
     return worker;
   } catch {
     // Threads may be forbidden. The timer of the main thread remains.
@@ -113,7 +113,7 @@ const graceMs = 2000;
 const readMs = 60_000;
 
 /** Kinds of resources of standard input and output. */
-const ordinary = new Set(['TTYWrap', 'PipeWrap', 'FSReqCallback', 'WriteWrap', 'SimpleWriteWrap']);
+const standardKinds = new Set(['TTYWrap', 'PipeWrap', 'FSReqCallback', 'WriteWrap', 'SimpleWriteWrap']);
 
 /**
  * Call at the end of a program, so that leftovers such as an agent's timer do not keep the process alive. If it still
@@ -121,19 +121,19 @@ const ordinary = new Set(['TTYWrap', 'PipeWrap', 'FSReqCallback', 'WriteWrap', '
  */
 export function exitAfterFlush(): void {
   const endsAt = performance.now() + readMs;
-  const look = () => {
+  const check = () => {
     const unread = process.stdout.writableLength + process.stderr.writableLength;
     // `unref`: this timer must not keep the process alive.
-    if (unread > 0 && performance.now() < endsAt) setTimeout(look, graceMs).unref();
-    else leave();
+    if (unread > 0 && performance.now() < endsAt) setTimeout(check, graceMs).unref();
+    else exitNow();
   };
-  setTimeout(look, graceMs).unref();
+  setTimeout(check, graceMs).unref();
 }
 
-function leave(): void {
-  const kinds = new Set(process.getActiveResourcesInfo().filter((kind) => !ordinary.has(kind)));
+function exitNow(): void {
+  const kinds = new Set(process.getActiveResourcesInfo().filter((kind) => !standardKinds.has(kind)));
   process.stderr.write(
-    `Something was left running (${[...kinds].join(', ') || 'of no known kind'}); ended without it.\n`,
+    `Exited although something was still running: ${[...kinds].join(', ') || 'of unknown kind'}.\n`,
     () => process.exit(),
   );
 }
@@ -142,7 +142,7 @@ function leave(): void {
 const isSystemError = (error: unknown): error is Error => error instanceof Error && 'syscall' in error;
 
 const remedyOf = (error: Error): string =>
-  hasCode(error, 'EADDRINUSE') ? '. Stop what listens there, or choose another --port.' : '';
+  hasCode(error, 'EADDRINUSE') ? '. Stop the program that uses it, or choose another --port.' : '';
 
 /**
  * An error as text for people: the message of martingale's and the system's errors, the stack of others. Control

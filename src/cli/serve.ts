@@ -39,15 +39,13 @@ export function welcome({
     `serving on ${url}, with its data in ${data}`,
     ...(madeKey === null
       ? []
-      : [
-          `key: ${madeKey} (made for this time; "martingale keys create" or MARTINGALE_API_KEY gives one that lasts)`,
-        ]),
+      : [`key: ${madeKey} (valid until the service stops; "martingale keys create" makes a permanent one)`]),
     ...(storedKeys > 0 ? [`keys: ${storedKeys} in the data folder ("martingale keys list" shows them)`] : []),
     '',
     'Try it:',
     `  curl ${url}/v1/models -H "Authorization: Bearer ${key}"`,
     '',
-    'Ctrl-C ends it.',
+    'Ctrl-C stops the service.',
     '',
   ].join('\n');
 }
@@ -75,13 +73,13 @@ async function serve({
     limitMs,
     onFirst: () => {
       process.stderr.write(
-        `Closing, within ${stopWithin} s: a job that runs goes on at the next start. Ctrl-C again leaves at once.\n`,
+        `Stopping within ${stopWithin} s. Running jobs continue at the next start. Press Ctrl-C again to exit at once.\n`,
       );
       stopped.resolve();
     },
-    onCut: (because) => {
-      const why = because === 'limit' ? `Not everything had ended within ${stopWithin} s` : 'Left at once';
-      process.stderr.write(`${why}: the next start goes on from what is on disk.\n`);
+    onEarlyExit: (because) => {
+      const why = because === 'limit' ? `Some work did not end within ${stopWithin} s` : 'Exited at once';
+      process.stderr.write(`${why}: the next start continues from the data on disk.\n`);
     },
   });
   const engine = await createEmbeddedEngine({ threads });
@@ -89,7 +87,14 @@ async function serve({
     const apiKey = process.env.MARTINGALE_API_KEY || undefined;
     const dataFolder = resolve(data);
     const service = await startService({
-      ...{ engine, dataFolder, host, port, apiKey, priorityScheduling, limits, log: logFrom(log) },
+      engine,
+      dataFolder,
+      host,
+      port,
+      apiKey,
+      priorityScheduling,
+      limits,
+      log: logFrom(log),
       closeTimeoutMs: Math.min(5000, limitMs / 2),
       stallTimeoutMs: stallTimeout * 1000,
       trainingData: { folders: allow.allowDataFolder, hosts: allow.allowDataHost },
@@ -127,38 +132,38 @@ const limitNames = [
 export const serveCommand = (): Command =>
   new Command('serve')
     .description('Serve training and inference on this machine.')
-    .option('--port <number>', 'port to listen on; 0 takes a free one', wholeNumber(0, 65_535), 8000)
+    .option('--port <number>', 'port to listen on; 0 for a free one', wholeNumber(0, 65_535), 8000)
     .option('--host <address>', 'address to listen on', '127.0.0.1')
     .addOption(dataFlag())
     .option('--threads <number>', 'threads of the embedded engine', wholeNumber(1))
-    .option('--priority-scheduling', 'let requests go before others by their priority')
+    .option('--priority-scheduling', 'order waiting requests by their priority')
     .option(
       '--limit <name=number>',
-      `limit of what is in flight at once: ${limitNames.join(', ')}; repeatable`,
+      `limit of concurrent work: ${limitNames.join(', ')}; repeatable`,
       namedNumbers(limitNames),
       {},
     )
     .option(
       '--allow-data-folder <folder>',
-      'a folder that file: training data may come from; repeatable',
+      'folder that file: training data may come from; repeatable',
       repeated,
       [],
     )
     .option(
       '--allow-data-host <host>',
-      'a host that https: training data may come from, with =<address> if it is not on the public internet; repeatable',
+      'host that https: training data may come from, with =<address> if it is not on the public internet; repeatable',
       repeated,
       [],
     )
     .option(
       '--stall-timeout <seconds>',
-      'how long a client may send no part of a body, or read no part of a response',
+      'maximum pause of a client that sends a body or reads a response',
       wholeNumber(1, 86_400),
       60,
     )
     .option(
       '--stop-within <seconds>',
-      'how long the shutdown may take after Ctrl-C or SIGTERM',
+      'maximum time to stop after Ctrl-C or SIGTERM',
       wholeNumber(1, 86_400),
       10,
     )
@@ -169,7 +174,7 @@ export const serveCommand = (): Command =>
     )
     .addHelpText(
       'after',
-      '\nKeys: those of "martingale keys create", and MARTINGALE_API_KEY. Where there is none, one is made and printed.',
+      '\nKeys: those of "martingale keys create", and MARTINGALE_API_KEY. Without any key, one is made and printed.',
     )
     .action((options: ServeOptions) => serve(options));
 

@@ -8,7 +8,7 @@ export interface ModelName {
   entity: string;
   project: string;
   name: string;
-  step?: number;
+  step?: number | undefined;
 }
 
 const pattern = /^(?:[a-z][a-z0-9+.-]*:\/\/\/)?([^/:\s]+)\/([^/:\s]+)\/([^/:\s]+?)(?::step(\d+))?$/i;
@@ -30,6 +30,12 @@ export function parseModelName(text: string): ModelName | undefined {
 
 export function formatModelName({ entity, project, name, step }: ModelName): string {
   return `${entity}/${project}/${name}${step === undefined ? '' : `:step${step}`}`;
+}
+
+/** A model's name without its step. Text of another form stays unchanged. */
+export function withoutStep(name: string): string {
+  const parsed = parseModelName(name);
+  return parsed ? formatModelName({ ...parsed, step: undefined }) : name;
 }
 
 const namePart = z

@@ -22,7 +22,7 @@ export function createEndpointApp({ find, isOwn }: EndpointAppOptions): Hono<Env
   app.onError((error, context) => {
     // The policy's caller notes the outcome of each call, but a rejected request never became a call.
     const session: EndpointSession | undefined = context.var.session;
-    if (error instanceof EndpointError) session?.run(() => currentTrajectory()?.noteCallEnd('unanswered'));
+    if (error instanceof EndpointError) session?.run(() => currentTrajectory()?.endCall('unanswered'));
     return errorResponse(error);
   });
   app.notFound((context) =>

@@ -128,11 +128,11 @@ export type ErrorOrigin = 'agent' | 'context_limit' | 'outside';
  * agent threw, and if the error or one of its causes is martingale's own (a failed judge, a call after the rollout's
  * end) or a provider's failed call.
  */
-export function originOf(error: unknown, { callEnds }: Trajectory): ErrorOrigin {
-  if (callEnds.hasUnanswered) return 'outside';
-  const kinds = errorsWithin(error).map((within) => kindOf(within, callEnds.isAtContextEnd));
+export function originOf(error: unknown, { observations }: Trajectory): ErrorOrigin {
+  if (observations.hasUnansweredCall) return 'outside';
+  const kinds = errorsWithin(error).map((within) => kindOf(within, observations.isAtContextEnd));
   if (kinds.includes('outside')) return 'outside';
-  return callEnds.isAtContextEnd || kinds.includes('context_limit') ? 'context_limit' : 'agent';
+  return observations.isAtContextEnd || kinds.includes('context_limit') ? 'context_limit' : 'agent';
 }
 
 function kindOf(error: unknown, isAtContextEnd: boolean): ErrorOrigin {

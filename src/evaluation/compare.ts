@@ -84,12 +84,10 @@ export function compare(a: Evaluation, b: Evaluation, options: CompareOptions = 
 /** A comparison as text for people. */
 export function describeComparison(comparison: Comparison): string {
   const { measure, a, b, difference, test, wins, losses, ties, onlyInA, onlyInB } = comparison;
-  const alone = (keys: readonly string[], name: string) =>
-    keys.length > 0
-      ? [
-          `only with ${name}: ${keys.length} (${keys.slice(0, 5).join(', ')}${keys.length > 5 ? ', ...' : ''})`,
-        ]
-      : [];
+  const onlyWith = (name: string, keys: readonly string[]) => {
+    const shown = `${keys.slice(0, 5).join(', ')}${keys.length > 5 ? ', ...' : ''}`;
+    return keys.length > 0 ? [`only with ${name}: ${keys.length} (${shown})`] : [];
+  };
   return [
     `${measure} of ${b} minus that of ${a}`,
     `difference ${describeEstimate(difference)}`,
@@ -97,8 +95,8 @@ export function describeComparison(comparison: Comparison): string {
       ? [`${test.name}, ${test.method} (${test.assignments} assignments): p = ${test.pValue.toPrecision(3)}`]
       : []),
     `scenarios  ${wins} better, ${losses} worse, ${ties} the same`,
-    ...alone(onlyInA, a),
-    ...alone(onlyInB, b),
+    ...onlyWith(a, onlyInA),
+    ...onlyWith(b, onlyInB),
     '',
   ].join('\n');
 }
@@ -122,8 +120,8 @@ export interface SignFlipTest {
   pValue: number;
 }
 
-/** Most differences for the exact test: 2^16 assignments take about a millisecond. */
-const mostForExact = 16;
+/** Maximum number of differences for the exact test: 2^16 assignments take about a millisecond. */
+const maxExactDifferences = 16;
 const drawnAssignments = 10_000;
 
 /**
@@ -138,7 +136,7 @@ export function signFlipTest(differences: readonly number[], seed: number): Sign
   // Tolerates rounding: the same numbers summed in another order may differ.
   const threshold = observed - total * 1e-9;
   const base = { name: 'paired sign-flip permutation test' } as const;
-  if (sizes.length <= mostForExact) {
+  if (sizes.length <= maxExactDifferences) {
     const assignments = 2 ** sizes.length;
     const asLarge = countExact(sizes, threshold);
     return { ...base, method: 'exact', assignments, pValue: asLarge / assignments };

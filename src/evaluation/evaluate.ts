@@ -103,8 +103,8 @@ export async function evaluate<Schema extends z.ZodType, Outcome>(
 ): Promise<Evaluation<z.output<Schema>>> {
   const {
     rolloutsPerScenario = 1,
-    temperature: asked,
-    passAt: askedKs = [],
+    temperature: requestedTemperature,
+    passAt: ks = [],
     isSuccess = successOf,
     key,
     directory,
@@ -115,12 +115,12 @@ export async function evaluate<Schema extends z.ZodType, Outcome>(
   const { environment, model, seed = 0, groupStrategy = null } = options;
   checkOptionNames('evaluate()', options, evaluateNames, limitWords);
   checkEssentials('invalid_evaluation_option', options);
-  const begun = performance.now();
-  const ks = checkPassAt(askedKs, rolloutsPerScenario);
-  const { temperature, evaluated } = atTemperature(model, asked);
+  const startedMs = performance.now();
+  checkPassAt(ks, rolloutsPerScenario);
+  const { temperature, evaluated } = atTemperature(model, requestedTemperature);
   const scenarios = await parseScenarios(environment, options.scenarios);
   const keys = scenarioKeys(scenarios, key);
-  const kept =
+  const stored =
     directory === undefined
       ? null
       : await EvaluationDirectory.open(directory, {
@@ -142,7 +142,7 @@ export async function evaluate<Schema extends z.ZodType, Outcome>(
     const groups = await gatherGroups(
       { ...rest, model: evaluated, rolloutsPerGroup: rolloutsPerScenario },
       scenarios,
-      { kept, rerunFailed, onGroup: view?.onGroup },
+      { stored, rerunFailed, onGroup: view?.onGroup },
     );
     const perScenario = groups.map((group, index) =>
       scoreScenario(group, { key: keys[index] ?? String(index), isSuccess }),
@@ -159,42 +159,41 @@ export async function evaluate<Schema extends z.ZodType, Outcome>(
       perScenario,
       groups,
       counts: countRollouts(groups.flatMap(({ rollouts }) => rollouts)),
-      seconds: (performance.now() - begun) / 1000,
+      seconds: (performance.now() - startedMs) / 1000,
     };
-    view?.ended(evaluation);
+    view?.onEnd(evaluation);
     return evaluation;
   } finally {
     view?.close();
   }
 }
 
-function checkPassAt(ks: readonly number[], rolloutsPerScenario: number): readonly number[] {
-  for (const k of ks) {
-    if (Number.isInteger(k) && k >= 1 && k <= rolloutsPerScenario) continue;
-    throw new OptionError(
-      'invalid_evaluation_option',
-      `\`passAt\` has ${k} with ${rolloutsPerScenario} rollouts per scenario; give whole numbers from 1 to that, or ` +
-        'raise `rolloutsPerScenario`.',
-      { option: 'passAt', value: ks },
-    );
-  }
-  return ks;
+function checkPassAt(ks: readonly number[], rolloutsPerScenario: number): void {
+  for (const k of ks)
+    if (!(Number.isInteger(k) && k >= 1 && k <= rolloutsPerScenario))
+      throw new OptionError(
+        'invalid_evaluation_option',
+        `\`passAt\` has ${k} with ${rolloutsPerScenario} rollouts per scenario. Pass whole numbers up to ` +
+          '`rolloutsPerScenario`, or raise it.',
+        { option: 'passAt', value: ks },
+      );
 }
 
 function atTemperature(
   model: RolloutModel,
-  asked: number | 'agent' | undefined,
+  requested: number | 'agent' | undefined,
 ): { temperature: number | 'agent'; evaluated: RolloutModel } {
   if (model instanceof ModelHandle) {
-    const temperature = asked ?? 0;
+    const temperature = requested ?? 0;
     return { temperature, evaluated: temperature === 'agent' ? model : model.with({ temperature }) };
   }
-  if (asked === undefined || asked === 'agent') return { temperature: 'agent', evaluated: model };
+  if (requested === undefined || requested === 'agent') return { temperature: 'agent', evaluated: model };
   throw new OptionError(
     'invalid_evaluation_option',
-    `\`temperature\` is ${asked} and "${model.name}" is no model handle: its calls are sent as they are made. Leave the ` +
-      'option out, and set the temperature in the agent or with `externalModel(model, { settings: { temperature } })`.',
-    { option: 'temperature', value: asked },
+    `\`temperature\` is ${requested}, and "${model.name}" is not a model handle, so its calls keep their temperature. ` +
+      'Leave the option out, and set the temperature in the agent or with ' +
+      '`externalModel(model, { settings: { temperature } })`.',
+    { option: 'temperature', value: requested },
   );
 }
 

@@ -1,17 +1,10 @@
 import { open, readdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { SamplingOverride } from '../model/index.ts';
-import {
-  fromGroupRecord,
-  type GroupRecord,
-  parseGroupRecord,
-  type RolloutGroup,
-  toGroupRecord,
-} from '../rollout/index.ts';
-import { appendLine, makeFolder, syncFolder, writeWhole } from '../util/durable-files.ts';
+import { fromGroupRecord, parseGroupRecord, type RolloutGroup, toGroupRecord } from '../rollout/index.ts';
+import { appendLine, makeFolder, storing, syncFolder, writeWhole } from '../util/durable-files.ts';
 import { takeUpLines } from '../util/json-lines.ts';
 import { RunError } from '../util/run-error.ts';
-import { storing } from './storage.ts';
 
 /** The settings that must be equal for a call to continue the evaluation of an earlier call. */
 export interface EvaluationHeader {
@@ -58,7 +51,7 @@ export class EvaluationDirectory {
     else if (names.some((name) => name !== `${headerFile}.partial`)) {
       throw new RunError(
         'evaluation_directory_refused',
-        `${folder} is not empty and has no ${headerFile}. Give an evaluation a folder of its own.`,
+        `${folder} is not empty and has no ${headerFile}. Give each evaluation its own folder.`,
       );
     } else
       await storing(join(folder, headerFile), () =>
@@ -100,7 +93,7 @@ async function checkHeader(path: string, header: EvaluationHeader): Promise<void
   if (differences.length === 0) return;
   throw new RunError(
     'evaluation_directory_refused',
-    `${path} is of another evaluation: ${differences.join('; ')}. Choose another folder, or ask for the same.`,
+    `${path} belongs to another evaluation: ${differences.join('; ')}. Choose another folder, or use the same options.`,
   );
 }
 
@@ -109,20 +102,14 @@ async function readGroups(path: string): Promise<Map<number, RolloutGroup>> {
   const groups = new Map<number, RolloutGroup>();
   let line = 0;
   for await (const text of takeUpLines(path)) {
-    const record = readLine(path, ++line, text);
-    groups.set(record.group, fromGroupRecord(record));
+    line++;
+    try {
+      const record = parseGroupRecord(text);
+      groups.set(record.group, fromGroupRecord(record));
+    } catch (cause) {
+      const reason = cause instanceof Error ? cause.message : String(cause);
+      throw new RunError('evaluation_directory_refused', `${path}:${line}: ${reason}`, { cause });
+    }
   }
   return groups;
-}
-
-function readLine(path: string, line: number, text: string): GroupRecord {
-  try {
-    return parseGroupRecord(text);
-  } catch (cause) {
-    throw new RunError(
-      'evaluation_directory_refused',
-      `${path}:${line}: ${cause instanceof Error ? cause.message : String(cause)}`,
-      { cause },
-    );
-  }
 }

@@ -13,7 +13,7 @@ interface ShownEvaluation {
 export interface EvaluationView {
   /** Call for each group that has ended. */
   onGroup: (group: RolloutGroup) => void;
-  ended: (evaluation: ShownEvaluation) => void;
+  onEnd: (evaluation: ShownEvaluation) => void;
   close: () => void;
 }
 
@@ -29,11 +29,11 @@ export async function openEvaluationView(
   let done = 0;
   let scored = 0;
   let sum = 0;
-  const tell = () => {
+  const report = () => {
     const metrics: Record<string, number> = scored > 0 ? { reward: sum / scored } : {};
     view.listen({ type: 'phase', phase: 'evaluation', done, total, metrics });
   };
-  tell();
+  report();
   return {
     onGroup: ({ trajectories }) => {
       done++;
@@ -41,9 +41,9 @@ export async function openEvaluationView(
         scored++;
         sum += trajectories.reduce((all, { reward }) => all + (reward ?? 0), 0) / trajectories.length;
       }
-      tell();
+      report();
     },
-    ended: ({ policy, reward, success, perScenario, counts }) => {
+    onEnd: ({ policy, reward, success, perScenario, counts }) => {
       // Without a completed rollout there is no score to show.
       if (reward === null) return;
       view.listen({

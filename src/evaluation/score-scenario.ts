@@ -56,7 +56,7 @@ function meanOrNull(values: readonly number[]): number | null {
 /** A unique key for each scenario: the second scenario with a key gets `#2`, or the next free number. */
 export function scenarioKeys<Scenario>(
   scenarios: readonly Scenario[],
-  key: KeyFunction<Scenario> = keyOrPlace(scenarios),
+  key: KeyFunction<Scenario> = keyOrIndex(scenarios),
 ): string[] {
   const names = scenarios.map((scenario) => String(key(scenario)));
   const taken = new Set(names);
@@ -70,12 +70,12 @@ export function scenarioKeys<Scenario>(
 }
 
 /** The index is the key of a scenario that is not JSON: a schema may produce any value. */
-function keyOrPlace<Scenario>(scenarios: readonly Scenario[]): KeyFunction<Scenario> {
+function keyOrIndex<Scenario>(scenarios: readonly Scenario[]): KeyFunction<Scenario> {
   return (scenario) => {
     try {
       return scenarioKey(scenario);
     } catch {
-      return `place ${scenarios.indexOf(scenario)}`;
+      return `index ${scenarios.indexOf(scenario)}`;
     }
   };
 }

@@ -1,7 +1,6 @@
-import type { Estimate } from './estimate.ts';
-import { passAllOf, passAnyOf } from './estimate.ts';
+import { alignColumns } from '../util/text-table.ts';
+import { type Estimate, passAllOf, passAnyOf } from './estimate.ts';
 import type { Evaluation } from './evaluate.ts';
-import type { ScenarioScore } from './score-scenario.ts';
 
 /** One scenario of an evaluation, for programs. It has `pass@k` and `pass^k` for each requested k. */
 export type EvaluationRow = Record<string, string | number | null>;
@@ -16,9 +15,11 @@ export function evaluationRows({ perScenario, passAt }: Evaluation): EvaluationR
     judged: score.judged,
     completed: score.completed,
     rollouts: score.rollouts,
-    ...passesOf(
-      score,
-      passAt.map(({ k }) => k),
+    ...Object.fromEntries(
+      passAt.flatMap(({ k }) => [
+        [`pass@${k}`, passAnyOf(k, score.judged, score.successes)],
+        [`pass^${k}`, passAllOf(k, score.judged, score.successes)],
+      ]),
     ),
   }));
 }
@@ -46,15 +47,6 @@ export function evaluationTable(evaluation: Evaluation): string {
   const names = Object.keys(rows[0] ?? {}).filter((name) => rows.some((row) => row[name] !== null));
   const order = [...rows].sort((a, b) => Number(a.reward ?? -Infinity) - Number(b.reward ?? -Infinity));
   const cells = [names, ...order.map((row) => names.map((name) => toCell(row[name] ?? null)))];
-  const widths = names.map((_, column) => Math.max(...cells.map((line) => line[column]?.length ?? 0)));
-  const table = cells.map((line) =>
-    line
-      .map((cell, column) =>
-        column === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[column] ?? 0),
-      )
-      .join('  ')
-      .trimEnd(),
-  );
   return [
     `${policy} in ${environment}`,
     `rollouts ${counts.dispatched}: ${counts.completed} completed, ${counts.failed} failed, ${counts.cancelled} cancelled`,
@@ -65,28 +57,19 @@ export function evaluationTable(evaluation: Evaluation): string {
       `${`pass^${k}`.padEnd(8)} ${describeEstimate(all)}`,
     ]),
     '',
-    ...table,
+    ...alignColumns(cells, { rightFrom: 1 }),
     '',
   ].join('\n');
 }
 
 /** `0.500 [0.150, 0.850] (wilson, 4 scenarios)`. */
 export function describeEstimate(estimate: Estimate | null): string {
-  if (!estimate) return 'not known';
+  if (!estimate) return 'unknown';
   const { mean, count, interval95 } = estimate;
   const scenarios = `${count} ${count === 1 ? 'scenario' : 'scenarios'}`;
   if (!interval95) return `${mean.toFixed(3)} (${scenarios}: no interval)`;
   const { low, high, method } = interval95;
   return `${mean.toFixed(3)} [${low.toFixed(3)}, ${high.toFixed(3)}] (95%, ${method}, ${scenarios})`;
-}
-
-function passesOf({ judged, successes }: ScenarioScore<unknown>, ks: readonly number[]): EvaluationRow {
-  return Object.fromEntries(
-    ks.flatMap((k) => [
-      [`pass@${k}`, passAnyOf(k, judged, successes)],
-      [`pass^${k}`, passAllOf(k, judged, successes)],
-    ]),
-  );
 }
 
 function toCsv(value: string | number | null): string {

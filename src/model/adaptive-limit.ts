@@ -12,7 +12,7 @@ const decreaseFactor = 0.75;
 const latencyTolerance = 3;
 
 /** One latency measure is the mean of this many answers, or of as many as the limit if that is larger. */
-const leastAnswers = 16;
+const minAnswers = 16;
 
 /**
  * The smallest latency is taken from this many recent measures. Older ones are dropped, because replies grow longer as a
@@ -95,6 +95,6 @@ export class AdaptiveLimit {
 
   /** Number of answers in one round trip. */
   #roundTrip(): number {
-    return Math.max(leastAnswers, this.value);
+    return Math.max(minAnswers, this.value);
   }
 }

@@ -1,7 +1,6 @@
 import { invalidOption, wholeNumberOption } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { AdaptiveLimit } from './adaptive-limit.ts';
-import { CallQueue } from './call-queue.ts';
 
 /** How a model call ended, as reported to its budget. */
 export interface CallOutcome {
@@ -12,7 +11,7 @@ export interface CallOutcome {
 }
 
 /** A slot for one model call in flight. Release it once. */
-export interface CallPlace {
+export interface CallSlot {
   /** Reports a 429 or 503 immediately. The call keeps its slot while it waits for its retry. */
   rateLimited(): void;
   release(outcome: CallOutcome): void;
@@ -33,7 +32,7 @@ export interface CallBudgetStats {
 /** A limit on the model calls in flight, shared by all handles and endpoints that use it. */
 export interface CallBudget {
   /** Waits for a slot, first come, first served. @throws the reason of `signal`. */
-  acquire(signal?: AbortSignal): Promise<CallPlace>;
+  acquire(signal?: AbortSignal): Promise<CallSlot>;
 }
 
 /** A budget with statistics. */
@@ -80,7 +79,7 @@ export function callBudget(options: CallBudgetOptions): MeteredCallBudget {
   const { concurrency, targetLatencyMs } = options;
   if (typeof concurrency === 'number') {
     if (targetLatencyMs === undefined) return new QueuedBudget(wholeNumber('concurrency', concurrency));
-    const remedy = `The concurrency of ${concurrency} is fixed and follows no latency: leave it out, or give { min, max }.`;
+    const remedy = 'A fixed concurrency does not use it. Remove it, or pass { min, max }.';
     throw invalidOption('invalid_call_budget', 'targetLatencyMs', targetLatencyMs, remedy);
   }
   const { min, max, start = min } = concurrency;
@@ -88,61 +87,93 @@ export function callBudget(options: CallBudgetOptions): MeteredCallBudget {
   wholeNumber('concurrency.max', max, min);
   wholeNumber('concurrency.start', start, min);
   if (start > max)
-    throw invalidOption('invalid_call_budget', 'concurrency.start', start, `Give at most ${max}, the max.`);
+    throw invalidOption('invalid_call_budget', 'concurrency.start', start, `Pass at most ${max}, the max.`);
+  const timeRemedy = 'Pass a time in milliseconds above 0.';
   if (targetLatencyMs !== undefined && !(targetLatencyMs > 0))
-    throw invalidOption(
-      'invalid_call_budget',
-      'targetLatencyMs',
-      targetLatencyMs,
-      'Give a time in milliseconds above 0.',
-    );
+    throw invalidOption('invalid_call_budget', 'targetLatencyMs', targetLatencyMs, timeRemedy);
   return new QueuedBudget(new AdaptiveLimit({ min, max, start, targetLatencyMs }));
 }
 
-/** A queue in front of the model, with a fixed or adaptive limit. */
+/** A queue in front of the model, first come, first served, with a fixed or adaptive limit. */
 class QueuedBudget implements MeteredCallBudget {
-  readonly #queue: CallQueue;
-  readonly #adaptive: AdaptiveLimit | undefined;
+  readonly #limit: number | AdaptiveLimit;
+  /** Each admits one waiting call. */
+  readonly #waiting = new Set<() => void>();
+  #inFlight = 0;
+  #peak = 0;
 
   constructor(limit: number | AdaptiveLimit) {
-    this.#adaptive = typeof limit === 'number' ? undefined : limit;
-    this.#queue = new CallQueue(typeof limit === 'number' ? limit : limit.value);
+    this.#limit = limit;
   }
 
-  async acquire(signal?: AbortSignal): Promise<CallPlace> {
-    await this.#queue.enter(signal);
-    const epoch = this.#adaptive?.epoch ?? 0;
+  async acquire(signal?: AbortSignal): Promise<CallSlot> {
+    signal?.throwIfAborted();
+    if (this.#waiting.size > 0 || this.#inFlight >= this.#max) await this.#wait(signal);
+    else this.#take();
+    const adaptive = typeof this.#limit === 'number' ? undefined : this.#limit;
+    const epoch = adaptive?.epoch ?? 0;
     let isReleased = false;
     return {
-      rateLimited: () => this.#learn((limit) => limit.rateLimited(epoch)),
-      release: (outcome) => {
+      rateLimited: () => adaptive?.rateLimited(epoch),
+      release: ({ status, durationMs }) => {
         if (isReleased) return;
         isReleased = true;
-        this.#learn((limit) => this.#hear(limit, epoch, outcome));
-        this.#queue.leave();
+        const isFull = this.#waiting.size > 0 || this.#inFlight >= this.#max;
+        if (status === 'answered') adaptive?.answered(epoch, { durationMs, isFull });
+        if (status === 'rate_limited') adaptive?.rateLimited(epoch);
+        this.#inFlight--;
+        // Calls in flight keep their slots when the limit drops.
+        for (const admit of this.#waiting) {
+          if (this.#inFlight >= this.#max) return;
+          admit();
+        }
       },
     };
   }
 
   stats(): CallBudgetStats {
-    const { limit, inFlight, waiting, peak } = this.#queue;
-    const decreases = { rateLimited: 0, latency: 0, ...this.#adaptive?.decreases };
-    return { limit, inFlight, waiting, peak, decreases };
+    const decreases = {
+      rateLimited: 0,
+      latency: 0,
+      ...(typeof this.#limit === 'object' && this.#limit.decreases),
+    };
+    return {
+      limit: this.#max,
+      inFlight: this.#inFlight,
+      waiting: this.#waiting.size,
+      peak: this.#peak,
+      decreases,
+    };
   }
 
-  #hear(limit: AdaptiveLimit, epoch: number, { status, durationMs }: CallOutcome): void {
-    const isFull = this.#queue.waiting > 0 || this.#queue.inFlight >= this.#queue.limit;
-    if (status === 'answered') limit.answered(epoch, { durationMs, isFull });
-    if (status === 'rate_limited') limit.rateLimited(epoch);
+  get #max(): number {
+    return typeof this.#limit === 'number' ? this.#limit : this.#limit.value;
   }
 
-  #learn(from: (limit: AdaptiveLimit) => void): void {
-    if (!this.#adaptive) return;
-    from(this.#adaptive);
-    if (this.#queue.limit !== this.#adaptive.value) this.#queue.limit = this.#adaptive.value;
+  /** Resolves when the call has a slot. @throws the reason of `signal`. */
+  #wait(signal: AbortSignal | undefined): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const leave = () => {
+      this.#waiting.delete(admit);
+      reject(signal?.reason);
+    };
+    const admit = () => {
+      signal?.removeEventListener('abort', leave);
+      this.#waiting.delete(admit);
+      this.#take();
+      resolve();
+    };
+    this.#waiting.add(admit);
+    signal?.addEventListener('abort', leave, { once: true });
+    return promise;
+  }
+
+  #take(): void {
+    this.#inFlight++;
+    this.#peak = Math.max(this.#peak, this.#inFlight);
   }
 }
 
-function wholeNumber(option: string, value: number, least = 1): number {
-  return wholeNumberOption('invalid_call_budget', option, value, least);
+function wholeNumber(option: string, value: number, min = 1): number {
+  return wholeNumberOption('invalid_call_budget', option, value, min);
 }

@@ -1,20 +1,16 @@
 import crypto from 'node:crypto';
 import type { Message } from '../contract/index.ts';
 import {
+  messageKey,
   type PromptMessages,
   type RecordedCall,
+  reasoningOf,
+  replyKey,
   sampledMessage,
   type Trajectory,
 } from '../trajectory/index.ts';
-import { messageKey, reasoningOf, replyKey } from './message-key.ts';
 
 const trees = new WeakMap<Trajectory, ConversationTree>();
-
-export interface RestoreOptions {
-  /** The call that the prompt is for. */
-  callId: string;
-  sendTokenIds: boolean;
-}
 
 /**
  * Restores the sampled replies in a prompt. Agent libraries rewrite history (they serialize arguments again, and
@@ -25,17 +21,19 @@ export interface RestoreOptions {
  * as text, which starts a new history.
  *
  * Tool arguments are not compared, because a tool's schema may have filled in defaults. The call ids identify them.
+ *
+ * @param options.index Index of the call that the prompt is for.
  */
 export function restoreSampled(
-  { messages, callIds, mayDropReasoning = false }: PromptMessages,
+  prompt: PromptMessages,
   trajectory: Trajectory,
-  { callId, sendTokenIds }: RestoreOptions,
+  { index, sendTokenIds }: { index: number; sendTokenIds: boolean },
 ): Message[] {
-  const found = treeOf(trajectory).place(callId, { messages, callIds, mayDropReasoning });
+  const { messages } = prompt;
+  const found = treeOf(trajectory).match(index, prompt);
   if (!found) return [...messages];
-  const { index, call } = found;
-  const reply = sampledMessage(call.choice, { tokenIds: sendTokenIds });
-  return [...call.messages, reply, ...messages.slice(index + 1)];
+  const reply = sampledMessage(found.call.choice, { tokenIds: sendTokenIds });
+  return [...found.call.messages, reply, ...messages.slice(found.at + 1)];
 }
 
 function treeOf(trajectory: Trajectory): ConversationTree {
@@ -48,7 +46,6 @@ function treeOf(trajectory: Trajectory): ConversationTree {
 }
 
 interface Candidate {
-  callId: string;
   call: RecordedCall;
   /** Number of calls that continued from this reply. */
   continuations: number;
@@ -59,100 +56,81 @@ interface TreeNode {
   readonly next: Map<string, TreeNode>;
   readonly replies: Map<string, Candidate[]>;
   /** Calls that began here and were unanswered when last checked. */
-  readonly open: Set<string>;
+  readonly open: Set<number>;
 }
 
-/** The last recorded reply in a prompt. */
-export interface SampledReply {
-  /** Index of the reply's message. */
-  index: number;
-  call: RecordedCall;
-}
-
-export interface TracedPrompt {
-  messages: readonly Message[];
-  /** `callIds[i]` is the call that sampled `messages[i]`, if known. */
-  callIds: readonly (string | undefined)[];
-  /** Whether a reply without its reasoning still matches. */
-  mayDropReasoning: boolean;
-}
-
-const begin = (): TreeNode => ({ next: new Map(), replies: new Map(), open: new Set() });
+const newNode = (): TreeNode => ({ next: new Map(), replies: new Map(), open: new Set() });
 
 /**
  * The conversations of a trajectory as a tree of messages. It finds the sampled replies of a prompt in one walk, at a
  * cost that depends on the prompt's length, not on the number of calls.
  */
-export class ConversationTree {
+class ConversationTree {
   readonly #trajectory: Trajectory;
-  readonly #root = begin();
+  readonly #root = newNode();
 
   constructor(trajectory: Trajectory) {
     this.#trajectory = trajectory;
   }
 
-  /** Adds the call's prompt to the tree and returns the last sampled reply in it. */
-  place(callId: string, prompt: TracedPrompt): SampledReply | undefined {
-    let place = this.#root;
-    let deepest: { index: number; candidates: Candidate[] } | undefined;
-    for (const [index, message] of prompt.messages.entries()) {
-      const candidates = this.#candidates(place, message, prompt);
-      if (candidates.length > 0) deepest = { index, candidates };
-      place = step(place, message, candidates.length > 0);
+  /** Adds the call's prompt to the tree. Returns the call of the last sampled reply in it, at message `at`. */
+  match(index: number, prompt: PromptMessages): { at: number; call: RecordedCall } | undefined {
+    let node = this.#root;
+    let deepest: { at: number; candidates: Candidate[] } | undefined;
+    for (const [at, message] of prompt.messages.entries()) {
+      const candidates = this.#candidates(node, message, prompt);
+      if (candidates.length > 0) deepest = { at, candidates };
+      node = step(node, message, candidates.length > 0);
     }
-    place.open.add(callId);
+    node.open.add(index);
     if (!deepest) return undefined;
-    const { index, candidates } = deepest;
-    const chosen = choose(candidates, prompt.callIds[index]);
+    const { at, candidates } = deepest;
+    const chosen = this.#choose(candidates, prompt.callIds[at]);
     chosen.continuations++;
-    return { index, call: chosen.call };
+    return { at, call: chosen.call };
   }
 
   /** The recorded replies at this node that match the message. */
-  #candidates(place: TreeNode, message: Message, { mayDropReasoning }: TracedPrompt): Candidate[] {
+  #candidates(node: TreeNode, message: Message, { mayDropReasoning }: PromptMessages): Candidate[] {
     if (message.role !== 'assistant') return [];
-    this.#settle(place);
-    const now = reasoningOf(message);
-    const mayDrop = mayDropReasoning && now === '';
-    const alike = place.replies.get(replyKey(message)) ?? [];
-    return alike.filter(({ call }) => mayDrop || reasoningOf(call.choice.message) === now);
+    this.#settle(node);
+    const reasoning = reasoningOf(message);
+    const mayDrop = mayDropReasoning && reasoning === '';
+    const alike = node.replies.get(replyKey(message)) ?? [];
+    return alike.filter(({ call }) => mayDrop || reasoningOf(call.choice.message) === reasoning);
   }
 
   #settle({ open, replies }: TreeNode): void {
-    for (const callId of open) {
-      const call = this.#trajectory.call(callId);
+    for (const index of open) {
+      const call = this.#trajectory.log.get(index);
       if (!call) continue;
-      open.delete(callId);
+      open.delete(index);
       const key = replyKey(call.choice.message);
-      const alike = replies.get(key);
-      const candidate = { callId, call, continuations: 0 };
-      if (alike) alike.push(candidate);
-      else replies.set(key, [candidate]);
+      const alike = replies.get(key) ?? [];
+      replies.set(key, alike);
+      alike.push({ call, continuations: 0 });
     }
+  }
+
+  /**
+   * Chooses among equal replies: the one with this call id, or else the one with the fewest continuations, so that equal
+   * replies are each continued once.
+   */
+  #choose(candidates: Candidate[], callId: string | undefined): Candidate {
+    const named = candidates.find(({ call }) => this.#trajectory.callId(call.index) === callId);
+    if (named) return named;
+    return candidates.reduce((best, other) => (other.continuations < best.continuations ? other : best));
   }
 }
 
 function step({ next }: TreeNode, message: Message, isReply: boolean): TreeNode {
-  const said =
+  const content =
     isReply && message.role === 'assistant'
       ? `reply ${replyKey(message)} ${reasoningOf(message)}`
       : `message ${messageKey(message)}`;
   // Long keys are hashed: the recorded calls already hold the text, and a second copy would double a rollout's memory.
-  const key = said.length > 64 ? crypto.hash('sha256', said, 'base64') : said;
-  const known = next.get(key);
-  if (known) return known;
-  const place = begin();
-  next.set(key, place);
-  return place;
-}
-
-/**
- * Chooses among equal replies: the one with this call id, or else the one with the fewest continuations, so that equal
- * replies are each continued once.
- */
-function choose(candidates: Candidate[], callId: string | undefined): Candidate {
-  return candidates.reduce((best, other) => {
-    if (best.callId === callId) return best;
-    return other.callId === callId || other.continuations < best.continuations ? other : best;
-  });
+  const key = content.length > 64 ? crypto.hash('sha256', content, 'base64') : content;
+  const node = next.get(key) ?? newNode();
+  next.set(key, node);
+  return node;
 }

@@ -9,22 +9,14 @@ import {
   type LanguageModelV4StreamResult,
   type LanguageModelV4Usage,
 } from '@ai-sdk/provider';
-import { SpanKind } from '@opentelemetry/api';
 import { isContextLengthError } from '../client/index.ts';
 import type { Tool } from '../contract/index.ts';
-import {
-  countModelCall,
-  errorKind,
-  genAi,
-  recordModelCall,
-  recordTokens,
-  spanName,
-  withSpan,
-} from '../telemetry/index.ts';
+import { genAi, recordTokens } from '../telemetry/index.ts';
 import { currentTrajectory, runOutsideTrajectory } from '../trajectory/index.ts';
 import { untilAborted } from '../util/deadline.ts';
-import type { CallBudget, CallOutcome } from './call-budget.ts';
-import { StreamedContent, toReadableMessages, toSpokenChoice } from './external-messages.ts';
+import type { CallBudget } from './call-budget.ts';
+import { StreamedContent, toExternalChoice, toReadableMessages } from './external-messages.ts';
+import { runModelCall } from './model-call.ts';
 import type { SamplingOverride } from './policy-caller.ts';
 
 export interface ExternalLanguageModelOptions {
@@ -36,7 +28,7 @@ export interface ExternalLanguageModelOptions {
 
 interface BegunCall {
   options: LanguageModelV4CallOptions;
-  record: (said: AnsweredContent) => void;
+  record: (answer: AnsweredContent) => void;
   /** Reports a failed call to the trajectory. */
   noteFailure: (error: unknown) => void;
 }
@@ -62,39 +54,39 @@ export class ExternalLanguageModel implements LanguageModelV4 {
     this.#options = options;
   }
 
-  async doGenerate(asked: LanguageModelV4CallOptions): Promise<LanguageModelV4GenerateResult> {
-    const { options, record, noteFailure } = this.#begin(asked);
-    return this.#inSpan({ options, noteFailure }, async () => {
-      const result = await runOutsideTrajectory(async () => this.#options.model.doGenerate(options));
-      record(result);
+  async doGenerate(requested: LanguageModelV4CallOptions): Promise<LanguageModelV4GenerateResult> {
+    const call = this.#begin(requested);
+    return this.#run(call, async () => {
+      const result = await runOutsideTrajectory(async () => this.#options.model.doGenerate(call.options));
+      call.record(result);
       return result;
     });
   }
 
-  async doStream(asked: LanguageModelV4CallOptions): Promise<LanguageModelV4StreamResult> {
-    const { options, record, noteFailure } = this.#begin(asked);
+  async doStream(requested: LanguageModelV4CallOptions): Promise<LanguageModelV4StreamResult> {
+    const call = this.#begin(requested);
     const opened = Promise.withResolvers<LanguageModelV4StreamResult>();
-    this.#inSpan({ options, noteFailure }, async () => {
-      const result = await runOutsideTrajectory(async () => this.#options.model.doStream(options));
+    this.#run(call, async () => {
+      const result = await runOutsideTrajectory(async () => this.#options.model.doStream(call.options));
       const ended = Promise.withResolvers<void>();
-      const parts = readAndRecord(result.stream, { record, noteFailure }, ended);
+      const parts = readAndRecord(result.stream, call, ended);
       opened.resolve({ ...result, stream: ReadableStream.from(parts) });
       // A stream without a reader ends with the rollout.
-      await untilAborted(ended.promise, options.abortSignal);
+      await untilAborted(ended.promise, call.options.abortSignal);
     }).catch(opened.reject);
     return opened.promise;
   }
 
-  #begin(asked: LanguageModelV4CallOptions): BegunCall {
+  #begin(requested: LanguageModelV4CallOptions): BegunCall {
     const trajectory = currentTrajectory();
     const begun = trajectory?.beginCall();
     const { name, override } = this.#options;
     const { temperature, topP, topK } = override;
-    const limits = [override.maxOutputTokens ?? asked.maxOutputTokens, trajectory?.remainingTokens];
+    const limits = [override.maxOutputTokens ?? requested.maxOutputTokens, trajectory?.remainingTokens];
     const limit = Math.min(...limits.filter((tokens) => tokens !== undefined));
-    const signals = [asked.abortSignal, trajectory?.signal].filter((signal) => signal !== undefined);
+    const signals = [requested.abortSignal, trajectory?.signal].filter((signal) => signal !== undefined);
     const options: LanguageModelV4CallOptions = {
-      ...asked,
+      ...requested,
       ...(temperature === undefined ? {} : { temperature }),
       ...(topP === undefined ? {} : { topP }),
       ...(topK === undefined ? {} : { topK }),
@@ -107,70 +99,52 @@ export class ExternalLanguageModel implements LanguageModelV4 {
       const sampledTokens = usage.outputTokens.total ?? 0;
       recordTokens({ provider, model, promptTokens, completionTokens: sampledTokens });
       if (!trajectory || !begun) return;
-      const { index, callId } = begun;
-      trajectory.recordMessages(callId, {
+      const { index } = begun;
+      trajectory.recordMessages({
         index,
         model: name,
-        messages: toReadableMessages(asked.prompt),
-        tools: toolsOf(asked),
-        choice: toSpokenChoice(content, finishReason),
+        messages: toReadableMessages(requested.prompt),
+        tools: toolsOf(requested),
+        choice: toExternalChoice(content, finishReason),
         promptTokens,
         sampledTokens,
       });
-      trajectory.noteCallEnd('answered', index);
+      trajectory.endCall('answered', index);
     };
     const noteFailure = (error: unknown) =>
-      trajectory?.noteCallEnd(isPromptTooLong(error) ? 'refused_by_context' : 'unanswered');
+      trajectory?.endCall(isPromptTooLong(error) ? 'refused_by_context' : 'unanswered');
     return { options, record, noteFailure };
   }
 
-  #inSpan<Result>(
-    { options, noteFailure }: Pick<BegunCall, 'options' | 'noteFailure'>,
-    work: () => Promise<Result>,
-  ): Promise<Result> {
+  #run<Result>({ options, noteFailure }: BegunCall, work: () => Promise<Result>): Promise<Result> {
     const { name, model, budget } = this.#options;
+    const labels = { provider: model.provider, model: model.modelId };
     const attributes = {
       [genAi.operationName]: 'chat',
       [genAi.providerName]: model.provider,
       [genAi.requestModel]: model.modelId,
     };
-    const call = async () => {
-      const place = await budget?.acquire(options.abortSignal);
-      const begun = performance.now();
-      const labels = { provider: model.provider, model: model.modelId };
-      let status: CallOutcome['status'] = 'failed';
-      let failure: string | undefined;
-      countModelCall(1, labels);
+    return runModelCall({ name, labels, attributes, budget, signal: options.abortSignal }, async () => {
       try {
-        const result = await work();
-        status = 'answered';
-        return result;
+        return await work();
       } catch (error) {
-        if (isRateLimited(error)) status = 'rate_limited';
-        failure = errorKind(error);
         noteFailure(error);
         throw error;
-      } finally {
-        const durationMs = performance.now() - begun;
-        place?.release({ status, durationMs });
-        countModelCall(-1, labels);
-        recordModelCall({ ...labels, durationMs, error: failure });
       }
-    };
-    return withSpan(spanName.modelCall(name), attributes, call, { kind: SpanKind.CLIENT });
+    });
   }
 }
 
 async function* readAndRecord(
   stream: ReadableStream<LanguageModelV4StreamPart>,
-  { record, noteFailure }: Pick<BegunCall, 'record' | 'noteFailure'>,
+  { record, noteFailure }: BegunCall,
   ended: PromiseWithResolvers<void>,
 ): AsyncGenerator<LanguageModelV4StreamPart, void, undefined> {
-  const said = new StreamedContent();
+  const reply = new StreamedContent();
   let hasFailed = false;
   try {
     for await (const part of stream) {
-      said.add(part);
+      reply.add(part);
       // A failure during the stream is an `error` part, and the stream then ends normally.
       if (part.type === 'error') {
         hasFailed = true;
@@ -179,7 +153,7 @@ async function* readAndRecord(
       }
       if (part.type === 'finish' && !hasFailed) {
         const { finishReason, usage } = part;
-        record({ content: said.content, finishReason, usage });
+        record({ content: reply.content, finishReason, usage });
       }
       yield part;
     }
@@ -204,9 +178,4 @@ function toolsOf({ tools }: LanguageModelV4CallOptions): Tool[] | undefined {
 export function isPromptTooLong(error: unknown): boolean {
   if (!APICallError.isInstance(error)) return false;
   return isContextLengthError(error.statusCode ?? 0, error.responseBody ?? '');
-}
-
-function isRateLimited(error: unknown): boolean {
-  const status = error instanceof Error && 'statusCode' in error ? error.statusCode : undefined;
-  return status === 429 || status === 503;
 }

@@ -72,7 +72,7 @@ export class ExternalModel implements RolloutModel {
     if (!endpoint)
       throw new ModelError(
         'external_model',
-        `The agent asks for the endpoint of the external model "${this.name}", which has none. Give it: ` +
+        `The agent requested the endpoint of the external model "${this.name}", which has none. Set one: ` +
           '`externalModel(model, { endpoint: { baseUrl, apiKey } })`.',
       );
     currentTrajectory()?.noteExternalModel(this.name);
@@ -95,7 +95,7 @@ export function externalModel(model: LanguageModel, options: ExternalModelOption
   if (resolved === policy() || resolved instanceof PolicyLanguageModel)
     throw new ModelError(
       'external_model',
-      `"${resolved.modelId}" is a model of the service: give its handle where you give a externalModel, so that its tokens ` +
+      `"${resolved.modelId}" is a model of the service. Pass its handle instead of an external model, so that its tokens ` +
         'are recorded.',
     );
   // Adapts models of earlier AI SDK versions.
@@ -107,7 +107,7 @@ function byId(id: string): LanguageModelV2 | LanguageModelV3 | LanguageModelV4 {
   if (provider) return provider.languageModel(id);
   throw new ModelError(
     'external_model',
-    `The external model "${id}" is only an id, and the AI SDK has no default provider. Give the model itself, as in ` +
+    `The external model "${id}" is an id, and the AI SDK has no default provider. Pass the model itself, as in ` +
       '`externalModel(openai("..."))`, or set `globalThis.AI_SDK_DEFAULT_PROVIDER` first.',
   );
 }

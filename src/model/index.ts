@@ -4,7 +4,7 @@ export {
   type CallBudgetOptions,
   type CallBudgetStats,
   type CallOutcome,
-  type CallPlace,
+  type CallSlot,
   callBudget,
   type MeteredCallBudget,
 } from './call-budget.ts';
@@ -27,9 +27,8 @@ export {
   openModel,
   requireModelId,
 } from './open-model.ts';
-export type { OutsideRollout } from './outside-rollout.ts';
-export type { SamplingOverride } from './policy-caller.ts';
-export { type AskedCall, type RecordCallsOptions, recordCalls } from './record-calls.ts';
+export type { OutsideRollout, SamplingOverride } from './policy-caller.ts';
+export { type RecordCallsOptions, type RecordedRequest, recordCalls } from './record-calls.ts';
 export {
   type ReplayedCalls,
   type ReplayedModel,

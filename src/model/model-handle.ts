@@ -7,8 +7,7 @@ import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import type { CallBudget } from './call-budget.ts';
 import type { CompletionSource } from './completion-source.ts';
 import { PolicyLanguageModel } from './language-model.ts';
-import { OutsideCalls, type OutsideRollout } from './outside-rollout.ts';
-import { PolicyCaller, type SamplingOverride } from './policy-caller.ts';
+import { type OutsideRollout, PolicyCaller, type SamplingOverride } from './policy-caller.ts';
 import { recordCalls } from './record-calls.ts';
 import type { RolloutModel } from './rollout-model.ts';
 
@@ -78,7 +77,6 @@ export class ModelHandle implements RolloutModel {
   readonly #client: Client | undefined;
   readonly #completions: CompletionSource | undefined;
   readonly #caller: PolicyCaller;
-  readonly #outside: OutsideCalls;
 
   /** @throws OptionError */
   constructor(options: ModelHandleOptions) {
@@ -98,7 +96,6 @@ export class ModelHandle implements RolloutModel {
     this.id = id;
     this.settings = settings;
     this.#completions = completions;
-    this.#outside = new OutsideCalls(record ? outsideRollout : 'answer');
     this.#caller = new PolicyCaller({
       completions: completions ?? this.client.chat.completions,
       name: this.name,
@@ -107,7 +104,7 @@ export class ModelHandle implements RolloutModel {
       sendTokenIds,
       budget,
       callTimeoutMs,
-      outside: this.#outside,
+      outsideRollout,
     });
     this.languageModel = new PolicyLanguageModel(this.#caller);
   }
@@ -116,7 +113,7 @@ export class ModelHandle implements RolloutModel {
   get client(): Client {
     if (this.#client) return this.#client;
     throw new TypeError(
-      `"${this.name}" has no client: it answers from a record and cannot be trained. Give ModelHandle a \`client\`.`,
+      `"${this.name}" has no client: it answers from a record and cannot be trained. Pass ModelHandle a \`client\`.`,
     );
   }
 
@@ -142,7 +139,7 @@ export class ModelHandle implements RolloutModel {
    * @throws TrajectoryError if the rollout has ended, and outside of a rollout if `outsideRollout` is `error`.
    */
   async endpoint(): Promise<ModelEndpoint> {
-    if (!currentTrajectory()) this.#outside.meet(this.name);
+    if (!currentTrajectory()) this.#caller.checkOutside();
     return openEndpoint(this.#caller);
   }
 
@@ -170,19 +167,13 @@ export class ModelHandle implements RolloutModel {
   }
 }
 
-const known = new WeakMap<ModelHandle, Map<'error' | 'warn', ModelHandle>>();
-
 /**
  * The model as passed to a rollout: a call outside of any rollout is an error or a warning, like the rollout's other
- * unexpected calls. All rollouts of a model share the handle, so it warns once.
+ * unexpected calls.
  */
 export function forRollout(model: RolloutModel, onUnexpectedCall: 'error' | 'warn'): RolloutModel {
   // The user's own setting wins, and a model that does not record cannot miss calls.
   if (!(model instanceof ModelHandle) || model.settings.outsideRollout || model.settings.record === false)
     return model;
-  const handles = known.get(model) ?? new Map<'error' | 'warn', ModelHandle>();
-  known.set(model, handles);
-  const handle = handles.get(onUnexpectedCall) ?? model.with({ outsideRollout: onUnexpectedCall });
-  handles.set(onUnexpectedCall, handle);
-  return handle;
+  return model.with({ outsideRollout: onUnexpectedCall });
 }

@@ -1,23 +1,23 @@
-import { type Span, SpanKind } from '@opentelemetry/api';
+import type { Attributes, Span } from '@opentelemetry/api';
 import { type CallOptions, isRequestError } from '../client/index.ts';
 import type {
   ChatCompletion,
   ChatCompletionChunk,
   ChatCompletionRequest,
   Choice,
+  FinishReason,
   Tool,
+  Usage,
 } from '../contract/index.ts';
 import type { EndpointModel, ModelRequest, StreamedAnswer, WholeAnswer } from '../endpoint/index.ts';
-import { countModelCall, errorKind, recordModelCall, spanName, withSpan } from '../telemetry/index.ts';
-import { currentTrajectory, runAsOwnCall, type Trajectory } from '../trajectory/index.ts';
+import { contentAttributes, genAi, recordTokens } from '../telemetry/index.ts';
+import { currentTrajectory, runAsOwnCall, type Trajectory, unexpectedCall } from '../trajectory/index.ts';
 import { Deadline, untilAborted } from '../util/deadline.ts';
-import { describeReply, requestAttributes } from './call-attributes.ts';
-import type { CallBudget, CallOutcome } from './call-budget.ts';
-import type { CompletionSource } from './completion-source.ts';
-import { StreamedChoice } from './completion-source.ts';
+import type { CallBudget } from './call-budget.ts';
+import { type CompletionSource, StreamedChoice } from './completion-source.ts';
 import { restoreSampled } from './conversation-tree.ts';
+import { runModelCall } from './model-call.ts';
 import { incompleteCompletion, ModelError } from './model-error.ts';
-import type { OutsideCalls } from './outside-rollout.ts';
 import { providerName } from './prompt-messages.ts';
 
 /** Sampling settings of a model handle. They override the agent's settings in every call. */
@@ -31,6 +31,9 @@ export interface SamplingOverride {
   maxOutputTokens?: number;
 }
 
+/** What happens to a call of a recorded model outside of any rollout. */
+export type OutsideRollout = 'answer' | 'warn' | 'error';
+
 export interface PolicyCallerOptions {
   completions: CompletionSource;
   /** Name of the model in chat requests. */
@@ -39,15 +42,9 @@ export interface PolicyCallerOptions {
   record: boolean;
   sendTokenIds: boolean;
   budget: CallBudget | undefined;
-  /** Handles calls outside of any rollout, if `record` is true. */
-  outside: OutsideCalls;
+  outsideRollout: OutsideRollout;
   /** Deadline of a call in milliseconds, from getting its slot in the budget to its answer. */
   callTimeoutMs: number | undefined;
-}
-
-export interface PolicyRequest extends ModelRequest {
-  /** The trajectory that records the call. Default: that of the async scope. */
-  trajectory?: Trajectory | undefined;
 }
 
 export interface BegunCall {
@@ -71,6 +68,9 @@ export interface StreamedReply {
   chunks: AsyncGenerator<ChatCompletionChunk, void, undefined>;
 }
 
+/** Names of the models that have warned of calls outside of any rollout. */
+const warned = new Set<string>();
+
 /** Calls the policy and records its calls, both for the AI SDK and for the endpoint. */
 export class PolicyCaller implements EndpointModel {
   readonly name: string;
@@ -81,10 +81,23 @@ export class PolicyCaller implements EndpointModel {
   constructor(options: PolicyCallerOptions) {
     const { callTimeoutMs = 1 } = options;
     if (!(callTimeoutMs > 0))
-      throw new RangeError(`callTimeoutMs is ${callTimeoutMs}. Give a time in milliseconds above 0.`);
+      throw new RangeError(`callTimeoutMs is ${callTimeoutMs}. Pass a time in milliseconds above 0.`);
     this.name = options.name;
     this.#options = options;
     this.#override = overrideFields(options.override);
+  }
+
+  /** Applies `outsideRollout` to a call outside of any rollout. Warns once. @throws TrajectoryError if it is `error`. */
+  checkOutside(): void {
+    const { name, record, outsideRollout } = this.#options;
+    if (!record || outsideRollout === 'answer') return;
+    const message =
+      `"${name}" was called outside of a rollout, through the handle of a rollout: the call is in no trajectory. Call it ` +
+      'within the rollout function, in its async scope. For a judge or teacher use `model.with({ record: false })`.';
+    if (outsideRollout === 'error') throw unexpectedCall('outside_rollout', message);
+    if (warned.has(name)) return;
+    warned.add(name);
+    process.emitWarning(message, { type: 'MartingaleWarning', code: 'MARTINGALE_OUTSIDE_ROLLOUT' });
   }
 
   /**
@@ -92,14 +105,14 @@ export class PolicyCaller implements EndpointModel {
    * @throws TrajectoryError if the rollout has ended or reached a limit, and outside of a rollout if `outsideRollout` is
    * `error`.
    */
-  begin({ settings: requested, tools, prompt, seed, signal, trajectory: given }: PolicyRequest): BegunCall {
+  begin({ settings: requested, tools, prompt, seed, signal }: ModelRequest): BegunCall {
     const { name, record, sendTokenIds } = this.#options;
     const settings = { ...requested, ...this.#override };
-    const scope = given ?? currentTrajectory();
-    if (record && !scope) this.#options.outside.meet(name);
+    const scope = currentTrajectory();
+    if (!scope) this.checkOutside();
     const trajectory = record ? scope : undefined;
     const begun = trajectory?.beginCall();
-    const limit = least(settings.max_completion_tokens, trajectory?.remainingTokens);
+    const limit = minOf(settings.max_completion_tokens, trajectory?.remainingTokens);
     return {
       tools,
       trajectory,
@@ -107,14 +120,14 @@ export class PolicyCaller implements EndpointModel {
       index: begun?.index ?? 0,
       callId: begun?.callId,
       hasAgentSeed: seed !== undefined,
-      signal: eitherSignal(signal, scope?.signal),
+      signal: anySignal(signal, scope?.signal),
       body: {
         ...settings,
         ...(limit === undefined ? {} : { max_completion_tokens: limit }),
         model: name,
         messages:
           trajectory && begun
-            ? restoreSampled(prompt, trajectory, { callId: begun.callId, sendTokenIds })
+            ? restoreSampled(prompt, trajectory, { index: begun.index, sendTokenIds })
             : prompt.messages,
         seed: seed ?? begun?.seed,
       },
@@ -133,92 +146,63 @@ export class PolicyCaller implements EndpointModel {
 
   /** Answers with the whole reply, after recording it. */
   complete(call: BegunCall): Promise<{ completion: ChatCompletion; choice: Choice }> {
-    return withSpan(
-      spanName.modelCall(this.name),
-      requestAttributes(call.body, call.trajectory?.id),
-      (span) =>
-        this.#noting(call, async (options) => {
-          const completion = await runAsOwnCall(() => this.#options.completions.create(call.body, options));
-          const [choice] = completion.choices;
-          if (!choice) throw incompleteCompletion(completion.model, 'without a choice');
-          describeReply(span, call.body, { ...completion, choice });
-          record(call, choice, completion.prompt_token_ids ?? [], completion.model);
-          return { completion, choice };
-        }),
-      { kind: SpanKind.CLIENT },
-    );
+    return this.#tracked(call, async (span, options) => {
+      const completion = await runAsOwnCall(() => this.#options.completions.create(call.body, options));
+      const [choice] = completion.choices;
+      if (!choice) throw incompleteCompletion(completion.model, 'without a choice');
+      describeReply(span, call.body, { ...completion, choice });
+      record(call, choice, completion.prompt_token_ids ?? [], completion.model);
+      return { completion, choice };
+    });
   }
 
   /** Streams the reply. The call keeps its span and its slot in the budget until the stream ends or its reader stops. */
   async stream(call: BegunCall): Promise<StreamedReply> {
     const opened = Promise.withResolvers<StreamedReply>();
-    withSpan(
-      spanName.modelCall(this.name),
-      requestAttributes(call.body, call.trajectory?.id),
-      (span) =>
-        this.#noting(call, async (options) => {
-          const body = { ...call.body, stream: true, stream_options: { include_usage: true } } as const;
-          const chunks = await runAsOwnCall(() => this.#options.completions.create(body, options));
-          const reply = new StreamedChoice();
-          const ended = Promise.withResolvers<void>();
-          opened.resolve({ reply, chunks: readAndRecord(call, chunks, reply, span, ended) });
-          // A stream without a reader ends with the rollout.
-          await untilAborted(ended.promise, options.signal);
-        }),
-      { kind: SpanKind.CLIENT },
-    ).catch(opened.reject);
+    this.#tracked(call, async (span, options) => {
+      const body = { ...call.body, stream: true, stream_options: { include_usage: true } } as const;
+      const chunks = await runAsOwnCall(() => this.#options.completions.create(body, options));
+      const reply = new StreamedChoice();
+      const ended = Promise.withResolvers<void>();
+      opened.resolve({ reply, chunks: readAndRecord(call, chunks, reply, span, ended) });
+      // A stream without a reader ends with the rollout.
+      await untilAborted(ended.promise, options.signal);
+    }).catch(opened.reject);
     return opened.promise;
   }
 
-  /** Tracks the call in the trajectory, and notes a failure there. */
-  async #noting<Result>(call: BegunCall, work: (options: CallOptions) => Promise<Result>): Promise<Result> {
-    call.trajectory?.observations.beginCall(call.index);
-    const endCall = () => call.trajectory?.observations.endCall(call.index);
-    // An agent that aborts a call may return before the call has failed.
-    call.signal?.addEventListener('abort', endCall, { once: true });
-    try {
-      return await this.#inBudget(call, work);
-    } catch (error) {
-      if (call.trajectory && isRequestError(error, 'context_length_exceeded'))
-        call.trajectory.noteCallEnd('refused_by_context', call.index);
-      else call.scope?.noteCallEnd('unanswered');
-      throw error;
-    } finally {
-      call.signal?.removeEventListener('abort', endCall);
-      endCall();
-    }
-  }
-
-  async #inBudget<Result>(call: BegunCall, work: (options: CallOptions) => Promise<Result>): Promise<Result> {
+  /** Runs the call within its deadline, tracks it in the trajectory, and notes a failure there. */
+  async #tracked<Result>(
+    call: BegunCall,
+    work: (span: Span, options: CallOptions) => Promise<Result>,
+  ): Promise<Result> {
     const { budget, callTimeoutMs } = this.#options;
-    const place = await budget?.acquire(call.signal);
-    const begun = performance.now();
-    const labels = { provider: providerName, model: this.name };
-    countModelCall(1, labels);
-    let failure: string | undefined;
-    let status: CallOutcome['status'] = 'answered';
-    const onRetry = (notice: { status: number | null }) => {
-      if (!isRateLimit(notice.status)) return;
-      status = 'rate_limited';
-      place?.rateLimited();
-    };
-    const deadline =
-      callTimeoutMs === undefined
-        ? undefined
-        : new Deadline(callTimeoutMs, call.signal, () => timedOut(this.name, callTimeoutMs));
+    const { body, trajectory, index, signal } = call;
+    const { name } = this;
+    trajectory?.observations.trackCall(index);
+    const untrack = () => trajectory?.observations.untrackCall(index);
+    // An agent that aborts a call may return before the call has failed.
+    signal?.addEventListener('abort', untrack, { once: true });
     try {
-      return await work({ signal: deadline?.signal ?? call.signal, onRetry });
+      const labels = { provider: providerName, model: name };
+      const attributes = requestAttributes(body, trajectory?.id);
+      return await runModelCall({ name, labels, attributes, budget, signal }, async ({ span, onRetry }) => {
+        if (callTimeoutMs === undefined) return work(span, { signal, onRetry });
+        const deadline = new Deadline(callTimeoutMs, signal, () => timedOut(name, callTimeoutMs));
+        try {
+          return await work(span, { signal: deadline.signal, onRetry });
+        } finally {
+          deadline.clear();
+        }
+      });
     } catch (error) {
-      failure = errorKind(error);
-      if (status === 'answered') status = 'failed';
-      if (isRequestError(error)) onRetry(error);
+      if (trajectory && isRequestError(error, 'context_length_exceeded'))
+        trajectory.endCall('refused_by_context', index);
+      else call.scope?.endCall('unanswered');
       throw error;
     } finally {
-      deadline?.clear();
-      const durationMs = performance.now() - begun;
-      place?.release({ status, durationMs });
-      countModelCall(-1, labels);
-      recordModelCall({ ...labels, durationMs, error: failure });
+      signal?.removeEventListener('abort', untrack);
+      untrack();
     }
   }
 }
@@ -237,13 +221,55 @@ function overrideFields({ temperature, topP, topK, minP, maxOutputTokens }: Samp
 function timedOut(model: string, timeoutMs: number): ModelError {
   return new ModelError(
     'model_call_timeout',
-    `"${model}" had not answered a call ${timeoutMs} ms after it was sent. Raise \`callTimeoutMs\`, or lower ` +
+    `"${model}" did not answer a call within ${timeoutMs} ms. Raise \`callTimeoutMs\`, or lower ` +
       '`concurrency` or `max_completion_tokens`.',
   );
 }
 
-function isRateLimit(status: number | null): boolean {
-  return status === 429 || status === 503;
+function requestAttributes(body: ChatCompletionRequest, conversationId: string | undefined): Attributes {
+  return {
+    [genAi.conversationId]: conversationId,
+    [genAi.operationName]: 'chat',
+    [genAi.providerName]: providerName,
+    [genAi.requestModel]: body.model ?? undefined,
+    [genAi.requestTemperature]: body.temperature ?? undefined,
+    [genAi.requestMaxTokens]: body.max_completion_tokens ?? undefined,
+    [genAi.requestSeed]: body.seed ?? undefined,
+  };
+}
+
+function responseAttributes(
+  { id, model, usage }: { id: string; model: string; usage: Usage | undefined },
+  finishReason: FinishReason,
+): Attributes {
+  return {
+    [genAi.responseId]: id,
+    [genAi.responseModel]: model,
+    [genAi.responseFinishReasons]: [finishReason],
+    [genAi.usageInputTokens]: usage?.prompt_tokens,
+    [genAi.usageOutputTokens]: usage?.completion_tokens,
+    [genAi.cacheReadTokens]: usage?.prompt_tokens_details?.cached_tokens ?? undefined,
+  };
+}
+
+/** Adds the answer of a call to its span and to the metrics. */
+function describeReply(
+  span: Span,
+  body: ChatCompletionRequest,
+  answer: { id: string; model: string; usage: Usage | undefined; choice: Choice },
+): void {
+  const { choice, usage } = answer;
+  if (span.isRecording()) {
+    span.setAttributes(responseAttributes(answer, choice.finish_reason));
+    span.setAttributes(contentAttributes(body.messages, choice));
+  }
+  if (!usage) return;
+  recordTokens({
+    provider: providerName,
+    model: body.model ?? answer.model,
+    promptTokens: usage.prompt_tokens,
+    completionTokens: usage.completion_tokens,
+  });
 }
 
 async function* readAndRecord(
@@ -266,19 +292,18 @@ async function* readAndRecord(
     throw error;
   } finally {
     // Must not wait for later ticks, because the reader may return immediately.
-    call.trajectory?.observations.endCall(call.index);
+    call.trajectory?.observations.untrackCall(call.index);
     ended.resolve();
   }
 }
 
 function record(call: BegunCall, choice: Choice, promptTokenIds: number[], model: string): void {
-  if (!call.trajectory || call.callId === undefined) return;
-  const { index, tools } = call;
-  const { messages } = call.body;
-  call.trajectory.record(call.callId, { index, messages, tools, choice, promptTokenIds, model });
-  call.trajectory.noteCallEnd(isCutByContext(call.body, choice) ? 'cut_by_context' : 'answered', index);
-  const { observations } = call.trajectory;
-  if (isGreedy(call.body, choice)) observations.greedyCalls++;
+  const { trajectory, index, tools, body } = call;
+  if (!trajectory) return;
+  trajectory.record({ index, messages: body.messages, tools, choice, promptTokenIds, model });
+  trajectory.endCall(isCutByContext(body, choice) ? 'cut_by_context' : 'answered', index);
+  const { observations } = trajectory;
+  if (isGreedy(body, choice)) observations.greedyCalls++;
   if (call.hasAgentSeed) observations.agentSeeds++;
 }
 
@@ -287,8 +312,8 @@ function isCutByContext(
   { max_completion_tokens, max_tokens }: ChatCompletionRequest,
   { finish_reason, token_ids }: Choice,
 ): boolean {
-  const asked = max_completion_tokens ?? max_tokens ?? Number.POSITIVE_INFINITY;
-  return finish_reason === 'length' && (token_ids?.length ?? 0) < asked;
+  const requested = max_completion_tokens ?? max_tokens ?? Number.POSITIVE_INFINITY;
+  return finish_reason === 'length' && (token_ids?.length ?? 0) < requested;
 }
 
 /** Uses the sampling settings reported by the service, or else the requested ones. */
@@ -297,11 +322,11 @@ function isGreedy({ temperature, top_k }: ChatCompletionRequest, { sampling }: C
   return used.temperature === 0 || used.top_k === 1;
 }
 
-function least(a: number | null | undefined, b: number | undefined): number | undefined {
+function minOf(a: number | null | undefined, b: number | undefined): number | undefined {
   return b === undefined ? (a ?? undefined) : Math.min(a ?? b, b);
 }
 
-function eitherSignal(a: AbortSignal | undefined, b: AbortSignal | undefined): AbortSignal | undefined {
+function anySignal(a: AbortSignal | undefined, b: AbortSignal | undefined): AbortSignal | undefined {
   if (!a || a === b) return b;
   return b ? AbortSignal.any([a, b]) : a;
 }

@@ -1,14 +1,15 @@
 import type {
   LanguageModelV4CallOptions,
+  LanguageModelV4Content,
   LanguageModelV4Message,
   LanguageModelV4Prompt,
   LanguageModelV4ToolResultOutput,
 } from '@ai-sdk/provider';
 import type { Message, ToolCall } from '../contract/index.ts';
-import type { Observations, PromptMessages } from '../trajectory/index.ts';
-import { type ModelError, unsupportedByModel } from './model-error.ts';
+import { assistantMessage, type Observations, type PromptMessages } from '../trajectory/index.ts';
+import { unsupportedByModel } from './model-error.ts';
 
-type AssistantMessage = Extract<LanguageModelV4Message, { role: 'assistant' }>;
+type AssistantContent = Extract<LanguageModelV4Message, { role: 'assistant' }>['content'];
 type UserMessage = Extract<LanguageModelV4Message, { role: 'user' }>;
 type ToolResultPart = Extract<
   Extract<LanguageModelV4Message, { role: 'tool' }>['content'][number],
@@ -18,11 +19,27 @@ type ToolResultPart = Extract<
 /** Parts of replies carry `callId` under this name: in `providerMetadata`, and in `providerOptions` of later prompts. */
 export const providerName = 'martingale';
 
+/** A part that is not text. */
+export interface OtherPart {
+  type: string;
+  mediaType?: string;
+  toolName?: string;
+}
+
+/** The text for a part that is not text. `where` is the part's message, for error messages. */
+export type OtherText = (part: OtherPart, where: string) => string;
+
+const refuse: OtherText = ({ type, mediaType }, where) => {
+  const what = mediaType === undefined ? `a part of type "${type}"` : `a file (${mediaType})`;
+  throw unsupportedByModel(`${what} in ${where}`, 'It reads text, tool calls and text results of tools.');
+};
+
 /**
  * Converts an AI SDK prompt to chat messages. Each tool result becomes a message of its own.
- * @throws ModelError of code `unsupported_by_model` for files, images and parts of other providers.
+ * @param otherText Default: refuses files, images and parts of other providers.
+ * @throws ModelError of code `unsupported_by_model` for these parts.
  */
-export function toPromptMessages(prompt: LanguageModelV4Prompt): PromptMessages {
+export function toPromptMessages(prompt: LanguageModelV4Prompt, otherText = refuse): PromptMessages {
   const messages: Message[] = [];
   const callIds: (string | undefined)[] = [];
   const add = (message: Message, callId?: string) => {
@@ -31,30 +48,33 @@ export function toPromptMessages(prompt: LanguageModelV4Prompt): PromptMessages 
   };
   for (const message of prompt) {
     if (message.role === 'system') add({ role: 'system', content: message.content });
-    else if (message.role === 'user') add(userMessage(message));
-    else if (message.role === 'assistant') add(assistantMessage(message), stampedCallId(message));
+    else if (message.role === 'user') add(userMessage(message, otherText));
+    else if (message.role === 'assistant')
+      add(toAssistantMessage(message.content, otherText), stampedCallId(message.content));
     else {
       for (const part of message.content) {
         // Approvals are between the application and its user. The model sees the tool result that follows.
         if (part.type === 'tool-approval-response') continue;
-        add({ role: 'tool', tool_call_id: part.toolCallId, content: toolResultText(part) });
+        add({ role: 'tool', tool_call_id: part.toolCallId, content: toolResultText(part, otherText) });
       }
     }
   }
   return { messages, callIds };
 }
 
-function userMessage({ content }: UserMessage): Message {
-  const texts = content.map((part) => {
-    if (part.type !== 'text') throw refuse(`a file (${part.mediaType}) in a user message`);
-    return part.text;
-  });
+function userMessage({ content }: UserMessage, otherText: OtherText): Message {
+  const texts = content.map((part) => (part.type === 'text' ? part.text : otherText(part, 'a user message')));
   const [only] = texts;
   if (texts.length === 1 && only !== undefined) return { role: 'user', content: only };
   return { role: 'user', content: texts.map((text) => ({ type: 'text', text })) };
 }
 
-function assistantMessage({ content }: AssistantMessage): Message {
+/** An assistant message from the parts of a prompt or of a reply. `serialize` writes the input of a tool call. */
+export function toAssistantMessage(
+  content: readonly (AssistantContent[number] | LanguageModelV4Content)[],
+  otherText: OtherText,
+  serialize: (input: unknown) => string = (input) => JSON.stringify(input) ?? '{}',
+) {
   let text = '';
   let reasoning = '';
   const toolCalls: ToolCall[] = [];
@@ -62,24 +82,15 @@ function assistantMessage({ content }: AssistantMessage): Message {
     if (part.type === 'text') text += part.text;
     else if (part.type === 'reasoning') reasoning += part.text;
     else if (part.type === 'tool-call' && !part.providerExecuted) {
-      const written = JSON.stringify(part.input) ?? '{}';
-      toolCalls.push({
-        id: part.toolCallId,
-        type: 'function',
-        function: { name: part.toolName, arguments: written },
-      });
-    } else throw refuse(`a part of type "${part.type}" in an assistant message`);
+      const { toolCallId: id, toolName: name, input } = part;
+      toolCalls.push({ id, type: 'function', function: { name, arguments: serialize(input) } });
+    } else text += otherText(part, 'an assistant message');
   }
-  return {
-    role: 'assistant',
-    content: text === '' && toolCalls.length > 0 ? null : text,
-    ...(reasoning === '' ? {} : { reasoning_content: reasoning }),
-    ...(toolCalls.length > 0 ? { tool_calls: toolCalls } : {}),
-  };
+  return assistantMessage(text, reasoning, toolCalls);
 }
 
 /** The call that sampled all parts of the message; undefined if they come from several calls. */
-function stampedCallId({ content }: AssistantMessage): string | undefined {
+function stampedCallId(content: AssistantContent): string | undefined {
   let found: string | undefined;
   for (const [index, part] of content.entries()) {
     const callId = part.providerOptions?.[providerName]?.callId;
@@ -89,7 +100,7 @@ function stampedCallId({ content }: AssistantMessage): string | undefined {
   return found;
 }
 
-function toolResultText({ output, toolName }: ToolResultPart): string {
+function toolResultText({ output, toolName }: ToolResultPart, otherText: OtherText): string {
   switch (output.type) {
     case 'text':
     case 'error-text':
@@ -101,17 +112,9 @@ function toolResultText({ output, toolName }: ToolResultPart): string {
       return output.reason ?? 'Tool execution denied.';
     case 'content':
       return output.value
-        .map((part) => {
-          if (part.type !== 'text')
-            throw refuse(`a part of type "${part.type}" in the result of "${toolName}"`);
-          return part.text;
-        })
+        .map((part) => (part.type === 'text' ? part.text : otherText(part, `the result of "${toolName}"`)))
         .join('');
   }
-}
-
-function refuse(feature: string): ModelError {
-  return unsupportedByModel(feature, 'It reads text, tool calls and text results of tools.');
 }
 
 /**

@@ -20,7 +20,7 @@ export interface RecordedCallsHeader {
 }
 
 /** A model call of a record. */
-export interface AskedCall {
+export interface RecordedRequest {
   /** Without `stream`: a recorded call answers both streamed and unstreamed requests. */
   request: Omit<ChatCompletionRequest, 'stream' | 'stream_options'>;
   /** Seed of the rollout, which distinguishes equal requests of two rollouts; null outside of rollouts. */
@@ -28,7 +28,7 @@ export interface AskedCall {
 }
 
 /** One answered call: a line of the file, with either `completion` or `chunks`. */
-export interface RecordedCallLine extends AskedCall {
+export interface RecordedCallLine extends RecordedRequest {
   /** The `callKey` of the call. */
   key: string;
   /** Index of the call since the header, in the order of the requests. */
@@ -39,13 +39,13 @@ export interface RecordedCallLine extends AskedCall {
   chunks?: ChatCompletionChunk[];
 }
 
-export function askedCall(request: ChatCompletionRequest): AskedCall {
+export function recordedRequest(request: ChatCompletionRequest): RecordedRequest {
   const { stream: _, stream_options: __, ...rest } = request;
   return { request: rest, rollout: currentTrajectory()?.seed ?? null };
 }
 
 /** SHA-256 of a call. The order of fields does not matter, and null fields count as absent. */
-export function callKey(call: AskedCall): string {
+export function callKey(call: RecordedRequest): string {
   return createHash('sha256')
     .update(canonicalJson(call, { withoutNull: true }))
     .digest('hex');
@@ -66,7 +66,7 @@ export function recordCalls({ file, completions }: RecordCallsOptions): Completi
   return new RecordedSource(completions, new CallsFile(file));
 }
 
-type NumberedCall = AskedCall & { asked: number };
+type NumberedCall = RecordedRequest & { asked: number };
 
 class RecordedSource implements CompletionSource {
   readonly #completions: CompletionSource;
@@ -87,7 +87,7 @@ class RecordedSource implements CompletionSource {
     request: WholeChatRequest | StreamedChatRequest,
     options?: CallOptions,
   ): Promise<ChatCompletion | AsyncIterableIterator<ChatCompletionChunk>> {
-    const call = { ...askedCall(request), asked: this.#asked++ };
+    const call = { ...recordedRequest(request), asked: this.#asked++ };
     if (request.stream) return this.#record(await this.#completions.create(request, options), call);
     const completion = await this.#completions.create(request, options);
     await this.#file.append({ ...toLine(call), completion });

@@ -7,13 +7,13 @@ import { RunError } from '../util/run-error.ts';
 import type { CompletionSource } from './completion-source.ts';
 import { ModelHandle, type ModelSettings } from './model-handle.ts';
 import {
-  type AskedCall,
-  askedCall,
   callKey,
   type RecordedCallLine,
   type RecordedCallsHeader,
+  type RecordedRequest,
   recordedCallsFormat,
   recordedCallsVersion,
+  recordedRequest,
 } from './record-calls.ts';
 import { differences, quoted, ReplaySource } from './replay-source.ts';
 
@@ -22,7 +22,7 @@ export interface ReplayedCalls extends CompletionSource {
   /** Names of the models in the record, in the order of their first calls. */
   readonly models: readonly string[];
   /** The recorded calls that have not been requested yet. */
-  unused(): AskedCall[];
+  unused(): RecordedRequest[];
 }
 
 /**
@@ -53,13 +53,13 @@ class Replay extends ReplaySource implements ReplayedCalls {
     this.models = [...new Set(calls.flatMap(({ request }) => request.model ?? []))];
   }
 
-  unused(): AskedCall[] {
+  unused(): RecordedRequest[] {
     const left = new Set([...this.#left.values()].flat());
     return this.#calls.filter((call) => left.has(call)).map(({ request, rollout }) => ({ request, rollout }));
   }
 
   protected override take(request: ChatCompletionRequest): RecordedCallLine {
-    const call = askedCall(request);
+    const call = recordedRequest(request);
     const key = callKey(call);
     const taken = this.#left.get(key)?.shift();
     if (taken) return taken;
@@ -78,8 +78,8 @@ class Replay extends ReplaySource implements ReplayedCalls {
 const shownDifferences = 3;
 
 /** Describes the recorded call with the fewest differences. */
-function describeNearest(asked: AskedCall, recorded: readonly AskedCall[]): string {
-  const plain = ({ request }: AskedCall): unknown =>
+function describeNearest(asked: RecordedRequest, recorded: readonly RecordedRequest[]): string {
+  const plain = ({ request }: RecordedRequest): unknown =>
     JSON.parse(canonicalJson(request, { withoutNull: true }));
   const wanted = plain(asked);
   const compared = recorded.map((call, at) => ({

@@ -2,10 +2,21 @@ import { type Message, printable, type TrajectoryBody } from '../contract/index.
 import { shortPath } from '../util/complaint.ts';
 import { count, decimal, orDash, percent } from './format.ts';
 import type { EvaluationScore } from './run-event.ts';
-import { clip, displayWidth, type Line, pad, plainText, type Segment, type Style, wrap } from './text.ts';
+import {
+  clip,
+  displayWidth,
+  type Line,
+  lineWidth,
+  pad,
+  paint,
+  type Segment,
+  type Style,
+  showsColors,
+  wrap,
+} from './text.ts';
 
 /** A model on the validation scenarios. */
-export interface Evaluated {
+export interface EvaluatedModel {
   policy: string;
   score: EvaluationScore;
   scenarios: number;
@@ -21,15 +32,15 @@ export interface NextCommand {
   command: string;
 }
 
-export interface Comparison {
-  before: Evaluated;
-  after: Evaluated;
+export interface BeforeAfter {
+  before: EvaluatedModel;
+  after: EvaluatedModel;
   runDirectory: string;
   next: NextCommand[];
 }
 
-/** Least columns for two conversations side by side; in fewer, one is below the other. */
-const sideBySideFrom = 76;
+/** Minimum columns for two conversations side by side; in fewer, one is below the other. */
+const minSideBySideColumns = 76;
 
 /** The pair of trajectories of one scenario whose reward rose most; without such a pair, the first of each side. */
 export function mostInstructivePair(
@@ -48,7 +59,7 @@ export function mostInstructivePair(
 }
 
 /** The difference of the two rounded numbers, so that it matches what is shown. */
-function difference(before: number | null, after: number | null, format: (value: number) => string): Cell {
+function difference(before: number | null, after: number | null, format: (value: number) => string): Segment {
   if (before === null || after === null) return { text: '' };
   const unit = format(0).endsWith('%') ? 100 : 1;
   const shown = (value: number) => Number.parseFloat(format(value)) / unit;
@@ -59,42 +70,49 @@ function difference(before: number | null, after: number | null, format: (value:
   };
 }
 
-const scoredOf = ({ scored, scenarios }: Evaluated): string =>
-  scored === scenarios ? count(scenarios) : `${count(scored)} of ${count(scenarios)}`;
+const gap = '   ';
 
-const plainRow = (name: string, before: Evaluated, after: Evaluated, text: (side: Evaluated) => string) =>
-  [name, text(before), text(after)].map((cell): Cell => ({ text: cell }));
-
-function scoreTable({ before, after }: Comparison, columns: number): Line[] {
-  const row = (name: string, from: number | null, to: number | null, format: (value: number) => string) => [
-    { text: name },
-    { text: orDash(from, format) },
-    { text: orDash(to, format), style: 'bold' as const },
-    difference(from, to, format),
+/** The scores as a table with a rule below its titles. */
+function scoreTable({ before, after }: BeforeAfter): Line[] {
+  const rows: Segment[][] = [
+    ['validation, greedy', 'before', 'after', ''].map((text): Segment => ({ text, style: 'dim' })),
   ];
-  const rows: Cell[][] = [row('reward', before.score.reward, after.score.reward, decimal)];
-  if (before.score.success !== null || after.score.success !== null)
-    rows.push(row('success', before.score.success, after.score.success, percent));
+  const addScore = (name: 'reward' | 'success', format: (value: number) => string) => {
+    const [from, to] = [before.score[name], after.score[name]];
+    rows.push([
+      { text: name },
+      { text: orDash(from, format) },
+      { text: orDash(to, format), style: 'bold' },
+      difference(from, to, format),
+    ]);
+  };
+  const addCount = (name: string, text: (side: EvaluatedModel) => string) =>
+    rows.push([name, text(before), text(after)].map((cell): Segment => ({ text: cell })));
+  addScore('reward', decimal);
+  if (before.score.success !== null || after.score.success !== null) addScore('success', percent);
   if (before.failed + after.failed > 0) {
-    rows.push(plainRow('scenarios', before, after, scoredOf));
-    rows.push(plainRow('rollouts failed', before, after, ({ failed }) => count(failed)));
+    addCount('scenarios', ({ scored, scenarios }) =>
+      scored === scenarios ? count(scenarios) : `${count(scored)} of ${count(scenarios)}`,
+    );
+    addCount('rollouts failed', ({ failed }) => count(failed));
   }
-  return table(
-    [
-      { title: 'validation, greedy' },
-      { title: 'before', align: 'right' },
-      { title: 'after', align: 'right' },
-      { title: '', align: 'right' },
-    ],
-    rows,
-    columns,
+  const widths = [0, 1, 2, 3].map((column) =>
+    Math.max(...rows.map((cells) => cells[column]?.text.length ?? 0)),
   );
+  const [titles = [], ...lines] = rows.map((cells) =>
+    widths.flatMap((width, column): Line => {
+      const { text, style } = cells[column] ?? { text: '' };
+      const padded = column === 0 ? pad(text, width) : gap + pad(text, width, 'right');
+      return [{ text: padded, ...(style && { style }) }];
+    }),
+  );
+  return [titles, [{ text: '─'.repeat(lineWidth(titles)), style: 'dim' }], ...lines];
 }
 
-function exampleLines({ before, after }: Comparison, columns: number): Line[] {
+function exampleLines({ before, after }: BeforeAfter, columns: number): Line[] {
   const pair = mostInstructivePair(before.examples, after.examples);
   if (pair === undefined) return [];
-  if (columns < sideBySideFrom)
+  if (columns < minSideBySideColumns)
     return [
       ...conversationLines('before', pair.before, columns),
       [],
@@ -113,13 +131,13 @@ function exampleLines({ before, after }: Comparison, columns: number): Line[] {
 }
 
 /** The end of a run: scores, an example, and next commands. Each command has its own line, which is never cut. */
-export function comparisonLines(comparison: Comparison, columns: number): Line[] {
+export function comparisonLines(comparison: BeforeAfter, columns: number): Line[] {
   const pointers = [
     { what: 'The record of the run:', command: shortPath(comparison.runDirectory) },
     ...comparison.next,
   ];
   return [
-    ...[...scoreTable(comparison, columns), [], ...exampleLines(comparison, columns)].map((line) =>
+    ...[...scoreTable(comparison), [], ...exampleLines(comparison, columns)].map((line) =>
       clip(line, columns),
     ),
     ...pointers.flatMap(({ what, command }): Line[] => [
@@ -129,16 +147,22 @@ export function comparisonLines(comparison: Comparison, columns: number): Line[]
   ];
 }
 
-type Entry = TrajectoryBody['messages_and_choices'][number];
+/** Writes a comparison to a stream, in color if the stream supports that. */
+export function printBeforeAfter(comparison: BeforeAfter, stream: NodeJS.WriteStream = process.stdout): void {
+  const colors = showsColors(stream);
+  const lines = [[], ...comparisonLines(comparison, stream.columns || 100)];
+  stream.write(lines.map((line) => `${paint(line, colors)}\n`).join(''));
+}
+
 type Content = NonNullable<Extract<Message, { role: 'assistant' }>['content']>;
 
 /** One shown entry of a conversation: a message, a thought or a tool call. */
-export interface Turn {
-  speaker: 'system' | 'user' | 'thinks' | 'agent' | 'tool';
+interface Entry {
+  role: 'system' | 'user' | 'thinks' | 'agent' | 'tool';
   text: string;
 }
 
-const speakerStyles: Record<Turn['speaker'], Style> = {
+const roleStyles: Record<Entry['role'], Style> = {
   system: 'dim',
   user: 'cyan',
   thinks: 'dim',
@@ -159,43 +183,34 @@ interface Reply {
   tool_calls?: { function: { name: string; arguments: string } }[] | null | undefined;
 }
 
-function replyTurns({ content, reasoning_content: reasoning, tool_calls }: Reply): Turn[] {
-  const said = contentText(content);
+function entriesOfReply({ content, reasoning_content: reasoning, tool_calls }: Reply): Entry[] {
+  const text = contentText(content);
   const calls = (tool_calls ?? []).map(({ function: { name, arguments: input } }) => `${name} ${input}`);
-  const texts = said === '' ? calls : [said, ...calls];
+  const texts = text === '' ? calls : [text, ...calls];
   const replies = (texts.length === 0 ? ['(nothing)'] : texts).map(
-    (text): Turn => ({ speaker: 'agent', text }),
+    (shown): Entry => ({ role: 'agent', text: shown }),
   );
-  return reasoning ? [{ speaker: 'thinks', text: reasoning }, ...replies] : replies;
-}
-
-function entryTurns(entry: Entry): Turn[] {
-  if ('message' in entry) return replyTurns(entry.message);
-  switch (entry.role) {
-    case 'assistant':
-      return replyTurns(entry);
-    case 'user':
-      return [{ speaker: 'user', text: contentText(entry.content) }];
-    case 'tool':
-    case 'function':
-      return [{ speaker: 'tool', text: contentText(entry.content) }];
-    case 'system':
-    case 'developer':
-      return [{ speaker: 'system', text: contentText(entry.content) }];
-    default:
-      return [{ speaker: 'system', text: `${entry.role}: ${contentText(entry.content)}` }];
-  }
+  return reasoning ? [{ role: 'thinks', text: reasoning }, ...replies] : replies;
 }
 
 /** The entries of a trajectory's main conversation. */
-export const turnsOf = (trajectory: TrajectoryBody): Turn[] =>
-  trajectory.messages_and_choices.flatMap(entryTurns);
+const entriesOf = ({ messages_and_choices }: TrajectoryBody): Entry[] =>
+  messages_and_choices.flatMap((entry): Entry[] => {
+    if ('message' in entry) return entriesOfReply(entry.message);
+    const { role } = entry;
+    if (role === 'assistant') return entriesOfReply(entry);
+    const text = contentText(entry.content);
+    if (role === 'user') return [{ role, text }];
+    if (role === 'tool' || role === 'function') return [{ role: 'tool', text }];
+    const isKnown = role === 'system' || role === 'developer';
+    return [{ role: 'system', text: isKnown ? text : `${role}: ${text}` }];
+  });
 
 /** The system and user messages of a trajectory. They identify its scenario. */
-export const openingOf = (trajectory: TrajectoryBody): string =>
-  turnsOf(trajectory)
-    .filter((turn) => turn.speaker === 'system' || turn.speaker === 'user')
-    .map((turn) => turn.text)
+const openingOf = (trajectory: TrajectoryBody): string =>
+  entriesOf(trajectory)
+    .filter(({ role }) => role === 'system' || role === 'user')
+    .map(({ text }) => text)
     .join('\n');
 
 /** A conversation below a title with its reward, wrapped to a width. */
@@ -203,10 +218,10 @@ export function conversationLines(title: string, trajectory: TrajectoryBody, wid
   const indent = 7;
   const reward = `reward ${decimal(trajectory.reward, 2)}`;
   const space = Math.max(1, width - displayWidth(title) - displayWidth(reward));
-  const turns = turnsOf(trajectory).flatMap(({ speaker, text }) =>
+  const entries = entriesOf(trajectory).flatMap(({ role, text }) =>
     wrap(printable(text), Math.max(8, width - indent)).map(
       (part, index): Line => [
-        { text: pad(index === 0 ? speaker : '', indent), style: speakerStyles[speaker] },
+        { text: pad(index === 0 ? role : '', indent), style: roleStyles[role] },
         { text: part },
       ],
     ),
@@ -217,65 +232,15 @@ export function conversationLines(title: string, trajectory: TrajectoryBody, wid
       { text: ' '.repeat(space) },
       { text: reward, style: trajectory.reward >= 1 ? 'green' : 'yellow' },
     ],
-    ...turns,
-  ];
-}
-
-export interface Column {
-  title: string;
-  /** Default left. */
-  align?: 'left' | 'right';
-}
-
-export interface Cell {
-  text: string;
-  style?: Style;
-}
-
-const gap = '   ';
-
-/** Narrows the widest columns until the table fits. */
-function columnWidths(wanted: number[], space: number): number[] {
-  const widths = [...wanted];
-  const total = () => widths.reduce((sum, width) => sum + width, 0);
-  while (total() > space && Math.max(...widths) > 1) {
-    const widest = widths.indexOf(Math.max(...widths));
-    widths[widest] = (widths[widest] ?? 1) - 1;
-  }
-  return widths;
-}
-
-/**
- * A table with a rule below its titles, at most `width` cells wide. Long texts end in an ellipsis; missing cells of a
- * row are empty.
- */
-export function table(columns: readonly Column[], rows: readonly (readonly Cell[])[], width: number): Line[] {
-  const wanted = columns.map((column, index) =>
-    Math.max(displayWidth(column.title), ...rows.map((row) => displayWidth(row[index]?.text ?? ''))),
-  );
-  const widths = columnWidths(wanted, width - gap.length * (columns.length - 1));
-
-  const drawRow = (cells: readonly Cell[]): Line =>
-    columns.flatMap((column, index): Line => {
-      const cell = cells[index] ?? { text: '' };
-      const size = widths[index] ?? 0;
-      const text = pad(plainText(clip([cell], size)), size, column.align);
-      const segment: Segment = { ...cell, text };
-      return index === 0 ? [segment] : [{ text: gap }, segment];
-    });
-
-  return [
-    drawRow(columns.map((column): Cell => ({ text: column.title, style: 'dim' }))),
-    [{ text: widths.map((size) => '─'.repeat(size)).join('─'.repeat(gap.length)), style: 'dim' }],
-    ...rows.map(drawRow),
+    ...entries,
   ];
 }
 
 /** Two blocks of lines side by side, with a rule between them. */
-export function sideBySide(left: readonly Line[], right: readonly Line[], leftWidth: number): Line[] {
+function sideBySide(left: readonly Line[], right: readonly Line[], leftWidth: number): Line[] {
   return Array.from({ length: Math.max(left.length, right.length) }, (_, index) => {
     const line = clip(left[index] ?? [], leftWidth);
-    const space = ' '.repeat(Math.max(0, leftWidth - displayWidth(plainText(line))));
+    const space = ' '.repeat(Math.max(0, leftWidth - lineWidth(line)));
     return [...line, { text: space }, { text: ' │ ', style: 'dim' }, ...(right[index] ?? [])];
   });
 }

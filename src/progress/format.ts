@@ -38,7 +38,7 @@ export function leadingMetric(metrics: Record<string, number>): string {
   return first === undefined ? '' : `${first[0].replaceAll('_', ' ')} ${Number(first[1].toPrecision(3))}`;
 }
 
-const longestMessage = 300;
+const maxMessageLength = 300;
 
 interface Failed {
   name: string;
@@ -48,9 +48,9 @@ interface Failed {
 /** `2 rollouts of step 4 failed: Cannot read ... [TypeError]`, and the location: ` at src/agent.ts:12:19`. */
 export function failureText({ name, step }: Failed, { code, message, at, count: rollouts }: FailureKind) {
   const of = step === undefined ? `the validation "${name}"` : `step ${step + 1}`;
-  const said = message.length > longestMessage ? `${message.slice(0, longestMessage)}…` : message;
+  const shown = message.length > maxMessageLength ? `${message.slice(0, maxMessageLength)}…` : message;
   return {
-    what: `${counted(rollouts, 'rollout')} of ${of} failed: ${said} [${code}]`,
+    what: `${counted(rollouts, 'rollout')} of ${of} failed: ${shown} [${code}]`,
     where: at === undefined ? '' : ` at ${shortPath(at)}`,
   };
 }
@@ -58,9 +58,9 @@ export function failureText({ name, step }: Failed, { code, message, at, count: 
 type Started = Extract<RunEvent, { type: 'run_started' }>;
 
 /** A line for a new run of a model that was trained before; none for a resumed run. */
-export const goesOnLines = ({ model, fromStep, finishedSteps }: Started): string[] =>
+export const continuedModelLines = ({ model, fromStep, finishedSteps }: Started): string[] =>
   fromStep > 0 && finishedSteps === undefined
-    ? [`goes on from step ${fromStep} of ${model.replace(/:step\d+$/, '')}, which has been trained before`]
+    ? [`continues from step ${fromStep} of ${model.replace(/:step\d+$/, '')}, which was trained before`]
     : [];
 
 const versionNames = { martingale: 'martingale', node: 'Node', engine: 'the engine' };

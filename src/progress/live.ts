@@ -1,13 +1,13 @@
 import { printable } from '../contract/index.ts';
 import { shortPath } from '../util/complaint.ts';
 import {
+  continuedModelLines,
   count,
   counted,
   coverageText,
   decimal,
   duration,
   endText,
-  goesOnLines,
   leadingMetric,
   percent,
   versionLines,
@@ -36,9 +36,9 @@ export function createLiveView(
   const region = Region.of(terminal, now);
   let progress = newRun(now(), title);
   let notes: string[] = [];
-  let isTold = false;
+  let hasContent = false;
   const close = region.open(
-    unfailing((canvas) => {
+    safePanel((canvas) => {
       const below = notes
         .flatMap((note) => wrap(note, Math.max(8, canvas.columns)))
         .map((text): Line => clip([{ text, style: 'yellow' }], canvas.columns));
@@ -50,21 +50,21 @@ export function createLiveView(
   );
   return {
     listen: (event) => {
-      isTold = true;
+      hasContent = true;
       progress = advance(progress, event, now());
     },
     note: (text) => {
-      isTold = true;
+      hasContent = true;
       notes = [...notes, printable(text)];
       region.paint();
     },
     // A run that was refused at its start leaves nothing on the terminal.
-    close: () => close({ stays: isTold }),
+    close: () => close({ stays: hasContent }),
   };
 }
 
 /** A panel that cannot stop the run: after an error it is empty, and the first error becomes a warning. */
-function unfailing(panel: Panel): Panel {
+function safePanel(panel: Panel): Panel {
   let hasFailed = false;
   return (canvas) => {
     try {
@@ -72,7 +72,7 @@ function unfailing(panel: Panel): Panel {
     } catch (error) {
       if (!hasFailed)
         process.emitWarning(
-          `The live view cannot show the run, which goes on. ${error instanceof Error ? error.stack : String(error)}`,
+          `The live view failed; the run continues. ${error instanceof Error ? error.stack : String(error)}`,
           { code: 'martingale_view_failed' },
         );
       hasFailed = true;
@@ -85,7 +85,7 @@ const labelWidth = 12;
 const figureWidth = 10;
 const nameWidth = 18;
 const barGap = 3;
-const widest = 100;
+const maxColumns = 100;
 
 /** A line with text at both ends; without room, only the left one. */
 function spread(left: Line, right: Line, columns: number): Line {
@@ -178,7 +178,9 @@ function headLines(progress: RunProgress, { columns, nowMs }: Canvas): Line[] {
     ...(run === null ? [] : [[{ text: shortPath(run.runDirectory), style: 'dim' } as const]]),
     ...(run === null
       ? []
-      : [...goesOnLines(run), ...versionLines(run)].map((text) => [{ text, style: 'yellow' } as const])),
+      : [...continuedModelLines(run), ...versionLines(run)].map((text) => [
+          { text, style: 'yellow' } as const,
+        ])),
     ...(run?.finishedSteps === undefined
       ? []
       : [[{ text: `resumed after ${counted(run.finishedSteps, 'step')}`, style: 'dim' } as const]]),
@@ -252,22 +254,22 @@ function loopLines(progress: RunProgress, columns: number): Line[] {
 /** A line with a clock while the run is before its first step or after its last. */
 function waitingLines(progress: RunProgress, { columns, nowMs }: Canvas): Line[] {
   const last = progress.milestones.at(-1);
-  const isTold = last !== undefined && isPhase(last) && (last.endedAtMs === null || isEvaluation(last));
-  if (!isOutsideSteps(progress) || isTold) return [];
+  const hasClock = last !== undefined && isPhase(last) && (last.endedAtMs === null || isEvaluation(last));
+  if (!isOutsideSteps(progress) || hasClock) return [];
   const where = progress.steps.length === 0 ? 'before the first step' : 'after the last step';
   return [
     spread(
       [{ text: '› ', style: 'cyan' }, { text: where }],
-      [{ text: duration(nowMs - progress.toldAtMs), style: 'dim' }],
+      [{ text: duration(nowMs - progress.lastEventAtMs), style: 'dim' }],
       columns,
     ),
   ];
 }
 
 /** The live view of a run, clipped to the canvas. With too few rows, only the most important lines. */
-export function liveLines(progress: RunProgress, given: Canvas & { rows?: number | undefined }): Line[] {
+export function liveLines(progress: RunProgress, whole: Canvas & { rows?: number | undefined }): Line[] {
   // In wider lines the two ends are too far apart to read together.
-  const canvas = { ...given, columns: Math.min(given.columns, widest) };
+  const canvas = { ...whole, columns: Math.min(whole.columns, maxColumns) };
   const lines = wholeView(progress, canvas);
   const rows = canvas.rows ?? lines.length;
   const fitted = lines.length <= rows ? lines : shortView(progress, canvas).slice(0, Math.max(1, rows));

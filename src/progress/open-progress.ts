@@ -1,4 +1,5 @@
-import { jsonLine, MartingaleError, printable, printableLines } from '../contract/index.ts';
+import { jsonLine, printable, printableLines } from '../contract/index.ts';
+import { invalidOption } from '../util/option-error.ts';
 import { createLiveView } from './live.ts';
 import { createPlainView } from './plain.ts';
 import type { RunEvent } from './run-event.ts';
@@ -18,7 +19,7 @@ import type { Output, ProgressView, Terminal } from './view.ts';
  */
 export type ProgressOption = boolean | 'plain' | 'json';
 
-export interface OpenProgressOptions {
+interface OpenProgressOptions {
   /** Title of a live view until the model's name is known. */
   title?: string;
   /** Output for people. Default: standard error. */
@@ -28,24 +29,26 @@ export interface OpenProgressOptions {
 }
 
 /** Whether a stream is a terminal that can repaint lines. */
-export const canRepaint = ({ isTTY }: Pick<Terminal, 'isTTY'>): boolean =>
+const canRepaint = ({ isTTY }: Pick<Terminal, 'isTTY'>): boolean =>
   isTTY === true && process.env.TERM !== 'dumb';
 
 const isOnCi = () => !['', '0', 'false', undefined].includes(process.env.CI);
 
-/** The view of a `progress` option; null to show nothing. @throws MartingaleError (`invalid_progress`) */
+/** The view of a `progress` option; null to show nothing. @throws OptionError (`invalid_progress`) */
+export function openProgress(option: true | 'plain' | 'json', options?: OpenProgressOptions): ProgressView;
+export function openProgress(
+  option: ProgressOption | undefined,
+  options?: OpenProgressOptions,
+): ProgressView | null;
 export function openProgress(
   option: ProgressOption | undefined,
   { title, terminal = process.stderr, output = process.stdout }: OpenProgressOptions = {},
 ): ProgressView | null {
   if (![undefined, true, false, 'plain', 'json'].includes(option))
-    throw new MartingaleError(
-      'invalid_progress',
-      `\`progress\` is ${JSON.stringify(option)}; give true, false, "plain" or "json".`,
-    );
+    throw invalidOption('invalid_progress', 'progress', option, 'Pass true, false, "plain" or "json".');
   if (option === false || (option === undefined && (isOnCi() || !canRepaint(terminal)))) return null;
   if (option === 'json') return onStream(output, (to) => createJsonView(to, terminal));
-  if (option === 'plain' || !canRepaint(terminal)) return onStream(terminal, toldApart(title));
+  if (option === 'plain' || !canRepaint(terminal)) return onStream(terminal, withRunNames(title));
   return createLiveView(terminal, title === undefined ? {} : { title });
 }
 
@@ -61,10 +64,10 @@ function onStream(stream: Terminal, create: (output: Output) => ProgressView): P
     ...view,
     close: () => {
       view.close();
-      const letGo = () => stream.off('error', end);
+      const detach = () => stream.off('error', end);
       // The last write may fail later.
-      if (isOpen && stream.writable) stream.write('', letGo);
-      else setImmediate(letGo);
+      if (isOpen && stream.writable) stream.write('', detach);
+      else setImmediate(detach);
       isOpen = false;
     },
   };
@@ -73,7 +76,7 @@ function onStream(stream: Terminal, create: (output: Output) => ProgressView): P
 const plainViews = new Set<object>();
 
 /** Plain lines; with several runs in the process, each line begins with its run's name. */
-function toldApart(title = ''): (output: Output) => ProgressView {
+function withRunNames(title = ''): (output: Output) => ProgressView {
   return (output) => {
     const own = {};
     plainViews.add(own);
@@ -100,7 +103,7 @@ export function writeJsonLine(output: Output, value: object): void {
 }
 
 /** An event for programs; null for events that only move a bar. A phase keeps its start and its end. */
-export function jsonEvent(event: RunEvent): object | null {
+function jsonEvent(event: RunEvent): object | null {
   switch (event.type) {
     case 'rollouts':
     case 'job':
@@ -122,15 +125,15 @@ export function jsonEvent(event: RunEvent): object | null {
 
 /** Writes only JSON objects, one per line, to `output`, and notes to `notes`. */
 export function createJsonView(output: Output, notes: Output): ProgressView {
-  let toldPhase = '';
+  let reportedPhase = '';
   return {
     listen: (event) => {
       const value = jsonEvent(event);
       if (value === null) return;
       if (event.type === 'phase') {
-        const told = `${event.phase} ${event.done}`;
-        if (told === toldPhase) return;
-        toldPhase = told;
+        const reported = `${event.phase} ${event.done}`;
+        if (reported === reportedPhase) return;
+        reportedPhase = reported;
       }
       writeJsonLine(output, value);
     },

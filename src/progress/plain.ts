@@ -1,6 +1,7 @@
 import { printable, printableLines } from '../contract/index.ts';
 import { shortPath } from '../util/complaint.ts';
 import {
+  continuedModelLines,
   count,
   counted,
   coverageText,
@@ -8,7 +9,6 @@ import {
   duration,
   endText,
   failureText,
-  goesOnLines,
   leadingMetric,
   orDash,
   percent,
@@ -69,56 +69,46 @@ const closedPhases = ({ milestones }: RunProgress): PhaseProgress[] =>
 
 /** The lines that one event adds, given the run before and after it. */
 export function plainLines(before: RunProgress, after: RunProgress, event: RunEvent): string[] {
-  const told = new Set(closedPhases(before).map(identity));
-  const finished = closedPhases(after)
-    .filter((phase) => !told.has(identity(phase)) && !isEvaluation(phase))
-    .map(phaseText);
+  const known = new Set(closedPhases(before).map(identity));
+  const finished = closedPhases(after).filter((phase) => !known.has(identity(phase)) && !isEvaluation(phase));
+  return [...finished.map(phaseText), ...eventLines(before, after, event)];
+}
+
+function eventLines(before: RunProgress, after: RunProgress, event: RunEvent): string[] {
   switch (event.type) {
     case 'phase': {
       const begins = before.milestones.length < after.milestones.length && event.done !== event.total;
-      return [...finished, ...(begins ? [`${event.phase} …`] : [])];
+      return begins ? [`${event.phase} …`] : [];
     }
     case 'run_started':
       return [
-        ...finished,
         `training ${event.model}: ${counted(event.steps, 'step')} of ${counted(event.groupsPerStep, 'group')} × ${event.rolloutsPerGroup}, in ${shortPath(event.runDirectory)}`,
-        ...goesOnLines(event),
+        ...continuedModelLines(event),
         ...(event.finishedSteps === undefined
           ? []
-          : [`resumed: ${counted(event.finishedSteps, 'step')} of it done before`]),
+          : [`resumed after ${counted(event.finishedSteps, 'step')}`]),
         ...versionLines(event),
       ];
     case 'evaluated': {
       const { reward, success } = event.score;
       const share = success === null ? '' : ` · success ${percent(success)}`;
-      return [
-        ...finished,
-        `${event.name}: reward ${decimal(reward)}${share} on ${coverageText(event)} (${event.policy})`,
-      ];
+      return [`${event.name}: reward ${decimal(reward)}${share} on ${coverageText(event)} (${event.policy})`];
     }
     case 'step': {
-      const { type: _, ...report } = event;
-      return [
-        ...finished,
-        ...(isReported(report, before.steps.length === (before.run?.finishedSteps ?? 0))
-          ? [stepText(report, after)]
-          : []),
-      ];
+      const isFirst = before.steps.length === (before.run?.finishedSteps ?? 0);
+      return isReported(event, isFirst) ? [stepText(event, after)] : [];
     }
     case 'failures':
-      return [
-        ...finished,
-        ...event.kinds.map((kind) => {
-          const { what, where } = failureText(event, kind);
-          return `! ${what}${where}`;
-        }),
-      ];
+      return event.kinds.map((kind) => {
+        const { what, where } = failureText(event, kind);
+        return `! ${what}${where}`;
+      });
     case 'alarm':
-      return [...finished, `! ${alarmTitle(event)}: ${event.message}`, `  Look at: ${event.lookAt}`];
+      return [`! ${alarmTitle(event)}: ${event.message}`, `  Look at: ${event.lookAt}`];
     case 'run_ended':
-      return [...finished, `${endText(event)} · ${duration(event.seconds * 1000)}`];
+      return [`${endText(event)} · ${duration(event.seconds * 1000)}`];
     default:
-      return finished;
+      return [];
   }
 }
 

@@ -37,10 +37,10 @@ export class Region {
   readonly #terminal: Terminal;
   readonly #now: () => number;
   readonly #panels: Panel[] = [];
-  readonly #foreign = new ForeignText();
+  readonly #program = new ProgramOutput();
   #painted: Line[] = [];
   #shown = '';
-  #foreignAtMs = Number.NEGATIVE_INFINITY;
+  #programWroteAtMs = Number.NEGATIVE_INFINITY;
   #write: Write;
   #unwatch: () => void = () => undefined;
 
@@ -78,7 +78,7 @@ export class Region {
     const lines = this.#panels.flatMap((panel) => panel({ columns, rows, nowMs: this.#now() }));
     const frame = this.#frame(lines);
     if (frame === this.#shown) return;
-    this.#write(`${beginFrame}${this.#home}${frame}${eraseBelow}${endFrame}`);
+    this.#write(`${beginFrame}${this.#moveToStart}${frame}${eraseBelow}${endFrame}`);
     this.#painted = lines;
     this.#shown = frame;
   };
@@ -87,17 +87,17 @@ export class Region {
     const { columns } = this.#size;
     // All of its lines, even beyond the terminal's rows: they are not repainted.
     const last = stays ? this.#frame(panel({ columns, nowMs: this.#now() })) : '';
-    this.#write(`${beginFrame}${this.#home}${last}${eraseBelow}${endFrame}`);
+    this.#write(`${beginFrame}${this.#moveToStart}${last}${eraseBelow}${endFrame}`);
     this.#panels.splice(this.#panels.indexOf(panel), 1);
-    this.#forget();
+    this.#markUnpainted();
     // The last state ends in a line break.
-    this.#foreign.append('\n');
+    this.#program.append('\n');
     if (this.#panels.length === 0) this.#unwatch();
     else this.paint();
   }
 
   /** The painted panels are no longer at the cursor. */
-  #forget(): void {
+  #markUnpainted(): void {
     this.#painted = [];
     this.#shown = '';
   }
@@ -107,11 +107,11 @@ export class Region {
     return lines.map((line) => `${paint(line, colors)}${eraseLineEnd}\n`).join('');
   }
 
-  /** Moves the cursor to the start of the panels: up if they are painted, else below an unfinished foreign line. */
-  get #home(): string {
+  /** Moves the cursor to the start of the panels: up if they are painted, else below an unfinished line of the program. */
+  get #moveToStart(): string {
     const up = rowsOf(this.#painted, this.#size.columns + 1);
     if (up > 0) return `\r${csi}${up}A`;
-    return this.#foreign.line === '' ? '\r' : '\n';
+    return this.#program.line === '' ? '\r' : '\n';
   }
 
   get #size(): { columns: number; height: number } {
@@ -127,12 +127,14 @@ export class Region {
     };
     const timer = setInterval(this.paint, repaintIntervalMs).unref();
     this.#terminal.on('resize', repaintAll);
-    const streams = streamsOf(this.#terminal);
-    // The run continues without a terminal that is gone.
-    for (const stream of streams) stream.on('error', ignore);
     const own = this.#terminal;
+    const streams = streamsOf(own);
+    // The run continues if the terminal is closed.
+    for (const stream of streams) stream.on('error', ignore);
     this.#write = own.write.bind(own);
-    const restores = streams.map((stream) => watchStream(stream, (text, write) => this.#above(text, write)));
+    const restores = streams.map((stream) =>
+      watchStream(stream, (text, write) => this.#writeAbove(text, write)),
+    );
     this.#unwatch = () => {
       clearInterval(timer);
       this.#terminal.off('resize', repaintAll);
@@ -143,25 +145,25 @@ export class Region {
   }
 
   /** Writes the program's own output above the panels. */
-  #above(text: string, write: (text: string) => boolean): boolean {
+  #writeAbove(text: string, write: (text: string) => boolean): boolean {
     if (text === '') return write('');
     const nowMs = this.#now();
-    const isBusy = nowMs - this.#foreignAtMs < repaintIntervalMs;
-    this.#foreignAtMs = nowMs;
+    const isBusy = nowMs - this.#programWroteAtMs < repaintIntervalMs;
+    this.#programWroteAtMs = nowMs;
     if (this.#shown === '') {
-      this.#foreign.append(text);
+      this.#program.append(text);
       return write(text);
     }
     const columns = this.#size.columns + 1;
-    const up = rowsOf(this.#painted, columns) + this.#foreign.rows(columns);
-    const whole = this.#foreign.append(text);
+    const up = rowsOf(this.#painted, columns) + this.#program.rows(columns);
+    const whole = this.#program.append(text);
     const erase = `${up > 0 ? `\r${csi}${up}A` : '\r'}${eraseBelow}`;
     if (isBusy) {
       // Many lines at once: the next repaint puts the panels below them.
-      this.#forget();
+      this.#markUnpainted();
       return write(`${erase}${whole}`);
     }
-    const gap = this.#foreign.line === '' ? '' : '\n';
+    const gap = this.#program.line === '' ? '' : '\n';
     return write(`${beginFrame}${erase}${whole}${gap}${this.#shown}${endFrame}`);
   }
 }
@@ -196,11 +198,11 @@ function watchStream(
   };
 }
 
-/** Longest unfinished line to keep, in characters: it is written again with each new part. */
-const longestLine = 4096;
+/** Maximum length of an unfinished line to keep, in characters: it is written again with each new part. */
+const maxLineLength = 4096;
 
 /** Tracks the unfinished last line of the program's own output. */
-export class ForeignText {
+export class ProgramOutput {
   /** The line as it was written, with escape codes. */
   #line = '';
 
@@ -220,7 +222,7 @@ export class ForeignText {
     const last = whole.slice(whole.lastIndexOf('\n') + 1);
     // A carriage return overwrites the line.
     const shown = last.slice(last.lastIndexOf('\r', last.length - 2) + 1);
-    const isLong = shown.length > longestLine;
+    const isLong = shown.length > maxLineLength;
     this.#line = isLong ? '' : shown;
     return isLong ? `${whole}\n` : whole;
   }

@@ -24,7 +24,7 @@ export interface RunProgress {
   title: string;
   startedAtMs: number;
   /** Time of the last event. */
-  toldAtMs: number;
+  lastEventAtMs: number;
   run: Event<'run_started'> | null;
   milestones: Milestone[];
   steps: StepReport[];
@@ -41,7 +41,7 @@ export interface RunProgress {
 export const newRun = (nowMs: number, title = ''): RunProgress => ({
   title,
   startedAtMs: nowMs,
-  toldAtMs: nowMs,
+  lastEventAtMs: nowMs,
   run: null,
   milestones: [],
   steps: [],
@@ -94,7 +94,7 @@ function withResult({ milestones, steps }: RunProgress, event: Event<'evaluated'
 
 /** The run after one more event. */
 export function advance(before: RunProgress, event: RunEvent, nowMs: number): RunProgress {
-  const progress: RunProgress = { ...before, toldAtMs: nowMs };
+  const progress: RunProgress = { ...before, lastEventAtMs: nowMs };
   if (event.type === 'phase') return { ...progress, milestones: withPhase(progress, event, nowMs) };
   const isStopped = event.type === 'run_ended' && event.reason === 'stopped';
   const open: RunProgress = { ...progress, milestones: closePhases(progress.milestones, nowMs, isStopped) };

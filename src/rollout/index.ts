@@ -6,7 +6,7 @@ export {
   requireGroupRecord,
   toGroupRecord,
 } from './group-record.ts';
-export { defaultGroupStrategy, type GroupStrategy, neededRollouts } from './group-strategy.ts';
+export type { GroupStrategy } from './group-strategy.ts';
 export {
   commonFailures,
   countRollouts,
@@ -26,6 +26,7 @@ export {
   limitWords,
   type RolloutSettings,
   rolloutDefaults,
+  rolloutSettingNames,
   type WholeRolloutSettings,
   wholeRolloutSettings,
 } from './rollout-settings.ts';

@@ -54,6 +54,7 @@ export type WholeRolloutSettings = Required<{
 export function wholeRolloutSettings(
   settings: RolloutSettings,
   rolloutsPerGroup: number,
+  code: OptionErrorCode = 'invalid_rollout_option',
 ): WholeRolloutSettings {
   const { executor, concurrency } = settings;
   const groupStrategy = settings.groupStrategy ?? rolloutDefaults.groupStrategy;
@@ -66,7 +67,7 @@ export function wholeRolloutSettings(
   neededRollouts(groupStrategy, rolloutsPerGroup);
   if (executor && concurrency !== undefined)
     throw invalidOption(
-      'invalid_rollout_option',
+      code,
       'concurrency',
       concurrency,
       '`executor` already limits how many rollouts run at a time. Remove one of the two.',

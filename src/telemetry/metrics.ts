@@ -1,7 +1,7 @@
 import { type Attributes, type Meter, type MeterProvider, metrics } from '@opentelemetry/api';
 import { martingaleVersion } from '../util/version.ts';
 import { attribute, errorType, genAi } from './names.ts';
-import { errorKind, instrumentationName } from './span.ts';
+import { errorKind, instrumentationName, observeEnd } from './span.ts';
 
 /** Names of the metrics. The first two are OpenTelemetry's for generative AI; see `names.ts`. */
 export const metricName = {
@@ -48,17 +48,16 @@ function makeInstruments(meter: Meter) {
   };
 }
 
-let made: { provider: MeterProvider; instruments: ReturnType<typeof makeInstruments> } | undefined;
+let cached: { provider: MeterProvider; instruments: ReturnType<typeof makeInstruments> } | undefined;
 
 /** Made again for a new provider: an SDK may be registered after this module is loaded. */
 function instruments(): ReturnType<typeof makeInstruments> {
   const provider = metrics.getMeterProvider();
-  if (made?.provider !== provider)
-    made = {
-      provider,
-      instruments: makeInstruments(provider.getMeter(instrumentationName, martingaleVersion)),
-    };
-  return made.instruments;
+  if (cached?.provider !== provider) {
+    const meter = provider.getMeter(instrumentationName, martingaleVersion);
+    cached = { provider, instruments: makeInstruments(meter) };
+  }
+  return cached.instruments;
 }
 
 /**
@@ -107,9 +106,7 @@ export function recordTokens(
 }
 
 function labels(provider: string, model: string): Attributes {
-  return {
-    ...{ [genAi.operationName]: 'chat', [genAi.providerName]: provider, [genAi.requestModel]: model },
-  };
+  return { [genAi.operationName]: 'chat', [genAi.providerName]: provider, [genAi.requestModel]: model };
 }
 
 /** Records the value of one reward for a rollout. */
@@ -117,29 +114,14 @@ export function recordReward({ name, value }: { name: string; value: number }): 
   instruments().reward.record(value, { [attribute.rewardName]: name });
 }
 
-/** Records a tool call that has ended; `error` is the code or class of what the tool threw. */
-export function recordTool(tool: { name: string; durationMs: number; error?: string }): void {
-  const attributes: Attributes = { [genAi.toolName]: tool.name };
-  if (tool.error !== undefined) attributes[errorType] = tool.error;
-  instruments().toolDuration.record(tool.durationMs / 1000, attributes);
-}
-
-/** Runs a tool and records its duration, until its promise settles. */
+/** Runs a tool and records its duration, until its promise settles, with the code or class of its error. */
 export function timeTool<Result>(name: string, run: () => Result): Result {
-  const begun = performance.now();
-  const ended = () => recordTool({ name, durationMs: performance.now() - begun });
-  const failed = (error: unknown) =>
-    recordTool({ name, durationMs: performance.now() - begun, error: errorKind(error) });
-  let result: Result;
-  try {
-    result = run();
-  } catch (error) {
-    failed(error);
-    throw error;
-  }
-  if (result instanceof Promise) result.then(ended, failed);
-  else ended();
-  return result;
+  const startedMs = performance.now();
+  return observeEnd(run, (failure) => {
+    const attributes: Attributes = { [genAi.toolName]: name };
+    if (failure) attributes[errorType] = errorKind(failure.error);
+    instruments().toolDuration.record((performance.now() - startedMs) / 1000, attributes);
+  });
 }
 
 /** Labels that separate the gauges of runs in one process or one backend. */
@@ -163,21 +145,20 @@ export function recordStep(
   },
   { runId, environment, model }: RunLabels,
 ): void {
-  const { steps, stepReward, stepEntropy, stepStaleness, stepSignalShare } = instruments();
-  const { stepToolErrorShare, stepContextOverflows } = instruments();
+  const instrument = instruments();
   const attributes = {
     [attribute.runId]: runId,
     [attribute.environment]: environment,
     [attribute.modelName]: model,
   };
-  steps.add(1, attributes);
-  stepReward.record(step.reward, attributes);
-  if (step.entropy !== null) stepEntropy.record(step.entropy, attributes);
-  stepStaleness.record(step.staleness, attributes);
-  stepSignalShare.record(step.groups === 0 ? 0 : step.groupsWithSignal / step.groups, attributes);
-  stepContextOverflows.record(step.contextOverflows, attributes);
+  instrument.steps.add(1, attributes);
+  instrument.stepReward.record(step.reward, attributes);
+  if (step.entropy !== null) instrument.stepEntropy.record(step.entropy, attributes);
+  instrument.stepStaleness.record(step.staleness, attributes);
+  instrument.stepSignalShare.record(step.groups === 0 ? 0 : step.groupsWithSignal / step.groups, attributes);
+  instrument.stepContextOverflows.record(step.contextOverflows, attributes);
   const tools = Object.values(step.tools);
   const uses = tools.reduce((sum, tool) => sum + tool.uses, 0);
   const errors = tools.reduce((sum, tool) => sum + tool.errors, 0);
-  if (uses > 0) stepToolErrorShare.record(errors / uses, attributes);
+  if (uses > 0) instrument.stepToolErrorShare.record(errors / uses, attributes);
 }

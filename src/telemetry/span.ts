@@ -17,7 +17,7 @@ import { errorType, genAi } from './names.ts';
 /** Name of the tracer and the meter. */
 export const instrumentationName = 'martingale';
 
-export interface SpanSurroundings extends Pick<SpanOptions, 'kind' | 'links'> {
+export interface SpanContextOptions extends Pick<SpanOptions, 'kind' | 'links'> {
   /** Context with the parent span. Default: the active context. */
   parent?: Context;
 }
@@ -33,38 +33,48 @@ export function withSpan<Result>(
   name: string,
   attributes: Attributes,
   run: (span: Span) => Result,
-  { parent = context.active(), ...options }: SpanSurroundings = {},
+  { parent = context.active(), ...options }: SpanContextOptions = {},
 ): Result {
   // Look up the tracer at each call: an SDK may be registered after this module is loaded.
   return trace
     .getTracer(instrumentationName, martingaleVersion)
     .startActiveSpan(name, { attributes, ...options }, parent, (span) => {
-      let result: Result;
-      try {
-        result = run(span);
-      } catch (error) {
-        fail(span, error);
-        span.end();
-        throw error;
-      }
-      if (!(result instanceof Promise) || !span.isRecording()) {
-        span.end();
-        return result;
-      }
-      // The caller gets the original promise, not the one of `then`.
-      result.then(
-        () => span.end(),
-        (error: unknown) => {
-          fail(span, error);
+      if (!span.isRecording()) return run(span);
+      return observeEnd(
+        () => run(span),
+        (failure) => {
+          if (failure) fail(span, failure.error);
           span.end();
         },
       );
-      return result;
     });
 }
 
+/**
+ * Calls `onEnd` once `run` has returned or thrown, or its promise has settled. The caller gets the original promise, not
+ * the one of `then`.
+ */
+export function observeEnd<Result>(
+  run: () => Result,
+  onEnd: (failure: { error: unknown } | null) => void,
+): Result {
+  let result: Result;
+  try {
+    result = run();
+  } catch (error) {
+    onEnd({ error });
+    throw error;
+  }
+  if (result instanceof Promise)
+    result.then(
+      () => onEnd(null),
+      (error: unknown) => onEnd({ error }),
+    );
+  else onEnd(null);
+  return result;
+}
+
 function fail(span: Span, error: unknown): void {
-  if (!span.isRecording()) return;
   const message = error instanceof Error ? error.message : String(error);
   span.recordException(error instanceof Error ? error : message);
   span.setAttribute(errorType, errorKind(error));
@@ -78,7 +88,7 @@ export function errorKind(error: unknown): string {
 }
 
 /** W3C Trace Context, version 00: https://www.w3.org/TR/trace-context/#traceparent-header. */
-const form = /^00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})$/;
+const traceparentPattern = /^00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})$/;
 
 /** The trace context of a request's headers; the root context without one, or without an SDK. */
 export function remoteContext(headers: Record<string, string>): Context {
@@ -95,7 +105,7 @@ export function activeTraceparent(): string | null {
 
 /** A link to the span of a `traceparent`; empty if it is null or malformed. */
 export function linksTo(traceparent: string | null): Link[] {
-  const [, traceId, spanId, flags] = form.exec(traceparent ?? '') ?? [];
+  const [, traceId, spanId, flags] = traceparentPattern.exec(traceparent ?? '') ?? [];
   if (traceId === undefined || spanId === undefined || flags === undefined) return [];
   return [{ context: { traceId, spanId, traceFlags: Number.parseInt(flags, 16) & 1, isRemote: true } }];
 }
@@ -114,7 +124,7 @@ export function captureContent(on = true): void {
   capturing = on;
 }
 
-type Sent = ChatCompletionRequest['messages'][number];
+type RequestMessage = ChatCompletionRequest['messages'][number];
 
 /** A call's messages and reply in the format of the conventions; empty without `captureContent`. */
 export function contentAttributes(
@@ -128,18 +138,18 @@ export function contentAttributes(
   };
 }
 
-function toMessage(message: Sent | Choice['message']) {
+function toMessage(message: RequestMessage | Choice['message']) {
   const { role, content } = message;
   const calls = 'tool_calls' in message ? (message.tool_calls ?? []) : [];
-  const answered = 'tool_call_id' in message ? message.tool_call_id : undefined;
+  const answeredId = 'tool_call_id' in message ? message.tool_call_id : undefined;
   const text = typeof content === 'string' ? content : content == null ? null : JSON.stringify(content);
-  const said = answered
-    ? [{ type: 'tool_call_response', id: answered, response: text }]
-    : text === null
-      ? []
-      : [{ type: 'text', content: text }];
-  const called = calls.map(({ id, function: { name, arguments: given } }) => ({
-    ...{ type: 'tool_call', id, name, arguments: given },
+  const parts: object[] = calls.map(({ id, function: { name, arguments: input } }) => ({
+    type: 'tool_call',
+    id,
+    name,
+    arguments: input,
   }));
-  return { role, parts: [...said, ...called] };
+  if (answeredId) parts.unshift({ type: 'tool_call_response', id: answeredId, response: text });
+  else if (text !== null) parts.unshift({ type: 'text', content: text });
+  return { role, parts };
 }

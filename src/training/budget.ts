@@ -46,7 +46,7 @@ export function sumUsage(usages: Iterable<TokenUsage>): TokenUsage {
 }
 
 /** Says which limit is reached, as text; null if none is. */
-export function usedUp(
+export function reachedLimit(
   budget: RunBudget,
   { usage, cost, seconds }: { usage: TokenUsage; cost: number | null; seconds: number },
 ): string | null {

@@ -1,20 +1,20 @@
 import type { z } from 'zod';
-import { configFieldAliases, type RlConfig, refusedConfigFields, rlConfigSchema } from '../contract/index.ts';
-import { checkEnvironment, limitWords, neededRollouts } from '../rollout/index.ts';
-import { complaintOf, showValue } from '../util/complaint.ts';
+import {
+  checkEnvironment,
+  limitWords,
+  rolloutSettingNames,
+  type WholeRolloutSettings,
+  wholeRolloutSettings,
+} from '../rollout/index.ts';
 import { longestTimerMs } from '../util/deadline.ts';
 import { wholeNumberOption } from '../util/option-error.ts';
-import {
-  checkOptionNames,
-  type OptionNames,
-  type OptionTree,
-  type OtherWords,
-} from '../util/option-names.ts';
+import { checkOptionNames, type OptionNames, type OtherWords } from '../util/option-names.ts';
 import type { RunBudget, TokenPrices } from './budget.ts';
 import { invalidRunOption, runOptionError } from './errors.ts';
+import { configNames, configOf } from './job-config.ts';
 import { checkLostJob, lostJobNames } from './lost-job.ts';
 import { checkModelSource, type ModelToOpen } from './model-source.ts';
-import { checkSftSettings } from './sft-job.ts';
+import { checkSftSettings, sftSettingNames } from './sft-job.ts';
 import type {
   KeepCheckpoints,
   TrainOptions,
@@ -23,14 +23,10 @@ import type {
   WarmStart,
 } from './train-options.ts';
 
-/** Option names of a training job. Includes names that only other services accept; ours rejects them. */
-export const configNames: OptionTree = Object.fromEntries(
-  [...Object.keys(rlConfigSchema.shape), ...Object.keys(configFieldAliases), ...refusedConfigFields].map(
-    (name) => [name, true],
-  ),
-);
+const { timeoutMs: rolloutTimeoutMs, ...rolloutNames } = rolloutSettingNames;
 
 export const trainNames = {
+  ...rolloutNames,
   environment: true,
   scenarios: true,
   model: {
@@ -48,23 +44,11 @@ export const trainNames = {
   rolloutsPerGroup: true,
   maxStaleness: true,
   config: configNames,
-  warmStart: {
-    examples: true,
-    batchSize: true,
-    learningRate: true,
-    assistantTurns: true,
-  } satisfies OptionNames<WarmStart>,
-  executor: true,
-  concurrency: true,
-  groupStrategy: true,
-  rolloutTimeoutMs: true,
-  rewardTimeoutMs: true,
-  groupTimeoutMs: true,
+  warmStart: { examples: true, ...sftSettingNames } satisfies OptionNames<WarmStart>,
+  rolloutTimeoutMs,
   scenarioTimeoutMs: true,
   jobTimeoutMs: true,
   lostJob: lostJobNames,
-  onUnexpectedCall: true,
-  seed: true,
   validation: {
     scenarios: true,
     everySteps: true,
@@ -88,55 +72,53 @@ export const trainNames = {
 const otherWords: OtherWords = {
   ...limitWords,
   temperature:
-    'Rollouts sample as the agent asks: set it in the call of the agent, or train `model.with({ temperature })`.',
+    'The agent decides how rollouts sample: set it in its calls, or train `model.with({ temperature })`.',
   batchsize: ['groupsPerStep', 'rolloutsPerGroup'],
   groupsize: ['rolloutsPerGroup'],
   epochs: ['steps'],
 };
 
-/** @throws OptionError for the first invalid option. */
+/** Returns the rollout settings with their defaults. @throws OptionError for the first invalid option. */
 export function checkOptions<Schema extends z.ZodType, Outcome>(
   settings: TrainOptions<Schema, Outcome>,
-): void {
-  const { steps, rolloutsPerGroup, groupStrategy, executor, concurrency, warmStart } = settings;
+): WholeRolloutSettings {
+  const { steps, rolloutsPerGroup, rolloutTimeoutMs, warmStart } = settings;
   checkOptionNames('train()', settings, trainNames, otherWords);
   checkEnvironment('invalid_run_option', settings.environment);
   checkScenarios(settings);
   checkNumbers(settings);
   const stepsOfConfig = typeof settings.config === 'function' ? steps : 1;
   for (let step = 0; step < stepsOfConfig; step++) configOf(settings, step);
-  if (groupStrategy) neededRollouts(groupStrategy, rolloutsPerGroup);
-  if (executor && concurrency !== undefined)
-    throw invalidRunOption(
-      'concurrency',
-      concurrency,
-      'There is an `executor` too, and it limits how many rollouts run at a time. Leave one of the two out.',
-    );
+  const rolloutSettings = { ...settings, timeoutMs: rolloutTimeoutMs };
+  const rollouts = wholeRolloutSettings(rolloutSettings, rolloutsPerGroup, 'invalid_run_option');
   checkLostJob(settings.lostJob);
   checkKeep(settings);
   checkBudget(settings);
   if (settings.resume && settings.runDirectory === undefined)
-    throw runOptionError('resume', '`resume` needs `runDirectory`: the directory of the run to go on with.');
+    throw runOptionError('resume', '`resume` needs `runDirectory`: the directory of the run to resume.');
   if (warmStart) {
     checkSftSettings(warmStart, 'warmStart.');
     checkExamples(warmStart.examples);
   }
   checkModelSource(settings);
+  return rollouts;
 }
 
 /** Checks whole numbers and times in milliseconds. */
 function checkNumbers<Schema extends z.ZodType, Outcome>(settings: TrainSettings<Schema, Outcome>): void {
-  const { steps, groupsPerStep, rolloutsPerGroup, validation } = settings;
-  const whole = (option: string, value: number | undefined, least: number) => {
-    if (value !== undefined) wholeNumberOption('invalid_run_option', option, value, least);
-  };
-  for (const [option, value] of Object.entries({ steps, groupsPerStep }))
-    wholeNumberOption('invalid_run_option', option, value, 1);
-  wholeNumberOption('invalid_run_option', 'rolloutsPerGroup', rolloutsPerGroup, 2);
-  whole('maxStaleness', settings.maxStaleness, 0);
-  whole('concurrency', settings.concurrency, 1);
-  whole('validation.everySteps', validation?.everySteps, 1);
-  whole('validation.rolloutsPerScenario', validation?.rolloutsPerScenario, 1);
+  const { steps, groupsPerStep, rolloutsPerGroup, maxStaleness = 0, concurrency = 1 } = settings;
+  const { everySteps = 1, rolloutsPerScenario = 1 } = settings.validation ?? {};
+  const wholeNumbers: [string, number, number][] = [
+    ['steps', steps, 1],
+    ['groupsPerStep', groupsPerStep, 1],
+    ['rolloutsPerGroup', rolloutsPerGroup, 2],
+    ['maxStaleness', maxStaleness, 0],
+    ['concurrency', concurrency, 1],
+    ['validation.everySteps', everySteps, 1],
+    ['validation.rolloutsPerScenario', rolloutsPerScenario, 1],
+  ];
+  for (const [option, value, min] of wholeNumbers)
+    wholeNumberOption('invalid_run_option', option, value, min);
   const { rolloutTimeoutMs, rewardTimeoutMs, groupTimeoutMs, scenarioTimeoutMs, jobTimeoutMs } = settings;
   const times = { rolloutTimeoutMs, rewardTimeoutMs, groupTimeoutMs, scenarioTimeoutMs, jobTimeoutMs };
   for (const [option, value] of Object.entries(times))
@@ -144,7 +126,7 @@ function checkNumbers<Schema extends z.ZodType, Outcome>(settings: TrainSettings
       throw invalidRunOption(
         option,
         value,
-        `Give milliseconds above 0 and up to ${longestTimerMs} (24 days).`,
+        `Pass milliseconds above 0 and up to ${longestTimerMs} (24 days).`,
       );
 }
 
@@ -153,16 +135,16 @@ function checkScenarios<Schema extends z.ZodType, Outcome>({
   validation,
 }: TrainSettings<Schema, Outcome>): void {
   if (typeof scenarios !== 'object' || scenarios === null)
-    throw invalidRunOption('scenarios', scenarios, 'Give a list of them or a `ScenarioSet`.');
+    throw invalidRunOption('scenarios', scenarios, 'Pass a list of scenarios or a `ScenarioSet`.');
   if (Array.isArray(scenarios) && scenarios.length === 0)
     throw runOptionError('scenarios', '`scenarios` is empty: there is nothing to run.');
   if (!validation) return;
   if (!Array.isArray(validation.scenarios))
-    throw invalidRunOption('validation.scenarios', validation.scenarios, 'Give a list of them.');
+    throw invalidRunOption('validation.scenarios', validation.scenarios, 'Pass a list of scenarios.');
   if (validation.scenarios.length === 0)
     throw runOptionError(
       'validation.scenarios',
-      '`validation.scenarios` is empty. Leave `validation` out to run without one.',
+      '`validation.scenarios` is empty. Remove `validation` to run without one.',
     );
 }
 
@@ -176,12 +158,12 @@ function checkExamples(examples: unknown): void {
     throw invalidRunOption(
       'warmStart.examples',
       examples,
-      'Give a list of conversations, an iterable of them, or a function that gives either.',
+      'Pass a list of conversations, an iterable of them, or a function that returns either.',
     );
   if (Array.isArray(examples) && examples.length === 0)
     throw runOptionError(
       'warmStart.examples',
-      '`warmStart.examples` is empty. Leave `warmStart` out to begin without one.',
+      '`warmStart.examples` is empty. Remove `warmStart` to begin without one.',
     );
 }
 
@@ -197,7 +179,7 @@ function checkKeep<Schema extends z.ZodType, Outcome>({
   if (!validation && (best || metric))
     throw runOptionError(
       'keepCheckpoints',
-      '`keepCheckpoints` asks for the best by their validation, and there is no `validation`. Give one.',
+      '`keepCheckpoints` ranks by validation, but `validation` is not set.',
     );
 }
 
@@ -207,45 +189,9 @@ function checkBudget<Schema extends z.ZodType, Outcome>({
 }: Pick<TrainSettings<Schema, Outcome>, 'budget'> & { prices?: Partial<TokenPrices> }): void {
   for (const [name, value] of Object.entries(budget))
     if (value !== undefined && !(value > 0))
-      throw invalidRunOption(`budget.${name}`, value, 'Give a number above 0.');
+      throw invalidRunOption(`budget.${name}`, value, 'Pass a number above 0.');
   if (budget.cost !== undefined && Object.keys(prices).length === 0)
     throw runOptionError('budget.cost', '`budget.cost` needs `prices`: without them no cost is known.');
   for (const [name, value] of Object.entries(prices))
-    if (!(value >= 0)) throw invalidRunOption(`prices.${name}`, value, 'Give a number of at least 0.');
-}
-
-/**
- * The training options of a step.
- * @throws OptionError if `config` returns a promise, or for an unknown option or an invalid value.
- */
-export function configOf<Schema extends z.ZodType, Outcome>(
-  { config, steps }: Pick<TrainOptions<Schema, Outcome>, 'config' | 'steps'>,
-  step: number,
-): RlConfig | undefined {
-  const given = typeof config === 'function' ? config({ step, steps }) : config;
-  if (typeof given === 'object' && given !== null && 'then' in given)
-    throw runOptionError(
-      'config',
-      '`config` gave a promise. It must answer at once, with the config of the step.',
-    );
-  if (given === undefined || given === null) return given;
-  checkOptionNames('train()', { config: given }, { config: configNames });
-  checkConfigValues(given, typeof config === 'function' ? ` \`config({ step: ${step} })\` gave it.` : '');
-  return given;
-}
-
-/** Checks values early: the service would reject them too, but only after the rollouts of the step. */
-function checkConfigValues(config: object, when: string): void {
-  if (typeof config !== 'object' || Array.isArray(config))
-    throw runOptionError('config', `\`config\` is ${showValue(config)}; give an object of options.${when}`);
-  // The schema does not know fields that only other services accept, and lets them pass.
-  const read = rlConfigSchema.safeParse(config);
-  const complaints = [read.success ? null : complaintOf('config', config, read.error)];
-  for (const [alias, name] of Object.entries(configFieldAliases)) {
-    const value: unknown = Reflect.get(config, alias);
-    const { error } = rlConfigSchema.shape[name].safeParse(value);
-    if (error) complaints.push(complaintOf(`config.${alias}`, value, error));
-  }
-  const first = complaints.find((complaint) => complaint !== null);
-  if (first) throw runOptionError('config', `${first}${when}`);
+    if (!(value >= 0)) throw invalidRunOption(`prices.${name}`, value, 'Pass a number of at least 0.');
 }

@@ -2,10 +2,10 @@ import type { z } from 'zod';
 import { type ModelHandle, requireModelId } from '../model/index.ts';
 import type { RunValidation } from '../progress/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import { isJudging } from './diagnosis/thresholds.ts';
+import { canRank } from './diagnosis/thresholds.ts';
 import { stopGraceMs, withGrace } from './grace.ts';
-import type { RunState } from './run-state.ts';
-import { type TrainSettings, trainDefaults } from './train-options.ts';
+import type { RunContext } from './run-step.ts';
+import { trainDefaults } from './train-options.ts';
 
 export interface PruneCheckpointsOptions {
   model: ModelHandle;
@@ -31,11 +31,11 @@ export async function pruneCheckpoints(options: PruneCheckpointsOptions): Promis
   checkOptionNames('pruneCheckpoints()', options, pruneNames);
   const { model, made, keep, alsoKeep = [], signal } = options;
   if (keep === 'all' || made.length <= keep) return [...made];
-  const stays = new Set([...made.slice(made.length - keep), ...alsoKeep]);
-  const steps = made.filter((step) => !stays.has(step));
+  const kept = new Set([...made.slice(made.length - keep), ...alsoKeep]);
+  const steps = made.filter((step) => !kept.has(step));
   if (steps.length === 0) return [...made];
   await model.client.models.checkpoints.delete(requireModelId(model), { steps }, { signal });
-  return made.filter((step) => stays.has(step));
+  return made.filter((step) => kept.has(step));
 }
 
 /**
@@ -47,7 +47,7 @@ export function rankCheckpoints(
   metric: 'reward' | 'success' = 'reward',
 ): { step: number; score: number }[] {
   const scores = new Map<number, number>();
-  for (const evaluation of evaluations.filter(isJudging)) {
+  for (const evaluation of evaluations.filter(canRank)) {
     const score = evaluation[metric];
     if (score !== null) scores.set(evaluation.checkpoint, score);
   }
@@ -60,14 +60,14 @@ export function rankCheckpoints(
  * Deletes the checkpoints that `keepCheckpoints` does not keep. Returns the remaining steps. If the service fails, it
  * warns (`martingale_checkpoints_not_deleted`) and tries again after the next step.
  */
-export async function keepPruned<Schema extends z.ZodType, Outcome>(
-  {
-    keepCheckpoints = trainDefaults.keepCheckpoints,
-    maxStaleness = trainDefaults.maxStaleness,
-    signal,
-  }: TrainSettings<Schema, Outcome>,
-  { model, state }: { model: ModelHandle; state: RunState },
-): Promise<number[]> {
+export async function keepPruned<Schema extends z.ZodType, Outcome>({
+  settings,
+  model,
+  state,
+  signal,
+}: RunContext<Schema, Outcome>): Promise<number[]> {
+  const { keepCheckpoints = trainDefaults.keepCheckpoints, maxStaleness = trainDefaults.maxStaleness } =
+    settings;
   const { checkpoints, policySteps, evaluations, finishedSteps } = state;
   const {
     newest,
@@ -78,12 +78,12 @@ export async function keepPruned<Schema extends z.ZodType, Outcome>(
   const ranked = rankCheckpoints(evaluations, metric).filter(({ step }) => checkpoints.includes(step));
   const alsoKeep = [...sampled, ...ranked.slice(0, best).map(({ step }) => step)];
   try {
-    return await withGrace(signal, stopGraceMs, (patient) =>
-      pruneCheckpoints({ model, made: checkpoints, keep: newest, alsoKeep, signal: patient }),
+    return await withGrace(signal, stopGraceMs, (graceSignal) =>
+      pruneCheckpoints({ model, made: checkpoints, keep: newest, alsoKeep, signal: graceSignal }),
     );
   } catch (error) {
     process.emitWarning(
-      `Checkpoints of ${model.name} that need not stay could not be deleted; the run goes on: ${String(error)}`,
+      `Old checkpoints of ${model.name} could not be deleted; the run continues: ${String(error)}`,
       { code: 'martingale_checkpoints_not_deleted' },
     );
     return checkpoints;

@@ -1,7 +1,7 @@
 import type { RunValidation, StepReport } from '../progress/index.ts';
 import { wholeNumberOption } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import { isJudging } from './diagnosis/thresholds.ts';
+import { canRank } from './diagnosis/thresholds.ts';
 import { invalidRunOption, runOptionError } from './errors.ts';
 
 /** The progress of a run, passed to `stopWhen` after each step. */
@@ -48,17 +48,17 @@ export function earlyStop(options: EarlyStopOptions): StopWhen {
   if (patience === undefined && goal === undefined)
     throw runOptionError(
       'patience',
-      'earlyStop() has neither `patience` nor `goal`: it would never stop. Give one.',
+      'earlyStop() has neither `patience` nor `goal`: it would never stop. Set one of them.',
     );
   if (patience !== undefined) wholeNumberOption('invalid_run_option', 'patience', patience, 1);
-  if (!(minDelta >= 0)) throw invalidRunOption('minDelta', minDelta, 'Give a number of at least 0.');
+  if (!(minDelta >= 0)) throw invalidRunOption('minDelta', minDelta, 'Pass a number of at least 0.');
   if (goal !== undefined && !Number.isFinite(goal))
-    throw invalidRunOption('goal', goal, 'Give a finite number.');
+    throw invalidRunOption('goal', goal, 'Pass a finite number.');
   return (progress) => {
     const values = valuesOf(metric, progress);
     const last = values.at(-1);
     if (last === undefined) return false;
-    if (goal !== undefined && last >= goal) return `${metric} is ${last}, and the goal was ${goal}`;
+    if (goal !== undefined && last >= goal) return `${metric} is ${last}; the goal was ${goal}`;
     if (patience === undefined) return false;
     let best = Number.NEGATIVE_INFINITY;
     let since = 0;
@@ -73,9 +73,9 @@ export function earlyStop(options: EarlyStopOptions): StopWhen {
 function valuesOf(metric: EarlyStopOptions['metric'], { reports, evaluations }: StopProgress): number[] {
   switch (metric) {
     case 'validation':
-      return evaluations.filter(isJudging).map(({ reward }) => reward);
+      return evaluations.filter(canRank).map(({ reward }) => reward);
     case 'validation_success':
-      return evaluations.filter(isJudging).flatMap(({ success }) => success ?? []);
+      return evaluations.filter(canRank).flatMap(({ success }) => success ?? []);
     case 'reward':
       return reports.map(({ reward }) => reward);
     case 'success':

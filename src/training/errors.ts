@@ -29,18 +29,22 @@ export class TrainingError extends MartingaleError<TrainingErrorCode> {
 }
 
 export const jobFailed = (jobId: string, what: string) =>
-  new TrainingError('training_job_failed', `Training job ${jobId} ${what}. No checkpoint was made.`, {
-    jobId,
-  });
+  new TrainingError(
+    'training_job_failed',
+    `Training job ${jobId} ${what.replace(/\.$/, '')}. No checkpoint was made.`,
+    {
+      jobId,
+    },
+  );
 
 export const noCompletedRollouts = (where: string, groups: readonly RolloutGroup[]) =>
   new TrainingError(
     'no_completed_rollouts',
-    `No rollout of ${where} completed: ${commonFailures(groups)}. Mend the cause, then go on with \`resume\`: these ` +
-      'rollouts run anew.',
+    `No rollout of ${where} completed: ${commonFailures(groups)}. Fix the cause, then continue with \`resume\`; these ` +
+      'rollouts run again.',
   );
 
-/** An error with the message `` `steps` is 0. Give a whole number from 1 up. `` */
+/** An error with a message such as `` `steps` is 0. Pass a whole number of at least 1. `` */
 export const invalidRunOption = (option: string, value: unknown, remedy: string) =>
   invalidOption('invalid_run_option', option, value, remedy);
 

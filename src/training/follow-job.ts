@@ -71,8 +71,8 @@ export async function followJob(options: FollowJobOptions): Promise<JobOutcome> 
     if (signal?.aborted) throw signal.reason;
     throw new TrainingError(
       'training_job_timeout',
-      `Training job ${jobId} did not end within ${timeoutMs} ms and was cancelled. Raise the deadline, or look at the ` +
-        'job and at what is queued before it on the service.',
+      `Training job ${jobId} did not end within ${timeoutMs} ms and was cancelled. Raise the deadline, or check the ` +
+        'job and the jobs queued before it on the service.',
       { jobId },
     );
   }
@@ -83,7 +83,9 @@ export async function followJob(options: FollowJobOptions): Promise<JobOutcome> 
  */
 async function cancelJob(client: Client, jobId: string, ended: AbortSignal): Promise<void> {
   try {
-    await withGrace(ended, stopGraceMs, (patient) => client.trainingJobs.cancel(jobId, { signal: patient }));
+    await withGrace(ended, stopGraceMs, (graceSignal) =>
+      client.trainingJobs.cancel(jobId, { signal: graceSignal }),
+    );
   } catch (error) {
     process.emitWarning(`Training job ${jobId} could not be cancelled: ${String(error)}`, {
       code: 'martingale_job_not_cancelled',
@@ -91,13 +93,15 @@ async function cancelJob(client: Client, jobId: string, ended: AbortSignal): Pro
   }
 }
 
-/** Mean of each metric over the gradient steps that have it. */
-export function meanMetrics(gradientSteps: readonly Record<string, number>[]): Record<string, number> {
+/** Mean of each metric over the gradient steps, or trajectories, that have it. */
+export function meanMetrics(
+  all: readonly Readonly<Record<string, number | boolean>>[],
+): Record<string, number> {
   const sums = new Map<string, { sum: number; count: number }>();
-  for (const metrics of gradientSteps) {
+  for (const metrics of all) {
     for (const [name, value] of Object.entries(metrics)) {
-      const entry = sums.get(name) ?? { sum: 0, count: 0 };
-      sums.set(name, { sum: entry.sum + value, count: entry.count + 1 });
+      const { sum, count } = sums.get(name) ?? { sum: 0, count: 0 };
+      sums.set(name, { sum: sum + Number(value), count: count + 1 });
     }
   }
   return Object.fromEntries([...sums].map(([name, { sum, count }]) => [name, sum / count]));

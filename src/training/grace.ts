@@ -4,7 +4,7 @@
 export const stopGraceMs = 10_000;
 
 /** Minimum time for each such call, even if earlier calls have used up the total. */
-const leastGraceMs = 1000;
+const minGraceMs = 1000;
 
 /** When each signal was first seen aborted. */
 const abortedAt = new WeakMap<AbortSignal, number>();
@@ -36,7 +36,7 @@ export async function withGrace<Result>(
   let timer: NodeJS.Timeout | undefined;
   const begin = () => {
     if (!signal) return;
-    const leftMs = Math.max(graceMs - sinceAbort(signal), Math.min(leastGraceMs, graceMs));
+    const leftMs = Math.max(graceMs - sinceAbort(signal), Math.min(minGraceMs, graceMs));
     timer = setTimeout(() => controller.abort(signal.reason), leftMs);
   };
   if (signal?.aborted) begin();

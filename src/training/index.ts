@@ -36,10 +36,10 @@ export {
 } from './replay/rescore.ts';
 export { RunDirectory } from './run-directory.ts';
 export type { RunConfig, RunVersions } from './run-origin.ts';
-export type { JobRecord, RunPart, RunState } from './run-state.ts';
+export type { JobRecord, RunState } from './run-state.ts';
 export { constant, cosine, linear, type RunProgress, type Schedule, warmup } from './schedules.ts';
 export { type SftOptions, type SftResult, sft } from './sft.ts';
-export { repeatedShare } from './step-figures.ts';
+export { repeatedShare } from './step-report.ts';
 export {
   type LogTrajectoriesOptions,
   logTrajectories,

@@ -31,17 +31,17 @@ export function checkLostJob({ waitMs, decision = defaultLostJob.decision }: Los
     throw invalidRunOption(
       'lostJob.waitMs',
       waitMs,
-      `Give milliseconds from 0 up to ${longestTimerMs} (24 days).`,
+      `Pass milliseconds from 0 to ${longestTimerMs} (24 days).`,
     );
   if (!['stop', 'ask_again', 'take_as_done'].includes(decision))
-    throw invalidRunOption('lostJob.decision', decision, 'Give "stop", "ask_again" or "take_as_done".');
+    throw invalidRunOption('lostJob.decision', decision, 'Pass "stop", "ask_again" or "take_as_done".');
 }
 
 /** Whether this service supports `Idempotency-Key`, so that a POST can be repeated safely. */
 export const knowsKeys = (client: Client) => client.options.dialect !== 'deployed';
 
 /** What was found of a job. */
-export type Sighting =
+export type JobTrace =
   /** One new checkpoint, made by the job. */
   | { type: 'checkpoint'; step: number }
   /** More new checkpoints than one job makes. */
@@ -50,7 +50,7 @@ export type Sighting =
   | { type: 'job' }
   | { type: 'nothing' };
 
-export interface LookForJobOptions {
+export interface PollOptions {
   model: ModelHandle;
   /** Step of the newest checkpoint before the job was requested. */
   from: number;
@@ -60,17 +60,17 @@ export interface LookForJobOptions {
   signal: AbortSignal | undefined;
 }
 
-const shortestPauseMs = 100;
-const longestPauseMs = 5_000;
+const minPauseMs = 100;
+const maxPauseMs = 5_000;
 
 /** Polls for traces of a job (checkpoints, the job itself) until it finds one or `waitMs` is over. */
-export async function lookForJob(options: LookForJobOptions): Promise<Sighting> {
+export async function pollForJob(options: PollOptions): Promise<JobTrace> {
   const { waitMs, signal } = options;
   const begun = performance.now();
-  for (let pauseMs = shortestPauseMs; ; pauseMs = Math.min(2 * pauseMs, longestPauseMs)) {
-    const sighting = await look(options);
+  for (let pauseMs = minPauseMs; ; pauseMs = Math.min(2 * pauseMs, maxPauseMs)) {
+    const trace = await findTrace(options);
     const leftMs = begun + waitMs - performance.now();
-    if (sighting.type !== 'nothing' || leftMs <= 0) return sighting;
+    if (trace.type !== 'nothing' || leftMs <= 0) return trace;
     await sleep(Math.min(pauseMs, leftMs), undefined, signal ? { signal } : {}).catch((error) => {
       throw signal?.aborted ? signal.reason : error;
     });
@@ -88,7 +88,7 @@ export async function checkpointsAfter(
   return data.map(({ step }) => step).filter((step) => step > from);
 }
 
-async function look({ model, from, jobId, signal }: LookForJobOptions): Promise<Sighting> {
+async function findTrace({ model, from, jobId, signal }: PollOptions): Promise<JobTrace> {
   const steps = await checkpointsAfter(model, from, signal);
   const [step] = steps;
   if (step !== undefined) return steps.length > 1 ? { type: 'several', steps } : { type: 'checkpoint', step };

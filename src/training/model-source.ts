@@ -18,8 +18,8 @@ export function checkModelSource(source: ModelSource): void {
     if (!('client' in source && source.client) && !('baseUrl' in source)) return;
     throw runOptionError(
       'model',
-      `\`model\` is the handle "${source.model.name}", which has a client of its own. Leave \`client\`, \`baseUrl\` and ` +
-        '`apiKey` out, or give the model as `{ project, name, baseModel }`.',
+      `\`model\` is the handle "${source.model.name}", which has its own client. Remove \`client\`, \`baseUrl\` and ` +
+        '`apiKey`, or pass the model as `{ project, name, baseModel }`.',
     );
   }
   checkModelToOpen(source.model);
@@ -30,7 +30,7 @@ export function checkModelSource(source: ModelSource): void {
 
 /** For callers without type checks. */
 function checkModelToOpen(model: unknown): void {
-  const remedy = 'Give one of `openModel()`, or which to open: `{ project, name, baseModel }`.';
+  const remedy = 'Pass a model made by `openModel()`, or the one to open: `{ project, name, baseModel }`.';
   if (typeof model !== 'object' || model === null) throw invalidRunOption('model', model, remedy);
   for (const field of ['project', 'name', 'baseModel']) {
     const value: unknown = Reflect.get(model, field);
@@ -39,7 +39,7 @@ function checkModelToOpen(model: unknown): void {
 }
 
 const noService = () =>
-  runOptionError('client', 'A model that is to be opened needs a `client`, or a `baseUrl` and an `apiKey`.');
+  runOptionError('client', 'To open a model, pass a `client`, or a `baseUrl` and an `apiKey`.');
 
 /** The client for the service of a model source. */
 export function clientOf(source: ModelSource): Client {
@@ -51,16 +51,16 @@ export function clientOf(source: ModelSource): Client {
 }
 
 /** The requested model, for `config.json`; null for a handle. */
-export const modelAskedOf = ({ model }: ModelSource): ModelToOpen | null =>
+export const requestedModelOf = ({ model }: ModelSource): ModelToOpen | null =>
   model instanceof ModelHandle ? null : { ...model };
 
-const askedSchema = z.object({ project: z.string(), name: z.string() });
+const requestedSchema = z.object({ project: z.string(), name: z.string() });
 
 /** The model of a resumed run. Its name may differ from the requested one, because `ifExists: 'new'` chose another. */
 function modelOfRun(model: ModelToOpen, { model: ran, modelAsked }: RunToResume): ModelToOpen {
   const own = parseModelName(String(ran));
-  const { data: asked = own } = askedSchema.safeParse(modelAsked);
-  const isOwn = [own, asked].some((name) => name?.project === model.project && name?.name === model.name);
+  const { data: requested = own } = requestedSchema.safeParse(modelAsked);
+  const isOwn = [own, requested].some((name) => name?.project === model.project && name?.name === model.name);
   if (!own || !isOwn || (model.entity ?? own.entity) !== own.entity)
     return { ...model, ifExists: 'continue' };
   const { entity, project, name } = own;
@@ -75,26 +75,30 @@ interface RunToResume {
 
 /**
  * Opens the model of a source, pinned to its newest checkpoint.
- * @param was Config of the resumed run. With it, `ifExists` is ignored, and a handle may be pinned to an older
+ * @param saved Config of the resumed run. With it, `ifExists` is ignored, and a handle may be pinned to an older
  * checkpoint, because the run may have begun there.
  * @throws OptionError if a handle of a new run is pinned to an older checkpoint; any error of `openModel`.
  */
 export async function resolveModel(
   source: ModelSource,
-  { client, signal, was }: { client: Client; signal: AbortSignal | undefined; was: RunToResume | undefined },
+  {
+    client,
+    signal,
+    saved,
+  }: { client: Client; signal: AbortSignal | undefined; saved: RunToResume | undefined },
 ): Promise<ModelHandle> {
   if (source.model instanceof ModelHandle) {
     const { model } = source;
     const newest = await newestStep(model, signal);
     // Jobs always train the newest checkpoint, even if rollouts sampled from an older one.
-    if (!was && model.step !== undefined && model.step !== newest) {
+    if (!saved && model.step !== undefined && model.step !== newest) {
       throw runOptionError(
         'model',
-        `"${model.name}" is not the newest checkpoint, which is step ${newest}. Training goes on from the newest: ` +
+        `"${model.name}" is not the newest checkpoint, which is step ${newest}. Training continues from the newest: ` +
           `pass \`model.at(${newest})\`, or delete the checkpoints after ${model.step}.`,
       );
     }
     return model.at(newest);
   }
-  return openModel({ client, ...(was ? modelOfRun(source.model, was) : source.model), signal });
+  return openModel({ client, ...(saved ? modelOfRun(source.model, saved) : source.model), signal });
 }

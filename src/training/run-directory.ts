@@ -1,30 +1,45 @@
 import { readdir, rm, rmdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
-import { storing } from '../evaluation/index.ts';
 import type { RunEvent, StepReport } from '../progress/index.ts';
 import { fromGroupRecord, parseGroupRecord, type RolloutGroup, toGroupRecord } from '../rollout/index.ts';
-import { appendLine, makeFolder, readIfThere, writeWhole } from '../util/durable-files.ts';
+import { appendLine, makeFolder, readIfThere, storing, writeWhole } from '../util/durable-files.ts';
 import { takeUpLines } from '../util/json-lines.ts';
 import { RunError } from '../util/run-error.ts';
 import { runOptionError } from './errors.ts';
 import { begunFiles, isRun, lockRun, type RunLock, stepName } from './run-files.ts';
 import {
-  type JobRecord,
   jobRecordSchema,
-  type LoggingState,
   loggingSchema,
-  type RunState,
   runStateSchema,
   stepReportSchema,
-  type WarmStartRecord,
   warmStartRecordSchema,
 } from './run-state.ts';
 
-const configSchema = z.record(z.string(), z.unknown());
-const warmStartFile = 'jobs/warm-start.json';
-const jobFile = (step: number) => `jobs/${stepName(step)}.json`;
-const loggingFile = (name: string) => `logged/${name}.json`;
+/** A JSON file of a run: its path in the run directory, and its schema. */
+interface RunFile<Schema extends z.ZodType> {
+  path: string;
+  schema: Schema;
+}
+
+const fileOf = <Schema extends z.ZodType>(path: string, schema: Schema): RunFile<Schema> => ({
+  path,
+  schema,
+});
+
+const anyObject = z.record(z.string(), z.unknown());
+
+/** The JSON files of a run, for `RunDirectory.read` and `write`. */
+export const runFiles = {
+  config: fileOf('config.json', anyObject),
+  state: fileOf('state.json', runStateSchema),
+  summary: fileOf('summary.json', anyObject),
+  warmStart: fileOf('jobs/warm-start.json', warmStartRecordSchema),
+  /** The training job of a step. */
+  job: (step: number) => fileOf(`jobs/${stepName(step)}.json`, jobRecordSchema),
+  /** Whether a service without idempotency keys has stored the groups of a step or validation. */
+  logged: (name: string) => fileOf(`logged/${name}.json`, loggingSchema),
+};
 
 /**
  * A run on disk, from which it can be resumed:
@@ -40,7 +55,7 @@ const loggingFile = (name: string) => `logged/${name}.json`;
  *     jobs/step-0000.json                   the training job: its request (by reference), id and outcome
  *     jobs/warm-start.json                  the same for the supervised training before the first step
  *     logged/step-0000.json                 whether a service without idempotency keys has stored the groups
- *     summary.json                          how the run ended, and its parts if it was resumed
+ *     summary.json                          how the run ended
  *     run.lock                              locked by the process of the run; a leftover file does not block others
  *
  * Whole files appear under their name only when complete; lines are appended. Everything except events is durable when
@@ -69,7 +84,7 @@ export class RunDirectory {
     if ((await readdir(absolute)).length > 0)
       throw runOptionError(
         'runDirectory',
-        `The run directory ${absolute} is not empty. Choose another, move it away, or go on with the run in it: ` +
+        `The run directory ${absolute} is not empty. Choose another, move it away, or resume the run in it: ` +
           '`resume: true`.',
       );
     return RunDirectory.#open(absolute, before ? 'folder' : 'nothing');
@@ -87,7 +102,7 @@ export class RunDirectory {
   static async resume(path: string): Promise<RunDirectory> {
     const absolute = resolve(path);
     const names = await readdir(absolute).catch(() => undefined);
-    if (!names) throw refused(`There is no run directory ${absolute} to go on from. Leave \`resume\` out.`);
+    if (!names) throw refused(`There is no run directory ${absolute} to resume. Remove \`resume\`.`);
     if (!isRun(names)) throw refused(`${absolute} has no config.json: it is not the directory of a run.`);
     return RunDirectory.#open(absolute, null);
   }
@@ -119,50 +134,24 @@ export class RunDirectory {
     if (this.#before === 'nothing') await rmdir(this.path);
   }
 
-  writeConfig(config: object): Promise<void> {
-    return this.#write('config.json', config);
+  /** Writes one of `runFiles`. */
+  async write<Schema extends z.ZodType>(file: RunFile<Schema>, value: z.input<Schema>): Promise<void> {
+    if (file.path.startsWith('logged/')) await makeOwnFolder(join(this.path, 'logged'));
+    await this.#writeWhole(file.path, [`${JSON.stringify(value, null, 2)}\n`]);
   }
 
-  /** Undefined if the file does not exist; the same holds for the other `read` methods. */
-  readConfig(): Promise<Record<string, unknown> | undefined> {
-    return this.#read('config.json', configSchema);
-  }
-
-  writeState(state: RunState): Promise<void> {
-    return this.#write('state.json', state);
-  }
-
-  readState(): Promise<RunState | undefined> {
-    return this.#read('state.json', runStateSchema);
-  }
-
-  writeSummary(summary: object): Promise<void> {
-    return this.#write('summary.json', summary);
-  }
-
-  writeJob(job: JobRecord): Promise<void> {
-    return this.#write(jobFile(job.step), job);
-  }
-
-  readJob(step: number): Promise<JobRecord | undefined> {
-    return this.#read(jobFile(step), jobRecordSchema);
-  }
-
-  writeWarmStart(record: WarmStartRecord): Promise<void> {
-    return this.#write(warmStartFile, record);
-  }
-
-  readWarmStart(): Promise<WarmStartRecord | undefined> {
-    return this.#read(warmStartFile, warmStartRecordSchema);
-  }
-
-  async writeLogging(name: string, state: LoggingState): Promise<void> {
-    await makeOwnFolder(join(this.path, 'logged'));
-    await this.#write(loggingFile(name), { state });
-  }
-
-  async readLogging(name: string): Promise<LoggingState | undefined> {
-    return (await this.#read(loggingFile(name), loggingSchema))?.state;
+  /** Reads one of `runFiles`. Undefined if it does not exist. @throws RunError if it is invalid. */
+  async read<Schema extends z.ZodType>(file: RunFile<Schema>): Promise<z.output<Schema> | undefined> {
+    const path = join(this.path, file.path);
+    const text = await readIfThere(path);
+    if (text === undefined) return undefined;
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch (cause) {
+      throw refused(`${path} is not JSON: ${String(cause)}`, { cause });
+    }
+    return parse(path, file.schema, value);
   }
 
   /** Returns the file's path relative to the run directory. */
@@ -173,7 +162,7 @@ export class RunDirectory {
   }
 
   /** Appends a finished group to the journal of an unfinished step. */
-  async keepGroup(step: number, group: RolloutGroup): Promise<void> {
+  async appendToJournal(step: number, group: RolloutGroup): Promise<void> {
     const path = this.#journalOf(step);
     const record = toGroupRecord(group);
     // After a failure nothing more is appended: a line after a partial one could not be read.
@@ -183,19 +172,19 @@ export class RunDirectory {
   }
 
   /** Groups in the journal of a step that was interrupted, by index. */
-  async keptGroups(step: number): Promise<Map<number, RolloutGroup>> {
-    const lines = await takeUp(this.#journalOf(step));
+  async readJournal(step: number): Promise<Map<number, RolloutGroup>> {
+    const lines = await repairLines(this.#journalOf(step));
     const groups = lines.map((line) => fromGroupRecord(parseGroupRecord(line)));
     return new Map(groups.map((group) => [group.index, group]));
   }
 
   /** Rewrites the journal of a step so that it holds only these groups. */
-  keepOnly(step: number, groups: Iterable<RolloutGroup>): Promise<void> {
+  rewriteJournal(step: number, groups: Iterable<RolloutGroup>): Promise<void> {
     return this.#writeWhole(journalFile(step), groupLines(groups));
   }
 
   /** Deletes the journal of a finished step: its groups are in the step's own file. */
-  dropKeptGroups(step: number): Promise<void> {
+  deleteJournal(step: number): Promise<void> {
     const path = this.#journalOf(step);
     return storing(path, () => rm(path, { force: true }));
   }
@@ -210,16 +199,16 @@ export class RunDirectory {
   }
 
   /** Reads the first `count` reports, and cuts off what an interrupted step left after them. */
-  async takeUpMetrics(count: number): Promise<StepReport[]> {
+  async readMetrics(count: number): Promise<StepReport[]> {
     const path = join(this.path, 'metrics.jsonl');
-    const lines = await takeUp(path, count);
+    const lines = await repairLines(path, count);
     if (lines.length < count)
-      throw refused(`${path} has ${lines.length} lines, and ${count} steps were finished.`);
-    return lines.map((line) => this.#parse('metrics.jsonl', stepReportSchema, JSON.parse(line)));
+      throw refused(`${path} has ${lines.length} lines, but ${count} steps are finished.`);
+    return lines.map((line) => parse(path, stepReportSchema, JSON.parse(line)));
   }
 
-  async takeUpEvents(): Promise<void> {
-    await takeUp(join(this.path, 'events.jsonl'));
+  async repairEvents(): Promise<void> {
+    await repairLines(join(this.path, 'events.jsonl'));
   }
 
   appendEvent(event: RunEvent): void {
@@ -240,33 +229,16 @@ export class RunDirectory {
     return join(this.path, journalFile(step));
   }
 
-  #write(file: string, value: object): Promise<void> {
-    return this.#writeWhole(file, [`${JSON.stringify(value, null, 2)}\n`]);
-  }
-
   #writeWhole(file: string, pieces: Iterable<string>): Promise<void> {
     const path = join(this.path, file);
     return storing(path, () => writeWhole(path, pieces));
   }
+}
 
-  async #read<Schema extends z.ZodType>(file: string, schema: Schema): Promise<z.output<Schema> | undefined> {
-    const text = await readIfThere(join(this.path, file));
-    if (text === undefined) return undefined;
-    let value: unknown;
-    try {
-      value = JSON.parse(text);
-    } catch (cause) {
-      throw refused(`${join(this.path, file)} is not JSON: ${String(cause)}`, { cause });
-    }
-    return this.#parse(file, schema, value);
-  }
-
-  #parse<Schema extends z.ZodType>(file: string, schema: Schema, value: unknown): z.output<Schema> {
-    const parsed = schema.safeParse(value);
-    if (parsed.success) return parsed.data;
-    const cause = parsed.error;
-    throw refused(`${join(this.path, file)} cannot be read: ${cause.message}`, { cause });
-  }
+function parse<Schema extends z.ZodType>(path: string, schema: Schema, value: unknown): z.output<Schema> {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  throw refused(`${path} cannot be read: ${parsed.error.message}`, { cause: parsed.error });
 }
 
 const journalFile = (step: number) => `trajectories/${stepName(step)}.journal.jsonl`;
@@ -278,7 +250,7 @@ const makeOwnFolder = (path: string) => storing(path, () => makeFolder(path));
 const append: typeof appendLine = (path, value, options) =>
   storing(path, () => appendLine(path, value, options));
 
-const takeUp = (path: string, count?: number) =>
+const repairLines = (path: string, count?: number) =>
   storing(path, async () => {
     const lines: string[] = [];
     for await (const line of takeUpLines(path, count)) lines.push(line);

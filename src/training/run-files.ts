@@ -1,7 +1,7 @@
 import { closeSync, existsSync, openSync } from 'node:fs';
 import { join } from 'node:path';
-import { storageError } from '../evaluation/index.ts';
 import { DatabaseSync } from '../platform/sqlite.ts';
+import { storageError } from '../util/durable-files.ts';
 import { RunError } from '../util/run-error.ts';
 
 /** File in a run directory that one process at a time locks. */

@@ -9,35 +9,19 @@ import { stopGraceMs, withGrace } from './grace.ts';
 import {
   checkpointsAfter,
   defaultLostJob,
+  type JobTrace,
   knowsKeys,
   type LostJobOptions,
-  lookForJob,
-  type Sighting,
+  pollForJob,
   stepOf,
 } from './lost-job.ts';
+import type { JobState } from './run-state.ts';
 
 /**
  * The outcome of a job, and the step of the newest checkpoint after it. An untrained job leaves the checkpoint it
  * started from. `gradientSteps` is empty if the metrics are unknown.
  */
-export interface JobEnd extends JobOutcome {
-  step: number;
-}
-
-/** What is known about a job. */
-export interface JobState {
-  idempotencyKey: string;
-  /** Step of the checkpoint that the job starts from. */
-  from: number;
-  /** Absent until the service has answered. */
-  jobId?: string | undefined;
-  /** The service rejected the request or was not reached, so it has no such job. */
-  isRefused?: boolean | undefined;
-  /** Present while it is unknown whether the service has the job. */
-  lost?: { why: string; jobId?: string | undefined; isTold?: boolean | undefined } | undefined;
-  /** Absent until the job has ended. */
-  outcome?: JobEnd | undefined;
-}
+export type JobEnd = NonNullable<JobState['outcome']>;
 
 export interface RunJobOptions {
   kind: 'rl' | 'sft';
@@ -45,12 +29,12 @@ export interface RunJobOptions {
   model: ModelHandle;
   /** Names the job in errors. */
   name: string;
-  /** Advice for the error if the job's outcome is unknown: what a person can check and do, in sentences. */
-  goOn: (mayAskAgain: boolean) => string;
+  /** The end of the error for a job whose outcome is unknown: what a person can check and do. */
+  advice: (mayRequestAgain: boolean) => string;
   /** State of the job from an interrupted run. */
   before?: JobState | undefined;
   /** Stores the state durably. Default: the state is not stored. */
-  keep?: (state: JobState) => Promise<void>;
+  save?: (state: JobState) => Promise<void>;
   /** Creates the job on the service. */
   create: (idempotencyKey: string, signal: AbortSignal) => Promise<{ jobId: string }>;
   /** Idempotency key. Default: a new one for each created job. */
@@ -67,7 +51,7 @@ export interface RunJobOptions {
 type Next = { create: JobState } | { follow: JobState; jobId: string } | { find: JobState } | { end: JobEnd };
 
 /** Maximum number of requests, in case a service loses every answer. */
-const mostCreated = 3;
+const maxCreated = 3;
 
 /**
  * Runs one training job on the service and waits for its checkpoint. The state is stored before and after each call. If
@@ -115,21 +99,23 @@ class Job {
     const { signal, create, onProgress } = this.#options;
     this.#created++;
     const unanswered = { ...state, isRefused: undefined };
-    await this.#keep(unanswered);
+    await this.#save(unanswered);
     let jobId: string;
     try {
       // Not interrupted at once: without its id, a created job could not be cancelled.
-      ({ jobId } = await withGrace(signal, stopGraceMs, (patient) => create(state.idempotencyKey, patient)));
+      ({ jobId } = await withGrace(signal, stopGraceMs, (graceSignal) =>
+        create(state.idempotencyKey, graceSignal),
+      ));
     } catch (error) {
       if (!this.#hasKeys && mayHaveActed(error))
         return { find: { ...unanswered, lost: { why: error.message } } };
-      if (isRequestError(error) && !mayHaveActed(error)) await this.#keep({ ...state, isRefused: true });
+      if (isRequestError(error) && !mayHaveActed(error)) await this.#save({ ...state, isRefused: true });
       throw error;
     }
     // The same key returned the same job, which the service has said it does not know.
     if (jobId === state.lost?.jobId) return { find: unanswered };
     const known = { ...unanswered, jobId, lost: undefined };
-    await this.#keep(known);
+    await this.#save(known);
     onProgress({ status: 'submitted', gradientSteps: 0, total: null, metrics: {} });
     return { follow: known, jobId };
   }
@@ -147,7 +133,7 @@ class Job {
         return { create: this.#anew() };
       if (!isRequestError(error, 'not_found')) throw error;
       const lost = { ...state, jobId: undefined, lost: { why: error.message, jobId } };
-      if (!this.#hasKeys || this.#created >= mostCreated) return { find: lost };
+      if (!this.#hasKeys || this.#created >= maxCreated) return { find: lost };
       // The job may have made a checkpoint before it was forgotten. If not, request it again with the same key.
       const [step] = await checkpointsAfter(model, state.from, signal);
       return step === undefined ? { create: lost } : this.#end(lost);
@@ -156,37 +142,32 @@ class Job {
 
   /** Finds out, as far as possible, whether the service received the job, and applies `lostJob` if it did not. */
   async find(state: JobState): Promise<Next> {
-    const { model, name, goOn, signal, lostJob = {} } = this.#options;
+    const { model, name, advice, signal, lostJob = {} } = this.#options;
     const { waitMs = defaultLostJob.waitMs, decision = defaultLostJob.decision } = lostJob;
     const { why = '', jobId, isTold } = state.lost ?? {};
-    await this.#keep(state);
+    await this.#save(state);
     // An earlier run has reported the lost job, and a person has now decided what to do.
     const isDecided = isTold === true && decision !== 'stop';
-    if (!isDecided) warn(`${name}: ${why} Its checkpoint is waited for, for ${waitMs} ms.`);
-    const sighting = await lookForJob({
-      model,
-      jobId,
-      from: state.from,
-      waitMs: isDecided ? 0 : waitMs,
-      signal,
-    });
-    if (sighting.type === 'checkpoint') return this.#end(state);
-    if (sighting.type === 'job' && jobId !== undefined && this.#created < mostCreated) {
+    if (!isDecided) warn(`${name}: ${why} Waiting up to ${waitMs} ms for its checkpoint.`);
+    const waitedMs = isDecided ? 0 : waitMs;
+    const trace = await pollForJob({ model, jobId, from: state.from, waitMs: waitedMs, signal });
+    if (trace.type === 'checkpoint') return this.#end(state);
+    if (trace.type === 'job' && jobId !== undefined && this.#created < maxCreated) {
       this.#created++;
       const known = { ...state, jobId, lost: undefined };
-      await this.#keep(known);
+      await this.#save(known);
       return { follow: known, jobId };
     }
     if (decision === 'take_as_done') return this.#end(state);
-    if (decision === 'ask_again' && sighting.type === 'nothing' && this.#created < mostCreated) {
-      warn(`${name}: no checkpoint has come of it, so it is asked for again.`);
+    if (decision === 'ask_again' && trace.type === 'nothing' && this.#created < maxCreated) {
+      warn(`${name}: no checkpoint appeared, so it is requested again.`);
       return { create: this.#anew() };
     }
-    await this.#keep({ ...state, lost: { why, jobId, isTold: true } });
+    await this.#save({ ...state, lost: { why, jobId, isTold: true } });
     throw new TrainingError(
       'training_job_unknown',
-      `${name}: it is not known whether the service has it, and it is not asked for twice. ${why} The model is ` +
-        `${model.name}; ${describe(sighting, state.from, waitMs)}. ${goOn(sighting.type === 'nothing')}`,
+      `${name}: the service may or may not have received it, so it is not requested again. ${why} The model is ` +
+        `${model.name}; ${describe(trace, state.from, waitMs)}. ${advice(trace.type === 'nothing')}`,
     );
   }
 
@@ -196,10 +177,10 @@ class Job {
     { gradientSteps, untrained }: JobOutcome = { gradientSteps: [] },
   ): Promise<{ end: JobEnd }> {
     const { model, name, signal } = this.#options;
-    return withGrace(signal, stopGraceMs, async (patient) => {
-      const own = await stepOf(model.client, state.jobId, patient);
+    return withGrace(signal, stopGraceMs, async (graceSignal) => {
+      const own = await stepOf(model.client, state.jobId, graceSignal);
       const isUntrained = own !== undefined && own <= state.from;
-      const steps = isUntrained ? [] : await checkpointsAfter(model, state.from, patient);
+      const steps = isUntrained ? [] : await checkpointsAfter(model, state.from, graceSignal);
       if (steps.length > 1)
         warn(
           `${name}: the model has more than one checkpoint after step ${state.from}. Something else trains it too.`,
@@ -209,7 +190,7 @@ class Job {
           code: 'martingale_job_untrained',
         });
       const outcome = { gradientSteps, untrained, step: own ?? steps[0] ?? state.from };
-      await this.#keep({ ...state, outcome });
+      await this.#save({ ...state, outcome });
       return { end: outcome };
     });
   }
@@ -219,16 +200,22 @@ class Job {
     return { idempotencyKey, from: model.step ?? 0 };
   }
 
-  async #keep(state: JobState): Promise<void> {
-    await this.#options.keep?.(state);
+  async #save(state: JobState): Promise<void> {
+    await this.#options.save?.(state);
   }
 }
 
-function describe(sighting: Sighting, from: number, waitMs: number): string {
-  if (sighting.type === 'several')
-    return `it has the checkpoints ${sighting.steps.join(' and ')} after step ${from}, and a job makes one`;
-  if (sighting.type === 'job') return 'the service knows the job and not its events';
-  return `it has shown no checkpoint after step ${from} within ${waitMs} ms`;
+/** Advice for a person if the outcome of a run's job is unknown. */
+export const resumeAdvice = (mayRequestAgain: boolean) =>
+  'Check the model on the service, then continue with `resume`: without `lostJob` if the checkpoint is there now; ' +
+  (mayRequestAgain ? "with `lostJob: { decision: 'ask_again' }` if there is no such job; " : '') +
+  "with `lostJob: { decision: 'take_as_done' }` to continue from the newest checkpoint.";
+
+function describe(trace: JobTrace, from: number, waitMs: number): string {
+  if (trace.type === 'several')
+    return `it has the checkpoints ${trace.steps.join(' and ')} after step ${from}, but a job makes only one`;
+  if (trace.type === 'job') return 'the service knows the job but not its events';
+  return `no checkpoint after step ${from} appeared within ${waitMs} ms`;
 }
 
 function warn(message: string): void {

@@ -1,12 +1,11 @@
-import type { Span } from '@opentelemetry/api';
 import { z } from 'zod';
-import { formatModelName, parseModelName } from '../contract/index.ts';
+import { withoutStep } from '../contract/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import type { VersionChange } from '../progress/index.ts';
-import { attribute } from '../telemetry/index.ts';
 import { withDeadline } from '../util/deadline.ts';
+import { isObject } from '../util/json.ts';
 import { martingaleVersion } from '../util/version.ts';
-import { type ModelSource, modelAskedOf } from './model-source.ts';
+import { type ModelSource, requestedModelOf } from './model-source.ts';
 import { type TrainOptions, trainDefaults } from './train-options.ts';
 
 /** The base model and versions that a run was started with. */
@@ -31,7 +30,7 @@ export async function originOf(
   model: ModelHandle,
   signal: AbortSignal | undefined,
 ): Promise<RunOrigin> {
-  const timedOut = () => new Error(`The service has not listed its models within ${listTimeoutMs} ms.`);
+  const timedOut = () => new Error(`The service did not list its models within ${listTimeoutMs} ms.`);
   // The client's own deadline covers only one attempt, and the client retries.
   const listed = await withDeadline({ timeoutMs: listTimeoutMs, signal, timedOut }, (ending) =>
     model.client.inferenceModels.list({ signal: ending }),
@@ -41,9 +40,9 @@ export async function originOf(
       signal?.throwIfAborted();
       return [];
     });
-  const path = model.name.replace(/:step\d+$/, '');
+  const path = withoutStep(model.name);
   const root = listed.find(({ id }) => id === path)?.root;
-  const baseModel = modelAskedOf(source)?.baseModel ?? (root === path ? undefined : root) ?? null;
+  const baseModel = requestedModelOf(source)?.baseModel ?? (root === path ? undefined : root) ?? null;
   const engine = listed.find(({ id }) => id === baseModel)?.owned_by || null;
   return { baseModel, versions: { martingale: martingaleVersion, node: process.versions.node, engine } };
 }
@@ -55,11 +54,11 @@ const versionsSchema = z.object({
 });
 
 /** Compares only versions that are known on both sides. */
-export function versionChanges(was: unknown, is: RunVersions): VersionChange[] {
-  const begun = versionsSchema.safeParse(was).data;
+export function versionChanges(saved: unknown, current: RunVersions): VersionChange[] {
+  const begun = versionsSchema.safeParse(saved).data;
   if (!begun) return [];
   return (['martingale', 'node', 'engine'] as const).flatMap((of) => {
-    const [before, now] = [begun[of], is[of]];
+    const [before, now] = [begun[of], current[of]];
     return before === null || now === null || before === now ? [] : { of, was: before, is: now };
   });
 }
@@ -74,11 +73,12 @@ export function scenarioSchemaOf(schema: z.ZodType): Record<string, unknown> {
 }
 
 /** Options that `config.json` always contains, or that are not settings of the run. */
-const stated = new Set<string>([
-  ...['environment', 'scenarios', 'steps', 'groupsPerStep', 'rolloutsPerGroup'],
-  ...['model', 'client', 'baseUrl', 'apiKey'],
-  ...['runDirectory', 'resume', 'onEvent', 'progress', 'signal'],
-]);
+const alwaysWritten = new Set(
+  (
+    'environment scenarios steps groupsPerStep rolloutsPerGroup model client baseUrl apiKey runDirectory resume ' +
+    'onEvent progress signal'
+  ).split(' '),
+);
 
 /**
  * The options that differ from their defaults, with value and default. The default is null if an option has none, or if
@@ -90,20 +90,17 @@ export function changedOptions<Schema extends z.ZodType, Outcome>(
   written: Readonly<Record<string, unknown>>,
 ): Record<string, { value: unknown; default: unknown }> {
   const defaults: Readonly<Record<string, unknown>> = trainDefaults;
-  const changed = Object.entries(options).flatMap(([name, given]) => {
-    if (given === undefined || stated.has(name)) return [];
-    const value = typeof given === 'function' ? described(given) : (written[name] ?? described(given));
+  const changed = Object.entries(options).flatMap(([name, option]) => {
+    if (option === undefined || alwaysWritten.has(name)) return [];
+    const value = typeof option === 'function' ? described(option) : (written[name] ?? described(option));
     const usual = defaults[name] ?? null;
-    const whole = isRecord(value) && isRecord(usual) ? { ...usual, ...value } : value;
+    const whole = isObject(value) && isObject(usual) ? { ...usual, ...value } : value;
     return JSON.stringify(whole) === JSON.stringify(usual)
       ? []
       : [[name, { value, default: usual }] as const];
   });
   return Object.fromEntries(changed);
 }
-
-const isRecord = (value: unknown): value is object =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /**
  * Describes a value for a JSON file: functions and instances by name. An object with functions, such as an executor,
@@ -139,18 +136,3 @@ export const runConfigSchema = z.looseObject({
 });
 
 export type RunConfig = z.output<typeof runConfigSchema>;
-
-/** Sets the span attributes of the trained model. */
-export function describeRun(span: Span, model: ModelHandle, baseModel: string | null): void {
-  span.setAttribute(attribute.modelName, withoutStep(model));
-  if (model.id !== undefined) span.setAttribute(attribute.modelId, model.id);
-  if (baseModel !== null) span.setAttribute(attribute.baseModel, baseModel);
-}
-
-/** `entity/project/name` of a model, without its step. */
-export function withoutStep({ name }: ModelHandle): string {
-  const parsed = parseModelName(name);
-  return parsed
-    ? formatModelName({ entity: parsed.entity, project: parsed.project, name: parsed.name })
-    : name;
-}

@@ -4,9 +4,9 @@ import type { ModelHandle } from '../model/index.ts';
 import type { RunEndReason, RunValidation, StepReport } from '../progress/index.ts';
 import type { RolloutCounts } from '../rollout/index.ts';
 import { costOf, sumUsage, type TokenPrices } from './budget.ts';
-import { configOf } from './check-options.ts';
 import { rankCheckpoints } from './checkpoints.ts';
-import { modelAskedOf } from './model-source.ts';
+import { configOf } from './job-config.ts';
+import { requestedModelOf } from './model-source.ts';
 import { changedOptions, type RunOrigin, type RunVersions, scenarioSchemaOf } from './run-origin.ts';
 import type { RunState } from './run-state.ts';
 import {
@@ -24,11 +24,11 @@ export function toConfig<Schema extends z.ZodType, Outcome>(
   { baseModel, versions }: RunOrigin,
 ): Record<string, unknown> & { versions: RunVersions } {
   const { environment, scenarios, steps, groupsPerStep, rolloutsPerGroup, config, validation } = settings;
-  const asked = {
+  const options = {
     environment: environment.name,
     model: model.name,
     modelId: model.id,
-    modelAsked: modelAskedOf(settings),
+    modelAsked: requestedModelOf(settings),
     scenarios: 'length' in scenarios ? scenarios.length : scenarios.size,
     steps,
     groupsPerStep,
@@ -54,7 +54,7 @@ export function toConfig<Schema extends z.ZodType, Outcome>(
     started: new Date().toISOString(),
   };
   const scenarioSchema = scenarioSchemaOf(environment.scenario);
-  return { ...asked, baseModel, versions, scenarioSchema, changed: changedOptions(settings, asked) };
+  return { ...options, baseModel, versions, scenarioSchema, changed: changedOptions(settings, options) };
 }
 
 function toWarmStart(warmStart: WarmStart | undefined) {
@@ -66,20 +66,14 @@ function toWarmStart(warmStart: WarmStart | undefined) {
 
 /** The results of a run, for `summary.json`. */
 export function toSummary(
-  result: Pick<TrainResult, 'reports' | 'counts' | 'usage' | 'validation'>,
+  { reports, counts, usage, validation, seconds }: RunResults,
   model: ModelHandle | undefined,
-  seconds: number,
 ): object {
-  const { before, after } = result.validation;
-  return {
-    model: model?.name ?? null,
-    steps: result.reports.length,
-    counts: result.counts,
-    usage: result.usage,
-    validation: { before: toScores(before), after: toScores(after) },
-    seconds,
-  };
+  const scores = { before: toScores(validation.before), after: toScores(validation.after) };
+  return { model: model?.name ?? null, steps: reports.length, counts, usage, validation: scores, seconds };
 }
+
+export type RunResults = Pick<TrainResult, 'reports' | 'counts' | 'usage' | 'validation' | 'seconds'>;
 
 const toScores = (evaluation: Evaluation | null) =>
   evaluation && { policy: evaluation.policy, reward: evaluation.reward, success: evaluation.success };
@@ -118,13 +112,13 @@ export function usageOfRun(
 
 /** The final model of a run, its best checkpoint, and its validations. */
 export function resultOf(
-  { model, state }: { model: ModelHandle; state: RunState },
+  { model, state }: { readonly model: ModelHandle; readonly state: RunState },
   keep: TrainSettings<never, unknown>['keepCheckpoints'],
 ): Pick<TrainResult, 'model' | 'finalStep' | 'best' | 'evaluations'> {
   const { checkpoints, policySteps, evaluations } = state;
-  const isThere = (step: number) => step === policySteps[0] || checkpoints.includes(step);
+  const exists = (step: number) => step === policySteps[0] || checkpoints.includes(step);
   const metric = typeof keep === 'object' ? keep.metric : undefined;
-  const best = rankCheckpoints(evaluations, metric).find(({ step }) => isThere(step));
+  const best = rankCheckpoints(evaluations, metric).find(({ step }) => exists(step));
   return {
     model,
     finalStep: model.step ?? 0,

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { type RlConfig, untrainedSchema } from '../contract/index.ts';
 import type { JsonValue } from '../environment/index.ts';
 import type { StepReport } from '../progress/index.ts';
+import { isObject } from '../util/json.ts';
 
 const positionSchema = z.custom<JsonValue>((value) => z.json().safeParse(value).success);
 const usageSchema = z.object({ promptTokens: z.number(), sampledTokens: z.number() });
@@ -17,23 +18,8 @@ const evaluationSchema = z.object({
   usage: usageSchema,
 });
 
-/** One part of a run: from its start or a resume until it ends or is killed. */
-export const runPartSchema = z.object({
-  /** ISO 8601. */
-  started: z.string(),
-  /** Number of finished steps at its start; `toStep` is the number at its end. */
-  fromStep: z.int().nonnegative(),
-  toStep: z.int().nonnegative(),
-  /** Wall-clock seconds, until the state was last written. */
-  seconds: z.number().nonnegative(),
-  /** How it ended: `running` while in progress, `killed` if the process ended without writing a reason. */
-  reason: z.string(),
-});
-
-export type RunPart = z.output<typeof runPartSchema>;
-
 /** Contents of `state.json`. With the other files of the directory, it is all that a resume needs. */
-export const runStateSchema = z.object({
+const stateSchema = z.object({
   version: z.literal(1),
   /** Prefix of the idempotency keys for logged trajectories. */
   runId: z.string(),
@@ -47,21 +33,30 @@ export const runStateSchema = z.object({
   /** Unfinished steps whose scenarios are drawn, each with the position of the source before its draw. */
   draws: z.array(z.object({ step: z.int().nonnegative(), position: positionSchema })),
   evaluations: z.array(evaluationSchema),
-  parts: z.array(runPartSchema),
+  /** Wall-clock seconds of the run until the state was written, including those before a resume. */
+  seconds: z.number().nonnegative(),
 });
 
-export type RunState = z.output<typeof runStateSchema>;
+export const runStateSchema = z.preprocess(withSeconds, stateSchema);
 
-const isObject = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value);
+/** Earlier versions stored the seconds of each part of a run: from its start or a resume to its end. */
+function withSeconds(state: unknown): unknown {
+  const parts = z.object({ parts: z.array(z.object({ seconds: z.number() })) }).safeParse(state).data?.parts;
+  return parts && isObject(state)
+    ? { ...state, seconds: parts.reduce((sum, { seconds }) => sum + seconds, 0) }
+    : state;
+}
 
-/** Schema of `JobState`. */
+export type RunState = z.output<typeof stateSchema>;
+
+/** What is known about a job. */
 const jobStateSchema = z.object({
   idempotencyKey: z.string(),
   /** Step of the checkpoint that the job starts from. */
   from: z.int().nonnegative(),
   /** Absent until the service has answered. */
   jobId: z.string().optional(),
-  /** Whether the service rejected the request or was not reached. */
+  /** The service rejected the request or was not reached, so it has no such job. */
   isRefused: z.boolean().optional(),
   /** Why it is unknown whether the service has the job, its id if there was one, and whether that was reported. */
   lost: z
@@ -76,6 +71,8 @@ const jobStateSchema = z.object({
     })
     .optional(),
 });
+
+export type JobState = z.output<typeof jobStateSchema>;
 
 /**
  * The training job of a step. It is on disk before the job is requested, so that a repeat with its key returns the same
@@ -104,12 +101,11 @@ export const warmStartRecordSchema = jobStateSchema.extend({
   }),
 });
 
-export type WarmStartRecord = z.output<typeof warmStartRecordSchema>;
+/** The request of a supervised training job. */
+export type SftRequest = z.output<typeof warmStartRecordSchema>['request'];
 
 /** Outcome of logging groups to a service without idempotency keys; `asked` if the service has not answered. */
 export const loggingSchema = z.object({ state: z.enum(['asked', 'stored', 'refused']) });
-
-export type LoggingState = z.output<typeof loggingSchema>['state'];
 
 /** Default values for fields that reports of earlier versions lack. */
 export const addedFigures = {

@@ -1,19 +1,46 @@
 import { basename } from 'node:path';
 import type { z } from 'zod';
+import { withoutStep } from '../contract/index.ts';
 import type { DrawnScenario } from '../environment/index.ts';
 import { type ModelHandle, requireModelId } from '../model/index.ts';
-import type { StepReport } from '../progress/index.ts';
-import { type GroupsResult, type RolloutGroup, runParsedGroups } from '../rollout/index.ts';
+import type { RunListener, StepReport } from '../progress/index.ts';
+import {
+  type GroupsResult,
+  type RolloutGroup,
+  runParsedGroups,
+  type WholeRolloutSettings,
+} from '../rollout/index.ts';
 import { attribute, recordStep, spanName, withSpan } from '../telemetry/index.ts';
 import { deriveSeed, type TrajectoryGroup } from '../trajectory/index.ts';
-import { configOf } from './check-options.ts';
+import { type LoopDelay, startStopwatch } from '../util/stopwatch.ts';
 import { noCompletedRollouts } from './errors.ts';
-import { type RunContext, startStopwatch } from './run-context.ts';
+import { configOf } from './job-config.ts';
+import { type RunDirectory, runFiles } from './run-directory.ts';
+import type { ReportFailures } from './run-events.ts';
 import { stepName } from './run-files.ts';
-import { type JobEnd, type RunJobOptions, runJob } from './run-job.ts';
-import { withoutStep } from './run-origin.ts';
+import { type JobEnd, type RunJobOptions, resumeAdvice, runJob } from './run-job.ts';
+import type { RunState } from './run-state.ts';
 import { toStepReport } from './step-report.ts';
 import { logOnce, submitTraining } from './submit-training.ts';
+import type { TrainResult, TrainSettings } from './train-options.ts';
+
+/** A run in progress: what its parts share. */
+export interface RunContext<Schema extends z.ZodType, Outcome> {
+  readonly settings: TrainSettings<Schema, Outcome>;
+  /** Rollout settings of all steps and validations, with one executor. */
+  readonly rollouts: WholeRolloutSettings;
+  readonly directory: RunDirectory;
+  readonly emit: RunListener;
+  readonly reportFailures: ReportFailures;
+  readonly loopDelay: LoopDelay;
+  /** Aborts when the run is stopped or ends, which cancels rollouts in flight. */
+  readonly signal: AbortSignal;
+  readonly state: RunState;
+  /** Pinned to the newest checkpoint. */
+  model: ModelHandle;
+  /** The validations before the first and after the last step. */
+  readonly validation: TrainResult<z.output<Schema>>['validation'];
+}
 
 /** A step whose rollouts may start. */
 export interface AdmittedStep<Schema extends z.ZodType> {
@@ -25,12 +52,9 @@ export interface AdmittedStep<Schema extends z.ZodType> {
   /** Groups that ended before the run was interrupted, by index. */
   kept: ReadonlyMap<number, RolloutGroup>;
   /** Called when all rollouts have ended. */
-  onGathered: (rollouts: GroupsResult<z.output<Schema>>) => void;
-  /**
-   * Resolves when all earlier steps have trained, with the model pinned to the newest checkpoint, or with null if the
-   * run ends before that.
-   */
-  turn: Promise<ModelHandle | null>;
+  onRollouts: (rollouts: GroupsResult<z.output<Schema>>) => void;
+  /** Resolves with true when all earlier steps have trained, or with false if the run ends before that. */
+  mayTrain: Promise<boolean>;
 }
 
 export interface StepResult {
@@ -45,27 +69,27 @@ export interface StepResult {
  * @throws the signal's reason if the run is stopped; finished groups are on disk then.
  */
 export function runStep<Schema extends z.ZodType, Outcome>(
-  context: RunContext<Schema, Outcome>,
+  run: RunContext<Schema, Outcome>,
   admitted: AdmittedStep<Schema>,
 ): Promise<StepResult | null> {
-  const { settings, directory, signal, runId } = context;
+  const { settings, directory, signal } = run;
   const { step, sampled } = admitted;
   const name = stepName(step);
   const attributes = { [attribute.step]: step, [attribute.policyVersion]: sampled.step };
   return withSpan(spanName.step, attributes, async (span) => {
     const whole = startStopwatch();
-    const rollouts = await gather(context, admitted);
-    admitted.onGathered(rollouts);
-    const model = await admitted.turn;
-    if (!model) return null;
+    const rollouts = await runRollouts(run, admitted);
+    admitted.onRollouts(rollouts);
+    if (!(await admitted.mayTrain)) return null;
 
     const clock = startStopwatch();
+    const { model } = run;
     const trajectories = await directory.writeTrajectories(name, rollouts.groups);
     signal.throwIfAborted();
-    context.tellFailures({ name, step }, rollouts.groups);
+    run.reportFailures({ name, step }, rollouts.groups);
     if (rollouts.counts.completed === 0) throw noCompletedRollouts(`step ${step + 1}`, rollouts.groups);
     const logged = rollouts.groups.map((group) => group.toTrajectoryGroup());
-    const idempotencyKey = `${runId}/${name}`;
+    const idempotencyKey = `${run.state.runId}/${name}`;
     await logOnce({ model, split: 'train', groups: logged, idempotencyKey, signal, directory, name });
     const log = clock.lap();
 
@@ -79,11 +103,9 @@ export function runStep<Schema extends z.ZodType, Outcome>(
     let training: number | undefined;
     const onProgress: RunJobOptions['onProgress'] = ({ metrics: _, ...progress }) => {
       if (progress.status === 'ended') training ??= clock.lap();
-      context.emit({ type: 'job', step, ...progress });
+      run.emit({ type: 'job', step, ...progress });
     };
-    const job = canTrain
-      ? await runStepJob(context, { step, model, groups, config, trajectories, onProgress })
-      : null;
+    const job = canTrain ? await runStepJob(run, { step, groups, config, trajectories, onProgress }) : null;
     training ??= clock.lap();
 
     const report = toStepReport({
@@ -97,10 +119,13 @@ export function runStep<Schema extends z.ZodType, Outcome>(
       prices: settings.prices,
       phases: { rollouts: rollouts.durationMs / 1000, log, training, checkpoint: clock.lap() },
       seconds: whole.total(),
-      loopDelayMs: context.loopDelay.take(),
+      loopDelayMs: run.loopDelay.take(),
     });
     const labels = { runId: basename(directory.path), environment: settings.environment.name };
-    recordStep({ ...report, staleness: report.staleness.mean }, { ...labels, model: withoutStep(model) });
+    recordStep(
+      { ...report, staleness: report.staleness.mean },
+      { ...labels, model: withoutStep(model.name) },
+    );
     span.setAttribute(attribute.reward, report.reward);
     if (report.success !== null) span.setAttribute(attribute.success, report.success);
     return { report, model: job ? model.at(job.step) : model };
@@ -108,16 +133,16 @@ export function runStep<Schema extends z.ZodType, Outcome>(
 }
 
 /** Runs the unfinished groups of a step, and writes each to disk when it ends. */
-function gather<Schema extends z.ZodType, Outcome>(
+function runRollouts<Schema extends z.ZodType, Outcome>(
   { settings, rollouts, directory, emit, signal }: RunContext<Schema, Outcome>,
   { step, sampled, scenarios, kept }: AdmittedStep<Schema>,
 ): Promise<GroupsResult<z.output<Schema>>> {
   return runParsedGroups({
+    ...rollouts,
     environment: settings.environment,
     scenarios: scenarios.map(({ scenario }) => scenario),
     rolloutsPerGroup: settings.rolloutsPerGroup,
     model: sampled,
-    ...rollouts,
     seed: deriveSeed(rollouts.seed, step),
     kept,
     onGroup: async (group) => {
@@ -125,22 +150,15 @@ function gather<Schema extends z.ZodType, Outcome>(
       for (const { trajectory } of group.rollouts) trajectory.seal();
       // Rollouts may have failed because the run was stopped, so such a group runs again on resume.
       const wasStopped = signal.aborted && group.rollouts.some(({ status }) => status !== 'completed');
-      if (!wasStopped) await directory.keepGroup(step, group);
+      if (!wasStopped) await directory.appendToJournal(step, group);
     },
     onProgress: (progress) => emit({ type: 'rollouts', step, ...progress }),
     signal,
   });
 }
 
-/** Advice for a person if the outcome of a run's job is unknown. */
-export const goOnWithResume = (mayAskAgain: boolean) =>
-  'Look at the model on the service, then go on with `resume`: as it is, where the checkpoint has come meanwhile; ' +
-  (mayAskAgain ? "with `lostJob: { decision: 'ask_again' }`, where there is no such job; " : '') +
-  "with `lostJob: { decision: 'take_as_done' }`, to go on from the newest checkpoint.";
-
 interface StepJob {
   step: number;
-  model: ModelHandle;
   groups: readonly TrajectoryGroup[];
   config: ReturnType<typeof configOf>;
   /** File of the groups, relative to the run directory. */
@@ -153,10 +171,10 @@ interface StepJob {
  * the job with the same key or follows it by its id. It creates another one only if the first failed or was cancelled.
  */
 async function runStepJob<Schema extends z.ZodType, Outcome>(
-  { settings, directory, signal }: RunContext<Schema, Outcome>,
-  { step, model, groups, config, trajectories, onProgress }: StepJob,
+  { settings, directory, model, signal }: RunContext<Schema, Outcome>,
+  { step, groups, config, trajectories, onProgress }: StepJob,
 ): Promise<JobEnd> {
-  const before = await directory.readJob(step);
+  const before = await directory.read(runFiles.job(step));
   const request = {
     step,
     modelId: requireModelId(model),
@@ -169,16 +187,16 @@ async function runStepJob<Schema extends z.ZodType, Outcome>(
     kind: 'rl',
     model,
     name: `The training job of step ${step + 1}`,
-    goOn: goOnWithResume,
+    advice: resumeAdvice,
     before,
-    keep: (state) => directory.writeJob({ ...request, ...state }),
-    create: (idempotencyKey, patient) =>
+    save: (state) => directory.write(runFiles.job(step), { ...request, ...state }),
+    create: (idempotencyKey, graceSignal) =>
       submitTraining({
         model,
         groups,
         idempotencyKey,
         config: request.config ?? undefined,
-        signal: patient,
+        signal: graceSignal,
       }),
     onProgress,
     timeoutMs: settings.jobTimeoutMs,

@@ -1,25 +1,36 @@
 import type { z } from 'zod';
 import { MartingaleError } from '../contract/index.ts';
-import type { ModelHandle } from '../model/index.ts';
 import type { RunListener, RunValidation, StepReport } from '../progress/index.ts';
-import { type WholeRolloutSettings, wholeRolloutSettings } from '../rollout/index.ts';
-import { usedUp } from './budget.ts';
+import type { WholeRolloutSettings } from '../rollout/index.ts';
+import { LoopDelay } from '../util/stopwatch.ts';
+import { reachedLimit } from './budget.ts';
 import { keepPruned } from './checkpoints.ts';
 import { runOptionError } from './errors.ts';
 import { countGrace } from './grace.ts';
-import type { RunContext } from './run-context.ts';
-import { LoopDelay } from './run-context.ts';
-import type { RunDirectory } from './run-directory.ts';
-import { alarmTeller, failureTeller, safeListener } from './run-events.ts';
-import { addCounts, countsOf, type RunEnd, resultOf, toSummary, usageOfRun } from './run-record.ts';
-import type { RunState } from './run-state.ts';
-import type { StepResult } from './run-step.ts';
+import { type RunDirectory, runFiles } from './run-directory.ts';
+import { reportAlarms, reportFailures } from './run-events.ts';
+import {
+  addCounts,
+  countsOf,
+  type RunEnd,
+  type RunResults,
+  resultOf,
+  toSummary,
+  usageOfRun,
+} from './run-record.ts';
+import type { RunContext, StepResult } from './run-step.ts';
+import { runWarmStart } from './sft-job.ts';
 import { startRun } from './start-run.ts';
-import { StepQueue } from './step-queue.ts';
-import type { TrainOptions, TrainResult } from './train-options.ts';
-import { trainDefaults } from './train-options.ts';
-import { RunValidations } from './validate.ts';
-import { runWarmStart } from './warm-start.ts';
+import { type StepInFlight, StepQueue } from './step-queue.ts';
+import { type TrainOptions, type TrainResult, trainDefaults } from './train-options.ts';
+import { resumeValidation, validateAtEnd, validateIfDue } from './validate.ts';
+
+interface RunParts {
+  rollouts: WholeRolloutSettings;
+  directory: RunDirectory;
+  /** Must not throw. */
+  listener: RunListener;
+}
 
 /** A run. Call `start`, `loop`, then `end` or `fail`. */
 export class Run<Schema extends z.ZodType, Outcome> {
@@ -32,31 +43,46 @@ export class Run<Schema extends z.ZodType, Outcome> {
   readonly #loopDelay = new LoopDelay();
   readonly #signal: AbortSignal;
   readonly #queue: StepQueue<Schema, Outcome>;
-  readonly #validations: RunValidations<Schema, Outcome>;
+  readonly #validation: TrainResult<z.output<Schema>>['validation'] = { before: null, after: null };
+  /** Undefined until the model is open. */
+  #context: RunContext<Schema, Outcome> | undefined;
+  #secondsBefore = 0;
   #reports: StepReport[] = [];
-  #raiseAlarms: () => void = () => undefined;
-  #started: { model: ModelHandle; state: RunState } | undefined;
+  #reportAlarms: () => void = () => undefined;
 
-  constructor(options: TrainOptions<Schema, Outcome>, directory: RunDirectory) {
-    const { signal, rolloutTimeoutMs: timeoutMs, rolloutsPerGroup } = options;
+  constructor(options: TrainOptions<Schema, Outcome>, { rollouts, directory, listener }: RunParts) {
+    const { signal } = options;
     this.#options = options;
     this.#directory = directory;
-    this.#rollouts = wholeRolloutSettings({ ...options, timeoutMs }, rolloutsPerGroup);
-    this.#listener = safeListener(options.onEvent);
+    this.#listener = listener;
+    this.#rollouts = rollouts;
     this.#signal = signal ? AbortSignal.any([signal, this.#ending.signal]) : this.#ending.signal;
     countGrace(this.#signal);
     this.#queue = new StepQueue(options);
-    this.#validations = new RunValidations(options.validation);
   }
 
   /** Opens or resumes the run. Returns the model, pinned to the checkpoint that the run starts from. */
-  async start(): Promise<{ model: ModelHandle; baseModel: string | null }> {
-    const { steps, groupsPerStep, rolloutsPerGroup, maxStaleness } = this.#options;
-    const started = await startRun(this.#options, this.#directory, () => this.#queue.position());
-    this.#started = started;
-    this.#reports = started.reports;
-    const { state, model, baseModel, isResumed, fromStep, changedVersions } = started;
-    this.#raiseAlarms = alarmTeller(this.#figures, maxStaleness ?? trainDefaults.maxStaleness, this.#emit);
+  async start() {
+    const { steps, groupsPerStep, rolloutsPerGroup, maxStaleness, warmStart } = this.#options;
+    const started = await startRun(this.#options, this.#directory, this.#queue.position.position);
+    const { state, model, reports, baseModel, isResumed, fromStep, changedVersions } = started;
+    this.#secondsBefore = state.seconds;
+    this.#reports = reports;
+    const run: RunContext<Schema, Outcome> = {
+      settings: this.#options,
+      rollouts: this.#rollouts,
+      directory: this.#directory,
+      emit: this.#emit,
+      reportFailures: reportFailures(this.#emit),
+      loopDelay: this.#loopDelay,
+      signal: this.#signal,
+      state,
+      model,
+      validation: this.#validation,
+    };
+    this.#context = run;
+    const bound = maxStaleness ?? trainDefaults.maxStaleness;
+    this.#reportAlarms = reportAlarms(() => this.#figures, bound, this.#emit);
     this.#emit({
       type: 'run_started',
       runDirectory: this.#directory.path,
@@ -66,142 +92,118 @@ export class Run<Schema extends z.ZodType, Outcome> {
       groupsPerStep,
       rolloutsPerGroup,
       ...(isResumed
-        ? { finishedSteps: state.finishedSteps, finishedReports: [...this.#reports], changedVersions }
+        ? { finishedSteps: state.finishedSteps, finishedReports: [...reports], changedVersions }
         : {}),
     });
     if (isResumed) {
-      await this.#queue.takeUp(this.#context, started);
-      await this.#validations.takeUp(this.#context, started);
+      await this.#queue.resume(run);
+      await resumeValidation(run);
     }
-    await this.#note('running');
-    await this.#warmStart();
+    await this.#saveState();
+    if (warmStart && state.finishedSteps === 0) {
+      run.model = await runWarmStart(run, warmStart);
+      state.policySteps = [run.model.step ?? 0];
+      await this.#saveState();
+    }
     return { model, baseModel };
   }
 
-  /** A resumed run continues with the job that an earlier part requested, so nothing is trained twice. */
-  async #warmStart(): Promise<void> {
-    const { warmStart } = this.#options;
-    const run = this.#run;
-    if (!warmStart || run.state.finishedSteps > 0) return;
-    run.model = await runWarmStart(this.#context, run.model, warmStart);
-    run.state.policySteps = [run.model.step ?? 0];
-    await this.#note('running');
-  }
-
   async loop(): Promise<RunEnd> {
-    const { steps } = this.#options;
-    const { state } = this.#run;
-    let end: RunEnd = { reason: 'finished', because: null };
-    await this.#validateWith((validations) => validations.ifDue(this.#context, this.#run));
-    while (state.finishedSteps < steps) {
+    const run = this.#run;
+    await this.#addValidation(await validateIfDue(run));
+    let end: RunEnd | null = null;
+    while (run.state.finishedSteps < this.#options.steps) {
       this.#signal.throwIfAborted();
-      const early = this.#whyEnd();
-      if (early) {
-        end = early;
-        break;
-      }
-      await this.#queue.admit(this.#context, this.#run, () => this.#note('running'));
-      const { next: task } = this.#queue;
-      if (!task) break;
-      await this.#finish(task, await task.train(this.#run.model));
-      await this.#validateWith((validations) => validations.ifDue(this.#context, this.#run));
+      end = this.#endReason();
+      if (end) break;
+      await this.#queue.admit(run, () => this.#saveState());
+      const { next } = this.#queue;
+      if (!next) break;
+      await this.#finish(next, await next.train());
+      await this.#addValidation(await validateIfDue(run));
     }
-    if (end.reason !== 'budget')
-      await this.#validateWith((validations) => validations.last(this.#context, this.#run));
-    return end;
+    if (end?.reason !== 'budget') await this.#addValidation(await validateAtEnd(run));
+    return end ?? { reason: 'finished', because: null };
   }
 
   async end({ reason, because }: RunEnd): Promise<TrainResult<z.output<Schema>>> {
     const counts = await this.#settle();
     const seconds = this.#seconds;
-    const said = because === null ? {} : { because };
-    this.#emit({ type: 'run_ended', reason, ...said, seconds, runDirectory: this.#directory.path });
+    const runDirectory = this.#directory.path;
+    this.#emit({
+      type: 'run_ended',
+      reason,
+      ...(because === null ? {} : { because }),
+      seconds,
+      runDirectory,
+    });
     await this.#directory.settle();
-    const started = this.#started;
-    if (started) await this.#note(reason);
-    const figures = {
-      reports: this.#reports,
-      counts,
-      usage: this.#usage,
-      validation: this.#validations.ends,
-    };
-    const parts = started?.state.parts ?? [];
-    const summary = toSummary(figures, started?.model, seconds);
-    await this.#directory.writeSummary({ reason, because, ...summary, parts });
+    if (this.#context) await this.#saveState();
+    const results = { reports: this.#reports, counts, usage: this.#usage, validation: this.#validation };
+    await this.#writeSummary({ reason, because }, { ...results, seconds });
     // Stopped before the model was open, so there is nothing to return.
-    if (!started) throw this.#options.signal?.reason;
-    const end = { reason, because, runDirectory: this.#directory.path, seconds };
-    return { ...end, ...figures, ...resultOf(started, this.#options.keepCheckpoints) };
+    if (!this.#context) throw this.#options.signal?.reason;
+    const best = resultOf(this.#context, this.#options.keepCheckpoints);
+    return { reason, because, runDirectory, seconds, ...results, ...best };
   }
 
   async fail(error: unknown): Promise<void> {
     const counts = await this.#settle();
-    if (!this.#started) return this.#directory.discard();
+    if (!this.#context) return this.#directory.discard();
     // The original error matters more than an event that could not be written.
     await this.#directory.settle().catch(() => undefined);
     const message = error instanceof Error ? error.message : String(error);
     const code = MartingaleError.isInstance(error) ? error.code : 'unexpected';
-    await this.#note('failed');
-    const figures = {
-      reports: this.#reports,
-      counts,
-      usage: this.#usage,
-      validation: this.#validations.ends,
-    };
-    await this.#directory.writeSummary({
-      reason: 'failed',
-      error: { code, message },
-      ...toSummary(figures, this.#started.model, this.#seconds),
-      parts: this.#started.state.parts,
-    });
+    await this.#saveState();
+    const results = { reports: this.#reports, counts, usage: this.#usage, validation: this.#validation };
+    const end = { reason: 'failed', error: { code, message } };
+    await this.#writeSummary(end, { ...results, seconds: this.#seconds });
+  }
+
+  #writeSummary(end: object, results: RunResults): Promise<void> {
+    const summary = toSummary(results, this.#context?.model);
+    return this.#directory.write(runFiles.summary, { ...end, ...summary });
   }
 
   /** Records a trained step durably. */
-  async #finish(
-    task: NonNullable<StepQueue<Schema, Outcome>['next']>,
-    { report, model }: StepResult,
-  ): Promise<void> {
+  async #finish(trained: StepInFlight<Schema>, { report, model }: StepResult): Promise<void> {
     const run = this.#run;
+    const { state } = run;
     await this.#directory.appendMetrics(report);
-    await this.#queue.settle(task);
-    const made = model.step ?? 0;
-    run.state.policySteps.push(made);
-    if (made !== run.model.step) run.state.checkpoints.push(made);
-    run.state.finishedSteps = task.step + 1;
+    await this.#queue.settle(trained);
+    const checkpoint = model.step ?? 0;
+    state.policySteps.push(checkpoint);
+    if (checkpoint !== run.model.step) state.checkpoints.push(checkpoint);
+    state.finishedSteps = trained.step + 1;
     run.model = model;
     this.#reports.push(report);
-    await this.#note('running');
-    await this.#directory.dropKeptGroups(task.step);
+    await this.#saveState();
+    await this.#directory.deleteJournal(trained.step);
     this.#emit({ type: 'step', ...report });
-    this.#raiseAlarms();
-    run.state.checkpoints = await keepPruned({ ...this.#options, signal: this.#signal }, run);
+    this.#reportAlarms();
+    state.checkpoints = await keepPruned(run);
   }
 
-  async #validateWith(
-    validate: (validations: RunValidations<Schema, Outcome>) => Promise<RunValidation | null>,
-  ): Promise<void> {
-    const point = await validate(this.#validations);
+  async #addValidation(point: RunValidation | null): Promise<void> {
     if (!point) return;
     const { state } = this.#run;
     // A run that ends early may end at a step that was just validated.
     state.evaluations = [...state.evaluations.filter(({ step }) => step !== point.step), point];
-    await this.#note('running');
-    this.#raiseAlarms();
+    await this.#saveState();
+    this.#reportAlarms();
   }
 
-  #whyEnd(): RunEnd | null {
+  /** Why the run ends before its next step; null if it does not. */
+  #endReason(): RunEnd | null {
     const { stopWhen, budget } = this.#options;
     const { evaluations } = this.#run.state;
-    const said = this.#reports.length > 0 && stopWhen?.({ reports: this.#reports, evaluations });
-    if (said && typeof said !== 'string')
-      throw runOptionError(
-        'stopWhen',
-        '`stopWhen` gave something else than a text or false. It must answer at once: an asynchronous one cannot.',
-      );
-    if (said) return { reason: 'early_stop', because: said };
+    const because = this.#reports.length > 0 && stopWhen?.({ reports: this.#reports, evaluations });
+    if (because && typeof because !== 'string')
+      throw runOptionError('stopWhen', '`stopWhen` must return a string or false, not a promise.');
+    if (because) return { reason: 'early_stop', because };
     const usage = this.#usage;
-    const used = budget ? usedUp(budget, { usage, cost: usage.cost, seconds: this.#seconds }) : null;
-    return used === null ? null : { reason: 'budget', because: used };
+    const limit = budget ? reachedLimit(budget, { usage, cost: usage.cost, seconds: this.#seconds }) : null;
+    return limit === null ? null : { reason: 'budget', because: limit };
   }
 
   /** Cancels steps in flight, writes their groups to disk, and returns the counts of all rollouts. */
@@ -214,55 +216,33 @@ export class Run<Schema extends z.ZodType, Outcome> {
     return counts;
   }
 
-  async #note(reason: string): Promise<void> {
-    const { state } = this.#run;
-    const part = state.parts.at(-1);
-    if (part) {
-      part.seconds = (performance.now() - this.#begun) / 1000;
-      part.toStep = state.finishedSteps;
-      part.reason = reason;
-    }
-    const position = this.#queue.position();
-    await this.#directory.writeState({ ...state, position, draws: this.#queue.draws });
+  #saveState(): Promise<void> {
+    const state = { ...this.#run.state, ...this.#queue.position, seconds: this.#seconds };
+    return this.#directory.write(runFiles.state, state);
   }
 
   readonly #emit: RunListener = (event) => {
-    // Events of single rollouts would add nothing to the report of their step.
-    if (event.type !== 'rollouts') this.#directory.appendEvent(event);
+    // Events of single rollouts would add nothing to the report of their step or validation.
+    if (event.type !== 'rollouts' && !(event.type === 'phase' && event.phase.startsWith('evaluation ')))
+      this.#directory.appendEvent(event);
     this.#listener(event);
   };
 
-  readonly #tellFailures = failureTeller((event) => this.#emit(event));
-
-  #figures = () => ({ reports: this.#reports, evaluations: this.#started?.state.evaluations ?? [] });
-
-  get #run(): { model: ModelHandle; state: RunState } {
-    if (!this.#started) throw new TypeError('The run has not started.');
-    return this.#started;
+  get #figures() {
+    return { reports: this.#reports, evaluations: this.#context?.state.evaluations ?? [] };
   }
 
-  get #context(): RunContext<Schema, Outcome> {
-    const { runId } = this.#run.state;
-    return {
-      settings: this.#options,
-      rollouts: this.#rollouts,
-      directory: this.#directory,
-      emit: this.#emit,
-      tellFailures: this.#tellFailures,
-      loopDelay: this.#loopDelay,
-      runId,
-      signal: this.#signal,
-    };
+  get #run(): RunContext<Schema, Outcome> {
+    if (!this.#context) throw new TypeError('The run has not started.');
+    return this.#context;
   }
 
   get #usage() {
-    return usageOfRun(this.#figures(), this.#options.prices);
+    return usageOfRun(this.#figures, this.#options.prices);
   }
 
-  /** Seconds over all parts of the run. */
+  /** Seconds of the run, including those before a resume. */
   get #seconds(): number {
-    const parts = this.#started?.state.parts ?? [];
-    const before = parts.slice(0, -1).reduce((sum, { seconds }) => sum + seconds, 0);
-    return before + (performance.now() - this.#begun) / 1000;
+    return this.#secondsBefore + (performance.now() - this.#begun) / 1000;
   }
 }

@@ -1,28 +1,23 @@
+import type { z } from 'zod';
 import type { Client } from '../client/index.ts';
-import { requestLimits, type SftExample, sftExampleSchema } from '../contract/index.ts';
+import { requestLimits, sftExampleSchema } from '../contract/index.ts';
 import { type ModelHandle, requireModelId } from '../model/index.ts';
 import { complaintOf, showValue } from '../util/complaint.ts';
 import { untilAborted } from '../util/deadline.ts';
 import { wholeNumberOption } from '../util/option-error.ts';
+import type { OptionNames } from '../util/option-names.ts';
 import { invalidRunOption, runOptionError } from './errors.ts';
+import { runFiles } from './run-directory.ts';
+import { resumeAdvice, runJob } from './run-job.ts';
+import type { SftRequest } from './run-state.ts';
+import type { RunContext } from './run-step.ts';
+import type { SftExamples, SftSettings, WarmStart } from './train-options.ts';
 
-/** Conversations, each ending in an assistant message. */
-export type SftExamples = Iterable<SftExample> | AsyncIterable<SftExample>;
-
-/** Settings of supervised training. */
-export interface SftSettings {
-  /** Conversations per gradient step. Default "auto": the service decides. */
-  batchSize?: number | 'auto';
-  /** One value, or one for each batch. Default: that of the base model. */
-  learningRate?: number | number[];
-  /** Which assistant messages are trained on: all, or only the last, with the others as context. Default "all". */
-  assistantTurns?: 'all' | 'last';
-}
-
-/** The request of a supervised training job. */
-export interface SftRequest extends SftSettings {
-  trainingDataUrl: string;
-}
+export const sftSettingNames = {
+  batchSize: true,
+  learningRate: true,
+  assistantTurns: true,
+} satisfies OptionNames<SftSettings>;
 
 /**
  * Checks settings early: the service would reject them too, but only after the upload.
@@ -39,15 +34,15 @@ export function checkSftSettings(
     if (typeof rate !== 'number' || !(rate > 0 && rate <= requestLimits.figure))
       throw runOptionError(
         `${within}learningRate`,
-        `\`${within}learningRate\` has ${showValue(rate)}; give numbers above 0 and up to ${requestLimits.figure}.`,
+        `\`${within}learningRate\` has ${showValue(rate)}; pass numbers above 0 and up to ${requestLimits.figure}.`,
       );
   if (Array.isArray(learningRate) && learningRate.length === 0)
     throw runOptionError(
       `${within}learningRate`,
-      `\`${within}learningRate\` is empty; give one number, or one for each batch.`,
+      `\`${within}learningRate\` is empty; pass one number, or one for each batch.`,
     );
   if (assistantTurns !== 'all' && assistantTurns !== 'last')
-    throw invalidRunOption(`${within}assistantTurns`, assistantTurns, 'Give "all" or "last".');
+    throw invalidRunOption(`${within}assistantTurns`, assistantTurns, 'Pass "all" or "last".');
 }
 
 /**
@@ -98,4 +93,43 @@ export async function createSftJob(
     options,
   );
   return { jobId: id };
+}
+
+/**
+ * Trains on conversations before the first step. The request and its outcome are written to disk. A resumed run follows
+ * a known job, repeats a request whose answer it does not have, and creates another job if the first failed or was
+ * cancelled.
+ * @returns The model, pinned to the new checkpoint.
+ */
+export async function runWarmStart<Schema extends z.ZodType, Outcome>(
+  { settings, rollouts, directory, model, emit, signal }: RunContext<Schema, Outcome>,
+  { examples, batchSize, learningRate, assistantTurns }: WarmStart,
+): Promise<ModelHandle> {
+  const upload = async () => {
+    const conversations = typeof examples === 'function' ? examples({ seed: rollouts.seed }) : examples;
+    const { url } = await uploadExamples(model.client, conversations, {
+      option: 'warmStart.examples',
+      signal,
+    });
+    return { trainingDataUrl: url, batchSize, learningRate, assistantTurns };
+  };
+  const before = await directory.read(runFiles.warmStart);
+  const request = before?.request ?? (await upload());
+  const { step } = await runJob({
+    kind: 'sft',
+    model,
+    name: 'The training job of the warm start',
+    advice: resumeAdvice,
+    before,
+    save: (state) => directory.write(runFiles.warmStart, { request, ...state }),
+    create: (idempotencyKey, graceSignal) =>
+      createSftJob(model, request, { idempotencyKey, signal: graceSignal }),
+    onProgress: ({ status, gradientSteps: done, total, metrics }) => {
+      if (status !== 'submitted') emit({ type: 'phase', phase: 'warm start', done, total, metrics });
+    },
+    timeoutMs: settings.jobTimeoutMs,
+    lostJob: settings.lostJob,
+    signal,
+  });
+  return model.at(step);
 }

@@ -1,19 +1,13 @@
-import type { Client } from '../client/index.ts';
 import { type ModelHandle, newestStep } from '../model/index.ts';
 import type { ProgressOption, RunListener } from '../progress/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { runOptionError } from './errors.ts';
 import { meanMetrics } from './follow-job.ts';
-import { checkLostJob, findJob, knowsKeys, type LostJobOptions, lostJobNames } from './lost-job.ts';
-import { openView, safeListener } from './run-events.ts';
+import { checkLostJob, type LostJobOptions, lostJobNames } from './lost-job.ts';
+import { openView } from './run-events.ts';
 import { runJob } from './run-job.ts';
-import {
-  checkSftSettings,
-  createSftJob,
-  type SftExamples,
-  type SftSettings,
-  uploadExamples,
-} from './sft-job.ts';
+import { checkSftSettings, createSftJob, sftSettingNames, uploadExamples } from './sft-job.ts';
+import type { SftExamples, SftSettings } from './train-options.ts';
 
 export interface SftOptions extends SftSettings {
   /** The model to train, from `openModel`. Training starts from its newest checkpoint. */
@@ -26,8 +20,8 @@ export interface SftOptions extends SftSettings {
   timeoutMs?: number;
   /**
    * Identifies this training, in at most 250 characters. Another call with the same key and examples, for example after
-   * the program was killed, does not train again and returns the first outcome. If that job failed or was cancelled,
-   * the call creates another, at most nine times. On a service without idempotency keys every call trains. Default:
+   * the program was killed, does not train again: it returns the outcome of the first job, or throws if that job failed
+   * or was cancelled. Use another key to train again. On a service without idempotency keys every call trains. Default:
    * every call trains.
    */
   idempotencyKey?: string;
@@ -46,9 +40,7 @@ export interface SftOptions extends SftSettings {
 const sftNames = {
   model: true,
   examples: true,
-  batchSize: true,
-  learningRate: true,
-  assistantTurns: true,
+  ...sftSettingNames,
   phase: true,
   timeoutMs: true,
   idempotencyKey: true,
@@ -78,72 +70,42 @@ export async function sft(options: SftOptions): Promise<SftResult> {
   checkOptionNames('sft()', options, sftNames);
   checkSftSettings(options);
   checkLostJob(lostJob);
-  if ((idempotencyKey?.length ?? 0) > longestKey)
+  if ((idempotencyKey?.length ?? 0) > maxKeyLength)
     throw runOptionError(
       'idempotencyKey',
-      `\`idempotencyKey\` has ${idempotencyKey?.length} characters; give one of at most ${longestKey}.`,
+      `\`idempotencyKey\` has ${idempotencyKey?.length} characters; pass at most ${maxKeyLength}.`,
     );
   const { client } = options.model;
-  const view = await openView(options.progress, `training ${options.model.name}`, options.onEvent);
-  const emit = safeListener(view.listener);
-  try {
-    const { url, count } = await uploadExamples(client, examples, { option: 'examples', signal });
-    const model = options.model.at(await newestStep(options.model, signal));
-    const request = { trainingDataUrl: url, batchSize, learningRate, assistantTurns };
-    const { gradientSteps, step } = await runJob({
-      kind: 'sft',
-      model,
-      name: 'The supervised training job',
-      goOn,
-      idempotencyKey,
-      create: (key, patient) => {
-        const create = (of: string) => createSftJob(model, request, { idempotencyKey: of, signal: patient });
-        const isLasting = idempotencyKey !== undefined && knowsKeys(client);
-        return isLasting ? createPastFailed(client, key, create, patient) : create(key);
-      },
-      onProgress: ({ status, gradientSteps: done, total, metrics }) => {
-        if (status !== 'submitted') emit({ type: 'phase', phase, done, total, metrics });
-      },
-      timeoutMs,
-      lostJob,
-      signal,
-    });
-    return {
-      model: model.at(step),
-      examples: count,
-      gradientSteps: gradientSteps.length,
-      metrics: meanMetrics(gradientSteps),
-    };
-  } finally {
-    view.close();
-  }
+  using view = await openView(options.progress, `training ${options.model.name}`, options.onEvent);
+  const { url, count } = await uploadExamples(client, examples, { option: 'examples', signal });
+  const model = options.model.at(await newestStep(options.model, signal));
+  const request = { trainingDataUrl: url, batchSize, learningRate, assistantTurns };
+  const { gradientSteps, step } = await runJob({
+    kind: 'sft',
+    model,
+    name: 'The supervised training job',
+    advice,
+    idempotencyKey,
+    create: (key, graceSignal) => createSftJob(model, request, { idempotencyKey: key, signal: graceSignal }),
+    onProgress: ({ status, gradientSteps: done, total, metrics }) => {
+      if (status !== 'submitted') view.listener({ type: 'phase', phase, done, total, metrics });
+    },
+    timeoutMs,
+    lostJob,
+    signal,
+  });
+  return {
+    model: model.at(step),
+    examples: count,
+    gradientSteps: gradientSteps.length,
+    metrics: meanMetrics(gradientSteps),
+  };
 }
 
-/** Maximum number of jobs for one key: the first, and its replacements after failed or cancelled ones. */
-const mostAttempts = 10;
-/** A header may have 255 characters, and the attempt number is appended. */
-const longestKey = 250;
+/** A header may have 255 characters. */
+const maxKeyLength = 250;
 
-const goOn = (mayAskAgain: boolean) =>
-  'Look at the model on the service: where a checkpoint has come meanwhile, it is trained; where there is no such job, ' +
-  `call again. With ${mayAskAgain ? "`lostJob: { decision: 'ask_again' }` or " : ''}` +
-  "`lostJob: { decision: 'take_as_done' }` that is decided beforehand.";
-
-/**
- * Creates the job of a key. If that job has failed or was cancelled, its key always returns it, so the job is created
- * with the next key (`key #2`, and so on). Returns the last job if all have failed.
- */
-async function createPastFailed(
-  client: Client,
-  key: string,
-  create: (key: string) => Promise<{ jobId: string }>,
-  signal: AbortSignal,
-): Promise<{ jobId: string }> {
-  let created = await create(key);
-  for (let attempt = 2; attempt <= mostAttempts; attempt++) {
-    const job = await findJob(client, created.jobId, signal);
-    if (job?.status !== 'failed' && job?.status !== 'cancelled') return created;
-    created = await create(`${key} #${attempt}`);
-  }
-  return created;
-}
+const advice = (mayRequestAgain: boolean) =>
+  'Check the model on the service: if a checkpoint is there now, it is trained; if there is no such job, call again. ' +
+  `With ${mayRequestAgain ? "`lostJob: { decision: 'ask_again' }` or " : ''}` +
+  "`lostJob: { decision: 'take_as_done' }` you can decide this in advance.";

@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import type { z } from 'zod';
 import { type Client, isRequestError } from '../client/index.ts';
-import { parseModelName } from '../contract/index.ts';
+import { withoutStep } from '../contract/index.ts';
 import type { JsonValue } from '../environment/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import type { StepReport, VersionChange } from '../progress/index.ts';
 import { RunError } from '../util/run-error.ts';
 import { clientOf, resolveModel } from './model-source.ts';
-import { RunDirectory } from './run-directory.ts';
+import { RunDirectory, runFiles } from './run-directory.ts';
 import { defaultRunDirectory } from './run-files.ts';
 import { originOf, versionChanges } from './run-origin.ts';
 import { toConfig } from './run-record.ts';
@@ -46,61 +46,47 @@ export async function openRunDirectory<Schema extends z.ZodType, Outcome>({
 export async function startRun<Schema extends z.ZodType, Outcome>(
   options: TrainOptions<Schema, Outcome>,
   directory: RunDirectory,
-  position: () => JsonValue,
+  position: JsonValue,
 ): Promise<StartedRun> {
   const { config, signal } = options;
-  const was = options.resume ? await directory.readConfig() : undefined;
+  const saved = options.resume ? await directory.read(runFiles.config) : undefined;
   const client = clientOf(options);
   // Must come before the model is opened: opening a deleted model would create a new one with its name.
-  if (was) await checkModelIsThere(was, { client, path: directory.path, signal });
-  const model = await resolveModel(options, { client, signal, was });
+  if (saved) await checkModelExists(saved, { client, path: directory.path, signal });
+  const model = await resolveModel(options, { client, signal, saved });
   const origin = await originOf(options, model, signal);
   const { baseModel } = origin;
-  const is = toConfig(options, model, origin);
-  const changedVersions = versionChanges(was?.versions, is.versions);
+  const current = toConfig(options, model, origin);
+  const changedVersions = versionChanges(saved?.versions, current.versions);
   const isSchedule = typeof config === 'function';
-  if (was) checkResume(was, is, { path: directory.path, isSchedule });
-  const state = was ? await directory.readState() : undefined;
+  if (saved) checkResume(saved, current, { path: directory.path, isSchedule });
+  const state = saved ? await directory.read(runFiles.state) : undefined;
   if (!state) {
     // The run was killed before its first job, so its model must be unchanged.
-    if (was && was.model !== model.name) throw trainedMeanwhile(String(was.model), model);
-    await directory.writeConfig(is);
-    const state = newState(model, position());
-    const isResumed = was !== undefined;
+    if (saved && saved.model !== model.name) throw trainedMeanwhile(String(saved.model), model);
+    await directory.write(runFiles.config, current);
+    const state = newState(model, position);
+    const isResumed = saved !== undefined;
     return { model, state, reports: [], isResumed, fromStep: model.step ?? 0, baseModel, changedVersions };
   }
-  const warmStart = await directory.readWarmStart();
+  const warmStart = await directory.read(runFiles.warmStart);
   const newest = state.policySteps.at(-1) ?? 0;
-  const isTraining = (await directory.readJob(state.finishedSteps)) !== undefined;
+  const isTraining = (await directory.read(runFiles.job(state.finishedSteps))) !== undefined;
   const isWarming = warmStart !== undefined && warmStart.outcome === undefined;
   // The run may have been killed after the warm start ended and before the state was written.
-  const stood = state.finishedSteps === 0 ? (warmStart?.outcome?.step ?? newest) : newest;
-  if (model.step !== stood && !isTraining && !isWarming) throw trainedMeanwhile(model.at(stood).name, model);
-  await directory.writeConfig({ ...is, ...beginningOf(was ?? {}) });
-  await directory.takeUpEvents();
-  const reports = await directory.takeUpMetrics(state.finishedSteps);
+  const expected = state.finishedSteps === 0 ? (warmStart?.outcome?.step ?? newest) : newest;
+  if (model.step !== expected && !isTraining && !isWarming)
+    throw trainedMeanwhile(model.at(expected).name, model);
+  // These keep their first values, even if an earlier version did not write them.
+  const { model: name, modelAsked, started, versions } = saved ?? {};
+  await directory.write(runFiles.config, { ...current, model: name, modelAsked, started, versions });
+  await directory.repairEvents();
+  const reports = await directory.readMetrics(state.finishedSteps);
   // The run may have been killed after the step was marked finished and before its journal was deleted.
-  if (state.finishedSteps > 0) await directory.dropKeptGroups(state.finishedSteps - 1);
-  const parts = state.parts.map((part) => (part.reason === 'running' ? { ...part, reason: 'killed' } : part));
-  const taken = { ...state, parts: [...parts, newPart(state.finishedSteps)] };
+  if (state.finishedSteps > 0) await directory.deleteJournal(state.finishedSteps - 1);
   const fromStep = warmStart?.from ?? state.policySteps[0] ?? 0;
-  return {
-    model: model.at(newest),
-    state: taken,
-    reports,
-    isResumed: true,
-    fromStep,
-    baseModel,
-    changedVersions,
-  };
+  return { model: model.at(newest), state, reports, isResumed: true, fromStep, baseModel, changedVersions };
 }
-
-/**
- * Fields of `config.json` that keep their first values in a resumed run, even if an earlier version did not write them.
- */
-const beginningOf = ({ model, modelAsked, started, versions }: Record<string, unknown>) => ({
-  ...{ model, modelAsked, started, versions },
-});
 
 const newState = (model: ModelHandle, position: JsonValue): RunState => ({
   version: 1,
@@ -111,27 +97,19 @@ const newState = (model: ModelHandle, position: JsonValue): RunState => ({
   position,
   draws: [],
   evaluations: [],
-  parts: [newPart(0)],
-});
-
-const newPart = (finishedSteps: number) => ({
-  started: new Date().toISOString(),
-  fromStep: finishedSteps,
-  toStep: finishedSteps,
   seconds: 0,
-  reason: 'running',
 });
 
-function trainedMeanwhile(was: string, { name }: ModelHandle): RunError {
+function trainedMeanwhile(expected: string, { name }: ModelHandle): RunError {
   return new RunError(
     'resume_refused',
-    `The run's model stood at ${was}, and its newest checkpoint is ${name}: it has been trained by others since. ` +
-      'Delete the checkpoints after that of the run, or begin another run.',
+    `The run's model was at ${expected}, but its newest checkpoint is ${name}: something else has trained it since. ` +
+      'Delete the checkpoints after that of the run, or start another run.',
   );
 }
 
 /** Fields that may change on resume, because they do not affect the result of the run. */
-const free = new Set([
+const changeableOnResume = new Set([
   'started',
   'modelAsked',
   'baseModel',
@@ -150,32 +128,31 @@ type Config = Record<string, unknown>;
  * @param isSchedule Whether `config` is a function, whose values may depend on the number of steps.
  * @throws RunError that lists all options that have changed since the run started.
  */
-export function checkResume(
-  was: Config,
-  is: Config,
+function checkResume(
+  saved: Config,
+  current: Config,
   { path, isSchedule }: { path: string; isSchedule: boolean },
 ): void {
-  const differences = Object.keys(is)
-    .filter((name) => !free.has(name) && name !== 'steps' && name !== 'model')
+  const isSame = (name: string) => {
+    if (name === 'model') return withoutStep(String(saved.model)) === withoutStep(String(current.model));
+    if (name === 'steps') return !(Number(current.steps) < Number(saved.steps));
     // With more steps, a schedule has other values from the first step on.
-    .filter((name) => !(name === 'config' && isSchedule && was.steps !== is.steps))
-    .map((name) => [name, shown(was[name]), shown(is[name])] as const)
-    .filter(([, before, now]) => before !== now)
-    .map(([name, before, now]) => `\`${name}\` was ${before} and is ${now}`);
-  if (pathOf(was.model) !== pathOf(is.model))
-    differences.unshift(`\`model\` was ${shown(was.model)} and is ${shown(is.model)}`);
-  if (Number(is.steps) < Number(was.steps))
-    differences.push(`\`steps\` was ${shown(was.steps)} and is ${shown(is.steps)}`);
+    if (name === 'config' && isSchedule && saved.steps !== current.steps) return true;
+    return changeableOnResume.has(name) || shown(saved[name]) === shown(current[name]);
+  };
+  const differences = Object.keys(current)
+    .filter((name) => !isSame(name))
+    .map((name) => `\`${name}\` was ${shown(saved[name])} and is ${shown(current[name])}`);
   if (differences.length === 0) return;
   throw new RunError(
     'resume_refused',
-    `The run in ${path} was asked for otherwise: ${differences.join('; ')}. Ask for the same (\`steps\` may grow), or ` +
-      'begin another run.',
+    `The run in ${path} was started with other options: ${differences.join('; ')}. Use the same options (\`steps\` ` +
+      'may grow), or start another run.',
   );
 }
 
 /** @throws RunError if the service no longer has the model of the run. */
-export async function checkModelIsThere(
+async function checkModelExists(
   { model, modelId }: Config,
   { client, path, signal }: { client: Client; path: string; signal: AbortSignal | undefined },
 ): Promise<void> {
@@ -186,17 +163,12 @@ export async function checkModelIsThere(
     if (!isRequestError(cause, 'not_found')) throw cause;
     throw new RunError(
       'resume_refused',
-      `The run in ${path} trains ${pathOf(model)} (${modelId}), which the service no longer has: it was deleted, or ` +
-        'this is another service, one with another data folder, or a key of another entity. Go on with the service, ' +
-        'data folder and key that the run began with; where the model was deleted, begin another run.',
+      `The run in ${path} trains ${withoutStep(String(model))} (${modelId}), which the service no longer has. The model ` +
+        'was deleted, or this is another service, another data folder, or a key of another entity. Resume with the ' +
+        'service, data folder and key of the run; if the model was deleted, start another run.',
       { cause },
     );
   }
 }
 
 const shown = (value: unknown) => JSON.stringify(value) ?? 'absent';
-
-function pathOf(model: unknown): string {
-  const parsed = parseModelName(String(model));
-  return parsed ? `${parsed.entity}/${parsed.project}/${parsed.name}` : String(model);
-}

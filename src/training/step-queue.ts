@@ -1,17 +1,30 @@
 import type { z } from 'zod';
-import type { JsonValue } from '../environment/index.ts';
-import type { ModelHandle } from '../model/index.ts';
-import type { GroupsResult, RolloutCounts, RolloutGroup } from '../rollout/index.ts';
-import type { RunContext } from './run-context.ts';
+import { type DrawnScenario, type ScenarioSource, toScenarioSource } from '../environment/index.ts';
+import {
+  type GroupsResult,
+  parseScenarios,
+  type RolloutCounts,
+  type RolloutGroup,
+} from '../rollout/index.ts';
+import { withDeadline } from '../util/deadline.ts';
+import { TrainingError } from './errors.ts';
 import type { RunDirectory } from './run-directory.ts';
 import { stepName } from './run-files.ts';
 import { addCounts, countsOf } from './run-record.ts';
 import type { RunState } from './run-state.ts';
-import { type AdmittedStep, runStep, type StepResult } from './run-step.ts';
-import { type Draw, ScenarioDraws } from './scenario-draws.ts';
+import { type AdmittedStep, type RunContext, runStep, type StepResult } from './run-step.ts';
 import { type TrainSettings, trainDefaults } from './train-options.ts';
 
-type Standing = { model: ModelHandle; state: RunState };
+/** A step whose rollouts have started. */
+export interface StepInFlight<Schema extends z.ZodType>
+  extends Pick<AdmittedStep<Schema>, 'step' | 'scenarios'> {
+  /** Settles when all its rollouts have ended. */
+  rollouts: Promise<GroupsResult<z.output<Schema>>>;
+  /** Logs and trains it. Call it when all earlier steps have trained. */
+  train: () => Promise<StepResult>;
+  /** Ends it after its rollouts. */
+  cancel: () => void;
+}
 
 /**
  * The admitted, unfinished steps, in order. Each step samples from the checkpoint of `maxStaleness` steps before it,
@@ -19,74 +32,71 @@ type Standing = { model: ModelHandle; state: RunState };
  * from does not depend on timing.
  */
 export class StepQueue<Schema extends z.ZodType, Outcome> {
-  readonly #draws: ScenarioDraws<Schema, Outcome>;
-  readonly #steps: number;
+  readonly #settings: TrainSettings<Schema, Outcome>;
+  readonly #source: ScenarioSource<z.input<Schema>>;
   readonly #maxStaleness: number;
-  #tasks: StepTask<Schema, Outcome>[] = [];
+  #draws: RunState['draws'] = [];
+  #steps: StepInFlight<Schema>[] = [];
   #sourceHasEnded = false;
 
   constructor(settings: TrainSettings<Schema, Outcome>) {
-    const { environment, scenarios, groupsPerStep, steps } = settings;
-    const { seed = trainDefaults.seed, maxStaleness = trainDefaults.maxStaleness } = settings;
-    const { scenarioTimeoutMs: timeoutMs } = settings;
-    this.#draws = new ScenarioDraws({ environment, scenarios, seed, count: groupsPerStep, timeoutMs });
-    this.#steps = steps;
-    this.#maxStaleness = maxStaleness;
+    this.#settings = settings;
+    this.#source = toScenarioSource(settings.scenarios, settings.seed ?? trainDefaults.seed);
+    this.#maxStaleness = settings.maxStaleness ?? trainDefaults.maxStaleness;
   }
 
   /** The next step to train; undefined if the source has ended. */
-  get next(): StepTask<Schema, Outcome> | undefined {
-    return this.#tasks[0];
+  get next(): StepInFlight<Schema> | undefined {
+    return this.#steps[0];
   }
 
-  /** Draws of the unfinished steps. */
-  get draws(): Draw[] {
-    return this.#draws.open;
-  }
-
-  /** Position of the scenario source. */
-  position(): JsonValue {
-    return this.#draws.position();
+  /** The position of the source, and its positions before the draws of the unfinished steps. */
+  get position(): Pick<RunState, 'position' | 'draws'> {
+    return { position: this.#source.position(), draws: this.#draws };
   }
 
   /**
    * Starts the unfinished steps of an interrupted run again. Finished groups with a completed rollout do not run again.
    */
-  async takeUp(context: RunContext<Schema, Outcome>, standing: Standing): Promise<void> {
-    const { draws, position } = standing.state;
-    const drawn = await this.#draws.resume(draws, position, context.signal);
-    for (const [index, { step }] of draws.entries())
-      await this.#begin(context, standing, step, drawn[index] ?? []);
+  async resume(run: RunContext<Schema, Outcome>): Promise<void> {
+    const { draws, position } = run.state;
+    const drawn: DrawnScenario<z.output<Schema>>[][] = [];
+    for (const draw of draws) {
+      await this.#source.seek(draw.position);
+      drawn.push(await this.#draw(draw.step, run.signal));
+    }
+    await this.#source.seek(position);
+    this.#draws = draws;
+    for (const [index, { step }] of draws.entries()) await this.#start(run, step, drawn[index] ?? []);
   }
 
-  /** Starts every step that may start. @param note Saves the draws of a step before its rollouts start. */
-  async admit(
-    context: RunContext<Schema, Outcome>,
-    standing: Standing,
-    note: () => Promise<void>,
-  ): Promise<void> {
-    const { finishedSteps } = standing.state;
-    const last = Math.min(finishedSteps + this.#maxStaleness, this.#steps - 1);
-    while (!this.#sourceHasEnded) {
-      const step = finishedSteps + this.#tasks.length;
-      if (step > last) return;
-      const scenarios = await this.#draws.draw(step, context.signal);
+  /** Starts every step that may start. @param save Saves the draw of a step before its rollouts start. */
+  async admit(run: RunContext<Schema, Outcome>, save: () => Promise<void>): Promise<void> {
+    const { finishedSteps } = run.state;
+    const last = Math.min(finishedSteps + this.#maxStaleness, this.#settings.steps - 1);
+    while (!this.#sourceHasEnded && finishedSteps + this.#steps.length <= last) {
+      const step = finishedSteps + this.#steps.length;
+      const position = this.#source.position();
+      const scenarios = await this.#draw(step, run.signal);
       this.#sourceHasEnded = scenarios.length === 0;
       if (this.#sourceHasEnded) return;
-      await note();
-      await this.#begin(context, standing, step, scenarios);
+      this.#draws = [...this.#draws, { step, position }];
+      await save();
+      await this.#start(run, step, scenarios);
     }
   }
 
   /** Removes a trained step and passes its results to the source. */
-  async settle(task: StepTask<Schema, Outcome>): Promise<void> {
-    const { groups } = await task.gathered;
-    const results = task.scenarios.map(({ key }, index) => ({
-      key,
-      rewards: groups[index]?.trajectories.flatMap(({ reward }) => reward ?? []) ?? [],
-    }));
-    this.#draws.settle(task.step, results);
-    this.#tasks = this.#tasks.filter((other) => other !== task);
+  async settle({ step, scenarios, rollouts }: StepInFlight<Schema>): Promise<void> {
+    const { groups } = await rollouts;
+    this.#draws = this.#draws.filter((draw) => draw.step !== step);
+    this.#steps = this.#steps.filter((other) => other.step !== step);
+    this.#source.observe(
+      scenarios.map(({ key }, index) => ({
+        key,
+        rewards: groups[index]?.trajectories.flatMap(({ reward }) => reward ?? []) ?? [],
+      })),
+    );
   }
 
   /**
@@ -94,29 +104,48 @@ export class StepQueue<Schema extends z.ZodType, Outcome> {
    */
   async cancelPending(directory: RunDirectory): Promise<RolloutCounts> {
     const counts = countsOf([]);
-    for (const task of this.#tasks) {
+    for (const { step, rollouts, cancel } of this.#steps) {
+      cancel();
       // If groups could not be written to disk, that error has already ended the run.
-      const rollouts = await task.cancelPending().catch(() => undefined);
-      if (!rollouts) continue;
-      addCounts(counts, rollouts.counts);
-      await directory.writeTrajectories(stepName(task.step), rollouts.groups).catch(() => undefined);
+      const ended = await rollouts.catch(() => undefined);
+      if (!ended) continue;
+      addCounts(counts, ended.counts);
+      await directory.writeTrajectories(stepName(step), ended.groups).catch(() => undefined);
     }
     return counts;
   }
 
-  async #begin(
-    context: RunContext<Schema, Outcome>,
-    { model, state }: Standing,
+  /** The scenarios of the next draw, parsed. Empty if the source has ended. */
+  async #draw(step: number, signal: AbortSignal): Promise<DrawnScenario<z.output<Schema>>[]> {
+    const { environment, groupsPerStep } = this.#settings;
+    const { scenarioTimeoutMs: timeoutMs = trainDefaults.scenarioTimeoutMs } = this.#settings;
+    const timedOut = () =>
+      new TrainingError(
+        'scenario_timeout',
+        `The source of scenarios did not return those of step ${step + 1} within ${timeoutMs} ms. Raise ` +
+          '`scenarioTimeoutMs`, or find out what its generator waits for.',
+      );
+    const drawn = await withDeadline({ timeoutMs, signal, timedOut }, (ending) =>
+      this.#source.take(groupsPerStep, { signal: ending }),
+    );
+    const scenarios = drawn.map(({ scenario }) => scenario);
+    const parsed = await parseScenarios(environment, scenarios);
+    return parsed.map((scenario, index) => ({ scenario, key: drawn[index]?.key ?? '' }));
+  }
+
+  async #start(
+    run: RunContext<Schema, Outcome>,
     step: number,
-    scenarios: StepTask<Schema, Outcome>['scenarios'],
+    scenarios: AdmittedStep<Schema>['scenarios'],
   ): Promise<void> {
+    const { state, directory, model } = run;
     const sampled = state.policySteps[Math.max(0, step - this.#maxStaleness)];
-    if (sampled === undefined) throw new RangeError(`Step ${step} is admitted before its model is made.`);
-    const found = await context.directory.keptGroups(step);
+    if (sampled === undefined) throw new RangeError(`Step ${step} is admitted before its model exists.`);
+    const found = await directory.readJournal(step);
     const isNext = step === state.finishedSteps;
-    const kept = groupsThatStay(found, { count: scenarios.length, isNext });
-    if (kept.size < found.size) await context.directory.keepOnly(step, kept.values());
-    this.#tasks.push(new StepTask(context, { step, sampled: model.at(sampled), scenarios, kept }));
+    const kept = groupsToKeep(found, { count: scenarios.length, isNext });
+    if (kept.size < found.size) await directory.rewriteJournal(step, kept.values());
+    this.#steps.push(startStep(run, { step, sampled: model.at(sampled), scenarios, kept }));
   }
 }
 
@@ -132,7 +161,7 @@ interface InterruptedStep {
  * because of the interruption. All groups stay if the step may already have been logged, because its data must not
  * change.
  */
-export function groupsThatStay(
+export function groupsToKeep(
   found: ReadonlyMap<number, RolloutGroup>,
   { count, isNext }: InterruptedStep,
 ): ReadonlyMap<number, RolloutGroup> {
@@ -141,40 +170,27 @@ export function groupsThatStay(
   return mayBeLogged ? found : completed;
 }
 
-/** A step in flight. Its rollouts start at once; it trains when all earlier steps have. */
-class StepTask<Schema extends z.ZodType, Outcome> {
-  readonly step: number;
-  readonly scenarios: AdmittedStep<Schema>['scenarios'];
-  /** Settles when all its rollouts have ended. */
-  readonly gathered: Promise<GroupsResult<z.output<Schema>>>;
-  readonly #turn = Promise.withResolvers<ModelHandle | null>();
-  readonly #done: Promise<StepResult | null>;
-
-  constructor(
-    context: RunContext<Schema, Outcome>,
-    admitted: Omit<AdmittedStep<Schema>, 'onGathered' | 'turn'>,
-  ) {
-    this.step = admitted.step;
-    this.scenarios = admitted.scenarios;
-    const { promise, resolve, reject } = Promise.withResolvers<GroupsResult<z.output<Schema>>>();
-    this.gathered = promise;
-    this.#done = runStep(context, { ...admitted, onGathered: resolve, turn: this.#turn.promise });
-    this.#done.catch(reject);
-    // Awaited later, or never if the run ends first.
-    this.gathered.catch(() => undefined);
-  }
-
-  /** @param model Pinned to the newest checkpoint. */
-  async train(model: ModelHandle): Promise<StepResult> {
-    this.#turn.resolve(model);
-    const result = await this.#done;
-    if (!result) throw new TypeError(`Step ${this.step} was cancelled before its turn.`);
-    return result;
-  }
-
-  /** The run ends without this step. Returns its rollouts, which the run's signal has cancelled. */
-  cancelPending(): Promise<GroupsResult<z.output<Schema>>> {
-    this.#turn.resolve(null);
-    return this.gathered;
-  }
+/** Starts the rollouts of a step. */
+function startStep<Schema extends z.ZodType, Outcome>(
+  run: RunContext<Schema, Outcome>,
+  admitted: Omit<AdmittedStep<Schema>, 'onRollouts' | 'mayTrain'>,
+): StepInFlight<Schema> {
+  const rollouts = Promise.withResolvers<GroupsResult<z.output<Schema>>>();
+  const mayTrain = Promise.withResolvers<boolean>();
+  const ended = runStep(run, { ...admitted, onRollouts: rollouts.resolve, mayTrain: mayTrain.promise });
+  ended.catch(rollouts.reject);
+  // Awaited later, or never if the run ends first.
+  rollouts.promise.catch(() => undefined);
+  return {
+    step: admitted.step,
+    scenarios: admitted.scenarios,
+    rollouts: rollouts.promise,
+    train: async () => {
+      mayTrain.resolve(true);
+      const result = await ended;
+      if (!result) throw new TypeError(`Step ${admitted.step} was cancelled before it could train.`);
+      return result;
+    },
+    cancel: () => mayTrain.resolve(false),
+  };
 }

@@ -1,9 +1,10 @@
 import { average, successOf } from '../evaluation/index.ts';
-import type { StepReport } from '../progress/index.ts';
-import type { GroupsResult } from '../rollout/index.ts';
+import { hasSignal } from '../learning/index.ts';
+import type { GroupComparison, StepReport } from '../progress/index.ts';
+import type { GroupsResult, RolloutGroup } from '../rollout/index.ts';
+import type { ToolUses, Trajectory } from '../trajectory/index.ts';
 import { costOf, type TokenPrices, usageOf } from './budget.ts';
 import { type JobOutcome, meanMetrics } from './follow-job.ts';
-import { creditsCalls, rolloutFigures } from './step-figures.ts';
 
 export interface StepReportOptions {
   step: number;
@@ -76,4 +77,160 @@ function creditOf(
 ): StepReport['credit'] {
   if (!job || !creditsCalls(groups)) return 'none';
   return credited > 0 ? 'used' : 'not_confirmed';
+}
+
+/** The figures of a report that follow from the rollouts alone. */
+export function rolloutFigures(groups: readonly RolloutGroup[]) {
+  const trajectories = groups.flatMap((group) => group.trajectories);
+  const tokens = trajectories.map(({ sampledTokens }) => sampledTokens);
+  return {
+    comparison: compareGroups(groups),
+    rewardDeviation: deviation(trajectories.flatMap(({ reward }) => reward ?? [])),
+    replyTokens: { mean: average(tokens), max: Math.max(0, ...tokens) },
+    repeatedShare: repeatedShareOf(trajectories),
+    failures: count(
+      groups.flatMap(({ rollouts }) =>
+        rollouts.flatMap((rollout) => (rollout.status === 'completed' ? [] : [rollout.failure.code])),
+      ),
+    ),
+    stopReasons: count(trajectories.flatMap(({ stopReason }) => stopReason ?? [])),
+    metrics: meanMetrics(trajectories.map(({ metrics }) => metrics)),
+    ...observedFigures(groups.flatMap(({ rollouts }) => rollouts.map(({ trajectory }) => trajectory))),
+  };
+}
+
+/** Figures over all rollouts, including those that did not complete. */
+function observedFigures(trajectories: readonly Trajectory[]) {
+  const all = trajectories.map(({ observations }) => observations);
+  const tools = new Map<string, ToolUses>();
+  const otherModels = new Map<string, number>();
+  for (const observations of all) {
+    for (const [name, { uses, errors, invalid }] of Object.entries(observations.tools)) {
+      const before = tools.get(name) ?? { uses: 0, errors: 0, invalid: 0 };
+      tools.set(name, {
+        uses: before.uses + uses,
+        errors: before.errors + errors,
+        invalid: before.invalid + invalid,
+      });
+    }
+    for (const [request, count] of Object.entries(observations.otherModels))
+      otherModels.set(request, (otherModels.get(request) ?? 0) + count);
+  }
+  return {
+    tools: sorted(tools),
+    contextOverflows: all.filter(({ contextOverflows }) => contextOverflows > 0).length,
+    callsInFlight: all.filter(({ unfinishedCalls }) => unfinishedCalls > 0).length,
+    otherModels: sorted(otherModels),
+  };
+}
+
+/** Sorted by name, so that the result does not depend on the order of events. */
+function sorted<Value>(values: ReadonlyMap<string, Value>): Record<string, Value> {
+  return Object.fromEntries([...values].sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+/** Whether the environment gave single calls their own rewards. */
+function creditsCalls(groups: readonly RolloutGroup[]): boolean {
+  return groups.some(({ trajectories }) =>
+    trajectories.some(({ choices }) => choices.some(({ credited_reward: credited }) => credited != null)),
+  );
+}
+
+function deviation(values: readonly number[]): number {
+  const mean = average(values);
+  return Math.sqrt(average(values.map((value) => (value - mean) ** 2)));
+}
+
+function repeatedShareOf(trajectories: readonly Trajectory[]): number {
+  let sequences = 0;
+  let repeated = 0;
+  for (const { choices } of trajectories) {
+    for (const { token_ids: tokens } of choices) {
+      const counted = countRepeats(tokens ?? []);
+      sequences += counted.sequences;
+      repeated += counted.repeated;
+    }
+  }
+  return sequences === 0 ? 0 : repeated / sequences;
+}
+
+function count(names: readonly string[]): Record<string, number> {
+  const counts = new Map<string, number>();
+  for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
+  return sorted(counts);
+}
+
+/** Enough to distinguish one reward, two rewards, and more. */
+const maxRewardValues = 5;
+
+/** Counts groups by what their completed rollouts have in common. */
+export function compareGroups(groups: readonly RolloutGroup[]): GroupComparison {
+  const compared = groups.map(({ trajectories }) => trajectories).filter(({ length }) => length >= 2);
+  const count = (holds: (group: readonly Trajectory[]) => boolean) => compared.filter(holds).length;
+  const judged = compared.some((group) => group.some((trajectory) => successOf(trajectory) !== null));
+  const rewards = groups.flatMap(({ trajectories }) => trajectories.map(rewardOf));
+  const equal = compared.filter(hasEqualRewards);
+  const values = [...new Set(equal.map(([first]) => (first ? rewardOf(first) : 0)))].sort((a, b) => a - b);
+  return {
+    compared: compared.length,
+    equalRewards: equal.length,
+    solved: judged ? count((group) => group.every(hasSucceeded)) : null,
+    unsolved: judged ? count((group) => !group.some(hasSucceeded)) : null,
+    alike: count(isAlike),
+    greedy: count((group) => group.every(isGreedy)),
+    agentSeeds: count((group) => group.every(hasAgentSeeds)),
+    equalRewardValues: values.slice(0, maxRewardValues),
+    rewardRange: {
+      min: rewards.reduce((min, reward) => Math.min(min, reward), Number.POSITIVE_INFINITY),
+      max: rewards.reduce((max, reward) => Math.max(max, reward), Number.NEGATIVE_INFINITY),
+    },
+  };
+}
+
+/** Rounded, so that sums of the same parts in different order are equal. */
+const rewardOf = ({ reward }: Trajectory): number => Number((reward ?? 0).toPrecision(9));
+
+/** Uses the same test that decides whether a group can train. */
+const hasEqualRewards = (group: readonly Trajectory[]): boolean =>
+  !hasSignal(group.map((trajectory) => ({ reward: rewardOf(trajectory), credits: [] })));
+
+const hasSucceeded = (trajectory: Trajectory): boolean => (successOf(trajectory) ?? 0) >= 1;
+
+const isGreedy = ({ observations, log }: Trajectory): boolean =>
+  log.calls.length > 0 && observations.greedyCalls >= log.calls.length;
+
+const hasAgentSeeds = ({ observations, log }: Trajectory): boolean =>
+  log.calls.length > 0 && observations.agentSeeds >= log.calls.length;
+
+/** Stops at the first difference: replies may be long, and usually differ early. */
+function isAlike(group: readonly Trajectory[]): boolean {
+  const [first, ...others] = group.map(repliesOf);
+  return first !== undefined && first.length > 0 && others.every((replies) => isSame(first, replies));
+}
+
+/** The sampled tokens of each call, in the order of the calls. */
+const repliesOf = ({ log }: Trajectory): readonly (readonly number[])[] =>
+  log.calls.map(({ choice }) => choice.token_ids ?? []);
+
+const isSame = (a: readonly (readonly number[])[], b: readonly (readonly number[])[]): boolean =>
+  a.length === b.length &&
+  a.every((tokens, call) => {
+    const others = b[call] ?? [];
+    return tokens.length === others.length && tokens.every((token, at) => token === others[at]);
+  });
+
+const sequenceLength = 4;
+
+/** Number of four-token sequences in a reply, and how many of them repeat an earlier one. */
+export function countRepeats(tokens: readonly number[]): { sequences: number; repeated: number } {
+  const seen = new Set<string>();
+  const sequences = Math.max(0, tokens.length - sequenceLength + 1);
+  for (let at = 0; at < sequences; at++) seen.add(tokens.slice(at, at + sequenceLength).join());
+  return { sequences, repeated: sequences - seen.size };
+}
+
+/** Share of a reply's four-token sequences that repeat an earlier one; 0 for fewer than four tokens. */
+export function repeatedShare(tokens: readonly number[]): number {
+  const { sequences, repeated } = countRepeats(tokens);
+  return sequences === 0 ? 0 : repeated / sequences;
 }

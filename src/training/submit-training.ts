@@ -4,9 +4,9 @@ import type { RlConfig } from '../contract/index.ts';
 import { type ModelHandle, requireModelId } from '../model/index.ts';
 import type { TrajectoryGroup } from '../trajectory/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
-import { configNames } from './check-options.ts';
+import { configNames } from './job-config.ts';
 import { knowsKeys } from './lost-job.ts';
-import type { RunDirectory } from './run-directory.ts';
+import { type RunDirectory, runFiles } from './run-directory.ts';
 
 export interface SubmitTrainingOptions {
   model: ModelHandle;
@@ -98,24 +98,25 @@ export interface LogOnceOptions extends LogTrajectoriesOptions {
  */
 export async function logOnce({ directory, name, ...options }: LogOnceOptions): Promise<void> {
   if (knowsKeys(options.model.client)) return logTrajectories(options);
-  const before = await directory.readLogging(name);
-  if (before === 'stored') return;
-  if (before === 'asked') return warn(options, 'The run ended before the service had answered.');
-  await directory.writeLogging(name, 'asked');
+  const file = runFiles.logged(name);
+  const before = await directory.read(file);
+  if (before?.state === 'stored') return;
+  if (before?.state === 'asked') return warn(options, 'The run ended before the service had answered.');
+  await directory.write(file, { state: 'asked' });
   try {
     await logTrajectories(options);
   } catch (error) {
     if (mayHaveActed(error)) return warn(options, error.message);
-    if (isRequestError(error)) await directory.writeLogging(name, 'refused');
+    if (isRequestError(error)) await directory.write(file, { state: 'refused' });
     throw error;
   }
-  await directory.writeLogging(name, 'stored');
+  await directory.write(file, { state: 'stored' });
 }
 
 function warn({ model, split }: LogTrajectoriesOptions, why: string): void {
   process.emitWarning(
-    `Trajectories of the split "${split}" may not have been logged with ${model.name}, and are not sent twice. They ` +
-      `are in the run directory; the run goes on. ${why}`,
+    `Trajectories of the split "${split}" may not have been logged with ${model.name}; they are not sent again. They ` +
+      `are in the run directory, and the run continues. ${why}`,
     { code: 'martingale_log_unknown' },
   );
 }

@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import type { RlConfig } from '../contract/index.ts';
+import type { RlConfig, SftExample } from '../contract/index.ts';
 import type { Environment, ScenarioSource } from '../environment/index.ts';
 import type { Evaluation } from '../evaluation/index.ts';
 import type { ModelHandle } from '../model/index.ts';
@@ -10,19 +10,13 @@ import type {
   RunValidation,
   StepReport,
 } from '../progress/index.ts';
-import {
-  type GroupStrategy,
-  type RolloutCounts,
-  type RolloutExecutor,
-  rolloutDefaults,
-} from '../rollout/index.ts';
+import { type RolloutCounts, type RolloutSettings, rolloutDefaults } from '../rollout/index.ts';
 import type { RunBudget, TokenPrices } from './budget.ts';
 import type { StopWhen } from './early-stop.ts';
 import { defaultJobTimeoutMs } from './follow-job.ts';
 import { defaultLostJob, type LostJobOptions } from './lost-job.ts';
 import type { ModelSource } from './model-source.ts';
 import type { RunProgress } from './schedules.ts';
-import type { SftExamples, SftSettings } from './sft-job.ts';
 
 /** Which checkpoints of a run to keep on the service. */
 export interface KeepCheckpoints {
@@ -44,6 +38,19 @@ export interface ValidationOptions<Schema extends z.ZodType> {
   temperature?: number | 'agent';
 }
 
+/** Conversations, each ending in an assistant message. */
+export type SftExamples = Iterable<SftExample> | AsyncIterable<SftExample>;
+
+/** Settings of supervised training. */
+export interface SftSettings {
+  /** Conversations per gradient step. Default "auto": the service decides. */
+  batchSize?: number | 'auto';
+  /** One value, or one for each batch. Default: that of the base model. */
+  learningRate?: number | number[];
+  /** Which assistant messages are trained on: all, or only the last, with the others as context. Default "all". */
+  assistantTurns?: 'all' | 'last';
+}
+
 /** Supervised training before the first step. */
 export interface WarmStart extends SftSettings {
   /**
@@ -53,7 +60,7 @@ export interface WarmStart extends SftSettings {
   examples: SftExamples | ((run: { seed: number }) => SftExamples | Promise<SftExamples>);
 }
 
-export interface TrainSettings<Schema extends z.ZodType, Outcome> {
+export interface TrainSettings<Schema extends z.ZodType, Outcome> extends Omit<RolloutSettings, 'timeoutMs'> {
   environment: Environment<Schema, Outcome>;
   /**
    * Each step takes `groupsPerStep` scenarios. An array is shuffled with the seed, and shuffled again each time all its
@@ -80,12 +87,6 @@ export interface TrainSettings<Schema extends z.ZodType, Outcome> {
   maxStaleness?: number;
   /** Options of the training jobs, for all steps or by step (`step` counts from 0). Default: the service's defaults. */
   config?: RlConfig | ((progress: RunProgress) => RlConfig);
-  /** Where rollouts run. The caller closes it. Default: in this thread, `concurrency` at a time. */
-  executor?: RolloutExecutor;
-  /** Rollouts in flight at a time, over all steps; not allowed together with `executor`. Default 256. */
-  concurrency?: number;
-  /** What happens to groups in which some rollouts fail. Default: they train with 2 or more completed rollouts. */
-  groupStrategy?: GroupStrategy;
   /** Deadline of one rollout and its rewards, in milliseconds. Default 600,000 (10 minutes). */
   rolloutTimeoutMs?: number;
   /**
@@ -93,8 +94,6 @@ export interface TrainSettings<Schema extends z.ZodType, Outcome> {
    * rewards.
    */
   rewardTimeoutMs?: number;
-  /** Deadline of each group, in milliseconds from its admission, including waits for free slots. Default: none. */
-  groupTimeoutMs?: number;
   /** Deadline for drawing the scenarios of a step, in milliseconds. Default 600,000 (10 minutes). */
   scenarioTimeoutMs?: number;
   /** Deadline of one training job, including its time in the queue, in milliseconds. Default 3,600,000 (1 hour). */
@@ -106,8 +105,6 @@ export interface TrainSettings<Schema extends z.ZodType, Outcome> {
    * (`training_job_unknown`); a person decides with this option when resuming the run.
    */
   lostJob?: LostJobOptions;
-  /** A call that cannot be trained on fails its rollout (`error`, the default) or is left out of it (`warn`). */
-  onUnexpectedCall?: 'error' | 'warn';
   /** Determines the order of scenarios and all sampling. Default 0. */
   seed?: number;
   validation?: ValidationOptions<Schema>;
@@ -192,18 +189,17 @@ export interface TrainResult<Scenario = unknown> {
   seconds: number;
 }
 
+const { timeoutMs: rolloutTimeoutMs, groupTimeoutMs: _, ...sharedDefaults } = rolloutDefaults;
+
 /** Defaults of the options of `train`. Options that are not listed have no default. */
 export const trainDefaults = {
   maxStaleness: 0,
   config: {},
-  concurrency: rolloutDefaults.concurrency,
-  groupStrategy: rolloutDefaults.groupStrategy,
-  rolloutTimeoutMs: rolloutDefaults.timeoutMs,
+  ...sharedDefaults,
+  rolloutTimeoutMs,
   scenarioTimeoutMs: 600_000,
   jobTimeoutMs: defaultJobTimeoutMs,
   lostJob: defaultLostJob,
-  onUnexpectedCall: rolloutDefaults.onUnexpectedCall,
-  seed: rolloutDefaults.seed,
   keepCheckpoints: 2,
   resume: false,
 } as const satisfies Partial<TrainSettings<z.ZodType, unknown>>;

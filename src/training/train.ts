@@ -1,12 +1,11 @@
 import { basename } from 'node:path';
 import type { z } from 'zod';
+import { withoutStep } from '../contract/index.ts';
 import { parseScenarios } from '../rollout/index.ts';
 import { attribute, spanName, withSpan } from '../telemetry/index.ts';
 import { checkOptions } from './check-options.ts';
 import { Run } from './run.ts';
-import type { RunDirectory } from './run-directory.ts';
 import { openView } from './run-events.ts';
-import { describeRun } from './run-origin.ts';
 import { openRunDirectory } from './start-run.ts';
 import type { TrainOptions, TrainResult } from './train-options.ts';
 
@@ -22,25 +21,25 @@ import type { TrainOptions, TrainResult } from './train-options.ts';
 export async function train<Schema extends z.ZodType, Outcome>(
   options: TrainOptions<Schema, Outcome>,
 ): Promise<TrainResult<z.output<Schema>>> {
-  checkOptions(options);
+  const rollouts = checkOptions(options);
   const { environment, scenarios, validation, signal } = options;
   // All scenarios are checked now, so that an invalid one does not end the run later.
   if ('length' in scenarios) await parseScenarios(environment, scenarios);
   if (validation) await parseScenarios(environment, validation.scenarios);
-  const view = await openView(options.progress, `training in ${environment.name}`, options.onEvent);
-  let directory: RunDirectory | undefined;
+  using view = await openView(options.progress, `training in ${environment.name}`, options.onEvent);
+  const directory = await openRunDirectory(options);
   try {
-    const opened = await openRunDirectory(options);
-    directory = opened;
-    const run = new Run({ ...options, onEvent: view.listener }, opened);
+    const run = new Run(options, { rollouts, directory, listener: view.listener });
     const attributes = {
-      [attribute.runId]: basename(opened.path),
+      [attribute.runId]: basename(directory.path),
       [attribute.environment]: environment.name,
     };
     return await withSpan(spanName.run, attributes, async (span) => {
       try {
         const { model, baseModel } = await run.start();
-        describeRun(span, model, baseModel);
+        span.setAttribute(attribute.modelName, withoutStep(model.name));
+        if (model.id !== undefined) span.setAttribute(attribute.modelId, model.id);
+        if (baseModel !== null) span.setAttribute(attribute.baseModel, baseModel);
         return await run.end(await run.loop());
       } catch (error) {
         if (signal?.aborted) return await run.end({ reason: 'stopped', because: null });
@@ -50,7 +49,6 @@ export async function train<Schema extends z.ZodType, Outcome>(
       }
     });
   } finally {
-    view.close();
-    directory?.release();
+    directory.release();
   }
 }

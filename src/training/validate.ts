@@ -1,71 +1,93 @@
 import type { z } from 'zod';
 import { type Evaluation, evaluate } from '../evaluation/index.ts';
 import type { ModelHandle } from '../model/index.ts';
-import type { RunListener, RunValidation } from '../progress/index.ts';
+import type { RunValidation } from '../progress/index.ts';
 import { deriveSeed } from '../trajectory/index.ts';
 import { usageOf } from './budget.ts';
 import { failedShareOf, failedValidation } from './diagnosis/failed-validation.ts';
 import { noCompletedRollouts } from './errors.ts';
-import type { RunContext } from './run-context.ts';
-import type { RunState } from './run-state.ts';
+import type { RunContext } from './run-step.ts';
 import { logOnce } from './submit-training.ts';
-import type { TrainResult, ValidationOptions } from './train-options.ts';
+import type { ValidationOptions } from './train-options.ts';
 
-/** Approximate number of `phase` events per validation. Views need no more, and the run directory stores them all. */
-const progressEvents = 20;
 /** Number of conversations in an `evaluated` event: the first rollout of each of the first scenarios. */
 const exampleCount = 8;
 /** Differs from every step's seed. The same for all validations, so that only the model differs between them. */
 const validationSeedPath = 0x7a11da7e;
 
-export interface ValidateOptions<Schema extends z.ZodType, Outcome> {
-  context: RunContext<Schema, Outcome>;
-  validation: ValidationOptions<Schema>;
-  model: ModelHandle;
-  /** Name of the event: `before`, `after-step-N` or `after`. */
-  name: string;
-  /** Number of finished steps. */
-  finishedSteps: number;
+/** Loads the first validation of a resumed run. */
+export async function resumeValidation<Schema extends z.ZodType, Outcome>(
+  run: RunContext<Schema, Outcome>,
+): Promise<void> {
+  const before = run.state.evaluations.find(({ step }) => step === 0);
+  const { validation } = run.settings;
+  if (!validation || !before) return;
+  const model = run.model.at(before.checkpoint);
+  run.validation.before = await evaluateStored(run, { validation, model, finishedSteps: 0 });
 }
 
-/** Emits a `phase` event each time a further share of the rollouts has ended, always including the first and last. */
-function progressTeller(name: string, emit: RunListener) {
-  let told = -1;
-  return ({ done, total }: { done: number; total: number }) => {
-    const share = Math.floor((done / total) * progressEvents);
-    if (share === told) return;
-    told = share;
-    emit({ type: 'phase', phase: `evaluation ${name}`, done, total, metrics: {} });
-  };
+/** Runs the validation that is due before the next step. Returns null if none is due, or it has already run. */
+export async function validateIfDue<Schema extends z.ZodType, Outcome>(
+  run: RunContext<Schema, Outcome>,
+): Promise<RunValidation | null> {
+  const { validation, steps } = run.settings;
+  const { finishedSteps, evaluations } = run.state;
+  if (!validation || evaluations.some(({ step }) => step === finishedSteps)) return null;
+  if (finishedSteps === 0) return validate(run, validation, 'before');
+  const { everySteps } = validation;
+  const isDue = everySteps && finishedSteps < steps && finishedSteps % everySteps === 0;
+  return isDue ? validate(run, validation, `after-step-${finishedSteps}`) : null;
+}
+
+/** Runs the last validation of a run. Returns null if there is none, or it has already run. */
+export async function validateAtEnd<Schema extends z.ZodType, Outcome>(
+  run: RunContext<Schema, Outcome>,
+): Promise<RunValidation | null> {
+  const { validation } = run.settings;
+  const { finishedSteps, evaluations } = run.state;
+  if (!validation) return null;
+  const hasRun = evaluations.some(({ name, step }) => name === 'after' && step === finishedSteps);
+  if (!hasRun) return validate(run, validation, 'after');
+  run.validation.after = await evaluateStored(run, { validation, model: run.model, finishedSteps });
+  return null;
 }
 
 /**
  * Evaluates the validation set, writes its trajectories to disk, and logs them with the split `val`. Scenarios that an
  * interrupted run has evaluated do not run again, unless one of their rollouts failed.
+ * @param name Name of the event: `before`, `after-step-N` or `after`.
  * @throws TrainingError, or the signal's reason if the run is stopped.
  */
-export async function validate<Schema extends z.ZodType, Outcome>(
-  options: ValidateOptions<Schema, Outcome>,
-): Promise<{ evaluation: Evaluation<z.output<Schema>>; point: RunValidation }> {
-  const { context, validation, model, name, finishedSteps } = options;
-  const { directory, emit, signal, runId } = context;
-  const tell = progressTeller(name, emit);
-  tell({ done: 0, total: validation.scenarios.length * (validation.rolloutsPerScenario ?? 1) });
-  const evaluation = await evaluateKept(options, { rerunFailed: true, onProgress: tell });
+async function validate<Schema extends z.ZodType, Outcome>(
+  run: RunContext<Schema, Outcome>,
+  validation: ValidationOptions<Schema>,
+  name: string,
+): Promise<RunValidation> {
+  const { directory, emit, signal, model } = run;
+  const { finishedSteps, runId } = run.state;
+  const phase = `evaluation ${name}`;
+  const onProgress = (progress: { done: number; total: number }) =>
+    emit({ type: 'phase', phase, ...progress, metrics: {} });
+  onProgress({ done: 0, total: validation.scenarios.length * (validation.rolloutsPerScenario ?? 1) });
+  const evaluation = await evaluateStored(run, {
+    validation,
+    model,
+    finishedSteps,
+    rerunFailed: true,
+    onProgress,
+  });
+  const { counts } = evaluation;
   await directory.writeTrajectories(name, evaluation.groups);
   signal.throwIfAborted();
-  context.tellFailures({ name }, evaluation.groups);
+  run.reportFailures({ name }, evaluation.groups);
   if (!evaluation.reward) throw noCompletedRollouts(`the validation "${name}"`, evaluation.groups);
-  const groups = evaluation.groups.map((group) => group.toTrajectoryGroup());
-  const { counts } = evaluation;
   const failedShare = failedShareOf(counts);
-  // If failed rollouts have run again since the last log, the body differs, so it needs another key.
-  const idempotencyKey = `${runId}/val/${finishedSteps}${failedShare > 0 ? `/${counts.completed}` : ''}`;
   await logOnce({
     model,
     split: 'val',
-    groups,
-    idempotencyKey,
+    groups: evaluation.groups.map((group) => group.toTrajectoryGroup()),
+    // If failed rollouts have run again since the last log, the body differs, so it needs another key.
+    idempotencyKey: `${runId}/val/${finishedSteps}${failedShare > 0 ? `/${counts.completed}` : ''}`,
     signal,
     directory,
     name: `validation-${name}`,
@@ -85,24 +107,26 @@ export async function validate<Schema extends z.ZodType, Outcome>(
   });
   const alarm = failedValidation({ name, finishedSteps, groups: evaluation.groups, counts });
   if (alarm) emit({ type: 'alarm', ...alarm });
+  if (name === 'before' || name === 'after') run.validation[name] = evaluation;
   const usage = usageOf(evaluation.groups);
   const checkpoint = model.step ?? 0;
-  const point = { name, step: finishedSteps, policy: model.name, checkpoint, ...score, failedShare, usage };
-  return { evaluation, point };
+  return { name, step: finishedSteps, policy: model.name, checkpoint, ...score, failedShare, usage };
 }
 
-interface KeptEvaluation {
-  /** Whether scenarios with a failed rollout run again. False for a validation that is already in the run's state. */
-  rerunFailed: boolean;
+interface StoredEvaluation<Schema extends z.ZodType> {
+  validation: ValidationOptions<Schema>;
+  model: ModelHandle;
+  finishedSteps: number;
+  /** Whether scenarios with a failed rollout run again. Default false, for a validation in the run's state. */
+  rerunFailed?: boolean;
   onProgress?: (progress: { done: number; total: number }) => void;
 }
 
 /** Loads an evaluation from the run directory, and runs the scenarios that are missing there. */
-export function evaluateKept<Schema extends z.ZodType, Outcome>(
-  { context, validation, model, finishedSteps }: ValidateOptions<Schema, Outcome>,
-  { rerunFailed, onProgress }: KeptEvaluation,
+function evaluateStored<Schema extends z.ZodType, Outcome>(
+  { settings, rollouts, directory, signal }: RunContext<Schema, Outcome>,
+  { validation, model, finishedSteps, rerunFailed = false, onProgress }: StoredEvaluation<Schema>,
 ): Promise<Evaluation<z.output<Schema>>> {
-  const { settings, rollouts, directory, signal } = context;
   return evaluate({
     ...rollouts,
     // In a validation every completed rollout counts.
@@ -120,63 +144,4 @@ export function evaluateKept<Schema extends z.ZodType, Outcome>(
     progress: false,
     signal,
   });
-}
-
-type Standing = { model: ModelHandle; state: RunState };
-
-/** The validations of a run: before its first step, every `everySteps` steps, and at its end. */
-export class RunValidations<Schema extends z.ZodType, Outcome> {
-  readonly ends: TrainResult<z.output<Schema>>['validation'] = { before: null, after: null };
-  readonly #validation: ValidationOptions<Schema> | undefined;
-
-  constructor(validation: ValidationOptions<Schema> | undefined) {
-    this.#validation = validation;
-  }
-
-  /** Loads the first validation of a resumed run. */
-  async takeUp(context: RunContext<Schema, Outcome>, { model, state }: Standing): Promise<void> {
-    const before = state.evaluations.find(({ step }) => step === 0);
-    const validation = this.#validation;
-    if (!validation || !before) return;
-    const options = { context, validation, name: before.name, finishedSteps: 0 };
-    this.ends.before = await evaluateKept(
-      { ...options, model: model.at(before.checkpoint) },
-      { rerunFailed: false },
-    );
-  }
-
-  /** Null if no validation is due, or it has already run. */
-  async ifDue(context: RunContext<Schema, Outcome>, standing: Standing): Promise<RunValidation | null> {
-    const { finishedSteps, evaluations } = standing.state;
-    const { everySteps } = this.#validation ?? {};
-    if (evaluations.some(({ step }) => step === finishedSteps)) return null;
-    if (finishedSteps === 0) return this.#run('before', context, standing);
-    const isDue = everySteps && finishedSteps < context.settings.steps && finishedSteps % everySteps === 0;
-    return isDue ? this.#run(`after-step-${finishedSteps}`, context, standing) : null;
-  }
-
-  async last(context: RunContext<Schema, Outcome>, standing: Standing): Promise<RunValidation | null> {
-    const { model, state } = standing;
-    const { finishedSteps, evaluations } = state;
-    const validation = this.#validation;
-    const isKnown = evaluations.some(({ name, step }) => name === 'after' && step === finishedSteps);
-    if (!validation || !isKnown) return this.#run('after', context, standing);
-    this.ends.after = await evaluateKept(
-      { context, validation, model, name: 'after', finishedSteps },
-      { rerunFailed: false },
-    );
-    return null;
-  }
-
-  async #run(
-    name: string,
-    context: RunContext<Schema, Outcome>,
-    { model, state: { finishedSteps } }: Standing,
-  ): Promise<RunValidation | null> {
-    const validation = this.#validation;
-    if (!validation) return null;
-    const { evaluation, point } = await validate({ context, validation, model, name, finishedSteps });
-    if (name === 'before' || name === 'after') this.ends[name] = evaluation;
-    return point;
-  }
 }

@@ -1,9 +1,8 @@
 import { History } from './history.ts';
-import { type RecordedCall, type SpokenCall, sampledMessage, type TrajectoryCall } from './recorded-call.ts';
+import { type ExternalCall, type RecordedCall, sampledMessage } from './recorded-call.ts';
 
-/** A call read from disk. The record has the number of prompt tokens, not their ids. */
-export interface RestoredCall {
-  call: RecordedCall;
+/** A call of the log. A call read from disk has no prompt token ids. */
+export interface LoggedCall extends RecordedCall {
   promptTokens: number;
   /** Sum of the call's step rewards; absent if it has none. */
   reward?: number | undefined;
@@ -11,12 +10,17 @@ export interface RestoredCall {
 
 /** The answered calls of one rollout, their histories and their step rewards. */
 export class CallLog {
-  readonly #histories: History[] = [];
-  readonly #calls = new Map<number, RecordedCall>();
-  readonly #stepRewards = new Map<number, number>();
-  readonly #promptTokens = new Map<number, number>();
+  readonly #histories: History[];
+  readonly #calls = new Map<number, LoggedCall>();
   #sampledTokens = 0;
+  #promptTokens = 0;
   #toolCalls = 0;
+
+  /** With arguments, restores calls read from disk. They share their choices with the histories. */
+  constructor(histories: readonly History[] = [], calls: readonly LoggedCall[] = []) {
+    this.#histories = [...histories];
+    for (const call of calls) this.#count(call);
+  }
 
   /** Conversations in the order in which their first calls began. */
   get histories(): readonly History[] {
@@ -28,11 +32,7 @@ export class CallLog {
   }
 
   get promptTokens(): number {
-    return sum(this.#promptTokens.values());
-  }
-
-  promptTokensOf(index: number): number {
-    return this.#promptTokens.get(index) ?? 0;
+    return this.#promptTokens;
   }
 
   /** Number of tool calls in the choices. */
@@ -40,27 +40,18 @@ export class CallLog {
     return this.#toolCalls;
   }
 
-  get(index: number): RecordedCall | undefined {
+  get(index: number): LoggedCall | undefined {
     return this.#calls.get(index);
   }
 
   /** Ordered by the start of the calls, not by their answers. */
-  get recorded(): RecordedCall[] {
+  get calls(): LoggedCall[] {
     return [...this.#calls.values()].sort((a, b) => a.index - b.index);
-  }
-
-  get calls(): TrajectoryCall[] {
-    return this.recorded.map(({ index, messages, choice }) => ({
-      index,
-      messages,
-      choice,
-      reward: this.#stepRewards.get(index) ?? 0,
-    }));
   }
 
   /** Adds a call to the history that it extends, or starts a new history. */
   add(call: RecordedCall, promptTokens = call.promptTokenIds.length): void {
-    this.#count(call, promptTokens);
+    this.#count({ ...call, promptTokens });
     const history = this.#histories.find((candidate) => candidate.isExtendedBy(call));
     if (history) history.extend(call);
     else this.#histories.push(History.begin(call));
@@ -68,36 +59,24 @@ export class CallLog {
   }
 
   /** Adds a call of an external model. */
-  addSpoken({ promptTokens, sampledTokens, ...call }: SpokenCall): void {
+  addExternal({ promptTokens, sampledTokens, ...call }: ExternalCall): void {
     const reply = sampledMessage(call.choice, { tokenIds: false });
-    this.add({ ...call, promptTokenIds: [], spoken: { reply, sampledTokens } }, promptTokens);
-  }
-
-  /** Restores histories and calls read from disk. The calls share their choices with the histories. */
-  restore(histories: readonly History[], calls: readonly RestoredCall[]): void {
-    this.#histories.push(...histories);
-    for (const { call, promptTokens, reward } of calls) {
-      this.#count(call, promptTokens);
-      if (reward !== undefined) this.#stepRewards.set(call.index, reward);
-    }
+    this.add({ ...call, promptTokenIds: [], external: { reply, sampledTokens } }, promptTokens);
   }
 
   /** @throws RangeError for a reward that is not finite, or a call that has not been recorded. */
   reward(reward: number, index: number = Math.max(...this.#calls.keys())): void {
-    if (!Number.isFinite(reward)) throw new RangeError(`A step reward is ${reward}; give a finite number.`);
-    if (!this.#calls.has(index))
+    if (!Number.isFinite(reward)) throw new RangeError(`A step reward is ${reward}. Pass a finite number.`);
+    const call = this.#calls.get(index);
+    if (!call)
       throw new RangeError(`Call ${index} of the rollout has not been recorded; it cannot have a reward.`);
-    this.#stepRewards.set(index, (this.#stepRewards.get(index) ?? 0) + reward);
-  }
-
-  /** The sum of the step rewards of one call; undefined if it has none. */
-  stepRewardOf(index: number): number | undefined {
-    return this.#stepRewards.get(index);
+    call.reward = (call.reward ?? 0) + reward;
   }
 
   /** The sum of the step rewards of all calls; undefined if there are none. */
   get stepReward(): number | undefined {
-    return this.#stepRewards.size === 0 ? undefined : sum(this.#stepRewards.values());
+    const rewards = this.calls.flatMap(({ reward }) => reward ?? []);
+    return rewards.length === 0 ? undefined : rewards.reduce((sum, reward) => sum + reward, 0);
   }
 
   credit(rewards: ReadonlyMap<number, number>): void {
@@ -107,16 +86,10 @@ export class CallLog {
     }
   }
 
-  #count(call: RecordedCall, promptTokens: number): void {
+  #count(call: LoggedCall): void {
     this.#calls.set(call.index, call);
-    this.#promptTokens.set(call.index, promptTokens);
-    this.#sampledTokens += call.spoken?.sampledTokens ?? call.choice.token_ids?.length ?? 0;
+    this.#promptTokens += call.promptTokens;
+    this.#sampledTokens += call.external?.sampledTokens ?? call.choice.token_ids?.length ?? 0;
     this.#toolCalls += call.choice.message.tool_calls?.length ?? 0;
   }
-}
-
-function sum(values: Iterable<number>): number {
-  let total = 0;
-  for (const value of values) total += value;
-  return total;
 }

@@ -1,5 +1,5 @@
 import type { Choice, Message, Tool } from '../contract/index.ts';
-import type { RecordedCall } from './recorded-call.ts';
+import { messageKey, type RecordedCall, replyKey } from './recorded-call.ts';
 
 /** A history in JSON. */
 export interface Conversation {
@@ -51,7 +51,7 @@ export class History {
   /** Whether the call continues this conversation. */
   isExtendedBy(call: RecordedCall): boolean {
     if (!this.#last || call.messages.length < this.entries.length) return false;
-    return call.spoken ? this.#isRepeatedBy(call.messages) : this.#isPrefixOf(call, this.#last);
+    return call.external ? this.#isRepeatedBy(call.messages) : this.#isPrefixOf(call, this.#last);
   }
 
   /** Whether the call's prompt starts with the last prompt and the tokens that were sampled after it. */
@@ -71,7 +71,9 @@ export class History {
   #isRepeatedBy(messages: readonly Message[]): boolean {
     for (let at = this.entries.length - 1; at >= 0; at--) {
       const [entry, message] = [this.entries[at], messages[at]];
-      if (!entry || !message || 'message' in entry || keyOf(entry) !== keyOf(message)) return false;
+      if (!entry || !message || 'message' in entry || entry.role !== message.role) return false;
+      const keyOf = message.role === 'assistant' ? replyKey : messageKey;
+      if (keyOf(entry) !== keyOf(message)) return false;
     }
     return true;
   }
@@ -97,13 +99,7 @@ export class History {
   }
 }
 
-const replyOf = ({ spoken, choice }: RecordedCall): Message | Choice => spoken?.reply ?? choice;
-
-function keyOf(message: Message): string {
-  if (message.role !== 'assistant') return JSON.stringify(message);
-  const calls = (message.tool_calls ?? []).map((call) => [call.id, call.function.name]);
-  return JSON.stringify([message.role, message.content ?? '', calls]);
-}
+const replyOf = ({ external, choice }: RecordedCall): Message | Choice => external?.reply ?? choice;
 
 function freezeAll(value: unknown): void {
   if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return;

@@ -1,9 +1,14 @@
+export type { LoggedCall } from './call-log.ts';
 export { History } from './history.ts';
 export type { CallEnd, Observations, ToolUses } from './observations.ts';
 export {
+  assistantMessage,
+  type ExternalCall,
+  messageKey,
   type PromptMessages,
   type RecordedCall,
-  type SpokenCall,
+  reasoningOf,
+  replyKey,
   sampledMessage,
   type TrajectoryCall,
 } from './recorded-call.ts';

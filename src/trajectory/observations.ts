@@ -25,7 +25,7 @@ export type ToolResult = 'answered' | 'failed' | 'invalid' | 'unknown';
 const unknownTool = '(unknown)';
 
 /** Maximum number of addresses of other models that one rollout counts. */
-const mostOtherModels = 20;
+const maxOtherModels = 20;
 
 /** Facts about a rollout other than its calls and rewards. Reports and alarms of a step use them. */
 export class Observations {
@@ -42,26 +42,54 @@ export class Observations {
   readonly #results = new Map<string, { tool: string; result: ToolResult | undefined }>();
   readonly #restoredTools: Record<string, ToolUses>;
   readonly #inFlight = new Set<number>();
+  readonly #refusedCalls: number[];
+  #hasUnansweredCall = false;
+  #newestEnd: CallEnd | undefined;
   #hasAgentReturned = false;
   #isSealed = false;
 
-  constructor(record: ObservationsRecord = {}) {
+  constructor(record: ObservationsRecord = {}, refusedCalls: readonly number[] = []) {
     this.greedyCalls = record.greedy_calls ?? 0;
     this.agentSeeds = record.agent_seeds ?? 0;
     this.unfinishedCalls = record.unfinished_calls ?? 0;
     this.contextOverflows = record.context_overflows ?? 0;
     this.#otherModels = new Map(Object.entries(record.other_models ?? {}));
     this.#restoredTools = record.tools ?? {};
+    this.#refusedCalls = [...refusedCalls];
   }
 
   /** Starts tracking a call, which the agent may forget to await. `index` is its index in the trajectory. */
-  beginCall(index: number): void {
+  trackCall(index: number): void {
     this.#inFlight.add(index);
   }
 
   /** The call was answered or failed. Repeated calls are harmless. */
-  endCall(index: number): void {
+  untrackCall(index: number): void {
     this.#inFlight.delete(index);
+  }
+
+  /** Notes how a call ended. `index` is undefined for a call that is not recorded. */
+  addCallEnd(end: CallEnd, index: number | undefined): void {
+    if (end === 'unanswered') this.#hasUnansweredCall = true;
+    this.#newestEnd = end;
+    if (index === undefined) return;
+    if (end === 'refused_by_context') this.#refusedCalls.push(index);
+    if (this.isAtContextEnd) this.contextOverflows++;
+  }
+
+  /** Whether a call failed for a reason other than the length of its prompt: the policy did not cause it. */
+  get hasUnansweredCall(): boolean {
+    return this.#hasUnansweredCall;
+  }
+
+  /** Whether the last call to end had filled the context. */
+  get isAtContextEnd(): boolean {
+    return this.#newestEnd === 'cut_by_context' || this.#newestEnd === 'refused_by_context';
+  }
+
+  /** Indexes of the calls whose prompts were longer than the context. */
+  get refusedCalls(): readonly number[] {
+    return this.#refusedCalls;
   }
 
   /** The agent returned, so it does not await the calls still in flight. */
@@ -110,7 +138,7 @@ export class Observations {
   addOtherModel(hostAndPath: string): void {
     if (this.#isSealed) return;
     const count = this.#otherModels.get(hostAndPath);
-    if (count === undefined && this.#otherModels.size >= mostOtherModels) return;
+    if (count === undefined && this.#otherModels.size >= maxOtherModels) return;
     this.#otherModels.set(hostAndPath, (count ?? 0) + 1);
   }
 
@@ -143,36 +171,3 @@ export class Observations {
  * - `unanswered`: anything else, such as a failed or unreachable service, a timeout or an abort.
  */
 export type CallEnd = 'answered' | 'cut_by_context' | 'refused_by_context' | 'unanswered';
-
-/** How the calls of a rollout ended. Separates what the policy caused from failures around it. */
-export class CallEnds {
-  readonly #refused: number[];
-  #hasUnanswered = false;
-  #newest: CallEnd | undefined;
-
-  constructor(refused: readonly number[] = []) {
-    this.#refused = [...refused];
-  }
-
-  /** `index` is undefined for a call that is not recorded. */
-  note(end: CallEnd, index: number | undefined): void {
-    if (end === 'unanswered') this.#hasUnanswered = true;
-    if (end === 'refused_by_context' && index !== undefined) this.#refused.push(index);
-    this.#newest = end;
-  }
-
-  /** Whether a call failed for a reason other than the length of its prompt. */
-  get hasUnanswered(): boolean {
-    return this.#hasUnanswered;
-  }
-
-  /** Whether the last call to end had filled the context. */
-  get isAtContextEnd(): boolean {
-    return this.#newest === 'cut_by_context' || this.#newest === 'refused_by_context';
-  }
-
-  /** Indexes of the calls whose prompts were longer than the context. */
-  get refused(): readonly number[] {
-    return this.#refused;
-  }
-}

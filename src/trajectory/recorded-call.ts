@@ -1,4 +1,4 @@
-import type { Choice, Message, Tool } from '../contract/index.ts';
+import type { Choice, Message, Tool, ToolCall } from '../contract/index.ts';
 
 /** One answered model call, as sent over the wire. */
 export interface RecordedCall {
@@ -13,11 +13,11 @@ export interface RecordedCall {
   /** Name of the model that answered, from the response. */
   model: string;
   /** Only for an external model, whose tokens are unknown: the history holds this message instead of the choice. */
-  spoken?: { reply: Message; sampledTokens: number };
+  external?: { reply: Message; sampledTokens: number };
 }
 
 /** One answered call of an external model. Its messages are known, its tokens are not. */
-export interface SpokenCall extends Omit<RecordedCall, 'promptTokenIds' | 'spoken'> {
+export interface ExternalCall extends Omit<RecordedCall, 'promptTokenIds' | 'external'> {
   /** As counted by the provider; 0 if it returns no count. */
   promptTokens: number;
   /** As counted by the provider; 0 if it returns no count. */
@@ -41,7 +41,7 @@ export interface PromptMessages {
   mayDropReasoning?: boolean;
 }
 
-export type AssistantMessage = Extract<Message, { role: 'assistant' }>;
+type AssistantMessage = Extract<Message, { role: 'assistant' }>;
 
 /** A sampled reply as a message of a later prompt. `tokenIds` adds its token ids, so the text is not tokenized again. */
 export function sampledMessage(
@@ -58,28 +58,63 @@ export function sampledMessage(
   };
 }
 
-interface SpokenFields {
-  content?: Message['content'];
-  reasoning_content?: string | null | undefined;
-  tool_calls?: AssistantMessage['tool_calls'];
+/** An assistant message. The content is null if it has only tool calls. */
+export function assistantMessage(
+  text: string,
+  reasoning: string,
+  toolCalls: ToolCall[],
+): AssistantMessage & { content: string | null } {
+  return {
+    role: 'assistant',
+    content: text === '' && toolCalls.length > 0 ? null : text,
+    ...(reasoning === '' ? {} : { reasoning_content: reasoning }),
+    ...(toolCalls.length > 0 ? { tool_calls: toolCalls } : {}),
+  };
 }
 
-/** An external model's reply as a choice, built from its message in the conversation. */
-export function toSpokenChoice(
-  { content, reasoning_content, tool_calls }: SpokenFields,
-  finishReason: Choice['finish_reason'],
-): Choice {
-  const text = Array.isArray(content)
-    ? content.map((part) => ('text' in part ? part.text : '')).join('')
-    : content;
-  return {
-    index: 0,
-    message: {
-      role: 'assistant',
-      content: text ?? null,
-      ...(reasoning_content ? { reasoning_content } : {}),
-      ...(tool_calls?.length ? { tool_calls } : {}),
-    },
-    finish_reason: finishReason,
-  };
+/** Fields shared by replies and assistant messages. */
+interface MessageFields {
+  content?: Message['content'];
+  reasoning?: string | null | undefined;
+  reasoning_content?: string | null | undefined;
+  tool_calls?: readonly ToolCall[] | null | undefined;
+}
+
+/** A key of a message's content: messages with equal keys mean the same, whichever library wrote them. */
+export function messageKey(message: Message): string {
+  const fields = Object.entries(message)
+    .filter(([name, value]) => name !== 'content' && !isEmpty(value))
+    .sort(([a], [b]) => (a < b ? -1 : 1));
+  return JSON.stringify([plainContent(message.content), fields]);
+}
+
+/**
+ * A key that a reply shares with the assistant message an agent sends back for it: the text, and the ids and names of
+ * its tool calls. Omits arguments, because agent libraries serialize them again and the ids identify the calls. Omits
+ * reasoning, because some protocols cannot carry it.
+ */
+export function replyKey({ content, tool_calls }: MessageFields): string {
+  const calls = (tool_calls ?? []).map((call) => [call.id, call.function.name]);
+  return JSON.stringify([textOf(content), calls]);
+}
+
+/** The reasoning of a message, under either field name; empty if there is none. */
+export function reasoningOf({ reasoning, reasoning_content }: MessageFields): string {
+  return reasoning || reasoning_content || '';
+}
+
+const isEmpty = (value: unknown): boolean =>
+  value === null || value === undefined || value === '' || (Array.isArray(value) && value.length === 0);
+
+/** A single text part equals plain text. Several parts stay separate, because a template may render them separately. */
+function plainContent(content: Message['content']): unknown {
+  if (!Array.isArray(content)) return content ?? '';
+  const [only] = content;
+  return content.length === 1 && only?.type === 'text' ? only.text : content;
+}
+
+/** The content as one string, because agent libraries may split a reply into parts. */
+export function textOf(content: Message['content']): string {
+  if (!Array.isArray(content)) return content ?? '';
+  return content.map((part) => (part.type === 'text' ? part.text : part.refusal)).join('');
 }

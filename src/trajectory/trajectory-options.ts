@@ -1,13 +1,6 @@
 import type { TrajectoryBody } from '../contract/index.ts';
-import type { RestoredCall } from './call-log.ts';
-import type { Conversation, History } from './history.ts';
-import type { ObservationsRecord } from './observations.ts';
-import {
-  limitReached,
-  type TrajectoryError,
-  type UnexpectedCallError,
-  type UsedUpLimit,
-} from './trajectory-error.ts';
+import type { Conversation } from './history.ts';
+import { limitReached, type TrajectoryError, type UsedUpLimit } from './trajectory-error.ts';
 
 /** Maximum use of one rollout. An absent limit does not apply. */
 export interface RolloutLimits {
@@ -75,17 +68,4 @@ export interface UnrewardedTrajectory
   extends Omit<TrajectoryBody, 'reward' | 'messages_and_choices' | 'tools' | 'additional_histories'>,
     Conversation {
   additional_histories?: Conversation[];
-}
-
-/** State of a closed trajectory, read from disk. */
-export interface RestoredTrajectory {
-  histories: readonly History[];
-  calls: readonly RestoredCall[];
-  turns: number;
-  milliseconds: number;
-  /** Indexes of calls whose prompts were longer than the context. */
-  refusedCalls: readonly number[];
-  violation: UnexpectedCallError | undefined;
-  externalModel: string | undefined;
-  observations: ObservationsRecord | undefined;
 }

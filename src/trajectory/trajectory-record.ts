@@ -1,7 +1,8 @@
 import type { Choice, Message, Tool } from '../contract/index.ts';
+import { CallLog, type LoggedCall } from './call-log.ts';
 import { type Conversation, History } from './history.ts';
-import type { ObservationsRecord } from './observations.ts';
-import { type RecordedCall, sampledMessage, toSpokenChoice } from './recorded-call.ts';
+import { Observations, type ObservationsRecord } from './observations.ts';
+import { type RecordedCall, sampledMessage, textOf } from './recorded-call.ts';
 import { Trajectory } from './trajectory.ts';
 import { type UnexpectedCallReason, unexpectedCall, unexpectedReasons } from './trajectory-error.ts';
 import type { UnrewardedTrajectory } from './trajectory-options.ts';
@@ -66,19 +67,9 @@ export interface TrajectoryRecord extends UnrewardedTrajectory {
 
 /** The record of a trajectory. It shares objects with the trajectory, so write it before they change. */
 export function toTrajectoryRecord(trajectory: Trajectory): TrajectoryRecord {
-  const {
-    id,
-    policy = null,
-    seed,
-    usage,
-    stopReason,
-    metadata,
-    violation,
-    externalModel,
-    reward,
-    callEnds,
-  } = trajectory;
-  const observations = trajectory.observations.toRecord();
+  const { id, policy = null, seed, usage, stopReason, metadata, reward } = trajectory;
+  const { violation, externalModel, observations: observed } = trajectory;
+  const observations = observed.toRecord();
   return {
     ...trajectory.toRecord(),
     ...(reward === null ? {} : { reward }),
@@ -91,7 +82,7 @@ export function toTrajectoryRecord(trajectory: Trajectory): TrajectoryRecord {
       calls: callRecords(trajectory),
       stop_reason: stopReason,
       ...(stopReason !== null && 'stop_reason' in metadata ? { metadata } : {}),
-      ...(callEnds.refused.length > 0 ? { refused_calls: [...callEnds.refused] } : {}),
+      ...(observed.refusedCalls.length > 0 ? { refused_calls: [...observed.refusedCalls] } : {}),
       ...(externalModel === undefined ? {} : { externalModel }),
       ...(observations ? { observations } : {}),
       ...(violation
@@ -103,28 +94,25 @@ export function toTrajectoryRecord(trajectory: Trajectory): TrajectoryRecord {
 
 /** Restores a trajectory from its record, closed. Its body is the same to the byte. Prompt token ids are not kept. */
 export function fromTrajectoryRecord(record: TrajectoryRecord): Trajectory {
-  const { id, policy, seed, turns, milliseconds, violation } = record.record;
+  const { id, policy, seed, turns, milliseconds, violation, externalModel } = record.record;
   const conversations = [record, ...(record.additional_histories ?? [])];
   const calls = record.record.calls.map((call) => readCall(call, conversations, policy ?? ''));
   const histories = conversations.flatMap((conversation, at) => {
     const [first] = record.record.calls
       .filter(({ history }) => history === at)
       .sort((a, b) => a.entry - b.entry);
-    if (first) return [History.restore(first.index, conversation)];
-    return [];
+    return first ? [History.restore(first.index, conversation)] : [];
   });
   const startTime = record.start_time ? new Date(record.start_time) : new Date(0);
   const trajectory = Trajectory.restore(
     { id, seed, startTime, ...(policy === null ? {} : { policy }) },
     {
-      histories,
-      calls,
+      log: new CallLog(histories, calls),
+      observations: new Observations(record.record.observations, record.record.refused_calls),
       turns,
       milliseconds,
-      refusedCalls: record.record.refused_calls ?? [],
       violation: violation && unexpectedCall(violation.reason, violation.message),
-      externalModel: record.record.externalModel,
-      observations: record.record.observations,
+      externalModel,
     },
   );
   Object.assign(trajectory.metrics, record.metrics);
@@ -137,29 +125,28 @@ export function fromTrajectoryRecord(record: TrajectoryRecord): Trajectory {
 
 function callRecords(trajectory: Trajectory): CallRecord[] {
   const { histories, policy } = trajectory;
-  const places = new Map<Message | Choice, { history: number; entry: number }>(
+  const positions = new Map<Entry, { history: number; entry: number }>(
     histories.flatMap(({ entries }, history) =>
       entries.map((entry, at) => [entry, { history, entry: at }] as const),
     ),
   );
-  return trajectory.recordedCalls.flatMap((call): CallRecord[] => {
-    const { index, model, tools, messages, choice, spoken } = call;
-    const place = places.get(spoken?.reply ?? choice);
-    const history = place && histories[place.history];
-    if (!place || !history) return [];
-    const reward = trajectory.stepRewardOf(index);
+  return trajectory.log.calls.flatMap((call): CallRecord[] => {
+    const { index, model, tools, messages, choice, external, promptTokens, reward } = call;
+    const position = positions.get(external?.reply ?? choice);
+    const history = position && histories[position.history];
+    if (!position || !history) return [];
     return [
       {
         index,
-        ...place,
+        ...position,
         ...(model === policy ? {} : { model }),
-        prompt_tokens: trajectory.promptTokensOf(index),
-        ...(spoken
-          ? { spoken: { sampled_tokens: spoken.sampledTokens, finish_reason: choice.finish_reason } }
+        prompt_tokens: promptTokens,
+        ...(external
+          ? { spoken: { sampled_tokens: external.sampledTokens, finish_reason: choice.finish_reason } }
           : {}),
         ...(reward === undefined ? {} : { reward }),
         ...(isSameTools(tools, history.tools) ? {} : { tools: tools ?? null }),
-        ...packSentMessages(messages, history.entries.slice(0, place.entry)),
+        ...packSentMessages(messages, history.entries.slice(0, position.entry)),
       },
     ];
   });
@@ -169,24 +156,21 @@ function isSameTools(a: Tool[] | undefined, b: Tool[] | undefined): boolean {
   return a === b || JSON.stringify(a) === JSON.stringify(b);
 }
 
-function readCall(
-  call: CallRecord,
-  conversations: readonly Conversation[],
-  policy: string,
-): { call: RecordedCall; promptTokens: number; reward: number | undefined } {
-  const conversation = conversations[call.history];
-  const said = conversation && readChoice(call, conversation);
-  if (!said)
+function readCall(call: CallRecord, conversations: readonly Conversation[], policy: string): LoggedCall {
+  const { index, history, entry, model = policy } = call;
+  const conversation = conversations[history];
+  const answer = conversation && readChoice(call, conversation);
+  if (!answer)
     throw new RangeError(
-      `Call ${call.index} stands at entry ${call.entry} of history ${call.history}: there is no choice.`,
+      `Call ${index} refers to entry ${entry} of history ${history}, which is not a choice.`,
     );
-  const messages: Message[] = unpackSentMessages(
-    call,
-    conversation.messages_and_choices.slice(0, call.entry),
-  );
-  const tools = call.tools === undefined ? conversation.tools : (call.tools ?? undefined);
   return {
-    call: { index: call.index, messages, tools, promptTokenIds: [], model: call.model ?? policy, ...said },
+    index,
+    messages: unpackSentMessages(call, conversation.messages_and_choices.slice(0, entry)),
+    tools: call.tools === undefined ? conversation.tools : (call.tools ?? undefined),
+    promptTokenIds: [],
+    model,
+    ...answer,
     promptTokens: call.prompt_tokens,
     reward: call.reward,
   };
@@ -195,14 +179,21 @@ function readCall(
 function readChoice(
   { entry, spoken }: CallRecord,
   { messages_and_choices }: Conversation,
-): Pick<RecordedCall, 'choice' | 'spoken'> | undefined {
-  const said = messages_and_choices[entry];
-  if (!said) return undefined;
-  if ('message' in said) return { choice: said };
-  if (!spoken || said.role !== 'assistant') return undefined;
+): Pick<RecordedCall, 'choice' | 'external'> | undefined {
+  const reply = messages_and_choices[entry];
+  if (!reply) return undefined;
+  if ('message' in reply) return { choice: reply };
+  if (!spoken || reply.role !== 'assistant') return undefined;
+  const { content, reasoning_content, tool_calls } = reply;
+  const message: Choice['message'] = {
+    role: 'assistant',
+    content: content == null ? null : textOf(content),
+    ...(reasoning_content ? { reasoning_content } : {}),
+    ...(tool_calls?.length ? { tool_calls } : {}),
+  };
   return {
-    choice: toSpokenChoice(said, spoken.finish_reason),
-    spoken: { reply: said, sampledTokens: spoken.sampled_tokens },
+    choice: { index: 0, message, finish_reason: spoken.finish_reason },
+    external: { reply, sampledTokens: spoken.sampled_tokens },
   };
 }
 
@@ -219,10 +210,10 @@ function packSentMessages(sent: readonly Message[], entries: readonly Entry[]): 
   const withIds = differences(sent, entries, true);
   if (withIds.length === 0) return {};
   const asText = differences(sent, entries, false);
-  const fewest = asText.length < withIds.length ? asText : withIds;
+  const shorter = asText.length < withIds.length ? asText : withIds;
   return {
-    ...(fewest === asText ? { as_text: true } : {}),
-    ...(fewest.length > 0 ? { messages: Object.fromEntries(fewest) } : {}),
+    ...(shorter === asText ? { as_text: true } : {}),
+    ...(shorter.length > 0 ? { messages: Object.fromEntries(shorter) } : {}),
   };
 }
 
@@ -241,7 +232,7 @@ function differences(
 ): [number, Message][] {
   return sent.flatMap((message, at): [number, Message][] => {
     const entry = entries[at];
-    const isSame = message === entry || (entry && isWrittenAlike(message, asMessage(entry, tokenIds)));
+    const isSame = message === entry || (entry && isSerializedAlike(message, asMessage(entry, tokenIds)));
     return isSame ? [] : [[at, message]];
   });
 }
@@ -250,7 +241,7 @@ const asMessage = (entry: Entry, tokenIds: boolean): Message =>
   'message' in entry ? sampledMessage(entry, { tokenIds }) : entry;
 
 /** Compares by reference first: most replies are sent with the same long strings and arrays as their choice. */
-function isWrittenAlike(a: Message, b: Message): boolean {
+function isSerializedAlike(a: Message, b: Message): boolean {
   const fields = Object.entries(a);
   const isSame =
     fields.length === Object.keys(b).length &&

@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { type Choice, parseModelName, type TrajectoryBody } from '../contract/index.ts';
 import { CallLog } from './call-log.ts';
 import type { History } from './history.ts';
-import { type CallEnd, CallEnds, Observations } from './observations.ts';
-import type { RecordedCall, SpokenCall, TrajectoryCall } from './recorded-call.ts';
+import { type CallEnd, Observations } from './observations.ts';
+import type { ExternalCall, RecordedCall, TrajectoryCall } from './recorded-call.ts';
 import { deriveSeed } from './seed.ts';
 import {
   checkCall,
@@ -12,7 +12,6 @@ import {
   type UnexpectedCallError,
 } from './trajectory-error.ts';
 import {
-  type RestoredTrajectory,
   type RolloutLimits,
   type RolloutUsage,
   reachedLimit,
@@ -36,14 +35,14 @@ export class Trajectory {
   readonly logs: string[] = [];
   /** Facts other than the calls, for the step's report. */
   readonly observations: Observations;
+  /** The recorded calls as sent over the wire, for the harness. Rewards read `calls`. */
+  readonly log: CallLog;
   /** Why the conversation ended: a limit, or a reason set by the environment. Null if there is none. */
   stopReason: string | null = null;
   #reward: number | null = null;
   #isSealed = false;
   readonly #onUnexpectedCall: 'error' | 'warn';
   readonly #limits: RolloutLimits;
-  readonly #log = new CallLog();
-  #callEnds = new CallEnds();
   readonly #startedMs = performance.now();
   /** Duration of the rollout in milliseconds; undefined while it is open. */
   #tookMs: number | undefined;
@@ -51,7 +50,7 @@ export class Trajectory {
   #violation: UnexpectedCallError | undefined;
   #externalModel: string | undefined;
 
-  constructor(options: TrajectoryOptions = {}, observations = new Observations()) {
+  constructor(options: TrajectoryOptions = {}, observations = new Observations(), log = new CallLog()) {
     const { policy, seed = 0, onUnexpectedCall = 'error', signal, limits = {} } = options;
     this.id = options.id ?? randomUUID();
     this.startTime = options.startTime ?? new Date();
@@ -61,13 +60,16 @@ export class Trajectory {
     this.#onUnexpectedCall = onUnexpectedCall;
     this.#limits = limits;
     this.observations = observations;
+    this.log = log;
   }
 
   /** Restores a closed trajectory; see `fromTrajectoryRecord`. */
-  static restore(options: TrajectoryOptions, restored: RestoredTrajectory): Trajectory {
-    const trajectory = new Trajectory(options, new Observations(restored.observations));
-    trajectory.#log.restore(restored.histories, restored.calls);
-    trajectory.#callEnds = new CallEnds(restored.refusedCalls);
+  static restore(
+    options: TrajectoryOptions,
+    restored: Pick<Trajectory, 'log' | 'observations' | 'violation' | 'externalModel'> &
+      Pick<RolloutUsage, 'turns' | 'milliseconds'>,
+  ): Trajectory {
+    const trajectory = new Trajectory(options, restored.observations, restored.log);
     trajectory.#begun = restored.turns;
     trajectory.#tookMs = restored.milliseconds;
     trajectory.#violation = restored.violation;
@@ -106,7 +108,7 @@ export class Trajectory {
 
   /** Conversations in the order their first calls began. The first is the main one. */
   get histories(): readonly History[] {
-    return this.#log.histories;
+    return this.log.histories;
   }
 
   get choices(): Choice[] {
@@ -115,25 +117,30 @@ export class Trajectory {
 
   /** Number of sampled tokens over all histories. */
   get sampledTokens(): number {
-    return this.#log.sampledTokens;
+    return this.log.sampledTokens;
   }
 
   /** Number of prompt tokens over all calls, as a hosted service bills them. */
   get promptTokens(): number {
-    return this.#log.promptTokens;
+    return this.log.promptTokens;
   }
 
   /** The recorded calls, in the order they began. */
   get calls(): TrajectoryCall[] {
-    return this.#log.calls;
+    return this.log.calls.map(({ index, messages, choice, reward = 0 }) => ({
+      index,
+      messages,
+      choice,
+      reward,
+    }));
   }
 
   /** Use of the limits so far. Calls in flight count as turns. */
   get usage(): RolloutUsage {
     return {
       turns: this.#begun,
-      tokens: this.#log.sampledTokens,
-      toolCalls: this.#log.toolCalls,
+      tokens: this.log.sampledTokens,
+      toolCalls: this.log.toolCalls,
       milliseconds: this.#tookMs ?? performance.now() - this.#startedMs,
     };
   }
@@ -141,7 +148,7 @@ export class Trajectory {
   /** Tokens that the rollout may still sample; undefined without a limit. */
   get remainingTokens(): number | undefined {
     const { tokens } = this.#limits;
-    return tokens === undefined ? undefined : Math.max(0, tokens - this.#log.sampledTokens);
+    return tokens === undefined ? undefined : Math.max(0, tokens - this.log.sampledTokens);
   }
 
   /**
@@ -151,33 +158,23 @@ export class Trajectory {
    */
   rewardCall(reward: number, { call }: { call?: number } = {}): void {
     this.#requireUnsealed();
-    this.#log.reward(reward, call);
+    this.log.reward(reward, call);
   }
 
   /** Sum of the step rewards; undefined if there are none. */
   get stepReward(): number | undefined {
-    return this.#log.stepReward;
-  }
-
-  /** Sum of the step rewards of the call with this index; undefined if it has none. */
-  stepRewardOf(call: number): number | undefined {
-    return this.#log.stepRewardOf(call);
-  }
-
-  /** Number of prompt tokens of the call with this index; 0 if it is not recorded. */
-  promptTokensOf(call: number): number {
-    return this.#log.promptTokensOf(call);
+    return this.log.stepReward;
   }
 
   /** Sets `credited_reward` by call index. Training uses it for these calls instead of the trajectory's reward. */
   creditCalls(rewards: ReadonlyMap<number, number>): void {
     this.#requireUnsealed();
-    this.#log.credit(rewards);
+    this.log.credit(rewards);
   }
 
   /** Checkpoint step of each recorded call that a checkpoint answered, in the order the calls began. */
   get policyVersions(): number[] {
-    return this.recordedCalls.flatMap((call) => parseModelName(call.model)?.step ?? []);
+    return this.log.calls.flatMap((call) => parseModelName(call.model)?.step ?? []);
   }
 
   /** The error of the first call that cannot be trained on, even if the agent caught it. */
@@ -200,40 +197,26 @@ export class Trajectory {
       throw reached;
     }
     const index = this.#begun++;
-    return { index, callId: this.#callId(index), seed: deriveSeed(this.seed, index) };
+    return { index, callId: this.callId(index), seed: deriveSeed(this.seed, index) };
   }
 
   /** Notes how a model call ended. `index` is undefined if the call is not recorded. Ignored after the rollout's end. */
-  noteCallEnd(end: CallEnd, index?: number): void {
-    if (this.isClosed) return;
-    this.#callEnds.note(end, index);
-    const isAtContextEnd = end === 'cut_by_context' || end === 'refused_by_context';
-    if (isAtContextEnd && index !== undefined) this.observations.contextOverflows++;
+  endCall(end: CallEnd, index?: number): void {
+    if (!this.isClosed) this.observations.addCallEnd(end, index);
   }
 
-  /** How the rollout's model calls ended, including calls that are not recorded. */
-  get callEnds(): CallEnds {
-    return this.#callEnds;
-  }
-
-  /** The recorded call with this id; undefined for an id of another trajectory. */
-  call(callId: string): RecordedCall | undefined {
-    const own = `${this.id}:`;
-    return callId.startsWith(own) ? this.#log.get(Number(callId.slice(own.length))) : undefined;
-  }
-
-  /** The recorded calls as sent over the wire, in the order they began. */
-  get recordedCalls(): readonly RecordedCall[] {
-    return this.#log.recorded;
+  /** The id of a call, which no call of another trajectory has. */
+  callId(index: number): string {
+    return `${this.id}:${index}`;
   }
 
   /**
    * Adds an answered call to the history that its prompt extends token for token, or starts a new history.
    * @throws TrajectoryError if the call cannot be trained on (unless `onUnexpectedCall` is `warn`) or the rollout has
-   * ended; RangeError if `call.index` does not match `callId`.
+   * ended.
    */
-  record(callId: string, call: RecordedCall): void {
-    this.#requireOpen(callId, call.index);
+  record(call: RecordedCall): void {
+    this.#requireOpen();
     const violation = checkCall(call, this.policy);
     if (violation) {
       if (this.#onUnexpectedCall === 'error') {
@@ -246,17 +229,17 @@ export class Trajectory {
     }
     for (const { id, function: called } of call.choice.message.tool_calls ?? [])
       this.observations.expectTool(id, called.name);
-    this.#log.add(call);
+    this.log.add(call);
   }
 
   /**
    * Adds an answered call of an external model as messages, which can be scored but not trained on.
-   * @throws TrajectoryError if the rollout has ended; RangeError if `call.index` does not match `callId`.
+   * @throws TrajectoryError if the rollout has ended.
    */
-  recordMessages(callId: string, call: SpokenCall): void {
-    this.#requireOpen(callId, call.index);
+  recordMessages(call: ExternalCall): void {
+    this.#requireOpen();
     this.#externalModel ??= call.model;
-    this.#log.addSpoken(call);
+    this.log.addExternal(call);
   }
 
   /** Notes that the agent calls an external model at the model's own endpoint, where calls cannot be recorded. */
@@ -313,22 +296,16 @@ export class Trajectory {
     return { ...this.toRecord(), reward: this.reward };
   }
 
-  #callId(index: number): string {
-    return `${this.id}:${index}`;
-  }
-
   #requireUnsealed(): void {
     if (!this.#isSealed) return;
     throw new TrajectoryError(
       'trajectory_sealed',
-      `Trajectory ${this.id} has been submitted for training: it cannot be changed any more. Set rewards and credit in ` +
+      `Trajectory ${this.id} has been submitted for training: it cannot change. Set rewards and credit in ` +
         'the environment, or before the group is submitted.',
     );
   }
 
-  #requireOpen(callId: string, index: number): void {
+  #requireOpen(): void {
     if (this.isClosed) throw trajectoryClosed(this.id);
-    if (callId !== this.#callId(index))
-      throw new RangeError(`"${callId}" is not call ${index} of trajectory ${this.id}.`);
   }
 }

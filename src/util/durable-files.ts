@@ -1,6 +1,7 @@
 import { access, mkdir, open, readFile, rename, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { hasCode } from './error.ts';
+import { RunError } from './run-error.ts';
 
 /** Modes of files and folders: only for the user who runs martingale, whatever the umask is. */
 export const privateFile = 0o600;
@@ -68,4 +69,31 @@ export async function syncFolder(path: string): Promise<void> {
   if (process.platform === 'win32') return;
   await using folder = await open(path, 'r');
   await folder.sync();
+}
+
+const remedies: Record<string, string> = {
+  ENOSPC: 'Free disk space',
+  EDQUOT: 'Free disk space',
+  EROFS: 'Make its file system writable',
+  EACCES: 'Allow this process to write there',
+  EPERM: 'Allow this process to write there',
+  EMFILE: 'Let this process open more files (`ulimit -n`)',
+  ENFILE: 'Let this process open more files (`ulimit -n`)',
+};
+
+/** Error for a file of a run or an evaluation that could not be written. Earlier lines of the file are complete. */
+export function storageError(path: string, cause: Error): RunError {
+  const remedy = ('code' in cause && remedies[String(cause.code)]) || 'Fix the cause';
+  const message = `${path} could not be written: ${cause.message}. ${remedy}, then continue: earlier lines are complete.`;
+  return new RunError('storage_failed', message, { cause });
+}
+
+/** Runs work that writes to `path`. @throws RunError (`storage_failed`) for an error of the operating system. */
+export async function storing<Result>(path: string, work: () => Promise<Result>): Promise<Result> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof Error && 'syscall' in error) throw storageError(path, error);
+    throw error;
+  }
 }

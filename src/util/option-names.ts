@@ -19,6 +19,15 @@ type NameOf<Options> = Options extends readonly unknown[] | ((...given: never) =
  */
 export type OptionNames<Options> = Readonly<Record<NameOf<Options>, true | OptionTree>>;
 
+/** The names without some of them. */
+export function omitNames<Names extends OptionTree, Name extends keyof Names>(
+  names: Names,
+  omitted: readonly Name[],
+): Omit<Names, Name>;
+export function omitNames(names: OptionTree, omitted: readonly PropertyKey[]): OptionTree {
+  return Object.fromEntries(Object.entries(names).filter(([name]) => !omitted.includes(name)));
+}
+
 type Path = readonly string[];
 
 /**

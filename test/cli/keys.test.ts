@@ -12,7 +12,7 @@ import { ScriptedEngine } from '../support/scripted-engine.ts';
 const root = new URL('../../', import.meta.url);
 const run = promisify(execFile);
 
-/** `martingale keys ...` in a process of its own. */
+/** `martingale keys ...` in its own process. */
 async function keys(...words: string[]): Promise<{ status: number; stdout: string; stderr: string }> {
   const call = run(process.execPath, [...fromSource, 'src/cli/main.ts', 'keys', ...words], { cwd: root });
   return call.then(
@@ -22,7 +22,7 @@ async function keys(...words: string[]): Promise<{ status: number; stdout: strin
 }
 
 describe('martingale keys', () => {
-  test('makes a key that a running service takes at once, lists it, and revokes it', async () => {
+  test('creates a key that a running service accepts at once, lists it, and revokes it', async () => {
     const dataFolder = await temporaryFolder();
     const service = await startService({ engine: new ScriptedEngine(), dataFolder });
     onTestFinished(() => service.close());
@@ -44,16 +44,16 @@ describe('martingale keys', () => {
     expect(await status()).toBe(401);
     expect(await keys('revoke', 'nobody', '--data', dataFolder)).toMatchObject({
       status: 1,
-      stderr: expect.stringContaining('there is no key "nobody"'),
+      stderr: expect.stringContaining('has no key "nobody"'),
     });
   });
 
-  test('makes a key of one entity', { tags: ['long'] }, async () => {
+  test('creates a key of one entity', { tags: ['long'] }, async () => {
     const dataFolder = await temporaryFolder();
     const service = await startService({ engine: new ScriptedEngine(), dataFolder });
     onTestFinished(() => service.close());
     const made = await keys('create', '--entity', 'team-a', '--data', dataFolder);
-    expect(made.stderr).toContain('the models of team-a alone');
+    expect(made.stderr).toContain('the models of team-a only');
     const answer = await fetch(`${service.url}/v1/preview/models`, {
       method: 'POST',
       headers: { authorization: `Bearer ${made.stdout.trim()}` },
@@ -67,7 +67,7 @@ describe('martingale keys', () => {
     });
   });
 
-  test('a name that would write into a terminal is refused', { tags: ['long'] }, async () => {
+  test('a name with control characters is refused', { tags: ['long'] }, async () => {
     const refused = await keys('create', '--name', '\u001b[2J', '--data', await temporaryFolder());
     expect(refused).toMatchObject({
       status: 1,
@@ -76,7 +76,7 @@ describe('martingale keys', () => {
     });
   });
 
-  test('a data folder that cannot be, or is not there, is told of', async () => {
+  test('an invalid or missing data folder is an error', async () => {
     const folder = await temporaryFolder();
     const file = join(folder, 'file');
     await writeFile(file, '');
@@ -89,15 +89,15 @@ describe('martingale keys', () => {
     const missing = join(folder, 'missing');
     expect(await keys('list', '--data', missing)).toMatchObject({
       ...{ status: 1, stdout: '' },
-      stderr: `error: there is no data folder ${missing}; check --data. [data_folder_not_found]\n`,
+      stderr: `error: There is no data folder ${missing}. Check --data. [data_folder_not_found]\n`,
     });
     expect(await keys('list', '--data', folder)).toMatchObject({
       status: 0,
-      stdout: expect.stringContaining(`No keys were ever made in ${folder}`),
+      stdout: expect.stringContaining('There are no keys.'),
     });
   });
 
-  test('the list is a table, or says that there is nothing', () => {
+  test('the list is a table, or says that there are no keys', () => {
     const record = { id: '0123456789abcdef', createdAt: '2026-01-05T09:00:00.000Z' };
     expect(
       keyTable([

@@ -3,14 +3,14 @@ import { type Interrupt, listenForInterrupt } from '../../src/cli/program-end.ts
 
 describe('an interrupt', () => {
   let interrupt: Interrupt;
-  const [onFirst, onCut] = [vi.fn(), vi.fn()];
+  const [onFirst, onEarlyExit] = [vi.fn(), vi.fn()];
   let exit: MockInstance<typeof process.exit>;
   beforeEach(() => {
     exit = vi.spyOn(process, 'exit').mockImplementation(() => undefined as never);
     vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] });
     vi.clearAllMocks();
-    // The thread that kills a process whose loop is held has a real timer: never in this one.
-    interrupt = listenForInterrupt({ limitMs: 600_000, onFirst, onCut });
+    // The thread that kills a process with a blocked event loop has a real timer: never in this one.
+    interrupt = listenForInterrupt({ limitMs: 600_000, onFirst, onEarlyExit });
   });
   afterEach(() => {
     interrupt.release();
@@ -18,7 +18,7 @@ describe('an interrupt', () => {
     vi.useRealTimers();
   });
 
-  it('asks the program to stop, once for all that pass the same Ctrl-C on', () => {
+  it('asks the program to stop, once for each Ctrl-C however often it arrives', () => {
     expect(interrupt.status).toBeUndefined();
     process.emit('SIGINT');
     vi.advanceTimersByTime(40);
@@ -29,25 +29,25 @@ describe('an interrupt', () => {
     expect(exit).not.toHaveBeenCalled();
   });
 
-  it('leaves at once when it comes again', () => {
+  it('exits at once when it is repeated', () => {
     process.emit('SIGTERM');
     vi.advanceTimersByTime(600);
     process.emit('SIGINT');
-    expect(onCut.mock.calls).toEqual([['again']]);
+    expect(onEarlyExit.mock.calls).toEqual([['again']]);
     expect(exit).toHaveBeenCalledWith(143);
   });
 
-  it('leaves at its limit, also where the program has come to its end and something goes on', () => {
+  it('exits at its limit, even after the end of a program with work left', () => {
     process.emit('SIGTERM');
     interrupt.release();
     vi.advanceTimersByTime(599_999);
     expect(exit).not.toHaveBeenCalled();
     vi.advanceTimersByTime(1);
-    expect(onCut.mock.calls).toEqual([['limit']]);
+    expect(onEarlyExit.mock.calls).toEqual([['limit']]);
     expect(exit).toHaveBeenCalledWith(143);
   });
 
-  it('gives the signals back where none came', () => {
+  it('restores the signals if none came', () => {
     interrupt.release();
     expect(process.listenerCount('SIGINT')).toBe(0);
     expect(process.listenerCount('SIGTERM')).toBe(0);

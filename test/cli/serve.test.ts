@@ -36,7 +36,7 @@ afterAll(async () => {
 });
 
 describe('martingale serve', () => {
-  it('makes a key, serves with it, and ends cleanly at the first interrupt', async () => {
+  it('makes a key, serves with it, and exits cleanly at the first interrupt', async () => {
     const service = await serve('');
     const key = /key: (\S+)/.exec(service.text)?.[1] ?? '';
     const answer = await models(service.url, key);
@@ -75,7 +75,7 @@ describe('martingale serve', () => {
     expect(logged).not.toContain('my-secret');
   });
 
-  it('says how to call it', () => {
+  it('shows how to call it', () => {
     const text = welcome({ url: 'http://127.0.0.1:8000', madeKey: 'mg-1', storedKeys: 0, data: '/data' });
     expect(text).toContain('curl http://127.0.0.1:8000/v1/models -H "Authorization: Bearer mg-1"');
     const own = { url: 'http://127.0.0.1:8000', madeKey: null, data: '/data' };

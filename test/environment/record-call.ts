@@ -2,8 +2,8 @@ import type { Trajectory } from 'martingale';
 
 /** Records a call as a model would: a prompt of one token, and one sampled token. */
 export function recordCall(trajectory: Trajectory, text = 'yes'): number {
-  const { index, callId } = trajectory.beginCall();
-  trajectory.record(callId, {
+  const { index } = trajectory.beginCall();
+  trajectory.record({
     index,
     messages: [{ role: 'user', content: `call ${index}` }],
     tools: undefined,

@@ -91,7 +91,7 @@ test('an external model runs as the agent calls it, and has no temperature to se
   await evaluate({ ...options, model: model.with({ temperature: 0.3 }) });
   expect(service.requests.map(({ temperature }) => temperature)).toEqual([1, 0.3]);
   await expect(evaluate({ ...options, temperature: 0 })).rejects.toThrow(
-    /`temperature` is 0 and "other" is no model handle/,
+    /`temperature` is 0, and "other" is not a model handle/,
   );
 });
 

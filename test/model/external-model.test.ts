@@ -299,7 +299,7 @@ describe('what an external model is made of', () => {
     const before = globalThis.AI_SDK_DEFAULT_PROVIDER;
     globalThis.AI_SDK_DEFAULT_PROVIDER = undefined;
     try {
-      expect(() => externalModel('gpt-x')).toThrow('The external model "gpt-x" is only an id');
+      expect(() => externalModel('gpt-x')).toThrow('The external model "gpt-x" is an id');
       usePolicyAsDefaultProvider({ models: 'all' });
       expect(() => externalModel('gpt-x')).toThrow('is a model of the service');
     } finally {

@@ -26,7 +26,7 @@ describe('an agent that reasons', () => {
 
   /** The messages of the trajectory's last call. */
   const lastSent = (trajectory: Trajectory): readonly Message[] => {
-    const call = trajectory.call(`${trajectory.id}:1`);
+    const call = trajectory.log.get(1);
     if (!call) throw new RangeError('there was no second call');
     return call.messages;
   };
@@ -124,7 +124,7 @@ describe('an agent that reasons', () => {
     expect(trajectory.histories[0]?.entries[1]).toEqual({
       ...{ role: 'assistant', reasoning_content: 'it is warm', content: 'a cat' },
     });
-    const prompt = trajectory.call(`${trajectory.id}:0`)?.promptTokenIds;
+    const prompt = trajectory.log.get(0)?.promptTokenIds;
     const { reasoning } = service.engine.chatFormat(baseModel);
     expect(prompt).toEqual(expect.arrayContaining([reasoning?.open, reasoning?.close]));
   });

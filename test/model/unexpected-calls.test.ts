@@ -111,10 +111,12 @@ describe('outside of a rollout', () => {
   });
 
   test('the warning is one of the process, for whoever listens', async () => {
-    const { service, model } = await open();
+    const { service } = await open();
     await using _ = service;
     const heard = once(process, 'warning');
-    await ask(model.with({ outsideRollout: 'warn' }));
+    await ask(
+      new ModelHandle({ client: service.client, name: 'local/shop/other' }).with({ outsideRollout: 'warn' }),
+    );
     expect(await heard).toMatchObject([{ code: 'MARTINGALE_OUTSIDE_ROLLOUT' }]);
   });
 

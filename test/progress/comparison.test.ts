@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { comparisonLines, mostInstructivePair } from '../../src/progress/comparison.ts';
-import { plainText } from '../../src/progress/text.ts';
+import { displayWidth, plainText } from '../../src/progress/text.ts';
 import { conversation } from './events.ts';
 
 const wrong = conversation('cancel order 4821', { answer: 'error not found', reply: 'sorry', reward: 0.25 });
@@ -27,13 +27,13 @@ const comparison = {
 };
 
 describe('comparison', () => {
-  it('takes the scenario that gained most as its example', () => {
+  it('shows the scenario whose reward rose most', () => {
     expect(mostInstructivePair([other, wrong], [right, other])).toEqual({ before: wrong, after: right });
     expect(mostInstructivePair([wrong], [other])).toEqual({ before: wrong, after: other });
     expect(mostInstructivePair([], [other])).toBeUndefined();
   });
 
-  it('shows scores, both conversations beside each other, and how to go on', () => {
+  it('shows scores, two conversations side by side, and next commands', () => {
     expect(comparisonLines(comparison, 87).map(plainText)).toEqual([
       'validation, greedy   before   after         ',
       '────────────────────────────────────────────',
@@ -53,14 +53,14 @@ describe('comparison', () => {
     ]);
   });
 
-  it('says what the scores are of where rollouts failed', () => {
+  it('shows how many scenarios have a score if rollouts failed', () => {
     const before = { ...comparison.before, scored: 110, failed: 146 };
     const lines = comparisonLines({ ...comparison, before }, 87).map(plainText);
     expect(lines[4]).toMatch(/^scenarios +110 of 256 +256 *$/);
     expect(lines[5]).toMatch(/^rollouts failed +146 +0 *$/);
   });
 
-  it('gives differences that agree with the figures beside them', () => {
+  it('shows differences that match the rounded numbers', () => {
     const score = { reward: 0.4521, success: 0.1523 };
     const all = { reward: 1, success: 1 };
     const { before, after } = comparison;
@@ -72,14 +72,16 @@ describe('comparison', () => {
     expect(lines[3]).toMatch(/15% +100% +\+85%$/);
   });
 
-  it('puts them under each other on a narrow terminal and never cuts a command', () => {
+  it('stacks conversations on a narrow terminal and never cuts a command', () => {
     const lines = comparisonLines(comparison, 30).map(plainText);
     expect(lines).toContain('before             reward 0.25');
     expect(lines).toContain('after              reward 1.00');
+    // All but the commands, which are never cut.
+    for (const line of lines.slice(0, -4)) expect(displayWidth(line)).toBeLessThanOrEqual(30);
     expect(lines.at(-1)).toContain('npm start -- --seed 2 --steps 250');
   });
 
-  it('is silent about success where the environment has none', () => {
+  it('leaves out success if the environment has none', () => {
     const without = { policy: 'a/b/c', score: { reward: 0.5, success: null }, ...all, examples: [] };
     const text = comparisonLines({ ...comparison, before: without, after: without }, 80)
       .map(plainText)

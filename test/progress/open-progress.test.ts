@@ -1,3 +1,4 @@
+import { OptionError } from 'martingale';
 import { describe, expect, it } from 'vitest';
 import { openProgress, type ProgressOption } from '../../src/progress/index.ts';
 import { phase, runStarted, stepReport } from './events.ts';
@@ -13,7 +14,7 @@ function open(option: ProgressOption | undefined) {
 }
 
 describe('the view of a run whose output is a pipe', () => {
-  it.each([undefined, false] as const)('is none where `progress` is %s', (option) => {
+  it.each([undefined, false] as const)('is null for `progress` %s', (option) => {
     expect(open(option).view).toBeNull();
   });
 
@@ -21,7 +22,7 @@ describe('the view of a run whose output is a pipe', () => {
     [true, 'terminal'],
     ['plain', 'terminal'],
     ['json', 'output'],
-  ] as const)('is lines where `progress` is %s, on one stream alone', (option, to) => {
+  ] as const)('has lines for `progress` %s, on one stream only', (option, to) => {
     const { view, ...streams } = open(option);
     view?.listen(runStarted(1));
     view?.listen(stepReport(0, 1));
@@ -31,7 +32,7 @@ describe('the view of a run whose output is a pipe', () => {
     expect(written(to === 'output' ? 'terminal' : 'output')).toEqual([]);
   });
 
-  it('says of which run a line is while there are several', () => {
+  it('names the run of each line if there are several', () => {
     const stream = pipe();
     const views = ['one', 'two'].map((name) => {
       const view = openProgress('plain', { terminal: stream });
@@ -48,7 +49,7 @@ describe('the view of a run whose output is a pipe', () => {
     ]);
   });
 
-  it('ends where its reader has gone, and ends nobody', () => {
+  it('ends when its reader exits, and the run continues', () => {
     const { view, terminal } = open('plain');
     view?.listen(phase(1, 2));
     terminal.emit('error', new Error('EPIPE'));
@@ -58,7 +59,13 @@ describe('the view of a run whose output is a pipe', () => {
     expect(terminal.writes.length).toBe(written);
   });
 
-  it('leaves no listener behind, also where its reader has gone', async () => {
+  it('refuses another value', () => {
+    const option: ProgressOption = JSON.parse('"loud"');
+    expect(() => open(option)).toThrow(OptionError);
+    expect(() => open(option)).toThrow('`progress` is "loud". Pass true, false, "plain" or "json".');
+  });
+
+  it('removes its listener, even if its reader has exited', async () => {
     for (const error of [null, new Error('EPIPE')]) {
       const { view, terminal } = open('plain');
       if (error) terminal.emit('error', error);

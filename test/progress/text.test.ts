@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { table } from '../../src/progress/comparison.ts';
-import { clip, displayWidth, lineWidth, paint, plainText, truncate, wrap } from '../../src/progress/text.ts';
+import { clip, displayWidth, lineWidth, paint, truncate, wrap } from '../../src/progress/text.ts';
 
 const anyText = fc.string({ unit: 'grapheme', maxLength: 60 });
 const run = { seed: 7, numRuns: 300 };
@@ -14,7 +13,7 @@ describe('text on a terminal', () => {
     expect(displayWidth('🙂')).toBe(2);
   });
 
-  it('never grows wider than the room it is given', () => {
+  it('is never wider than the given width', () => {
     fc.assert(
       fc.property(anyText, fc.integer({ min: 1, max: 40 }), (text, width) => {
         expect(displayWidth(truncate(text, width))).toBeLessThanOrEqual(width);
@@ -24,7 +23,7 @@ describe('text on a terminal', () => {
     );
   });
 
-  it('wraps at spaces, loses nothing and keeps to the width', () => {
+  it('wraps at spaces within the width and loses nothing', () => {
     fc.assert(
       fc.property(anyText, fc.integer({ min: 2, max: 40 }), (text, width) => {
         const lines = wrap(text, width);
@@ -36,31 +35,9 @@ describe('text on a terminal', () => {
     expect(wrap('do not send order 4821', 11)).toEqual(['do not send', 'order 4821']);
   });
 
-  it('has colours only where they are wanted', () => {
+  it('has colors only if requested', () => {
     const line = [{ text: 'reward ' }, { text: '0.97', style: 'green' as const }];
     expect(paint(line, false)).toBe('reward 0.97');
     expect(paint(line, true)).toBe('reward \u001b[32m0.97\u001b[39m');
-  });
-});
-
-describe('table', () => {
-  const columns = [{ title: 'name' }, { title: 'reward', align: 'right' as const }];
-  const rows = [
-    [{ text: 'before' }, { text: '0.33' }],
-    [{ text: 'a very long name indeed' }, { text: '0.97' }],
-  ];
-
-  it('aligns its columns under a rule', () => {
-    expect(table(columns, rows.slice(0, 1), 40).map(plainText)).toEqual([
-      'name     reward',
-      '───────────────',
-      'before     0.33',
-    ]);
-  });
-
-  it('cuts the widest column when there is too little room', () => {
-    const lines = table(columns, rows, 20).map(plainText);
-    expect(lines[3]).toBe('a very lon…     0.97');
-    for (const line of lines) expect(displayWidth(line)).toBe(20);
   });
 });

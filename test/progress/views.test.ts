@@ -91,14 +91,14 @@ describe('plain view', () => {
     ]);
   });
 
-  it('goes on with the curve of a run that is resumed, and says why one ended early', () => {
+  it('shows earlier steps of a resumed run, and why a run ended early', () => {
     const { type: _, ...done } = stepReport(0, 42);
     const lines = show([
       { ...runStarted(42), finishedSteps: 1, finishedReports: [done] },
       stepReport(1, 42, { staleness: { mean: 1.5, max: 2 } }),
       { type: 'run_ended', reason: 'early_stop', because: 'no better', seconds: 5, runDirectory: 'runs/x' },
     ]);
-    expect(lines[1]).toBe('resumed: 1 step of it done before');
+    expect(lines[1]).toBe('resumed after 1 step');
     expect(lines[2]).toMatch(/^step {2}2\/42 .*stale 1\.5/);
     expect(lines[3]).toBe('ended early: no better · 5.0 s');
     expect(show(wholeRun(3)).join()).not.toContain('stale');
@@ -128,21 +128,21 @@ describe('plain view', () => {
     expect(show([phase(10, null), runStarted(1)])[1]).toBe('warm start: 10 · loss 0.432 · 1.0 s');
   });
 
-  it('says from which step a new run goes on, where its model has been trained before', () => {
+  it('names the step from which a new run of a trained model continues', () => {
     const started = { ...runStarted(2), model: 'local/desk/clerk:step12', fromStep: 12 };
-    const said = 'goes on from step 12 of local/desk/clerk, which has been trained before';
-    expect(show([started])).toContain(said);
+    const line = 'continues from step 12 of local/desk/clerk, which was trained before';
+    expect(show([started])).toContain(line);
     const resumed = { ...started, finishedSteps: 1, finishedReports: [] };
-    expect(show([resumed]).join()).not.toContain('goes on from');
-    expect(show([runStarted(2)]).join()).not.toContain('goes on from');
+    expect(show([resumed]).join()).not.toContain('continues from');
+    expect(show([runStarted(2)]).join()).not.toContain('continues from');
     const changedVersions = [{ of: 'node' as const, was: '22.19.0', is: '24.1.0' }];
     expect(show([{ ...resumed, changedVersions }])).toContain(
       'resumed with Node 24.1.0; it began with 22.19.0',
     );
     const live = (event: RunEvent) =>
       liveLines(advance(newRun(0), event, 0), { columns: 100, nowMs: 0 }).map(plainText);
-    expect(live(started)).toContain(said);
-    expect(live(resumed)).not.toContain(said);
+    expect(live(started)).toContain(line);
+    expect(live(resumed)).not.toContain(line);
   });
 
   it('moves no cursor and has no colours', () => {

@@ -1,10 +1,11 @@
 import { expect, test } from 'vitest';
-import { usedUp } from '../../src/training/budget.ts';
+import { reachedLimit } from '../../src/training/budget.ts';
 
 const usage = { promptTokens: 0, sampledTokens: 0 };
 
 test('what is used up is said in figures that show it, in runs of seconds and of days', () => {
-  const used = (minutes: number, seconds: number) => usedUp({ minutes }, { usage, cost: null, seconds });
+  const used = (minutes: number, seconds: number) =>
+    reachedLimit({ minutes }, { usage, cost: null, seconds });
   expect(used(0.02, 1.21)).toBe('0.0202 of 0.02 minutes are used');
   expect(used(3000, 180_060)).toBe('3000 of 3000 minutes are used');
   expect(used(1, 59.9)).toBeNull();

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { earlyStop } from '../../src/index.ts';
 import { RolloutGroup } from '../../src/rollout/index.ts';
 import { rankCheckpoints } from '../../src/training/checkpoints.ts';
-import { groupsThatStay } from '../../src/training/step-queue.ts';
+import { groupsToKeep } from '../../src/training/step-queue.ts';
 import { Trajectory } from '../../src/trajectory/index.ts';
 
 const validation = (checkpoint: number, reward: number, failedShare: number) => ({
@@ -40,7 +40,7 @@ test('of an interrupted step the groups stay in which a rollout completed, and a
     [index, new RolloutGroup({ index, scenario: {}, rollouts })] as const;
   const some = new Map([group(0, [failed]), group(2, [failed, completed])]);
   const stays = (found: typeof some, isNext: boolean) => [
-    ...groupsThatStay(found, { count: 3, isNext }).keys(),
+    ...groupsToKeep(found, { count: 3, isNext }).keys(),
   ];
   expect(stays(some, true)).toEqual([2]);
   const all = new Map([...some, group(1, [failed, failed])]);

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { countRepeats, repeatedShare } from '../../src/training/step-figures.ts';
+import { countRepeats, repeatedShare } from '../../src/training/step-report.ts';
 
 test.each([
   [[], 0],

@@ -36,7 +36,7 @@ describe('a supervised training with a key of its own', () => {
     expect(world.engine.trainings).toBe(2);
   });
 
-  test('is asked for anew after its job was cancelled, and then once only', async () => {
+  test('throws again after its job was cancelled, and trains once under another key', async () => {
     await using world = await startTrainingWorld({ knowsKeys: true });
     const model = await world.open();
     const stop = new AbortController();
@@ -48,8 +48,11 @@ describe('a supervised training with a key of its own', () => {
     const stopped = sft({ model, examples, idempotencyKey: 'nightly', signal: stop.signal });
     await expect(stopped).rejects.toThrow('enough');
     world.engine.hold = () => Promise.resolve();
-    const trained = await sft({ model, examples, idempotencyKey: 'nightly' });
-    const again = await sft({ model, examples, idempotencyKey: 'nightly' });
+    const repeated = sft({ model, examples, idempotencyKey: 'nightly' });
+    await expect(repeated).rejects.toMatchObject({ code: 'training_job_failed' });
+    await expect(repeated).rejects.toThrow(/failed: The job was cancelled while it ran\. No checkpoint/);
+    const trained = await sft({ model, examples, idempotencyKey: 'nightly 2' });
+    const again = await sft({ model, examples, idempotencyKey: 'nightly 2' });
     expect([trained.model.step, again.model.step]).toEqual([1, 1]);
     expect(await world.checkpoints()).toEqual([0, 1]);
   });
@@ -58,7 +61,7 @@ describe('a supervised training with a key of its own', () => {
     await using world = await startTrainingWorld({ knowsKeys: true });
     const model = await openModel({ client: world.client, ...world.settings.model });
     const asking = sft({ model, examples, idempotencyKey: 'k'.repeat(251) });
-    await expect(asking).rejects.toThrow('`idempotencyKey` has 251 characters; give one of at most 250.');
+    await expect(asking).rejects.toThrow('`idempotencyKey` has 251 characters; pass at most 250.');
   });
 });
 

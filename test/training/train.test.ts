@@ -154,7 +154,8 @@ test('the run directory holds the whole run', async () => {
   });
   expect(await whole(join(runDirectory, 'summary.json'))).toMatchObject({ reason: 'finished', steps: 3 });
   const written = await readJsonLines(join(runDirectory, 'events.jsonl'));
-  const kept = events.filter(({ type }) => type !== 'rollouts').map(({ type }) => type);
+  // A run without a warm start has only phases of validations.
+  const kept = events.filter(({ type }) => type !== 'rollouts' && type !== 'phase').map(({ type }) => type);
   expect(written.map(({ type }) => type)).toEqual(kept);
   expect(events.filter((event) => event.type === 'evaluated').map(({ name }) => name)).toEqual([
     'before',
@@ -208,7 +209,7 @@ test('only the newest checkpoints of the run stay; those from before it always d
   expect(service.deleted).toEqual([1, 2]);
 });
 
-test('an evaluation tells how far it has come, from its beginning to its end, in a few events', async () => {
+test('a validation emits its progress from its beginning to its end', async () => {
   const { service, settings, events } = await open();
   await using _ = service;
   const validation = { scenarios: [{ id: 8 }, { id: 9 }], rolloutsPerScenario: 50 };
@@ -218,8 +219,7 @@ test('an evaluation tells how far it has come, from its beginning to its end, in
   const before = told.filter(({ phase }) => phase === 'evaluation before');
   expect(before[0]).toEqual({ type: 'phase', phase: 'evaluation before', done: 0, total: 100, metrics: {} });
   expect(before.at(-1)).toMatchObject({ done: 100, total: 100 });
-  expect(before.length).toBeGreaterThan(10);
-  expect(before.length).toBeLessThan(25);
+  expect(before).toHaveLength(101);
   const done = before.map((event) => event.done);
   expect(done).toEqual([...done].sort((a, b) => a - b));
   const order = events.map((event) => (event.type === 'phase' ? event.phase : event.type));
@@ -340,7 +340,7 @@ test('a handle pinned to an older checkpoint is refused: jobs train the newest',
   const { model } = await train({ ...settings, steps: 1 });
   const { client, ...rest } = settings;
   const again = { ...rest, runDirectory: `${settings.runDirectory}-2` };
-  await expect(train({ ...again, client, model } as never)).rejects.toThrow(/a client of its own/);
+  await expect(train({ ...again, client, model } as never)).rejects.toThrow(/has its own client/);
   await expect(train({ ...again, model: model.at(0) })).rejects.toThrow(
     /not the newest checkpoint, which is step 1/,
   );

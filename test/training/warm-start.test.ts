@@ -169,7 +169,7 @@ describe('a run with a warm start', () => {
     });
     await sft({ model: await world.open(), examples });
     const resumed = world.train({ steps: 1, warmStart, validation, resume: true });
-    await expect(resumed).rejects.toThrow(/stood at local\/network\/coin:step1, and its newest checkpoint/);
+    await expect(resumed).rejects.toThrow(/was at local\/network\/coin:step1, but its newest checkpoint/);
   });
 
   test.each<[string, TrainingWorldOptions]>([

@@ -36,9 +36,9 @@ test('whatever the calls, each sampled token is in one history once, after the p
           finish_reason: 'stop',
           token_ids,
         };
-        const { index, callId } = trajectory.beginCall();
+        const { index } = trajectory.beginCall();
         const promptTokenIds = render(messages);
-        trajectory.record(callId, { index, messages, tools: undefined, choice, promptTokenIds, model: 'm' });
+        trajectory.record({ index, messages, tools: undefined, choice, promptTokenIds, model: 'm' });
         recorded.set(choice, promptTokenIds);
         const reply: Message = asText
           ? { role: 'assistant', content: `${content}!` }

@@ -12,8 +12,8 @@ const user = (content: string): Message => ({ role: 'user', content });
 const assistant = (content: string): Message => ({ role: 'assistant', content });
 
 function record(trajectory: Trajectory, call: Partial<RecordedCall> & Pick<RecordedCall, 'promptTokenIds'>) {
-  const { index, callId } = trajectory.beginCall();
-  trajectory.record(callId, {
+  const { index } = trajectory.beginCall();
+  trajectory.record({
     index,
     messages: [user('a')],
     tools: undefined,
@@ -58,13 +58,13 @@ test('histories stand in the order in which their first calls began, whichever w
   const first = trajectory.beginCall();
   const second = trajectory.beginCall();
   const call = { messages: [user('a')], tools: undefined, model: 'm' };
-  trajectory.record(second.callId, {
+  trajectory.record({
     ...call,
     index: second.index,
     promptTokenIds: [2],
     choice: choice('second', [9]),
   });
-  trajectory.record(first.callId, {
+  trajectory.record({
     ...call,
     index: first.index,
     promptTokenIds: [1],

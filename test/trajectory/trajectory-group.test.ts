@@ -20,8 +20,8 @@ test.each([
 test('equal rewards have a signal where calls are credited apart', () => {
   const credited = (reward: number) => {
     const trajectory = Object.assign(new Trajectory(), { reward: 1 });
-    const { callId, index } = trajectory.beginCall();
-    trajectory.record(callId, {
+    const { index } = trajectory.beginCall();
+    trajectory.record({
       index,
       messages: [{ role: 'user', content: 'go' }],
       tools: undefined,

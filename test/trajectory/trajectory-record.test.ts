@@ -25,7 +25,7 @@ const shown = (trajectory: Trajectory) => ({
   histories: trajectory.histories.map((history) => [history.firstCall, history.toBody()]),
   choices: trajectory.choices,
   calls: trajectory.calls,
-  recorded: trajectory.recordedCalls.map(({ promptTokenIds: _, tools = null, ...call }) => ({
+  recorded: trajectory.log.calls.map(({ promptTokenIds: _, tools = null, ...call }) => ({
     ...call,
     tools,
   })),
@@ -55,7 +55,7 @@ function build(turns: readonly Turn[]): Trajectory {
   for (const { from, user, sampled, asText, otherModel, tool: name, isAnswered } of turns) {
     const base = conversations[from % conversations.length] ?? [];
     const messages: Message[] = [...base, { role: 'user', content: user }];
-    const { index, callId } = trajectory.beginCall();
+    const { index } = trajectory.beginCall();
     if (!isAnswered) continue;
     const choice: Choice = {
       index: 0,
@@ -68,7 +68,7 @@ function build(turns: readonly Turn[]): Trajectory {
       token_ids: [...[...sampled].map((character) => character.codePointAt(0) ?? 0), 1_000_000],
       sampling: { temperature: 1, top_p: 1, top_k: -1, min_p: 0, constraint: null, logit_bias: { 9: -1 } },
     };
-    trajectory.record(callId, {
+    trajectory.record({
       index,
       messages,
       tools: name === undefined ? undefined : [tool(name)],
@@ -159,7 +159,7 @@ describe('a trajectory that was read back', () => {
 
   test('remembers the call that broke the rules', () => {
     const trajectory = new Trajectory({ policy });
-    const { index, callId } = trajectory.beginCall();
+    const { index } = trajectory.beginCall();
     const choice: Choice = {
       index: 0,
       message: { role: 'assistant', content: 'x' },
@@ -167,17 +167,17 @@ describe('a trajectory that was read back', () => {
       token_ids: [1],
     };
     const call = { index, messages: [], tools: undefined, choice, promptTokenIds: [1], model: 'base' };
-    expect(() => trajectory.record(callId, call)).toThrow(/pinned/);
+    expect(() => trajectory.record(call)).toThrow(/pinned/);
     expect(throughDisk(trajectory).violation).toMatchObject({ code: 'unexpected_call_base_model' });
   });
 
   test('of an external model has its calls, with what was said and what its provider counted', () => {
     const trajectory = new Trajectory();
     const call = (messages: Message[], content: string) => {
-      const { index, callId } = trajectory.beginCall();
+      const { index } = trajectory.beginCall();
       const choice: Choice = { index: 0, message: { role: 'assistant', content }, finish_reason: 'stop' };
       const counts = { promptTokens: 10 + index, sampledTokens: 3 };
-      trajectory.recordMessages(callId, {
+      trajectory.recordMessages({
         index,
         messages,
         tools: [tool('f')],

@@ -12,7 +12,7 @@ import {
   type ValidationOptions,
 } from '../../training/index.ts';
 import { shortPath } from '../../util/complaint.ts';
-import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
+import { checkOptionNames, type OptionNames, omitNames } from '../../util/option-names.ts';
 import type { RecipeOptions } from './options.ts';
 import { runOptionError } from './run-directory.ts';
 
@@ -42,7 +42,7 @@ export interface RecipeDescription {
   talkCommand?: string;
 }
 
-/** A value, or a function that gives it for the run's seed. */
+/** A value, or a function that returns it for the run's seed. */
 export type Seeded<Value> = Value | ((run: { seed: number }) => Value | Promise<Value>);
 
 /** Options of `train` that the flags or the recipe program set. */
@@ -96,24 +96,6 @@ export interface RecipeRun {
   };
 }
 
-/** Names of the options of `train` that a recipe takes. */
-const {
-  model: _model,
-  client: _client,
-  baseUrl: _baseUrl,
-  apiKey: _apiKey,
-  steps: _steps,
-  groupsPerStep: _groupsPerStep,
-  rolloutsPerGroup: _rolloutsPerGroup,
-  seed: _seed,
-  runDirectory: _runDirectory,
-  resume: _resume,
-  onEvent: _onEvent,
-  progress: _progress,
-  signal: _signal,
-  ...learningNames
-} = trainNames;
-
 const recipeNames = {
   name: true,
   description: true,
@@ -123,33 +105,47 @@ const recipeNames = {
   >,
   talkCommand: true,
   learn: true,
-  ...learningNames,
+  ...omitNames(trainNames, [
+    'model',
+    'client',
+    'baseUrl',
+    'apiKey',
+    'steps',
+    'groupsPerStep',
+    'rolloutsPerGroup',
+    'seed',
+    'runDirectory',
+    'resume',
+    'onEvent',
+    'progress',
+    'signal',
+  ]),
 } satisfies OptionNames<EnvironmentRecipe<z.ZodType, unknown>>;
 
 /** A recipe with its defaults filled in. */
-export interface WholeRecipe extends LearningRecipe {
+export interface ResolvedRecipe extends LearningRecipe {
   description: string;
   command: string;
   defaults: Required<NonNullable<RecipeDescription['defaults']>>;
 }
 
 /** @throws OptionError for an unknown option, for an invalid project name, and for both `environment` and `learn`. */
-export function wholeRecipe<Schema extends z.ZodType, Outcome>(
+export function resolveRecipe<Schema extends z.ZodType, Outcome>(
   recipe: Recipe<Schema, Outcome>,
   started: Started,
-): WholeRecipe {
+): ResolvedRecipe {
   checkOptionNames('runRecipe()', recipe, recipeNames);
   if (recipe.learn && 'environment' in recipe)
     throw runOptionError(
       'learn',
-      'The recipe has an `environment` and a `learn`, which would take no notice of it. Give one.',
+      'The recipe has an `environment` and a `learn`, which would ignore it. Give only one.',
     );
   const { name, description = `Trains ${name}.`, command = commandOf(started), talkCommand } = recipe;
   if (!namePartPattern.test(name))
     throw runOptionError(
       'name',
-      `The recipe's \`name\` is ${JSON.stringify(name)}. It names a project: give 1 to 128 letters, digits, dots, ` +
-        'underscores or hyphens, beginning with a letter or digit.',
+      `The recipe's \`name\` is ${JSON.stringify(name)}. It names a project: pass 1 to 128 letters, digits, dots, ` +
+        'underscores or hyphens, starting with a letter or digit.',
     );
   const {
     steps = 100,
@@ -158,11 +154,18 @@ export function wholeRecipe<Schema extends z.ZodType, Outcome>(
     baseModel = 'martingale-tiny',
   } = recipe.defaults ?? {};
   const defaults = { steps, groups, rolloutsPerGroup, baseModel };
-  return { name, description, command, defaults, talkCommand, learn: recipe.learn ?? learnIn(recipe) };
+  return {
+    name,
+    description,
+    command,
+    defaults,
+    talkCommand,
+    learn: recipe.learn ?? learnFromEnvironment(recipe),
+  };
 }
 
 /** The `learn` function of a recipe with an environment. */
-function learnIn<Schema extends z.ZodType, Outcome>(
+function learnFromEnvironment<Schema extends z.ZodType, Outcome>(
   recipe: EnvironmentRecipe<Schema, Outcome>,
 ): LearningRecipe['learn'] {
   const {

@@ -22,19 +22,19 @@ export interface RecipeOptions {
   stopWithin: number;
 }
 
-interface Described {
+interface ProgramDescription {
   command: string;
   description: string;
   defaults: { steps: number; groups: number; rolloutsPerGroup: number; baseModel: string };
 }
 
-export const recipeProgram = ({ command, description, defaults }: Described): Command =>
+export const recipeProgram = ({ command, description, defaults }: ProgramDescription): Command =>
   new Command(command)
     .description(description)
-    .option('--json', 'one JSON object a line on standard output', false)
-    .option('--seed <number>', 'decides all randomness of the run', wholeNumber(0, 2 ** 32 - 1), 1)
+    .option('--json', 'write one JSON object per line to standard output', false)
+    .option('--seed <number>', 'seed of all random choices of the run', wholeNumber(0, 2 ** 32 - 1), 1)
     .option('--steps <number>', 'steps of reinforcement learning', wholeNumber(1), defaults.steps)
-    .option('--groups <number>', 'scenarios a step', wholeNumber(1), defaults.groups)
+    .option('--groups <number>', 'scenarios per step', wholeNumber(1), defaults.groups)
     .option(
       '--rollouts-per-group <number>',
       'rollouts of each scenario',
@@ -48,23 +48,23 @@ export const recipeProgram = ({ command, description, defaults }: Described): Co
     .addOption(
       new Option(
         '--if-exists <what>',
-        'where the service has a model of the name: train it on, stop, or take the next free name',
+        'if the service already has a model with this name: train it further, stop, or take the next free name',
       )
         .choices(['continue', 'error', 'new'] satisfies IfExists[])
         .default('continue'),
     )
-    .option('--run-directory <path>', 'where the run is written (default: a new folder under runs/)')
-    .option('--resume', 'go on with the run in --run-directory; needs the flags that it was begun with')
+    .option('--run-directory <path>', 'folder of the run (default: a new one in runs/)')
+    .option('--resume', 'continue the run in --run-directory, with the same flags')
     .option(
       '--stop-within <seconds>',
-      'how long the end may take after Ctrl-C or SIGTERM',
+      'maximum time to stop after Ctrl-C or SIGTERM',
       wholeNumber(1, 86_400),
       20,
     )
     .addHelpText(
       'after',
-      '\nWithout --base-url a service with the embedded engine runs in this process. Its models, and the record of the ' +
-        'run, are kept in the run directory.',
+      '\nWithout --base-url a service with the embedded engine runs in this process. Models and ' +
+        'records are stored in the run directory.',
     )
     .showHelpAfterError(`(${command} --help lists the flags)`);
 
@@ -72,10 +72,10 @@ export const recipeProgram = ({ command, description, defaults }: Described): Co
 export function readOptions(argv: readonly string[], program: Command): RecipeOptions {
   const options = program.parse(argv).opts<RecipeOptions>();
   if (options.baseUrl !== undefined && !options.apiKey)
-    program.error('error: --base-url needs a key: give --api-key, or set MARTINGALE_API_KEY');
+    program.error('error: --base-url needs a key: pass --api-key or set MARTINGALE_API_KEY');
   if (options.baseUrl !== undefined && options.threads !== undefined)
     program.error('error: --threads is for the embedded engine and does nothing with --base-url');
   if (options.resume && options.runDirectory === undefined)
-    program.error('error: --resume needs --run-directory: the run to go on with');
+    program.error('error: --resume needs the --run-directory of the run to continue');
   return options;
 }

@@ -1,18 +1,21 @@
 import { MartingaleError } from '../../contract/index.ts';
 import type { Evaluation } from '../../evaluation/index.ts';
-import type { Comparison, Evaluated, NextCommand } from '../../progress/index.ts';
+import { type BeforeAfter, counted, type EvaluatedModel, type NextCommand } from '../../progress/index.ts';
 import type { TrainResult } from '../../training/index.ts';
 import { shortPath } from '../../util/complaint.ts';
-import type { InterruptReason } from '../program-end.ts';
-import { describeFailure } from '../program-end.ts';
-import type { WholeRecipe } from './definition.ts';
+import { describeFailure, type InterruptReason } from '../program-end.ts';
+import type { ResolvedRecipe } from './definition.ts';
 import type { RecipeOptions } from './options.ts';
 
-interface Finished {
-  recipe: Pick<WholeRecipe, 'command' | 'defaults' | 'talkCommand'>;
-  result: TrainResult;
+/** A run as its commands and texts need it. */
+export interface RunContext {
+  recipe: Pick<ResolvedRecipe, 'command' | 'defaults' | 'talkCommand'>;
   options: RecipeOptions;
   runDirectory: string;
+}
+
+interface Finished extends RunContext {
+  result: TrainResult;
   /** Data folder of the run's own service; null with `--base-url`. */
   dataFolder: string | null;
 }
@@ -22,44 +25,40 @@ const scoreOf = ({ reward, success }: Evaluation<unknown>) => ({
   success: success?.mean ?? null,
 });
 
-const failedOf = ({ counts }: Evaluation<unknown>) => counts.failed + counts.cancelled;
-
-const evaluated = (evaluation: Evaluation<unknown>): Evaluated => ({
+const evaluated = (evaluation: Evaluation<unknown>): EvaluatedModel => ({
   policy: evaluation.policy,
   score: scoreOf(evaluation),
   scenarios: evaluation.perScenario.length,
   scored: evaluation.reward?.count ?? 0,
-  failed: failedOf(evaluation),
+  failed: evaluation.counts.failed + evaluation.counts.cancelled,
   examples: evaluation.groups.flatMap((group) => group.trajectories.map((trajectory) => trajectory.toBody())),
 });
 
-type Asked = Pick<Finished, 'recipe' | 'options'>;
-
-/** The flags that a similar run needs again: `there` for the service, `same` for the rest. */
-function sameFlags({ recipe, options }: Asked): { same: string; there: string } {
+/** The flags that a similar run needs again. */
+function repeatedFlags({ recipe, options }: RunContext): { runFlags: string; serviceFlags: string } {
   const { groups, rolloutsPerGroup, baseUrl, apiKey, baseModel, threads, ifExists } = options;
   // Never show the key. A key from the environment needs no flag.
   const key = process.env.MARTINGALE_API_KEY === apiKey ? '' : ' --api-key "$KEY"';
-  const there = baseUrl === undefined ? '' : ` --base-url ${baseUrl}${key}`;
   const flag = (name: string, value: string | number | undefined, usual?: string | number) =>
     value === usual ? '' : ` --${name} ${value}`;
-  const same = [
+  const runFlags = [
     flag('groups', groups, recipe.defaults.groups),
     flag('rollouts-per-group', rolloutsPerGroup, recipe.defaults.rolloutsPerGroup),
     flag('threads', threads),
     flag('base-model', baseModel, recipe.defaults.baseModel),
     flag('if-exists', ifExists, 'continue'),
   ].join('');
-  return { same, there };
+  return { runFlags, serviceFlags: baseUrl === undefined ? '' : ` --base-url ${baseUrl}${key}` };
+}
+
+function trainCommand(run: RunContext, { seed, steps }: { seed: number; steps: number }): string {
+  const { runFlags, serviceFlags } = repeatedFlags(run);
+  return `${run.recipe.command} --seed ${seed} --steps ${steps}${runFlags}${serviceFlags}`;
 }
 
 /** The command that continues a run. */
-export function resumeCommand(asked: Asked & { runDirectory: string }): string {
-  const { seed, steps } = asked.options;
-  const { same, there } = sameFlags(asked);
-  const where = `--run-directory ${shellWord(shortPath(asked.runDirectory))}`;
-  return `${asked.recipe.command} --seed ${seed} --steps ${steps}${same}${there} ${where} --resume`;
-}
+const resumeCommand = (run: RunContext): string =>
+  `${trainCommand(run, run.options)} --run-directory ${shellWord(shortPath(run.runDirectory))} --resume`;
 
 const shellWord = (text: string) => (/^[\w./:@-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
@@ -67,36 +66,32 @@ const shellWord = (text: string) => (/^[\w./:@-]+$/.test(text) ? text : `'${text
 const serveCommand = import.meta.url.endsWith('.ts') ? 'npm run martingale -- serve' : 'npx martingale serve';
 
 /** Commands to try after a run. */
-export function nextCommands({ recipe, result, options, dataFolder }: Finished): NextCommand[] {
+export function nextCommands(finished: Finished): NextCommand[] {
+  const { recipe, result, options, dataFolder } = finished;
   const { seed, steps } = options;
-  const { same, there } = sameFlags({ recipe, options });
-  const again = (newSeed: number, newSteps: number) =>
-    `${recipe.command} --seed ${newSeed} --steps ${newSteps}${same}${there}`;
+  const commands = [
+    { what: 'More steps:', command: trainCommand(finished, { seed, steps: 2 * steps }) },
+    { what: 'Another seed:', command: trainCommand(finished, { seed: seed + 1, steps }) },
+  ];
   const { talkCommand } = recipe;
   const talk = `${talkCommand} --model ${shellWord(result.model.name.replace(/:step\d+$/, ''))}`;
   const ownKey = 'MARTINGALE_API_KEY=mine ';
-  const goOn = [
-    { what: 'More steps:', command: again(seed, 2 * steps) },
-    { what: 'Another seed:', command: again(seed + 1, steps) },
-  ];
-  if (dataFolder === null) {
-    if (talkCommand === undefined) return goOn;
-    return [...goOn, { what: 'Talk to the trained agent:', command: `${talk}${there}` }];
-  }
-  return [
-    ...goOn,
-    {
+  if (dataFolder !== null)
+    commands.push({
       what: 'Serve the trained model:',
       command: `${ownKey}${serveCommand} --data ${shellWord(shortPath(dataFolder))}`,
-    },
-    ...(talkCommand === undefined
-      ? []
-      : [{ what: 'and, in another terminal, talk to the agent:', command: `${ownKey}${talk}` }]),
-  ];
+    });
+  if (talkCommand !== undefined)
+    commands.push(
+      dataFolder === null
+        ? { what: 'Talk to the trained agent:', command: talk + repeatedFlags(finished).serviceFlags }
+        : { what: 'and, in another terminal, talk to the agent:', command: ownKey + talk },
+    );
+  return commands;
 }
 
 /** The comparison shown at the end; null without both evaluations. */
-export function comparisonOf(finished: Finished): Comparison | null {
+export function comparisonOf(finished: Finished): BeforeAfter | null {
   const { before, after } = finished.result.validation;
   if (before === null || after === null) return null;
   return {
@@ -108,10 +103,9 @@ export function comparisonOf(finished: Finished): Comparison | null {
 }
 
 /** The text after an interrupted run, with the command that continues it. */
-export function stoppedText(asked: Asked & { runDirectory: string }, steps: number): string {
-  const after =
-    steps === 0 ? 'before its first step was done' : `after ${steps} step${steps === 1 ? '' : 's'}`;
-  return `Stopped ${after}. Go on with it:\n  ${resumeCommand(asked)}`;
+export function stoppedText(run: RunContext, steps: number): string {
+  const when = steps === 0 ? 'before its first step was done' : `after ${counted(steps, 'step')}`;
+  return `Stopped ${when}. Continue with:\n  ${resumeCommand(run)}`;
 }
 
 /** Codes of refusals. Their message has the remedy; the resume command would be refused again. */
@@ -127,40 +121,36 @@ const refusals = new Set([
 
 /**
  * The text after a failed run: the error, and the command that continues the run.
- * @param isResumable Whether the run directory holds a run that can continue.
+ * @param canResume Whether the run directory holds a run that can continue.
  */
-export function failedText(
-  asked: Asked & { runDirectory: string },
-  error: unknown,
-  isResumable: boolean,
-): string {
+export function failedText(run: RunContext, error: unknown, canResume: boolean): string {
   const why = describeFailure(error);
-  if (!isResumable || (MartingaleError.isInstance(error) && refusals.has(error.code))) return why;
-  return `${why}\nOnce that is mended, go on with the run:\n  ${resumeCommand(asked)}`;
+  if (!canResume || (MartingaleError.isInstance(error) && refusals.has(error.code))) return why;
+  return `${why}\nAfter fixing this, continue the run:\n  ${resumeCommand(run)}`;
 }
 
 /** The text at the first interrupt. */
 export function stoppingText({ stopWithin }: RecipeOptions, reason: InterruptReason): string {
   if (reason === 'output_closed')
-    return `Nobody reads the output any more. Stopping, within ${stopWithin} s; --resume goes on.`;
-  return `Stopping, within ${stopWithin} s. Ctrl-C again leaves at once. Either way, --resume goes on.`;
+    return `The output was closed. Stopping within ${stopWithin} s; --resume continues the run.`;
+  return `Stopping within ${stopWithin} s. Press Ctrl-C again to exit at once. In both cases --resume continues the run.`;
 }
 
 /** The text before an early exit. */
-export function cutText(asked: Asked & { runDirectory: string }, because: 'limit' | 'again'): string {
+export function earlyExitText(run: RunContext, because: 'limit' | 'again'): string {
   const why =
-    because === 'limit' ? `Not everything had ended within ${asked.options.stopWithin} s` : 'Left at once';
-  return `${why}. Go on from what is on disk:\n  ${resumeCommand(asked)}`;
+    because === 'limit' ? `Some work did not end within ${run.options.stopWithin} s` : 'Exited at once';
+  return `${why}. Continue from the data on disk:\n  ${resumeCommand(run)}`;
 }
 
 /** The text at the end of a run without a comparison. */
 export function endedText(
-  asked: Asked & { runDirectory: string },
+  run: RunContext,
   { reason, because, reports }: Pick<TrainResult, 'reason' | 'because' | 'reports'>,
 ): string {
-  if (reason === 'stopped') return stoppedText(asked, reports.length);
+  if (reason === 'stopped') return stoppedText(run, reports.length);
   const why = because === null ? '' : `: ${because}`;
-  return `Ended after ${reports.length} step${reports.length === 1 ? '' : 's'}${why}. What there is of the run: ${shortPath(asked.runDirectory)}`;
+  return `Ended after ${counted(reports.length, 'step')}${why}. Its record: ${shortPath(run.runDirectory)}`;
 }
 
 /** The last line of `--json`. */

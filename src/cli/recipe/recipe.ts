@@ -1,13 +1,13 @@
 import type { z } from 'zod';
 import { printableLines } from '../../contract/index.ts';
-import { comparisonLines, printLines, showProgress, writeJsonLine } from '../../progress/index.ts';
+import { openProgress, printBeforeAfter, writeJsonLine } from '../../progress/index.ts';
 import { startTimer } from '../../util/deadline.ts';
 import { exitAfterFlush, listenForInterrupt } from '../program-end.ts';
-import { type Recipe, wholeRecipe } from './definition.ts';
+import { type Recipe, resolveRecipe } from './definition.ts';
 import { readOptions, recipeProgram } from './options.ts';
 import {
   comparisonOf,
-  cutText,
+  earlyExitText,
   endedText,
   failedText,
   stoppedText,
@@ -15,10 +15,10 @@ import {
   summaryOf,
 } from './outcome.ts';
 import {
-  claimRunDirectory,
+  createRunDirectory,
   isResumable,
   newRunDirectory,
-  takeUpRunDirectory,
+  prepareResume,
   trainingFolder,
 } from './run-directory.ts';
 import { openModelOfRun, openService, type RecipeService, reopenModelOfRun } from './service.ts';
@@ -44,15 +44,19 @@ const silenceMs = 5000;
  * @throws OptionError for an unknown option, an invalid `name`, and for both `environment` and `learn`.
  */
 export async function runRecipe<Schema extends z.ZodType, Outcome>(
-  given: Recipe<Schema, Outcome>,
+  definition: Recipe<Schema, Outcome>,
   argv: readonly string[] = process.argv,
 ): Promise<void> {
-  const recipe = wholeRecipe(given, { argv, execArgv: process.execArgv, env: process.env });
+  const recipe = resolveRecipe(definition, { argv, execArgv: process.execArgv, env: process.env });
   const options = readOptions(argv, recipeProgram(recipe));
   const startedMs = performance.now();
   const runDirectory = options.runDirectory ?? newRunDirectory(recipe.name, options.seed);
+  const run = { recipe, options, runDirectory };
   const ownService = options.baseUrl === undefined;
-  const progress = showProgress({ json: options.json, title: recipe.name });
+  const progress = openProgress(options.json ? 'json' : true, {
+    title: recipe.name,
+    terminal: options.json ? process.stderr : process.stdout,
+  });
   const interrupt = listenForInterrupt({
     limitMs: options.stopWithin * 1000,
     output: process.stdout,
@@ -61,24 +65,23 @@ export async function runRecipe<Schema extends z.ZodType, Outcome>(
       if (reason === 'output_closed') process.stderr.write(`${note}\n`);
       else progress.note(note);
     },
-    onCut: (because) => {
-      process.stderr.write(`${cutText({ recipe, options, runDirectory }, because)}\n`);
+    onEarlyExit: (because) => {
+      process.stderr.write(`${earlyExitText(run, because)}\n`);
     },
   });
   const { signal } = interrupt;
   let service: RecipeService | undefined;
-  let isClaimed = false;
+  let isPrepared = false;
   try {
-    const resume = options.resume === true && (await takeUpRunDirectory(runDirectory, { ownService }));
-    if (!options.resume) await claimRunDirectory(runDirectory);
-    isClaimed = true;
+    const resume = options.resume === true && (await prepareResume(runDirectory, { ownService }));
+    if (!options.resume) await createRunDirectory(runDirectory);
+    isPrepared = true;
     service = await openService(options, runDirectory);
     const { name } = recipe;
     const { seed, baseModel, ifExists, baseUrl } = options;
     // The client retries for minutes while the service is unreachable, which would look like a hang.
     const silence = startTimer(silenceMs, () => {
-      if (baseUrl !== undefined)
-        progress.note(`No answer from ${baseUrl} yet. Calls are repeated; Ctrl-C stops.`);
+      if (baseUrl !== undefined) progress.note(`No answer from ${baseUrl} yet. Retrying; Ctrl-C stops.`);
     });
     const open = resume ? reopenModelOfRun : openModelOfRun;
     const model = await open({ name, seed, baseModel, ifExists, service, runDirectory, signal }).finally(
@@ -100,19 +103,18 @@ export async function runRecipe<Schema extends z.ZodType, Outcome>(
       },
     });
     progress.close();
-    const finished = { recipe, result, options, runDirectory, dataFolder: service.dataFolder };
+    const finished = { ...run, result, dataFolder: service.dataFolder };
     const comparison = comparisonOf(finished);
     if (options.json)
       writeJsonLine(process.stdout, summaryOf(finished, (performance.now() - startedMs) / 1000));
-    else if (comparison) printLines([[], ...comparisonLines(comparison, process.stdout.columns || 100)]);
-    else process.stdout.write(`${printableLines(endedText({ recipe, options, runDirectory }, result))}\n`);
+    else if (comparison) printBeforeAfter(comparison);
+    else process.stdout.write(`${printableLines(endedText(run, result))}\n`);
     if (result.reason === 'stopped') process.exitCode = interrupt.status ?? 1;
   } catch (error) {
     progress.close();
-    const asked = { recipe, options, runDirectory };
-    const goesOn = isClaimed && (await isResumable(runDirectory, { ownService }));
-    const what = signal.aborted ? stoppedText(asked, 0) : failedText(asked, error, goesOn);
-    process.stderr.write(`${what}\n`);
+    const canResume = isPrepared && (await isResumable(runDirectory, { ownService }));
+    const text = signal.aborted ? stoppedText(run, 0) : failedText(run, error, canResume);
+    process.stderr.write(`${text}\n`);
     process.exitCode = interrupt.status ?? 1;
   } finally {
     await service?.close();

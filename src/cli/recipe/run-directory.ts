@@ -11,24 +11,24 @@ export const newRunDirectory = (name: string, seed: number): string =>
   join('runs', `${new Date().toISOString().slice(0, 19).replaceAll(':', '-')}-${name}-seed-${seed}`);
 
 /**
- * Makes the run directory, before any training.
- * @throws OptionError if it is not empty or cannot be made.
+ * Creates the run directory, before any training.
+ * @throws OptionError if it is not empty or cannot be created.
  */
-export async function claimRunDirectory(path: string): Promise<void> {
+export async function createRunDirectory(path: string): Promise<void> {
   const files = await makeFolder(path)
     .then(() => readdir(path))
     .catch((error: unknown) => {
       const reason = error instanceof Error ? error.message : String(error);
       throw runOptionError(
         'runDirectory',
-        `The run directory ${path} cannot be made: ${reason}. Choose another with --run-directory.`,
+        `The run directory ${path} cannot be created: ${reason}. Choose another with --run-directory.`,
       );
     });
   if (files.length > 0)
     throw runOptionError(
       'runDirectory',
-      `The run directory ${path} is not empty. Go on with the run in it with --resume, choose another with ` +
-        '--run-directory, or move it away.',
+      `The run directory ${path} is not empty. Use --resume to continue its run, choose another with ` +
+        '--run-directory, or remove it.',
     );
 }
 
@@ -46,7 +46,7 @@ const isThere = (path: string) =>
 
 const hasTraining = (path: string) => isThere(join(trainingFolder(path), 'config.json'));
 
-/** Whether `takeUpRunDirectory` accepts the directory of a claimed run. */
+/** Whether `prepareResume` accepts the directory of a run. */
 export async function isResumable(path: string, { ownService }: { ownService: boolean }): Promise<boolean> {
   return (await hasTraining(path)) || (ownService && (await isThere(serviceFolder(path))));
 }
@@ -56,21 +56,18 @@ export async function isResumable(path: string, { ownService }: { ownService: bo
  * models of the run, and the run starts again.
  * @throws OptionError if there is no run, or if it can neither continue nor start again.
  */
-export async function takeUpRunDirectory(
-  path: string,
-  { ownService }: { ownService: boolean },
-): Promise<boolean> {
+export async function prepareResume(path: string, { ownService }: { ownService: boolean }): Promise<boolean> {
   if (await hasTraining(path)) return true;
   if (!ownService)
     throw runOptionError(
       'runDirectory',
-      `The run directory ${path} has no training to go on with. Begin another run: leave --resume out, and choose ` +
+      `The run directory ${path} has no training to continue. Start another run: leave out --resume, and choose ` +
         'another --run-directory.',
     );
   if (!(await isThere(serviceFolder(path))))
     throw runOptionError(
       'runDirectory',
-      `The run directory ${path} does not hold the run of a recipe. Leave --resume out to begin one.`,
+      `The run directory ${path} has no recipe run. Leave out --resume to start one.`,
     );
   // An unfinished job of the warm start would train beside the new one.
   await rm(serviceFolder(path), { recursive: true });

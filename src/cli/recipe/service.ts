@@ -55,24 +55,17 @@ interface ModelOfRun {
 }
 
 /** The model of a new run. `ifExists` decides what happens if the service already has a model with its name. */
-export async function openModelOfRun({
+export function openModelOfRun({
   name,
   seed,
-  baseModel,
-  ifExists,
   service,
   runDirectory,
-  signal,
+  ...rest
 }: ModelOfRun): Promise<ModelHandle> {
-  return openModel({
-    client: service.client,
-    project: name,
-    // A shared service needs a name per run: with the same name, training would continue the last run's model.
-    name: service.dataFolder === null ? basename(runDirectory) : `seed-${seed}`,
-    baseModel,
-    ifExists,
-    signal,
-  });
+  const { client, dataFolder } = service;
+  // A shared service needs a name per run: with the same name, training would continue the last run's model.
+  const modelName = dataFolder === null ? basename(runDirectory) : `seed-${seed}`;
+  return openModel({ client, project: name, name: modelName, ...rest });
 }
 
 /**
@@ -81,28 +74,28 @@ export async function openModelOfRun({
  */
 export async function reopenModelOfRun(run: ModelOfRun): Promise<ModelHandle> {
   const { client } = run.service;
-  const noted = await readNoted(run.runDirectory);
-  if (noted && (await isGone(client, noted.modelId, run.signal)))
-    return new ModelHandle({ client, id: noted.modelId, name: noted.model });
-  const own = noted && parseModelName(noted.model);
-  if (!own) return openModelOfRun({ ...run, ifExists: 'continue' });
-  const { entity, project, name } = own;
+  const saved = await readSavedModel(run.runDirectory);
+  if (saved && (await isDeleted(client, saved.modelId, run.signal)))
+    return new ModelHandle({ client, id: saved.modelId, name: saved.model });
+  const parts = saved && parseModelName(saved.model);
+  if (!parts) return openModelOfRun({ ...run, ifExists: 'continue' });
+  const { entity, project, name } = parts;
   return openModel({ client, entity, project, name, baseModel: run.baseModel, signal: run.signal });
 }
 
-const notedSchema = z.object({ model: z.string(), modelId: z.string() });
+const savedModelSchema = z.object({ model: z.string(), modelId: z.string() });
 
 /** The model in the run's `config.json`; undefined if that is invalid, which `train` reports. */
-async function readNoted(runDirectory: string): Promise<z.infer<typeof notedSchema> | undefined> {
+async function readSavedModel(runDirectory: string): Promise<z.infer<typeof savedModelSchema> | undefined> {
   const text = await readFile(join(trainingFolder(runDirectory), 'config.json'), 'utf8');
   try {
-    return notedSchema.safeParse(JSON.parse(text)).data;
+    return savedModelSchema.safeParse(JSON.parse(text)).data;
   } catch {
     return undefined;
   }
 }
 
-async function isGone(client: Client, modelId: string, signal: AbortSignal): Promise<boolean> {
+async function isDeleted(client: Client, modelId: string, signal: AbortSignal): Promise<boolean> {
   try {
     await client.models.checkpoints.list(modelId, { limit: 1, signal });
     return false;

@@ -1,5 +1,5 @@
 import { MartingaleError } from '../../contract/index.ts';
-import type { CallBudget, CallPlace } from '../../model/index.ts';
+import type { CallBudget, CallSlot } from '../../model/index.ts';
 import { type RolloutFailure, toFailure } from '../rollout.ts';
 import type { FromThread, ToThread } from './messages.ts';
 
@@ -27,7 +27,7 @@ export class BudgetSlots {
   readonly #budgets: BudgetNumbers;
   readonly #post: (message: ToThread) => void;
   readonly #waiting = new Map<number, AbortController>();
-  readonly #slots = new Map<number, CallPlace>();
+  readonly #slots = new Map<number, CallSlot>();
 
   constructor(budgets: BudgetNumbers, post: (message: ToThread) => void) {
     this.#budgets = budgets;
@@ -96,7 +96,7 @@ export class RemoteBudgets {
     this.#waiting.get(call)?.reject(new MartingaleError(code, message));
   }
 
-  async #acquire(budget: number, signal: AbortSignal | undefined): Promise<CallPlace> {
+  async #acquire(budget: number, signal: AbortSignal | undefined): Promise<CallSlot> {
     signal?.throwIfAborted();
     const call = this.#calls++;
     const admission = Promise.withResolvers<void>();

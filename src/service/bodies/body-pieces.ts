@@ -37,12 +37,12 @@ export async function* bodyPieces(
   context: Context,
   { limit, count }: BodyPiecesOptions,
 ): AsyncGenerator<Uint8Array> {
-  const isCompressed = comesAsGzip(context.req.header('content-encoding'));
-  const mostSent = isCompressed ? mostCompressed(limit) : limit;
+  const isCompressed = isGzip(context.req.header('content-encoding'));
+  const maxSent = isCompressed ? maxCompressedBytes(limit) : limit;
   const declared = Number(context.req.header('content-length') ?? 0);
-  if (declared > mostSent) throw tooLarge(limit);
+  if (declared > maxSent) throw tooLarge(limit);
   count.expect(Math.min(declared, limit));
-  const sent = upTo(mostSent, wireOf(context).pieces(), limit);
+  const sent = upTo(maxSent, wireOf(context).pieces(), limit);
   let bytes = 0;
   for await (const piece of isCompressed ? decompressed(sent) : sent) {
     bytes += piece.byteLength;
@@ -52,10 +52,20 @@ export async function* bodyPieces(
   }
 }
 
-/** Upper bound of the gzip size of `limit` bytes: incompressible data grows by less than this. */
-const mostCompressed = (limit: number) => limit + Math.ceil(limit / 256) + 1024;
+/**
+ * Reads a body of at most `limit` bytes into memory. A longer one gets a 413, before reading if its length is
+ * declared.
+ */
+export async function readBytes(context: Context, limit: number, count: ByteCount): Promise<Buffer> {
+  const pieces: Uint8Array[] = [];
+  for await (const piece of bodyPieces(context, { limit, count })) pieces.push(piece);
+  return Buffer.concat(pieces);
+}
 
-function comesAsGzip(header = ''): boolean {
+/** Upper bound of the gzip size of `limit` bytes: incompressible data grows by less than this. */
+const maxCompressedBytes = (limit: number) => limit + Math.ceil(limit / 256) + 1024;
+
+function isGzip(header = ''): boolean {
   const encodings = header
     .split(',')
     .map((name) => name.trim().toLowerCase())
@@ -66,19 +76,19 @@ function comesAsGzip(header = ''): boolean {
   throw new ServiceError(
     415,
     'unsupported_encoding',
-    `The Content-Encoding ${JSON.stringify(header.slice(0, 100))} is not read here; send the body as gzip, or as it is and without Content-Encoding.`,
+    `The Content-Encoding ${JSON.stringify(header.slice(0, 100))} is not supported. Send the body as gzip, or uncompressed without Content-Encoding.`,
   );
 }
 
 async function* upTo(
-  most: number,
+  maxBytes: number,
   pieces: AsyncIterable<Uint8Array>,
   limit: number,
 ): AsyncGenerator<Uint8Array> {
   let bytes = 0;
   for await (const piece of pieces) {
     bytes += piece.byteLength;
-    if (bytes > most) throw tooLarge(limit);
+    if (bytes > maxBytes) throw tooLarge(limit);
     yield piece;
   }
 }
@@ -124,7 +134,7 @@ class Decompression {
       this.#wake();
     });
     yield* this.#output(() => {
-      if (this.#gunzip.readableEnded) throw notGzip('there is more behind its end');
+      if (this.#gunzip.readableEnded) throw notGzip('data follows its end');
       return isRead;
     });
   }
@@ -159,13 +169,9 @@ const notGzip = (reason: string) =>
   new ServiceError(
     400,
     'body_not_gzip',
-    `The body is no whole gzip, which its Content-Encoding says it is: ${reason}. Send it again, or without Content-Encoding where it is not compressed.`,
+    `The body is not complete gzip data, as its Content-Encoding declares: ${reason}. Send it again, or without Content-Encoding if it is not compressed.`,
   );
 
 export function tooLarge(limit: number): ServiceError {
-  return new ServiceError(
-    413,
-    'body_too_large',
-    `The body is larger than the ${limit} bytes this path takes.`,
-  );
+  return new ServiceError(413, 'body_too_large', `The body exceeds this path's limit of ${limit} bytes.`);
 }

@@ -3,148 +3,119 @@ import { isObject } from '../../util/json.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { invalidField, omitted, RequestValidationError } from '../errors.ts';
 import type { ByteSource, Range } from '../json/byte-source.ts';
-import { childrenOf } from '../json/children.ts';
 import {
-  checkInSlices,
   containerAt,
+  isEmptyList,
   keyAt,
   parseInSlices,
   parsePart,
-  runsOf,
   wholeBytes,
   wholeText,
 } from '../json/parse.ts';
-import { malformed } from '../json/shape.ts';
-import { type BodyBytes, contentOf } from './bodies.ts';
-import { type GroupPart, groupsField, lineIn, lineOf, partsOf, type TrajectoryPart } from './group-parts.ts';
-import { readJson } from './json-body.ts';
+import { childrenOf, malformed, runsOf } from '../json/scanner.ts';
+import { refuseUnknownFields } from '../validation.ts';
+
+export const groupsField = 'trajectory_groups';
+
+/** JSON text of a trajectory or group on one line. Each chunk is valid only until the next one is read. */
+type LineText = () => AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
+
+interface Part {
+  /** Index of the group in the list. */
+  group: number;
+  value: unknown;
+  line: LineText;
+}
+
+/** `bytes`: length of the trajectory's text; null if its group was parsed as a whole. */
+export type TrajectoryPart = Part & { type: 'trajectory'; index: number; bytes: number | null };
+
+/** A group with an empty `trajectories` list, or a value that is not a group. */
+export type GroupPart = Part & { type: 'group' };
+
+type Parts = AsyncGenerator<TrajectoryPart | GroupPart>;
 
 /** A body whose `trajectory_groups` are read one trajectory at a time. */
 export interface GroupedBody {
-  /**
-   * The body's fields. If the body was not parsed as a whole, the list of groups is a placeholder that is
-   * empty only if the real list is.
-   */
+  /** The body's fields. The list of groups is a placeholder that is empty only if the real list is. */
   fields: unknown;
   /** The trajectories of each group in order, then the group. Works in time slices. */
-  groups: () => AsyncGenerator<TrajectoryPart | GroupPart>;
-}
-
-/**
- * Reads a body with a list of groups. Throws for invalid JSON; for a list in a file, `groups` throws when
- * it gets there. Of duplicate members the last counts.
- */
-export async function readGroupedBody(body: BodyBytes, known: ReadonlySet<string>): Promise<GroupedBody> {
-  const slices = new TimeSlices();
-  if (body.bytes <= wholeBytes) {
-    const fields = await readJson(await contentOf(body), slices);
-    return {
-      fields,
-      groups: () => groupsInMemory(isObject(fields) ? fields[groupsField] : undefined, slices),
-    };
-  }
-  const { fields, list } = await openGroupedFile(body.source, known, slices);
-  return {
-    fields,
-    groups: () => {
-      if (list === null) throw malformed('there is no list of groups');
-      return groupsInFile(body.source, list, slices);
-    },
-  };
-}
-
-async function* groupsInMemory(
-  list: unknown,
-  slices: TimeSlices,
-): AsyncGenerator<TrajectoryPart | GroupPart> {
-  for (const [group, value] of (Array.isArray(list) ? list : []).entries()) {
-    for (const part of partsOf(value, group)) {
-      if (slices.over) await slices.pause();
-      yield part;
-    }
-  }
+  groups: () => Parts;
 }
 
 /** Largest trajectory in bytes; a trajectory is parsed in memory. */
-export const largestTrajectory = 64 * 1024 ** 2;
+const maxTrajectoryBytes = 64 * 1024 ** 2;
 
 /** Largest size of a group or body without its list, in bytes. */
-export const largestBeside = 16 * 1024 ** 2;
+const maxRestBytes = 16 * 1024 ** 2;
 
 /** Most members of a group or body. */
-const mostMembers = 1000;
+const maxMembers = 1000;
 
-export interface GroupedFile {
-  fields: unknown;
-  list: Range | null;
-}
-
-/** Parses the fields of a body in a file and finds its list of groups. */
-export async function openGroupedFile(
-  source: ByteSource,
-  known: ReadonlySet<string>,
-  slices: TimeSlices,
-): Promise<GroupedFile> {
+/**
+ * Reads a body with a list of groups. Throws for invalid JSON; `groups` throws when it gets there. Of duplicate members
+ * the last counts, and the text of earlier lists is not checked.
+ *
+ * @param known The body's fields. A long one with another name is refused without being parsed.
+ */
+export async function readGroupedBody(source: ByteSource, known: ReadonlySet<string>): Promise<GroupedBody> {
+  const slices = new TimeSlices();
   const whole = await wholeText(source);
-  if (whole.start === whole.end) throw malformed('Unexpected end of JSON input');
   const opening = await containerAt(source, whole);
-  // Validation then reports that it is not an object.
-  if (opening !== '{') return { fields: omittedAt(opening), list: null };
+  if (opening !== '{') {
+    // Validation reports that it is not an object.
+    const isShort = whole.end - whole.start <= wholeBytes;
+    const fields = isShort ? parsePart(await source.read(whole), whole.start) : omittedAt(opening);
+    return { fields, groups: () => groupsIn(source, null, slices) };
+  }
   const { members, list } = await membersOf(source, whole, {
     listName: groupsField,
-    at: [],
+    path: [],
+    known,
     slices,
-    // An unknown field is refused by its name, so a long value is not parsed.
-    passes: (name) => !known.has(name),
   });
-  const fields = Object.fromEntries(members);
-  if (list === null) return { fields, list };
-  const isEmpty = (await childrenOf(source, list, slices).next()).done === true;
-  return { fields: { ...fields, [groupsField]: isEmpty ? [] : omitted.list }, list };
+  if (list) members.set(groupsField, (await isEmptyList(source, list)) ? [] : omitted.list);
+  return { fields: Object.fromEntries(members), groups: () => groupsIn(source, list, slices) };
 }
 
-/** The groups of a list in a file, part by part. */
-export async function* groupsInFile(
-  source: ByteSource,
-  list: Range,
-  slices: TimeSlices,
-): AsyncGenerator<TrajectoryPart | GroupPart> {
-  for await (const run of runsOf(source, list, { longest: wholeBytes, slices, keepsAll: true })) {
-    const bytes = run.end - run.start <= wholeBytes ? await source.read(run) : null;
-    for (const [at, { start, end }] of run.children.entries()) {
-      if (slices.over) await slices.pause();
-      const group = run.first + at;
-      if (group >= trainingLimits.groups) throw tooMany([groupsField], trainingLimits.groups);
-      if (bytes) {
-        const value = parsePart(bytes.subarray(start - run.start, end - run.start), start);
-        for (const part of partsOf(value, group)) yield part;
-      } else yield* largeGroup(source, { start, end }, group, slices);
-    }
-  }
+async function* groupsIn(source: ByteSource, list: Range | null, slices: TimeSlices): Parts {
+  if (list === null) throw malformed(`${groupsField} is not a list`);
+  const options = { path: [groupsField], max: trainingLimits.groups, slices };
+  for await (const { index, range, bytes } of elementsOf(source, list, options))
+    if (bytes) yield* partsOf(parsePart(bytes, range.start), index);
+    else yield* largeGroup(source, range, index, slices);
 }
 
-async function* largeGroup(
-  source: ByteSource,
-  range: Range,
-  group: number,
-  slices: TimeSlices,
-): AsyncGenerator<TrajectoryPart | GroupPart> {
-  const line = lineIn(source, range);
-  if ((await containerAt(source, range)) !== '{') {
-    await checkInSlices(source, range, slices);
-    // Not a group, and too long to be shown.
-    yield { type: 'group', group, value: omittedAt(await containerAt(source, range)), line };
+/** The parts of a parsed group. */
+function* partsOf(value: unknown, group: number): Generator<TrajectoryPart | GroupPart> {
+  const trajectories = isObject(value) ? value.trajectories : undefined;
+  const line = lineOfValue(value);
+  // A list that is too long is refused as a whole, without looking at its elements.
+  const isWhole = Array.isArray(trajectories) && trajectories.length <= trainingLimits.trajectories;
+  if (!isObject(value) || !isWhole) {
+    yield { type: 'group', group, value, line };
     return;
   }
-  const { members, list } = await membersOf(source, range, {
-    listName: 'trajectories',
-    at: [groupsField, group],
-    slices,
-    passes: () => false,
-  });
-  const beside = Object.fromEntries(members);
-  if (list) yield* trajectoriesIn(source, list, group, slices);
-  yield { type: 'group', group, value: list ? { ...beside, trajectories: [] } : beside, line };
+  for (const [index, trajectory] of trajectories.entries())
+    yield { type: 'trajectory', group, index, bytes: null, value: trajectory, line: lineOfValue(trajectory) };
+  yield { type: 'group', group, value: { ...value, trajectories: [] }, line };
+}
+
+async function* largeGroup(source: ByteSource, range: Range, group: number, slices: TimeSlices): Parts {
+  const line = lineIn(source, range);
+  const opening = await containerAt(source, range);
+  if (opening !== '{') {
+    // Not a group, and too long to be shown.
+    yield { type: 'group', group, value: omittedAt(opening), line };
+    return;
+  }
+  const path = [groupsField, group];
+  const { members, list } = await membersOf(source, range, { listName: 'trajectories', path, slices });
+  if (list) {
+    members.set('trajectories', []);
+    yield* trajectoriesIn(source, list, group, slices);
+  }
+  yield { type: 'group', group, value: Object.fromEntries(members), line };
 }
 
 async function* trajectoriesIn(
@@ -153,37 +124,53 @@ async function* trajectoriesIn(
   group: number,
   slices: TimeSlices,
 ): AsyncGenerator<TrajectoryPart> {
-  for await (const run of runsOf(source, list, { longest: wholeBytes, slices, keepsAll: true })) {
-    const read = run.end - run.start <= wholeBytes ? await source.read(run) : null;
-    for (const [at, { start, end }] of run.children.entries()) {
+  const path = [groupsField, group, 'trajectories'];
+  const options = { path, max: trainingLimits.trajectories, slices };
+  for await (const { index, range, bytes: text } of elementsOf(source, list, options)) {
+    const bytes = range.end - range.start;
+    if (bytes > maxTrajectoryBytes)
+      throw invalidField(
+        [...path, index],
+        `has ${bytes} bytes; a trajectory may have at most ${maxTrajectoryBytes}`,
+        omittedAt(await containerAt(source, range)),
+      );
+    const value = text ? parsePart(text, range.start) : await parseInSlices(source, range, { slices });
+    const line: LineText = text ? () => [onOneLine(text)] : lineIn(source, range);
+    yield { type: 'trajectory', group, index, bytes, value, line };
+  }
+}
+
+interface ElementsOptions {
+  /** Path of the list in the body. */
+  path: (string | number)[];
+  /** Most elements of the list. */
+  max: number;
+  slices: TimeSlices;
+}
+
+/** The elements of a list. `bytes` is the text of one that is short enough to be parsed at once, or null. */
+async function* elementsOf(source: ByteSource, list: Range, { path, max, slices }: ElementsOptions) {
+  let index = 0;
+  for await (const run of runsOf(source, list, { whole: wholeBytes, slices })) {
+    const text = run.end - run.start <= wholeBytes ? await source.read(run) : null;
+    for (const range of run.children) {
       if (slices.over) await slices.pause();
-      const index = run.first + at;
-      if (index >= trainingLimits.trajectories)
-        throw tooMany([groupsField, group, 'trajectories'], trainingLimits.trajectories);
-      const bytes = end - start;
-      if (bytes > largestTrajectory)
-        throw invalidField(
-          [groupsField, group, 'trajectories', index],
-          `has ${bytes} bytes; a trajectory may have at most ${largestTrajectory}`,
-          omittedAt(await containerAt(source, { start, end })),
-        );
-      const value = read
-        ? parsePart(read.subarray(start - run.start, end - run.start), start)
-        : await parseInSlices(source, { start, end }, { slices });
-      const line = read
-        ? lineOf(read.subarray(start - run.start, end - run.start))
-        : lineIn(source, { start, end });
-      yield { type: 'trajectory', group, index, bytes, value, line };
+      if (index >= max) throw tooMany(path, max);
+      const bytes = text?.subarray(range.start - run.start, range.end - run.start);
+      yield { index: index++, range, bytes };
     }
   }
 }
 
-/** The same issue as for a list in memory, but without the actual length. */
-const tooMany = (place: (string | number)[], maximum: number) =>
+/** The same issue as for a parsed list, but without the actual length. */
+const tooMany = (path: (string | number)[], max: number) =>
   new RequestValidationError([
     {
-      ...{ loc: ['body', ...place], type: 'too_long', input: omitted.list, ctx: { max_length: maximum } },
-      msg: `has more than ${maximum} elements, and ${maximum} is the most; send fewer`,
+      loc: ['body', ...path],
+      msg: `has more than ${max} elements, the limit`,
+      type: 'too_long',
+      input: omitted.list,
+      ctx: { max_length: max },
     },
   ]);
 
@@ -194,50 +181,69 @@ const omittedAt = (opening: '{' | '[' | null) =>
 interface MembersOptions {
   /** The member that is located instead of parsed, if it is a list. */
   listName: string;
-  /** Location of the object, for issues. */
-  at: (string | number)[];
+  /** Path of the object in the body. */
+  path: (string | number)[];
+  /** Names of the members that are read however long they are. Default: all. */
+  known?: ReadonlySet<string>;
   slices: TimeSlices;
-  /** Whether a long member of this name is skipped. */
-  passes: (name: string) => boolean;
 }
 
 /** Parses the members of an object, except for one list, of which it returns the range. */
 async function membersOf(
   source: ByteSource,
   range: Range,
-  { listName, at, slices, passes }: MembersOptions,
+  { listName, path, known, slices }: MembersOptions,
 ): Promise<{ members: Map<string, unknown>; list: Range | null }> {
   const members = new Map<string, unknown>();
   let list: Range | null = null;
   let bytes = 0;
   let count = 0;
-  const refuse = (name: string[], reason: string) => invalidField([...at, ...name], reason, omitted.object);
-  for await (const child of childrenOf(source, range, slices)) {
-    if (!child.key) continue;
-    if (child.key.end - child.key.start > largestBeside)
-      throw refuse([], 'has a field whose name is too long');
-    const name = await keyAt(source, child.key);
-    if (++count > mostMembers) throw refuse([], `has more than ${mostMembers} fields`);
-    if (name === listName) {
-      // A duplicate member: the earlier list is dropped, but its text must still be valid JSON.
-      if (list) await checkInSlices(source, list, slices);
-      list = null;
-      if ((await containerAt(source, child)) === '[') {
-        members.delete(name);
-        list = { start: child.start, end: child.end };
-        continue;
+  const refuse = (name: string[], reason: string) => invalidField([...path, ...name], reason, omitted.object);
+  for await (const children of childrenOf(source, range, slices))
+    for (const child of children) {
+      if (!child.key) continue;
+      if (child.key.end - child.key.start > maxRestBytes)
+        throw refuse([], 'has a field whose name is too long');
+      const name = await keyAt(source, child.key);
+      if (++count > maxMembers) throw refuse([], `has more than ${maxMembers} fields`);
+      if (name === listName) {
+        // Of duplicate members the last counts.
+        list = null;
+        if ((await containerAt(source, child)) === '[') {
+          members.delete(name);
+          list = child;
+          continue;
+        }
       }
+      const length = child.end - child.start;
+      if (length > wholeBytes && known)
+        refuseUnknownFields({ [name]: omittedAt(await containerAt(source, child)) }, known);
+      bytes += length;
+      if (bytes > maxRestBytes)
+        throw refuse(
+          [name],
+          `is too long: the fields other than ${listName} may have at most ${maxRestBytes} bytes`,
+        );
+      members.set(name, await parseInSlices(source, child, { slices }));
     }
-    const length = child.end - child.start;
-    if (passes(name) && length > wholeBytes) {
-      await checkInSlices(source, child, slices);
-      members.set(name, omittedAt(await containerAt(source, child)));
-      continue;
-    }
-    bytes += length;
-    if (bytes > largestBeside)
-      throw refuse([name], `is too long: beside ${listName} at most ${largestBeside} bytes are read`);
-    members.set(name, await parseInSlices(source, child, { slices }));
-  }
   return { members, list };
+}
+
+const lineOfValue =
+  (value: unknown): LineText =>
+  () => [Buffer.from(JSON.stringify(value))];
+
+const [lineFeed, carriageReturn, space] = [0x0a, 0x0d, 0x20];
+
+/** The text of a range on one line. */
+function lineIn(source: ByteSource, range: Range): LineText {
+  return async function* () {
+    for await (const piece of source.pieces(range)) yield onOneLine(piece);
+  };
+}
+
+/** Line breaks in JSON occur only between tokens, so a space can replace them. */
+function onOneLine(text: Buffer): Uint8Array {
+  if (!text.includes(lineFeed) && !text.includes(carriageReturn)) return text;
+  return text.map((byte) => (byte === lineFeed || byte === carriageReturn ? space : byte));
 }

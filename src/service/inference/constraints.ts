@@ -16,7 +16,7 @@ import { MAXIMUM_CONSTRAINT_LENGTH, toolsJson } from '../../language/grammar/lim
 import { SharedWork } from '../../util/shared-work.ts';
 import { invalidField, RequestValidationError } from '../errors.ts';
 import { isEngineFault } from '../faults.ts';
-import { refuseHeavyJson } from '../json/shape.ts';
+import { checkShape } from '../json/scanner.ts';
 import type { Store } from '../store/store.ts';
 import { valueAt } from '../zod-issues.ts';
 
@@ -215,7 +215,7 @@ function refuseLongFields(fields: ConstraintFields): void {
 
 /** Parses JSON inside a text field; undefined if it is invalid. */
 function parseFieldJson(text: string, location: Location): unknown {
-  refuseHeavyJson(text, { at: ['body', ...location.map(String)] });
+  checkShape(Buffer.from(text), { at: ['body', ...location.map(String)] });
   try {
     return JSON.parse(text);
   } catch {

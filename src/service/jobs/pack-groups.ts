@@ -9,8 +9,12 @@ import {
 import type { Engine } from '../../engines/engine.ts';
 import { isObject } from '../../util/json.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
-import { type GroupPart, groupsField, type TrajectoryPart } from '../bodies/group-parts.ts';
-import type { GroupedBody } from '../bodies/grouped-body.ts';
+import {
+  type GroupedBody,
+  type GroupPart,
+  groupsField,
+  type TrajectoryPart,
+} from '../bodies/grouped-body.ts';
 import { maxIssues, RequestValidationError } from '../errors.ts';
 import type { DataFiles } from '../store/files.ts';
 import type { IncomingFile } from '../store/incoming-file.ts';

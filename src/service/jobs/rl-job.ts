@@ -12,7 +12,7 @@ import {
 } from '../../learning/index.ts';
 import { byteLines } from '../../util/json-lines.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
-import { groupsField } from '../bodies/group-parts.ts';
+import { groupsField } from '../bodies/grouped-body.ts';
 import { RequestValidationError, ServiceError } from '../errors.ts';
 import { MemorySource } from '../json/byte-source.ts';
 import { parseInSlices } from '../json/parse.ts';

@@ -5,11 +5,10 @@ import { charactersIn } from '../../language/chat/conversation.ts';
 import type { Constraint, Reply } from '../../language/constraint/constraint.ts';
 import type { Datum } from '../../learning/index.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
-import { parseJson, readJson } from '../bodies/json-body.ts';
 import { messageOf, RequestValidationError, ServiceError } from '../errors.ts';
 import type { Constraints } from '../inference/constraints.ts';
 import type { BaseModelTools } from '../inference/resolve-model.ts';
-import { wholeBytes } from '../json/parse.ts';
+import { readJson } from '../json/parse.ts';
 import { validate } from '../validation.ts';
 import { exampleConversation, toReply } from './example-conversation.ts';
 import { type TrainingConversation, toSequence } from './sequences.ts';
@@ -48,8 +47,7 @@ export async function readExample(
   slices = new TimeSlices(),
 ): Promise<ParsedSftExample> {
   try {
-    if (slices.over) await slices.pause();
-    const value = line.length <= wholeBytes ? parseJson(line) : await readJson(Buffer.from(line), slices);
+    const value = await readJson(Buffer.from(line), slices);
     if (slices.over) await slices.pause();
     return validate(sftExampleSchema, value, 'body');
   } catch (error) {

@@ -1,11 +1,34 @@
 import { isUtf8 } from 'node:buffer';
 import { TimeSlices } from '../../util/time-slices.ts';
-import type { ByteSource, Range } from './byte-source.ts';
-import { type Child, ChildScanner, childrenOf } from './children.ts';
-import { malformed } from './shape.ts';
+import { messageOf } from '../errors.ts';
+import { type ByteSource, MemorySource, type Range } from './byte-source.ts';
+import { checkShape, childrenOf, isSpace, JsonScanner, malformed, type Run, runsOf } from './scanner.ts';
 
 /** Text up to this size is parsed in one go, and validated in another: a few milliseconds. */
 export const wholeBytes = 131_072;
+
+const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
+
+const startsWithMark = (text: Buffer) => text.subarray(0, byteOrderMark.length).equals(byteOrderMark);
+
+/**
+ * Parses the JSON of a body: small text at once, large text in time slices. Invalid or empty text, too deep nesting and
+ * too many values get a 422.
+ */
+export async function readJson(content: Buffer, slices = new TimeSlices()): Promise<unknown> {
+  if (slices.over) await slices.pause();
+  if (content.length <= wholeBytes) {
+    checkShape(content);
+    return parsePart(startsWithMark(content) ? content.subarray(byteOrderMark.length) : content);
+  }
+  const source = new MemorySource(content);
+  const scanner = new JsonScanner();
+  for await (const piece of source.pieces({ start: 0, end: content.length })) {
+    if (slices.over) await slices.pause();
+    scanner.push(piece);
+  }
+  return parseInSlices(source, await wholeText(source), { slices });
+}
 
 export interface ParseOptions {
   slices?: TimeSlices;
@@ -40,10 +63,10 @@ async function parseList(
   options: Required<ParseOptions>,
 ): Promise<unknown[]> {
   const list: unknown[] = [];
-  for await (const run of runsOf(source, range, { longest: options.whole, slices: options.slices })) {
+  for await (const run of runsOf(source, range, options)) {
     if (options.slices.over) await options.slices.pause();
     const [only] = run.children;
-    if (run.count === 1 && only) list.push(await parseInSlices(source, only, options));
+    if (run.children.length === 1) list.push(await parseInSlices(source, only, options));
     else appendAll(list, await parseRun(source, run, ['[', ']']));
   }
   return list;
@@ -55,10 +78,10 @@ async function parseObject(
   options: Required<ParseOptions>,
 ): Promise<Record<string, unknown>> {
   const entries: [string, unknown][] = [];
-  for await (const run of runsOf(source, range, { longest: options.whole, slices: options.slices })) {
+  for await (const run of runsOf(source, range, options)) {
     if (options.slices.over) await options.slices.pause();
     const [only] = run.children;
-    if (run.count === 1 && only?.key)
+    if (run.children.length === 1 && only.key)
       entries.push([await keyAt(source, only.key), await parseInSlices(source, only, options)]);
     else appendAll(entries, Object.entries(Object(await parseRun(source, run, ['{', '}']))));
   }
@@ -66,26 +89,8 @@ async function parseObject(
   return Object.fromEntries(entries);
 }
 
-async function parseRun(source: ByteSource, run: Range, [open, close]: [string, string]): Promise<unknown> {
+async function parseRun(source: ByteSource, run: Run, [open, close]: [string, string]): Promise<unknown> {
   return parsePart(Buffer.concat([Buffer.from(open), await source.read(run), Buffer.from(close)]), run.start);
-}
-
-/** Throws if a range is not valid JSON, without keeping the parsed value. */
-export async function checkInSlices(source: ByteSource, range: Range, slices: TimeSlices): Promise<void> {
-  const opening = range.end - range.start > wholeBytes ? await openingOf(source, range) : null;
-  if (opening !== '[' && opening !== '{') {
-    await parseInSlices(source, range, { slices });
-    return;
-  }
-  const around: [string, string] = opening === '[' ? ['[', ']'] : ['{', '}'];
-  for await (const run of runsOf(source, range, { longest: wholeBytes, slices })) {
-    if (slices.over) await slices.pause();
-    const [only] = run.children;
-    if (run.count === 1 && only) {
-      if (only.key) await keyAt(source, only.key);
-      await checkInSlices(source, only, slices);
-    } else await parseRun(source, run, around);
-  }
 }
 
 /** Works also for more items than a call may have arguments. */
@@ -98,7 +103,7 @@ export async function keyAt(source: ByteSource, key: Range): Promise<string> {
   return String(parsePart(await source.read(key), key.start));
 }
 
-/** The opening bracket of the value at the start of a range; null if it is no object or list. */
+/** The opening bracket of the value at the start of a range; null if it is not an object or a list. */
 export async function containerAt(source: ByteSource, range: Range): Promise<'{' | '[' | null> {
   const first = await openingOf(source, range);
   return first === '{' || first === '[' ? first : null;
@@ -111,28 +116,36 @@ async function openingOf(source: ByteSource, { start }: Range): Promise<string> 
   return (await source.read({ start, end: start + 1 })).toString('latin1');
 }
 
-const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
-
 /** The range of a text's only value, without a byte order mark and leading white space. */
 export async function wholeText(source: ByteSource): Promise<Range> {
-  const marked = (await source.read({ start: 0, end: byteOrderMark.length })).equals(byteOrderMark);
-  let start = marked ? byteOrderMark.length : 0;
+  const marked = startsWithMark(await source.read({ start: 0, end: byteOrderMark.length }));
+  return { start: await skipSpace(source, marked ? byteOrderMark.length : 0), end: source.bytes };
+}
+
+/** Whether a range, which begins with the bracket of a list, holds no element. */
+export async function isEmptyList(source: ByteSource, { start }: Range): Promise<boolean> {
+  const first = await skipSpace(source, start + 1);
+  return (await openingOf(source, { start: first, end: source.bytes })) === ']';
+}
+
+/** The offset of the first byte that is not white space. */
+async function skipSpace(source: ByteSource, start: number): Promise<number> {
+  let at = start;
   for await (const piece of source.pieces({ start, end: source.bytes })) {
-    const spaces = /^[ \t\r\n]*/.exec(piece.toString('latin1'))?.[0].length ?? 0;
-    start += spaces;
-    if (spaces < piece.length) break;
+    const found = piece.findIndex((byte) => !isSpace(byte));
+    if (found !== -1) return at + found;
+    at += piece.length;
   }
-  return { start, end: source.bytes };
+  return at;
 }
 
 /** Parses a part of a body with `JSON.parse`. Throws the error of `malformed`. */
-export function parsePart(bytes: Buffer, at?: number): unknown {
-  if (!isUtf8(bytes)) throw malformed('the text is no UTF-8');
+export function parsePart(bytes: Buffer, at = 0): unknown {
+  if (!isUtf8(bytes)) throw malformed('the text is not valid UTF-8');
   try {
     return JSON.parse(bytes.toString('utf8'));
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw malformed(at === undefined || at === 0 ? reason : `${reason}, in the value at byte ${at}`);
+    throw malformed(at === 0 ? messageOf(cause) : `${messageOf(cause)}, in the value at byte ${at}`);
   }
 }
 
@@ -140,20 +153,20 @@ const quote = Buffer.from('"');
 const backslash = 0x5c;
 const letterU = 0x75;
 /** Longest byte sequence that must not be cut: `\u1234`. */
-const longestUnit = 6;
+const maxUnit = 6;
 
 /** Parses a long string, which ends with its quote, in chunks of at most `whole` bytes. */
-export async function parseString(
+async function parseString(
   source: ByteSource,
   { start, end }: Range,
-  { slices, whole }: { slices: TimeSlices; whole: number },
+  { slices, whole }: Required<ParseOptions>,
 ): Promise<string> {
-  const longest = Math.max(whole, longestUnit);
+  const maxBytes = Math.max(whole, maxUnit);
   const parts: string[] = [];
   for (let at = start + 1; at < end - 1; ) {
     if (slices.over) await slices.pause();
-    const bytes = await source.read({ start: at, end: Math.min(end - 1, at + longest + 1) });
-    const piece = bytes.subarray(0, bytes.length > longest ? cutBefore(bytes, longest) : bytes.length);
+    const bytes = await source.read({ start: at, end: Math.min(end - 1, at + maxBytes + 1) });
+    const piece = bytes.subarray(0, bytes.length > maxBytes ? cutBefore(bytes, maxBytes) : bytes.length);
     // An unescaped quote inside the chunk makes it invalid JSON here.
     parts.push(String(parsePart(Buffer.concat([quote, piece, quote]), at)));
     at += piece.length;
@@ -162,66 +175,19 @@ export async function parseString(
   return parts.join('');
 }
 
-/** The last offset up to `longest` that splits neither an escape sequence nor a character. */
-function cutBefore(bytes: Buffer, longest: number): number {
-  for (let escaped = bytes.indexOf(backslash); escaped !== -1 && escaped < longest; ) {
-    const next = escaped + (bytes[escaped + 1] === letterU ? longestUnit : 2);
-    if (next > longest) return escaped;
+/** The last offset up to `end` that splits neither an escape sequence nor a character. */
+function cutBefore(bytes: Buffer, end: number): number {
+  for (let escaped = bytes.indexOf(backslash); escaped !== -1 && escaped < end; ) {
+    const next = escaped + (bytes[escaped + 1] === letterU ? maxUnit : 2);
+    if (next > end) return escaped;
     escaped = bytes.indexOf(backslash, next);
   }
-  let cut = longest;
-  while (cut > longest - 3 && isContinuation(bytes[cut])) cut--;
+  let cut = end;
+  while (cut > end - 3 && isContinuation(bytes[cut])) cut--;
   return cut;
 }
 
 const isContinuation = (byte = 0) => (byte & 0xc0) === 0x80;
-
-/** Adjacent children of at most `longest` bytes together, or one longer child. */
-export interface Run extends Range {
-  /** Index of the first child among all children. */
-  first: number;
-  /** Number of children in the run. */
-  count: number;
-  /** The first child, or all of them with `keepsAll`. */
-  children: Child[];
-}
-
-export interface RunOptions {
-  longest: number;
-  slices: TimeSlices;
-  /** Whether runs list every child. Default false: only the first, since there may be a million. */
-  keepsAll?: boolean;
-}
-
-/** Groups the children of an object or list into runs, so that small ones are read together. */
-export async function* runsOf(
-  source: ByteSource,
-  range: Range,
-  { longest, slices, keepsAll = false }: RunOptions,
-): AsyncGenerator<Run> {
-  const ended: Run[] = [];
-  let run: Run | null = null;
-  let count = 0;
-  const scanner = new ChildScanner(range.start, (start, end, key) => {
-    const from = key?.start ?? start;
-    if (run && end - run.start <= longest) {
-      run.end = end;
-      run.count++;
-      if (keepsAll) run.children.push({ start, end, key });
-    } else {
-      if (run) ended.push(run);
-      run = { start: from, end, first: count, count: 1, children: [{ start, end, key }] };
-    }
-    count++;
-  });
-  for await (const piece of source.pieces(range)) {
-    if (slices.over) await slices.pause();
-    scanner.push(piece);
-    for (const one of ended.splice(0)) yield one;
-  }
-  scanner.end();
-  if (run) yield run;
-}
 
 /**
  * The source text of a member of a JSON object; undefined if there is none. Of duplicate members the last
@@ -230,8 +196,11 @@ export async function* runsOf(
 export async function memberSource(source: ByteSource, name: string): Promise<string | undefined> {
   const whole = await wholeText(source);
   if ((await containerAt(source, whole)) !== '{') return undefined;
-  let found: Child | undefined;
-  for await (const child of childrenOf(source, whole))
-    if (child.key && (await keyAt(source, child.key)) === name) found = child;
+  let found: Range | undefined;
+  for await (const children of childrenOf(source, whole))
+    for (const child of children) if (child.key && (await keyAt(source, child.key)) === name) found = child;
   return found && (await source.read(found)).toString('utf8');
 }
+
+/** Whether a body contains only white space. */
+export const isBlank = (content: Buffer): boolean => content.every(isSpace);

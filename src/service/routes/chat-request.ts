@@ -14,11 +14,10 @@ import {
 } from '../../contract/index.ts';
 import { isObject, type JsonObject } from '../../util/json.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
-import { readJson } from '../bodies/json-body.ts';
 import { invalidField, maxIssues, RequestValidationError, unsupportedField } from '../errors.ts';
 import { inSchemaOrder } from '../jobs/read-trajectory.ts';
 import { MemorySource } from '../json/byte-source.ts';
-import { memberSource, wholeBytes } from '../json/parse.ts';
+import { memberSource, readJson, wholeBytes } from '../json/parse.ts';
 import { readItem, refuseUnknownFields, renameAliases, validateBody } from '../validation.ts';
 
 type ListField = 'messages' | 'tools' | 'documents';

@@ -1,7 +1,7 @@
 import { context as activeContext } from '@opentelemetry/api';
 import type { Context } from 'hono';
 import { accessOf, tenantOf } from '../access.ts';
-import { readBytes } from '../bodies/json-body.ts';
+import { readBytes } from '../bodies/body-pieces.ts';
 import type { ServiceContext } from '../context.ts';
 import { errorFor, toErrorBody } from '../faults.ts';
 import { type PreparedChat, prepareChat } from '../inference/chat.ts';

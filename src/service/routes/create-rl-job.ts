@@ -10,8 +10,7 @@ import {
 import { type ResolvedRlConfig, resolveRlConfig } from '../../learning/index.ts';
 import { isObject } from '../../util/json.ts';
 import type { ReceivedBody } from '../bodies/bodies.ts';
-import { groupsField } from '../bodies/group-parts.ts';
-import { readGroupedBody } from '../bodies/grouped-body.ts';
+import { groupsField, readGroupedBody } from '../bodies/grouped-body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, unsupportedField } from '../errors.ts';
 import { packGroups } from '../jobs/pack-groups.ts';
@@ -34,7 +33,7 @@ export async function createRlJob(
   origin: JobOrigin,
 ): Promise<JobRecord> {
   const { files, constraints, engine } = service;
-  const body = await readGroupedBody(received, rlFields);
+  const body = await readGroupedBody(received.source, rlFields);
   const request = validateBody(rlRequestSchema, readRlBody(body.fields));
   // Errors in the groups are reported before a missing model.
   const model = await findModel(service, origin.access, request.model_id).catch((error: unknown) => ({

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { forkModelRequestSchema, formatModelName } from '../../contract/index.ts';
 import { type Access, accessOf } from '../access.ts';
-import { isBlank, readJson } from '../bodies/json-body.ts';
 import type { ServiceContext } from '../context.ts';
+import { isBlank, readJson } from '../json/parse.ts';
 import { operations } from '../openapi/operations.ts';
 import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
 import { validateBody } from '../validation.ts';

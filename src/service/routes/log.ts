@@ -1,8 +1,7 @@
 import { z } from 'zod';
 import { list, logRequestSchema, trainingLimits } from '../../contract/index.ts';
 import { accessOf } from '../access.ts';
-import { groupsField } from '../bodies/group-parts.ts';
-import { type GroupedBody, readGroupedBody } from '../bodies/grouped-body.ts';
+import { type GroupedBody, groupsField, readGroupedBody } from '../bodies/grouped-body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, notFound } from '../errors.ts';
 import { readGroups } from '../jobs/pack-groups.ts';
@@ -27,7 +26,7 @@ export function logRoutes(on: Register, service: ServiceContext): void {
   on(operations.log, (context) =>
     answerBodyOnce(service, context, async (received, id) => {
       const model = await findModel(service, accessOf(context), context.req.param('model_id'));
-      const body = await readGroupedBody(received, fields);
+      const body = await readGroupedBody(received.source, fields);
       const request = validateBody(requestSchema, body.fields);
       if (request.model_id !== undefined && request.model_id.toLowerCase() !== model.id)
         throw invalidField(['model_id'], 'is not the model of the path', request.model_id);

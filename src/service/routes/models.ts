@@ -6,9 +6,9 @@ import {
   orderedPageQuerySchema,
 } from '../../contract/index.ts';
 import { type Access, accessOf } from '../access.ts';
-import { readJson } from '../bodies/json-body.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, messageOf, notFound, ServiceError } from '../errors.ts';
+import { readJson } from '../json/parse.ts';
 import { operations } from '../openapi/operations.ts';
 import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
 import { validate, validateBody } from '../validation.ts';

@@ -4,10 +4,11 @@ import type { BlankEnv } from 'hono/types';
 import type { Page, ValidationIssue } from '../../contract/index.ts';
 import { accessOf, tenantOf } from '../access.ts';
 import { contentOf, type ReceivedBody } from '../bodies/bodies.ts';
-import { readBytes, readJson } from '../bodies/json-body.ts';
+import { readBytes } from '../bodies/body-pieces.ts';
 import type { ServiceContext } from '../context.ts';
 import { RequestValidationError, ServiceError } from '../errors.ts';
 import type { Answer } from '../idempotency.ts';
+import { readJson } from '../json/parse.ts';
 import { type Operation, operations } from '../openapi/operations.ts';
 import type { StoredPage } from '../store/store.ts';
 

@@ -1,9 +1,9 @@
 import type { Context } from 'hono';
 import type { TrainingJob, Upload } from '../../contract/index.ts';
 import { type Access, accessOf } from '../access.ts';
-import { readJson } from '../bodies/json-body.ts';
 import type { ServiceContext } from '../context.ts';
 import { notFound, ServiceError } from '../errors.ts';
+import { readJson } from '../json/parse.ts';
 import { operations } from '../openapi/operations.ts';
 import type { JobRecord } from '../store/store.ts';
 import { submittedBy } from '../telemetry.ts';

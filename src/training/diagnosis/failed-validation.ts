@@ -1,7 +1,7 @@
 import type { Alarm } from '../../progress/index.ts';
 import type { RolloutCounts, RolloutGroup } from '../../rollout/index.ts';
 import { percent } from './run-so-far.ts';
-import { alarmThresholds, isJudging } from './thresholds.ts';
+import { alarmThresholds, canRank } from './thresholds.ts';
 
 interface ValidationFigures {
   name: string;
@@ -35,7 +35,7 @@ export function failedValidation({ name, finishedSteps, groups, counts }: Valida
     lookAt:
       `The \`failures\` in trajectories/${name}.jsonl of the run directory. The scenarios that are left are no fair ` +
       'sample: do not compare it with validations of all. ' +
-      (isJudging({ failedShare: share })
+      (canRank({ failedShare: share })
         ? '`keepCheckpoints` and `earlyStop` take it as it is.'
         : '`keepCheckpoints` and `earlyStop` leave it out.'),
   };

@@ -1,4 +1,4 @@
-import { type Finding, percent, type RunSoFar, shown, stepsOf } from './run-so-far.ts';
+import { type Finding, formatNumber, percent, type RunSoFar, stepsOf } from './run-so-far.ts';
 import { alarmThresholds } from './thresholds.ts';
 
 const mismatchAdvice =
@@ -15,7 +15,7 @@ export function detectMismatch(run: RunSoFar): Finding {
   const found = difference(run);
   if (found === null || found <= alarmThresholds.mismatch.wrong) return null;
   return {
-    message: `Log-probabilities of sampler and trainer differ by up to ${shown(found)} nats although both had the same weights.`,
+    message: `Log-probabilities of sampler and trainer differ by up to ${formatNumber(found)} nats although both had the same weights.`,
     lookAt: mismatchAdvice,
   };
 }
@@ -26,7 +26,7 @@ export function detectNotableMismatch(run: RunSoFar): Finding {
   const found = difference(run);
   if (found === null || found <= notable || found > wrong) return null;
   return {
-    message: `Log-probabilities of sampler and trainer differ by up to ${shown(found)} nats with the same weights: usual for 16-bit weights, much for 32-bit ones.`,
+    message: `Log-probabilities of sampler and trainer differ by up to ${formatNumber(found)} nats with the same weights: usual for 16-bit weights, much for 32-bit ones.`,
     lookAt: mismatchAdvice,
   };
 }
@@ -37,7 +37,7 @@ export function detectClipped(run: RunSoFar): Finding {
   if (share <= alarmThresholds.clipped.share) return null;
   const stale = run.now(({ staleness }) => staleness.mean) ?? 0;
   return {
-    message: `The importance ratio of ${percent(share)} of the tokens was clipped, masked or capped; groups were ${shown(stale)} checkpoints old.`,
+    message: `The importance ratio of ${percent(share)} of the tokens was clipped, masked or capped; groups were ${formatNumber(stale)} checkpoints old.`,
     lookAt:
       stale > 0
         ? 'Staleness first: lower its bound, or train faster. Then the learning rate.'
@@ -50,7 +50,7 @@ export function detectStale(run: RunSoFar): Finding {
   const { shareOfBound, withoutBound } = alarmThresholds.stale;
   const { stalenessBound: bound, newest } = run;
   const mean = run.now(({ staleness }) => staleness.mean) ?? 0;
-  const seen = `Groups were ${shown(mean)} checkpoints old in the mean of the last ${stepsOf(run.recent)}, and ${newest.staleness.max} at most in this one`;
+  const seen = `Groups were ${formatNumber(mean)} checkpoints old in the mean of the last ${stepsOf(run.recent)}, and ${newest.staleness.max} at most in this one`;
   const lookAt =
     'What is slow: phases of the reports. Where jobs are, gather fewer groups at a time or give them more hardware; ' +
     'where few rollouts take very long, lower their limits.';

@@ -2,10 +2,10 @@ import type { NoSignalCause } from '../../progress/index.ts';
 import {
   type Detector,
   type Finding,
+  formatNumber,
   groupsWithSignalShare,
   percent,
   type RunSoFar,
-  shown,
 } from './run-so-far.ts';
 import { causeOf, type Evidence, evidenceOf } from './silence.ts';
 import { alarmThresholds } from './thresholds.ts';
@@ -25,14 +25,14 @@ const explanations: Record<NoSignalCause, Explanation> = {
   solved: {
     says: (evidence) =>
       evidence.solved === null
-        ? `The scenarios are solved, as it seems: every rollout gets ${shown(evidence.runRange.max)}, the best reward of the run.`
+        ? `The scenarios are solved, as it seems: every rollout gets ${formatNumber(evidence.runRange.max)}, the best reward of the run.`
         : `The scenarios are solved: in ${of(evidence.solved, evidence)} every rollout succeeds.`,
     lookAt: 'Harder scenarios, a reward that tells good from better, or the end of the run: `stopWhen`.',
   },
   unsolved: {
     says: (evidence) =>
       evidence.unsolved === null
-        ? `The scenarios are no longer solved: every rollout gets ${shown(evidence.runRange.min)}, the worst reward of the run.`
+        ? `The scenarios are no longer solved: every rollout gets ${formatNumber(evidence.runRange.min)}, the worst reward of the run.`
         : evidence.success > 0
           ? `The scenarios are hardly solved, or only in part: in ${of(evidence.unsolved, evidence)} no rollout has a success of 1.`
           : `The scenarios are not being solved at all: in ${of(evidence.unsolved, evidence)} no rollout succeeds.`,
@@ -43,7 +43,7 @@ const explanations: Record<NoSignalCause, Explanation> = {
   always_or_never: {
     says: (evidence) =>
       evidence.solved === null || evidence.unsolved === null
-        ? `Each scenario always comes out the same, with the reward ${evidence.equalRewardValues.map(shown).join(' or ')}.`
+        ? `Each scenario always comes out the same, with the reward ${evidence.equalRewardValues.map(formatNumber).join(' or ')}.`
         : `Each scenario always comes out the same: in ${of(evidence.solved, evidence)} every rollout succeeds, in ${evidence.unsolved} none does.`,
     lookAt:
       'Scenarios of a difficulty in between: leave out what is solved, make the others easier, or give them a reward ' +
@@ -52,9 +52,9 @@ const explanations: Record<NoSignalCause, Explanation> = {
   },
   constant_reward: {
     says: ({ equalRewardValues, runRange, hasEverDiffered }) =>
-      `Every rollout got the reward ${equalRewardValues.map(shown).join()}` +
+      `Every rollout got the reward ${equalRewardValues.map(formatNumber).join()}` +
       (hasEverDiffered
-        ? `; earlier in the run rewards went from ${shown(runRange.min)} to ${shown(runRange.max)}.`
+        ? `; earlier in the run rewards went from ${formatNumber(runRange.min)} to ${formatNumber(runRange.max)}.`
         : ', in scenarios of every kind and whatever the reply.'),
     lookAt:
       'The reward function, called by hand with a good and with a bad reply: does it read the outcome, and does that ' +
@@ -162,6 +162,6 @@ function silence(run: RunSoFar): string | null {
   const success = run.now(({ success }) => success);
   return (
     `${percent(share)} of the groups had rewards that differ, over the last ${recentSteps} steps; the mean reward is ` +
-    `${shown(reward)}${success === null ? '' : `, the mean success is ${percent(success)}`}.`
+    `${formatNumber(reward)}${success === null ? '' : `, the mean success is ${percent(success)}`}.`
   );
 }

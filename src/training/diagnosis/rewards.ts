@@ -1,4 +1,4 @@
-import { type Finding, groupsWithSignalShare, percent, type RunSoFar, shown } from './run-so-far.ts';
+import { type Finding, formatNumber, groupsWithSignalShare, percent, type RunSoFar } from './run-so-far.ts';
 import { alarmThresholds } from './thresholds.ts';
 
 /** The policy always gives the same replies, and they do not solve the task. */
@@ -17,12 +17,12 @@ export function detectCollapse(run: RunSoFar): Finding {
   if (success === null ? !hasFallen(run, deviationAtStart) : success >= solved) return null;
   const reached =
     success === null
-      ? `the reward, at ${shown(run.now(({ reward }) => reward) ?? 0)}, is below its best`
+      ? `the reward, at ${formatNumber(run.now(({ reward }) => reward) ?? 0)}, is below its best`
       : `${percent(success)} succeed`;
   return {
     message:
-      `Entropy is ${shown(entropy)} nats and was ${shown(entropyAtStart)} at the start; the deviation of rewards is ` +
-      `${shown(deviation)} and was ${shown(deviationAtStart)}; ${percent(signal)} of the groups differ in theirs; ${reached}.`,
+      `Entropy is ${formatNumber(entropy)} nats and was ${formatNumber(entropyAtStart)} at the start; the deviation of rewards is ` +
+      `${formatNumber(deviation)} and was ${formatNumber(deviationAtStart)}; ${percent(signal)} of the groups differ in theirs; ${reached}.`,
     lookAt:
       'Replies of the last step: they will be nearly the same. Lower the learning rate, set entropy_coefficient or ' +
       'kl_penalty_coef, raise the temperature, and go on from an earlier checkpoint.',
@@ -54,8 +54,8 @@ export function detectRewardUpValidationDown(run: RunSoFar): Finding {
   if (fall < share * range || rise < share * range) return null;
   return {
     message:
-      `The validation fell from ${shown(first.reward)} to ${shown(last.reward)} over ${falling.length} evaluations, while ` +
-      `the training reward rose from ${shown(before.reward)} to ${shown(now.reward)}.`,
+      `The validation fell from ${formatNumber(first.reward)} to ${formatNumber(last.reward)} over ${falling.length} evaluations, while ` +
+      `the training reward rose from ${formatNumber(before.reward)} to ${formatNumber(now.reward)}.`,
     lookAt:
       'Trajectories with high rewards: what do they do that the reward should not pay? Else too few scenarios, taken ' +
       'too often: add some, stop earlier, set kl_penalty_coef. The checkpoint that was best on validation is kept ' +
@@ -83,7 +83,7 @@ export function detectRewardUpSuccessFlat(run: RunSoFar): Finding {
   if (Math.hypot(errorOf(first), errorOf(last)) > error) return null;
   return {
     message:
-      `The training reward rose from ${shown(first.reward)} to ${shown(last.reward)} between the first and the last ` +
+      `The training reward rose from ${formatNumber(first.reward)} to ${formatNumber(last.reward)} between the first and the last ` +
       `quarter of ${run.steps} steps, while ${percent(first.success)} and ${percent(last.success)} of the rollouts succeeded.`,
     lookAt:
       'Trajectories with a high reward and no success: what are they paid for? Take that part out of the reward, bound ' +

@@ -1,5 +1,5 @@
 import { greedyAdvice } from './no-signal.ts';
-import { type Finding, percent, type RunSoFar, shown, stepsOf, sum } from './run-so-far.ts';
+import { type Finding, formatNumber, percent, type RunSoFar, stepsOf, sum } from './run-so-far.ts';
 import { alarmThresholds } from './thresholds.ts';
 
 /** Maximum number of tools or hosts named in one message. */
@@ -141,7 +141,7 @@ export function detectEventLoopHeld({ newest }: RunSoFar): Finding {
   const { loopDelayMs = 0 } = newest;
   if (loopDelayMs < alarmThresholds.eventLoopHeld.longestMs) return null;
   return {
-    message: `The event loop was held for ${shown(loopDelayMs / 1000)} s at once: deadlines, other rollouts and signals waited.`,
+    message: `The event loop was held for ${formatNumber(loopDelayMs / 1000)} s at once: deadlines, other rollouts and signals waited.`,
     lookAt:
       'What the environment computes without awaiting: large files parsed at once, execSync, busy loops. Run it with ' +
       '`executor: workerThreads(...)`, or in a process of its own.',

@@ -1,6 +1,6 @@
 import { average } from '../../evaluation/index.ts';
 import type { Alarm, GroupComparison, StepReport } from '../../progress/index.ts';
-import { alarmThresholds, isJudging } from './thresholds.ts';
+import { alarmThresholds, canRank } from './thresholds.ts';
 
 /** A validation of the run: its mean reward, and the number of steps before it. */
 export interface EvaluationPoint {
@@ -42,7 +42,7 @@ export class RunSoFar {
     this.#count = count;
     this.newest = newest;
     this.evaluations = evaluations.filter(
-      (evaluation) => evaluation.step <= newest.step + 1 && isJudging(evaluation),
+      (evaluation) => evaluation.step <= newest.step + 1 && canRank(evaluation),
     );
     this.stalenessBound = stalenessBound;
   }
@@ -119,9 +119,9 @@ export const stepsOf = ({ length }: readonly StepReport[]): string =>
   length === 1 ? 'step' : `${length} steps`;
 
 /** A number as messages show it, with 3 significant digits. */
-export const shown = (value: number): string => String(Number(value.toPrecision(3)));
+export const formatNumber = (value: number): string => String(Number(value.toPrecision(3)));
 
-export const percent = (share: number): string => `${shown(share * 100)}%`;
+export const percent = (share: number): string => `${formatNumber(share * 100)}%`;
 
 /** Sums over the first steps of a run. The difference of two gives the sums of a range of steps. */
 export interface RunTotals {

@@ -98,5 +98,5 @@ export const alarmThresholds = {
  * Whether a validation may rank checkpoints. It may not if more than half of its rollouts failed, because the rest is
  * not a fair sample.
  */
-export const isJudging = ({ failedShare = 0 }: { failedShare?: number }): boolean =>
+export const canRank = ({ failedShare = 0 }: { failedShare?: number }): boolean =>
   failedShare <= alarmThresholds.failures.judgingShare;

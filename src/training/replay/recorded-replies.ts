@@ -19,8 +19,9 @@ export class RecordedReplies extends ReplaySource {
   constructor(trajectory: Trajectory) {
     super();
     this.#trajectory = trajectory;
-    this.#left = [...trajectory.recordedCalls];
-    this.#refused = new Set(trajectory.callEnds.refused.map((index) => deriveSeed(trajectory.seed, index)));
+    this.#left = [...trajectory.log.calls];
+    const { seed, observations } = trajectory;
+    this.#refused = new Set(observations.refusedCalls.map((index) => deriveSeed(seed, index)));
   }
 
   /** The error of the first call that is not in the record, even if the agent caught it. */
@@ -87,10 +88,7 @@ export class RecordedReplies extends ReplaySource {
   #promptIds({ choice }: RecordedCall): number[] {
     const at = this.#trajectory.histories.findIndex(({ entries }) => entries.includes(choice));
     const calls = new Map<Choice, number>(
-      this.#trajectory.recordedCalls.map((call) => [
-        call.choice,
-        this.#trajectory.promptTokensOf(call.index),
-      ]),
+      this.#trajectory.log.calls.map(({ choice, promptTokens }) => [choice, promptTokens]),
     );
     const ids: number[] = [];
     for (const made of this.#trajectory.histories[at]?.choices ?? []) {

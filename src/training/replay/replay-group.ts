@@ -99,8 +99,9 @@ export async function replayRollout(
 }
 
 /** The pinned name. If the rollout was not pinned, the name of the model without a step. */
-function nameOf({ policy, recordedCalls: [first] }: Trajectory): string {
+function nameOf({ policy, log }: Trajectory): string {
   if (policy !== undefined) return policy;
+  const [first] = log.calls;
   const parsed = first && parseModelName(first.model);
   return parsed ? `${parsed.entity}/${parsed.project}/${parsed.name}` : (first?.model ?? 'replayed');
 }

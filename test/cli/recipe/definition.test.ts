@@ -1,7 +1,7 @@
 import { defineEnvironment } from 'martingale';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { commandOf, wholeRecipe } from '../../../src/cli/recipe/definition.ts';
+import { commandOf, resolveRecipe } from '../../../src/cli/recipe/definition.ts';
 import { recipeProgram } from '../../../src/cli/recipe/options.ts';
 
 const started = (env: NodeJS.ProcessEnv = {}, execArgv: string[] = []) => ({
@@ -10,7 +10,7 @@ const started = (env: NodeJS.ProcessEnv = {}, execArgv: string[] = []) => ({
 });
 const learn = () => Promise.reject(new Error('It is not run.'));
 
-describe('the command of a recipe that names none', () => {
+describe('the default command of a recipe', () => {
   it.each([
     ['node agents/train.ts', started()],
     ['npx tsx agents/train.ts', started({}, ['--require', '/x/tsx/dist/preflight.cjs'])],
@@ -25,29 +25,29 @@ describe('the command of a recipe that names none', () => {
       }),
     ],
     ['node agents/train.ts', started({ npm_lifecycle_event: 'ci', npm_lifecycle_script: 'node all.js' })],
-  ])('is %s, as it was started', (command, how) => {
+  ])('is %s, from how the process was started', (command, how) => {
     expect(commandOf(how)).toBe(command);
   });
 });
 
 describe('a recipe', () => {
-  it('needs nothing but its name and what it learns', () => {
-    const { command, description, defaults } = wholeRecipe({ name: 'mine', learn }, started());
+  it('needs only a name and `learn`', () => {
+    const { command, description, defaults } = resolveRecipe({ name: 'mine', learn }, started());
     expect({ command, description, defaults }).toEqual({
       ...{ command: 'node agents/train.ts', description: 'Trains mine.' },
       defaults: { steps: 100, groups: 8, rolloutsPerGroup: 8, baseModel: 'martingale-tiny' },
     });
   });
 
-  it('is refused a name that no project may have', () => {
-    expect(() => wholeRecipe({ name: 'my recipe', learn }, started())).toThrow(
+  it('is refused with an invalid project name', () => {
+    expect(() => resolveRecipe({ name: 'my recipe', learn }, started())).toThrow(
       /`name` is "my recipe".*letters, digits/,
     );
   });
 
-  it('is refused options that it does not have, and two ways to learn', () => {
+  it('is refused with unknown options, and with `environment` and `learn`', () => {
     const slip = { name: 'mine', learn, learningRate: 1e-3 };
-    expect(() => wholeRecipe(slip, started())).toThrow(/runRecipe\(\) has no option `learningRate`/);
+    expect(() => resolveRecipe(slip, started())).toThrow(/runRecipe\(\) has no option `learningRate`/);
     const environment = defineEnvironment({
       name: 'any',
       scenario: z.object({}),
@@ -55,11 +55,11 @@ describe('a recipe', () => {
       rewards: { one: () => 1 },
     });
     const both = { name: 'mine', learn, environment };
-    expect(() => wholeRecipe(both, started())).toThrow(/has an `environment` and a `learn`/);
+    expect(() => resolveRecipe(both, started())).toThrow(/has an `environment` and a `learn`/);
   });
 
-  it('says in its help what each flag does, and where a run goes', () => {
-    const help = recipeProgram(wholeRecipe({ name: 'mine', learn }, started())).helpInformation();
+  it('describes each flag in its help', () => {
+    const help = recipeProgram(resolveRecipe({ name: 'mine', learn }, started())).helpInformation();
     expect(help).toContain('Usage: node agents/train.ts [options]');
     expect(help).toMatch(/--steps <number> .*\(default: 100\)/);
     expect(help).toMatch(/--base-model <name> .*\(default:\s+"martingale-tiny"\)/);

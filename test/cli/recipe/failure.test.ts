@@ -48,7 +48,7 @@ async function run(flags: readonly string[], recipe = 'coin-recipe') {
   return { code, output, errors };
 }
 
-it('a recipe that fails prints the command that goes on, and only where there is something to go on with', {
+it('a recipe that fails prints the command that continues it, if there is a run to continue', {
   tags: ['long'],
 }, async () => {
   const engine = new CoinEngine();
@@ -86,7 +86,7 @@ it('a recipe that fails prints the command that goes on, and only where there is
   expect(await models()).toEqual([]);
 });
 
-it('a recipe whose reward throws says where, by file, line and column', async () => {
+it('a recipe whose reward throws shows file, line and column', async () => {
   const { service } = await start({ engine: new CoinEngine() });
   const runDirectory = join(await temporaryFolder(), 'faulty');
   const flags = ['--base-model', 'scripted-tiny', '--base-url', service.url, '--run-directory', runDirectory];
@@ -105,7 +105,7 @@ it('a recipe whose reward throws says where, by file, line and column', async ()
   expect(record).toMatch(/"code":"reward_failed".*Caused by: TypeError: Cannot read.*at sideOf/);
 }, 120_000);
 
-it('a service that does not answer is named while the recipe waits for it', { tags: ['long'] }, async () => {
+it('a service that does not answer is named during the wait', { tags: ['long'] }, async () => {
   const url = await unusedUrl();
   const child = spawn(
     process.execPath,

@@ -4,7 +4,7 @@ import { recipe } from './recipe.ts';
 
 const parse = (...flags: string[]) => readOptions(['node', 'train.ts', ...flags], recipeProgram(recipe));
 
-/** What a person reads on standard error when the flags are wrong. */
+/** The text on standard error for invalid flags. */
 function complaint(...flags: string[]): string {
   let text = '';
   const program = recipeProgram(recipe)
@@ -58,20 +58,20 @@ describe('the flags of a recipe', () => {
   it.each([
     [
       ['--steps', '0'],
-      "option '--steps <number>' argument '0' is invalid. It must be a whole number from 1 up.",
+      "option '--steps <number>' argument '0' is invalid. It must be a whole number of at least 1.",
     ],
     [['--seed', '1.5'], "option '--seed <number>' argument '1.5' is invalid."],
-    [['--rollouts-per-group', '1'], 'It must be a whole number from 2 up.'],
+    [['--rollouts-per-group', '1'], 'It must be a whole number of at least 2.'],
     [['--base-url', 'here', '--api-key', 'k'], 'It must be a URL such as http://127.0.0.1:8000.'],
     [['--base-url', 'http://127.0.0.1:1'], '--base-url needs a key'],
     [
       ['--base-url', 'http://127.0.0.1:1', '--api-key', 'k', '--threads', '2'],
       'does nothing with --base-url',
     ],
-    [['--resume'], '--resume needs --run-directory'],
+    [['--resume'], '--resume needs the --run-directory'],
     [['--step', '3'], "unknown option '--step'"],
     [['more'], 'too many arguments'],
-  ])('that are wrong (%s) say what is wrong', (flags, message) => {
+  ])('have a message if invalid: %s', (flags, message) => {
     const text = complaint(...flags);
     expect(text).toContain(message);
     expect(text).toContain('--help');

@@ -32,7 +32,7 @@ const commandsAfter = (flags: string[], dataFolder: string | null) =>
     dataFolder,
   }).map(({ command }) => command);
 
-describe('the commands to go on with', () => {
+describe('the next commands', () => {
   afterEach(() => vi.unstubAllEnvs());
 
   it('train, serve and talk to the newest checkpoint', () => {
@@ -44,7 +44,7 @@ describe('the commands to go on with', () => {
     ]);
   });
 
-  it('keep the flags of the run, and do not show its key', () => {
+  it('repeat the flags of the run and do not show its key', () => {
     vi.stubEnv('MARTINGALE_API_KEY', '');
     const flags = [
       '--groups',
@@ -67,24 +67,24 @@ describe('the commands to go on with', () => {
 });
 
 describe('an interrupted run', () => {
-  const asked = (...flags: string[]) => ({
+  const run = (...flags: string[]) => ({
     recipe,
     options: readOptions(['node', 'train.ts', ...flags], recipeProgram(recipe)),
     runDirectory: 'runs/one',
   });
 
-  it('says how far it came and what goes on with it', () => {
-    expect(stoppedText(asked(), 0)).toMatch(/before its first step was done/);
-    expect(stoppedText(asked('--threads', '1', '--groups', '4'), 12)).toBe(
-      'Stopped after 12 steps. Go on with it:\n' +
+  it('shows how far it came and the command that continues it', () => {
+    expect(stoppedText(run(), 0)).toMatch(/before its first step was done/);
+    expect(stoppedText(run('--threads', '1', '--groups', '4'), 12)).toBe(
+      'Stopped after 12 steps. Continue with:\n' +
         '  npm start -- --seed 1 --steps 120 --groups 4 --threads 1 --run-directory runs/one --resume',
     );
   });
 
-  it('says why it ended early', () => {
+  it('shows why it ended early', () => {
     const ended = { reason: 'budget', because: '900 of 800 tokens are used', reports: [] } as const;
-    expect(endedText(asked(), { ...ended, reports: [] })).toBe(
-      'Ended after 0 steps: 900 of 800 tokens are used. What there is of the run: runs/one',
+    expect(endedText(run(), { ...ended, reports: [] })).toBe(
+      'Ended after 0 steps: 900 of 800 tokens are used. Its record: runs/one',
     );
   });
 });

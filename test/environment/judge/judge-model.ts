@@ -55,9 +55,9 @@ export function trajectoryOf(
 ): Trajectory {
   const trajectory = new Trajectory();
   for (const [at, { messages, said, tools }] of conversations.entries()) {
-    const { index, callId } = trajectory.beginCall();
+    const { index } = trajectory.beginCall();
     const choice: Choice = { index: 0, message: said, finish_reason: 'stop', token_ids: [at] };
-    trajectory.record(callId, { index, messages, tools, choice, promptTokenIds: [index + 1], model: 'm' });
+    trajectory.record({ index, messages, tools, choice, promptTokenIds: [index + 1], model: 'm' });
   }
   return trajectory;
 }

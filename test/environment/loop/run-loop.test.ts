@@ -359,13 +359,13 @@ test('a sub-agent’s call in a tool counts, and ends the conversation where it 
       ask: tool({
         inputSchema: z.object({}),
         execute: async () => {
-          const { callId, index } = trajectory.beginCall();
+          const { index } = trajectory.beginCall();
           const choice = {
             index: 0,
             message: { role: 'assistant', content: 'x' },
             finish_reason: 'stop',
           } as const;
-          trajectory.record(callId, {
+          trajectory.record({
             ...{ index, messages: [], tools: undefined, promptTokenIds: [1], model: 'local/p/n:step2' },
             choice: { ...choice, logprobs: null, token_ids: [1] },
           });

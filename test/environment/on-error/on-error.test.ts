@@ -407,6 +407,6 @@ test('`onError` is not asked where an external model’s call failed in its stre
   });
   const rollout = await runRollout(rolloutOptions(environment, noScenario, externalModel(model)));
   expect(rollout).toMatchObject({ status: 'failed', failure: { message: 'Nothing was said.' } });
-  expect(rollout.trajectory.recordedCalls).toHaveLength(1);
+  expect(rollout.trajectory.log.calls).toHaveLength(1);
   expect(onError).not.toHaveBeenCalled();
 });

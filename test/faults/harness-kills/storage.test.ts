@@ -4,7 +4,7 @@ import { beforeEach, expect, test } from 'vitest';
 import { EvaluationDirectory, type EvaluationHeader } from '../../../src/evaluation/evaluation-directory.ts';
 import { RunError } from '../../../src/index.ts';
 import { RolloutGroup } from '../../../src/rollout/index.ts';
-import { RunDirectory } from '../../../src/training/run-directory.ts';
+import { RunDirectory, runFiles } from '../../../src/training/run-directory.ts';
 import { temporaryFolder } from '../../support/files.ts';
 
 let folder: string;
@@ -17,22 +17,22 @@ const groupOf = (index: number) =>
 
 test('nothing is written after a group that could not be stored, and a resumed run reads the groups before it', async () => {
   const directory = await RunDirectory.create(join(folder, 'run'));
-  await directory.writeConfig({});
+  await directory.write(runFiles.config, {});
   const journal = join(folder, 'run', 'trajectories', 'step-0001.journal.jsonl');
-  await directory.keepGroup(0, groupOf(0));
+  await directory.appendToJournal(0, groupOf(0));
   // A folder at the file's path makes the write fail as on a full disk.
   await mkdir(journal);
-  await expect(directory.keepGroup(1, groupOf(0))).rejects.toThrow(RunError);
+  await expect(directory.appendToJournal(1, groupOf(0))).rejects.toThrow(RunError);
   await rmdir(journal);
-  await expect(directory.keepGroup(1, groupOf(1))).rejects.toThrow(
+  await expect(directory.appendToJournal(1, groupOf(1))).rejects.toThrow(
     /step-0001.journal.jsonl could not be written/,
   );
   directory.release();
   const again = await RunDirectory.resume(join(folder, 'run'));
-  expect([...(await again.keptGroups(0)).keys()]).toEqual([0]);
-  expect((await again.keptGroups(1)).size).toBe(0);
-  await again.keepGroup(1, groupOf(1));
-  expect([...(await again.keptGroups(1)).keys()]).toEqual([1]);
+  expect([...(await again.readJournal(0)).keys()]).toEqual([0]);
+  expect((await again.readJournal(1)).size).toBe(0);
+  await again.appendToJournal(1, groupOf(1));
+  expect([...(await again.readJournal(1)).keys()]).toEqual([1]);
   again.release();
 });
 

@@ -97,7 +97,7 @@ describe('npm start', () => {
     expect(lines.map(({ type }) => type)).toEqual(['run_started', 'phase', 'run_ended', 'summary']);
     expect(lines.at(-1)).toMatchObject({ reason: 'stopped', steps: 0 });
     expect(errors).toBe(
-      'Stopping, within 20 s. Ctrl-C again leaves at once. Either way, --resume goes on.\n',
+      'Stopping within 20 s. Press Ctrl-C again to exit at once. In both cases --resume continues the run.\n',
     );
     expect(code).toBe(130);
   });

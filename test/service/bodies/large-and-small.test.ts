@@ -198,7 +198,7 @@ describe('a body is read alike whatever its size', () => {
     expect(readdirSync(join(dataFolder, 'incoming'))).toEqual([]);
   });
 
-  test('members that stand twice count as they stand last', async () => {
+  test('members that occur twice count as they occur last', async () => {
     const { call, createModel, engine, follow } = await start();
     const { id } = await createModel();
     const groups = JSON.stringify([group(trajectory(1, sampled), trajectory(0, sampled))]);
@@ -210,6 +210,15 @@ describe('a body is read alike whatever its size', () => {
       await follow(body.id);
     }
     expect(engine.trained[1]?.datums).toEqual(engine.trained[0]?.datums);
+  });
+
+  test('a long unknown field is refused by its name', async () => {
+    const { call, createModel } = await start();
+    const { id } = await createModel();
+    const sent = `{"model_id":"${id}","groups":["${'x'.repeat(200_000)}"],"trajectory_groups":[]}`;
+    const answer = await call('POST', jobs, sent);
+    const issue = { loc: ['body', 'groups'], type: 'extra_forbidden', input: ['…'] };
+    expect(answer).toMatchObject({ status: 422, body: { detail: [issue] } });
   });
 
   test('text that is no JSON or no UTF-8 is refused, wherever it is damaged', {

@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { requestLimits } from '../../../src/contract/index.ts';
 import type { ByteSource } from '../../../src/service/json/byte-source.ts';
-import { childrenOf, deepestNesting, mostMembers } from '../../../src/service/json/children.ts';
 import { parseInSlices, wholeText } from '../../../src/service/json/parse.ts';
+import { childrenOf } from '../../../src/service/json/scanner.ts';
 
 const options = { seed: 5, numRuns: 1500 };
 
@@ -139,28 +140,32 @@ describe('JSON read in slices', () => {
       expect(await inSlices(Buffer.from(bytes), [1], 1)).toBeNull();
   });
 
+  const countChildren = async (json: string) => {
+    const bytes = Buffer.from(json);
+    let count = 0;
+    for await (const children of childrenOf(cut(bytes, [1000]), { start: 0, end: bytes.length }))
+      count += children.length;
+    return count;
+  };
+
   test('members of one object have a limit, at any depth', async () => {
+    const limit = requestLimits.membersOfObject;
     const object = (count: number) => `{${'"a":1,'.repeat(count - 1)}"a":1}`;
-    const count = async (json: string) => {
-      const bytes = Buffer.from(json);
-      let children = 0;
-      for await (const _ of childrenOf(cut(bytes, [1000]), { start: 0, end: bytes.length })) children++;
-      return children;
-    };
-    expect(await count(object(mostMembers))).toBe(mostMembers);
-    expect(await count(`[${object(mostMembers)},{"a":${object(mostMembers)}}]`)).toBe(2);
-    for (const json of [object(mostMembers + 1), `[1,{"b":${object(mostMembers + 1)}}]`])
-      await expect(count(json)).rejects.toMatchObject({ status: 422, issues: [{ type: 'too_long' }] });
+    expect(await countChildren(object(limit))).toBe(limit);
+    expect(await countChildren(`[${object(limit)},{"a":${object(limit)}}]`)).toBe(2);
+    for (const json of [object(limit + 1), `[1,{"b":${object(limit + 1)}}]`])
+      await expect(countChildren(json)).rejects.toMatchObject({
+        status: 422,
+        issues: [{ type: 'too_long' }],
+      });
   });
 
   test('nesting has a limit', async () => {
-    const nested = (depth: number) => Buffer.from('['.repeat(depth) + ']'.repeat(depth));
-    const count = async (bytes: Buffer) => {
-      let children = 0;
-      for await (const _ of childrenOf(cut(bytes, [100]), { start: 0, end: bytes.length })) children++;
-      return children;
-    };
-    expect(await count(nested(deepestNesting))).toBe(1);
-    await expect(count(nested(deepestNesting + 1))).rejects.toMatchObject({ code: 'too_deep', status: 422 });
+    const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
+    expect(await countChildren(nested(requestLimits.depth))).toBe(1);
+    await expect(countChildren(nested(requestLimits.depth + 1))).rejects.toMatchObject({
+      status: 422,
+      issues: [{ type: 'too_deep' }],
+    });
   });
 });

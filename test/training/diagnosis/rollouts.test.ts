@@ -12,7 +12,7 @@ import {
   traceTools,
 } from '../../../src/index.ts';
 import { fromGroupRecord, readRun } from '../../../src/records.ts';
-import { rolloutFigures } from '../../../src/training/step-figures.ts';
+import { rolloutFigures } from '../../../src/training/step-report.ts';
 import type { FakePolicy } from '../../model/fake-service.ts';
 import { temporaryFolder } from '../../support/files.ts';
 import { startServer } from '../../support/http-server.ts';

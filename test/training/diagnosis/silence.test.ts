@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { RolloutGroup } from '../../../src/rollout/index.ts';
 import { diagnose } from '../../../src/training/diagnosis/diagnose.ts';
-import { compareGroups } from '../../../src/training/step-figures.ts';
+import { compareGroups } from '../../../src/training/step-report.ts';
 import { Trajectory } from '../../../src/trajectory/index.ts';
 import { report } from './reports.ts';
 
@@ -14,8 +14,8 @@ interface Sampled {
 
 function trajectoryOf({ tokens, reward, success }: Sampled): Trajectory {
   const trajectory = new Trajectory();
-  const { index, callId } = trajectory.beginCall();
-  trajectory.record(callId, {
+  const { index } = trajectory.beginCall();
+  trajectory.record({
     index,
     messages: [{ role: 'user', content: 'a' }],
     tools: undefined,

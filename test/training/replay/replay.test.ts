@@ -168,7 +168,7 @@ test('replies to calls in the same words are told apart by their seeds, whicheve
   const groups = await storeRun(newRun(), service, environment(), [{ word: 'tea' }]);
   const trajectory = groups[0]?.trajectories[0];
   if (!trajectory) throw new TypeError('no trajectory');
-  const asides = trajectory.recordedCalls.filter(({ messages }) => messages[0]?.content === 'again, tea');
+  const asides = trajectory.log.calls.filter(({ messages }) => messages[0]?.content === 'again, tea');
   expect(asides).toHaveLength(2);
   const replies = new RecordedReplies(fromTrajectoryRecord(toTrajectoryRecord(trajectory)));
   for (const { index, messages, model, choice } of asides.reverse()) {

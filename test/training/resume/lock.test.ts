@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { beforeEach, expect, test } from 'vitest';
-import { RunDirectory } from '../../../src/training/run-directory.ts';
+import { RunDirectory, runFiles } from '../../../src/training/run-directory.ts';
 import { RunError } from '../../../src/util/run-error.ts';
 import { temporaryFolder } from '../../support/files.ts';
 
@@ -12,7 +12,7 @@ beforeEach(async () => {
 
 test('a run that goes on is not gone on with a second time, and afterwards it is', async () => {
   const first = await RunDirectory.create(path);
-  await first.writeConfig({});
+  await first.write(runFiles.config, {});
   await expect(RunDirectory.resume(path)).rejects.toThrow(
     expect.objectContaining({ constructor: RunError, code: 'run_in_use' }),
   );
@@ -29,9 +29,9 @@ test('a run that goes on is not gone on with a second time, and afterwards it is
 test('another process holds it until it is killed', async () => {
   const module = new URL('../../../src/training/run-directory.ts', import.meta.url).href;
   const script = `
-    const { RunDirectory } = await import(${JSON.stringify(module)});
+    const { RunDirectory, runFiles } = await import(${JSON.stringify(module)});
     const directory = await RunDirectory.create(${JSON.stringify(path)});
-    await directory.writeConfig({});
+    await directory.write(runFiles.config, {});
     process.stdout.write('held');
     setInterval(() => directory.path, 1000);
   `;

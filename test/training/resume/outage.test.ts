@@ -34,7 +34,7 @@ describe.each([
       expect(away.errors).toMatch(
         /No rollout of step \d completed: \d+ x Error \(database is away at [^)]+child\.ts:\d+:\d+\)/,
       );
-      expect(away.errors).toContain('go on with `resume`: these rollouts run anew');
+      expect(away.errors).toContain('continue with `resume`; these rollouts run again');
       const again = await runs.run(name, { ...settings, resume: true, outage: { afterSteps: 0, of } });
       expect(again.errors).toContain('database is away');
       // Some groups have run again, others have not.

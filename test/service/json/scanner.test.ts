@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { requestLimits } from '../../../src/contract/index.ts';
 import { RequestValidationError } from '../../../src/service/errors.ts';
-import { JsonShapeCheck, refuseHeavyJson } from '../../../src/service/json/shape.ts';
+import { checkShape, JsonScanner } from '../../../src/service/json/scanner.ts';
 
 interface Shape {
   depth: number;
@@ -28,7 +28,7 @@ const unlimited = { depth: 1e9, containers: 1e9, members: 1e9, membersOfObject: 
 
 const refuses = (text: string, limits: Partial<typeof unlimited>) => {
   try {
-    refuseHeavyJson(text, { limits: { ...unlimited, ...limits } });
+    checkShape(Buffer.from(text), { limits: { ...unlimited, ...limits } });
     return false;
   } catch (error) {
     if (error instanceof RequestValidationError) return true;
@@ -86,7 +86,7 @@ describe('the shape of JSON', () => {
       for (const [name, limit] of Object.entries(limits))
         for (const most of [limit - 1, limit, limit + 1])
           for (let length = 1; length < 5; length++) {
-            const check = new JsonShapeCheck({ limits: { ...unlimited, [name]: most } });
+            const check = new JsonScanner({ limits: { ...unlimited, [name]: most } });
             const cut = () => {
               const bytes = Buffer.from(text);
               for (let at = 0; at < bytes.length; at += length) check.push(bytes.subarray(at, at + length));
