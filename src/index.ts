@@ -62,7 +62,7 @@ export {
   type SetupContext,
   type SplitOptions,
   scenarioKey,
-  type ThrownPlace,
+  type ThrownLocation,
   type ToolUse,
   type TurnContext,
   traceTools,

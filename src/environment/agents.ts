@@ -6,7 +6,7 @@ import type { LoopOutcome, LoopPieces } from './loop/pieces.ts';
 import { type LoopProgress, runLoop } from './loop/run-loop.ts';
 import { scoredErrorMetric } from './metrics.ts';
 import type { LoopEnvironmentOptions, RolloutEnvironmentOptions, SetupContext } from './options.ts';
-import { codeOfThrown, describeThrown, describeWithPlace } from './thrown.ts';
+import { codeOfThrown, describeThrown, describeWithLocation } from './thrown.ts';
 
 /** The agent of an environment with `rollout`. */
 export function rolloutAgent<Schema extends z.ZodType, Outcome, State>(
@@ -88,6 +88,6 @@ export async function callOnError<Outcome>(
   }
   if (outcome === undefined) return undefined;
   metrics[scoredErrorMetric] = 1;
-  logs.push(`\`onError\` returned an outcome for ${codeOfThrown(error)}: ${describeWithPlace(error)}`);
+  logs.push(`\`onError\` returned an outcome for ${codeOfThrown(error)}: ${describeWithLocation(error)}`);
   return { outcome };
 }

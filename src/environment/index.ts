@@ -69,8 +69,8 @@ export type { SplitOptions } from './scenario-set/transform-stage.ts';
 export {
   codeOfThrown,
   describeThrown,
-  describeWithPlace,
-  placeOfThrown,
-  type ThrownPlace,
+  describeWithLocation,
+  locationOfThrown,
+  type ThrownLocation,
 } from './thrown.ts';
 export { traceTools, watchAiSdkTools } from './tools.ts';

@@ -32,7 +32,7 @@ export interface RunAgentOptions<Outcome> {
 export async function runAgent<Outcome>(options: RunAgentOptions<Outcome>): Promise<Outcome> {
   const { opened, agent, limits } = options;
   const { trajectory } = agent;
-  const ended = await untilEnd(options);
+  const ended = await runToEnd(options);
   // The agent may have caught this error, but its conversation continued without a reply of the policy.
   if (trajectory.violation) throw trajectory.violation;
   const reason = limitOf(ended, trajectory);
@@ -57,23 +57,23 @@ async function outcomeOfError<Outcome>(
   const origin = originOf(error, trajectory);
   if (origin === 'outside' || signal.aborted) throw error;
   const isAtContextEnd = origin === 'context_limit';
-  const stopReason = isAtContextEnd ? origin : `error:${codeOfThrown(error).slice(0, longestCode)}`;
-  const made = await opened.onError?.({ ...agent, error, stopReason, isAtContextEnd });
+  const stopReason = isAtContextEnd ? origin : `error:${codeOfThrown(error).slice(0, maxCodeLength)}`;
+  const result = await opened.onError?.({ ...agent, error, stopReason, isAtContextEnd });
   // `onError` may have called a model too.
   if (trajectory.violation) throw trajectory.violation;
-  if (!made) throw error;
+  if (!result) throw error;
   trajectory.stopReason ??= stopReason;
-  return made.outcome;
+  return result.outcome;
 }
 
-type Ended<Outcome> = { status: 'returned'; outcome: Outcome } | { status: 'threw'; error: unknown };
+type AgentEnd<Outcome> = { status: 'returned'; outcome: Outcome } | { status: 'threw'; error: unknown };
 
-async function untilEnd<Outcome>({
+async function runToEnd<Outcome>({
   opened,
   agent,
   controller,
   limits: { milliseconds },
-}: RunAgentOptions<Outcome>): Promise<Ended<Outcome>> {
+}: RunAgentOptions<Outcome>): Promise<AgentEnd<Outcome>> {
   const { promise: timeUp, reject } = Promise.withResolvers<never>();
   const timer =
     milliseconds === undefined
@@ -95,8 +95,8 @@ async function untilEnd<Outcome>({
   }
 }
 
-/** Longest error code in a stop reason, in characters: reports count rollouts by stop reason. */
-const longestCode = 100;
+/** Maximum length of an error code in a stop reason, in characters: reports count rollouts by stop reason. */
+const maxCodeLength = 100;
 
 const limitFields: Record<UsedUpLimit, keyof RolloutLimits> = {
   turn_limit: 'turns',
@@ -105,7 +105,7 @@ const limitFields: Record<UsedUpLimit, keyof RolloutLimits> = {
   time_limit: 'milliseconds',
 };
 
-function limitOf<Outcome>(ended: Ended<Outcome>, { stopReason }: Trajectory): UsedUpLimit | undefined {
+function limitOf<Outcome>(ended: AgentEnd<Outcome>, { stopReason }: Trajectory): UsedUpLimit | undefined {
   if (ended.status === 'threw' && isLimitReached(ended.error)) return ended.error.code;
   return isUsedUpLimit(stopReason) ? stopReason : undefined;
 }

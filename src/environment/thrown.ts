@@ -29,8 +29,8 @@ export function describeValue(value: unknown): string {
   return typeof value === 'bigint' ? `the bigint ${value}` : describeThrown(value);
 }
 
-/** Most errors of a chain to follow: a chain may be long, or contain itself. */
-const mostErrors = 16;
+/** Maximum number of errors of a chain to follow: a chain may be long, or contain itself. */
+const maxErrors = 16;
 
 /** A property of whatever was thrown; undefined if it is absent or cannot be read. */
 export function readThrown(thrown: unknown, property: string): unknown {
@@ -52,16 +52,16 @@ export function errorsWithin(thrown: unknown): unknown[] {
     const reasons = [
       readThrown(error, 'cause'),
       readThrown(error, 'lastError'),
-      ...(Array.isArray(several) ? several.slice(0, mostErrors) : []),
+      ...(Array.isArray(several) ? several.slice(0, maxErrors) : []),
     ];
     for (const reason of reasons)
-      if (reason !== undefined && reason !== null && found.size < mostErrors) found.add(reason);
+      if (reason !== undefined && reason !== null && found.size < maxErrors) found.add(reason);
   }
   return [...found];
 }
 
 /** Where something was thrown. */
-export interface ThrownPlace {
+export interface ThrownLocation {
   /**
    * `/folder/file.ts:12:5`: the first stack frame outside martingale, installed packages and Node. Source maps apply if
    * the process has them on, as with tsx. Absent without such a frame.
@@ -75,23 +75,23 @@ export interface ThrownPlace {
 }
 
 const shownErrors = 5;
-const longestHead = 1000;
-const longestFrames = 3000;
+const maxHeadLength = 1000;
+const maxFramesLength = 3000;
 
 /** Where an error was thrown; empty without a readable stack. */
-export function placeOfThrown(thrown: unknown): ThrownPlace {
+export function locationOfThrown(thrown: unknown): ThrownLocation {
   const errors = errorsWithin(thrown).slice(0, shownErrors);
   const stacks = errors.map(stackOf);
   if (!stacks.some((stack) => stack !== undefined)) return {};
   // martingale's errors wrap the user's: prefer the frame of the cause.
-  const ofUser = stacks.filter((_, at) => !isOurs(errors[at]));
-  const at = [...ofUser, ...stacks]
+  const userStacks = stacks.filter((_, at) => !isOurs(errors[at]));
+  const at = [...userStacks, ...stacks]
     .map((stack) => firstUserFrame(stack?.frames ?? ''))
     .find((frame) => frame !== undefined);
   const stack = stacks
-    .map((known, at) => {
-      const { head = describeThrown(errors[at]), frames = '' } = known ?? {};
-      return `${clip(head, longestHead)}${clip(frames, longestFrames)}`;
+    .map((split, index) => {
+      const { head = describeThrown(errors[index]), frames = '' } = split ?? {};
+      return `${clip(head, maxHeadLength)}${clip(frames, maxFramesLength)}`;
     })
     .join('\nCaused by: ');
   return { ...(at === undefined ? {} : { at: printableLines(at) }), stack: printableLines(stack) };
@@ -101,8 +101,8 @@ const clip = (text: string, length: number): string =>
   text.length > length ? `${text.slice(0, length)}…` : text;
 
 /** The message of an error, and where it was thrown. */
-export function describeWithPlace(thrown: unknown): string {
-  const { at } = placeOfThrown(thrown);
+export function describeWithLocation(thrown: unknown): string {
+  const { at } = locationOfThrown(thrown);
   return at === undefined ? describeThrown(thrown) : `${describeThrown(thrown)} (at ${at})`;
 }
 
@@ -128,16 +128,16 @@ function stackOf(error: unknown): { head: string; frames: string } | undefined {
 const framePattern = /^\s+at (?:.*?\()?(?:async )?((?:file:\/\/)?(?:[A-Za-z]:)?[\\/].*?):(\d+):(\d+)\)?$/;
 
 /** Bounds, because a library may raise `Error.stackTraceLimit` or write its own stack. */
-const mostFrames = 200;
-const longestFrame = 2000;
+const maxFrames = 200;
+const maxFrameLength = 2000;
 
 /** Folder of martingale's own modules: `src`, or `dist` in the package. */
 const ownFolder = withSlashes(fileURLToPath(new URL('..', import.meta.url)));
 const rolloutFolder = `${ownFolder}rollout/`;
 
 function firstUserFrame(frames: string): string | undefined {
-  for (const line of frames.split('\n', mostFrames)) {
-    const [, location, row, column] = framePattern.exec(line.slice(0, longestFrame)) ?? [];
+  for (const line of frames.split('\n', maxFrames)) {
+    const [, location, row, column] = framePattern.exec(line.slice(0, maxFrameLength)) ?? [];
     if (location === undefined) continue;
     const file = toPath(location);
     const path = withSlashes(file);

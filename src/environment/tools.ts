@@ -1,8 +1,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { registerTelemetry, type Telemetry, type Tool, type ToolSet } from 'ai';
-import { genAi, spanName, timeTool, withSpan } from '../telemetry/index.ts';
+import { genAi, observeEnd, spanName, timeTool, withSpan } from '../telemetry/index.ts';
 import { currentTrajectory } from '../trajectory/index.ts';
-import { describeWithPlace } from './thrown.ts';
+import { describeWithLocation } from './thrown.ts';
 
 interface WatchedUse {
   toolCallId: string;
@@ -10,10 +10,10 @@ interface WatchedUse {
 }
 
 const running = new AsyncLocalStorage<WatchedUse>();
-const longestLog = 1000;
+const maxLogLength = 1000;
 
 /** The tool call of the current async scope, if `toolWatch` already times it; it may also have its span. */
-export function watchedUse(toolCallId: string): WatchedUse | undefined {
+function watchedUse(toolCallId: string): WatchedUse | undefined {
   const use = running.getStore();
   return use?.toolCallId === toolCallId ? use : undefined;
 }
@@ -29,28 +29,32 @@ const toolWatch: Telemetry = {
     if (!trajectory || !toolCall) return execute();
     const { toolName } = toolCall;
     try {
-      const ended = await watched(toolName, toolCallId, async () => execute());
+      const ended = await runWatched(toolName, toolCallId, async () => execute());
       trajectory.observations.addToolResult(toolCallId, 'answered');
       return ended;
     } catch (error) {
       trajectory.observations.addToolResult(toolCallId, 'failed');
-      const what = `The tool "${toolName}" threw: ${describeWithPlace(error)}`.slice(0, longestLog);
+      const what = `The tool "${toolName}" threw: ${describeWithLocation(error)}`.slice(0, maxLogLength);
       if (!trajectory.isSealed && !trajectory.logs.includes(what)) trajectory.logs.push(what);
       throw error;
     }
   },
 };
 
-function watched<Result>(name: string, toolCallId: string, run: () => Promise<Result>): Promise<Result> {
+function runWatched<Result>(name: string, toolCallId: string, run: () => Promise<Result>): Promise<Result> {
   // Other telemetry registered with the AI SDK makes its own spans.
   const hasSpan = globalThis.AI_SDK_TELEMETRY_INTEGRATIONS?.every((one) => one === toolWatch) ?? true;
   const work = () => running.run({ toolCallId, hasSpan }, run);
+  return timeTool(name, () => (hasSpan ? inToolSpan(name, toolCallId, work) : work()));
+}
+
+function inToolSpan<Result>(name: string, toolCallId: string, run: () => Result): Result {
   const attributes = {
     [genAi.operationName]: 'execute_tool',
     [genAi.toolName]: name,
     [genAi.toolCallId]: toolCallId,
   };
-  return timeTool(name, () => (hasSpan ? withSpan(spanName.tool(name), attributes, work) : work()));
+  return withSpan(spanName.tool(name), attributes, run);
 }
 
 /** Registers `toolWatch` with the AI SDK, once. */
@@ -80,52 +84,35 @@ type Execute = NonNullable<Tool['execute']>;
 
 function traceExecution(name: string, execute: Execute, tool: Tool): Execute {
   return (input, options) => {
-    const attributes = {
-      [genAi.operationName]: 'execute_tool',
-      [genAi.toolName]: name,
-      [genAi.toolCallId]: options.toolCallId,
-    };
-    const given: { result?: unknown } = {};
+    const { toolCallId } = options;
     const trajectory = currentTrajectory();
-    const observe = (hasFailed: boolean) =>
-      trajectory?.observations.addToolResult(options.toolCallId, hasFailed ? 'failed' : 'answered');
-    const run = (): Promise<unknown> | undefined => {
+    let stream: AsyncGenerator | undefined;
+    const run = (): unknown => {
       const result: unknown = execute.call(tool, input, options);
       if (isAsyncIterable(result)) {
-        const streamed = Promise.withResolvers<void>();
-        given.result = untilEnd(result, streamed, AsyncLocalStorage.snapshot());
-        return streamed.promise;
-      }
-      if (!isThenable(result)) {
-        given.result = result;
-        return undefined;
+        const ended = Promise.withResolvers<void>();
+        stream = runToEnd(result, ended, AsyncLocalStorage.snapshot());
+        return ended.promise;
       }
       // Some thenables start their work on every `then`: call it only once, here.
-      const promise = Promise.resolve(result);
-      given.result = promise;
-      return promise;
+      return isThenable(result) ? Promise.resolve(result) : result;
     };
-    try {
-      const use = watchedUse(options.toolCallId);
-      const inSpan = () => (use?.hasSpan ? run() : withSpan(spanName.tool(name), attributes, run));
-      const ended = use ? inSpan() : timeTool(name, inSpan);
-      // Only observes the end: the caller gets the result and its error.
-      if (ended)
-        ended.then(
-          (result) => observe(saysFailed(result)),
-          () => observe(true),
-        );
-      else observe(saysFailed(given.result));
-    } catch (error) {
-      observe(true);
-      throw error;
-    }
-    return given.result;
+    const use = watchedUse(toolCallId);
+    const inSpan = () => (use?.hasSpan ? run() : inToolSpan(name, toolCallId, run));
+    const result = observeEnd(
+      () => (use ? inSpan() : timeTool(name, inSpan)),
+      (failure, value) =>
+        trajectory?.observations.addToolResult(
+          toolCallId,
+          failure || hasFailed(value) ? 'failed' : 'answered',
+        ),
+    );
+    return stream ?? result;
   };
 }
 
 /** Makes each piece in the span's scope. `ended` settles at the last piece, or when the consumer stops. */
-async function* untilEnd<Piece>(
+async function* runToEnd<Piece>(
   pieces: AsyncIterable<Piece>,
   ended: PromiseWithResolvers<void>,
   inScope: <Result>(work: () => Result) => Result,
@@ -150,7 +137,7 @@ async function* untilEnd<Piece>(
 }
 
 /** Tools of MCP servers report a failure in their result. */
-function saysFailed(result: unknown): boolean {
+function hasFailed(result: unknown): boolean {
   return typeof result === 'object' && result !== null && 'isError' in result && result.isError === true;
 }
 

@@ -1,4 +1,4 @@
-import { codeOfThrown, describeThrown, placeOfThrown, type ThrownPlace } from '../environment/index.ts';
+import { codeOfThrown, describeThrown, locationOfThrown, type ThrownLocation } from '../environment/index.ts';
 import { type Trajectory, TrajectoryGroup } from '../trajectory/index.ts';
 import { shortPath } from '../util/complaint.ts';
 
@@ -6,7 +6,7 @@ import { shortPath } from '../util/complaint.ts';
  * Why a rollout has no reward: `code` for programs and for counting, `message` for people. If an error caused it, also
  * where the error was thrown.
  */
-export interface RolloutFailure extends ThrownPlace {
+export interface RolloutFailure extends ThrownLocation {
   code: string;
   message: string;
 }
@@ -61,7 +61,7 @@ export function countRollouts(rollouts: Iterable<Rollout>): RolloutCounts {
 
 /** Converts any thrown value to the reason why a rollout failed. */
 export function toFailure(thrown: unknown): RolloutFailure {
-  return { code: codeOfThrown(thrown), message: describeThrown(thrown), ...placeOfThrown(thrown) };
+  return { code: codeOfThrown(thrown), message: describeThrown(thrown), ...locationOfThrown(thrown) };
 }
 
 /** The reason of a rollout that was cancelled by its signal. */

@@ -56,7 +56,7 @@ export function withSpan<Result>(
  */
 export function observeEnd<Result>(
   run: () => Result,
-  onEnd: (failure: { error: unknown } | null) => void,
+  onEnd: (failure: { error: unknown } | null, value?: unknown) => void,
 ): Result {
   let result: Result;
   try {
@@ -67,10 +67,10 @@ export function observeEnd<Result>(
   }
   if (result instanceof Promise)
     result.then(
-      () => onEnd(null),
+      (value) => onEnd(null, value),
       (error: unknown) => onEnd({ error }),
     );
-  else onEnd(null);
+  else onEnd(null, result);
   return result;
 }
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { EnvironmentError, placeOfThrown } from '../../src/environment/index.ts';
+import { EnvironmentError, locationOfThrown } from '../../src/environment/index.ts';
 
 const here = import.meta.filename;
 const hide = (error: Error, property: string) =>
@@ -10,7 +10,7 @@ const hide = (error: Error, property: string) =>
   });
 
 test('an error says where it was thrown', () => {
-  const { at, stack } = placeOfThrown(new Error('oh'));
+  const { at, stack } = locationOfThrown(new Error('oh'));
   expect(at).toMatch(new RegExp(`^${here}:\\d+:\\d+$`));
   expect(stack).toMatch(/^Error: oh\n\s+at /);
 });
@@ -20,10 +20,10 @@ test('an error of ours was thrown where its cause was, another where it was itse
   Object.assign(cause, { stack: 'Error: inner\n    at inner (/home/me/inner.ts:3:4)' });
   const outer = new Error('outer', { cause });
   outer.stack = 'Error: outer\n    at async outer (file:///home/me/outer.ts:5:6)';
-  expect(placeOfThrown(new EnvironmentError('reward_failed', 'x threw', { cause })).at).toBe(
+  expect(locationOfThrown(new EnvironmentError('reward_failed', 'x threw', { cause })).at).toBe(
     '/home/me/inner.ts:3:4',
   );
-  expect(placeOfThrown(outer)).toEqual({
+  expect(locationOfThrown(outer)).toEqual({
     at: '/home/me/outer.ts:5:6',
     stack:
       'Error: outer\n    at async outer (file:///home/me/outer.ts:5:6)\n' +
@@ -36,7 +36,7 @@ test('frames of packages, of Node and of whoever runs the rollouts are passed ov
   const own = new URL('../../src/', import.meta.url).pathname;
   const frames = (...files: string[]) => {
     error.stack = ['Error: oh', ...files.map((file) => `    at call (${file}:1:2)`)].join('\n');
-    return placeOfThrown(error).at;
+    return locationOfThrown(error).at;
   };
   expect(frames('node:internal/x', '/a/node_modules/zod/x.js', `${own}model/x.ts`, '/a/agent.ts')).toBe(
     '/a/agent.ts:1:2',
@@ -48,7 +48,7 @@ test('frames of packages, of Node and of whoever runs the rollouts are passed ov
 
 test('a message that looks like frames is none', () => {
   const error = new Error('see\n    at fake (/etc/passwd:1:1)');
-  expect(placeOfThrown(error).at).toMatch(new RegExp(`^${here}:`));
+  expect(locationOfThrown(error).at).toMatch(new RegExp(`^${here}:`));
 });
 
 describe('something that cannot be looked at', () => {
@@ -71,21 +71,21 @@ describe('something that cannot be looked at', () => {
     ['an error that is its own cause', loop, { at: expect.any(String) }],
     ['a proxy whose causes never end', endless, { at: expect.any(String) }],
   ])('%s gives what there is', (_, thrown, expected) => {
-    expect(placeOfThrown(thrown)).toMatchObject(expected);
-    if (Object.keys(expected).length === 0) expect(placeOfThrown(thrown)).toEqual({});
+    expect(locationOfThrown(thrown)).toMatchObject(expected);
+    if (Object.keys(expected).length === 0) expect(locationOfThrown(thrown)).toEqual({});
   });
 
   test('a stack, a message and causes of any length are bounded', () => {
     let error = new Error('x'.repeat(1_000_000));
     for (let depth = 0; depth < 100; depth++) error = new Error('y'.repeat(10_000), { cause: error });
     error.stack += '\n    at z'.repeat(100_000);
-    const { stack = '' } = placeOfThrown(error);
+    const { stack = '' } = locationOfThrown(error);
     expect(stack.length).toBeLessThan(5 * 4100);
     expect(stack.split('Caused by: ')).toHaveLength(5);
   });
 
   test('control characters of a message do nothing to a terminal', () => {
-    const { stack } = placeOfThrown(new Error('\u001b[2J'));
+    const { stack } = locationOfThrown(new Error('\u001b[2J'));
     expect(stack).not.toContain('\u001b');
   });
 });

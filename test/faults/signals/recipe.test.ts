@@ -86,9 +86,9 @@ describe.skipIf(process.platform === 'win32')('a recipe', () => {
       held.release();
       expect(ended).toMatchObject({ code, stderr: '' });
       expect(ended.stdout).toContain(
-        'Stopping, within 20 s. Ctrl-C again leaves at once. Either way, --resume goes on.',
+        'Stopping within 20 s. Press Ctrl-C again to exit at once. In both cases --resume continues the run.',
       );
-      expect(ended.stdout).toContain('Stopped after 1 step. Go on with it:\n  coins --seed 1');
+      expect(ended.stdout).toContain('Stopped after 1 step. Continue with:\n  coins --seed 1');
       await goesOn(signal);
     });
 
@@ -103,7 +103,7 @@ describe.skipIf(process.platform === 'win32')('a recipe', () => {
     held.release();
     expect(ended.code).toBe(143);
     expect(ended.stderr).toContain(
-      'Not everything had ended within 1 s. Go on from what is on disk:\n  coins',
+      'Some work did not end within 1 s. Continue from the data on disk:\n  coins',
     );
     await goesOn('silent');
   });
@@ -128,7 +128,7 @@ describe.skipIf(process.platform === 'win32')('a recipe', () => {
     line.silence(false);
     held.release();
     expect(ended).toMatchObject({ code: 130, signal: null });
-    expect(ended.stderr).toContain('Left at once. Go on from what is on disk:');
+    expect(ended.stderr).toContain('Exited at once. Continue from the data on disk:');
     await goesOn('twice');
   });
 
@@ -146,7 +146,7 @@ describe.skipIf(process.platform === 'win32')('a recipe', () => {
   it('ends although an agent has left a timer running, and says so', { tags: ['long'] }, async () => {
     const ended = await recipe('leak', { agent: 'leaks a timer' }).ended;
     expect(ended.code).toBe(0);
-    expect(ended.stderr).toBe('Something was left running (Timeout); ended without it.\n');
+    expect(ended.stderr).toBe('Exited although something was still running: Timeout.\n');
     expect(await recordOf('leak')).toEqual(whole);
   });
 
@@ -171,7 +171,7 @@ describe.skipIf(process.platform === 'win32')('a recipe', () => {
     program.child.stdout.destroy();
     const ended = await program.ended;
     expect(ended.code).toBe(141);
-    expect(ended.stderr).toBe('Nobody reads the output any more. Stopping, within 20 s; --resume goes on.\n');
+    expect(ended.stderr).toBe('The output was closed. Stopping within 20 s; --resume continues the run.\n');
     await goesOn('unread');
   });
 

@@ -82,9 +82,9 @@ describe.skipIf(process.platform === 'win32')('martingale serve', () => {
       service.child.kill(signal);
       const ended = await service.ended;
       expect(ended).toMatchObject({ code, signal: null });
-      expect(ended.stderr).toContain('Closing, within 1 s: a job that runs goes on at the next start.');
+      expect(ended.stderr).toContain('Stopping within 1 s. Running jobs continue at the next start.');
       expect(ended.stderr).toContain(
-        'Not everything had ended within 1 s: the next start goes on from what is on disk.',
+        'Some work did not end within 1 s: the next start continues from the data on disk.',
       );
     });
 
