@@ -40,6 +40,8 @@ export default defineConfig({
     env: { NODE_COMPILE_CACHE: path('./node_modules/.cache/node-compile') },
     restoreMocks: true,
     unstubEnvs: true,
+    // A machine under load may take seconds for what takes milliseconds on a quiet one.
+    expect: { poll: { interval: 10, timeout: 30_000 } },
     testTimeout: 60_000,
     hookTimeout: 60_000,
     projects: [

@@ -17,7 +17,7 @@ async function busy(options: Parameters<typeof start>[0] = {}) {
 
 /** Resolves once the engine has been asked for so many replies. */
 async function asked(engine: ScriptedEngine, count: number): Promise<void> {
-  await expect.poll(() => engine.requests.length, { interval: 2, timeout: 5000 }).toBe(count);
+  await expect.poll(() => engine.requests.length).toBe(count);
 }
 
 const retryAfter = (headers: Headers) => Number(headers.get('retry-after'));
@@ -86,7 +86,7 @@ describe('chat requests', () => {
       leaving.abort();
       await expect(left).rejects.toThrow('abort');
       engine.hold = null;
-      await expect.poll(async () => (await chat({})).status, { interval: 5, timeout: 5000 }).toBe(200);
+      await expect.poll(async () => (await chat({})).status).toBe(200);
     }
   });
 

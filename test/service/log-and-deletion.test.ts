@@ -1,6 +1,6 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { door } from '../support/scripted-engine.ts';
 import { groups } from './jobs/support.ts';
 import { open } from './opened.ts';
@@ -28,7 +28,7 @@ test('a log that is being written while its model is deleted is a 404, and nothi
   await held.reached;
   const behind = write('test');
   const deletion = call('DELETE', path);
-  await vi.waitFor(async () => expect((await call('GET', path)).status).toBe(404));
+  await expect.poll(async () => (await call('GET', path)).status).toBe(404);
   held.open();
   expect((await deletion).status).toBe(200);
   expect([(await writing).status, (await behind).status]).toEqual([404, 404]);

@@ -247,7 +247,7 @@ test('a slow reader gets few large chunks with everything in them', async () => 
   );
   const response = await new Promise<IncomingMessage>((resolve) => asking.once('response', resolve));
   // Nobody reads until everything is sampled.
-  await expect.poll(() => finished, { timeout: 20_000 }).toBe(n);
+  await expect.poll(() => finished).toBe(n);
   const choices = frames(await readAll(response)).flatMap((chunk: Json) => chunk.choices);
   for (let index = 0; index < n; index++) {
     const own = choices.filter((choice: Json) => choice.index === index);

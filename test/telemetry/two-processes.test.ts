@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../support/files.ts';
 import { fromSource, root, runProgram } from '../support/programs.ts';
 import { startOtlpReceiver } from './otlp-receiver.ts';
@@ -36,7 +36,7 @@ test('a run and a service in another process, each with an SDK of its own, are o
 
   const named = (name: string) => collector.spans.filter((span) => span.name === name);
   // The service's exporter sends when it has something to send.
-  await vi.waitFor(() => expect(named('training_job')).toHaveLength(1), { timeout: 30_000 });
+  await expect.poll(() => named('training_job')).toHaveLength(1);
   const [run] = named('run');
   const requests = named('POST /v1/chat/completions');
   expect(requests).toHaveLength(8);

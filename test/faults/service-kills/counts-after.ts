@@ -30,7 +30,7 @@ export async function booksAfter(
     const counts = await readBooks(caller, told);
     const { kills } = service;
     // The payload of a job is deleted after its last event.
-    await vi.waitFor(() => expect(filesIn(dataFolder, told).join()).not.toContain('jobs/'), 5000);
+    await vi.waitFor(() => expect(filesIn(dataFolder, told).join()).not.toContain('jobs/'), 30_000);
     const files = filesIn(dataFolder, told);
     const logs = logsIn(dataFolder, told);
     await service.close();

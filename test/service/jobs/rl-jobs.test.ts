@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { trainingEventSchema, trainingJobSchema } from '../../../src/contract/index.ts';
 import { special, tokensOf } from '../../support/scripted-engine.ts';
 import { choice, group, start, trajectory } from '../harness.ts';
@@ -152,7 +152,7 @@ describe('RL jobs', () => {
       expect((await call('GET', checkpoints)).body.data).toEqual([newest]);
       expect(engine.trained).toEqual([]);
       const logged = { event: 'job_untrained', job: job.body.id, reason: 'no_signal' };
-      await vi.waitFor(() => expect(log).toContainEqual(expect.objectContaining(logged)));
+      await expect.poll(() => log).toContainEqual(expect.objectContaining(logged));
       expect((await chat({ model: 'local/desk/agent' })).body.model).toBe('local/desk/agent:step0');
     });
 

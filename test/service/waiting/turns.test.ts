@@ -1,4 +1,4 @@
-import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { createEmbeddedEngine } from '../../../src/engines/embedded/index.ts';
 import type { Caller } from '../../../src/engines/engine.ts';
 import { EngineError } from '../../../src/engines/engine.ts';
@@ -44,12 +44,12 @@ describe('what waits for a constraint to be checked', () => {
         signal: leave.signal,
       }),
     );
-    await vi.waitFor(() => expect(engine.asked).toHaveLength(3));
+    await expect.poll(() => engine.asked).toHaveLength(3);
     expect(engine.asked.map(({ tenant }) => tenant)).toEqual([id, id, id]);
     expect(await inHand()).toBe(3);
     leave.abort();
     for (const one of leaving) await expect(one).rejects.toThrow();
-    await vi.waitFor(async () => expect(await inHand()).toBe(0));
+    await expect.poll(() => inHand()).toBe(0);
     expect(engine.asked.every(({ signal }) => signal?.aborted)).toBe(true);
   });
 
@@ -63,13 +63,13 @@ describe('what waits for a constraint to be checked', () => {
       body: JSON.stringify(wish('same')),
       signal: leave.signal,
     });
-    await vi.waitFor(() => expect(engine.asked).toHaveLength(1));
+    await expect.poll(() => engine.asked).toHaveLength(1);
     const second = chat(wish('same'));
     const inHand = async () => (await call('GET', '/v1/system-check')).body.inference_queue.in_hand;
-    await vi.waitFor(async () => expect(await inHand()).toBe(2));
+    await expect.poll(() => inHand()).toBe(2);
     leave.abort();
     await expect(first).rejects.toThrow();
-    await vi.waitFor(async () => expect(await inHand()).toBe(1));
+    await expect.poll(() => inHand()).toBe(1);
     engine.letThrough?.();
     expect((await second).status).toBe(200);
     expect(engine.asked).toHaveLength(1);
@@ -118,7 +118,7 @@ test('one token does not wait for the crowd of another key', async () => {
     ended.push(name);
   };
   const crowd = Array.from({ length: 24 }, () => ask('crowd', crowded.key, 40));
-  await vi.waitFor(() => expect(ended).toContain('crowd'), { timeout: 30_000 });
+  await expect.poll(() => ended).toContain('crowd');
   await Promise.all([ask('lone', lone.key, 1), ...crowd]);
   // Those that have slots go on to their end; of those that wait it is the next.
   expect(ended.indexOf('lone')).toBeLessThan(20);
