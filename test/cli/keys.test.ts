@@ -80,18 +80,22 @@ describe('martingale keys', () => {
     const folder = await temporaryFolder();
     const file = join(folder, 'file');
     await writeFile(file, '');
-    for (const data of [file, join(file, 'data')]) {
-      const { status, stderr } = await keys('create', '--data', data);
+    const [atFile, belowFile, missing] = [file, join(file, 'data'), join(folder, 'missing')];
+    const [refusals, ofMissing, ofEmpty] = await Promise.all([
+      Promise.all([atFile, belowFile].map((data) => keys('create', '--data', data))),
+      keys('list', '--data', missing),
+      keys('list', '--data', folder),
+    ]);
+    for (const [index, { status, stderr }] of refusals.entries()) {
       expect(status).toBe(1);
-      expect(stderr).toContain(`cannot keep its data in ${data}`);
+      expect(stderr).toContain(`cannot keep its data in ${[atFile, belowFile][index]}`);
       expect(stderr).toContain('Choose another data folder. [bad_data_folder]');
     }
-    const missing = join(folder, 'missing');
-    expect(await keys('list', '--data', missing)).toMatchObject({
+    expect(ofMissing).toMatchObject({
       ...{ status: 1, stdout: '' },
       stderr: `error: There is no data folder ${missing}. Check --data. [data_folder_not_found]\n`,
     });
-    expect(await keys('list', '--data', folder)).toMatchObject({
+    expect(ofEmpty).toMatchObject({
       status: 0,
       stdout: expect.stringContaining('There are no keys.'),
     });

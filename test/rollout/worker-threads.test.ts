@@ -90,17 +90,18 @@ test('rollouts in threads are the same as in process, seeds and bodies', async (
   expect(await run({ executor: threads() })).toEqual(await run({ concurrency: 4 }));
 });
 
-test.each([
+for (const [does, code, message, ...tags] of [
   ['throw', 'RangeError', /out of cheese/],
   ['exit', 'worker_died', /exited with code 3/],
   ['stray', 'worker_died', /nobody catches this/],
-  ['hoard', 'worker_died', /memory/i],
+  ['hoard', 'worker_died', /memory/i, 'long'],
   ['spin', 'rollout_timeout', /a loop that blocks the thread/],
-  ['hang', 'rollout_timeout', /took longer than/],
+  ['hang', 'rollout_timeout', /took longer than/, 'long'],
   ['returnFunction', 'outcome_not_cloneable', /plain data/],
-] as const)(
-  'a rollout that does "%s" fails with %s, and the next runs in a new thread',
-  async (does, code, message) => {
+] satisfies [Does, string, RegExp, ...string[]][])
+  test(`a rollout that does "${does}" fails with ${code}, and the next runs in a new thread`, {
+    tags,
+  }, async () => {
     const { model } = await open();
     const executor = threads({ threads: 1, memoryLimitMb: 96 });
     const run = (what: Does, timeoutMs: number) =>
@@ -121,8 +122,7 @@ test.each([
       trajectory: { reward: null },
     });
     expect((await run('say', 30_000)).counts).toMatchObject({ completed: 1 });
-  },
-);
+  });
 
 test('a thread that dies takes its other rollouts along; retries run in another', {
   tags: ['long'],

@@ -10,10 +10,10 @@ import { desk } from '../../recipes/desk/environment.ts';
 import { deskScenarios } from '../../recipes/desk/scenarios.ts';
 import { sharedFolder } from '../support/files.ts';
 
-const supervised = 4;
-const steps = 3;
-
-describe('a run on the embedded engine', () => {
+describe.each([
+  { steps: 2, supervised: 2, options: {} },
+  { steps: 3, supervised: 4, options: { tags: ['long'] } },
+])('a run of $steps steps on the embedded engine', ({ steps, supervised, options }) => {
   const folder = sharedFolder();
 
   /** The service on a data folder, for as long as `use` takes. */
@@ -88,26 +88,31 @@ describe('a run on the embedded engine', () => {
       .digest('hex');
   }
 
-  it('is the same for the same seed, token for token and weight for weight, whatever ran side by side', async () => {
-    for (const [name, concurrency] of [
-      ['one', 16],
-      ['other', 3],
-    ] as const)
-      await served(`${name}-data`, async (client) => {
-        await start(client);
-        await learn(client, name, concurrency);
-      });
-    const one = await sampled('one');
-    expect(one.length).toBeGreaterThan(steps * 16);
-    expect(await sampled('other')).toEqual(one);
-    expect(await weightsOf('other-data')).toBe(await weightsOf('one-data'));
-  });
+  it(
+    'is the same for the same seed, token for token and weight for weight, whatever runs concurrently',
+    options,
+    async () => {
+      for (const [name, concurrency] of [
+        ['one', 16],
+        ['other', 3],
+      ] as const)
+        await served(`${name}-data`, async (client) => {
+          await start(client);
+          await learn(client, name, concurrency);
+        });
+      const one = await sampled('one');
+      expect(one.length).toBeGreaterThan(steps * 16);
+      expect(await sampled('other')).toEqual(one);
+      expect(await weightsOf('other-data')).toBe(await weightsOf('one-data'));
+    },
+  );
 
-  it('loses nothing when the service is started anew between two jobs', async () => {
+  it('loses nothing when the service is started anew between two jobs', options, async () => {
     await served('again-data', start);
     const { reports } = await served('again-data', (client) => learn(client, 'again', 16));
+    expect(reports).toHaveLength(steps);
     expect(reports.map(({ policy }) => policy)).toEqual(
-      [1, 2, 3].map((step) => `local/desk/again:step${step}`),
+      reports.map((_, index) => `local/desk/again:step${1 + index}`),
     );
     expect(await sampled('again')).toEqual(await sampled('one'));
     await served('again-data', async (client) => {

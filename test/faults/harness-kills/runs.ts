@@ -44,10 +44,7 @@ export async function startRuns() {
     const runDirectory = join(folder, name);
     const faults = underFaults({ root: runDirectory, ...plan });
     const options = JSON.stringify({ task, baseUrl, apiKey, name, runDirectory, ...settings });
-    const child = spawn(process.execPath, [...faults.execArgv, program[task], options], {
-      // Without a cache, compiling modules would be most of a short run.
-      env: { ...faults.env, NODE_COMPILE_CACHE: join(folder, 'compiled') },
-    });
+    const child = spawn(process.execPath, [...faults.execArgv, program[task], options], { env: faults.env });
     return outcomeOf(child);
   }
 

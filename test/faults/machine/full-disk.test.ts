@@ -57,7 +57,9 @@ test('a full disk is reported, and everything continues when there is room', asy
   expect((await again.call('GET', '/v1/preview/models')).body.data).toHaveLength(3);
 });
 
-test('a service does not start on a read-only data folder, and says why', async (context) => {
+test('a service does not start on a read-only data folder, and says why', {
+  tags: ['long'],
+}, async (context) => {
   const disk = await smallDisk();
   if (!disk) return context.skip();
   const { under, place, remount } = disk;

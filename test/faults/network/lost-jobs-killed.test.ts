@@ -39,11 +39,7 @@ async function train(name: string, settings: object) {
     steps: 2,
     ...settings,
   };
-  const outcome = await outcomeOf(
-    spawn(process.execPath, [child, JSON.stringify(options)], {
-      env: { ...process.env, NODE_COMPILE_CACHE: join(folder, 'compiled') },
-    }),
-  );
+  const outcome = await outcomeOf(spawn(process.execPath, [child, JSON.stringify(options)]));
   const record = JSON.parse(await readFile(join(runDirectory, 'jobs', 'step-0001.json'), 'utf8'));
   return { ...outcome, record };
 }

@@ -28,7 +28,7 @@ const caught = (promise: Promise<unknown>): Promise<MartingaleError> =>
   );
 
 describe('a training job whose answer is lost', () => {
-  const losses: [string, Fault][] = [
+  const losses: [string, Fault, ...tags: 'long'[]][] = [
     ['is cut off when the service has answered', loseReply],
     ['is cut off while the service is at work', loseReplyEarly],
     ['breaks off in the answer’s body', cutReply],
@@ -36,12 +36,13 @@ describe('a training job whose answer is lost', () => {
     ['is answered 503 by a proxy', afterwards(reply('503 Service Unavailable', html, 'upstream reset'))],
     ['is answered with half an id', afterwards(reply('200 OK', json, '{"id": "0000'))],
     ['is answered with nothing', afterwards(reply('200 OK', json, ''))],
-    ['is never answered', mute],
+    ['is never answered', mute, 'long'],
   ];
 
-  test.each(losses)(
-    '%s: on a service without keys it is not requested again; its checkpoint is taken',
-    async (_, fault) => {
+  for (const [loss, fault, ...tags] of losses)
+    test(`${loss}: on a service without keys it is not requested again; its checkpoint is taken`, {
+      tags,
+    }, async () => {
       await using world = await startTrainingWorld({ knowsKeys: false, client: { timeoutMs: 1000 } });
       const asked = faultAt(world.proxy, fault, createsJob, 1);
       const { reason, finalStep, counts, reports } = await world.train({ lostJob: patient });
@@ -54,8 +55,7 @@ describe('a training job whose answer is lost', () => {
         lost: { why: expect.any(String) },
         outcome: { step: 2 },
       });
-    },
-  );
+    });
 
   test('is awaited as long as it may run', { tags: ['long'] }, async () => {
     await using world = await startTrainingWorld({ knowsKeys: false });
@@ -83,40 +83,44 @@ describe('a training job whose answer is lost', () => {
 });
 
 describe('a training job without a trace', () => {
-  const losses: [string, Fault][] = [
+  const losses: [string, Fault, ...tags: 'long'[]][] = [
     ['whose request is cut in the middle', cutRequest],
     ['whose connection is reset', reset],
-    ['that is swallowed in silence', silence],
+    ['that is swallowed in silence', silence, 'long'],
   ];
 
-  test.each(losses)('and %s stops the run with what was seen and what to do', async (_, fault) => {
-    await using world = await startTrainingWorld({ knowsKeys: false, client: { timeoutMs: 1000 } });
-    const asked = faultAt(world.proxy, fault, createsJob, 1);
-    const error = await caught(world.train({ lostJob: quick }));
-    expect(error.code).toBe('training_job_unknown');
-    for (const said of [
-      'The training job of step 2',
-      'POST /v1/preview/training-jobs',
-      'local/network/coin:step1',
-      'no checkpoint after step 1 within 300 ms',
-      "lostJob: { decision: 'ask_again' }",
-      "lostJob: { decision: 'take_as_done' }",
-    ])
-      expect(error.message).toContain(said);
-    expect(await world.jobRecord(1)).toMatchObject({ from: 1, lost: { isTold: true } });
-    // Without a decision the run looks for it again and does not request it.
-    const again = await caught(world.train({ resume: true, lostJob: quick }));
-    expect(again.code).toBe('training_job_unknown');
-    expect(asked.met()).toBe(2);
-    expect(world.engine.trainings).toBe(1);
+  for (const [loss, fault, ...tags] of losses)
+    test(`${loss} stops the run with what was seen and what to do`, { tags }, async () => {
+      await using world = await startTrainingWorld({ knowsKeys: false, client: { timeoutMs: 1000 } });
+      const asked = faultAt(world.proxy, fault, createsJob, 1);
+      const error = await caught(world.train({ lostJob: quick }));
+      expect(error.code).toBe('training_job_unknown');
+      for (const said of [
+        'The training job of step 2',
+        'POST /v1/preview/training-jobs',
+        'local/network/coin:step1',
+        'no checkpoint after step 1 within 300 ms',
+        "lostJob: { decision: 'ask_again' }",
+        "lostJob: { decision: 'take_as_done' }",
+      ])
+        expect(error.message).toContain(said);
+      expect(await world.jobRecord(1)).toMatchObject({ from: 1, lost: { isTold: true } });
+      // Without a decision the run looks for it again and does not request it.
+      const again = await caught(world.train({ resume: true, lostJob: quick }));
+      expect(again.code).toBe('training_job_unknown');
+      expect(asked.met()).toBe(2);
+      expect(world.engine.trainings).toBe(1);
 
-    // With a decision it requests it at once.
-    const resumed = await world.train({ resume: true, lostJob: { waitMs: 600_000, decision: 'ask_again' } });
-    expect([resumed.reason, resumed.finalStep, resumed.reports.length]).toEqual(['finished', 3, 3]);
-    expect(world.engine.trainings).toBe(3);
-    expect(asked.met()).toBe(4);
-    expect(resumed.counts).toMatchObject({ dispatched: 24, completed: 24 });
-  });
+      // With a decision it requests it at once.
+      const resumed = await world.train({
+        resume: true,
+        lostJob: { waitMs: 600_000, decision: 'ask_again' },
+      });
+      expect([resumed.reason, resumed.finalStep, resumed.reports.length]).toEqual(['finished', 3, 3]);
+      expect(world.engine.trainings).toBe(3);
+      expect(asked.met()).toBe(4);
+      expect(resumed.counts).toMatchObject({ dispatched: 24, completed: 24 });
+    });
 
   test('is skipped if that is decided, and the run continues from the newest checkpoint', {
     tags: ['long'],

@@ -18,7 +18,7 @@ export type Faults = Omit<FaultPlan, 'root' | 'journal'>;
 
 export type World = Awaited<ReturnType<typeof openWorld>>;
 
-/** Temporary folders for services and for the compile cache. */
+/** Temporary folders for services. */
 export async function openWorld() {
   const folder = await mkdtemp(join(tmpdir(), 'martingale-service-kills-'));
   return {
@@ -53,7 +53,6 @@ export class MortalService {
   /** Number of its processes that were killed. */
   kills = 0;
   readonly #engine: EngineName;
-  readonly #folder: string;
   readonly #journal: string;
   readonly #plans: Faults[];
   #starting: Promise<Running> | null = null;
@@ -61,7 +60,6 @@ export class MortalService {
 
   constructor({ folder, name, plans, engine }: MortalOptions) {
     this.#engine = engine;
-    this.#folder = folder;
     this.dataFolder = join(folder, name);
     this.#journal = join(folder, `${name}.points`);
     this.#plans = [...plans];
@@ -120,8 +118,7 @@ export class MortalService {
     const faults = underFaults({ root: this.dataFolder, journal: this.#journal, ...plan });
     const options = JSON.stringify({ dataFolder: this.dataFolder, apiKey, engine: this.#engine });
     const child = spawn(process.execPath, [...faults.execArgv, program, options], {
-      // Without a cache, compiling modules would be most of a short run.
-      env: { ...faults.env, NODE_COMPILE_CACHE: join(this.#folder, 'compiled') },
+      env: faults.env,
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     const errors = text(child.stderr);

@@ -15,7 +15,7 @@ async function serve(flags: readonly string[] = [], execArgv: readonly string[] 
     file: 'src/cli/main.ts',
     flags: ['serve', '--port', '0', '--data', join(folder, 'data'), '--threads', '1', ...flags],
     execArgv,
-    env: { MARTINGALE_API_KEY: apiKey, NODE_COMPILE_CACHE: join(folder, 'compiled') },
+    env: { MARTINGALE_API_KEY: apiKey },
   });
   const text = await program.said(/Ctrl-C/);
   return { ...program, url: /http:\/\/\S+?(?=,)/.exec(text)?.[0] ?? '' };

@@ -90,7 +90,7 @@ describe('npm start', () => {
     expect(after.success).toBeGreaterThan(0.6);
   });
 
-  it('ends in good order when it is interrupted', async () => {
+  it('ends in good order when it is interrupted', { tags: ['long'] }, async () => {
     const { code, lines, errors } = await start(['--threads', '1'], ({ type }) => {
       if (type === 'phase') child?.kill('SIGINT');
     });

@@ -156,6 +156,9 @@ test('a run is not resumed with other options, without a directory, or where the
   const { errors } = await runs.run('other', { steps: 1, resume: true, seed: 4, groupsPerStep: 3 });
   expect(errors).toContain('`groupsPerStep` was 2 and is 3; `seed` was 3 and is 4');
   expect((await runs.run('nowhere', { resume: true })).errors).toContain('There is no run directory');
+});
+
+test('`resume: auto` begins a run and then continues it', { tags: ['long'] }, async () => {
   expect((await runs.run('anew', { steps: 1, resume: 'auto' })).result).toMatchObject({ finalStep: 1 });
   expect((await runs.run('anew', { steps: 2, resume: 'auto' })).result).toMatchObject({ finalStep: 2 });
 });
