@@ -5,19 +5,15 @@ import { EndpointError, errorResponse } from './endpoint-error.ts';
 import { answerResponse } from './responses/answer-response.ts';
 import type { EndpointSession } from './session.ts';
 
-export interface EndpointAppOptions {
-  /** The session of a valid key. */
-  find: (apiKey: string) => EndpointSession | undefined;
-  /** Whether a key was created here, valid or expired. */
-  isOwn: (apiKey: string) => boolean;
-}
+/** What every key begins with. */
+export const keyPrefix = 'martingale.';
 
 type Env = { Variables: { session: EndpointSession } };
 
-const largestBody = 64 * 2 ** 20;
+const maxBody = 64 * 2 ** 20;
 
-/** The `/v1` routes of OpenAI-compatible clients. */
-export function createEndpointApp({ find, isOwn }: EndpointAppOptions): Hono<Env> {
+/** The `/v1` routes of OpenAI-compatible clients. `find` returns the session of a valid key. */
+export function createEndpointApp(find: (apiKey: string) => EndpointSession | undefined): Hono<Env> {
   const app = new Hono<Env>();
   app.onError((error, context) => {
     // The policy's caller notes the outcome of each call, but a rejected request never became a call.
@@ -30,7 +26,7 @@ export function createEndpointApp({ find, isOwn }: EndpointAppOptions): Hono<Env
       new EndpointError(
         404,
         'unknown_path',
-        `${context.req.method} ${context.req.path} is not served. There are POST /v1/chat/completions, ` +
+        `${context.req.method} ${context.req.path} is not served. The paths are POST /v1/chat/completions, ` +
           'POST /v1/responses and GET /v1/models.',
       ),
     ),
@@ -38,7 +34,7 @@ export function createEndpointApp({ find, isOwn }: EndpointAppOptions): Hono<Env
   app.use('/v1/*', async (context, next) => {
     const apiKey = /^bearer\s+(\S+)\s*$/i.exec(context.req.header('authorization') ?? '')?.[1];
     const session = apiKey === undefined ? undefined : find(apiKey);
-    if (!session) throw refusal(apiKey, isOwn);
+    if (!session) throw refusal(apiKey);
     context.set('session', session);
     await next();
   });
@@ -61,24 +57,24 @@ const modelOf = ({ model }: EndpointSession) => ({
   owned_by: 'martingale',
 });
 
-function refusal(apiKey: string | undefined, isOwn: (apiKey: string) => boolean): EndpointError {
+function refusal(apiKey: string | undefined): EndpointError {
   if (apiKey === undefined)
     return new EndpointError(
       401,
       'api_key_missing',
       'The request has no key. Send the `apiKey` of `model.endpoint()` as `Authorization: Bearer <key>`.',
     );
-  if (isOwn(apiKey))
+  if (apiKey.startsWith(keyPrefix))
     return new EndpointError(
       410,
       'trajectory_closed',
-      'The rollout that this key belongs to has ended. Await every call of the agent inside the rollout function, ' +
+      'The rollout of this key has ended, or belongs to another process. Await every call of the agent inside the rollout function, ' +
         'and stop its processes when `signal` aborts.',
     );
   return new EndpointError(
     401,
     'invalid_api_key',
-    'The key is none of this process: ask `model.endpoint()` for one inside the rollout.',
+    'The key does not belong to this process. Get one from `model.endpoint()` inside the rollout.',
   );
 }
 
@@ -88,14 +84,14 @@ async function readBody(context: Context): Promise<unknown> {
     throw new EndpointError(
       415,
       'unsupported_encoding',
-      `The body has the Content-Encoding ${encoding}. Send it as it is.`,
+      `The body has the Content-Encoding ${encoding}. Send it uncompressed.`,
     );
-  if (Number(context.req.header('content-length')) > largestBody) throw tooLarge();
+  if (Number(context.req.header('content-length')) > maxBody) throw tooLarge();
   const chunks: Uint8Array[] = [];
   let bytes = 0;
   for await (const chunk of context.req.raw.body ?? []) {
     bytes += chunk.byteLength;
-    if (bytes > largestBody) throw tooLarge();
+    if (bytes > maxBody) throw tooLarge();
     chunks.push(chunk);
   }
   try {
@@ -106,5 +102,4 @@ async function readBody(context: Context): Promise<unknown> {
   }
 }
 
-const tooLarge = () =>
-  new EndpointError(413, 'body_too_large', `The body is larger than ${largestBody} bytes.`);
+const tooLarge = () => new EndpointError(413, 'body_too_large', `The body is larger than ${maxBody} bytes.`);

@@ -5,14 +5,21 @@ import {
   chatCompletionRequestSchema,
   refusedChatFields,
 } from '../contract/index.ts';
+import { isObject } from '../util/json.ts';
 import { errorBody, invalid, unsupported } from './endpoint-error.ts';
-import type { StreamedAnswer } from './endpoint-model.ts';
-import { dataFrame, eventStream } from './event-stream.ts';
 import { asFields, checkNames, parse } from './read-fields.ts';
-import { answerStreamed, answerWhole, type EndpointRequest, type EndpointSession } from './session.ts';
+import {
+  answerStreamed,
+  answerWhole,
+  dataFrame,
+  type EndpointRequest,
+  type EndpointSession,
+  eventStream,
+  type StreamedAnswer,
+} from './session.ts';
 
 /** An agent's request, and the format of the reply. */
-export interface ParsedChatRequest {
+interface ParsedChatRequest {
   request: EndpointRequest;
   stream: boolean;
   /** Whether the stream ends with a chunk that has the usage. */
@@ -26,24 +33,24 @@ const known: ReadonlySet<string> = new Set(Object.keys(chatCompletionRequestSche
 const remedies = {
   ...refusedChatFields,
   modalities: 'The models write text.',
-  moderation: 'Leave it out.',
-  use_beam_search: 'A reply that beam search found is no sample of the policy and cannot be trained on.',
+  moderation: 'Remove it.',
+  use_beam_search: 'A beam-search reply is not a sample of the policy and cannot be trained on.',
   length_penalty: 'It belongs to beam search, whose replies cannot be trained on.',
   continuous_usage_stats: 'The usage is in the last chunk.',
 };
 
 /** Parses a chat request of an OpenAI client. @throws EndpointError that names the field. */
-export function readChatBody(body: unknown): ParsedChatRequest {
+function readChatBody(body: unknown): ParsedChatRequest {
   const fields = asFields(body);
   if (isTextOnly(fields.modalities)) delete fields.modalities;
-  const cleaned = { ...withoutObfuscation(fields), messages: withoutEchoes(fields.messages) };
+  const cleaned = { ...withoutObfuscation(fields), messages: withoutClientFields(fields.messages) };
   const parsed = parse(chatCompletionRequestSchema, checkNames(cleaned, known, remedies));
   const { messages, model: _, seed, stream = false, stream_options, n = 1, ...answer } = parsed;
   const { tools, function_call, logprobs = false, return_token_ids = false, ...rest } = answer;
   const { tool_choice = function_call, max_tokens, max_completion_tokens, ...settings } = rest;
   if (function_call && tool_choice !== function_call)
-    throw invalid('function_call', 'is the older form of `tool_choice`, which asks for something else.');
-  if (n !== 1) throw unsupported('n', 'Each call samples one reply: make several calls.');
+    throw invalid('function_call', 'is the older form of `tool_choice` and conflicts with it.');
+  if (n !== 1) throw unsupported('n', 'Each call samples one reply. Make several calls.');
   if (stream_options && !stream) throw invalid('stream_options', 'needs `stream: true`.');
   if (stream_options?.continuous_usage_stats)
     throw unsupported('stream_options.continuous_usage_stats', remedies.continuous_usage_stats);
@@ -80,26 +87,24 @@ function isTextOnly(modalities: unknown): boolean {
 }
 
 /** Fields that clients add to replies and send back. */
-const echoes = new Set(['parsed', 'provider_specific_fields']);
+const clientOnlyFields = new Set(['parsed', 'provider_specific_fields']);
 
-function withoutEchoes(messages: unknown): unknown {
+function withoutClientFields(messages: unknown): unknown {
   if (!Array.isArray(messages)) return messages;
   return messages.map((message: unknown) => {
-    if (typeof message !== 'object' || message === null) return message;
-    if (!('role' in message) || message.role !== 'assistant') return message;
-    return Object.fromEntries(Object.entries(message).filter(([field]) => !echoes.has(field)));
+    if (!isObject(message) || message.role !== 'assistant') return message;
+    return Object.fromEntries(Object.entries(message).filter(([field]) => !clientOnlyFields.has(field)));
   });
 }
 
 /** Drops the option for padded stream events if it is off. Clients send it, and there is no padding here. */
 function withoutObfuscation(fields: Record<string, unknown>): Record<string, unknown> {
-  const { stream_options: options } = fields;
-  if (typeof options !== 'object' || options === null) return fields;
-  const { include_obfuscation: _, ...rest } = { include_obfuscation: undefined, ...options };
+  if (!isObject(fields.stream_options)) return fields;
+  const { include_obfuscation: _, ...rest } = fields.stream_options;
   return { ...fields, stream_options: rest };
 }
 
-export interface ShownFields {
+interface VisibleFields {
   /** Whether the agent requested log-probabilities. */
   logprobs: boolean;
   /** Whether the agent requested token ids. */
@@ -107,33 +112,33 @@ export interface ShownFields {
 }
 
 /** The completion for the agent, without the fields that were requested only for recording. */
-export function shownCompletion(completion: ChatCompletion, choice: Choice, shown: ShownFields) {
+function toVisibleCompletion(completion: ChatCompletion, choice: Choice, visible: VisibleFields) {
   const { prompt_token_ids, ...rest } = completion;
   return {
     ...rest,
-    ...(shown.tokenIds ? { prompt_token_ids } : {}),
-    choices: [{ ...shownChoice(choice, shown), message: { refusal: null, ...choice.message } }],
+    ...(visible.tokenIds ? { prompt_token_ids } : {}),
+    choices: [{ ...toVisibleChoice(choice, visible), message: { refusal: null, ...choice.message } }],
   };
 }
 
-export function shownChunk(chunk: ChatCompletionChunk, shown: ShownFields & { includeUsage: boolean }) {
+function toVisibleChunk(chunk: ChatCompletionChunk, visible: VisibleFields & { includeUsage: boolean }) {
   const { prompt_token_ids, usage, choices, ...rest } = chunk;
   return {
     ...rest,
-    choices: choices.map((choice) => ({ ...shownChoice(choice, shown), delta: choice.delta })),
-    ...(shown.includeUsage ? { usage: usage ?? null } : {}),
-    ...(shown.tokenIds && prompt_token_ids ? { prompt_token_ids } : {}),
+    choices: choices.map((choice) => ({ ...toVisibleChoice(choice, visible), delta: choice.delta })),
+    ...(visible.includeUsage ? { usage: usage ?? null } : {}),
+    ...(visible.tokenIds && prompt_token_ids ? { prompt_token_ids } : {}),
   };
 }
 
-function shownChoice(choice: Choice | ChatCompletionChunk['choices'][number], shown: ShownFields) {
+function toVisibleChoice(choice: Choice | ChatCompletionChunk['choices'][number], visible: VisibleFields) {
   const { index, finish_reason, stop_reason, logprobs, token_ids } = choice;
   return {
     index,
     finish_reason,
     ...(stop_reason === undefined ? {} : { stop_reason }),
-    logprobs: shown.logprobs ? (logprobs ?? null) : null,
-    ...(shown.tokenIds ? { token_ids } : {}),
+    logprobs: visible.logprobs ? (logprobs ?? null) : null,
+    ...(visible.tokenIds ? { token_ids } : {}),
   };
 }
 
@@ -143,25 +148,25 @@ export async function answerChat(
   body: unknown,
   client: AbortSignal,
 ): Promise<Response> {
-  const asked = readChatBody(body);
-  if (!asked.stream) {
-    const { completion, choice } = await answerWhole(session, client, asked.request);
-    return Response.json(shownCompletion(completion, choice, asked));
+  const parsed = readChatBody(body);
+  if (!parsed.stream) {
+    const { completion, choice } = await answerWhole(session, client, parsed.request);
+    return Response.json(toVisibleCompletion(completion, choice, parsed));
   }
-  const answer = await answerStreamed(session, client, asked.request);
-  return eventStream(frames(answer, asked), answer.abandon);
+  const answer = await answerStreamed(session, client, parsed.request);
+  return eventStream(frames(answer, parsed), answer.abandon);
 }
 
-async function* frames({ chunks }: StreamedAnswer, asked: ParsedChatRequest): AsyncGenerator<string> {
+async function* frames({ chunks }: StreamedAnswer, parsed: ParsedChatRequest): AsyncGenerator<string> {
   // The last chunks are held back until the call is recorded, because agents continue as soon as they see them.
   const ending: ChatCompletionChunk[] = [];
   try {
     for await (const chunk of chunks) {
-      if (chunk.choices.length === 0 && !asked.includeUsage) continue;
+      if (chunk.choices.length === 0 && !parsed.includeUsage) continue;
       if (ending.length > 0 || chunk.choices[0]?.finish_reason) ending.push(chunk);
-      else yield dataFrame(shownChunk(chunk, asked));
+      else yield dataFrame(toVisibleChunk(chunk, parsed));
     }
-    for (const chunk of ending) yield dataFrame(shownChunk(chunk, asked));
+    for (const chunk of ending) yield dataFrame(toVisibleChunk(chunk, parsed));
     yield 'data: [DONE]\n\n';
   } catch (error) {
     yield dataFrame(errorBody(error));

@@ -1,36 +1,11 @@
-import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { getRequestListener } from '@hono/node-server';
 import { type Trajectory, trajectoryClosed } from '../trajectory/index.ts';
-import { createEndpointApp } from './app.ts';
+import { createEndpointApp, keyPrefix } from './app.ts';
 import { EndpointError } from './endpoint-error.ts';
-import type { EndpointModel } from './endpoint-model.ts';
-import { EndpointSession } from './session.ts';
-
-const prefix = 'martingale';
-
-/** Creates keys, and recognizes its own keys without storing them. */
-export class EndpointKeys {
-  readonly #secret = randomBytes(32);
-
-  create(): string {
-    const id = randomBytes(18).toString('base64url');
-    return `${prefix}.${id}.${this.#mark(id)}`;
-  }
-
-  /** Whether the key was created here, valid or expired. */
-  isOwn(key: string): boolean {
-    const [name, id, mark, more] = key.split('.');
-    if (name !== prefix || id === undefined || mark === undefined || more !== undefined) return false;
-    const given = Buffer.from(mark);
-    const expected = Buffer.from(this.#mark(id));
-    return given.length === expected.length && timingSafeEqual(given, expected);
-  }
-
-  #mark(id: string): string {
-    return createHmac('sha256', this.#secret).update(id).digest('base64url').slice(0, 24);
-  }
-}
+import { type EndpointModel, EndpointSession } from './session.ts';
 
 /** Maximum number of pending connections; the system's limit may be lower. */
 const backlog = 4096;
@@ -41,47 +16,29 @@ const closeTimeoutMs = 1000;
 
 /** The local server for the agents of all rollouts. Each rollout has its own key. */
 export class EndpointServer {
-  readonly baseUrl: string;
+  baseUrl = '';
   readonly #server: Server;
-  readonly #keys: EndpointKeys;
-  readonly #sessions: Map<string, EndpointSession>;
-  readonly #ofTrajectories = new WeakMap<Trajectory, Map<EndpointModel, EndpointSession>>();
-  readonly #ofNone = new Map<EndpointModel, EndpointSession>();
+  readonly #sessions = new Map<string, EndpointSession>();
+  readonly #byTrajectory = new WeakMap<Trajectory, Map<EndpointModel, EndpointSession>>();
+  readonly #withoutTrajectory = new Map<EndpointModel, EndpointSession>();
 
-  private constructor(
-    server: Server,
-    baseUrl: string,
-    keys: EndpointKeys,
-    sessions: Map<string, EndpointSession>,
-  ) {
-    this.#server = server;
-    this.baseUrl = baseUrl;
-    this.#keys = keys;
-    this.#sessions = sessions;
+  private constructor() {
+    const app = createEndpointApp((apiKey) => this.#sessions.get(apiKey));
+    // Keeps the process's global `Request` and `Response`, which belong to the user.
+    const listener = getRequestListener(app.fetch, { overrideGlobalObjects: false });
+    this.#server = createServer({ keepAliveTimeout: keepAliveTimeoutMs }, listener);
+    this.#server.unref();
+    this.#server.on('connection', (socket) => socket.unref());
   }
 
   static async start(): Promise<EndpointServer> {
-    const keys = new EndpointKeys();
-    const sessions = new Map<string, EndpointSession>();
-    const app = createEndpointApp({
-      find: (apiKey) => sessions.get(apiKey),
-      isOwn: (apiKey) => keys.isOwn(apiKey),
-    });
-    // Keeps the process's global `Request` and `Response`, which belong to the user.
-    const listener = getRequestListener(app.fetch, { overrideGlobalObjects: false });
-    const server = createServer({ keepAliveTimeout: keepAliveTimeoutMs }, listener);
-    server.unref();
-    server.on('connection', (socket) => socket.unref());
-    await new Promise<void>((resolve, reject) => {
-      server.once('error', reject);
-      server.listen({ host: '127.0.0.1', port: 0, backlog }, () => {
-        server.off('error', reject);
-        resolve();
-      });
-    });
-    const address = server.address();
+    const started = new EndpointServer();
+    started.#server.listen({ host: '127.0.0.1', port: 0, backlog });
+    await once(started.#server, 'listening');
+    const address = started.#server.address();
     if (typeof address !== 'object' || address === null) throw new TypeError('The endpoint has no address.');
-    return new EndpointServer(server, `http://127.0.0.1:${address.port}/v1`, keys, sessions);
+    started.baseUrl = `http://127.0.0.1:${address.port}/v1`;
+    return started;
   }
 
   /** The session of a model and a trajectory. Repeated calls return the same session. */
@@ -89,14 +46,14 @@ export class EndpointServer {
     const known = this.#ofScope(trajectory);
     const session = known.get(model);
     if (session) return session;
-    const opened = new EndpointSession(this.#keys.create(), model);
+    const opened = new EndpointSession(keyPrefix + randomBytes(18).toString('base64url'), model);
     known.set(model, opened);
     this.#sessions.set(opened.apiKey, opened);
     trajectory?.signal?.addEventListener(
       'abort',
       () => {
         this.#sessions.delete(opened.apiKey);
-        this.#ofTrajectories.delete(trajectory);
+        this.#byTrajectory.delete(trajectory);
         opened.end(trajectoryClosed(trajectory.id));
       },
       { once: true },
@@ -124,9 +81,9 @@ export class EndpointServer {
   }
 
   #ofScope(trajectory: Trajectory | undefined): Map<EndpointModel, EndpointSession> {
-    if (!trajectory) return this.#ofNone;
-    const known = this.#ofTrajectories.get(trajectory) ?? new Map<EndpointModel, EndpointSession>();
-    this.#ofTrajectories.set(trajectory, known);
+    if (!trajectory) return this.#withoutTrajectory;
+    const known = this.#byTrajectory.get(trajectory) ?? new Map<EndpointModel, EndpointSession>();
+    this.#byTrajectory.set(trajectory, known);
     return known;
   }
 }

@@ -1,2 +1,2 @@
-export type { EndpointModel, ModelRequest, StreamedAnswer, WholeAnswer } from './endpoint-model.ts';
 export { closeEndpoints, type ModelEndpoint, openEndpoint } from './open-endpoint.ts';
+export type { EndpointModel, ModelRequest, StreamedAnswer, WholeAnswer } from './session.ts';

@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { currentTrajectory, ownModelAt, trajectoryClosed } from '../trajectory/index.ts';
-import type { EndpointModel } from './endpoint-model.ts';
+import { currentTrajectory, registerOwnHost, trajectoryClosed } from '../trajectory/index.ts';
 import type { EndpointServer } from './endpoint-server.ts';
+import type { EndpointModel } from './session.ts';
 
 /** Address of a rollout's model for programs in any language, and the key that identifies the rollout. */
 export interface ModelEndpoint {
@@ -31,7 +31,7 @@ export async function openEndpoint(model: EndpointModel): Promise<ModelEndpoint>
     throw error;
   });
   if (trajectory?.signal?.aborted) throw trajectoryClosed(trajectory.id);
-  ownModelAt(server.baseUrl);
+  registerOwnHost(server.baseUrl);
   const { apiKey } = server.open(model, trajectory);
   return { baseUrl: server.baseUrl, apiKey };
 }

@@ -1,12 +1,13 @@
 import type { z } from 'zod';
+import { isObject, type JsonObject } from '../util/json.ts';
 import { EndpointError, invalid, unsupported } from './endpoint-error.ts';
 
-export type Fields = Record<string, unknown>;
+export type Fields = JsonObject;
 
-/** @param place Path of the field with this value. @throws EndpointError if the value is not an object. */
-export function asFields(body: unknown, place?: string): Fields {
-  if (typeof body === 'object' && body !== null && !Array.isArray(body)) return { ...body };
-  if (place !== undefined) throw invalid(place, 'is not a JSON object.');
+/** @param path Path of the field with this value. @throws EndpointError if the value is not an object. */
+export function asFields(body: unknown, path?: string): Fields {
+  if (isObject(body)) return { ...body };
+  if (path !== undefined) throw invalid(path, 'is not a JSON object.');
   throw new EndpointError(400, 'invalid_body', 'The body is not a JSON object.');
 }
 
@@ -14,13 +15,13 @@ export function asFields(body: unknown, place?: string): Fields {
 export function parse<Schema extends z.ZodType>(
   schema: Schema,
   value: unknown,
-  place = '',
+  outerPath = '',
 ): z.output<Schema> {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
   const [first] = parsed.error.issues;
-  const { path, message } = first ? deepest(first) : { path: [], message: 'it is not as it should be' };
-  const param = [place, ...path.map(String)].filter((part) => part !== '').join('.');
+  const { path, message } = first ? deepest(first) : { path: [], message: 'it is invalid' };
+  const param = [outerPath, ...path.map(String)].filter((part) => part !== '').join('.');
   throw invalid(param || 'body', `cannot be read: ${message}.`);
 }
 
@@ -36,7 +37,7 @@ function deepest(issue: z.core.$ZodIssue): { path: PropertyKey[]; message: strin
 }
 
 /** Fields for the provider's caches, accounts and safety. They do not change the reply. */
-const ofNoEffect = new Set([
+const ignoredFields = new Set([
   'prompt_cache_key',
   'prompt_cache_retention',
   'prompt_cache_options',
@@ -58,11 +59,11 @@ export function checkNames(
 ): Fields {
   const kept: Fields = {};
   for (const [name, value] of Object.entries(fields)) {
-    if (value === null || value === undefined || ofNoEffect.has(name)) continue;
+    if (value === null || value === undefined || ignoredFields.has(name)) continue;
     if (Object.hasOwn(defaults, name) && defaults[name] === value) continue;
     const remedy = Object.hasOwn(remedies, name) ? remedies[name] : undefined;
     if (remedy !== undefined) throw unsupported(name, remedy);
-    if (!known.has(name)) throw unsupported(name, 'The endpoint knows no field of that name.');
+    if (!known.has(name)) throw unsupported(name, 'Unknown field.');
     kept[name] = value;
   }
   return kept;

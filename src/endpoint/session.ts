@@ -1,7 +1,54 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { ChatCompletionChunk } from '../contract/index.ts';
-import type { EndpointModel, ModelRequest, StreamedAnswer, WholeAnswer } from './endpoint-model.ts';
+import type {
+  ChatCompletion,
+  ChatCompletionChunk,
+  ChatCompletionRequest,
+  Choice,
+  Tool,
+  ToolCall,
+  Usage,
+} from '../contract/index.ts';
+import type { PromptMessages } from '../trajectory/index.ts';
 import { ResponseMemory } from './responses/response-memory.ts';
+
+/** A model call, independent of its protocol. */
+export interface ModelRequest {
+  /** All fields except `messages`, `model`, `seed` and `stream`. */
+  settings: Omit<ChatCompletionRequest, 'messages' | 'model' | 'seed' | 'stream'>;
+  tools: Tool[] | undefined;
+  prompt: PromptMessages;
+  /** Default: the rollout's seed for the call. */
+  seed: number | undefined;
+  signal: AbortSignal | undefined;
+}
+
+export interface WholeAnswer {
+  completion: ChatCompletion;
+  choice: Choice;
+  /** Identifies the call in its trajectory; undefined if it is not recorded. */
+  callId: string | undefined;
+}
+
+export interface StreamedAnswer {
+  callId: string | undefined;
+  /** The reply assembled from the chunks read so far. */
+  reply: {
+    readonly toolCalls: readonly ToolCall[];
+    /** @throws if the stream ended without a finish reason. */
+    complete(): { choice: Choice; usage: Usage | undefined };
+  };
+  /** The call is recorded when the chunks end. */
+  chunks: AsyncGenerator<ChatCompletionChunk, void, undefined>;
+}
+
+/** The model of a key. Its calls are recorded in the trajectory of their async scope. */
+export interface EndpointModel {
+  /** Pinned name of the model. */
+  readonly name: string;
+  answer(request: ModelRequest): Promise<WholeAnswer>;
+  /** Resolves when the service has accepted the call. */
+  answerStreamed(request: ModelRequest): Promise<StreamedAnswer>;
+}
 
 /** A call of a session. The client, the end of the session and the call itself can abort it. */
 export interface SessionCall {
@@ -27,14 +74,14 @@ export class EndpointSession {
 
   join(client: AbortSignal): SessionCall {
     const controller = new AbortController();
-    const onGone = () => controller.abort(client.reason);
+    const onDisconnect = () => controller.abort(client.reason);
     const leave = () => {
       this.#calls.delete(controller);
-      client.removeEventListener('abort', onGone);
+      client.removeEventListener('abort', onDisconnect);
     };
     this.#calls.add(controller);
-    if (client.aborted) onGone();
-    else client.addEventListener('abort', onGone, { once: true });
+    if (client.aborted) onDisconnect();
+    else client.addEventListener('abort', onDisconnect, { once: true });
     const abort = (reason: unknown) => {
       controller.abort(reason);
       leave();
@@ -88,7 +135,7 @@ export async function answerStreamed(
     const stop = () => void chunks.return().catch(() => undefined);
     if (call.signal.aborted) stop();
     else call.signal.addEventListener('abort', stop, { once: true });
-    const abandon = () => call.abort(new Error('The client went away.'));
+    const abandon = () => call.abort(new Error('The client disconnected.'));
     return { ...answer, chunks: from(first, chunks, call), abandon };
   } catch (error) {
     call.leave();
@@ -118,3 +165,30 @@ async function* from(
 function causeOf(error: unknown, { signal }: SessionCall): unknown {
   return signal.aborted ? signal.reason : error;
 }
+
+const headers = {
+  'content-type': 'text/event-stream; charset=utf-8',
+  'cache-control': 'no-cache',
+  // Stops proxies from buffering the events.
+  'x-accel-buffering': 'no',
+};
+
+/** Answers with server-sent events, produced as the client reads them. `abandon` runs when the client disconnects. */
+export function eventStream(frames: AsyncGenerator<string>, abandon: () => void): Response {
+  const encoder = new TextEncoder();
+  const body = new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      const next = await frames.next();
+      if (next.done) controller.close();
+      else controller.enqueue(encoder.encode(next.value));
+    },
+    async cancel() {
+      abandon();
+      await frames.return(undefined);
+    },
+  });
+  return new Response(body, { headers });
+}
+
+export const dataFrame = (data: unknown) => `data: ${JSON.stringify(data)}\n\n`;
+export const eventFrame = (type: string, data: object) => `event: ${type}\n${dataFrame(data)}`;

@@ -14,7 +14,7 @@ export {
 } from './recorded-call.ts';
 export {
   currentTrajectory,
-  ownModelAt,
+  registerOwnHost,
   runAsOwnCall,
   runInTrajectory,
   runOutsideTrajectory,

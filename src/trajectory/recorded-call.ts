@@ -99,7 +99,10 @@ export function replyKey({ content, tool_calls }: MessageFields): string {
 }
 
 /** The reasoning of a message, under either field name; empty if there is none. */
-export function reasoningOf({ reasoning, reasoning_content }: MessageFields): string {
+export function reasoningOf({
+  reasoning,
+  reasoning_content,
+}: Pick<MessageFields, 'reasoning' | 'reasoning_content'>): string {
   return reasoning || reasoning_content || '';
 }
 

@@ -39,7 +39,7 @@ const modelPath = new RegExp(
 );
 
 /** Maximum length of the host and path that are counted; the rest is cut. */
-const longestName = 200;
+const maxNameLength = 200;
 
 const expected = new AsyncLocalStorage<true>();
 const ownHosts = new Set<string>();
@@ -51,7 +51,7 @@ export function runAsOwnCall<Result>(body: () => Result): Result {
 }
 
 /** Registers an address of the rollout's own model. Requests to it are recorded as calls and not counted here. */
-export function ownModelAt(baseUrl: string): void {
+export function registerOwnHost(baseUrl: string): void {
   ownHosts.add(new URL(baseUrl).host);
 }
 
@@ -89,5 +89,5 @@ function observe(request: { method: unknown; path: unknown; origin: unknown }): 
   const origin = String(request.origin);
   if (!modelPath.test(path) || !URL.canParse(origin)) return;
   const { host } = new URL(origin);
-  if (!ownHosts.has(host)) trajectory.observations.addOtherModel(`${host}${path}`.slice(0, longestName));
+  if (!ownHosts.has(host)) trajectory.observations.addOtherModel(`${host}${path}`.slice(0, maxNameLength));
 }

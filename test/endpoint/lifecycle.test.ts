@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import type { CompletionSource } from '../../src/model/completion-source.ts';
 import { callBudget } from '../../src/model/index.ts';
 import type { FakePolicy } from '../model/fake-service.ts';
-import { expectExact, name, openDesk, openRollout } from './support.ts';
+import { completionsOf, expectExact, name, openDesk, openRollout } from './support.ts';
 
 const hello: FakePolicy = () => ({ text: 'hello' });
 const asked = { model: 'any', messages: [{ role: 'user' as const, content: 'a' }] };
@@ -71,11 +71,12 @@ test('unknown and missing keys are refused', async () => {
   await using desk = await openDesk(hello);
   const { baseUrl, apiKey } = await desk.model.endpoint();
   const forged = `${apiKey.slice(0, -1)}${apiKey.endsWith('A') ? 'B' : 'A'}`;
-  for (const key of [forged, 'sk-something', 'martingale.a.b'])
-    await expect(clientOf({ baseUrl, apiKey: key }).models.list()).rejects.toMatchObject({
-      status: 401,
-      code: 'invalid_api_key',
-    });
+  for (const [key, status, code] of [
+    ['sk-something', 401, 'invalid_api_key'],
+    [forged, 410, 'trajectory_closed'],
+    ['martingale.a.b', 410, 'trajectory_closed'],
+  ] as const)
+    await expect(clientOf({ baseUrl, apiKey: key }).models.list()).rejects.toMatchObject({ status, code });
   const response = await fetch(`${baseUrl}/models`);
   expect(response.status).toBe(401);
   expect(await response.json()).toMatchObject({ error: { code: 'api_key_missing' } });
@@ -92,7 +93,7 @@ test('outside of a rollout nothing is recorded, and nothing of the rollout that 
       usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 },
     });
   };
-  const model = new ModelHandle({ name, completions: { create } as unknown as CompletionSource });
+  const model = new ModelHandle({ name, completions: completionsOf(create) });
   try {
     // This call starts the server.
     await endpoint(model);
@@ -166,7 +167,7 @@ test('a stream that is left in its middle gives its place in the budget back and
   }
   const create = (_: unknown, options?: { signal?: AbortSignal }) => Promise.resolve(chunks(options?.signal));
   const budget = callBudget({ concurrency: 1 });
-  const completions = { create } as unknown as CompletionSource;
+  const completions = completionsOf(create);
   const { endpoint, trajectory } = openRollout();
   try {
     const client = clientOf(await endpoint(new ModelHandle({ name, completions, settings: { budget } })));

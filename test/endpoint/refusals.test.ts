@@ -159,7 +159,7 @@ test.each(['constructor', 'toString', 'hasOwnProperty'])(
     const { status, body } = await post('/chat/completions', `{"messages":[],"${field}":1}`);
     expect([status, body]).toMatchObject([
       400,
-      { error: { message: `\`${field}\` is not supported here. The endpoint knows no field of that name.` } },
+      { error: { message: `\`${field}\` is not supported here. Unknown field.` } },
     ]);
   },
 );

@@ -2,8 +2,7 @@ import { closeEndpoints, ModelHandle } from 'martingale';
 import OpenAI from 'openai';
 import { expect, test } from 'vitest';
 import type { ChatCompletionRequest, Choice } from '../../src/contract/index.ts';
-import type { CompletionSource } from '../../src/model/completion-source.ts';
-import { name, openDesk, openRollout } from './support.ts';
+import { completionsOf, name, openDesk, openRollout } from './support.ts';
 
 const user = (content: string) => ({ role: 'user' as const, content });
 const assistant = (content: string) => ({ role: 'assistant' as const, content });
@@ -42,7 +41,7 @@ function reasoning(say: Say) {
       yield chunk({ content: message.content }, rest);
     })();
   };
-  return { requests, completions: { create } as unknown as CompletionSource };
+  return { requests, completions: completionsOf(create) };
 }
 
 async function openReasoning(say: Say = thinking) {
@@ -164,7 +163,7 @@ test('a reply that its limit cut is incomplete, and says so', async () => {
     ],
     usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 },
   });
-  const model = new ModelHandle({ name, completions: { create } as unknown as CompletionSource });
+  const model = new ModelHandle({ name, completions: completionsOf(create) });
   const { baseUrl, apiKey } = await openRollout().endpoint(model);
   try {
     const client = new OpenAI({ baseURL: baseUrl, apiKey });

@@ -2,8 +2,7 @@ import { closeEndpoints, ModelHandle } from 'martingale';
 import OpenAI from 'openai';
 import { afterEach, expect, test } from 'vitest';
 import { RequestError, type RequestErrorCode, type RequestErrorDetails } from '../../src/client/index.ts';
-import type { CompletionSource } from '../../src/model/completion-source.ts';
-import { name, openDesk, openRollout } from './support.ts';
+import { completionsOf, name, openDesk, openRollout } from './support.ts';
 
 afterEach(closeEndpoints);
 
@@ -18,7 +17,7 @@ async function open(answer: () => unknown) {
     calls++;
     return answer();
   };
-  const model = new ModelHandle({ name, completions: { create } as unknown as CompletionSource });
+  const model = new ModelHandle({ name, completions: completionsOf(create) });
   const { endpoint, trajectory } = openRollout();
   const { baseUrl, apiKey } = await endpoint(model);
   return { client: new OpenAI({ baseURL: baseUrl, apiKey, maxRetries: 0 }), trajectory, calls: () => calls };

@@ -1,10 +1,20 @@
-import { closeEndpoints, ModelHandle, type ModelSettings, Trajectory } from 'martingale';
+import {
+  type CompletionSource,
+  closeEndpoints,
+  ModelHandle,
+  type ModelSettings,
+  Trajectory,
+} from 'martingale';
 import { runInTrajectory } from 'martingale/loop';
 import { expect } from 'vitest';
 import type { ChatCompletionRequest, Message } from '../../src/contract/index.ts';
 import { type FakePolicy, render, startFakeService } from '../model/fake-service.ts';
 
 export const name = 'local/shop/desk:step3';
+
+/** A source of completions with one function for whole and streamed answers. */
+export const completionsOf = (create: (...given: never[]) => Promise<unknown>): CompletionSource =>
+  ({ create }) as unknown as CompletionSource;
 
 /** A fake service, its model and an endpoint server, which close with the test. */
 export async function openDesk(policy: FakePolicy, settings: ModelSettings = {}) {

@@ -1,11 +1,17 @@
 import { randomUUID } from 'node:crypto';
-import type { Choice, FinishReason, Message, Usage } from '../../contract/index.ts';
-import { sampledMessage } from '../../trajectory/index.ts';
+import type { Choice, FinishReason, Message } from '../../contract/index.ts';
+import { reasoningOf, sampledMessage } from '../../trajectory/index.ts';
 import { errorBody, invalid } from '../endpoint-error.ts';
-import type { StreamedAnswer } from '../endpoint-model.ts';
-import { eventFrame, eventStream } from '../event-stream.ts';
-import type { EndpointSession } from '../session.ts';
-import { answerStreamed, answerWhole, type EndpointRequest } from '../session.ts';
+import {
+  answerStreamed,
+  answerWhole,
+  type EndpointRequest,
+  type EndpointSession,
+  eventFrame,
+  eventStream,
+  type StreamedAnswer,
+  type WholeAnswer,
+} from '../session.ts';
 import { readInput } from './input-items.ts';
 import { chatSettings, type ResponseBody, readResponseBody } from './response-body.ts';
 import { conversationOf, type RememberedResponse } from './response-memory.ts';
@@ -15,14 +21,12 @@ import { type ResponseEvent, ResponseOutput } from './response-output.ts';
 /** `POST /v1/responses`. */
 export async function answerResponse(
   session: EndpointSession,
-  given: unknown,
+  body: unknown,
   client: AbortSignal,
 ): Promise<globalThis.Response> {
-  const response = new ResponseUnderWay(session, readResponseBody(given));
-  if (!response.body.stream) {
-    const { completion, choice, callId } = await answerWhole(session, client, response.request);
-    return Response.json(response.answer(completion.model, choice, completion.usage, callId));
-  }
+  const response = new ResponseInProgress(session, readResponseBody(body));
+  if (!response.body.stream)
+    return Response.json(response.answer(await answerWhole(session, client, response.request)));
   const answer = await answerStreamed(session, client, response.request);
   return eventStream(numbered(response.follow(answer)), answer.abandon);
 }
@@ -34,7 +38,7 @@ async function* numbered(events: AsyncGenerator<ResponseEvent>): AsyncGenerator<
 }
 
 /** A request and its response. */
-class ResponseUnderWay {
+class ResponseInProgress {
   readonly body: ResponseBody;
   readonly request: EndpointRequest;
   readonly #session: EndpointSession;
@@ -61,37 +65,37 @@ class ResponseUnderWay {
       messages.unshift({ role: 'system', content: instructions });
       callIds.unshift(undefined);
     }
-    if (messages.length === 0) throw invalid('input', 'is missing: there is nothing to answer.');
+    if (messages.length === 0) throw invalid('input', 'is missing. Send at least one item.');
     const prompt = { messages, callIds, mayDropReasoning: true };
     this.request = { ...chatSettings(body), prompt, seed: undefined };
   }
 
-  answer(model: string, choice: Choice, usage: Usage | undefined, callId: string | undefined) {
+  answer({ completion: { model, usage }, choice, callId }: WholeAnswer) {
     this.#model = model;
-    const { reasoning, reasoning_content, content, tool_calls } = choice.message;
+    const { finish_reason: finishReason, message } = choice;
     const reply = {
-      reasoning: reasoning || reasoning_content || '',
-      text: content ?? '',
-      calls: tool_calls ?? [],
+      reasoning: reasoningOf(message),
+      text: message.content ?? '',
+      calls: message.tool_calls ?? [],
     };
-    for (const _ of this.#output.whole(reply, statusOf(choice.finish_reason)));
+    for (const _ of this.#output.whole(reply, statusOf(finishReason)));
     this.#remember(choice, callId);
-    return this.#state({ status: 'answered', finishReason: choice.finish_reason, usage });
+    return this.#state({ status: 'answered', finishReason, usage });
   }
 
   async *follow({ chunks, reply, callId }: StreamedAnswer): AsyncGenerator<ResponseEvent> {
-    let begun = false;
+    let hasBegun = false;
     try {
       for await (const chunk of chunks) {
         this.#model = chunk.model;
-        if (!begun) {
-          begun = true;
+        if (!hasBegun) {
+          hasBegun = true;
           yield { type: 'response.created', response: this.#state({ status: 'in_progress' }) };
           yield { type: 'response.in_progress', response: this.#state({ status: 'in_progress' }) };
         }
         const { delta } = chunk.choices[0] ?? {};
-        const thought = delta?.reasoning || delta?.reasoning_content;
-        if (thought) yield* this.#output.reasoning(thought);
+        const reasoning = reasoningOf(delta ?? {});
+        if (reasoning) yield* this.#output.reasoning(reasoning);
         if (delta?.content) yield* this.#output.text(delta.content);
         for (const { index, function: called } of delta?.tool_calls ?? []) {
           const call = reply.toolCalls[index];
@@ -101,9 +105,9 @@ class ResponseUnderWay {
         }
       }
       const { choice, usage } = reply.complete();
-      yield* this.#output.end(statusOf(choice.finish_reason));
+      const { finish_reason: finishReason } = choice;
+      yield* this.#output.end(statusOf(finishReason));
       this.#remember(choice, callId);
-      const finishReason = choice.finish_reason;
       yield {
         type: incompleteReason(finishReason) ? 'response.incomplete' : 'response.completed',
         response: this.#state({ status: 'answered', finishReason, usage }),

@@ -1,19 +1,18 @@
 import { z } from 'zod';
 import { type Message, optional, type ToolCall } from '../../contract/index.ts';
+import { assistantMessage } from '../../trajectory/index.ts';
 import { invalid, unsupported } from '../endpoint-error.ts';
 import { asFields, parse } from '../read-fields.ts';
 import type { ResponseMemory } from './response-memory.ts';
 import { decodeReasoning } from './response-object.ts';
 
-type AssistantMessage = Extract<Message, { role: 'assistant' }>;
-
 /** Assembles an assistant message from the items of a reply. */
-export class AssistantDraft {
+class AssistantDraft {
   text = '';
   reasoning = '';
   readonly calls: ToolCall[] = [];
   #callId: string | undefined;
-  #isOfOne = true;
+  #isOfOneCall = true;
 
   constructor(callId: string | undefined) {
     this.#callId = callId;
@@ -21,7 +20,7 @@ export class AssistantDraft {
 
   /** The call that sampled all items so far; undefined if unknown. */
   get callId(): string | undefined {
-    return this.#isOfOne ? this.#callId : undefined;
+    return this.#isOfOneCall ? this.#callId : undefined;
   }
 
   /** Whether a part belongs to this message. If not, it begins a new reply. */
@@ -31,17 +30,12 @@ export class AssistantDraft {
     return this.calls.length === 0 && this.text === '';
   }
 
-  meet(callId: string | undefined): void {
-    if (callId !== this.#callId) this.#isOfOne = false;
+  addCallId(callId: string | undefined): void {
+    if (callId !== this.#callId) this.#isOfOneCall = false;
   }
 
-  toMessage(): AssistantMessage {
-    return {
-      role: 'assistant',
-      content: this.text === '' && this.calls.length > 0 ? null : this.text,
-      ...(this.reasoning === '' ? {} : { reasoning_content: this.reasoning }),
-      ...(this.calls.length > 0 ? { tool_calls: this.calls } : {}),
-    };
+  toMessage(): Message {
+    return assistantMessage(this.text, this.reasoning, this.calls);
   }
 }
 
@@ -66,7 +60,7 @@ const reasoning = z.object({
 });
 const reference = z.object({ id: z.string() });
 
-export interface ReadItems {
+interface ReadItems {
   messages: Message[];
   callIds: (string | undefined)[];
 }
@@ -98,39 +92,39 @@ export function readInput(input: string | readonly unknown[], memory: ResponseMe
     const callId = id === undefined ? undefined : memory.item(id)?.callId;
     if (draft && !draft.takes(part, callId)) flush();
     draft ??= new AssistantDraft(callId);
-    draft.meet(callId);
+    draft.addCallId(callId);
     return draft;
   };
-  const read = (given: unknown, place: string) => {
-    const item = asFields(given, place);
+  const read = (value: unknown, path: string) => {
+    const item = asFields(value, path);
     const type = item.type ?? 'message';
     if (type === 'message') {
-      const { id, role, content } = parse(messageItem, item, place);
-      const said = textOf(content, `${place}.content`);
-      if (role === 'assistant') reply('text', id).text += said;
-      else add({ role, content: said });
+      const { id, role, content } = parse(messageItem, item, path);
+      const text = textOf(content, `${path}.content`);
+      if (role === 'assistant') reply('text', id).text += text;
+      else add({ role, content: text });
     } else if (type === 'function_call') {
-      const { id, call_id, name, arguments: written } = parse(functionCall, item, place);
+      const { id, call_id, name, arguments: input } = parse(functionCall, item, path);
       reply('call', id).calls.push({
         id: call_id,
         type: 'function',
-        function: { name, arguments: written },
+        function: { name, arguments: input },
       });
     } else if (type === 'function_call_output') {
-      const { call_id, output } = parse(functionOutput, item, place);
-      add({ role: 'tool', tool_call_id: call_id, content: textOf(output, `${place}.output`) });
+      const { call_id, output } = parse(functionOutput, item, path);
+      add({ role: 'tool', tool_call_id: call_id, content: textOf(output, `${path}.output`) });
     } else if (type === 'reasoning') {
-      const { id, summary = [], content = [], encrypted_content } = parse(reasoning, item, place);
-      const thought = (content.length > 0 ? content : summary).map((part) => part.text).join('');
+      const { id, summary = [], content = [], encrypted_content } = parse(reasoning, item, path);
+      const plain = (content.length > 0 ? content : summary).map((part) => part.text).join('');
       reply('reasoning', id).reasoning +=
-        thought === '' && encrypted_content !== undefined ? decodeReasoning(encrypted_content) : thought;
+        plain === '' && encrypted_content !== undefined ? decodeReasoning(encrypted_content) : plain;
     } else if (type === 'item_reference') {
-      const { id } = parse(reference, item, place);
+      const { id } = parse(reference, item, path);
       const found = memory.item(id);
-      if (!found) throw invalid(`${place}.id`, `names "${id}", which is no stored item of this key.`);
-      read(found.item, place);
+      if (!found) throw invalid(`${path}.id`, `is "${id}", which is not a stored item of this key.`);
+      read(found.item, path);
     } else
-      throw unsupported(`${place}.type`, `It is "${String(type)}"; the models read text and function calls.`);
+      throw unsupported(`${path}.type`, `It is "${String(type)}"; the models read text and function calls.`);
   };
   for (const [index, item] of input.entries()) read(item, `input.${index}`);
   flush();
@@ -139,14 +133,14 @@ export function readInput(input: string | readonly unknown[], memory: ResponseMe
 
 const textParts = new Set(['input_text', 'output_text', 'text', 'refusal']);
 
-function textOf(content: string | readonly unknown[], place: string): string {
+function textOf(content: string | readonly unknown[], path: string): string {
   if (typeof content === 'string') return content;
   return content
-    .map((given, index) => {
-      const { type, text, refusal } = asFields(given, `${place}.${index}`);
-      const said = type === 'refusal' ? refusal : text;
-      if (typeof type === 'string' && textParts.has(type) && typeof said === 'string') return said;
-      throw unsupported(`${place}.${index}.type`, `It is "${String(type)}"; the models read text.`);
+    .map((part, index) => {
+      const { type, text, refusal } = asFields(part, `${path}.${index}`);
+      const content = type === 'refusal' ? refusal : text;
+      if (typeof type === 'string' && textParts.has(type) && typeof content === 'string') return content;
+      throw unsupported(`${path}.${index}.type`, `It is "${String(type)}"; the models read text.`);
     })
     .join('');
 }

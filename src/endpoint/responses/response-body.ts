@@ -64,19 +64,19 @@ const responseBody = z.object({
 export type ResponseBody = z.output<typeof responseBody>;
 
 const known: ReadonlySet<string> = new Set(Object.keys(responseBody.shape));
-const leaveOut = 'Leave it out.';
+const remove = 'Remove it.';
 const remedies = {
-  background: 'Replies are awaited: leave it out, or give false.',
-  conversation: 'Go on from a reply with `previous_response_id`, or send the items.',
-  prompt: 'Templates are not kept here: send `instructions` and `input`.',
-  truncation: 'Send fewer items; the one value is "disabled".',
+  background: 'Replies are awaited. Remove it, or pass false.',
+  conversation: 'Continue a reply with `previous_response_id`, or send the items.',
+  prompt: 'Templates are not stored here. Send `instructions` and `input`.',
+  truncation: 'Send fewer items. The only value is "disabled".',
   context_management: 'Send fewer items.',
-  max_tool_calls: 'It counts calls of built-in tools, of which there are none.',
-  top_logprobs: 'Chat completions have log-probabilities.',
-  moderation: leaveOut,
-  image: leaveOut,
-  access_programs: leaveOut,
-  n: 'Each call samples one reply: make several calls.',
+  max_tool_calls: 'It counts calls of built-in tools, which do not exist here.',
+  top_logprobs: 'Use chat completions for log-probabilities.',
+  moderation: remove,
+  image: remove,
+  access_programs: remove,
+  n: 'Each call samples one reply. Make several calls.',
 };
 
 /** Parses a Responses request of an OpenAI client. @throws EndpointError that names the field. */
@@ -85,9 +85,9 @@ export function readResponseBody(body: unknown): ResponseBody {
   const { text, include = [], stream_options, stream, tools, tool_choice } = read;
   if (text?.verbosity !== undefined && text.verbosity !== 'medium')
     throw unsupported('text.verbosity', refusedChatFields.verbosity);
-  for (const wanted of include)
-    if (wanted !== 'reasoning.encrypted_content')
-      throw unsupported('include', `It asks for "${wanted}"; there is "reasoning.encrypted_content".`);
+  for (const field of include)
+    if (field !== 'reasoning.encrypted_content')
+      throw unsupported('include', `"${field}" is not supported; only "reasoning.encrypted_content" is.`);
   if (stream_options && !stream) throw invalid('stream_options', 'needs `stream: true`.');
   if (!tools?.length && tool_choice !== undefined && tool_choice !== 'auto' && tool_choice !== 'none')
     throw invalid('tool_choice', 'needs `tools`.');
@@ -117,14 +117,11 @@ export function chatSettings(body: ResponseBody) {
   return { tools, settings };
 }
 
-function toTool(given: Fields, index: number): Tool {
-  if (given.type !== 'function')
-    throw unsupported(
-      `tools.${index}.type`,
-      `It is "${String(given.type)}": give the agent functions of its own.`,
-    );
-  if (given.defer_loading) throw unsupported(`tools.${index}.defer_loading`, 'All tools are in the prompt.');
-  const { name, description, parameters, strict } = parse(functionTool, given, `tools.${index}`);
+function toTool(tool: Fields, index: number): Tool {
+  if (tool.type !== 'function')
+    throw unsupported(`tools.${index}.type`, `It is "${String(tool.type)}". Pass functions.`);
+  if (tool.defer_loading) throw unsupported(`tools.${index}.defer_loading`, 'All tools are in the prompt.');
+  const { name, description, parameters, strict } = parse(functionTool, tool, `tools.${index}`);
   return { type: 'function', function: { name, description, parameters, strict } };
 }
 
@@ -139,12 +136,12 @@ function toToolChoice(choice: ResponseBody['tool_choice']): ChatCompletionReques
       type: 'allowed_tools',
       allowed_tools: { mode: choice.mode, tools: choice.tools.map(toNamedTool) },
     };
-  throw unsupported('tool_choice', `It is of type "${choice.type}": name a function, or give fewer tools.`);
+  throw unsupported('tool_choice', `It is of type "${choice.type}". Name a function, or pass fewer tools.`);
 }
 
 function toNamedTool({ type, name }: { type: string; name?: string | undefined }, index: number) {
   if (type === 'function' && name !== undefined) return { type, function: { name } } as const;
-  throw unsupported(`tool_choice.tools.${index}`, `It is of type "${type}": name functions.`);
+  throw unsupported(`tool_choice.tools.${index}`, `It is of type "${type}". Name functions.`);
 }
 
 function toResponseFormat(

@@ -14,7 +14,7 @@ export interface RememberedResponse {
 }
 
 /** Maximum number of responses per key; the oldest are dropped first. Only keys outside of rollouts live long enough. */
-const mostResponses = 10_000;
+const maxResponses = 10_000;
 
 /** Stored responses, for requests that continue from a response or refer to its items. */
 export class ResponseMemory {
@@ -22,7 +22,7 @@ export class ResponseMemory {
 
   keep(id: string, response: RememberedResponse): void {
     this.#responses.set(id, response);
-    if (this.#responses.size <= mostResponses) return;
+    if (this.#responses.size <= maxResponses) return;
     const [oldest] = this.#responses.keys();
     if (oldest !== undefined) this.#responses.delete(oldest);
   }
@@ -34,8 +34,8 @@ export class ResponseMemory {
     throw new EndpointError(
       400,
       'previous_response_not_found',
-      `There is no response "${id}" under this key. Each rollout has its own, and only those of requests without ` +
-        '`store: false` are kept.',
+      `This key has no response "${id}". Each rollout has its own responses, and those of requests with ` +
+        '`store: false` are not stored.',
       'previous_response_id',
     );
   }
@@ -48,9 +48,9 @@ export class ResponseMemory {
   }
 }
 
-/** Item ids contain their response's id: `msg_<response>_<position>`. */
-export const itemId = (prefix: 'rs' | 'msg' | 'fc', responseId: string, place: number): string =>
-  `${prefix}_${responseId.replace(/^resp_/, '')}_${place}`;
+/** Item ids contain their response's id: `msg_<response>_<index>`. */
+export const itemId = (prefix: 'rs' | 'msg' | 'fc', responseId: string, index: number): string =>
+  `${prefix}_${responseId.replace(/^resp_/, '')}_${index}`;
 
 const responseIdOf = (id: string): string => `resp_${id.split('_')[1] ?? ''}`;
 

@@ -19,7 +19,7 @@ type Events = Generator<ResponseEvent, void, undefined>;
 
 interface Call {
   item: FunctionCallItem;
-  place: number;
+  index: number;
 }
 
 /**
@@ -30,7 +30,7 @@ export class ResponseOutput {
   readonly items: OutputItem[] = [];
   readonly #responseId: string;
   readonly #encrypted: boolean;
-  #open: { item: ReasoningItem | MessageItem; place: number } | undefined;
+  #open: { item: ReasoningItem | MessageItem; index: number } | undefined;
   readonly #calls = new Map<number, Call>();
 
   constructor(responseId: string, { encryptedReasoning }: { encryptedReasoning: boolean }) {
@@ -41,8 +41,8 @@ export class ResponseOutput {
   *reasoning(delta: string): Events {
     if (this.#open?.item.type !== 'reasoning') {
       yield* this.#close('completed');
-      const place = this.items.length;
-      const id = itemId('rs', this.#responseId, place);
+      const index = this.items.length;
+      const id = itemId('rs', this.#responseId, index);
       yield* this.#begin({ id, type: 'reasoning', status: 'in_progress', summary: [], content: [] });
     }
     yield* this.#extend(delta);
@@ -57,31 +57,31 @@ export class ResponseOutput {
     yield* this.#extend(delta);
   }
 
-  /** @param index Index of the call among the reply's calls. */
-  *call(index: number, { id, name, delta }: { id: string; name: string; delta: string }): Events {
-    let call = this.#calls.get(index);
+  /** @param position Index of the call among the reply's calls. */
+  *call(position: number, { id, name, delta }: { id: string; name: string; delta: string }): Events {
+    let call = this.#calls.get(position);
     if (!call) {
       yield* this.#close('completed');
-      const place = this.items.length;
+      const index = this.items.length;
       const item: FunctionCallItem = {
-        id: itemId('fc', this.#responseId, place),
+        id: itemId('fc', this.#responseId, index),
         type: 'function_call',
         status: 'in_progress',
         call_id: id,
         name,
         arguments: '',
       };
-      call = { item, place };
-      this.#calls.set(index, call);
+      call = { item, index };
+      this.#calls.set(position, call);
       this.items.push(item);
-      yield { type: 'response.output_item.added', output_index: place, item: { ...item } };
+      yield { type: 'response.output_item.added', output_index: index, item: { ...item } };
     }
     if (delta === '') return;
     call.item.arguments += delta;
     yield {
       type: 'response.function_call_arguments.delta',
       item_id: call.item.id,
-      output_index: call.place,
+      output_index: call.index,
       delta,
     };
   }
@@ -90,16 +90,16 @@ export class ResponseOutput {
   *end(status: ItemStatus): Events {
     if (this.items.length === 0) yield* this.text('');
     yield* this.#close(status);
-    for (const { item, place } of this.#calls.values()) {
+    for (const { item, index } of this.#calls.values()) {
       item.status = status;
       yield {
         type: 'response.function_call_arguments.done',
         item_id: item.id,
-        output_index: place,
+        output_index: index,
         name: item.name,
         arguments: item.arguments,
       };
-      yield { type: 'response.output_item.done', output_index: place, item };
+      yield { type: 'response.output_item.done', output_index: index, item };
     }
   }
 
@@ -107,56 +107,58 @@ export class ResponseOutput {
   *whole(reply: { reasoning: string; text: string; calls: readonly ToolCall[] }, status: ItemStatus): Events {
     if (reply.reasoning !== '') yield* this.reasoning(reply.reasoning);
     if (reply.text !== '') yield* this.text(reply.text);
-    for (const [index, { id, function: called }] of reply.calls.entries())
-      yield* this.call(index, { id, name: called.name, delta: called.arguments });
+    for (const [position, { id, function: called }] of reply.calls.entries())
+      yield* this.call(position, { id, name: called.name, delta: called.arguments });
     yield* this.end(status);
   }
 
   *#begin(item: ReasoningItem | MessageItem): Events {
-    const place = this.items.length;
-    this.#open = { item, place };
+    const index = this.items.length;
+    this.#open = { item, index };
     this.items.push(item);
-    yield { type: 'response.output_item.added', output_index: place, item: { ...item, content: [] } };
-    const part =
-      item.type === 'message'
-        ? ({ type: 'output_text', text: '', annotations: [], logprobs: [] } as const)
-        : ({ type: 'reasoning_text', text: '' } as const);
+    yield { type: 'response.output_item.added', output_index: index, item: { ...item, content: [] } };
+    const at = { item_id: item.id, output_index: index, content_index: 0 };
     yield {
       type: 'response.content_part.added',
-      item_id: item.id,
-      output_index: place,
-      content_index: 0,
-      part,
+      ...at,
+      part: item.type === 'message' ? emptyText() : emptyReasoning(),
     };
-    if (item.type === 'message')
-      item.content.push({ type: 'output_text', text: '', annotations: [], logprobs: [] });
-    else item.content.push({ type: 'reasoning_text', text: '' });
+    if (item.type === 'message') item.content.push(emptyText());
+    else item.content.push(emptyReasoning());
   }
 
   *#extend(delta: string): Events {
     const [part] = this.#open?.item.content ?? [];
     if (!this.#open || !part || delta === '') return;
     part.text += delta;
-    const { item, place } = this.#open;
-    const at = { item_id: item.id, output_index: place, content_index: 0 };
+    const { item, index } = this.#open;
+    const at = { item_id: item.id, output_index: index, content_index: 0 };
     if (item.type === 'message') yield { type: 'response.output_text.delta', ...at, delta, logprobs: [] };
     else yield { type: 'response.reasoning_text.delta', ...at, delta };
   }
 
   *#close(status: ItemStatus): Events {
     if (!this.#open) return;
-    const { item, place } = this.#open;
+    const { item, index } = this.#open;
     this.#open = undefined;
     item.status = status;
     const [part] = item.content;
     const text = part?.text ?? '';
-    const at = { item_id: item.id, output_index: place, content_index: 0 };
+    const at = { item_id: item.id, output_index: index, content_index: 0 };
     if (item.type === 'message') yield { type: 'response.output_text.done', ...at, text, logprobs: [] };
     else {
       yield { type: 'response.reasoning_text.done', ...at, text };
       if (this.#encrypted) item.encrypted_content = encodeReasoning(text);
     }
     yield { type: 'response.content_part.done', ...at, part };
-    yield { type: 'response.output_item.done', output_index: place, item };
+    yield { type: 'response.output_item.done', output_index: index, item };
   }
 }
+
+const emptyText = (): MessageItem['content'][number] => ({
+  type: 'output_text',
+  text: '',
+  annotations: [],
+  logprobs: [],
+});
+const emptyReasoning = (): ReasoningItem['content'][number] => ({ type: 'reasoning_text', text: '' });
