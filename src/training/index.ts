@@ -20,10 +20,10 @@ export {
   type RunReader,
   readRun,
 } from './replay/read-run.ts';
+export type { ReplayOptions } from './replay/replay-group.ts';
 export {
   type ReplayDifference,
   type ReplayedStep,
-  type ReplayOptions,
   type ReplayStepOptions,
   replayStep,
 } from './replay/replay-step.ts';

@@ -1,12 +1,6 @@
 import type { Alarm, AlarmKind } from '../../progress/index.ts';
-import {
-  detectClipped,
-  detectCreditUnused,
-  detectMismatch,
-  detectNotableMismatch,
-  detectStale,
-} from './job.ts';
-import { lastingSilence, silenceDetectors } from './no-signal.ts';
+import { detectClipped, detectCreditUnused, detectStale, mismatchDetectors } from './job.ts';
+import { noSignalDetectors } from './no-signal.ts';
 import { detectCollapse, detectRewardUpSuccessFlat, detectRewardUpValidationDown } from './rewards.ts';
 import {
   detectCallsInFlight,
@@ -24,7 +18,7 @@ import { alarmThresholds } from './thresholds.ts';
 
 const detectors: readonly (readonly [AlarmKind, Detector])[] = [
   ['collapse', detectCollapse],
-  ...silenceDetectors.map((detect) => ['no_signal', detect] as const),
+  ...[...noSignalDetectors.keys()].map((detect) => ['no_signal', detect] as const),
   ['greedy_sampling', detectGreedySampling],
   ['reward_up_validation_down', detectRewardUpValidationDown],
   ['reward_up_success_flat', detectRewardUpSuccessFlat],
@@ -34,8 +28,7 @@ const detectors: readonly (readonly [AlarmKind, Detector])[] = [
   ['other_models', detectOtherModels],
   ['repeated_text', detectRepeatedText],
   ['wrong_model', detectWrongModel],
-  ['sampler_trainer_mismatch', detectMismatch],
-  ['sampler_trainer_mismatch', detectNotableMismatch],
+  ...mismatchDetectors.map((detect) => ['sampler_trainer_mismatch', detect] as const),
   ['clipped', detectClipped],
   ['stale', detectStale],
   ['failures', detectFailures],
@@ -90,19 +83,19 @@ function alarmsOf(run: RunSoFar, at: number, before: LastSeen): { alarms: Alarm[
   const alarms = detectors.flatMap(([kind, detect]): Alarm[] => {
     const finding = detect(run);
     const since = at - (lastSeen.get(detect) ?? Number.NEGATIVE_INFINITY);
-    const isGone = since > alarmThresholds.silentSteps;
+    const isNew = since > alarmThresholds.silentSteps;
     if (!finding) {
-      if (!isGone && lastingSilence.get(detect)?.(run)) lastSeen.set(detect, at);
+      if (!isNew && noSignalDetectors.get(detect)?.(run)) lastSeen.set(detect, at);
       return [];
     }
     lastSeen.set(detect, at);
-    return isGone ? [{ kind, step: run.newest.step, ...finding }] : [];
+    return isNew ? [{ kind, step: run.newest.step, ...finding }] : [];
   });
   return { alarms, lastSeen };
 }
 
-/** The alarms of `all` that are not in `told`. Call it after each step and validation of a run in progress. */
-export function newAlarms(told: readonly Alarm[], all: readonly Alarm[]): Alarm[] {
-  const known = new Set(told.map(({ kind, step }) => `${kind} ${step}`));
+/** The alarms of `all` that are not in `reported`. Call it after each step and validation of a run in progress. */
+export function newAlarms(reported: readonly Alarm[], all: readonly Alarm[]): Alarm[] {
+  const known = new Set(reported.map(({ kind, step }) => `${kind} ${step}`));
   return all.filter(({ kind, step }) => !known.has(`${kind} ${step}`));
 }

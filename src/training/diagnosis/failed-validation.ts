@@ -1,6 +1,6 @@
 import type { Alarm } from '../../progress/index.ts';
-import type { RolloutCounts, RolloutGroup } from '../../rollout/index.ts';
-import { percent } from './run-so-far.ts';
+import { failureKinds, type RolloutCounts, type RolloutGroup } from '../../rollout/index.ts';
+import { mostFrequent, percent } from './run-so-far.ts';
 import { alarmThresholds, canRank } from './thresholds.ts';
 
 interface ValidationFigures {
@@ -19,24 +19,19 @@ export const failedShareOf = ({ dispatched, completed }: RolloutCounts): number 
 export function failedValidation({ name, finishedSteps, groups, counts }: ValidationFigures): Alarm | null {
   const share = failedShareOf(counts);
   if (share <= alarmThresholds.failures.share) return null;
-  const failuresByCode = new Map<string, number>();
-  for (const rollout of groups.flatMap(({ rollouts }) => rollouts)) {
-    if (rollout.status === 'completed') continue;
-    failuresByCode.set(rollout.failure.code, (failuresByCode.get(rollout.failure.code) ?? 0) + 1);
-  }
-  const [code, count] = [...failuresByCode].sort(([, a], [, b]) => b - a)[0] ?? ['unknown', 0];
+  const codes = failureKinds(groups).map(({ code, count }) => [code, count] as const);
   const scored = groups.filter(({ trajectories }) => trajectories.length > 0).length;
   return {
     kind: 'failures',
     step: Math.max(0, finishedSteps - 1),
     message:
-      `${percent(share)} of the rollouts of the validation "${name}" failed, most often with ${code} (${count}): ` +
-      `${scored} of ${groups.length} scenarios have a score.`,
+      `${percent(share)} of the rollouts of the validation "${name}" failed, most often with ` +
+      `${mostFrequent(codes)}: ${scored} of ${groups.length} scenarios have a score.`,
     lookAt:
-      `The \`failures\` in trajectories/${name}.jsonl of the run directory. The scenarios that are left are no fair ` +
-      'sample: do not compare it with validations of all. ' +
+      `The \`failures\` in trajectories/${name}.jsonl of the run directory. The remaining scenarios are not a fair ` +
+      'sample: do not compare this validation with complete ones. ' +
       (canRank({ failedShare: share })
-        ? '`keepCheckpoints` and `earlyStop` take it as it is.'
-        : '`keepCheckpoints` and `earlyStop` leave it out.'),
+        ? '`keepCheckpoints` and `earlyStop` still use it.'
+        : '`keepCheckpoints` and `earlyStop` ignore it.'),
   };
 }

@@ -1,35 +1,27 @@
-import { type Finding, formatNumber, percent, type RunSoFar, stepsOf } from './run-so-far.ts';
+import { type Detector, type Finding, formatNumber, percent, type RunSoFar, stepsOf } from './run-so-far.ts';
 import { alarmThresholds } from './thresholds.ts';
 
-const mismatchAdvice =
-  'The same weights must give the same probabilities in both. Compare templates and token ids, the precision of ' +
-  'sampler and trainer, and temperature, masks and penalties: what shaped the sampling belongs into training.';
-
-/** Difference between sampler and trainer in nats; null if they had different weights. */
-function difference({ newest: { staleness, logprobDifference } }: RunSoFar): number | null {
-  return staleness.max === 0 ? logprobDifference : null;
-}
-
-/** Sampler and trainer disagree about the probability of sampled tokens, so training does not fit what was sampled. */
-export function detectMismatch(run: RunSoFar): Finding {
-  const found = difference(run);
-  if (found === null || found <= alarmThresholds.mismatch.wrong) return null;
-  return {
-    message: `Log-probabilities of sampler and trainer differ by up to ${formatNumber(found)} nats although both had the same weights.`,
-    lookAt: mismatchAdvice,
+/** Sampler and trainer differ about the probability of sampled tokens by more than `above`, in nats. */
+const detectMismatch =
+  (above: number, upTo: number, what: string): Detector =>
+  ({ newest: { staleness, logprobDifference: difference } }) => {
+    // Only the same weights must agree.
+    if (staleness.max > 0 || difference === null || difference <= above || difference > upTo) return null;
+    return {
+      message: `Log-probabilities of sampler and trainer differ by up to ${formatNumber(difference)} nats ${what}`,
+      lookAt:
+        'The same weights must give the same probabilities in both. Compare templates and token ids, the precision ' +
+        'of sampler and trainer, and temperature, masks and penalties: training must use those of the sampling.',
+    };
   };
-}
 
-/** Sampler and trainer differ by more than 32-bit rounding explains. */
-export function detectNotableMismatch(run: RunSoFar): Finding {
-  const { notable, wrong } = alarmThresholds.mismatch;
-  const found = difference(run);
-  if (found === null || found <= notable || found > wrong) return null;
-  return {
-    message: `Log-probabilities of sampler and trainer differ by up to ${formatNumber(found)} nats with the same weights: usual for 16-bit weights, much for 32-bit ones.`,
-    lookAt: mismatchAdvice,
-  };
-}
+const { notable, wrong } = alarmThresholds.mismatch;
+
+/** One detector for each degree, so that a mismatch that becomes wrong raises a new alarm. */
+export const mismatchDetectors: readonly Detector[] = [
+  detectMismatch(wrong, Number.POSITIVE_INFINITY, 'although both had the same weights.'),
+  detectMismatch(notable, wrong, 'with the same weights: usual for 16-bit weights, much for 32-bit ones.'),
+];
 
 /** The policy is so far from the one that sampled that much of the data has no effect. */
 export function detectClipped(run: RunSoFar): Finding {
@@ -41,7 +33,7 @@ export function detectClipped(run: RunSoFar): Finding {
     lookAt:
       stale > 0
         ? 'Staleness first: lower its bound, or train faster. Then the learning rate.'
-        : 'The learning rate and the number of gradient steps a job takes on the same data: lower either.',
+        : 'The learning rate, or the number of gradient steps that a job takes on the same data: lower one of them.',
   };
 }
 
@@ -50,10 +42,10 @@ export function detectStale(run: RunSoFar): Finding {
   const { shareOfBound, withoutBound } = alarmThresholds.stale;
   const { stalenessBound: bound, newest } = run;
   const mean = run.now(({ staleness }) => staleness.mean) ?? 0;
-  const seen = `Groups were ${formatNumber(mean)} checkpoints old in the mean of the last ${stepsOf(run.recent)}, and ${newest.staleness.max} at most in this one`;
+  const seen = `Groups were ${formatNumber(mean)} checkpoints old on average over the last ${stepsOf(run.recent)}, and at most ${newest.staleness.max} in this one`;
   const lookAt =
-    'What is slow: phases of the reports. Where jobs are, gather fewer groups at a time or give them more hardware; ' +
-    'where few rollouts take very long, lower their limits.';
+    '`phases` of the reports, to find what is slow. If jobs are, run fewer groups per step or use more hardware; if a ' +
+    'few rollouts take very long, lower their limits.';
   if (newest.staleness.max > (bound ?? withoutBound))
     return {
       message: `${seen}${bound === undefined ? '' : `: more than the bound of ${bound}`}.`,
@@ -69,9 +61,9 @@ export function detectStale(run: RunSoFar): Finding {
 export function detectCreditUnused({ newest }: RunSoFar): Finding {
   if (newest.credit !== 'not_confirmed') return null;
   return {
-    message: 'Calls were credited with rewards of their own, and the job did not say that it used them.',
+    message: 'Calls have their own rewards, but the job did not confirm that it used them.',
     lookAt:
-      "Whether the service knows `credited_reward`. If not, each call trains on its trajectory's whole reward, and " +
-      'the environment had better have no `credit`.',
+      "Whether the service supports `credited_reward`. If not, each call trains on its trajectory's whole reward: remove " +
+      '`credit` from the environment.',
   };
 }

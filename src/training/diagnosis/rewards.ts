@@ -22,10 +22,10 @@ export function detectCollapse(run: RunSoFar): Finding {
   return {
     message:
       `Entropy is ${formatNumber(entropy)} nats and was ${formatNumber(entropyAtStart)} at the start; the deviation of rewards is ` +
-      `${formatNumber(deviation)} and was ${formatNumber(deviationAtStart)}; ${percent(signal)} of the groups differ in theirs; ${reached}.`,
+      `${formatNumber(deviation)} and was ${formatNumber(deviationAtStart)}; ${percent(signal)} of the groups have different rewards; ${reached}.`,
     lookAt:
-      'Replies of the last step: they will be nearly the same. Lower the learning rate, set entropy_coefficient or ' +
-      'kl_penalty_coef, raise the temperature, and go on from an earlier checkpoint.',
+      'Replies of the last step, which are probably almost the same. Lower the learning rate, set entropy_coefficient ' +
+      'or kl_penalty_coef, raise the temperature, and continue from an earlier checkpoint.',
   };
 }
 
@@ -38,10 +38,10 @@ function hasFallen(run: RunSoFar, deviationAtStart: number): boolean {
 
 /** The training reward rises while the validation falls: overfitting, or a reward that can be gamed. */
 export function detectRewardUpValidationDown(run: RunSoFar): Finding {
-  const { evaluations: least, share } = alarmThresholds.rewardUpValidationDown;
+  const { evaluations: minEvaluations, share } = alarmThresholds.rewardUpValidationDown;
   const falling = fallingEnd(run.evaluations);
   const [first, last] = [falling[0], falling.at(-1)];
-  if (!first || !last || falling.length < least) return null;
+  if (!first || !last || falling.length < minEvaluations) return null;
   const rewards = run.rewards();
   const range =
     Math.max(...rewards.map(({ reward }) => reward)) - Math.min(...rewards.map(({ reward }) => reward));
@@ -57,9 +57,9 @@ export function detectRewardUpValidationDown(run: RunSoFar): Finding {
       `The validation fell from ${formatNumber(first.reward)} to ${formatNumber(last.reward)} over ${falling.length} evaluations, while ` +
       `the training reward rose from ${formatNumber(before.reward)} to ${formatNumber(now.reward)}.`,
     lookAt:
-      'Trajectories with high rewards: what do they do that the reward should not pay? Else too few scenarios, taken ' +
-      'too often: add some, stop earlier, set kl_penalty_coef. The checkpoint that was best on validation is kept ' +
-      'where `keepCheckpoints` says so.',
+      'Trajectories with high rewards: what do they do that the reward should not pay for? Or there are too few ' +
+      'scenarios: add some, stop earlier, or set kl_penalty_coef. `keepCheckpoints: { newest, best }` keeps the ' +
+      'checkpoints with the best validations.',
   };
 }
 
@@ -86,8 +86,8 @@ export function detectRewardUpSuccessFlat(run: RunSoFar): Finding {
       `The training reward rose from ${formatNumber(first.reward)} to ${formatNumber(last.reward)} between the first and the last ` +
       `quarter of ${run.steps} steps, while ${percent(first.success)} and ${percent(last.success)} of the rollouts succeeded.`,
     lookAt:
-      'Trajectories with a high reward and no success: what are they paid for? Take that part out of the reward, bound ' +
-      'it, or weigh success more. Where it is meant to come first, such as a format, success should follow soon.',
+      'Trajectories with a high reward and no success: what are they paid for? Remove that part of the reward, limit ' +
+      'it, or give success more weight. If that part should come first, such as a format, success should follow soon.',
   };
 }
 

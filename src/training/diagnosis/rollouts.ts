@@ -1,18 +1,26 @@
 import { greedyAdvice } from './no-signal.ts';
-import { type Finding, formatNumber, percent, type RunSoFar, stepsOf, sum } from './run-so-far.ts';
+import {
+  type Finding,
+  formatNumber,
+  mostFrequent,
+  percent,
+  type RunSoFar,
+  stepsOf,
+  sum,
+} from './run-so-far.ts';
 import { alarmThresholds } from './thresholds.ts';
 
 /** Maximum number of tools or hosts named in one message. */
-const mostNamed = 3;
+const maxNamed = 3;
 
 const listed = (names: readonly string[]): string =>
-  names.length > mostNamed
-    ? `${names.slice(0, mostNamed).join(', ')} and ${names.length - mostNamed} more`
+  names.length > maxNamed
+    ? `${names.slice(0, maxNamed).join(', ')} and ${names.length - maxNamed} more`
     : names.join(', ');
 
 /** A tool fails so often that the policy cannot learn to use it. */
 export function detectToolErrors({ recent }: RunSoFar): Finding {
-  const { uses: least, share } = alarmThresholds.toolErrors;
+  const { uses: minUses, share } = alarmThresholds.toolErrors;
   const counts = new Map<string, { runs: number; errors: number }>();
   for (const { tools } of recent)
     for (const [name, { uses, errors, invalid }] of Object.entries(tools)) {
@@ -22,16 +30,16 @@ export function detectToolErrors({ recent }: RunSoFar): Finding {
     }
   const isLong = recent.length >= alarmThresholds.recentSteps;
   const broken = [...counts]
-    .filter(([, { runs, errors }]) => runs >= least && errors >= (isLong ? share : 1) * runs)
+    .filter(([, { runs, errors }]) => runs >= minUses && errors >= (isLong ? share : 1) * runs)
     .sort(([, a], [, b]) => b.errors - a.errors);
   if (broken.length === 0) return null;
-  const told = broken.map(([name, { runs, errors }]) => `"${name}" in ${errors} of ${runs} uses`);
+  const shares = broken.map(([name, { runs, errors }]) => `"${name}" in ${errors} of ${runs} uses`);
   return {
-    message: `Tools failed over the last ${stepsOf(recent)}: ${listed(told)}.`,
+    message: `Tools failed over the last ${stepsOf(recent)}: ${listed(shares)}.`,
     lookAt:
-      'The results of these tools in the trajectories of the step, and the tool run by hand with an input from there: ' +
-      'a tool that always throws looks like a policy that does not learn. What the policy may get wrong, the tool ' +
-      "should answer in words that help. In environments of pieces, `onToolError: 'fail'` fails such rollouts.",
+      'The results of these tools in the trajectories of the step; run the tool by hand with an input from there. A ' +
+      'tool that always throws looks like a policy that does not learn. If the policy may be wrong, the tool should ' +
+      "answer with text that helps. In environments made of pieces, `onToolError: 'fail'` fails such rollouts.",
   };
 }
 
@@ -41,12 +49,12 @@ export function detectContextOverflow({ recent }: RunSoFar): Finding {
   if (seen.share <= alarmThresholds.contextOverflow.share) return null;
   return {
     message:
-      `${percent(seen.share)} of the rollouts (${seen.count} of ${seen.dispatched}) met the end of the model's context ` +
-      `over the last ${stepsOf(recent)}: a prompt was too long, or a reply was cut with no limit of its own.`,
+      `${percent(seen.share)} of the rollouts (${seen.count} of ${seen.dispatched}) exceeded the model's context over ` +
+      `the last ${stepsOf(recent)}: a prompt was too long, or a reply without its own limit was cut.`,
     lookAt:
       'What fills the context: long tool results and observations, many turns (`limits.turns`), or replies that do not ' +
-      'end (`maxOutputTokens`, `limits.tokens`). `atLimit` scores what came of such a rollout where it would fail. Else ' +
-      'a base model with a longer context.',
+      'end (`maxOutputTokens`, `limits.tokens`). `atLimit` scores such a rollout instead of failing it. Otherwise use a ' +
+      'base model with a longer context.',
   };
 }
 
@@ -59,8 +67,8 @@ export function detectCallsInFlight({ recent }: RunSoFar): Finding {
       `In ${percent(seen.share)} of the rollouts (${seen.count} of ${seen.dispatched}) the agent returned while model ` +
       `calls were in flight, over the last ${stepsOf(recent)}. Those calls are neither recorded nor trained on.`,
     lookAt:
-      'An `await` that is missing before a model call of the agent or of a tool, or a stream that is not read to its ' +
-      'end. Wait for all calls before the rollout function returns; end those that you want to drop with an AbortSignal.',
+      'A missing `await` before a model call of the agent or of a tool, or a stream that is not read to its end. Wait ' +
+      'for all calls before the rollout function returns; cancel those that you want to drop with an AbortSignal.',
   };
 }
 
@@ -69,11 +77,11 @@ export function detectOtherModels({ newest: { otherModels } }: RunSoFar): Findin
   const requests = Object.entries(otherModels).sort(([, a], [, b]) => b - a);
   if (requests.length === 0) return null;
   return {
-    message: `Rollouts called other models than the policy: ${listed(requests.map(([name, count]) => `${name} (${count})`))}. Those calls are neither recorded nor trained on.`,
+    message: `Rollouts called models other than the policy: ${listed(requests.map(([name, count]) => `${name} (${count})`))}. Those calls are neither recorded nor trained on.`,
     lookAt:
-      'Which model each part of the agent is built on: what is to be trained calls `model.languageModel`, `policy()` or ' +
-      '`model.endpoint()`. What belongs to the environment, such as a user simulator, calls its model within ' +
-      '`runOutsideTrajectory(() => ...)`, and is not told of any more.',
+      'Which model each part of the agent uses: parts to train call `model.languageModel`, `policy()` or ' +
+      '`model.endpoint()`. Parts of the environment, such as a user simulator, call their model within ' +
+      '`runOutsideTrajectory(() => ...)`; such calls raise no alarm.',
   };
 }
 
@@ -93,10 +101,10 @@ export function detectRepeatedText(run: RunSoFar): Finding {
   const start = run.start(({ repeatedShare }) => repeatedShare) ?? 0;
   if (now <= share || now <= timesStart * start) return null;
   return {
-    message: `${percent(now)} of the four-token sequences of replies stood earlier in the same reply; at the start ${percent(start)} did.`,
+    message: `${percent(now)} of the four-token sequences of replies repeat an earlier one of the same reply; at the start, ${percent(start)} did.`,
     lookAt:
-      'The longest replies of the last step. A reward that grows with length, or a limit that cuts replies before ' +
-      'their end, teaches this: score the end of the reply, lower the learning rate, or set kl_penalty_coef.',
+      'The longest replies of the last step. A reward that grows with length, or a limit that cuts replies, teaches ' +
+      'this: score the end of the reply, lower the learning rate, or set kl_penalty_coef.',
   };
 }
 
@@ -113,10 +121,10 @@ export function detectWrongModel({ newest }: RunSoFar): Finding {
     message:
       count > 0
         ? `${count} of ${newest.dispatched} rollouts failed because a call cannot be trained on: ${codes}.`
-        : 'Calls that cannot be trained on were left out of trajectories; `logs` of those say which.',
+        : 'Calls that cannot be trained on were left out of trajectories; their `logs` say which.',
     lookAt:
-      'Which model the agent calls: the rollout gives it `model`, pinned to one step. A judge or teacher on the same ' +
-      'service is `model.with({ record: false })`; a service without return_token_ids cannot be trained with.',
+      'Which model the agent calls: the rollout passes it `model`, pinned to one step. For a judge or teacher on the ' +
+      'same service, use `model.with({ record: false })`. Training requires a service with return_token_ids.',
   };
 }
 
@@ -124,15 +132,12 @@ export function detectWrongModel({ newest }: RunSoFar): Finding {
 export function detectFailures(run: RunSoFar): Finding {
   const share = run.now(({ failed, dispatched }) => (dispatched > 0 ? failed / dispatched : null)) ?? 0;
   if (share <= alarmThresholds.failures.share) return null;
-  const counts = new Map<string, number>();
-  for (const { failures } of run.recent)
-    for (const [code, count] of Object.entries(failures)) counts.set(code, (counts.get(code) ?? 0) + count);
-  const [code, count] = [...counts].sort(([, a], [, b]) => b - a)[0] ?? ['unknown', 0];
+  const codes = run.recent.flatMap(({ failures }) => Object.entries(failures));
   return {
-    message: `${percent(share)} of the rollouts failed over the last ${stepsOf(run.recent)}, most often with ${code} (${count}).`,
+    message: `${percent(share)} of the rollouts failed over the last ${stepsOf(run.recent)}, most often with ${mostFrequent(codes)}.`,
     lookAt:
-      'The `failures` in the trajectories of the step: each has its message and what was recorded until then. ' +
-      'Failed rollouts are no zeros; what fails more often than it succeeds is missing from what is learned.',
+      'The `failures` in the trajectories of the step: each has its message and what was recorded before it. A failed ' +
+      'rollout is not a reward of 0: what mostly fails is missing from the training data.',
   };
 }
 
@@ -141,10 +146,10 @@ export function detectEventLoopHeld({ newest }: RunSoFar): Finding {
   const { loopDelayMs = 0 } = newest;
   if (loopDelayMs < alarmThresholds.eventLoopHeld.longestMs) return null;
   return {
-    message: `The event loop was held for ${formatNumber(loopDelayMs / 1000)} s at once: deadlines, other rollouts and signals waited.`,
+    message: `The event loop was blocked for ${formatNumber(loopDelayMs / 1000)} s: deadlines, other rollouts and signals waited.`,
     lookAt:
-      'What the environment computes without awaiting: large files parsed at once, execSync, busy loops. Run it with ' +
-      '`executor: workerThreads(...)`, or in a process of its own.',
+      'Synchronous work of the environment: large files parsed at once, execSync, busy loops. Run it with ' +
+      '`executor: workerThreads(...)`, or in its own process.',
   };
 }
 
@@ -155,8 +160,8 @@ export function detectGreedySampling({ newest: { comparison } }: RunSoFar): Find
   if (greedy < alarmThresholds.greedySampling.groups * compared) return null;
   return {
     message:
-      `All calls of ${greedy} of ${compared} groups took the likeliest token each time (temperature 0, or top_k 1); in ` +
-      `${alike} groups the replies are the same. Rollouts that do not differ teach nothing.`,
+      `All calls of ${greedy} of ${compared} groups sampled greedily (temperature 0, or top_k 1); in ${alike} groups the ` +
+      'replies are the same. Rollouts that do not differ teach nothing.',
     lookAt: greedyAdvice,
   };
 }

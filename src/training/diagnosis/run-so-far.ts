@@ -121,6 +121,14 @@ export const stepsOf = ({ length }: readonly StepReport[]): string =>
 /** A number as messages show it, with 3 significant digits. */
 export const formatNumber = (value: number): string => String(Number(value.toPrecision(3)));
 
+/** The most frequent code and its count, to follow "most often with". */
+export function mostFrequent(counts: Iterable<readonly [code: string, count: number]>): string {
+  const sums = new Map<string, number>();
+  for (const [code, count] of counts) sums.set(code, (sums.get(code) ?? 0) + count);
+  const [code, count] = [...sums].sort(([, a], [, b]) => b - a)[0] ?? ['unknown', 0];
+  return `${code} (${count})`;
+}
+
 export const percent = (share: number): string => `${formatNumber(share * 100)}%`;
 
 /** Sums over the first steps of a run. The difference of two gives the sums of a range of steps. */

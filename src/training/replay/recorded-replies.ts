@@ -35,8 +35,8 @@ export class RecordedReplies extends ReplaySource {
   }
 
   protected override take({ messages, seed }: ChatCompletionRequest): RecordedAnswer {
-    const asked = wordsOf(messages);
-    const alike = this.#left.filter((call) => wordsOf(call.messages) === asked);
+    const requested = wordsOf(messages);
+    const alike = this.#left.filter((call) => wordsOf(call.messages) === requested);
     const call = alike.find(({ index }) => deriveSeed(this.#trajectory.seed, index) === seed) ?? alike[0];
     // If the agent sets its own seeds, a refused call is recognized by having no recorded reply.
     const refused = [...this.#refused].find((known) => known === seed || !call);
@@ -55,8 +55,8 @@ export class RecordedReplies extends ReplaySource {
     const error = new RunError(
       'replay_mismatch',
       next
-        ? `Call ${next.index} of the rollout was made with other messages: ${first?.path} is ${quoted(first?.a, 120)} and was ${quoted(first?.b, 120)}.`
-        : 'The rollout makes more model calls than the recorded one made.',
+        ? `Call ${next.index} of the rollout has other messages: ${first?.path} is ${quoted(first?.a, 120)} and was ${quoted(first?.b, 120)}.`
+        : 'The rollout makes more model calls than the recorded one.',
     );
     this.#mismatch ??= error;
     return error;
@@ -87,15 +87,16 @@ export class RecordedReplies extends ReplaySource {
    */
   #promptIds({ choice }: RecordedCall): number[] {
     const at = this.#trajectory.histories.findIndex(({ entries }) => entries.includes(choice));
-    const calls = new Map<Choice, number>(
-      this.#trajectory.log.calls.map(({ choice, promptTokens }) => [choice, promptTokens]),
+    const { log, histories } = this.#trajectory;
+    const lengths = new Map<Choice, number>(
+      log.calls.map(({ choice, promptTokens }) => [choice, promptTokens]),
     );
     const ids: number[] = [];
-    for (const made of this.#trajectory.histories[at]?.choices ?? []) {
-      const length = calls.get(made) ?? 0;
+    for (const earlier of histories[at]?.choices ?? []) {
+      const length = lengths.get(earlier) ?? 0;
       while (ids.length < length) ids.push(-1 - at);
-      if (made === choice) break;
-      ids.push(...(made.token_ids ?? []));
+      if (earlier === choice) break;
+      ids.push(...(earlier.token_ids ?? []));
     }
     return ids;
   }
@@ -108,7 +109,7 @@ function tooLong(): RequestError {
     path: '/v1/chat/completions',
     status: 400,
     requestId: null,
-    detail: "On record, the prompt was longer than the model's context",
+    detail: "In the record, the prompt was longer than the model's context",
   });
 }
 

@@ -1,17 +1,82 @@
-import { parseModelName } from '../../contract/index.ts';
+import { withoutStep } from '../../contract/index.ts';
 import type { Environment } from '../../environment/index.ts';
 import { ModelHandle } from '../../model/index.ts';
 import {
   fromGroupRecord,
   type GroupRecord,
+  inProcess,
   type Rollout,
   type RolloutExecutor,
-  RolloutGroup,
+  type RolloutGroup,
+  rolloutDefaults,
   settleGroup,
 } from '../../rollout/index.ts';
-import type { Trajectory } from '../../trajectory/index.ts';
+import type { OptionNames } from '../../util/option-names.ts';
 import type { RunError } from '../../util/run-error.ts';
 import { RecordedReplies } from './recorded-replies.ts';
+
+export interface ReplayOptions {
+  /** Rollouts in flight at a time. Default 64. */
+  concurrency?: number;
+  /** Deadline of one rollout and its rewards, in milliseconds. Default 600,000 (10 minutes). */
+  timeoutMs?: number;
+  /** Deadline of each reward, in milliseconds. Default: that of the rollout. */
+  rewardTimeoutMs?: number;
+  signal?: AbortSignal;
+}
+
+export const replayNames = {
+  concurrency: true,
+  timeoutMs: true,
+  rewardTimeoutMs: true,
+  signal: true,
+} satisfies OptionNames<ReplayOptions>;
+
+export interface ReplaySettings {
+  environment: Environment;
+  executor: RolloutExecutor;
+  timeoutMs: number;
+  rewardTimeoutMs: number;
+  onUnexpectedCall: 'error' | 'warn';
+  signal: AbortSignal | undefined;
+}
+
+/**
+ * Calls `work` with each group, one at a time. Returns the groups for which it returned a reason, which says why the
+ * group cannot be replayed or scored.
+ */
+export async function forEachGroup(
+  groups: AsyncIterable<GroupRecord>,
+  environment: Environment,
+  {
+    concurrency = 64,
+    timeoutMs = rolloutDefaults.timeoutMs,
+    rewardTimeoutMs = timeoutMs,
+    onUnexpectedCall,
+    signal,
+  }: ReplayOptions & { onUnexpectedCall?: unknown },
+  work: (settings: ReplaySettings, record: GroupRecord) => Promise<string | undefined>,
+): Promise<{ group: number; reason: string }[]> {
+  const executor = inProcess({ concurrency });
+  const settings: ReplaySettings = {
+    environment,
+    executor,
+    timeoutMs,
+    rewardTimeoutMs,
+    onUnexpectedCall: onUnexpectedCall === 'warn' ? 'warn' : 'error',
+    signal,
+  };
+  const refused: { group: number; reason: string }[] = [];
+  try {
+    for await (const record of groups) {
+      const reason = await work(settings, record);
+      if (reason !== undefined) refused.push({ group: record.group, reason });
+    }
+  } finally {
+    await executor.close();
+  }
+  return refused;
+}
 
 export interface ReplayedGroup {
   group: RolloutGroup;
@@ -25,57 +90,35 @@ export function whyNotReplayed({
   trajectories,
   failures,
 }: GroupRecord): string | undefined {
-  if (lost !== undefined) return `its scenario did not survive being written: ${lost}`;
+  if (lost !== undefined) return `JSON cannot store its scenario: ${lost}`;
   const all = [...trajectories, ...failures.map(({ trajectory }) => trajectory)];
   const name = all.find(({ record }) => record.externalModel !== undefined)?.record.externalModel;
   return name === undefined
     ? undefined
-    : `the external model "${name}" answered, whose calls are not on record as choices`;
+    : `the external model "${name}" answered, whose calls are not recorded as choices`;
 }
 
 /** Runs the rollouts of a group again, with rewards and group rewards. Cancelled rollouts stay unchanged. */
 export async function replayGroup(settings: ReplaySettings, record: GroupRecord): Promise<ReplayedGroup> {
-  const { environment, rewardTimeoutMs, signal } = settings;
-  const { group, scenario } = record;
-  const recorded = fromGroupRecord(record);
-  const rollouts = await Promise.all(
-    recorded.rollouts.map(async (rollout) => ({
-      recorded: rollout,
-      replayed:
-        rollout.status === 'cancelled'
-          ? null
-          : await replayRollout(settings, { scenario, group, recorded: rollout }),
+  const { environment, rewardTimeoutMs: timeoutMs, signal } = settings;
+  const { scenario } = record;
+  const recordedGroup = fromGroupRecord(record);
+  const replays = await Promise.all(
+    recordedGroup.rollouts.map(async (recorded) => ({
+      recorded,
+      replayed: recorded.status === 'cancelled' ? null : await replayRollout(settings, record, recorded),
     })),
   );
   signal?.throwIfAborted();
-  const settled = await settleGroup({
-    environment,
-    scenario,
-    rollouts: rollouts.map(({ recorded, replayed }) => replayed?.rollout ?? recorded),
-    timeoutMs: rewardTimeoutMs,
-    signal,
-  });
+  const rollouts = replays.map(({ recorded, replayed }) => replayed?.rollout ?? recorded);
+  const settled = await settleGroup({ environment, scenario, rollouts, timeoutMs, signal });
   return {
-    group: new RolloutGroup({
-      index: group,
-      scenario,
-      rollouts: settled,
-      droppedBecause: recorded.droppedBecause,
-    }),
-    rollouts: rollouts.map(({ recorded, replayed }, at) => ({
+    group: recordedGroup.withRollouts(settled),
+    rollouts: replays.map(({ recorded, replayed }, at) => ({
       recorded,
       replayed: replayed && { ...replayed, rollout: settled[at] ?? replayed.rollout },
     })),
   };
-}
-
-export interface ReplaySettings {
-  environment: Environment;
-  executor: RolloutExecutor;
-  timeoutMs: number;
-  rewardTimeoutMs: number;
-  onUnexpectedCall: 'error' | 'warn';
-  signal: AbortSignal | undefined;
 }
 
 export interface ReplayedRollout {
@@ -87,21 +130,15 @@ export interface ReplayedRollout {
 }
 
 /** Runs a rollout and its rewards again. Model calls are answered from its record. */
-export async function replayRollout(
+async function replayRollout(
   { executor, ...settings }: ReplaySettings,
-  { scenario, group, recorded }: { scenario: unknown; group: number; recorded: Rollout },
+  { scenario, group }: GroupRecord,
+  { index, attempt, seed, trajectory }: Rollout,
 ): Promise<ReplayedRollout> {
-  const { index, attempt, seed, trajectory } = recorded;
   const replies = new RecordedReplies(trajectory);
-  const model = new ModelHandle({ name: nameOf(trajectory), completions: replies });
+  // The pinned name. If the rollout was not pinned, the name of the model without a step.
+  const name = trajectory.policy ?? withoutStep(trajectory.log.calls[0]?.model ?? 'replayed');
+  const model = new ModelHandle({ name, completions: replies });
   const rollout = await executor.run({ ...settings, scenario, model, group, index, attempt, seed });
   return { rollout, mismatch: replies.mismatch, left: replies.left };
-}
-
-/** The pinned name. If the rollout was not pinned, the name of the model without a step. */
-function nameOf({ policy, log }: Trajectory): string {
-  if (policy !== undefined) return policy;
-  const [first] = log.calls;
-  const parsed = first && parseModelName(first.model);
-  return parsed ? `${parsed.entity}/${parsed.project}/${parsed.name}` : (first?.model ?? 'replayed');
 }

@@ -8,12 +8,19 @@ import {
   settleGroup,
   toFailure,
   toGroupRecord,
+  withoutReward,
 } from '../../rollout/index.ts';
 import { runOutsideTrajectory } from '../../trajectory/index.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { readRun } from './read-run.ts';
-import { type ReplaySettings, replayGroup, whyNotReplayed } from './replay-group.ts';
-import { type ReplayOptions, toReplaySettings } from './replay-step.ts';
+import {
+  forEachGroup,
+  type ReplayOptions,
+  type ReplaySettings,
+  replayGroup,
+  replayNames,
+  whyNotReplayed,
+} from './replay-group.ts';
 
 export type RescoredGroups =
   | {
@@ -41,10 +48,7 @@ const rescoreNames = {
   runDirectory: true,
   step: true,
   groups: true,
-  concurrency: true,
-  timeoutMs: true,
-  rewardTimeoutMs: true,
-  signal: true,
+  ...replayNames,
 } satisfies OptionNames<RescoreOptions<z.ZodType, unknown>>;
 
 /** The old and new reward of one rollout; null if it has none. */
@@ -74,50 +78,50 @@ export async function rescore<Schema extends z.ZodType, Outcome>(
   options: RescoreOptions<Schema, Outcome>,
 ): Promise<Rescored> {
   checkOptionNames('rescore()', options, rescoreNames);
-  const settings = toReplaySettings(options.environment, options);
-  const rescored: Rescored = { groups: [], table: [], refused: [] };
-  try {
-    for await (const given of await groupsOf(options)) {
-      // Copied, because rewards write to trajectories.
-      const record: GroupRecord = structuredClone(
-        given instanceof RolloutGroup ? JSON.parse(JSON.stringify(toGroupRecord(given))) : given,
-      );
-      takeCredit(record);
-      const scored = await rescoreGroup(settings, record, options.from);
-      if (typeof scored === 'string') rescored.refused.push({ group: record.group, reason: scored });
-      else addGroup(rescored, record, scored);
+  const groups: RolloutGroup[] = [];
+  const table: RescoredRollout[] = [];
+  const records = recordsOf(options);
+  const refused = await forEachGroup(records, options.environment, options, async (settings, record) => {
+    const scored = await rescoreGroup(settings, record, options.from);
+    if (typeof scored === 'string') return scored;
+    groups.push(scored.group);
+    for (const [at, rollout] of scored.group.rollouts.entries()) {
+      const before = record.rollouts[at];
+      table.push({
+        group: record.group,
+        rollout: rollout.index,
+        attempt: rollout.attempt,
+        from: scored.from,
+        before: before?.status === 'completed' ? before.reward : null,
+        after: rollout.status === 'completed' ? rollout.reward : null,
+      });
     }
-  } finally {
-    await settings.executor.close();
+    return undefined;
+  });
+  return { groups, table, refused };
+}
+
+/** Copies of the records, because rewards write to trajectories, without credit, which belongs to the old rewards. */
+async function* recordsOf(options: RescoredGroups): AsyncGenerator<GroupRecord> {
+  const source =
+    'runDirectory' in options ? (await readRun(options.runDirectory)).groups(options.step) : options.groups;
+  for await (const group of source) {
+    const record: GroupRecord =
+      group instanceof RolloutGroup
+        ? JSON.parse(JSON.stringify(toGroupRecord(group)))
+        : structuredClone(group);
+    const { trajectories, failures } = record;
+    for (const trajectory of [...trajectories, ...failures.map((failure) => failure.trajectory)])
+      for (const { messages_and_choices: entries } of [
+        trajectory,
+        ...(trajectory.additional_histories ?? []),
+      ])
+        for (const entry of entries) if ('message' in entry) delete entry.credited_reward;
+    yield record;
   }
-  return rescored;
 }
 
 type Scored = { group: RolloutGroup; from: 'outcome' | 'replay' };
-
-function addGroup({ groups, table }: Rescored, record: GroupRecord, { group, from }: Scored): void {
-  groups.push(group);
-  for (const [at, rollout] of group.rollouts.entries()) {
-    const before = record.rollouts[at];
-    table.push({
-      group: record.group,
-      rollout: rollout.index,
-      attempt: rollout.attempt,
-      from,
-      before: before?.status === 'completed' ? before.reward : null,
-      after: rollout.status === 'completed' ? rollout.reward : null,
-    });
-  }
-}
-
-async function groupsOf(options: RescoredGroups): Promise<AsyncIterable<RolloutGroup | GroupRecord>> {
-  if ('runDirectory' in options) return (await readRun(options.runDirectory)).groups(options.step);
-  return toAsync(options.groups);
-}
-
-async function* toAsync<Value>(values: Iterable<Value> | AsyncIterable<Value>): AsyncGenerator<Value> {
-  yield* values;
-}
 
 /** The group with new rewards, or why it cannot be scored. */
 async function rescoreGroup(
@@ -125,7 +129,7 @@ async function rescoreGroup(
   record: GroupRecord,
   from: 'outcome' | 'replay' | undefined,
 ): Promise<Scored | string> {
-  const withoutOutcome = from === 'replay' ? 'a replay was asked for' : whyNotScored(settings, record);
+  const withoutOutcome = from === 'replay' ? 'a replay was requested' : whyNotScored(settings, record);
   if (withoutOutcome === undefined) return { from: 'outcome', group: await scoreOutcomes(settings, record) };
   if (from === 'outcome') return withoutOutcome;
   const withoutReplay = whyNotReplayed(record);
@@ -135,7 +139,7 @@ async function rescoreGroup(
   for (const { recorded, replayed } of rollouts) {
     if (recorded.status !== 'completed' || !replayed) continue;
     if (replayed.mismatch)
-      return `rollout ${recorded.index} does not run as it did: ${replayed.mismatch.message}`;
+      return `rollout ${recorded.index} does not replay identically: ${replayed.mismatch.message}`;
   }
   // A rollout that failed before and fails again keeps its recorded reason.
   const kept = rollouts.map(({ recorded, replayed }) =>
@@ -143,54 +147,34 @@ async function rescoreGroup(
       ? replayed.rollout
       : recorded,
   );
-  const { index, scenario, droppedBecause } = group;
-  return { from: 'replay', group: new RolloutGroup({ index, scenario, rollouts: kept, droppedBecause }) };
-}
-
-/** Removes credit, which belongs to the old rewards. */
-function takeCredit({ trajectories, failures }: GroupRecord): void {
-  for (const trajectory of [...trajectories, ...failures.map((failure) => failure.trajectory)])
-    for (const { messages_and_choices: entries } of [trajectory, ...(trajectory.additional_histories ?? [])])
-      for (const entry of entries) if ('message' in entry) delete entry.credited_reward;
+  return { from: 'replay', group: group.withRollouts(kept) };
 }
 
 /** Why a group cannot be scored from its stored outcomes; undefined if it can. */
-export function whyNotScored(
+function whyNotScored(
   { environment }: ReplaySettings,
   { scenario_lost: lost, rollouts, trajectories }: GroupRecord,
 ): string | undefined {
-  if (lost !== undefined) return `its scenario did not survive being written: ${lost}`;
-  if (environment.hasSetup) return 'rewards see the state of the rollout, which is not on record';
+  if (lost !== undefined) return `JSON cannot store its scenario: ${lost}`;
+  if (environment.hasSetup) return 'rewards use the state of the rollout, which is not recorded';
   if (trajectories.some(({ record }) => record.calls.some(({ reward }) => reward !== undefined)))
-    return 'step rewards were given, by the rollout or by its rewards';
+    return 'calls have step rewards, from the rollout or from its rewards';
   for (const rollout of rollouts)
     if (rollout.status === 'completed' && rollout.outcome_missing !== undefined)
-      return `the outcome of rollout ${rollout.index} did not survive being written: ${rollout.outcome_missing}`;
+      return `JSON cannot store the outcome of rollout ${rollout.index}: ${rollout.outcome_missing}`;
   return undefined;
 }
 
 /** Scores the completed rollouts of a group from their stored outcomes. Other rollouts stay unchanged. */
-export async function scoreOutcomes(settings: ReplaySettings, record: GroupRecord): Promise<RolloutGroup> {
-  const { environment, rewardTimeoutMs, signal } = settings;
+async function scoreOutcomes(settings: ReplaySettings, record: GroupRecord): Promise<RolloutGroup> {
+  const { environment, rewardTimeoutMs: timeoutMs, signal } = settings;
   const { scenario } = record;
-  const recorded = fromGroupRecord(record);
-  const scored = await Promise.all(
-    recorded.rollouts.map((rollout) => runOutsideTrajectory(() => scoreRollout(settings, scenario, rollout))),
+  const group = fromGroupRecord(record);
+  const rollouts = await Promise.all(
+    group.rollouts.map((rollout) => runOutsideTrajectory(() => scoreRollout(settings, scenario, rollout))),
   );
   signal?.throwIfAborted();
-  const rollouts = await settleGroup({
-    environment,
-    scenario,
-    rollouts: scored,
-    timeoutMs: rewardTimeoutMs,
-    signal,
-  });
-  return new RolloutGroup({
-    index: record.group,
-    scenario,
-    rollouts,
-    droppedBecause: recorded.droppedBecause,
-  });
+  return group.withRollouts(await settleGroup({ environment, scenario, rollouts, timeoutMs, signal }));
 }
 
 async function scoreRollout(
@@ -208,12 +192,6 @@ async function scoreRollout(
     trajectory.reward = reward;
     return { ...rollout, reward };
   } catch (error) {
-    trajectory.reward = null;
-    const { index, attempt, durationMs } = rollout;
-    return {
-      ...{ index, attempt, seed, durationMs, trajectory },
-      status: 'failed',
-      failure: toFailure(error),
-    };
+    return withoutReward(rollout, { status: 'failed', failure: toFailure(error) });
   }
 }

@@ -159,7 +159,7 @@ describe('raises', () => {
         })),
       },
       4,
-      /not being solved at all/,
+      /not solved at all/,
     ],
     [
       'no_signal',
@@ -171,7 +171,7 @@ describe('raises', () => {
         })),
       },
       14,
-      /the mean success is 50%\. .* hardly solved, or only in part: in 60 of 60 groups no rollout has a success of 1/,
+      /the mean success is 50%\. .* hardly or only partly solved: in 60 of 60 groups no rollout has a success of 1/,
     ],
     [
       'no_signal',
@@ -190,7 +190,7 @@ describe('raises', () => {
         })),
       },
       14,
-      /The scenarios are solved, as it seems: every rollout gets 1, the best reward of the run/,
+      /The scenarios seem solved: every rollout gets 1, the best reward of the run/,
     ],
     [
       'reward_up_validation_down',
@@ -225,7 +225,7 @@ describe('raises', () => {
       'when many conversations fill the context',
       { reports: reports(20, from(10, { contextOverflows: 48 })) },
       11,
-      /^20% of the rollouts \(96 of 480\) met the end of the model's context over the last 5 steps/,
+      /^20% of the rollouts \(96 of 480\) exceeded the model's context over the last 5 steps/,
     ],
     [
       'calls_in_flight',
@@ -293,7 +293,7 @@ describe('raises', () => {
       'beyond the bound of the run',
       { reports: reports(5, from(2, { staleness: { mean: 1, max: 3 } })), stalenessBound: 2 },
       2,
-      /3 at most in this one: more than the bound of 2/,
+      /at most 3 in this one: more than the bound of 2/,
     ],
     [
       'stale',
@@ -322,7 +322,7 @@ describe('raises', () => {
       'when the job did not say that it used the credit',
       { reports: reports(3, () => ({ credit: 'not_confirmed' })) },
       0,
-      /credited/,
+      /Calls have their own rewards/,
     ],
   ])('%s %s', (kind, _, figures, step, message) => {
     const raised = diagnose(figures).filter((alarm) => alarm.kind === kind);
@@ -362,13 +362,13 @@ test('that the scenarios are solved is said once, and again only after success h
   expect(fallen.map(({ step }) => step)).toEqual([4, 64]);
 });
 
-test('an event loop that was held for seconds is said, with what to do', () => {
+test('an event loop that was blocked for seconds is reported, with advice', () => {
   const held = reports(8, (step) => ({ loopDelayMs: step === 6 ? 3210 : 40 }));
   expect(diagnose({ reports: held })).toEqual([
     {
       kind: 'event_loop_held',
       step: 6,
-      message: 'The event loop was held for 3.21 s at once: deadlines, other rollouts and signals waited.',
+      message: 'The event loop was blocked for 3.21 s: deadlines, other rollouts and signals waited.',
       lookAt: expect.stringContaining('workerThreads'),
     },
   ]);

@@ -53,19 +53,19 @@ describe('groups without a signal are explained by what is in them', () => {
       'constant_reward',
       'the reward is a constant',
       { rewards: { quality: () => 0.5 } },
-      /Every rollout got the reward 0\.5, in scenarios of every kind/,
+      /Every rollout got the reward 0\.5, whatever the scenario and the reply/,
     ],
     [
       'constant_reward',
       'the constant is called success, and is a part of it',
       { rewards: { success: () => 0.5 } },
-      /the mean success is 50%\. Every rollout got the reward 0\.5, in scenarios of every kind/,
+      /the mean success is 50%\. Every rollout got the reward 0\.5, whatever the scenario and the reply/,
     ],
     [
       'reward_ignores_replies',
       'a part of success depends on the scenario alone, in two values',
       { rewards: { success: ({ scenario }) => (scenario.value < 2 ? 0.3 : 0.5) } },
-      /Within groups replies differ and rewards never do, in 20 of 20 groups/,
+      /In 20 of 20 groups replies differ but rewards do not/,
     ],
     [
       'replies_alike',
@@ -77,13 +77,13 @@ describe('groups without a signal are explained by what is in them', () => {
       'replies_alike',
       'the agent gives its calls one seed',
       { rewards: { length: ({ outcome }) => outcome.length }, settings: { seed: 7 } },
-      /the same replies, token for token: the agent gives its calls a seed of its own/,
+      /the same replies, token for token: the agent sets the seed of its calls/,
     ],
     [
       'reward_ignores_replies',
       'the reward depends on the scenario alone',
       { rewards: { quality: ({ scenario }) => scenario.value / 3 } },
-      /Within groups replies differ and rewards never do, in 20 of 20 groups/,
+      /In 20 of 20 groups replies differ but rewards do not/,
     ],
   ])('%s: %s', async (cause, _, options, message) => {
     const alarms = await causesOf(options);
@@ -157,10 +157,8 @@ describe('sampling at temperature 0 is said at the first step', () => {
       {
         kind: 'greedy_sampling',
         step: 0,
-        message: expect.stringMatching(
-          /^All calls of 4 of 4 groups took the likeliest token each time \(temperature 0/,
-        ),
-        lookAt: expect.stringContaining('leave `temperature: 0`'),
+        message: expect.stringMatching(/^All calls of 4 of 4 groups sampled greedily \(temperature 0/),
+        lookAt: expect.stringContaining('Remove `temperature: 0`'),
       },
     ]);
   });

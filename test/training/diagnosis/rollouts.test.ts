@@ -125,7 +125,9 @@ describe('tools that fail are counted by name', () => {
 });
 
 describe('the end of the context', () => {
-  const overflow = { message: expect.stringMatching(/^100% of the rollouts \(6 of 6\) met the end/) };
+  const overflow = {
+    message: expect.stringMatching(/^100% of the rollouts \(6 of 6\) exceeded the model's context/),
+  };
 
   test('is told where replies are cut without a limit of their own', async () => {
     const cut: FakePolicy = ({ seed }) => ({ text: String(seed), finishReason: 'length' });

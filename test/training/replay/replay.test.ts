@@ -113,7 +113,7 @@ describe('a step that is replayed from its record', () => {
     const { differences } = await replayStep({ runDirectory, step: 0, environment: environment(clock) });
     expect(differences).not.toHaveLength(0);
     expect(differences.map(({ what }) => what).join('\n')).toMatch(
-      /made with other messages: messages\[3\]\.content is "tea at \d \(\d+\)" and was "tea at \d \(\d+\)"/,
+      /has other messages: messages\[3\]\.content is "tea at \d \(\d+\)" and was "tea at \d \(\d+\)"/,
     );
   });
 
@@ -152,7 +152,7 @@ describe('a step that is replayed from its record', () => {
       rewards: { a: () => 1 },
     });
     await expect(replayStep({ runDirectory, step: 0, environment: other })).rejects.toThrow(
-      /is of the environment "shelf", not of "other"/,
+      /belongs to the environment "shelf", not to "other"/,
     );
     await expect(replayStep({ runDirectory, step: 3, environment: environment() })).rejects.toThrow(
       /no groups of "step-0003". It has: step-0000/,
@@ -284,7 +284,7 @@ describe('stored trajectories, scored again', () => {
     const { refused, groups: rescored } = await rescore({ groups, environment: dated() });
     expect(rescored).toEqual([]);
     expect(refused.map(({ group }) => group)).toEqual([0, 1]);
-    expect(refused[0]?.reason).toMatch(/rollout \d does not run as it did/);
+    expect(refused[0]?.reason).toMatch(/rollout \d does not replay identically/);
   });
 });
 
