@@ -124,7 +124,7 @@ describe('docs/reference.md', () => {
 const optionsOf: Record<string, string[]> = {
   defineEnvironment: ['SharedOptions', 'RolloutEnvironmentOptions', 'LoopEnvironmentOptions', 'LoopPieces'],
   train: ['TrainSettings'],
-  runGroups: ['RunGroupsOptions', 'GroupsOptions', 'RolloutSettings'],
+  runGroups: ['RunGroupsOptions', 'RolloutSettings'],
   evaluate: ['EvaluateOptions'],
   sft: ['SftOptions'],
   Judges: ['JudgeOptions', 'RelativeJudgeOptions'],
