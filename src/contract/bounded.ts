@@ -4,7 +4,7 @@ import { requestLimits } from './limits.ts';
 /** A text of at most `maximum` UTF-16 code units. */
 export const text = (maximum: number = requestLimits.text) =>
   z.string().max(maximum, {
-    error: ({ input }) => `has ${sizeOf(input)} characters, and ${maximum} is the most; make it shorter`,
+    error: ({ input }) => `has ${sizeOf(input)} characters; the maximum is ${maximum}`,
   });
 
 /** A list of at most `maximum` elements. A longer one is refused before its elements are checked. */
@@ -12,16 +12,15 @@ export const list = <Item extends z.ZodType>(item: Item, maximum: number = reque
   z.array(item).max(maximum, tooManyElements(maximum));
 
 const tooManyElements = (maximum: number) => ({
-  error: ({ input }: { input?: unknown }) =>
-    `has ${sizeOf(input)} elements, and ${maximum} is the most; send fewer`,
+  error: ({ input }: { input?: unknown }) => `has ${sizeOf(input)} elements; the maximum is ${maximum}`,
 });
 
-/** Like `list`, for numbers, of which there may be very many. */
-export const numberList = (item: z.ZodNumber, maximum: number) =>
-  numberArray(item, maximum).max(maximum, tooManyElements(maximum));
+/** Like `list`, for numbers, such as a million token ids: faster. Of a long list, only the first wrong element is reported. */
+export const numberList = (element: z.ZodNumber, maximum: number): z.ZodArray<z.ZodNumber> =>
+  new NumberArray({ type: 'array', element, maximum }).max(maximum, tooManyElements(maximum));
 
 /** A number used in computations, bounded so that weights stay in their range. */
-export const figure = () => z.number().min(-requestLimits.figure).max(requestLimits.figure);
+export const boundedNumber = () => z.number().min(-requestLimits.number).max(requestLimits.number);
 
 /** Token ids. */
 export const tokenList = (maximum: number = requestLimits.tokens) =>
@@ -33,7 +32,7 @@ export const tokenList = (maximum: number = requestLimits.tokens) =>
 export const answeredTokens = (maximum: number = requestLimits.tokens) =>
   numberList(z.number().int(), maximum);
 
-export interface RecordBounds {
+interface RecordBounds {
   /** Most entries. Default 1024. */
   entries?: number;
   /** Most characters of a name. Default 1024. */
@@ -49,16 +48,22 @@ export const record = <Value extends z.ZodType>(
 ) =>
   z
     .preprocess(
-      (given: Record<string, z.input<Value>>, context) => {
-        if (hasPrototypeName(given)) {
-          const message = '__proto__ cannot be a name here; take another';
-          context.addIssue({ code: 'custom', path: ['__proto__'], input: given, message });
+      (entriesByName: Record<string, z.input<Value>>, context) => {
+        if (hasPrototypeName(entriesByName)) {
+          const message = '__proto__ is not allowed as a name; use another';
+          context.addIssue({ code: 'custom', path: ['__proto__'], input: entriesByName, message });
           return z.NEVER;
         }
-        const count = countOf(given);
-        if (count <= entries) return given;
-        const message = tooMany ?? `has ${count} entries, and ${entries} is the most; send fewer`;
-        context.addIssue({ code: 'too_big', origin: 'object', maximum: entries, input: given, message });
+        const count = countOf(entriesByName);
+        if (count <= entries) return entriesByName;
+        const message = tooMany ?? `has ${count} entries; the maximum is ${entries}`;
+        context.addIssue({
+          code: 'too_big',
+          origin: 'object',
+          maximum: entries,
+          input: entriesByName,
+          message,
+        });
         return z.NEVER;
       },
       z.record(text(name), value),
@@ -67,7 +72,7 @@ export const record = <Value extends z.ZodType>(
 
 /** An object that clients may send as long as it is empty; `reason` says why. */
 export const emptyObject = (reason: string) =>
-  record(z.unknown(), { entries: 0, tooMany: `must be empty, or left out: ${reason}` });
+  record(z.unknown(), { entries: 0, tooMany: `must be empty or absent: ${reason}` });
 
 /** An object of any form, with at most `characters` characters of JSON. */
 export const json = (
@@ -79,7 +84,7 @@ export const json = (
     if (length > characters)
       context.addIssue({
         ...{ code: 'too_big', origin: 'string', maximum: characters, input: value },
-        message: `has ${length} characters of JSON, and ${characters} is the most; make it smaller`,
+        message: `has ${length} characters of JSON; the maximum is ${characters}`,
       });
   });
 
@@ -96,49 +101,41 @@ function countOf(value: unknown): number {
 }
 
 /** A longer list is checked without calling the element's schema for each number, which takes ten times as long. */
-const few = 256;
+const maxShortList = 256;
 
 interface NumberArray extends z.ZodArray<z.ZodNumber> {}
 
 interface NumberArrayDefinition extends z.core.$ZodArrayDef<z.ZodNumber> {
   /** A longer list is refused for its length alone, by `z.array`. */
-  longest: number;
+  maximum: number;
 }
 
 const NumberArray = z.core.$constructor<NumberArray, NumberArrayDefinition>('NumberArray', (schema, def) => {
   z.ZodArray.init(schema, def);
   const parse = schema._zod.parse;
-  const { element, longest } = def;
-  const isFine = finely(element);
+  const { element, maximum } = def;
+  const isValid = elementCheck(element);
   schema._zod.parse = (payload, context) => {
     const { value } = payload;
-    if (!Array.isArray(value) || value.length <= few || value.length > longest)
+    if (!Array.isArray(value) || value.length <= maxShortList || value.length > maximum)
       return parse(payload, context);
-    const wrong = value.findIndex((item) => !isFine(item));
+    const wrong = value.findIndex((item) => !isValid(item));
     if (wrong === -1) return payload;
-    const { error } = element.safeParse(value[wrong]);
-    for (const issue of error?.issues ?? [])
+    for (const issue of element.safeParse(value[wrong]).error?.issues ?? [])
       payload.issues.push({ ...issue, path: [wrong], input: value[wrong] });
     return payload;
   };
 });
 
 /** A check that accepts what a schema of numbers accepts, but only asks the schema about its own bounds. */
-function finely(element: z.ZodNumber): (item: unknown) => boolean {
+function elementCheck(element: z.ZodNumber): (item: unknown) => boolean {
   const { minValue, maxValue, isInt } = element;
-  const [least, most] = [minValue ?? Number.NEGATIVE_INFINITY, maxValue ?? Number.POSITIVE_INFINITY];
-  const bounds = new Set([least, most].filter((bound) => element.safeParse(bound).success));
+  const [minimum, maximum] = [minValue ?? Number.NEGATIVE_INFINITY, maxValue ?? Number.POSITIVE_INFINITY];
+  const bounds = new Set([minimum, maximum].filter((bound) => element.safeParse(bound).success));
   return (item) =>
     typeof item === 'number' &&
-    ((item > least && item < most && (!isInt || Number.isInteger(item))) || bounds.has(item));
+    ((item > minimum && item < maximum && (!isInt || Number.isInteger(item))) || bounds.has(item));
 }
-
-/**
- * A list of numbers, such as a million token ids. Reads like `z.array`, only faster. Of a long list, only the first
- * wrong element is reported.
- */
-export const numberArray = (element: z.ZodNumber, longest: number): z.ZodArray<z.ZodNumber> =>
-  new NumberArray({ type: 'array', element, longest });
 
 /**
  * An optional field of a request body. JSON `null` means absent everywhere in the interface, because deployed clients
@@ -149,4 +146,4 @@ export const optional = <Schema extends z.ZodType>(schema: Schema) =>
 
 /** An optional field with a default, which also replaces `null`. */
 export const withDefault = <Schema extends z.ZodType>(schema: Schema, value: z.output<Schema>) =>
-  schema.nullish().transform((given): z.output<Schema> => given ?? value);
+  schema.nullish().transform((sent): z.output<Schema> => sent ?? value);

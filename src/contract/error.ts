@@ -43,16 +43,19 @@ export const validationIssueSchema = z
     loc: z
       .array(z.union([z.string(), z.int()]))
       .describe(
-        'Where: `body`, `query`, `path` or `header`, then names of fields and, as integers from 0, places in arrays.',
+        'Path of the value: `body`, `query`, `path` or `header`, then field names and array indices (integers from 0).',
       ),
     msg: z.string().describe('What is wrong, for people.'),
     type: z.string().describe('What is wrong, for programs.'),
     input: z
       .unknown()
       .describe(
-        'The value that is wrong; of what is missing, the object that it is missing in; null where there is none, as of a body that is no JSON. Of a value of more than 1000 characters of JSON a shorter one of its kind: "…" stands for what is left out of a text, an array or an object.',
+        'The wrong value. For a missing field, the object that lacks it. Null if there is no value, such as for a body that is not JSON. A value of more than 1000 characters of JSON is shortened: "…" marks what is left out.',
       ),
-    ctx: z.record(z.string(), z.unknown()).optional().describe('What the value was held against.'),
+    ctx: z
+      .record(z.string(), z.unknown())
+      .optional()
+      .describe('The bound or option that the value violates.'),
   })
   .meta({ id: 'ValidationIssue' });
 
@@ -68,9 +71,7 @@ export const errorDetailSchema = z
 
 const openAiError = errorDetailSchema
   .optional()
-  .describe(
-    'On the chat-completions paths, /v1/models and paths that are not there, and of a 405 or 503 on every path.',
-  );
+  .describe('On the chat completion paths, /v1/models and unknown paths, and for 405 and 503 on every path.');
 
 /** Body of a 422. */
 export const validationErrorSchema = z
@@ -89,7 +90,7 @@ export type ValidationIssue = z.infer<typeof validationIssueSchema>;
 export type ErrorBody = z.infer<typeof errorSchema>;
 
 /** Characters that a terminal may treat as a command, a line end or a change of text direction. */
-export const terminalActive = /[\p{Control}\p{Bidi_Control}\u2028\u2029]/gu;
+const terminalActive = /[\p{Control}\p{Bidi_Control}\u2028\u2029]/gu;
 
 const [esc, bell, csi, end, osc] = ['\\u001b', '\\u0007', '\\u009b', '\\u009c', '\\u009d'];
 

@@ -5,7 +5,7 @@ export const healthSchema = z.object({ status: z.literal('ok') }).meta({ id: 'He
 export const checkResultSchema = z
   .object({
     success: z.boolean(),
-    duration: z.number().describe('Milliseconds the check took.'),
+    duration: z.number().describe('Duration of the check in milliseconds.'),
     error: z.string().nullable(),
   })
   .meta({ id: 'CheckResult' });
@@ -16,9 +16,15 @@ export const systemCheckSchema = z
     database: checkResultSchema,
     training_queue: checkResultSchema,
     inference_queue: checkResultSchema.extend({
-      in_hand: z.number().optional().describe('Replies that are waited for.'),
-      oldest_ms: z.number().optional().describe('Milliseconds since the oldest request for them came.'),
-      refused: z.number().optional().describe('Requests answered 429 since the start: there was no room.'),
+      in_hand: z.number().optional().describe('Replies in flight.'),
+      oldest_ms: z
+        .number()
+        .optional()
+        .describe('Milliseconds since the oldest of their requests was received.'),
+      refused: z
+        .number()
+        .optional()
+        .describe('Requests answered with 429 since the start, because the service was full.'),
     }),
   })
   .meta({ id: 'SystemCheck' });

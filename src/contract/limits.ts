@@ -30,7 +30,7 @@ export const requestLimits = {
   /** Characters of JSON of a value of any form. */
   json: 2 ** 20,
   /** Options of training, losses and rewards. With larger numbers, weights would leave their range. */
-  figure: 1e9,
+  number: 1e9,
 } as const;
 
 /** Limits of a chat request. */

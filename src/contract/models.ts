@@ -50,15 +50,15 @@ const step = z.number().int().min(0);
 export const createModelRequestSchema = z
   .object({
     entity: optional(namePart).describe(
-      "Whose the model is. Default: the key's entity, else the service's own. A key of one entity makes models of that one alone.",
+      "Owner of the model. Default: the key's entity, or else the service's. A key with an entity can only create models of that entity.",
     ),
-    project: namePart.describe('What it is for.'),
-    name: optional(namePart).describe('Default: a name the service makes up.'),
+    project: namePart.describe('Project of the model.'),
+    name: optional(namePart).describe('Default: a generated name.'),
     base_model: text(requestLimits.model)
       .min(1)
-      .describe('The base model it is trained from; GET /v1/preview/base-models lists them.'),
+      .describe('The base model to train from. GET /v1/preview/base-models lists them.'),
     return_existing: withDefault(z.boolean(), false).describe(
-      'Answer with the model of that entity, project and name where there is one, instead of 409.',
+      'If there is already a model of that entity, project and name, return it instead of 409.',
     ),
   })
   .meta({ id: 'CreateModelRequest' });
@@ -69,14 +69,14 @@ export const baseModelListSchema = z.array(z.string()).meta({ id: 'BaseModelList
 /** Added by us: creates a model from a checkpoint of another one. */
 export const forkModelRequestSchema = z
   .object({
-    step: optional(step).describe('The checkpoint to go on from. Default: the newest.'),
+    step: optional(step).describe('The checkpoint to start from. Default: the newest.'),
     entity: optional(namePart).describe(
-      "Default: the other model's entity. A key of one entity makes models of that one alone.",
+      "Default: the other model's entity. A key with an entity can only create models of that entity.",
     ),
     project: optional(namePart).describe("Default: the other model's project."),
-    name: optional(namePart).describe('Default: a name the service makes up.'),
+    name: optional(namePart).describe('Default: a generated name.'),
     return_existing: withDefault(z.boolean(), false).describe(
-      'Answer with the model of that entity, project and name where it is a fork of the same model (and of the same step, where one is given), instead of 409.',
+      'If there is already a model of that entity, project and name, and it is a fork of the same model (and of the same step, if step is set), return it instead of 409.',
     ),
   })
   .meta({ id: 'ForkModelRequest' });
@@ -92,15 +92,15 @@ export const modelSchema = z
     name: z
       .string()
       .describe(
-        '`entity/project/name` is its newest checkpoint in chat completions, `...:stepN` one of them.',
+        'In chat completions, `entity/project/name` is its newest checkpoint and `entity/project/name:stepN` a certain one.',
       ),
     base_model: z.string(),
-    run_id: z.string().nullable().describe('The run that a tracking service keeps for it; null here.'),
+    run_id: z.string().nullable().describe('Run at a tracking service. Always null.'),
     forked_from: forkOriginSchema
       .nullable()
       .default(null)
       .describe(
-        'Added by us: the checkpoint that its step 0 was taken from; null for a model made from a base model.',
+        'Added by us: the checkpoint that its step 0 is a copy of. Null for a model created from a base model.',
       ),
   })
   .meta({ id: 'Model' });
@@ -111,7 +111,7 @@ export const deleteModelResponseSchema = z
   .object({
     model_id: z.uuid(),
     deleted_checkpoints: z.number().int(),
-    deleted_run: z.boolean().describe('Whether a run at a tracking service went too; false here.'),
+    deleted_run: z.boolean().describe('Whether a run at a tracking service was deleted. Always false.'),
   })
   .meta({ id: 'DeleteModelResponse' });
 
@@ -120,7 +120,7 @@ export const checkpointSchema = z
   .object({
     id: z.uuid(),
     step: z.number().int(),
-    metrics: z.record(z.string(), z.number()).describe('The last figures of the job that made it.'),
+    metrics: z.record(z.string(), z.number()).describe('The last metrics of the job that created it.'),
   })
   .meta({ id: 'Checkpoint' });
 
@@ -133,7 +133,7 @@ export const deleteCheckpointsRequestSchema = z
 export const deleteCheckpointsResponseSchema = z
   .object({
     deleted_count: z.number().int(),
-    not_found_steps: z.array(z.number().int()).describe('Steps asked for of which there was no checkpoint.'),
+    not_found_steps: z.array(z.number().int()).describe('Requested steps without a checkpoint.'),
   })
   .meta({ id: 'DeleteCheckpointsResponse' });
 
@@ -147,11 +147,11 @@ export type DeleteCheckpointsResponse = z.infer<typeof deleteCheckpointsResponse
 
 export const inferenceModelSchema = z
   .object({
-    id: z.string().describe('What `model` of a chat completion takes.'),
+    id: z.string().describe('Value for `model` in a chat completion.'),
     object: z.literal('model'),
-    created: z.number().int().describe('Seconds since 1970; of a base model, when the service started.'),
-    owned_by: z.string().describe("The model's entity; of a base model, the engine's name."),
-    root: z.string().describe('The base model it was trained from; of a base model, itself.'),
+    created: z.number().int().describe('Seconds since 1970. For a base model, the start of the service.'),
+    owned_by: z.string().describe("The model's entity. For a base model, the engine's name."),
+    root: z.string().describe('The base model it was trained from. For a base model, itself.'),
   })
   .meta({ id: 'InferenceModel' });
 

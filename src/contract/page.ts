@@ -11,13 +11,13 @@ export const pageQuerySchema = z.object({
   after: text(requestLimits.name)
     .optional()
     .describe(
-      'Id of the last item already seen; the list goes on behind it. Empty or absent: from its beginning.',
+      'Id of the last item of the previous page; the list continues after it. Empty or absent: the first page.',
     ),
-  limit: wholeNumberText(z.int().min(1).max(100)).default(20).describe('Items of a page.'),
+  limit: wholeNumberText(z.int().min(1).max(100)).default(20).describe('Number of items per page.'),
 });
 
 export const orderedPageQuerySchema = pageQuerySchema.extend({
-  order: z.enum(['asc', 'desc']).default('asc').describe('`desc` begins with the newest.'),
+  order: z.enum(['asc', 'desc']).default('asc').describe('`desc`: newest first.'),
 });
 
 /** A page of items, in the shape that cursor-paging clients expect. The next page has `after = last_id`. */
@@ -26,7 +26,7 @@ export const pageSchema = <Item extends z.ZodType>(item: Item) =>
     object: z.literal('list'),
     data: z.array(item),
     first_id: z.string().describe('Empty on an empty page.'),
-    last_id: z.string().describe('What `after` of the next page is. Empty on an empty page.'),
+    last_id: z.string().describe('Value for `after` of the next page. Empty on an empty page.'),
     has_more: z.boolean(),
   });
 

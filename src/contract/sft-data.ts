@@ -20,7 +20,7 @@ export const sftExampleSchema = z
     tool_choice: optional(toolChoiceSchema),
     parallel_tool_calls: optional(z.boolean()),
     reasoning_effort: optional(reasoningEffortSchema).describe(
-      'Default: "high" where a message has reasoning, else "none". "none" is refused where a message has reasoning.',
+      'Default: "high" if a message has reasoning, otherwise "none". "none" is refused if a message has reasoning.',
     ),
     response_format: optional(responseFormatSchema),
     structured_outputs: optional(structuredOutputsSchema),
@@ -31,7 +31,7 @@ export const sftExampleSchema = z
   })
   .superRefine((example, context) => {
     for (const { path, name } of callsIn(example.messages)) {
-      const message = complaintAbout(name, example);
+      const message = problemOf(name, example);
       if (message !== null)
         context.addIssue({ code: 'custom', path: ['messages', ...path], message, input: name });
     }
@@ -42,7 +42,7 @@ export const sftExampleSchema = z
           code: 'custom',
           path: ['messages', index],
           message:
-            'has reasoning where reasoning_effort is "none", under which none is sampled: leave reasoning_effort out, or the reasoning',
+            'has reasoning, but reasoning_effort is "none": leave out reasoning_effort or the reasoning',
         });
   })
   .meta({ id: 'SftExample' });
@@ -71,22 +71,22 @@ function callsIn(messages: ParsedMessage[]): { path: (string | number)[]; name: 
 }
 
 /** Why a call of this name could not have been sampled; null if it could. */
-function complaintAbout(
+function problemOf(
   name: string,
   { tools = [], tool_choice: choice }: { tools?: Tool[] | undefined; tool_choice?: ToolChoice | undefined },
 ): string | null {
   if (choice === 'none')
-    return `calls ${JSON.stringify(name)} where tool_choice is "none", under which nothing is called: leave tool_choice out, or the call`;
+    return `calls ${JSON.stringify(name)} , but tool_choice is "none", which forbids calls: leave out tool_choice or the call`;
   if (typeof choice === 'object') {
     const allowed = choice.type === 'function' ? [choice] : choice.allowed_tools.tools;
     const callable = allowed.map((tool) => tool.function.name);
     if (!callable.includes(name))
-      return `calls ${JSON.stringify(name)} where tool_choice names ${callable.map((one) => JSON.stringify(one)).join(', ')}: leave tool_choice out, or the call`;
+      return `calls ${JSON.stringify(name)} , but tool_choice names ${callable.map((one) => JSON.stringify(one)).join(', ')}: leave out tool_choice or the call`;
   }
   const names = tools.map((tool) => tool.function.name);
   if (names.includes(name)) return null;
-  const known = names.length > 0 ? `has ${names.join(', ')} alone` : 'is empty or absent';
-  return `calls ${JSON.stringify(name)}, which is no tool of this line: give its definition in tools, which ${known}`;
+  const known = names.length > 0 ? `has only ${names.join(', ')}` : 'is empty or absent';
+  return `calls ${JSON.stringify(name)}, which is not a tool of this line: define it in tools, which ${known}`;
 }
 
 /** Answer to an upload. `url` identifies the data by its content; pass it as `training_data_url`. */

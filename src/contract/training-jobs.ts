@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { figure, list, numberList, optional, record, text } from './bounded.ts';
+import { boundedNumber, list, numberList, optional, record, text } from './bounded.ts';
 import { trainingLimits } from './limits.ts';
 import { trajectoryGroupSchema } from './trajectories.ts';
 
@@ -9,58 +9,60 @@ import { trajectoryGroupSchema } from './trajectories.ts';
  */
 export const rlConfigSchema = z
   .strictObject({
-    learning_rate: optional(figure().positive()).describe(
-      "Step size of Adam. Default: the base model's own (an embedded model needs a far larger one than an adapter).",
+    learning_rate: optional(boundedNumber().positive()).describe(
+      'Step size of Adam. Default: depends on the base model (an embedded model needs a far larger one than an adapter).',
     ),
     advantage_balance: optional(z.number().min(-1).max(1)).describe(
-      'b in -1..1: above 0 weakens negative advantages by (1 - b), below 0 positive ones by (1 + b). Default 0.',
+      'b from -1 to 1. Above 0, negative advantages are multiplied by (1 - b); below 0, positive ones by (1 + b). Default 0.',
     ),
     scale_rewards: optional(z.boolean()).describe(
       "Divide a group's advantages by its rewards' population standard deviation plus 1e-6. Default true.",
     ),
     normalize_advantages: optional(z.boolean()).describe(
-      "Divide the batch's advantages, balanced as they are, by the mean over its trainable tokens of |A| * w, where w is a token's weight scaled to mean 1: the mean of |A| over the trajectories that train. Default false.",
+      "Divide the batch's advantages, after advantage_balance, by the mean of |A| * w over its trainable tokens, where w is a token's weight scaled to mean 1. This is the mean of |A| over the trajectories that train. Default false.",
     ),
-    ppo: optional(z.boolean()).describe("PPO's pessimistic clip instead of CISPO. Default false."),
+    ppo: optional(z.boolean()).describe("Use PPO's pessimistic clip instead of CISPO. Default false."),
     loss_fn: optional(z.enum(['cispo', 'ppo'])).describe(
-      'The same choice by name; one that contradicts ppo is refused. Default "ppo" where ppo is true, else "cispo".',
+      'The same setting by name. A value that contradicts ppo is refused. Default "ppo" if ppo is true, otherwise "cispo".',
     ),
-    epsilon: optional(figure().min(0)).describe('Lower clip width. Default 1 (CISPO) or 0.2 (PPO).'),
-    epsilon_high: optional(figure().min(0)).describe('Upper clip width. Default 4 (CISPO) or epsilon (PPO).'),
+    epsilon: optional(boundedNumber().min(0)).describe('Lower clip width. Default 1 (CISPO) or 0.2 (PPO).'),
+    epsilon_high: optional(boundedNumber().min(0)).describe(
+      'Upper clip width. Default 4 (CISPO) or epsilon (PPO).',
+    ),
     mask_prob_ratio: optional(z.boolean()).describe(
-      'Zero the ratio outside (1 - epsilon, 1 + epsilon_high) before it is clipped; with CISPO and epsilon below 1 the clip then lifts it to 1 - epsilon. Default false.',
+      'Set ratios outside (1 - epsilon, 1 + epsilon_high) to zero before they are clipped. With CISPO and epsilon below 1, the clip then raises them to 1 - epsilon. Default false.',
     ),
-    max_negative_advantage_importance_sampling_weight: optional(figure().positive()).describe(
-      'Upper bound of the importance ratio, of all tokens whatever the sign of their advantage. Default none.',
+    max_negative_advantage_importance_sampling_weight: optional(boundedNumber().positive()).describe(
+      'Upper bound of the importance ratio of all tokens, whatever the sign of their advantage. Default: none.',
     ),
-    vendor_k2_tau: optional(figure().min(0)).describe(
+    vendor_k2_tau: optional(boundedNumber().min(0)).describe(
       'tau: subtracts tau * (log p now - log p when sampled), without its gradient, from the advantage of each token. Default 0.',
     ),
     precalculate_logprobs: optional(z.boolean()).describe(
-      "Take the trainer's log-probabilities before the first update for those of the sampler. Default false.",
+      "Use the trainer's log-probabilities before the first update instead of the sampler's. Default false.",
     ),
     importance_sampling_level: optional(
       z.enum(['token', 'sequence', 'average', 'geometric_average']),
     ).describe(
-      "What a token's importance ratio is: its own ratio (token), exp of the mean log-ratio over its sequence's sampled tokens (sequence), or the mean of both, arithmetic (average) or geometric (geometric_average). A sequence is one history, or one choice with a prompt of its own. Default token.",
+      'Importance ratio of a token. token: its own ratio. sequence: exp of the mean log-ratio over the sampled tokens of its sequence. average and geometric_average: the arithmetic or geometric mean of both. A sequence is one history, or one choice with its own prompt. Default token.',
     ),
-    truncated_importance_sampling: optional(figure().positive()).describe(
-      "C: multiplies a token's loss by min(rho, C), where rho is its importance ratio before bound and mask, or with precalculate_logprobs that of the trainer before the first update to the sampler. Default off.",
+    truncated_importance_sampling: optional(boundedNumber().positive()).describe(
+      "C: multiplies a token's loss by min(rho, C), where rho is its importance ratio before bound and mask. With precalculate_logprobs, rho is the ratio of the trainer before the first update to the sampler. Default: off.",
     ),
-    kl_penalty_coef: optional(figure().min(0)).describe(
+    kl_penalty_coef: optional(boundedNumber().min(0)).describe(
       "c: with k = the source's log-probability of a token minus the reference's, adds c * (mean of k over the batch's trainable tokens - k) to its advantage. Default 0.",
     ),
     kl_penalty_reference_step: optional(z.number().int().min(0)).describe(
-      "Step of the model's checkpoint that is the reference; needs kl_penalty_coef. Default: the base model.",
+      "The reference is this step's checkpoint of the model. Needs kl_penalty_coef. Default: the base model.",
     ),
     kl_penalty_step_lag: optional(z.number().int().min(1)).describe(
-      'n: the reference is the checkpoint whose step is n less than that of the checkpoint the job starts from, or of step 0 where there are not so many; needs kl_penalty_coef, and takes the place of kl_penalty_reference_step. Default: off.',
+      'n: the reference is the checkpoint n steps before the one that the job starts from, or step 0 if there are fewer. Needs kl_penalty_coef, and replaces kl_penalty_reference_step. Default: off.',
     ),
     kl_penalty_source: optional(z.enum(['current_learner', 'sample'])).describe(
-      'Whose log-probabilities the KL penalty compares with the reference: those of the weights being trained, or those reported when sampling (sample needs kl_penalty_coef). Default current_learner.',
+      'The log-probabilities that the KL penalty compares with the reference. current_learner: those of the weights being trained. sample: those reported by the sampler; needs kl_penalty_coef. Default current_learner.',
     ),
-    entropy_coefficient: optional(figure().min(0)).describe(
-      'Added by us: weight of an entropy bonus over the tokens that each token was chosen from. Default 0.',
+    entropy_coefficient: optional(boundedNumber().min(0)).describe(
+      'Added by us: weight of an entropy bonus, computed over the tokens that were allowed at each position. Default 0.',
     ),
   })
   .superRefine((config, context) => {
@@ -68,19 +70,18 @@ export const rlConfigSchema = z
       context.addIssue({ code: 'custom', path: [name], message });
     const { ppo, loss_fn: loss } = config;
     if (ppo !== undefined && loss !== undefined && ppo !== (loss === 'ppo'))
-      refuse('loss_fn', `loss_fn "${loss}" contradicts ppo ${ppo}; send one of them`);
+      refuse('loss_fn', `loss_fn "${loss}" contradicts ppo ${ppo}; send only one`);
     const { kl_penalty_reference_step: step, kl_penalty_step_lag: lag } = config;
     if (step !== undefined && lag !== undefined)
       refuse(
         'kl_penalty_step_lag',
-        `names another reference than kl_penalty_reference_step ${step}; send one of them`,
+        `names another reference than kl_penalty_reference_step ${step}; send only one`,
       );
     if (config.kl_penalty_coef !== undefined) return;
     for (const name of ['kl_penalty_reference_step', 'kl_penalty_step_lag'] as const)
-      if (config[name] !== undefined)
-        refuse(name, 'there is no KL penalty to take a reference for; send kl_penalty_coef too');
+      if (config[name] !== undefined) refuse(name, 'needs a KL penalty; also send kl_penalty_coef');
     if (config.kl_penalty_source === 'sample')
-      refuse('kl_penalty_source', 'there is no KL penalty to take a source for; send kl_penalty_coef too');
+      refuse('kl_penalty_source', 'needs a KL penalty; also send kl_penalty_coef');
   })
   .meta({ id: 'ExperimentalTrainingConfig' });
 
@@ -108,24 +109,27 @@ export const createJobResponseSchema = z.object({ id: z.uuid() }).meta({ id: 'Cr
 export const sftConfigSchema = z
   .strictObject({
     batch_size: optional(z.union([z.number().int().min(1), z.literal('auto')])).describe(
-      'Conversations a gradient step takes. Default "auto": the base model\'s own.',
+      'Conversations per gradient step. Default "auto": depends on the base model.',
     ),
     learning_rate: optional(
-      z.union([figure().positive(), numberList(figure().positive(), trainingLimits.learningRates).min(1)]),
-    ).describe("One value, or one for each batch. Default: the base model's own."),
+      z.union([
+        boundedNumber().positive(),
+        numberList(boundedNumber().positive(), trainingLimits.learningRates).min(1),
+      ]),
+    ).describe('One value, or one for each batch. Default: depends on the base model.'),
     assistant_turns: optional(z.enum(['all', 'last'])).describe(
-      'Which messages of the assistant train: all of a conversation, or the last alone, after the others as context. Default all.',
+      'The assistant messages that train. all: all messages of a conversation. last: only the last one, with the others as context. Default all.',
     ),
     metric_logging: optional(
       z.strictObject({
         enabled: optional(z.boolean()).describe(
-          "Whether the job's last figures are kept with its checkpoint, as metrics. Default true. The job's events have them in any case.",
+          "Whether the checkpoint stores the job's last metrics. Default true. The job's events always contain them.",
         ),
         target_training_step: optional(z.number().int().min(0)).describe(
-          'The step that they are kept under. It can be none but that of the checkpoint which the job makes: another is refused, or fails the job where the jobs before it in the queue made more or fewer checkpoints than that. Default: that step.',
+          'The step that the metrics are stored under. It must be the step of the checkpoint that the job creates. Another step is refused, or fails the job if earlier jobs in the queue created more or fewer checkpoints. Default: that step.',
         ),
       }),
-    ).describe('There is no tracking service here: figures are kept with the checkpoint.'),
+    ).describe('There is no tracking service: the checkpoint stores the metrics.'),
   })
   .meta({ id: 'SftTrainingConfig' });
 
@@ -150,12 +154,12 @@ export const untrainedSchema = z
     reason: z
       .enum(['no_signal', 'no_decisions'])
       .describe(
-        'no_signal: in no group do rewards differ. no_decisions: they do, but no reply with an advantage has a sampled token that had an alternative.',
+        'no_signal: rewards do not differ within any group. no_decisions: they differ, but no reply with an advantage has a sampled token with an alternative.',
       ),
     message: z.string(),
     metrics: z
       .record(z.string(), z.number())
-      .describe('What the groups came to, by the names that gradient_step events have.'),
+      .describe('Metrics of the groups, named as in gradient_step events.'),
   })
   .meta({ id: 'Untrained' });
 
@@ -177,19 +181,18 @@ export const trainingJobSchema = z
       .int()
       .nullable()
       .describe(
-        'Step of the checkpoint that the job made, or of the newest one where it is untrained; null until then.',
+        'Step of the checkpoint that the job created, or of the newest one if the job is untrained. Null until then.',
       ),
     untrained: untrainedSchema
       .nullable()
       .describe(
-        'Why a job that succeeded took no gradient step and made no checkpoint; null of every other job. Also in the data of training_ended.',
+        'Why a successful job took no gradient step and created no checkpoint. Null for all other jobs. Also in the data of training_ended.',
       ),
   })
   .meta({ id: 'TrainingJob' });
 
 export type RlConfig = z.input<typeof rlConfigSchema>;
 export type ParsedRlConfig = z.output<typeof rlConfigSchema>;
-export type SftConfig = z.input<typeof sftConfigSchema>;
 export type CreateTrainingJobRequest = z.input<typeof createTrainingJobRequestSchema>;
 export type CreateSftTrainingJobRequest = z.input<typeof createSftTrainingJobRequestSchema>;
 export type JobStatus = z.infer<typeof jobStatusSchema>;

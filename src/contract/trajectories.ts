@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { figure, list, optional, record, text } from './bounded.ts';
+import { boundedNumber, list, optional, record, text } from './bounded.ts';
 import { messageSchema } from './chat/messages.ts';
 import { choiceSchema } from './chat/response.ts';
 import { toolSchema } from './chat/tools.ts';
@@ -29,7 +29,7 @@ const exchanges = record(z.unknown(), { entries: trainingLimits.exchanges })
   .refine(
     (given) =>
       Object.values(given).every((list) => list === null || (Array.isArray(list) && list.length === 0)),
-    'recorded exchanges are not read by this service; send each conversation as messages_and_choices, with the choices of its responses among its messages, and further ones as additional_histories',
+    'this service does not read recorded exchanges; send a conversation as messages_and_choices, with the choices of its responses among its messages, and further conversations as additional_histories',
   )
   .meta({ additionalProperties: { type: 'null' } });
 
@@ -42,7 +42,7 @@ export const trajectorySchema = z
     tools: optional(list(toolSchema, chatLimits.tools)),
     /** Further conversations of the same rollout, each tokenized on its own; they share the reward. */
     additional_histories: optional(list(historySchema, trainingLimits.histories)),
-    reward: figure(),
+    reward: boundedNumber(),
     initial_policy_version: optional(z.number().int()),
     final_policy_version: optional(z.number().int()),
     metrics: optional(metrics),
@@ -73,7 +73,7 @@ export const logRequestSchema = z
     model_id: optional(text(requestLimits.name)),
     split: text(trainingLimits.split)
       .min(1)
-      .refine((split) => split.isWellFormed(), 'must be text without half surrogate pairs'),
+      .refine((split) => split.isWellFormed(), 'must not contain half of a surrogate pair'),
     trajectory_groups: list(trajectoryGroupSchema, trainingLimits.groups),
   })
   .meta({ id: 'LogRequest' });
@@ -86,8 +86,6 @@ export const logResponseSchema = z
 /** The names end in `Body` because the harness has classes with the plain names. */
 export type TrajectoryBody = z.input<typeof trajectorySchema>;
 export type TrajectoryGroupBody = z.input<typeof trajectoryGroupSchema>;
-export type HistoryBody = z.input<typeof historySchema>;
 export type ParsedTrajectory = z.output<typeof trajectorySchema>;
-export type ParsedTrajectoryGroup = z.output<typeof trajectoryGroupSchema>;
 export type LogRequest = z.input<typeof logRequestSchema>;
 export type LogResponse = z.infer<typeof logResponseSchema>;

@@ -31,10 +31,10 @@ export function checkSftSettings(
   if (batchSize !== undefined && batchSize !== 'auto')
     wholeNumberOption('invalid_run_option', `${within}batchSize`, batchSize, 1);
   for (const rate of [learningRate ?? 1].flat())
-    if (typeof rate !== 'number' || !(rate > 0 && rate <= requestLimits.figure))
+    if (typeof rate !== 'number' || !(rate > 0 && rate <= requestLimits.number))
       throw runOptionError(
         `${within}learningRate`,
-        `\`${within}learningRate\` has ${showValue(rate)}; pass numbers above 0 and up to ${requestLimits.figure}.`,
+        `\`${within}learningRate\` has ${showValue(rate)}; pass numbers above 0 and up to ${requestLimits.number}.`,
       );
   if (Array.isArray(learningRate) && learningRate.length === 0)
     throw runOptionError(

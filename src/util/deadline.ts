@@ -80,7 +80,7 @@ export async function untilAborted<Result>(
   }
 }
 
-export interface DeadlineOptions {
+interface DeadlineOptions {
   timeoutMs: number;
   /** Ends the wait early, with the signal's reason. */
   signal: AbortSignal | undefined;

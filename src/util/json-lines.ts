@@ -3,7 +3,7 @@ import { open, truncate } from 'node:fs/promises';
 import { hasCode } from './error.ts';
 
 /** One line, without its line end. */
-export interface ByteLine {
+interface ByteLine {
   bytes: Buffer;
   /** Counted from 1. */
   number: number;

@@ -13,8 +13,8 @@ export const refusalPartSchema = z
 const unsupportedPart = ({ input }: { input?: unknown }): string => {
   const type = typeof input === 'object' && input !== null && 'type' in input ? input.type : undefined;
   return typeof type === 'string'
-    ? `parts of type ${JSON.stringify(type.slice(0, 100))} are not supported here: the models read text, so give the part as text or leave it out`
-    : 'a part of a content is an object with a type, such as {"type":"text","text":"..."}';
+    ? `parts of type ${JSON.stringify(type.slice(0, 100))} are not supported: the models read only text. Send the part as text or leave it out`
+    : 'a content part must be an object with a type, such as {"type":"text","text":"..."}';
 };
 
 const parts = list(
@@ -27,7 +27,7 @@ const assistantParts = list(
 );
 const content = z.union([text(), parts]);
 const name = optional(text(requestLimits.name)).describe(
-  'Who speaks, where several have the same role; the chat template shows it before the content.',
+  'Name of the speaker, to distinguish several with the same role. The chat template writes it before the content.',
 );
 
 export const assistantMessageSchema = z
@@ -35,19 +35,19 @@ export const assistantMessageSchema = z
     role: z.literal('assistant'),
     content: optional(z.union([text(), assistantParts])),
     name,
-    refusal: optional(text()).describe('Stands as the content of a message that has none.'),
-    reasoning: optional(text()).describe('What was thought before the content.'),
+    refusal: optional(text()).describe('Replaces the content of a message without content.'),
+    reasoning: optional(text()).describe('The reasoning before the content.'),
     reasoning_content: optional(text()).describe(
-      'Another name of reasoning; given both, they must be equal.',
+      'Another name for reasoning. If both are sent, they must be equal.',
     ),
     tool_calls: optional(list(toolCallSchema, chatLimits.calls)),
     function_call: optional(z.object({ name: text(requestLimits.name), arguments: text() })).describe(
-      'Deprecated: the only call of a message without tool_calls.',
+      'Deprecated: a single call, for a message without tool_calls.',
     ),
-    audio: optional(z.unknown()).describe('Refused: the models read text.'),
-    annotations: optional(list(z.unknown())).describe('As a response carried them; no template shows them.'),
+    audio: optional(z.unknown()).describe('Refused: the models read only text.'),
+    annotations: optional(list(z.unknown())).describe('As in a response. Ignored: no template shows them.'),
     token_ids: optional(tokenList()).describe(
-      'The ids that were sampled for this message, as its choice carried them. They stand in the prompt as they are, in place of everything else of the message; without them the text is tokenized again, which need not give the same ids.',
+      'The ids that were sampled for this message, as its choice contained them. The prompt contains them unchanged instead of the rest of the message. Without them the text is tokenized again, which may give other ids.',
     ),
   })
   .meta({ id: 'AssistantMessage' });
@@ -62,7 +62,10 @@ export const toolMessageSchema = z
   .meta({ id: 'ToolMessage' });
 export const functionMessageSchema = z
   .strictObject({ role: z.literal('function'), content: optional(text()), name: text(requestLimits.name) })
-  .meta({ id: 'FunctionMessage', description: 'Deprecated: what a function returned, by its name.' });
+  .meta({
+    id: 'FunctionMessage',
+    description: 'Deprecated: the result of a function, identified by its name.',
+  });
 const plainMessage = <Role extends 'developer' | 'system' | 'user'>(role: Role) =>
   z.strictObject({ role: z.literal(role), content, name });
 export const developerMessageSchema = plainMessage('developer').meta({ id: 'DeveloperMessage' });
@@ -91,7 +94,7 @@ export const otherMessageSchema = z
       .min(1)
       .max(chatLimits.role)
       .refine((role) => !knownRoles.includes(role), {
-        error: 'has fields of its own',
+        error: 'has its own message format',
         abort: true,
         params: { discriminator: true },
       })

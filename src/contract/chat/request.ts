@@ -13,29 +13,29 @@ export const documentSchema = json();
 const promptFields = {
   messages: list(messageSchema, chatLimits.messages).min(1),
   model: optional(text(requestLimits.model)).describe(
-    'A base model, a model (entity/project/name: its newest checkpoint) or a checkpoint (with :stepN). Absent: the first base model. An unknown name is 404.',
+    'A base model, a model (entity/project/name: its newest checkpoint) or a checkpoint (with :stepN). Default: the first base model. An unknown name is answered with 404.',
   ),
   tools: optional(list(toolSchema, chatLimits.tools)),
   documents: optional(list(documentSchema, chatLimits.documents)).describe(
-    'Documents for the chat template; each is best an object with title and text. No effect where the template shows none.',
+    'Documents for the chat template, preferably objects with title and text. No effect if the template does not use them.',
   ),
   chat_template: optional(text(chatLimits.template)).describe(
-    "A Jinja template to use instead of the model's own, of at most 64 KiB. It sees messages (role, content, reasoning, tool_calls, tool_call_id, name; contents are texts, arguments JSON texts), tools, documents, add_generation_prompt, reasoning_effort, bos_token and eos_token. Special tokens are what it writes itself, never what stands in a text it is given. It has 1 second, 64 MiB of memory and 1,048,576 characters of output; one that fails or needs more is refused with its reason.",
+    "A Jinja template to use instead of the model's own, of at most 64 KiB. It sees messages (role, content, reasoning, tool_calls, tool_call_id, name; contents are texts, arguments JSON texts), tools, documents, add_generation_prompt, reasoning_effort, bos_token and eos_token. Only special tokens that the template itself writes count, not those in its input. Limits: 1 second, 64 MiB of memory and 1,048,576 characters of output. A template that fails or exceeds them is refused with the reason.",
   ),
   chat_template_kwargs: optional(
     json(requestLimits.json, {
       entries: chatLimits.templateVariables,
       name: chatLimits.templateVariableName,
     }),
-  ).describe('Further variables of the chat template. No effect where the template does not look at them.'),
+  ).describe('Further variables of the chat template. No effect if the template does not use them.'),
   add_generation_prompt: optional(z.boolean()).describe(
-    'Default true: the prompt ends with what begins a reply. Cannot be true together with continue_final_message.',
+    'Default true: the prompt ends with the beginning of a reply. Must not be true with continue_final_message.',
   ),
   continue_final_message: optional(z.boolean()).describe(
-    'Default false. True: the last message is left open, and the reply goes on with it: not after tool calls, and without reasoning_effort.',
+    'Default false. True: the reply continues the last message, which stays open. Refused if that message has tool calls, and with reasoning_effort.',
   ),
   add_special_tokens: optional(z.boolean()).describe(
-    "Default false. True: the tokenizer's own special tokens are added on top of the template's.",
+    "Default false. True: the tokenizer's own special tokens are added to those of the template.",
   ),
   truncate_prompt_tokens: optional(
     // `int()` refuses numbers beyond 2^53.
@@ -45,11 +45,9 @@ const promptFields = {
       .max(largestInteger)
       .refine(Number.isInteger, 'Input should be a valid integer')
       .meta({ type: 'integer' }),
-  ).describe('Keeps only the last so many tokens of the prompt; -1 keeps what the context can hold.'),
-  mm_processor_kwargs: optional(
-    emptyObject('these are text models, with no processor of other media'),
-  ).describe(
-    'Anything but an empty object is refused: these are text models, with no processor of other media.',
+  ).describe('Keeps only this many tokens at the end of the prompt. -1: as many as fit into the context.'),
+  mm_processor_kwargs: optional(emptyObject('the models read only text')).describe(
+    'Must be empty: the models read only text.',
   ),
 };
 
@@ -66,12 +64,12 @@ export const chatCompletionRequestSchema = z
  * name.
  */
 export const refusedChatFields = {
-  functions: 'It is the older form of `tools`: send `tools` and `tool_choice`.',
-  audio: 'The models write text: leave it out.',
+  functions: 'It is the older form of `tools`: send `tools` and `tool_choice` instead.',
+  audio: 'The models write only text: leave it out.',
   verbosity:
-    'The models know no verbosity: leave it out, or name a model that your client has no defaults for.',
-  prediction: 'Nothing is gained by a predicted reply here: leave it out.',
-  web_search_options: 'Nothing is searched here: give the reply a tool that searches.',
+    'The models have no verbosity setting: leave it out, or use a model name for which your client has no defaults.',
+  prediction: 'Predicted replies have no use here: leave it out.',
+  web_search_options: 'There is no web search: define a tool that searches.',
 } as const;
 
 /** A request as a client sends it. */

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { answeredTokens, figure, list, record, text } from '../bounded.ts';
+import { answeredTokens, boundedNumber, list, record, text } from '../bounded.ts';
 import { chatLimits, requestLimits, trainingLimits } from '../limits.ts';
 import { engineArgumentSchema, logitsProcessorSchema } from './sampling-fields.ts';
 import { toolCallSchema } from './tools.ts';
@@ -7,66 +7,64 @@ import { toolCallSchema } from './tools.ts';
 export const topLogprobSchema = z
   .object({
     token: text(trainingLimits.token),
-    logprob: figure(),
+    logprob: boundedNumber(),
     bytes: list(z.number().int(), trainingLimits.token).nullish(),
   })
   .meta({ id: 'TopLogprob' });
 
 const logprobsMeaning =
-  'Natural logarithms of the probabilities of the sampled tokens under the distribution that each was sampled from: over the tokens that its constraint and the other fields allowed there, after logits_processors, logit_bias and penalties, divided by the temperature (1 where that is 0), cut by top_k, top_p and min_p, and renormalised over what these left. A token that had no alternative has 0; a probability of 0 is written -9999.';
+  'Natural logarithms of the probabilities of the sampled tokens, each under the distribution that it was sampled from. That distribution covers the tokens that the constraint and the other fields allow at this position. It is computed after logits_processors, logit_bias and penalties, divided by the temperature (by 1 if the temperature is 0), cut by top_k, top_p and min_p, and renormalised over the remaining tokens. A token without alternatives has 0. A probability of 0 is written as -9999.';
 
 export const samplingSchema = z
   .object({
-    temperature: figure(),
-    top_p: figure(),
+    temperature: boundedNumber(),
+    top_p: boundedNumber(),
     top_k: z.number().int(),
-    min_p: figure(),
+    min_p: boundedNumber(),
     constraint: text(requestLimits.name).nullable(),
-    repetition_penalty: figure().nullish(),
-    frequency_penalty: figure().nullish(),
-    presence_penalty: figure().nullish(),
-    logit_bias: record(figure(), { entries: chatLimits.biases }).nullish(),
+    repetition_penalty: boundedNumber().nullish(),
+    frequency_penalty: boundedNumber().nullish(),
+    presence_penalty: boundedNumber().nullish(),
+    logit_bias: record(boundedNumber(), { entries: chatLimits.biases }).nullish(),
     allowed_token_ids: answeredTokens(chatLimits.allowedTokens).nullish(),
     bad_words: list(text(chatLimits.badWordLength), chatLimits.badWords).nullish(),
     min_tokens: z.number().int().nullish(),
     stop_token_ids: answeredTokens(chatLimits.stopTokens + 1)
       .nullish()
-      .describe('Tokens that could not come before min_tokens, the end token among them.'),
+      .describe('Tokens that were not allowed before min_tokens, including the end token.'),
     ignore_eos: z.boolean().nullish(),
     logits_processors: list(logitsProcessorSchema, chatLimits.processors).nullish(),
     engine_xargs: record(engineArgumentSchema, { entries: chatLimits.engineArguments }).nullish(),
     beam_search: z
       .boolean()
       .nullish()
-      .describe('Found by beam search: no sample of a distribution, so that training refuses it.'),
+      .describe('Found by beam search, so not a sample of a distribution: training refuses it.'),
     prompt: text(requestLimits.name)
       .nullish()
       .describe(
-        'Names the prompt it was sampled after by a hash of its ids. Training compares: a choice that stands after other messages or tools than it was sampled after is refused.',
+        'Hash of the token ids of the prompt. Training refuses a choice that follows other messages or tools than when it was sampled.',
       ),
     own_prompt: z
       .boolean()
       .nullish()
       .describe(
-        "The prompt is not what messages and tools alone render to: training needs the choice's prompt_token_ids.",
+        "Messages and tools alone do not render to this prompt: training needs the choice's prompt_token_ids.",
       ),
     reply: text(requestLimits.name)
       .nullish()
-      .describe(
-        'Names the sampled tokens by a hash of their ids. Training compares: a choice with other token ids is refused.',
-      ),
+      .describe('Hash of the sampled token ids. Training refuses a choice with other token ids.'),
   })
   .meta({
     id: 'Sampling',
     description:
-      'What reproduces the distribution that a choice was sampled from; what is not there is off. constraint is the hash of the grammar. Send choices back for training as they came, with this in them.',
+      'Reproduces the distribution that a choice was sampled from. An absent field was off. constraint is the hash of the grammar. For training, send choices back unchanged, including this object.',
   });
 
 const promptIds = () =>
   answeredTokens()
     .nullish()
     .describe(
-      'Ids of the prompt it was sampled after, where the choice has its token ids, and sampling.own_prompt is true or an earlier reply came back as text, which need not give its sampled ids again. Training takes them where the messages before the choice render to something else.',
+      'Ids of the prompt. Present if the choice has token_ids, and either sampling.own_prompt is true or an earlier reply was sent back as text, which may tokenize to other ids. Training uses them if the messages before the choice render to other ids.',
     );
 
 /**
@@ -85,13 +83,11 @@ export const logprobsSchema = z
           .number()
           .int()
           .nullish()
-          .describe(
-            "Added by us, in streams from a trained model that did not say return_token_ids: the token's id.",
-          ),
+          .describe("Added by us, in streams from a trained model without return_token_ids: the token's id."),
         choice: carriedSchema
           .nullish()
           .describe(
-            "Added by us, beside the first token_id of a choice: the choice's fields of these names.",
+            "Added by us, next to the first token_id of a choice: the choice's fields of the same names.",
           ),
       }),
       requestLimits.tokens,
@@ -136,18 +132,18 @@ export const choiceSchema = z
       .union([text(), z.number().int()])
       .nullish()
       .describe(
-        'The stop string or stop token that ended the choice; null for the end token and for length.',
+        'The stop string or stop token that ended the choice. Null for the end token and for length.',
       ),
     token_ids: answeredTokens()
       .nullish()
       .describe(
-        'The ids that were sampled, the end token among them: from a trained model unless return_token_ids is false, from a base model where it is true.',
+        'The sampled ids, including the end token. Returned by trained models unless return_token_ids is false, by base models only if it is true.',
       ),
     sampling: samplingSchema.nullish(),
-    credited_reward: figure()
+    credited_reward: boundedNumber()
       .nullish()
       .describe(
-        "Added by us, in training requests alone: what the choice is credited with, in place of its trajectory's reward.",
+        "Added by us, only in training requests: the reward credited to this choice, instead of its trajectory's reward.",
       ),
     prompt_token_ids: promptIds(),
   })
@@ -158,14 +154,14 @@ export const promptLogprobSchema = z
   .meta({
     id: 'PromptLogprob',
     description:
-      "A prompt token and the likeliest ones in its place, by token id, under the model's own distribution: the whole vocabulary at temperature 1. rank 1 is the likeliest.",
+      "A prompt token and the most likely tokens at its position, by token id, under the model's own distribution over the whole vocabulary at temperature 1. The most likely token has rank 1.",
   });
 
 const promptFields = {
   prompt_logprobs: z
     .array(promptLogprobSchema.nullable())
     .nullish()
-    .describe('For each prompt token in order; null for the first, which nothing stands before.'),
+    .describe('One for each prompt token, in order. Null for the first, which has no preceding token.'),
   prompt_token_ids: z.array(z.number().int()).nullish(),
 };
 
@@ -182,7 +178,7 @@ export const serviceTierSchema = z
   .enum(['auto', 'default', 'flex', 'scale', 'priority'])
   .meta({ id: 'ServiceTier' });
 
-const serviceTier = serviceTierSchema.nullish().describe('default, where the request named a tier.');
+const serviceTier = serviceTierSchema.nullish().describe('default, if the request names a tier.');
 
 export const chatCompletionSchema = z
   .object({
@@ -197,7 +193,7 @@ export const chatCompletionSchema = z
     system_fingerprint: z
       .string()
       .nullish()
-      .describe('The same for the same engine and base model, whatever the weights.'),
+      .describe('Depends on the engine and base model, not on the weights.'),
     kv_transfer_params: z.record(z.string(), z.unknown()).nullish(),
     ...promptFields,
   })

@@ -34,57 +34,53 @@ export const responseFormatSchema = z
   .meta({
     id: 'ResponseFormat',
     description:
-      'JSON is written as structured_outputs says: without white space and, where a schema is silent on it, without further properties. A schema is followed also without strict.',
+      'structured_outputs sets the style of the JSON. Default: no white space, and no additional properties unless the schema mentions them. A schema is always enforced, with or without strict.',
   });
 
 const kinds = {
   json: optional(z.union([text(chatLimits.schema), jsonSchemaSchema])).describe(
-    'JSON of a schema: its text, or an object.',
+    'JSON that matches this schema: an object, or its JSON as text.',
   ),
   regex: optional(text(chatLimits.regex).min(1)).describe(
-    'Text that as a whole matches a regular expression.',
+    'Text that matches this regular expression as a whole.',
   ),
   choice: optional(list(text(chatLimits.alternativeLength), chatLimits.alternatives).min(1)).describe(
     'One of these texts.',
   ),
   grammar: optional(text(chatLimits.grammar).min(1)).describe(
-    'Text of a grammar in GBNF: rules name ::= ..., the first called root.',
+    'Text of a GBNF grammar: rules of the form name ::= ..., one of them called root.',
   ),
-  json_object: optional(z.boolean()).describe('Any JSON object; false asks for nothing.'),
+  json_object: optional(z.boolean()).describe('True: any JSON object. False: no effect.'),
   structural_tag: optional(z.union([text(chatLimits.schema), json(chatLimits.schema)])).describe(
-    'Free text in which certain tags, once begun, hold what their schema says: JSON as text, or the object itself.',
+    'Free text in which certain tags, once begun, contain what their schema allows: an object, or its JSON as text.',
   ),
 };
 
 const style = {
   disable_any_whitespace: optional(z.boolean()).describe(
-    'True, as absent: JSON without white space. False: any white space that JSON allows.',
+    'Default true: JSON without white space. False: any white space that JSON allows.',
   ),
   whitespace_pattern: optional(text(chatLimits.whitespacePattern).min(1)).describe(
-    'A regular expression of what may stand between the tokens of JSON. Needs JSON; refused with disable_any_whitespace true.',
+    'A regular expression for the white space between JSON tokens. Only for JSON replies. Refused with disable_any_whitespace true.',
   ),
   disable_additional_properties: optional(z.boolean()).describe(
-    'True, as absent: objects whose schema names properties and is silent on further ones have no further ones. False: they may.',
+    'Default true: an object whose schema names properties and does not mention additional ones has none. False: it may have any.',
   ),
 };
 
 const backend = {
-  disable_fallback: optional(z.boolean()).describe(
-    'There is one grammar engine and never another: both values mean that.',
-  ),
+  disable_fallback: optional(z.boolean()).describe('No effect: there is only one grammar engine.'),
   _backend: optional(text(requestLimits.name)).describe(
-    "auto, or the engine's own name; others are refused.",
+    "auto or the engine's name. Other values are refused.",
   ),
-  _backend_was_auto: optional(z.boolean()).describe(
-    'Whether auto chose _backend. There is one grammar engine: both values mean that.',
-  ),
+  _backend_was_auto: optional(z.boolean()).describe('No effect: there is only one grammar engine.'),
 };
 
 /** Constrains the text of the reply. */
 export const structuredOutputsSchema = z.strictObject({ ...kinds, ...style, ...backend }).meta({
   id: 'StructuredOutputs',
   description:
-    'At most one of json, regex, choice, grammar, json_object and structural_tag, and none beside a response_format of JSON. The fields that shape JSON apply to response_format as well.',
+    'At most one of json, regex, choice, grammar, json_object and structural_tag, and none of them with a JSON response_format. The fields for the style of JSON also apply to response_format.',
 });
 
 export type ResponseFormat = z.input<typeof responseFormatSchema>;

@@ -13,7 +13,7 @@ export const toolSchema = z
         .regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be 1 to 64 letters, digits, underscores or hyphens'),
       description: optional(text(chatLimits.toolDescription)),
       parameters: optional(jsonSchemaSchema),
-      strict: optional(z.boolean()).describe('Calls follow the parameters, whatever this says.'),
+      strict: optional(z.boolean()).describe('No effect: calls always match the parameters.'),
     }),
   })
   .meta({ id: 'Tool' });
@@ -31,10 +31,10 @@ export const allowedToolsChoiceSchema = z
     allowed_tools: z.strictObject({
       mode: z
         .enum(['auto', 'required'])
-        .describe('auto: the reply may call them. required: it calls at least one.'),
+        .describe('auto: the reply may call tools. required: it calls at least one.'),
       tools: list(namedToolChoiceSchema, chatLimits.tools)
         .min(1)
-        .describe('The tools that may be called, each by its name.'),
+        .describe('The tools that may be called, by name.'),
     }),
   })
   .meta({ id: 'AllowedToolsChoice' });
@@ -42,7 +42,7 @@ export const allowedToolsChoiceSchema = z
 export const toolChoiceModeSchema = z
   .enum(
     ['none', 'auto', 'required'],
-    'takes "none", "auto", "required", {"type":"function","function":{"name":"..."}} or {"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"..."}}]}}, in which mode may be "required"',
+    'must be "none", "auto", "required", {"type":"function","function":{"name":"..."}} or {"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"..."}}]}}, where mode may also be "required"',
   )
   .meta({ id: 'ToolChoiceMode' });
 
@@ -54,7 +54,7 @@ export const toolChoiceSchema = z
   .meta({
     id: 'ToolChoice',
     description:
-      'none never calls a tool. auto, which is also what absent means when tools are given, may. required calls at least one; a function that is named is called exactly once, and nothing else is written. allowed_tools: as its mode says, of the tools it names alone; the prompt still shows all.',
+      'none: no tool call. auto (default if there are tools): the reply may call tools. required: at least one call. A named function is called exactly once, without other text. allowed_tools: its mode applied only to the named tools; the prompt still shows all tools.',
   });
 
 export const toolCallSchema = z

@@ -66,17 +66,17 @@ function toAssistantTurn(message: AssistantMessage, location: Location): Turn {
     throw unsupportedField(
       [...location, 'audio'],
       message.audio,
-      'audio is not supported here: the models read text, so give what was said as content',
+      'audio is not supported: the models read only text. Send the words as content',
     );
   const { token_ids: tokenIds, name } = message;
-  const said = {
+  const turn = {
     role: 'assistant',
     content: contentOf(message, location),
     toolCalls: callsOf(message, location),
   };
   const reasoning = reasoningOf(message, location);
-  if (tokenIds && tokenIds.length > 0) return { ...said, tokenIds };
-  return { ...said, ...(name ? { name } : {}), ...(reasoning ? { reasoning } : {}) };
+  if (tokenIds && tokenIds.length > 0) return { ...turn, tokenIds };
+  return { ...turn, ...(name ? { name } : {}), ...(reasoning ? { reasoning } : {}) };
 }
 
 function contentOf({ content, refusal }: AssistantMessage, location: Location): string {
@@ -85,7 +85,7 @@ function contentOf({ content, refusal }: AssistantMessage, location: Location): 
   if (text !== '')
     throw invalidField(
       [...location, 'refusal'],
-      'stands as the content of a message, and this one has a content too; give one of them',
+      'replaces the content of a message, but this message also has content; send only one',
       refusal,
     );
   return refusal;
@@ -98,7 +98,7 @@ function reasoningOf(
   if (reasoning !== undefined && other !== undefined && reasoning !== other)
     throw invalidField(
       [...location, 'reasoning_content'],
-      'is another name of reasoning and has to be equal to it where both are given',
+      'is another name for reasoning; if both are sent, they must be equal',
       other,
     );
   return reasoning ?? other;
@@ -118,7 +118,7 @@ function callsOf(
   if (calls.length > 0)
     throw invalidField(
       [...location, 'function_call'],
-      'is the earlier form of tool_calls, which this message has too; give one of them',
+      'is the older form of tool_calls, but this message has both; send only one',
       single,
     );
   return [{ id: '', name: single.name, arguments: compact(single.arguments) }];
@@ -130,7 +130,7 @@ export function choiceToTurn(choice: Choice, location: Location): Turn {
   if (!tokenIds || tokenIds.length === 0)
     throw invalidField(
       [...location, 'token_ids'],
-      'a choice to train on needs the token ids that were sampled; send it back whole, as a trained model (entity/project/name) gives it unless return_token_ids is false, or ask for them with return_token_ids: true. From a stream without it, keep the entries of logprobs as they came: they have the ids',
+      'a choice for training needs its sampled token ids. Trained models (entity/project/name) return them unless return_token_ids is false: send the choice back unchanged. For streams, keep the logprobs entries unchanged, which contain the ids',
       tokenIds ?? choice,
     );
   return { role: 'assistant', content: '', toolCalls: [], tokenIds };

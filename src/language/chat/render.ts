@@ -40,7 +40,7 @@ const cachedCharacters = 2 ** 22;
 const charactersOfPart = 64;
 const longestCachedText = 4096;
 /** Texts may be this many times longer than the context, because a template or a request may truncate them. */
-const roomToTruncate = 4;
+const truncationFactor = 4;
 
 /** Renders the conversations of one base model to token ids. Text between special tokens is encoded in one piece. */
 export class ConversationRenderer {
@@ -76,23 +76,23 @@ export class ConversationRenderer {
    * @throws LanguageError (`context_length_exceeded`).
    */
   checkSize(characters: number, contextLength: number): void {
-    const most = roomToTruncate * contextLength * this.#bytesOfLongestToken();
-    if (characters <= most) return;
+    const maximum = truncationFactor * contextLength * this.#bytesOfLongestToken();
+    if (characters <= maximum) return;
     throw new LanguageError(
       'context_length_exceeded',
-      `The prompt has ${characters} characters, and ${most} is the most that is read for a context of ${contextLength} tokens, reply included; shorten the messages.`,
+      `The prompt has ${characters} characters; a context of ${contextLength} tokens, including the reply, allows at most ${maximum}. Shorten the messages.`,
     );
   }
 
   /** The same for the number of messages and calls, since a template writes at least one token for each. */
   checkCount(turns: readonly Pick<Turn, 'toolCalls'>[], contextLength: number | undefined): void {
     if (contextLength === undefined) return;
-    const most = roomToTruncate * contextLength;
+    const maximum = truncationFactor * contextLength;
     const count = turns.reduce((sum, { toolCalls }) => sum + toolCalls.length, turns.length);
-    if (count <= most) return;
+    if (count <= maximum) return;
     throw new LanguageError(
       'context_length_exceeded',
-      `The prompt has ${count} messages and tool calls, and ${most} is the most that is read for a context of ${contextLength} tokens, reply included; send fewer messages.`,
+      `The prompt has ${count} messages and tool calls; a context of ${contextLength} tokens, including the reply, allows at most ${maximum}. Send fewer messages.`,
     );
   }
 

@@ -12,7 +12,7 @@ export interface ReplyDelta {
 }
 
 /** What ended a reply. */
-export interface ReplyEnd {
+interface ReplyEnd {
   finishReason: 'stop' | 'length';
   /** The stop string or stop token that ended it; null for the end token and for `length`. */
   stop: string | number | null;

@@ -78,7 +78,7 @@ export function skeletonOf(
     if (seen.get(index) !== 1)
       throw new LanguageError(
         'not_in_chat_template',
-        `The model's chat template writes ${what} ${seen.get(index) ?? 0} times; it must stand in the prompt once.`,
+        `The model's chat template writes ${what} ${seen.get(index) ?? 0} times; it must appear in the prompt exactly once.`,
       );
   return options.continueFinalMessage ? (partsUpTo(parts, finalSlot) ?? parts) : parts;
 }
@@ -109,7 +109,7 @@ export interface TemplateMessage {
 }
 
 /** Decides what the template's messages contain in place of a conversation's texts and sampled ids. */
-export interface SlotWriter {
+interface SlotWriter {
   /** `what` describes a text that must appear in the prompt; null if it need not. */
   text(text: string, what: string | null): string;
   content(turn: Turn, isLast: boolean): string;
@@ -199,7 +199,7 @@ export function refuseForgery(toolsJson: string, special: ReadonlyMap<string, nu
     if (toolsJson.includes(JSON.stringify(text).slice(1, -1)) || toolsJson.includes(text))
       throw new LanguageError(
         'special_token_in_tools',
-        `tools: ${JSON.stringify(text)} means something special to the model and cannot stand in a tool's definition.`,
+        `tools: ${JSON.stringify(text)} is a special token of the model and cannot be part of a tool's definition.`,
       );
 }
 
@@ -211,7 +211,7 @@ export function refuseForgedRoles(turns: readonly Turn[], special: ReadonlyMap<s
     if (isPlain && ![...special.keys()].some((text) => withoutBrackets(text) === role)) continue;
     throw new LanguageError(
       'special_token_in_role',
-      `messages: the role ${JSON.stringify(role)} could pass for a special token of the model; name it with other letters, digits and spaces.`,
+      `messages: the role ${JSON.stringify(role)} could be mistaken for a special token of the model; use other letters, digits and spaces.`,
     );
   }
 }

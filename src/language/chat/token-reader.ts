@@ -11,7 +11,7 @@ export type Piece =
 
 export type Mark = 'call' | 'reasoning' | 'answer';
 
-export interface ReadingOptions {
+interface ReadingOptions {
   /** Special tokens that structure the reply. Other special tokens have no meaning in it. */
   marks: ReadonlyMap<number, Mark>;
   showSpecial: boolean;

@@ -1,6 +1,6 @@
 import { LanguageError } from '../error.ts';
 import { type ByteGraph, nodeAt, nodeCount, nodeKind } from './byte-graph.ts';
-import { Calls, END_OF_TEXT, type OpenCall, placeKey, type Returns } from './calls.ts';
+import { Calls, END_OF_TEXT, nodeKey, type OpenCall, type Returns } from './calls.ts';
 import { StateMemory } from './state-memory.ts';
 
 interface Position {
@@ -35,7 +35,7 @@ const MAXIMUM_VISITS_OF_STATE = 50_000;
 
 /**
  * Runs a byte graph by subset construction. States are built when a text first reaches them, and cached. All calls of a
- * rule at one position of the text are one call with several return places, so that an ambiguous text costs no more
+ * rule at one position of the text are one call with several return points, so that an ambiguous text costs no more
  * than the sum of its readings' parts (graph-structured stack, Tomita 1985).
  */
 export class Automaton {
@@ -66,18 +66,18 @@ export class Automaton {
   }
 
   /** Nodes visited for the current task. */
-  get effort(): number {
+  get visits(): number {
     return this.#visits;
   }
 
   /** Starts a task that may visit `limit` nodes, or continues one that has already visited `spent`. */
-  renewEffort({ spent = 0, limit = MAXIMUM_VISITS }: { spent?: number; limit?: number } = {}): void {
+  startTask({ spent = 0, limit = MAXIMUM_VISITS }: { spent?: number; limit?: number } = {}): void {
     this.#visits = spent;
     this.#limit = limit;
   }
 
   /** Counts the memory of something that is kept with the states, in positions. */
-  hold(positions: number): void {
+  countMemory(positions: number): void {
     this.#memory.hold(this, positions);
   }
 
@@ -89,7 +89,7 @@ export class Automaton {
     const key = `${keyOf(positions)}${complete ? ' end' : ''}`;
     let state = this.#states.get(key);
     if (!state) {
-      if (this.#states.size >= this.#maximumStates) this.forget();
+      if (this.#states.size >= this.#maximumStates) this.clear();
       state = new State(this, positions, complete);
       this.#memory.hold(this, positions.length);
       this.#states.set(key, state);
@@ -100,13 +100,13 @@ export class Automaton {
   }
 
   /** Drops all cached states. They are rebuilt when needed. */
-  forget(): void {
+  clear(): void {
     this.#memory.release(this);
-    for (const state of this.#states.values()) state.forget();
+    for (const state of this.#states.values()) state.clear();
     this.#states = new Map();
     this.#afterEntries = new Map();
     this.#start = null;
-    this.#calls.forget();
+    this.#calls.clear();
   }
 
   /** Follows splits, calls and returns until only nodes that read a byte are left. */
@@ -119,7 +119,7 @@ export class Automaton {
     let complete = false;
     const before = this.#visits;
     const reach = (node: number, returns: Returns | OpenCall) => {
-      const key = placeKey(node, returns);
+      const key = nodeKey(node, returns);
       if (seen.has(key)) return;
       seen.add(key);
       pending.push({ node, returns });
@@ -139,14 +139,14 @@ export class Automaton {
           opened.set(rule, call);
           reach(rule, call);
         }
-        if (next === exit) call.tails.push(returns);
-        else call.places.push({ node: next, returns });
+        if (next === exit) call.tailCalls.push(returns);
+        else call.returnPoints.push({ node: next, returns });
         if (call.returned) reach(next, returns);
       } else {
-        for (const place of returns.places) reach(place.node, place.returns);
+        for (const point of returns.returnPoints) reach(point.node, point.returns);
         if (returns.open) {
           returns.returned = true;
-          for (const tail of returns.tails) reach(exit, tail);
+          for (const tail of returns.tailCalls) reach(exit, tail);
         } else if (returns.end) complete = true;
       }
     }
@@ -169,14 +169,14 @@ export class Automaton {
 function tooComplex(steps: number, what: string): LanguageError {
   return new LanguageError(
     'grammar_too_complex',
-    `the grammar needs more than ${steps} steps to tell ${what}: ` +
-      'make its alternatives differ earlier, and nest fewer repetitions of what may be empty',
+    `the grammar needs more than ${steps} steps to find ${what}: ` +
+      'make alternatives differ earlier, and nest fewer repetitions of parts that may be empty',
   );
 }
 
-function keyOf(places: readonly { node: number; returns: Returns }[]): string {
-  if (places.length === 1) return String(placeKey(places[0]!.node, places[0]!.returns));
-  return Float64Array.from(new Set(places.map(({ node, returns }) => placeKey(node, returns))))
+function keyOf(points: readonly { node: number; returns: Returns }[]): string {
+  if (points.length === 1) return String(nodeKey(points[0]!.node, points[0]!.returns));
+  return Float64Array.from(new Set(points.map(({ node, returns }) => nodeKey(node, returns))))
     .sort()
     .join(' ');
 }
@@ -218,7 +218,7 @@ class State implements AutomatonState {
   }
 
   /** Drops the references to following states, so that keeping this state does not keep all of them. */
-  forget(): void {
+  clear(): void {
     this.#next = [];
   }
 

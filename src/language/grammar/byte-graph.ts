@@ -2,7 +2,7 @@ import { LanguageError } from '../error.ts';
 import type { CodePointRange, Expression, GrammarSource } from './expression.ts';
 
 /** A node of the graph of a grammar. Nodes are identified by their index. */
-export type ByteNode =
+type ByteNode =
   | { kind: 'bytes'; first: number; last: number; next: number }
   | { kind: 'split'; targets: number[] }
   | { kind: 'call'; rule: number; next: number }
@@ -107,8 +107,7 @@ class GraphBuilder {
     const known = this.#entries.get(name);
     if (known !== undefined) return known;
     const body = this.#rules.get(name);
-    if (!body)
-      throw new LanguageError('grammar_invalid', `the grammar calls a rule ${name} that it does not have`);
+    if (!body) throw new LanguageError('grammar_invalid', `the grammar has no rule ${name}, but calls it`);
     const targets: number[] = [];
     const index = this.#add({ kind: 'split', targets });
     this.#entries.set(name, index);
@@ -127,7 +126,7 @@ class GraphBuilder {
 }
 
 /** The nodes of a graph in shared memory, so that other threads use it without a copy. */
-export interface PackedNodes {
+interface PackedNodes {
   /** Three numbers per node: its kind, and two that depend on the kind. */
   table: Int32Array;
   /** The targets of all splits. */
@@ -188,7 +187,7 @@ const shared = (length: number) =>
   new Int32Array(new SharedArrayBuffer(length * Int32Array.BYTES_PER_ELEMENT));
 
 /** Inclusive range of bytes. */
-export type ByteRange = readonly [first: number, last: number];
+type ByteRange = readonly [first: number, last: number];
 
 const SURROGATES: CodePointRange = [0xd800, 0xdfff];
 /** The last code points that UTF-8 encodes in one, two, three and four bytes. */

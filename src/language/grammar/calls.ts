@@ -11,27 +11,27 @@ interface ReturnPoint {
 export interface Returns {
   readonly open: false;
   readonly id: number;
-  readonly places: readonly ReturnPoint[];
+  readonly returnPoints: readonly ReturnPoint[];
   /** Whether the text may end. */
   readonly end: boolean;
 }
 
-/** A call whose return places are not all known yet. */
+/** A call whose return points are not all known yet. */
 export interface OpenCall {
   readonly open: true;
   readonly id: number;
-  readonly places: { node: number; returns: Returns | OpenCall }[];
+  readonly returnPoints: { node: number; returns: Returns | OpenCall }[];
   /** The call also returns where these return, because it is the last step of their rules. */
-  readonly tails: (Returns | OpenCall)[];
+  readonly tailCalls: (Returns | OpenCall)[];
   /** Whether the rule is known to match the empty text. */
   returned: boolean;
   closed: Returns | null;
 }
 
-export const END_OF_TEXT: Returns = { open: false, id: 0, places: [], end: true };
+export const END_OF_TEXT: Returns = { open: false, id: 0, returnPoints: [], end: true };
 
 /** A number that identifies a node with its returns. Exact for some ten thousand million calls. */
-export const placeKey = (node: number, returns: Returns | OpenCall): number =>
+export const nodeKey = (node: number, returns: Returns | OpenCall): number =>
   returns.id * MAXIMUM_NODES + node;
 
 /** Creates calls, and finds equal ones again. */
@@ -40,23 +40,23 @@ export class Calls {
   #known = new Map<string, Returns>();
 
   open(): OpenCall {
-    return { open: true, id: this.#count++, places: [], tails: [], returned: false, closed: null };
+    return { open: true, id: this.#count++, returnPoints: [], tailCalls: [], returned: false, closed: null };
   }
 
-  forget(): void {
+  clear(): void {
     this.#known = new Map();
   }
 
-  /** The call with all its return places. They must be known by now. */
+  /** The call with all its return points. They must be known by now. */
   close(call: Returns | OpenCall): Returns {
     if (!call.open) return call;
     const path: OpenCall[] = [call];
     const onPath = new Set(path);
     for (let top = path.at(-1); top; top = path.at(-1)) {
-      const sources = top.closed ? [] : withTails(top);
+      const sources = top.closed ? [] : withTailCalls(top);
       const waiting = firstOpen(sources);
       if (!waiting) {
-        top.closed ??= this.#join(sources);
+        top.closed ??= this.#merge(sources);
         onPath.delete(top);
         path.pop();
       } else if (onPath.has(waiting))
@@ -72,30 +72,30 @@ export class Calls {
     return closed(call);
   }
 
-  #join(sources: Iterable<Returns | OpenCall>): Returns {
-    const places = new Map<number, ReturnPoint>();
+  #merge(sources: Iterable<Returns | OpenCall>): Returns {
+    const points = new Map<number, ReturnPoint>();
     let end = false;
     for (const source of sources) {
-      for (const { node, returns } of source.places) {
-        const place = { node, returns: closed(returns) };
-        places.set(placeKey(node, place.returns), place);
+      for (const { node, returns } of source.returnPoints) {
+        const point = { node, returns: closed(returns) };
+        points.set(nodeKey(node, point.returns), point);
       }
       if (!source.open && source.end) end = true;
     }
-    const key = `${Float64Array.from(places.keys()).sort().join(' ')}${end ? ' end' : ''}`;
-    let joined = key === ' end' ? END_OF_TEXT : this.#known.get(key);
-    if (!joined) {
-      joined = { open: false, id: this.#count++, places: [...places.values()], end };
-      this.#known.set(key, joined);
+    const key = `${Float64Array.from(points.keys()).sort().join(' ')}${end ? ' end' : ''}`;
+    let merged = key === ' end' ? END_OF_TEXT : this.#known.get(key);
+    if (!merged) {
+      merged = { open: false, id: this.#count++, returnPoints: [...points.values()], end };
+      this.#known.set(key, merged);
     }
-    return joined;
+    return merged;
   }
 }
 
-/** A call and all its tails, including theirs. */
-function withTails(call: OpenCall): Set<Returns | OpenCall> {
+/** A call and all its tail calls, including theirs. */
+function withTailCalls(call: OpenCall): Set<Returns | OpenCall> {
   const all = new Set<Returns | OpenCall>([call]);
-  for (const source of all) if (source.open) for (const tail of source.tails) all.add(tail);
+  for (const source of all) if (source.open) for (const tail of source.tailCalls) all.add(tail);
   return all;
 }
 
@@ -103,7 +103,7 @@ function withTails(call: OpenCall): Set<Returns | OpenCall> {
 function firstOpen(sources: Iterable<Returns | OpenCall>): OpenCall | null {
   for (const source of sources)
     if (source.open)
-      for (const { returns } of source.places) if (returns.open && !returns.closed) return returns;
+      for (const { returns } of source.returnPoints) if (returns.open && !returns.closed) return returns;
   return null;
 }
 

@@ -57,7 +57,7 @@ export class GrammarCompiler {
     maxSize: CACHED_NODES,
     sizeCalculation: ({ automata }) => automata.reduce((sum, { size }) => sum + size, 1),
     dispose: ({ automata }) => {
-      for (const automaton of automata) automaton.forget();
+      for (const automaton of automata) automaton.clear();
     },
   });
 
@@ -128,9 +128,9 @@ function graphOf(grammar: Exclude<Grammar, { type: 'text' }>, memory: StateMemor
   const graph = buildByteGraph(grammarSource(grammar));
   const automaton = new Automaton(graph, memory);
   const { start } = automaton;
-  automaton.forget();
+  automaton.clear();
   if (start.final && !start.complete)
-    throw new LanguageError('grammar_empty', `no text fits the ${grammar.type} grammar`);
+    throw new LanguageError('grammar_empty', `the ${grammar.type} grammar allows no text`);
   return graph;
 }
 

@@ -1,7 +1,7 @@
 import type { Constraint } from '../constraint/constraint.ts';
 import { LanguageError } from '../error.ts';
 import type { TextState } from './text-state.ts';
-import type { IsOver } from './token-trie.ts';
+import type { ShouldPause } from './token-trie.ts';
 
 /** The state of a reply under its constraint. It depends only on the constraint and the tokens so far. */
 export interface ConstraintState {
@@ -13,10 +13,10 @@ export interface ConstraintState {
    */
   legal(): Int32Array;
   /**
-   * Computes what `legal()` will return, until `isOver()`; returns true once it is ready. Call it at a decision, like
+   * Computes what `legal()` will return, until `shouldPause()`; returns true once it is ready. Call it at a decision, like
    * `legal()`. Throws a `LanguageError` if the grammar is too complex.
    */
-  prepare(isOver: IsOver): boolean;
+  prepare(shouldPause: ShouldPause): boolean;
   /** Takes a legal token. Throws a `LanguageError` for any other. */
   accept(token: number): void;
   /** Whether the end token was taken. */
@@ -37,13 +37,13 @@ export class BranchedState implements ConstraintState {
   #branch: Branch | null;
   /** Null before the first branch. */
   #text: TextState | null;
-  #untouched = true;
+  #isEmpty = true;
   #ended = false;
 
   constructor(branches: Branches, merge: (text: Int32Array, special: Int32Array) => Int32Array) {
     this.#branches = branches;
     this.#merge = merge;
-    this.#branch = branches.unopened;
+    this.#branch = branches.withoutToken;
     this.#text = this.#branch?.start() ?? null;
   }
 
@@ -63,7 +63,7 @@ export class BranchedState implements ConstraintState {
       if (forced) {
         for (const token of forced.tokens) taken.push(token);
         this.#text = forced.after;
-        this.#untouched = false;
+        this.#isEmpty = false;
       } else if (this.#isForced(special)) {
         taken.push(special[0]!);
         this.#takeSpecial(special[0]!);
@@ -78,8 +78,8 @@ export class BranchedState implements ConstraintState {
     return special.length === 0 ? text : this.#merge(text, special);
   }
 
-  prepare(isOver: IsOver): boolean {
-    return this.#text?.prepare(isOver) ?? true;
+  prepare(shouldPause: ShouldPause): boolean {
+    return this.#text?.prepare(shouldPause) ?? true;
   }
 
   accept(token: number): void {
@@ -87,11 +87,11 @@ export class BranchedState implements ConstraintState {
     if (special.includes(token)) this.#takeSpecial(token);
     else if (this.#text && includesSorted(this.#text.legal, token)) {
       this.#text = this.#text.after(token);
-      this.#untouched = false;
+      this.#isEmpty = false;
     } else
       throw new LanguageError(
         'illegal_token',
-        `token ${token} is not among the ${this.legal().length} legal ones here`,
+        `token ${token} is not one of the ${this.legal().length} legal tokens`,
       );
   }
 
@@ -99,7 +99,7 @@ export class BranchedState implements ConstraintState {
     const copy = new BranchedState(this.#branches, this.#merge);
     copy.#branch = this.#branch;
     copy.#text = this.#text;
-    copy.#untouched = this.#untouched;
+    copy.#isEmpty = this.#isEmpty;
     copy.#ended = this.#ended;
     return copy;
   }
@@ -113,12 +113,12 @@ export class BranchedState implements ConstraintState {
   /** Special tokens that are legal here. Throws if there is nothing to decide. */
   #decision(): Int32Array {
     if (this.#ended)
-      throw new LanguageError('reply_ended', 'the reply has ended: nothing follows its end token');
+      throw new LanguageError('reply_ended', 'the reply has ended: no token follows its end token');
     const special = this.#special();
     if (special.length === 0 ? this.#text?.forced : this.#isForced(special))
       throw new LanguageError(
         'forced_tokens_due',
-        'the constraint forces what comes here: call takeForced() first',
+        'the constraint forces the next tokens: call takeForced() first',
       );
     return special;
   }
@@ -129,13 +129,13 @@ export class BranchedState implements ConstraintState {
 
   /** Special tokens that are legal here. */
   #special(): Int32Array {
-    if (!this.#text || (this.#untouched && !this.#text.complete)) return this.#branches.opening;
-    if (this.#untouched) return this.#branches.openingOrEnd;
+    if (!this.#text || (this.#isEmpty && !this.#text.complete)) return this.#branches.opening;
+    if (this.#isEmpty) return this.#branches.openingOrEnd;
     return this.#text.complete && this.#branch ? this.#branches.after(this.#branch) : NOTHING;
   }
 
   #takeSpecial(token: number): void {
-    this.#untouched = false;
+    this.#isEmpty = false;
     if (token === this.#branches.endToken) {
       this.#ended = true;
       return;
@@ -167,7 +167,7 @@ export interface Branch {
 export class Branches {
   readonly endToken: number;
   /** The branch without an opening token, if there is one. */
-  readonly unopened: Branch | null;
+  readonly withoutToken: Branch | null;
   readonly #byToken = new Map<number, Branch>();
   /** Special tokens that may begin a reply. */
   readonly opening: Int32Array;
@@ -180,7 +180,7 @@ export class Branches {
 
   constructor(branches: readonly Branch[], endToken: number) {
     this.endToken = endToken;
-    this.unopened = branches.find(({ open }) => open === null) ?? null;
+    this.withoutToken = branches.find(({ open }) => open === null) ?? null;
     for (const branch of branches) if (branch.open !== null) this.#byToken.set(branch.open, branch);
     const opened = [...this.#byToken].filter(([, { repeat }]) => repeat).map(([token]) => token);
     this.opening = Int32Array.from(this.#byToken.keys()).sort();
@@ -208,14 +208,14 @@ export function checkBranches(
   const refuse = (message: string): never => {
     throw new LanguageError('constraint_invalid', `constraint: ${message}`);
   };
-  if (branches.length === 0) refuse('it has no branch, so that nothing could be written');
+  if (branches.length === 0) refuse('it has no branch, so it allows no reply');
   const seen = new Set<number | null>();
   for (const { open, repeat } of branches) {
     if (seen.has(open))
       refuse(
         open === null
           ? 'two branches begin without a special token'
-          : `two branches begin with token ${open}; join their grammars`,
+          : `two branches begin with token ${open}; combine their grammars`,
       );
     seen.add(open);
     if (open === null && repeat) refuse('a branch that repeats must begin with a special token');

@@ -54,7 +54,7 @@ function checkReasoningLength(
   if (length > reasoning.limit)
     throw new LanguageError(
       'reasoning_too_long',
-      `the reply's reasoning has ${length} tokens, and its constraint admits ${reasoning.limit}: shorten it, or ask for more reasoning`,
+      `the reply's reasoning has ${length} tokens, but its constraint allows at most ${reasoning.limit}: shorten it, or raise reasoning_effort`,
     );
 }
 
@@ -106,7 +106,7 @@ class ReplyReader {
     const part = this.#parts[this.#part] ?? this.#endToken;
     const bytes = this.#tokenizer.bytes(token);
     const fits = typeof part === 'number' ? part === token : bytes.length > 0 && this.#matches(part, bytes);
-    if (!fits) this.#fail(`the constraint demands ${JSON.stringify(this.#tokenizer.text(token))}`);
+    if (!fits) this.#fail(`the constraint requires ${JSON.stringify(this.#tokenizer.text(token))}`);
     this.#offset += bytes.length;
     if (typeof part !== 'number' && this.#offset < part.length) return;
     this.#part++;
@@ -123,10 +123,13 @@ class ReplyReader {
   #fail(what: string): never {
     const part = this.#parts[this.#part] ?? this.#endToken;
     const text = (bytes: Buffer) => JSON.stringify(bytes.toString('utf8'));
-    const place =
+    const position =
       typeof part === 'number'
         ? `at ${this.#tokenizer.text(part)}`
         : `at ${text(part.subarray(this.#offset, this.#offset + 40))}, after ${text(part.subarray(0, this.#offset))}`;
-    throw new LanguageError('reply_outside_constraint', `the reply leaves its constraint ${place}: ${what}`);
+    throw new LanguageError(
+      'reply_outside_constraint',
+      `the reply leaves its constraint ${position}: ${what}`,
+    );
   }
 }

@@ -1,10 +1,10 @@
 import type { Constraint } from '../constraint/constraint.ts';
 import { LanguageError } from '../error.ts';
 import type { ConstraintState } from './constraint-state.ts';
-import type { IsOver } from './token-trie.ts';
+import type { ShouldPause } from './token-trie.ts';
 
 export interface Reasoning extends NonNullable<Constraint['reasoning']> {
-  /** Legal tokens while there is room for more text: every text token and `close`, ascending. */
+  /** Legal tokens while more text may follow: every text token and `close`, ascending. */
   legal: Int32Array;
 }
 
@@ -12,9 +12,9 @@ export interface Reasoning extends NonNullable<Constraint['reasoning']> {
 export class ReasoningState implements ConstraintState {
   readonly #reasoning: Reasoning;
   readonly #rest: ConstraintState;
-  #place: 'before' | 'inside' | 'behind' = 'before';
+  #phase: 'before' | 'inside' | 'after' = 'before';
   /** Number of text tokens so far. */
-  #taken = 0;
+  #length = 0;
 
   constructor(reasoning: Reasoning, rest: ConstraintState) {
     this.#reasoning = reasoning;
@@ -26,66 +26,70 @@ export class ReasoningState implements ConstraintState {
   }
 
   get freeText(): boolean {
-    if (this.#place === 'behind') return this.#rest.freeText;
-    return this.#place === 'inside' && this.#hasRoom;
+    if (this.#phase === 'after') return this.#rest.freeText;
+    return this.#phase === 'inside' && this.#mayContinue;
   }
 
   takeForced(): number[] {
     const taken: number[] = [];
-    if (this.#place === 'before') {
+    if (this.#phase === 'before') {
       taken.push(this.#reasoning.open);
-      this.#place = 'inside';
+      this.#phase = 'inside';
     }
-    if (this.#place === 'inside') {
-      if (this.#hasRoom) return taken;
+    if (this.#phase === 'inside') {
+      if (this.#mayContinue) return taken;
       taken.push(this.#reasoning.close);
-      this.#place = 'behind';
+      this.#phase = 'after';
     }
     return [...taken, ...this.#rest.takeForced()];
   }
 
   legal(): Int32Array {
-    if (this.#place === 'behind') return this.#rest.legal();
+    if (this.#phase === 'after') return this.#rest.legal();
     this.#checkDecision();
     return this.#reasoning.legal;
   }
 
-  prepare(isOver: IsOver): boolean {
-    return this.#place !== 'behind' || this.#rest.prepare(isOver);
+  prepare(shouldPause: ShouldPause): boolean {
+    return this.#phase !== 'after' || this.#rest.prepare(shouldPause);
   }
 
   accept(token: number): void {
-    if (this.#place === 'behind') {
+    if (this.#phase === 'after') {
       this.#rest.accept(token);
       return;
     }
     this.#checkDecision();
-    if (token === this.#reasoning.close) this.#place = 'behind';
-    else if (this.#reasoning.legal.includes(token)) this.#taken++;
-    else throw new LanguageError('illegal_token', `token ${token} is no text, which reasoning is made of`);
+    if (token === this.#reasoning.close) this.#phase = 'after';
+    else if (this.#reasoning.legal.includes(token)) this.#length++;
+    else
+      throw new LanguageError(
+        'illegal_token',
+        `token ${token} is not a text token; reasoning contains only text`,
+      );
   }
 
   clone(): ReasoningState {
     const copy = new ReasoningState(this.#reasoning, this.#rest.clone());
-    copy.#place = this.#place;
-    copy.#taken = this.#taken;
+    copy.#phase = this.#phase;
+    copy.#length = this.#length;
     return copy;
   }
 
   dispose(): void {
-    this.#place = 'behind';
+    this.#phase = 'after';
     this.#rest.dispose();
   }
 
-  get #hasRoom(): boolean {
-    return this.#taken < this.#reasoning.limit;
+  get #mayContinue(): boolean {
+    return this.#length < this.#reasoning.limit;
   }
 
   #checkDecision(): void {
-    if (this.#place === 'before' || !this.#hasRoom)
+    if (this.#phase === 'before' || !this.#mayContinue)
       throw new LanguageError(
         'forced_tokens_due',
-        'the constraint forces what comes here: call takeForced() first',
+        'the constraint forces the next tokens: call takeForced() first',
       );
   }
 }
@@ -104,8 +108,8 @@ export function checkReasoning(
     ['close', close],
   ] as const)
     if (!special.has(token) || token === endToken)
-      refuse(`has ${name} ${token}, which is not a special token that may stand around it`);
+      refuse(`has ${name} ${token}, which is not a special token that may enclose it`);
   if (open === close) refuse(`begins and ends with the same token ${open}`);
   if (!Number.isSafeInteger(limit) || limit < 0)
-    refuse(`has limit ${limit}; it must be a whole number of tokens, 0 or more`);
+    refuse(`has limit ${limit}; it must be a whole number of at least 0`);
 }

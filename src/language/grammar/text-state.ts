@@ -1,6 +1,6 @@
 import { LanguageError } from '../error.ts';
 import type { Automaton, AutomatonState } from './automaton.ts';
-import type { IsOver, LegalSets, LegalTokensWalk, TokenTrie } from './token-trie.ts';
+import type { LegalSets, LegalTokenSearch, ShouldPause, TokenTrie } from './token-trie.ts';
 
 /** Most bytes of forced text, which may be endless. */
 const LONGEST_FORCED_BYTES = 1 << 14;
@@ -22,8 +22,8 @@ export interface TextState {
   readonly legal: Int32Array;
   /** Whether any token is legal. */
   readonly hasLegal: boolean;
-  /** Computes `legal` until `isOver()`; returns true once it is ready. */
-  prepare(isOver: IsOver): boolean;
+  /** Computes `legal` until `shouldPause()`; returns true once it is ready. */
+  prepare(shouldPause: ShouldPause): boolean;
   /** Null if there is a choice. */
   readonly forced: Forced | null;
   /** The state after a legal token. */
@@ -83,21 +83,21 @@ export class GrammarText {
 
   /** The state after some bytes; null if the grammar does not admit them. */
   follow(state: AutomatonState, bytes: Iterable<number>): TextState | null {
-    this.automaton.renewEffort();
+    this.automaton.startTask();
     let reached: AutomatonState | null = state;
     for (const byte of bytes) reached = reached?.step(byte) ?? null;
     return reached && this.at(reached);
   }
 }
 
-const never = () => false;
+const neverPause = () => false;
 
 class GrammarTextState implements TextState {
   readonly complete: boolean;
   readonly #text: GrammarText;
   readonly #state: AutomatonState;
   /** The unfinished search for legal tokens, and the nodes it has visited so far. */
-  #work: { walk: LegalTokensWalk; effort: number } | undefined;
+  #work: { search: LegalTokenSearch; visits: number } | undefined;
   #legal: Int32Array | undefined;
   #hasLegal: boolean | undefined;
   #forcedBytes: number[] | undefined;
@@ -110,39 +110,39 @@ class GrammarTextState implements TextState {
   }
 
   get legal(): Int32Array {
-    const legal = this.#legal ?? this.#findLegal(never);
-    if (!legal) throw new Error('the walk through all tokens ended early');
+    const legal = this.#legal ?? this.#findLegal(neverPause);
+    if (!legal) throw new Error('the search through all tokens ended early');
     return legal;
   }
 
   get hasLegal(): boolean {
     if (this.#hasLegal === undefined) {
-      this.#text.automaton.renewEffort();
+      this.#text.automaton.startTask();
       this.#hasLegal = this.#text.vocabulary.trie.hasLegalToken(this.#state);
     }
     return this.#hasLegal;
   }
 
-  prepare(isOver: IsOver): boolean {
-    return (this.#legal ?? this.#findLegal(isOver)) !== null;
+  prepare(shouldPause: ShouldPause): boolean {
+    return (this.#legal ?? this.#findLegal(shouldPause)) !== null;
   }
 
-  #findLegal(isOver: IsOver): Int32Array | null {
+  #findLegal(shouldPause: ShouldPause): Int32Array | null {
     const { automaton, vocabulary } = this.#text;
-    const work = this.#work ?? { walk: vocabulary.trie.legalTokens(this.#state), effort: 0 };
+    const work = this.#work ?? { search: vocabulary.trie.legalTokens(this.#state), visits: 0 };
     this.#work = work;
-    automaton.renewEffort({ spent: work.effort });
+    automaton.startTask({ spent: work.visits });
     try {
-      const tokens = work.walk.goOn(isOver);
+      const tokens = work.search.advance(shouldPause);
       if (!tokens) return null;
       // Many states share few sets, such as the positions in a string of bounded length.
       const legal = vocabulary.sets.find(tokens);
-      if (legal === tokens) automaton.hold(Math.ceil(tokens.length / TOKENS_OF_A_POSITION));
+      if (legal === tokens) automaton.countMemory(Math.ceil(tokens.length / TOKENS_OF_A_POSITION));
       this.#legal = legal;
       this.#work = undefined;
       return legal;
     } finally {
-      work.effort = automaton.effort;
+      work.visits = automaton.visits;
     }
   }
 
@@ -156,7 +156,7 @@ class GrammarTextState implements TextState {
   }
 
   #findForcedBytes(): number[] {
-    this.#text.automaton.renewEffort({ limit: MAXIMUM_FORCED_VISITS });
+    this.#text.automaton.startTask({ limit: MAXIMUM_FORCED_VISITS });
     const bytes: number[] = [];
     let reached = this.#state;
     for (let byte = reached.onlyByte; byte !== null; byte = reached.onlyByte) {
@@ -164,7 +164,7 @@ class GrammarTextState implements TextState {
       if (!next || bytes.length >= LONGEST_FORCED_BYTES)
         throw new LanguageError(
           'grammar_endless',
-          `the grammar forces more than ${LONGEST_FORCED_BYTES} bytes at once, perhaps without end: give a recursion a way out, such as null`,
+          `the grammar forces more than ${LONGEST_FORCED_BYTES} bytes at once, and may be endless: give each recursion a way to end, such as null`,
         );
       bytes.push(byte);
       reached = next;
@@ -174,7 +174,7 @@ class GrammarTextState implements TextState {
 
   after(token: number): TextState {
     const reached = this.#text.follow(this.#state, this.#text.vocabulary.bytesOf(token));
-    if (!reached) throw new LanguageError('illegal_token', `the grammar does not admit token ${token} here`);
+    if (!reached) throw new LanguageError('illegal_token', `the grammar does not allow token ${token} here`);
     return reached;
   }
 }

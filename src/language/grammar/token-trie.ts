@@ -3,7 +3,7 @@ import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { AutomatonState } from './automaton.ts';
 
 /** Whether to stop for now and continue later. */
-export type IsOver = () => boolean;
+export type ShouldPause = () => boolean;
 
 interface TrieNode {
   token: number | null;
@@ -35,8 +35,8 @@ export class TokenTrie {
    * The tokens that a state admits, ascending. Leaves out a token that begins a longer one whose remaining bytes are
    * forced: both give the same text, and the longer one is how it is spelled.
    */
-  legalTokens(state: AutomatonState): LegalTokensWalk {
-    return new LegalTokensWalk(this.#root, state);
+  legalTokens(state: AutomatonState): LegalTokenSearch {
+    return new LegalTokenSearch(this.#root, state);
   }
 
   /** Whether any token is legal. One byte is enough, since every byte is a token. */
@@ -80,24 +80,24 @@ export class TokenTrie {
 }
 
 /** A search through all tokens that can pause, so that a heavy grammar does not delay other requests. */
-export class LegalTokensWalk {
+export class LegalTokenSearch {
   /** Steps still to take: to a node, by its byte, from the state before it. */
-  readonly #ways: { node: TrieNode; byte: number; from: AutomatonState }[] = [];
+  readonly #pending: { node: TrieNode; byte: number; from: AutomatonState }[] = [];
   readonly #tokens: number[] = [];
 
   constructor(root: TrieNode, state: AutomatonState) {
     this.#open(root, state);
   }
 
-  /** Continues until `isOver()`. Returns all legal tokens, ascending, once the search is complete; null before. */
-  goOn(isOver: IsOver): Int32Array | null {
-    while (this.#ways.length > 0) {
-      if (isOver()) return null;
-      const way = this.#ways.pop()!;
-      const reached = way.from.step(way.byte);
+  /** Continues until `shouldPause()`. Returns all legal tokens, ascending, once the search is complete; null before. */
+  advance(shouldPause: ShouldPause): Int32Array | null {
+    while (this.#pending.length > 0) {
+      if (shouldPause()) return null;
+      const step = this.#pending.pop()!;
+      const reached = step.from.step(step.byte);
       if (reached) {
-        const { node } = way;
-        if (node.token !== null && !isSpelledLonger(node, reached)) this.#tokens.push(node.token);
+        const { node } = step;
+        if (node.token !== null && !hasForcedLongerToken(node, reached)) this.#tokens.push(node.token);
         this.#open(node, reached);
       }
     }
@@ -105,11 +105,11 @@ export class LegalTokensWalk {
   }
 
   #open({ children }: TrieNode, from: AutomatonState): void {
-    for (const [byte, node] of children) this.#ways.push({ node, byte, from });
+    for (const [byte, node] of children) this.#pending.push({ node, byte, from });
   }
 }
 
-function isSpelledLonger(node: TrieNode, state: AutomatonState): boolean {
+function hasForcedLongerToken(node: TrieNode, state: AutomatonState): boolean {
   let longer: TrieNode | undefined = node;
   let reached: AutomatonState | null = state;
   for (let byte = state.onlyByte; byte !== null; byte = reached?.onlyByte ?? null) {

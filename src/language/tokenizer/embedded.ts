@@ -139,7 +139,7 @@ function makeByteSymbols(): string[] {
 }
 
 /** The part of a Hugging Face `tokenizer.json` that is used here. */
-export interface TokenizerFile {
+interface TokenizerFile {
   added_tokens: { id: number; content: string }[];
   model: { vocab: Record<string, number>; merges: [string, string][] };
 }

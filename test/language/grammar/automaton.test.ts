@@ -44,7 +44,7 @@ describe('the automaton', () => {
     expect(() => sums.start).toThrow(expect.objectContaining({ code: 'grammar_invalid' }));
   });
 
-  it('accepts the same when it must forget its states again and again', () => {
+  it('accepts the same when it must clear its states again and again', () => {
     const automaton = new Automaton(graph, new StateMemory(), 3);
     for (let round = 0; round < 3; round++) {
       expect(accepts(automaton, '{"a":[1,{"b":null}],"c":"d\\n\u20ac"}')).toBe(true);
@@ -59,7 +59,7 @@ describe('the memory of states', () => {
     const forgotten: string[] = [];
     const holderOf = (name: string) => {
       const holder = {
-        forget: () => {
+        clear: () => {
           forgotten.push(name);
           memory.release(holder);
         },
@@ -79,7 +79,7 @@ describe('the memory of states', () => {
     const automaton = new Automaton(graph);
     const { start } = automaton;
     const before = start.step(0x7b);
-    automaton.forget();
+    automaton.clear();
     expect(start.step(0x7b)).not.toBe(before);
     expect(start.step(0x7b)?.complete).toBe(before?.complete);
   });

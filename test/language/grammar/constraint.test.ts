@@ -165,7 +165,7 @@ describe('a constraint', () => {
         ],
       }),
     ],
-    ['no text fits', textOf({ type: 'json_schema', schema: { $ref: '#' } })],
+    ['allows no text', textOf({ type: 'json_schema', schema: { $ref: '#' } })],
   ])('is refused with %s', async (message, constraint) => {
     await expect(compiler.compile(constraint)).rejects.toThrow(message);
   });
@@ -296,10 +296,10 @@ describe('encoding a reply', () => {
   it.each<[string, (string | number)[]]>([
     ['at "5\\"}", after "track{\\"order\\":\\"1234"', [callToken, 'track{"order":"12345"}']],
     ['no legal token fits', [callToken, 'track{"order":"12x4"}']],
-    ['the constraint demands', [callToken, 'track{"id":"1234"}']],
+    ['the constraint requires', [callToken, 'track{"id":"1234"}']],
     ['at <|end|>', [callToken]],
     ['at <|call|>', [callToken, 'refund_all{}', callToken, 'refund_all{}']],
-    ['the constraint demands "<|call|>"', ['hello']],
+    ['the constraint requires "<|call|>"', ['hello']],
   ])('says where it leaves its constraint: %s', async (message, parts) => {
     const compiled = await compiler.compile(required);
     expect(() => encodeReply({ parts, constraint: required }, compiled, tokenizer, format)).toThrow(message);

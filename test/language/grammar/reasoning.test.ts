@@ -102,11 +102,11 @@ describe('reasoning', () => {
   });
 
   it.each<[string, number, (string | number)[]]>([
-    ['has 4 tokens, and its constraint admits 3', 3, [open, 'q7X!', close, 'yes']],
-    [`the constraint demands ${JSON.stringify(tokenizer.text(open))}`, 9, ['yes']],
+    ['has 4 tokens, but its constraint allows at most 3', 3, [open, 'q7X!', close, 'yes']],
+    [`the constraint requires ${JSON.stringify(tokenizer.text(open))}`, 9, ['yes']],
     ['is not legal', 9, [open, 'a', endToken]],
     ['at <|end|>', 9, [open, 'a']],
-    ['the constraint demands', 0, [open, callToken, 'a']],
+    ['the constraint requires', 0, [open, callToken, 'a']],
   ])('of a reply that leaves it is refused: %s', async (message, limit, parts) => {
     const constraint = thinking(limit);
     const compiled = await compiler.compile(constraint);

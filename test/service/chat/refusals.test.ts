@@ -197,8 +197,8 @@ test('a processor that is not there is refused with those that are', async () =>
 });
 
 test.each([
-  ['mm_processor_kwargs', /must be empty.*text models/],
-  ['kv_transfer_params', /must be empty.*prompts are computed where replies are sampled/],
+  ['mm_processor_kwargs', /must be empty.*read only text/],
+  ['kv_transfer_params', /must be empty.*samples replies also computes prompts/],
 ])('%s that is not empty is refused with the reason', async (name, reason) => {
   const { chat } = await start();
   expect((await chat({ [name]: { a: 1 } })).body.detail[0].msg).toMatch(reason);

@@ -273,7 +273,7 @@ test.each(['metrics', 'metadata'])('%s named __proto__ are refused and not left 
   );
   const groups = [{ trajectories: [JSON.parse(reply), trajectory(0, [66])] }];
   const { status, body } = await ask(['POST', jobs, { model_id: model.id, trajectory_groups: groups }]);
-  expect([status, body]).toEqual([422, expect.stringContaining('__proto__ cannot be a name here')]);
+  expect([status, body]).toEqual([422, expect.stringContaining('__proto__ is not allowed as a name')]);
   // Others that objects inherit are names like any.
   const metrics = { constructor: 1, toString: 2, hasOwnProperty: 3, prototype: 4 };
   const named = [group(trajectory(1, [65], { metrics }), trajectory(0, [66], { metrics }))];

@@ -21,19 +21,19 @@ describe('what is too large is refused, and the field is named with its size and
       'messages',
       { messages: Array(8193).fill({ role: 'user', content: '' }) },
       'body.messages',
-      /8193 elements, and 8192/,
+      /8193 elements; the maximum is 8192/,
     ],
     [
       'parts of a content',
       { messages: [{ role: 'user', content: Array(4097).fill({ type: 'text', text: '' }) }] },
       'body.messages.0.content',
-      /4097 elements, and 4096/,
+      /4097 elements; the maximum is 4096/,
     ],
     [
       'a call',
       { messages: [{ role: 'tool', content: '', tool_call_id: 'a'.repeat(1025) }] },
       'body.messages.0.tool_call_id',
-      /1025 characters, and 1024/,
+      /1025 characters; the maximum is 1024/,
     ],
     [
       'parameters',
@@ -41,19 +41,19 @@ describe('what is too large is refused, and the field is named with its size and
         tools: [{ type: 'function', function: { name: 'a', parameters: { title: 'a'.repeat(262_144) } } }],
       },
       'body.tools.0.function.parameters',
-      /characters of JSON, and 262144/,
+      /characters of JSON; the maximum is 262144/,
     ],
     [
       'metadata',
       { metadata: Object.fromEntries(Array.from({ length: 65 }, (_, at) => [at, ''])) },
       'body.metadata',
-      /65 entries, and 64/,
+      /65 entries; the maximum is 64/,
     ],
     [
       'a grammar',
       { structured_outputs: { regex: 'a'.repeat(65_537) } },
       'body.structured_outputs.regex',
-      /65537 characters, and 65536/,
+      /65537 characters; the maximum is 65536/,
     ],
     [
       'a schema as text',
@@ -71,7 +71,7 @@ describe('what is too large is refused, and the field is named with its size and
       'variables',
       { chat_template_kwargs: Object.fromEntries(Array.from({ length: 257 }, (_, at) => [`a${at}`, 1])) },
       'body.chat_template_kwargs',
-      /257 entries, and 256/,
+      /257 entries; the maximum is 256/,
     ],
   ])('%s', async (_what, fields, place, says) => {
     const { chat } = await start();
@@ -103,7 +103,7 @@ describe('what is too large is refused, and the field is named with its size and
         messages: [{ role: 'user', content: ' '.repeat(12 * 2 ** 20) }],
       });
       expect([status, body.error.code]).toEqual([400, 'context_length_exceeded']);
-      expect(body.detail).toMatch(/12582916 characters, and \d+ is the most/);
+      expect(body.detail).toMatch(/12582916 characters; .* allows at most \d+/);
     }
   });
 

@@ -78,7 +78,7 @@ describe('what waits for a constraint to be checked', () => {
   test('is asked to come again where too many wait', async () => {
     const engine = new ScriptedEngine();
     engine.checkConstraint = async () => {
-      throw new EngineError('constraints_busy', 'too many constraints wait to be compiled; ask again');
+      throw new EngineError('constraints_busy', 'too many constraints are waiting to be compiled; try again');
     };
     const { chat } = await start({ engine });
     const { status, headers, body } = await chat(wish('a'));

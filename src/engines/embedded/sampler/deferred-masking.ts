@@ -1,4 +1,4 @@
-import type { IsOver } from '../../../language/grammar/token-trie.ts';
+import type { ShouldPause } from '../../../language/grammar/token-trie.ts';
 import type { SampledAnswer, Sequence } from './sequence.ts';
 
 /** A row whose next token is chosen later, when the tokens its constraint allows are known. */
@@ -61,7 +61,7 @@ export class DeferredMasking {
 }
 
 /** Chooses the next token if its constraint is computed; returns true when nothing is left to do. */
-function tryChoose({ sequence, answer, logits }: Undecided, isOver: IsOver): boolean {
+function tryChoose({ sequence, answer, logits }: Undecided, isOver: ShouldPause): boolean {
   if (answer.ended) return true;
   if (!sequence.prepare(isOver)) return false;
   answer.choose(logits, 0, sequence);

@@ -1,6 +1,6 @@
 import { StopStrings } from '../../../language/chat/stop-strings.ts';
 import type { ConstraintState } from '../../../language/grammar/constraint-state.ts';
-import type { IsOver } from '../../../language/grammar/token-trie.ts';
+import type { ShouldPause } from '../../../language/grammar/token-trie.ts';
 import type { Generation, GenerationDelta, SamplingParameters, TokenLogprob } from '../../engine.ts';
 import type { ConversationCodec } from '../conversation-codec.ts';
 import type { Random } from '../random.ts';
@@ -153,7 +153,7 @@ export class Sequence extends SampledAnswer {
    * Computes which tokens the constraint allows next, until `isOver` returns true. Returns true once that is known. A
    * grammar that is too complex ends only this sequence.
    */
-  prepare(isOver: IsOver): boolean {
+  prepare(isOver: ShouldPause): boolean {
     if (this.ended) return true;
     try {
       return this.#sources.constraint?.prepare(isOver) ?? true;

@@ -34,26 +34,26 @@ export class LiteralPrompt {
   readonly slots: Slot[] = [];
   readonly #turns: Conversation['turns'];
   readonly #tools: readonly Tool[] | undefined;
-  readonly #given: TemplateValues;
+  readonly #values: TemplateValues;
   readonly #special: ReadonlyMap<string, number>;
   readonly #plain: PlainText;
   #finalSlot = -1;
 
   constructor(
     { turns, tools }: Pick<Conversation, 'turns' | 'tools'>,
-    given: TemplateValues,
+    values: TemplateValues,
     special: ReadonlyMap<string, number>,
   ) {
     this.#turns = turns;
     this.#tools = tools && tools.length > 0 ? tools : undefined;
-    this.#given = given;
+    this.#values = values;
     this.#special = special;
-    this.#plain = new PlainText(special, JSON.stringify([turns, tools, given]));
+    this.#plain = new PlainText(special, JSON.stringify([turns, tools, values]));
   }
 
   /** The variables of the template. */
   values({ continueFinalMessage }: Ending): Record<string, unknown> {
-    const { documents, variables } = this.#given;
+    const { documents, variables } = this.#values;
     const plain = this.#plain;
     const messages: TemplateMessage[] = templateMessages(this.#turns, {
       text: (text) => plain.text(text),
@@ -79,14 +79,14 @@ export class LiteralPrompt {
    */
   textOf(result: TemplateResult): string {
     if (result.type === 'text') return result.text;
-    throw invalidField(['chat_template'], `could not be rendered: ${result.reason}`, this.#given.source);
+    throw invalidField(['chat_template'], `could not be rendered: ${result.reason}`, this.#values.source);
   }
 
   cut(rendered: string, { continueFinalMessage }: Ending): PromptPart[] {
     const parts = cutAtMarks(rendered, this.#special, this.#plain.marks).map((part): PromptPart => {
       if (part.type !== 'text') return part;
       if (this.#plain.hasBrokenMark(part.text))
-        throw notWhole('takes apart a message that came with token_ids, or the message to continue');
+        throw notWhole('takes apart a message with token_ids, or the message to continue');
       return { type: 'text', text: this.#plain.restore(part.text) };
     });
     if (!continueFinalMessage) return parts;
@@ -104,7 +104,7 @@ export class LiteralPrompt {
 const notWhole = (what: string) =>
   new LanguageError(
     'not_in_chat_template',
-    `The chat template ${what}; it has to write such content once, as it is.`,
+    `The chat template ${what}; it must write this content once and unchanged.`,
   );
 
 /** Unicode's block of 32 noncharacters, which are for internal use and do not occur in exchanged text. */
@@ -117,7 +117,7 @@ const escapeOf = (character: string) => `\\u${character.charCodeAt(0).toString(1
  * Keeps the texts of a caller from forging special tokens in a template that sees them. Where a special token could
  * begin or end in a text, a noncharacter breaks it up; `restore` removes it after rendering.
  */
-export class PlainText {
+class PlainText {
   readonly marks: Marks;
   readonly #guard: string;
   readonly #beginnings: RegExp;
@@ -133,7 +133,7 @@ export class PlainText {
     if (open === undefined || close === undefined || guard === undefined)
       throw new LanguageError(
         'too_many_noncharacters',
-        'The texts of the request use up the noncharacters U+FDD0 to U+FDEF, which a template needs some of; leave three of them out.',
+        'The request uses too many of the noncharacters U+FDD0 to U+FDEF; the template needs three of them to be unused.',
       );
     this.marks = { open, close };
     this.#guard = guard;

@@ -32,11 +32,11 @@ export function toTemplateValues(
   if (bytes > chatLimits.template)
     throw invalidField(
       ['chat_template'],
-      `has ${bytes} bytes, and ${chatLimits.template} is the most; make it shorter`,
+      `has ${bytes} bytes; the maximum is ${chatLimits.template}`,
       source,
     );
   for (const [name, value] of Object.entries(variables)) {
-    const wrong = complaintAbout(name, value, request.reasoning_effort);
+    const wrong = problemOf(name, value, request.reasoning_effort);
     if (wrong) throw invalidField(['chat_template_kwargs', name], wrong, value);
   }
   if (source !== undefined) return { source, documents, variables };
@@ -46,12 +46,12 @@ export function toTemplateValues(
   return { documents: shown, variables: Object.fromEntries(seen) };
 }
 
-function complaintAbout(name: string, value: unknown, effort: string | undefined): string | null {
-  if (fields.has(name)) return `cannot be set here; ${name} is a field of the request`;
-  if (builtins.has(name)) return 'is a word of the template language; take another name';
-  if (!/^[\p{L}_][\p{L}\p{N}_]*$/u.test(name)) return 'is no name that a template could use';
+function problemOf(name: string, value: unknown, effort: string | undefined): string | null {
+  if (fields.has(name)) return `cannot be set here, because ${name} is a field of the request`;
+  if (builtins.has(name)) return 'is reserved in the template language; use another name';
+  if (!/^[\p{L}_][\p{L}\p{N}_]*$/u.test(name)) return 'is not a valid template variable name';
   if (name === 'reasoning_effort' && effort !== undefined && value !== effort)
-    return `differs from the request's field reasoning_effort, which is ${JSON.stringify(effort)}; give one of them`;
+    return `differs from the request's field reasoning_effort, which is ${JSON.stringify(effort)}; send only one`;
   return null;
 }
 

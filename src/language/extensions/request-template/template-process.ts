@@ -30,7 +30,7 @@ function render({ source, variables, limits: { timeoutMs, characters } }: Limite
     if (text.length <= characters) return { type: 'text', text };
     return {
       type: 'failed',
-      reason: `the template writes ${text.length} characters, and ${characters} is the most; shorten what it writes`,
+      reason: `the template writes ${text.length} characters; the maximum is ${characters}`,
     };
   } catch (error) {
     return { type: 'failed', reason: reasonOf(error, timeoutMs) };

@@ -90,8 +90,8 @@ const busy = (why: Refusal) =>
   new LanguageError(
     'templates_busy',
     why === 'share_full'
-      ? 'Too many requests of this key with a chat_template of their own are waiting; send fewer at a time.'
-      : 'Too many requests with a chat_template of their own are waiting; try again.',
+      ? 'Too many requests of this key with their own chat_template are waiting; send fewer at a time.'
+      : 'Too many requests with their own chat_template are waiting; try again.',
   );
 
 const moduleUrl = new URL(

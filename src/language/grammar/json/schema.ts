@@ -13,7 +13,7 @@ import { stringWithin } from './string.ts';
 /** Most schemas in a `oneOf`: each is built, and compared with the others. */
 const MAXIMUM_ONE_OF = 2_000;
 
-export interface SchemaOptions {
+interface SchemaOptions {
   /** Names the schema in messages. Schemas whose rules are combined need different labels. */
   label: string;
   /** Default: no white space. */
