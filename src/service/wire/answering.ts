@@ -63,71 +63,21 @@ export class Lingering {
   }
 }
 
-export interface StalledReadersOptions {
-  /** How long a client may read nothing of a waiting answer, in milliseconds. */
-  limitMs: number;
-  /** Called for each answer before its connection is cut. */
-  onCut: (answer: ServerResponse) => void;
-}
-
-/** State of a connection when it last made progress. */
-interface Progress {
-  written: number;
-  queued: number;
-  since: number;
-}
-
-/** Cuts the connections of clients that do not read their answers. */
-export class StalledReaders {
-  readonly #options: StalledReadersOptions;
-  readonly #answers = new Map<ServerResponse, Progress | null>();
-  readonly #sweeping: NodeJS.Timeout;
-
-  constructor(options: StalledReadersOptions) {
-    this.#options = options;
-    this.#sweeping = setInterval(() => this.#sweep(), Math.ceil(options.limitMs / 4));
-    this.#sweeping.unref();
-  }
-
-  watch(answer: ServerResponse): void {
-    this.#answers.set(answer, null);
-    answer.once('close', () => this.#answers.delete(answer));
-  }
-
-  end(): void {
-    clearInterval(this.#sweeping);
-  }
-
-  #sweep(): void {
-    const now = performance.now();
-    for (const [answer, before] of this.#answers) {
-      const { socket } = answer;
-      if (socket === null || socket.writableLength === 0) {
-        if (before) this.#answers.set(answer, null);
-        continue;
-      }
-      const written = socket.bytesWritten - socket.writableLength;
-      const queued = queueOf(socket);
-      if (before === null || before.written !== written || before.queued !== queued) {
-        this.#answers.set(answer, { written, queued, since: now });
-      } else if (now - before.since >= this.#options.limitMs) {
-        this.#options.onCut(answer);
-        // Reset instead of closed: otherwise the system keeps the unsent data for minutes.
-        socket.resetAndDestroy();
-      }
-    }
-  }
-}
-
 /**
- * Bytes of the current write that the system has not accepted yet. A large write counts as written only
- * when complete, so its progress shows only here; Node's own socket timeouts use the same value.
+ * Cuts the connection of a client that reads nothing of a waiting answer for `limitMs`. `onCut` is called before. A
+ * large write that the system accepts bit by bit restarts Node's timeout, too.
  */
-function queueOf(socket: Socket): number {
-  const handle: unknown = Reflect.get(socket, '_handle');
-  const queued: unknown =
-    typeof handle === 'object' && handle !== null ? Reflect.get(handle, 'writeQueueSize') : 0;
-  return typeof queued === 'number' ? queued : 0;
+export function cutStalledReader(answer: ServerResponse, limitMs: number, onCut: () => void): void {
+  answer.setTimeout(limitMs).on('timeout', (socket: Socket) => {
+    if (socket.writableLength === 0) {
+      // The client waits for the service.
+      socket.setTimeout(limitMs);
+      return;
+    }
+    onCut();
+    // Reset instead of closed: otherwise the system keeps the unsent data for minutes.
+    socket.resetAndDestroy();
+  });
 }
 
 /** For requests up to this size, the rest is read after the answer and the connection stays open. */
@@ -157,22 +107,12 @@ export class Answering {
   readonly #wires = new Set<Wire>();
   #reason: ServiceError | null = null;
   readonly #lingering: Lingering;
-  readonly #readers: StalledReaders;
-  readonly #requestIds = new WeakMap<ServerResponse, string>();
   #isClosing = false;
   #deadline: NodeJS.Timeout | undefined;
 
   constructor(options: AnsweringOptions) {
-    const { stallTimeoutMs, largestBody, log } = options;
     this.#options = options;
-    this.#lingering = new Lingering({ ...lingeringLimits, bytes: refusedBodies * largestBody });
-    this.#readers = new StalledReaders({
-      limitMs: stallTimeoutMs,
-      onCut: (answer) => {
-        const request = this.#requestIds.get(answer) ?? null;
-        log({ level: 'info', event: 'answer_not_taken', request, stallTimeoutMs });
-      },
-    });
+    this.#lingering = new Lingering({ ...lingeringLimits, bytes: refusedBodies * options.largestBody });
   }
 
   /** The listener of a server. `host` is used for requests without one. */
@@ -186,10 +126,7 @@ export class Answering {
       // The adapter's own cleanup would cut connections after half a second.
       { hostname: host, autoCleanupIncoming: false },
     );
-    return (incoming, outgoing) => {
-      this.#readers.watch(outgoing);
-      void answer(incoming, outgoing);
-    };
+    return (incoming, outgoing) => void answer(incoming, outgoing);
   }
 
   /**
@@ -209,17 +146,19 @@ export class Answering {
   /** Call this once no connection is left. */
   closed(): void {
     clearTimeout(this.#deadline);
-    this.#readers.end();
   }
 
   async #answer(request: Request, incoming: IncomingMessage, outgoing: ServerResponse): Promise<Response> {
-    const { fetch, stallTimeoutMs } = this.#options;
+    const { fetch, stallTimeoutMs, log } = this.#options;
     const wire = new Wire(incoming, outgoing, { stallTimeoutMs });
     this.#wires.add(wire);
     outgoing.once('close', () => this.#wires.delete(wire));
     if (this.#reason) wire.end(this.#reason);
     const response = await fetch(request, { wire });
-    this.#requestIds.set(outgoing, response.headers.get(requestIdHeader) ?? '');
+    const requestId = response.headers.get(requestIdHeader);
+    cutStalledReader(outgoing, stallTimeoutMs, () =>
+      log({ level: 'info', event: 'answer_not_taken', request: requestId, stallTimeoutMs }),
+    );
     const isOpen = !incoming.complete && !incoming.destroyed;
     const isLast = this.#isClosing || (isOpen && (response.status === 408 || !isShort(incoming)));
     if (isLast) response.headers.set('connection', 'close');
