@@ -74,7 +74,7 @@ function centre(trajectories: readonly CreditedTrajectory[]): number[][] {
   // Summing differences from one return loses fewer digits than summing the returns.
   const total = returns.reduce((sum, values) => sum + meanOf(values.map((value) => value - first)), 0);
   const baseline = first + total / returns.length;
-  const largest = returns.flat().reduce((most, value) => Math.max(most, Math.abs(value)), 1);
+  const largest = returns.flat().reduce((max, value) => Math.max(max, Math.abs(value)), 1);
   return returns.map((values) =>
     values.map((value) => {
       const difference = value - baseline;
@@ -87,12 +87,12 @@ function check(value: number, what: string): void {
   if (!Number.isFinite(value))
     throw new LearningError(
       'reward_not_finite',
-      `${what}. Give every trajectory a finite number, or leave it out.`,
+      `${what}. Pass a finite number, or leave the trajectory out.`,
     );
   if (Math.abs(value) > largestReward)
     throw new LearningError(
       'reward_too_large',
-      `${what}, and computing overflows beyond ${largestReward}. Scale the rewards down.`,
+      `${what}; the limit is ${largestReward}. Scale the rewards down.`,
     );
 }
 
@@ -114,18 +114,4 @@ function balance(advantage: number, by: number): number {
   const factor = advantage < 0 ? Math.min(1, 1 - by) : Math.min(1, 1 + by);
   // Avoids a negative zero.
   return factor === 0 ? 0 : advantage * factor;
-}
-
-/**
- * The divisor of a batch's advantages with `normalize_advantages`, after balancing: the mean of |A| over the
- * trajectories whose advantage is not 0; 1 when there are none. It equals the mean over their trainable tokens of
- * |A| * w, where the weight w, scaled to mean 1, makes all trajectories weigh the same. The |A| of a trajectory with
- * credits is the mean over its decisions.
- *
- * @param advantages The advantages of the trajectories that have a decision.
- */
-export function advantageScale(advantages: readonly number[]): number {
-  const training = advantages.filter((advantage) => advantage !== 0);
-  if (training.length === 0) return 1;
-  return training.reduce((sum, advantage) => sum + Math.abs(advantage), 0) / training.length;
 }

@@ -1,18 +1,13 @@
-import {
-  type AdvantageOptions,
-  advantageScale,
-  choiceAdvantages,
-  groupStandardDeviation,
-} from './advantages.ts';
-import type { Datum } from './datum.ts';
+import { choiceAdvantages, groupStandardDeviation, hasSignal } from './advantages.ts';
+import { type Datum, LearningError, type Span } from './datum.ts';
 import type { ResolvedRlConfig } from './resolve-config.ts';
-import {
-  type AdvantagedSequence,
-  countDecisions,
-  hasAdvantage,
-  type SampledSequence,
-  weighTrajectory,
-} from './weights.ts';
+
+/** One history of a trajectory, tokenized. */
+export interface SampledSequence<Constraint> {
+  tokens: number[];
+  /** `credit`: the choice's credit; absent or null: its trajectory's reward applies. */
+  spans: (Omit<Span<Constraint>, 'advantage' | 'weight'> & { credit?: number | null })[];
+}
 
 export interface RewardedTrajectory<Constraint> {
   reward: number;
@@ -50,6 +45,8 @@ export interface BatchCounts {
 export interface Batch<Constraint> {
   /** In the order of the groups, trajectories and histories. */
   datums: Datum<Constraint>[];
+  /** Whether the returns differ in any group. */
+  hasSignal: boolean;
   counts: BatchCounts;
 }
 
@@ -60,118 +57,177 @@ export type DatumConfig = Pick<
 
 /**
  * Turns groups of rewarded trajectories into a batch for an engine. Computes advantages within each group
- * (`choiceAdvantages`), with `normalize_advantages` divides them by the batch's `advantageScale`, and computes the
- * weights over all groups (`weighTrajectory`). It yields after each group and each trajectory, so that the caller can
- * pause, and returns the batch. `datums` is empty when nothing in the batch has a signal.
+ * (`choiceAdvantages`), with `normalize_advantages` divides them by their mean size (`normalize`), and computes the
+ * weights over all groups (`weigh`). It yields after each group and each trajectory, so that the caller can pause, and
+ * returns the batch. `datums` is empty when nothing in the batch has a signal.
  *
- * @throws LearningError for an invalid reward (`choiceAdvantages`) or span (`weighTrajectory`).
+ * @throws LearningError for an invalid reward (`choiceAdvantages`), and `span_out_of_bounds` or `span_logprobs_length`
+ * when a span does not fit its sequence.
  */
-export function* makingDatums<Constraint>(
+export function* makeDatums<Constraint>(
   groups: readonly RewardedGroup<Constraint>[],
   config: DatumConfig,
 ): Generator<void, Batch<Constraint>> {
   const options = { scaleRewards: config.scale_rewards, advantageBalance: config.advantage_balance };
-  const advantaged: AdvantagedSequence<Constraint>[][] = [];
+  const trajectories: CountedDatum<Constraint>[][] = [];
   const deviations: number[] = [];
   const rewards: number[] = [];
   let trainableGroups = 0;
   let credited = 0;
+  let differ = false;
   for (const group of groups) {
-    const trajectories = withAdvantages(group, options);
-    for (const sequences of trajectories) advantaged.push(sequences);
-    if (trajectories.some(hasAdvantage)) trainableGroups++;
-    credited += countCredits(group);
-    const own = group.trajectories.map(({ reward }) => reward);
+    const returns = group.trajectories.map(({ reward, sequences }) => ({
+      reward,
+      credits: sequences.flatMap(({ spans }) => spans.map(({ credit }) => credit ?? null)),
+    }));
+    const advantaged = withAdvantages(group, choiceAdvantages(returns, options));
+    for (const trajectory of advantaged) trajectories.push(trajectory);
+    if (advantaged.some(hasAdvantage)) trainableGroups++;
+    credited += returns.flatMap(({ credits }) => credits).filter((credit) => credit !== null).length;
+    differ ||= hasSignal(returns);
+    const own = returns.map(({ reward }) => reward);
     if (own.length > 1) deviations.push(groupStandardDeviation(own));
     for (const reward of own) rewards.push(reward);
     yield;
   }
-  if (config.normalize_advantages) yield* normalize(advantaged);
+  if (config.normalize_advantages) yield* normalize(trajectories);
   const datums: Datum<Constraint>[] = [];
   let decisions = 0;
-  for (const sequences of advantaged) {
-    const weighed = weighTrajectory(sequences, {
-      trajectories: advantaged.length,
-      entropyCoefficient: config.entropy_coefficient,
-    });
-    decisions += weighed.decisions;
-    for (const datum of weighed.datums) datums.push(datum);
+  for (const trajectory of trajectories) {
+    if (config.entropy_coefficient > 0 || hasAdvantage(trajectory)) {
+      decisions += weigh(trajectory, trajectories.length);
+      for (const sequence of trajectory) if (sum(sequence.decisions) > 0) datums.push(sequence.datum);
+    }
     yield;
   }
   return {
     datums,
+    hasSignal: differ,
     counts: {
       num_groups_submitted: groups.length,
       num_groups_trainable: trainableGroups,
       num_groups_without_signal: groups.length - trainableGroups,
-      num_trajectories: advantaged.length,
+      num_trajectories: trajectories.length,
       num_credited_choices: credited,
       num_trainable_tokens: decisions,
       num_datums: datums.length,
-      train_tokens: datums.reduce((sum, { tokens }) => sum + tokens.length, 0),
+      train_tokens: datums.reduce((total, { tokens }) => total + tokens.length, 0),
       reward: mean(rewards),
       reward_std_dev: mean(deviations),
     },
   };
 }
 
-/** Divides the advantages of a batch by their scale. */
-function* normalize(advantaged: readonly AdvantagedSequence<unknown>[][]): Generator<void, void> {
-  const sizes: number[] = [];
-  for (const sequences of advantaged) {
-    const size = meanAdvantage(sequences);
-    if (size !== null) sizes.push(size);
-    yield;
-  }
-  const scale = advantageScale(sizes);
-  for (const sequences of advantaged) {
-    for (const { spans } of sequences) for (const span of spans) span.advantage /= scale;
-    yield;
-  }
+interface CountedDatum<Constraint> {
+  datum: Datum<Constraint>;
+  /** The number of decisions in each span. */
+  decisions: number[];
 }
 
-function countCredits({ trajectories }: RewardedGroup<unknown>): number {
-  return trajectories
-    .flatMap(({ sequences }) => sequences.flatMap(({ spans }) => spans))
-    .filter(({ credit }) => credit != null).length;
-}
-
-/** The sequences of each trajectory, each span with its choice's advantage. */
+/** The sequences of each trajectory as datums whose weights are still 0. */
 function withAdvantages<Constraint>(
   { trajectories }: RewardedGroup<Constraint>,
-  options: AdvantageOptions,
-): AdvantagedSequence<Constraint>[][] {
-  const credited = trajectories.map(({ reward, sequences }) => ({
-    reward,
-    credits: sequences.flatMap(({ spans }) => spans.map(({ credit }) => credit ?? null)),
-  }));
-  const advantages = choiceAdvantages(credited, options);
+  advantages: readonly (readonly number[])[],
+): CountedDatum<Constraint>[][] {
   return trajectories.map(({ sequences }, index) => {
     let choice = 0;
-    return sequences.map(({ tokens, spans }) => ({
-      tokens,
-      spans: spans.map(({ credit: _, ...span }) => ({
-        ...span,
-        advantage: advantages[index]?.[choice++] ?? 0,
-      })),
-    }));
+    return sequences.map(({ tokens, spans: sampled }) => {
+      const spans = sampled.map(({ credit: _, ...span }) => {
+        checkSpan(span, tokens.length);
+        return { ...span, advantage: advantages[index]?.[choice++] ?? 0, weight: 0 };
+      });
+      return { datum: { tokens, spans }, decisions: spans.map(countDecisions) };
+    });
   });
 }
 
-/** Mean of |A| over the decisions of a trajectory; null without decisions. */
-function meanAdvantage(sequences: readonly AdvantagedSequence<unknown>[]): number | null {
-  const deciding = sequences
-    .flatMap(({ spans }) => spans)
-    .map((span) => ({ size: Math.abs(span.advantage), decisions: countDecisions(span) }))
-    .filter(({ decisions }) => decisions > 0);
-  const [first] = deciding;
-  if (!first) return null;
-  // Exact when all advantages are equal, as without credits.
-  if (deciding.every(({ size }) => size === first.size)) return first.size;
-  const count = deciding.reduce((sum, { decisions }) => sum + decisions, 0);
-  return deciding.reduce((sum, { size, decisions }) => sum + size * decisions, 0) / count;
+function checkSpan({ start, length, logprobs }: Omit<Span, 'advantage' | 'weight'>, tokens: number): void {
+  // The first token of a sequence has no prompt, so it cannot have been sampled.
+  if (!Number.isInteger(start) || start < 1 || length < 0 || start + length > tokens)
+    throw new LearningError(
+      'span_out_of_bounds',
+      `A span of ${length} tokens at index ${start} exceeds its sequence of ${tokens} tokens, or begins before index 1.`,
+    );
+  if (logprobs.length !== length)
+    throw new LearningError(
+      'span_logprobs_length',
+      `A span of ${length} tokens has ${logprobs.length} log-probabilities. Pass one for each token, null if it is not known.`,
+    );
 }
 
-function mean(values: readonly number[]): number {
-  return values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;
+/**
+ * The number of decisions in a span: tokens whose sampled log-probability is not exactly 0. A token sampled with
+ * probability 1, such as one that a grammar forces, has no gradient and does not count. A token with an unknown
+ * log-probability counts as a decision.
+ */
+export function countDecisions(span: Pick<Span, 'logprobs'>): number {
+  let count = 0;
+  // A plain loop, because a batch may have millions of tokens.
+  for (const logprob of span.logprobs) if (logprob !== 0) count++;
+  return count;
 }
+
+/** The spans of a trajectory that have decisions, each with their number. */
+function decidingSpans(trajectory: readonly CountedDatum<unknown>[]) {
+  return trajectory
+    .flatMap(({ datum, decisions }) => datum.spans.map((span, at) => ({ span, count: decisions[at] ?? 0 })))
+    .filter(({ count }) => count > 0);
+}
+
+/** Whether any decision has an advantage other than 0. */
+const hasAdvantage = (trajectory: readonly CountedDatum<unknown>[]): boolean =>
+  decidingSpans(trajectory).some(({ span }) => span.advantage !== 0);
+
+/**
+ * Sets the weights of a trajectory, one of `trajectories` in the batch, and returns its number of decisions. Every
+ * trajectory has the same weight whatever its number of tokens: each decision weighs
+ * 1 / (trajectories * decisions of its trajectory). So the weights of a batch add up to at most 1.
+ *
+ * A trajectory in which no decision has an advantage has no datums but still counts in `trajectories`, so that the step
+ * is smaller when fewer groups have a signal. With an entropy coefficient above 0 it keeps its datums, which contribute
+ * only to the entropy bonus. A trajectory without decisions never has datums. If some choices of a trajectory have
+ * advantage 0, they keep their weight, so that they do not change the weight of the others.
+ */
+function weigh(trajectory: readonly CountedDatum<unknown>[], trajectories: number): number {
+  const total = sum(trajectory.flatMap(({ decisions }) => decisions));
+  for (const { datum } of trajectory)
+    for (const span of datum.spans) span.weight = 1 / (trajectories * total);
+  return total;
+}
+
+/**
+ * Divides the advantages of a batch, after balancing, by the mean of |A| over the trajectories whose advantage is not 0.
+ * It equals the mean over their trainable tokens of |A| * w, where the weight w, scaled to mean 1, makes all
+ * trajectories weigh the same. The |A| of a trajectory with credits is the mean over its decisions.
+ */
+function* normalize(trajectories: readonly CountedDatum<unknown>[][]): Generator<void, void> {
+  const sizes: number[] = [];
+  for (const trajectory of trajectories) {
+    const size = meanAdvantage(trajectory);
+    if (size !== 0) sizes.push(size);
+    yield;
+  }
+  if (sizes.length === 0) return;
+  const scale = mean(sizes);
+  for (const trajectory of trajectories) {
+    for (const { datum } of trajectory) for (const span of datum.spans) span.advantage /= scale;
+    yield;
+  }
+}
+
+/** Mean of |A| over the decisions of a trajectory; 0 without decisions. */
+function meanAdvantage(trajectory: readonly CountedDatum<unknown>[]): number {
+  const spans = decidingSpans(trajectory).map(({ span, count }) => ({
+    size: Math.abs(span.advantage),
+    count,
+  }));
+  const [first] = spans;
+  if (!first) return 0;
+  // Exact when all advantages are equal, as without credits.
+  if (spans.every(({ size }) => size === first.size)) return first.size;
+  return sum(spans.map(({ size, count }) => size * count)) / sum(spans.map(({ count }) => count));
+}
+
+const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
+
+const mean = (values: readonly number[]): number => (values.length === 0 ? 0 : sum(values) / values.length);

@@ -5,4 +5,3 @@ export * from './loss.ts';
 export * from './off-policy.ts';
 export * from './resolve-config.ts';
 export * from './sampling-parameters.ts';
-export * from './weights.ts';

@@ -88,7 +88,7 @@ describe('choiceAdvantages', () => {
   });
 });
 
-describe('makingDatums with credit', () => {
+describe('makeDatums with credit', () => {
   const group = {
     trajectories: [
       { reward: 9, sequences: [history(1, 0), history(null)] },

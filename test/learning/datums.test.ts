@@ -1,12 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import {
-  advantageScale,
-  countDecisions,
-  plainSampling,
-  type RewardedGroup,
-  weighTrajectory,
-} from '../../src/learning/index.ts';
+import { countDecisions, plainSampling, type RewardedGroup } from '../../src/learning/index.ts';
 import { makeDatums } from './support.ts';
 
 const sampling = plainSampling;
@@ -41,25 +35,18 @@ describe('countDecisions', () => {
   });
 });
 
-describe('weighTrajectory', () => {
-  it('refuses spans that do not fit their tokens', () => {
-    const given = sequence(-1, -1);
-    const [span] = given.spans;
-    if (!span) throw new Error('no span');
-    const weigh = (changed: object) =>
-      weighTrajectory([{ ...given, spans: [{ ...span, advantage: 1, ...changed }] }], {
-        trajectories: 1,
-        entropyCoefficient: 0,
-      });
-    expect(() => weigh({ start: 2 })).toThrow(expect.objectContaining({ code: 'span_out_of_bounds' }));
-    expect(() => weigh({ start: 0 })).toThrow(expect.objectContaining({ code: 'span_out_of_bounds' }));
-    expect(() => weigh({ logprobs: [-1] })).toThrow(
-      expect.objectContaining({ code: 'span_logprobs_length' }),
-    );
+describe('makeDatums', () => {
+  it.each([
+    [{ start: 2 }, 'span_out_of_bounds'],
+    [{ start: 0 }, 'span_out_of_bounds'],
+    [{ logprobs: [-1] }, 'span_logprobs_length'],
+  ])('refuses a span that does not fit its tokens: %j', (changed, code) => {
+    const { tokens, spans } = sequence(-1, -1);
+    const sequences = [{ tokens, spans: spans.map((span) => ({ ...span, ...changed })) }];
+    const group = { trajectories: [{ reward: 1, sequences }] };
+    expect(() => makeDatums([group], config)).toThrow(expect.objectContaining({ code }));
   });
-});
 
-describe('makingDatums', () => {
   it('gives every trajectory the same weight, over all its histories', () => {
     const group = {
       trajectories: [
@@ -116,7 +103,8 @@ describe('makingDatums', () => {
       const advantages = datums.flatMap(({ spans }) => spans.map(({ advantage }) => advantage));
       expect(advantages.filter((advantage) => advantage !== 0)).toEqual([-1 / 1.5, -0.5 / 1.5, 2]);
     }
-    expect(advantageScale([0, 0])).toBe(1);
+    const { datums } = makeDatums([silent], { ...normalised, entropy_coefficient: 0.1 });
+    expect(datums.flatMap(({ spans }) => spans.map(({ advantage }) => advantage))).toEqual([0, 0]);
   });
 
   it('leaves out what holds no decision', () => {
@@ -135,6 +123,7 @@ describe('makingDatums', () => {
   it('makes an empty batch of nothing', () => {
     expect(makeDatums([], config)).toEqual({
       datums: [],
+      hasSignal: false,
       counts: {
         num_groups_submitted: 0,
         num_groups_trainable: 0,

@@ -3,7 +3,7 @@ import {
   type Batch,
   choiceAdvantages,
   type DatumConfig,
-  makingDatums,
+  makeDatums as makeDatumsInSteps,
   type RewardedGroup,
 } from '../../src/learning/index.ts';
 
@@ -13,12 +13,12 @@ export function groupAdvantages(rewards: readonly number[], options: AdvantageOp
   return choiceAdvantages(trajectories, options).map(([advantage = 0]) => advantage);
 }
 
-/** `makingDatums` without pauses. */
+/** `makeDatums` of the library without pauses. */
 export function makeDatums<Constraint>(
   groups: readonly RewardedGroup<Constraint>[],
   config: DatumConfig,
 ): Batch<Constraint> {
-  const making = makingDatums(groups, config);
+  const making = makeDatumsInSteps(groups, config);
   for (;;) {
     const step = making.next();
     if (step.done) return step.value;

@@ -3,8 +3,7 @@ import type { Weights } from '../../engines/engine.ts';
 import type { Constraint } from '../../language/constraint/constraint.ts';
 import {
   type BatchCounts,
-  hasSignal,
-  makingDatums,
+  makeDatums,
   type ResolvedRlConfig,
   type RewardedGroup,
   type RewardedTrajectory,
@@ -56,11 +55,16 @@ export async function prepareRlJob(
     trajectories.push({ reward: trajectory.reward, sequences });
     if (slices.over) await slices.pause();
   }
-  const making = makingDatums(rewarded, config);
+  const making = makeDatums(rewarded, config);
   let made = making.next();
   for (; !made.done; made = making.next()) if (slices.over) await slices.pause();
-  const { datums, counts } = made.value;
-  if (datums.length === 0) return { untrained: whyUntrained(rewarded, counts) };
+  const { datums, counts, hasSignal } = made.value;
+  if (datums.length === 0) {
+    const hasChoices = rewarded.some((group) =>
+      group.trajectories.some(({ sequences }) => sequences.length > 0),
+    );
+    return { untrained: whyUntrained(counts, { hasChoices, hasSignal }) };
+  }
   const reference = loss.klPenalty ? await dependencies.reference(config) : null;
   const batch = { datums, loss, reference, learningRate: config.learning_rate };
   return {
@@ -71,18 +75,19 @@ export async function prepareRlJob(
   };
 }
 
-function whyUntrained(groups: readonly RewardedGroup<Constraint>[], counts: BatchCounts): Untrained {
+function whyUntrained(
+  counts: BatchCounts,
+  { hasChoices, hasSignal }: { hasChoices: boolean; hasSignal: boolean },
+): Untrained {
   const { num_groups_submitted: submitted, num_trajectories: trajectories } = counts;
-  const sampled = groups.flatMap((group) => group.trajectories).flatMap(({ sequences }) => sequences);
-  if (trajectories > 0 && sampled.length === 0)
+  if (trajectories > 0 && !hasChoices)
     throw new ServiceError(
       422,
       'nothing_trainable',
       `Nothing to train on: none of the ${trajectories} trajectories has a choice. Put the choices of the responses into messages_and_choices as they came; messages are context.`,
     );
-  const differ = groups.some(({ trajectories: members }) => hasSignal(members.map(credited)));
   const metrics = { ...counts };
-  return differ
+  return hasSignal
     ? {
         reason: 'no_decisions',
         message: `Nothing to train on: rewards differ, but no reply with an advantage has a sampled token that had an alternative, so that none of its tokens was a decision (${submitted} groups, ${trajectories} trajectories). Allow more than one reply, or sample at a higher temperature.`,
@@ -94,11 +99,6 @@ function whyUntrained(groups: readonly RewardedGroup<Constraint>[], counts: Batc
         metrics,
       };
 }
-
-const credited = ({ reward, sequences }: RewardedTrajectory<Constraint>) => ({
-  reward,
-  credits: sequences.flatMap(({ spans }) => spans.map(({ credit }) => credit ?? null)),
-});
 
 /** Yields the trajectories that `packGroups` packed, in order, and null at the end of each group. */
 export async function* packedTrajectories(
