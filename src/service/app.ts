@@ -10,8 +10,6 @@ import { openApiDocument } from './openapi/document.ts';
 import { operations } from './openapi/operations.ts';
 import { chatRoutes } from './routes/chat.ts';
 import { checkpointRoutes } from './routes/checkpoints.ts';
-import { downloadRoutes } from './routes/download.ts';
-import { eventRoutes } from './routes/events.ts';
 import { forkRoutes } from './routes/fork.ts';
 import { healthRoutes } from './routes/health.ts';
 import { inferenceModelRoutes } from './routes/inference-models.ts';
@@ -66,16 +64,17 @@ export function createApp(service: ServiceContext): Hono {
   app.use(requireKey(service.apiKey, service.keys));
 
   const on = registrar(app);
-  healthRoutes(on, service);
-  inferenceModelRoutes(on, service);
-  chatRoutes(on, service);
-  modelRoutes(on, service);
-  checkpointRoutes(on, service);
-  forkRoutes(on, service);
-  downloadRoutes(on, service);
-  logRoutes(on, service);
-  trainingJobRoutes(on, service);
-  eventRoutes(on, service);
+  for (const register of [
+    healthRoutes,
+    inferenceModelRoutes,
+    chatRoutes,
+    modelRoutes,
+    checkpointRoutes,
+    forkRoutes,
+    logRoutes,
+    trainingJobRoutes,
+  ])
+    register(on, service);
   on(operations.openApi, (context) => context.json(openApiDocument()));
   refuseOtherMethods(app);
 
@@ -83,7 +82,7 @@ export function createApp(service: ServiceContext): Hono {
     throw noSuchPath(context.req.path);
   });
   app.onError((error, context) => {
-    // Only for the log: the client is gone.
+    // Only for the log: the client has disconnected.
     if (error instanceof ClientLeftError) return new Response(null, { status: clientLeftStatus });
     const { path } = context.req;
     // OpenAI clients also call paths that this service lacks: responses, embeddings, files.

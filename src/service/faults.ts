@@ -4,15 +4,8 @@ import { LanguageError } from '../language/error.ts';
 import { type ErrorStatus, fromLanguage, messageOf, RequestValidationError, ServiceError } from './errors.ts';
 import type { ServiceLog } from './telemetry.ts';
 
-/** A fault of the machine that no request or job can do anything about. */
-export type FaultCode =
-  | 'storage_full'
-  | 'storage_read_only'
-  | 'storage_failed'
-  | 'too_many_files'
-  | 'out_of_memory';
-
-const messages: Record<FaultCode, string> = {
+/** Faults of the machine that no request or job can do anything about. */
+const messages = {
   storage_full: "The service's disk is full. Retry once space is free.",
   storage_read_only:
     'The service cannot write its data (read-only disk or missing permissions). Retry once it can.',
@@ -20,6 +13,8 @@ const messages: Record<FaultCode, string> = {
   too_many_files: "The service has reached the system's limit of open files and connections. Retry.",
   out_of_memory: 'The machine is out of memory. Retry.',
 };
+
+export type FaultCode = keyof typeof messages;
 
 /** By errno(3) code. */
 const systemCodes: Record<string, FaultCode> = {

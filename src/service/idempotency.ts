@@ -11,7 +11,7 @@ export interface Answer {
   modelId: string | null;
 }
 
-export interface KeyedRequest {
+interface KeyedRequest {
   /** The Idempotency-Key header. */
   key: string | undefined;
   /** SHA-256 of method, path and body. It must be the same for every use of a key. */

@@ -114,8 +114,8 @@ export async function* traceStreamed<Item>(
 
 /** The span that a job's span links to: the client's if its `traceparent` names one, else the request's. */
 export function submittedBy(context: Context): string | null {
-  const given = context.req.header('traceparent') ?? null;
-  return linksTo(given).length > 0 ? given : activeTraceparent();
+  const sent = context.req.header('traceparent') ?? null;
+  return linksTo(sent).length > 0 ? sent : activeTraceparent();
 }
 
 /**

@@ -3,7 +3,7 @@ import { text as readAll } from 'node:stream/consumers';
 import { expect, test } from 'vitest';
 import { chatCompletionChunkSchema } from '../../src/contract/index.ts';
 import type { GenerateRequest, Generation, GenerationDelta } from '../../src/engines/engine.ts';
-import { ReplyUpdates } from '../../src/service/inference/reply/reply-updates.ts';
+import { ReplyUpdates } from '../../src/service/inference/reply/stream.ts';
 import { door, ScriptedEngine, special, tokensOf } from '../support/scripted-engine.ts';
 import { frames, type Json, start } from './harness.ts';
 

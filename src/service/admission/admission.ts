@@ -76,7 +76,7 @@ export interface AdmittedChat extends AdmittedBody {
 }
 
 /** A requested training job that is not stored yet. */
-export interface PendingJob {
+interface PendingJob {
   modelId: string;
   /** The tenant that the job counts for. */
   tenant: string;

@@ -30,7 +30,7 @@ const forgottenAfterMs = 3000;
 
 const maxSeconds = 60;
 
-export interface SlotsOptions {
+interface SlotsOptions {
   limit: number;
   /** Code and message of the error when no slot is free. */
   code: string;

@@ -3,11 +3,9 @@ import {
   chatLimits,
   type ParsedChatCompletionRequest,
   type ParsedMessage,
-  type PromptLogprob,
-  type Sampling,
   type Usage,
 } from '../../contract/index.ts';
-import type { BaseModel, Generation, GenerationDelta } from '../../engines/engine.ts';
+import type { BaseModel, GenerationDelta } from '../../engines/engine.ts';
 import { toTurn } from '../../language/chat/conversation.ts';
 import { type ReplyOptions, ReplyParser } from '../../language/chat/reply-parser.ts';
 import { tokenIdsHash } from '../../language/tokenizer/tokenizer.ts';
@@ -15,38 +13,14 @@ import type { Access } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField } from '../errors.ts';
 import { refuseForeignTokens } from '../validation.ts';
-import { type Prompt, toPrompt } from './prompt.ts';
-import { type TokenReport, tokenReportOf } from './reply/token-report.ts';
-import type { BaseModelTools, ResolvedModel } from './resolve-model.ts';
+import { toPrompt } from './prompt.ts';
+import { tokenReportOf } from './reply/token-report.ts';
 import { toMaxTokens, toSampling, toSamplingParameters } from './sampling.ts';
 
 type ChatService = Pick<ServiceContext, 'engine' | 'models' | 'constraints' | 'tools'>;
 
 /** A request turned into tokens, ready to sample. */
-export interface PreparedChat {
-  id: string;
-  created: number;
-  fingerprint: string;
-  request: ParsedChatCompletionRequest;
-  model: ResolvedModel;
-  tools: BaseModelTools;
-  prompt: Prompt;
-  /** Text that the content of every choice starts with. */
-  echo: string;
-  sampling: Sampling;
-  report: TokenReport;
-  choices: number;
-  generate(
-    index: number,
-    signal: AbortSignal,
-    onDelta?: (delta: GenerationDelta) => void,
-  ): Promise<Generation>;
-  /** Beam search: all choices at once, best first; null if choices are sampled. */
-  search: ((signal: AbortSignal) => Promise<Generation[]>) | null;
-  /** Log-probabilities of the prompt's tokens; null if not requested. */
-  scorePrompt: ((signal: AbortSignal) => Promise<(PromptLogprob | null)[]>) | null;
-  parser(): ReplyParser;
-}
+export type PreparedChat = Awaited<ReturnType<typeof prepareChat>>;
 
 interface ChatOrigin {
   access: Access;
@@ -60,13 +34,13 @@ interface ChatOrigin {
 export async function prepareChat(
   { engine, models, constraints, tools: toolsOf }: ChatService,
   request: ParsedChatCompletionRequest,
-  { access, seed: requestSeed, signal: asking }: ChatOrigin,
-): Promise<PreparedChat> {
+  { access, seed: requestSeed, signal: whileWaiting }: ChatOrigin,
+) {
   const model = await models.resolve(request.model, access);
   const { base, weights } = model;
   const tools = toolsOf(base.id);
   const { tokenizer, format } = tools;
-  const caller = { tenant: access.tenant, signal: asking };
+  const caller = { tenant: access.tenant, signal: whileWaiting };
   const constraint = mayConstrain(request) ? await constraints.check(base, request, caller) : null;
   refuseForeignTokens(request.stop_token_ids, base.vocabularySize, ['stop_token_ids']);
   const prompt = await toPrompt(request, { tools, base, caller });
@@ -113,8 +87,10 @@ export async function prepareChat(
     model,
     tools,
     prompt,
+    /** Text that the content of every choice starts with. */
     echo,
     choices,
+    /** What each choice reports of how it was sampled. */
     sampling: {
       ...toSampling(sampling, constraint?.hash ?? null),
       prompt: tokenIdsHash(prompt.tokens),
@@ -122,20 +98,22 @@ export async function prepareChat(
       ...(prompt.own ? { own_prompt: true } : {}),
     },
     report: tokenReportOf(request, model),
-    generate: (index, signal, onDelta) => {
+    generate: (index: number, signal: AbortSignal, onDelta?: (delta: GenerationDelta) => void) => {
       const seed = seedOfChoice(requestSeed, index);
       return engine.generate({ ...common, ...(seed === undefined ? {} : { seed }), signal }, onDelta);
     },
+    /** Beam search: all choices at once, best first; null if choices are sampled. */
     search: request.use_beam_search
-      ? (signal) => {
+      ? (signal: AbortSignal) => {
           const lengthPenalty = request.length_penalty ?? 1;
           return engine.beamSearch({ ...common, width: choices, lengthPenalty, signal });
         }
       : null,
+    /** Log-probabilities of the prompt's tokens; null if not requested. */
     scorePrompt:
       top === undefined
         ? null
-        : async (signal) =>
+        : async (signal: AbortSignal) =>
             tools.texts.promptLogprobs(
               await engine.scorePrompt({ weights, prompt: prompt.tokens, top, signal }),
             ),
@@ -201,12 +179,12 @@ export function tierOf({ request }: Pick<PreparedChat, 'request'>): { service_ti
  * The salt of the engine's prefix cache: the request's salt within the key's entity. Entities never share
  * a prefix, and neither do different salts of one entity. Keys that see every entity share one scope.
  */
-export function cacheSaltOf({ entity }: Access, salt: string | null): string | null {
+function cacheSaltOf({ entity }: Access, salt: string | null): string | null {
   return entity === null && salt === null ? null : JSON.stringify([entity, salt]);
 }
 
 /** The `system_fingerprint`: the same for the same engine and base model, whatever the weights. */
-export function fingerprintOf(engine: string, base: BaseModel): string {
+function fingerprintOf(engine: string, base: BaseModel): string {
   const parts = [engine, base.id, base.contextLength, base.vocabularySize, base.parameters];
   return `fp_${createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12)}`;
 }

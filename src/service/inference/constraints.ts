@@ -1,6 +1,5 @@
 import crypto from 'node:crypto';
 import { LRUCache } from 'lru-cache';
-import { z } from 'zod';
 import { MartingaleError } from '../../contract/index.ts';
 import type { BaseModel, Caller, Engine } from '../../engines/engine.ts';
 import type { Constraint } from '../../language/constraint/constraint.ts';
@@ -121,7 +120,7 @@ export class Constraints {
     if (known) return known;
     const json = await this.#store.constraint(hash, entity);
     if (json === undefined) return undefined;
-    const constraint = constraintSchema.parse(JSON.parse(json));
+    const constraint: Constraint = JSON.parse(json);
     this.#found.set(key, constraint, { size: json.length + charactersOfEntry });
     return constraint;
   }
@@ -222,30 +221,3 @@ function parseFieldJson(text: string, location: Location): unknown {
     return undefined;
   }
 }
-
-const object = z.record(z.string(), z.unknown());
-const style = { whitespace: z.string().optional(), closed: z.boolean().optional() };
-
-const grammarSchema = z.discriminatedUnion('type', [
-  z.object({ type: z.literal('text') }),
-  z.object({ type: z.literal('json_object'), ...style }),
-  z.object({ type: z.literal('json_schema'), schema: object, ...style }),
-  z.object({ type: z.literal('regex'), pattern: z.string() }),
-  z.object({ type: z.literal('choice'), choices: z.array(z.string()) }),
-  z.object({
-    type: z.literal('named_json'),
-    alternatives: z.array(z.object({ name: z.string(), schema: object })),
-  }),
-  z.object({ type: z.literal('ebnf'), grammar: z.string() }),
-  z.object({ type: z.literal('structural_tag'), tag: object }),
-]);
-
-/** A constraint as the store keeps it. */
-export const constraintSchema: z.ZodType<Constraint> = z.object({
-  reasoning: z
-    .object({ open: z.number().int(), close: z.number().int(), limit: z.number().int() })
-    .optional(),
-  branches: z.array(
-    z.object({ open: z.number().int().nullable(), grammar: grammarSchema, repeat: z.boolean() }),
-  ),
-});

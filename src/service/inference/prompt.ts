@@ -135,12 +135,12 @@ function truncate(tokens: number[], request: ParsedChatCompletionRequest, contex
   if (limit === 0) throw invalidField(['truncate_prompt_tokens'], 'must be at least 1', 0);
   if (limit > 0) return limit < tokens.length ? tokens.slice(-limit) : tokens;
   const reply = request.max_completion_tokens ?? request.max_tokens ?? 1;
-  const room = contextLength - reply;
-  if (room < 1)
+  const left = contextLength - reply;
+  if (left < 1)
     throw invalidField(
       ['truncate_prompt_tokens'],
       `leaves no room for a prompt: the reply takes ${reply} of the context's ${contextLength} tokens`,
       limit,
     );
-  return room < tokens.length ? tokens.slice(-room) : tokens;
+  return left < tokens.length ? tokens.slice(-left) : tokens;
 }

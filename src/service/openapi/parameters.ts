@@ -89,13 +89,13 @@ const headerParameters = { 'Idempotency-Key': 'IdempotencyKey', 'Last-Event-ID':
 const queryExamples: Record<string, unknown> = { after: '', limit: 20, order: 'asc' };
 
 export function parametersOf({ path, query, headers }: Operation): object[] {
-  const places = [...path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => pathParameters[name] ?? name);
+  const inPathNames = [...path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => pathParameters[name] ?? name);
   const inQuery = Object.entries(query?.shape ?? {}).map(([name, schema]) => {
     const { description, ...rest } = asRecord(schemaOf(schema));
     return { name, in: 'query', required: false, description, schema: rest, example: queryExamples[name] };
   });
   const named = (headers ?? []).map((name) => headerParameters[name]);
-  const references = [...places, ...named, 'RequestId', 'Project', 'ProjectAlias'];
+  const references = [...inPathNames, ...named, 'RequestId', 'Project', 'ProjectAlias'];
   return [...inQuery, ...references.map((name) => ({ $ref: `#/components/parameters/${name}` }))];
 }
 

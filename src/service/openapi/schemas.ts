@@ -37,12 +37,10 @@ export function componentSchemas(bodies: readonly z.core.$ZodType[]): Record<str
       `contract/index.ts does not export the schemas ${Object.keys(others.$defs ?? {}).join(', ')}`,
     );
   return withNamedParts(
-    Object.fromEntries(
-      Object.entries(schemas).map(([id, { $schema: _, $id: __, ...schema }]) => [
-        id,
-        { ...inDocument(schema), ...(closed.has(id) ? { additionalProperties: false } : {}) },
-      ]),
-    ),
+    mapValues(schemas, ({ $schema: _, $id: __, ...schema }, id) => ({
+      ...inDocument(schema),
+      ...(closed.has(id) ? { additionalProperties: false } : {}),
+    })),
   );
 }
 
@@ -55,7 +53,7 @@ function inDocument(schema: object): Schema {
 }
 
 /** The JSON Schema keywords used here. */
-export interface Schema {
+interface Schema {
   [keyword: string]: unknown;
   type?: unknown;
   const?: unknown;
@@ -71,71 +69,61 @@ export interface Schema {
  * Names every object and enumeration inside named schemas after its path, because client generators call
  * unnamed ones `Type1`. Equal parts share one name, except for maps with caller-chosen keys.
  */
-export function withNamedParts(schemas: Readonly<Record<string, Schema>>): Record<string, Schema> {
-  const parts = new NamedParts(schemas);
-  const named = Object.entries(schemas).map(([name, schema]): [string, Schema] => [
-    name,
-    parts.inside(schema, name),
-  ]);
-  return Object.fromEntries([...named, ...parts.all]);
-}
-
-class NamedParts {
-  readonly all = new Map<string, Schema>();
-  readonly #given: Readonly<Record<string, Schema>>;
-  readonly #names = new Map<string, string>();
-
-  constructor(given: Readonly<Record<string, Schema>>) {
-    this.#given = given;
-  }
+function withNamedParts(schemas: Readonly<Record<string, Schema>>): Record<string, Schema> {
+  const parts: Record<string, Schema> = {};
+  const names = new Map<string, string>();
 
   /** The schema with its parts replaced by references; `name` is the schema's own name. */
-  inside(schema: Schema, name: string): Schema {
+  const inside = (schema: Schema, name: string): Schema => {
     const { properties, additionalProperties, items, anyOf, oneOf } = schema;
     return {
       ...schema,
       ...(properties && {
-        properties: Object.fromEntries(
-          Object.entries(properties).map(([key, value]) => [key, this.#part(value, name + pascal(key))]),
-        ),
+        properties: mapValues(properties, (value, key) => partOf(value, name + pascal(key))),
       }),
       ...(typeof additionalProperties === 'object' && {
-        additionalProperties: this.#part(additionalProperties, `${name}Value`),
+        additionalProperties: partOf(additionalProperties, `${name}Value`),
       }),
-      ...(items && { items: this.#part(items, singular(name)) }),
-      ...(anyOf && { anyOf: this.#branches(anyOf, name) }),
-      ...(oneOf && { oneOf: this.#branches(oneOf, name) }),
+      ...(items && { items: partOf(items, singular(name)) }),
+      ...(anyOf && { anyOf: branchesOf(anyOf, name) }),
+      ...(oneOf && { oneOf: branchesOf(oneOf, name) }),
     };
-  }
+  };
 
-  #branches(branches: Schema[], name: string): Schema[] {
-    const nameless = branches.filter(needsName);
+  const branchesOf = (branches: Schema[], name: string): Schema[] => {
+    const isShared = branches.filter(needsName).length > 1;
     return branches.map((branch) => {
-      const place = nameless.length > 1 ? name + pascal(kindOf(branch) ?? '') : name;
-      return this.#part(branch, place in this.#given ? `${place}Value` : place);
+      const own = isShared ? name + pascal(kindOf(branch) ?? '') : name;
+      return partOf(branch, own in schemas ? `${own}Value` : own);
     });
-  }
+  };
 
-  #part(schema: Schema, name: string): Schema {
-    const part = this.inside(schema, name);
-    return needsName(part) ? { $ref: reference(this.#nameFor(part, name)) } : part;
-  }
-
-  #nameFor(part: Schema, name: string): string {
+  const partOf = (schema: Schema, name: string): Schema => {
+    const part = inside(schema, name);
+    if (!needsName(part)) return part;
     const { description: _, ...content } = part;
     // Maps with caller-chosen keys often look alike without being related, so they are not shared.
     const key = part.properties || part.enum ? JSON.stringify(content) : name;
-    const known = this.#names.get(key);
-    if (known !== undefined) return known;
-    if (name in this.#given || this.all.has(name))
+    const known = names.get(key);
+    if (known === undefined && (name in schemas || name in parts))
       throw new TypeError(
         `two schemas of the document would be called ${name}; name one of them in the contract`,
       );
-    this.#names.set(key, name);
-    this.all.set(name, part);
-    return name;
-  }
+    if (known === undefined) {
+      names.set(key, name);
+      parts[name] = part;
+    }
+    return { $ref: reference(known ?? name) };
+  };
+
+  return { ...mapValues(schemas, inside), ...parts };
 }
+
+const mapValues = <Value, Result>(
+  record: Readonly<Record<string, Value>>,
+  convert: (value: Value, key: string) => Result,
+): Record<string, Result> =>
+  Object.fromEntries(Object.entries(record).map(([key, value]) => [key, convert(value, key)]));
 
 /** Whether generators create a type for the schema. */
 function needsName({ $ref, type, properties, additionalProperties, enum: values }: Schema): boolean {

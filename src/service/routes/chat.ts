@@ -48,14 +48,14 @@ function streamed(
 ): Response {
   const requestId = requestIdOf(context);
   const parent = activeContext.active();
-  const frames = async function* (gone: AbortSignal) {
-    const signal = AbortSignal.any([gone, service.closing]);
+  const frames = async function* (disconnected: AbortSignal) {
+    const signal = AbortSignal.any([disconnected, service.closing]);
     try {
       for await (const chunk of traceStreamed(chat.model.pinnedName, stream(chat, signal), parent))
         yield dataFrame(chunk);
       yield 'data: [DONE]\n\n';
     } catch (error) {
-      if (gone.aborted) return;
+      if (disconnected.aborted) return;
       // The status is sent already; chat clients look for an error chunk instead.
       yield dataFrame(toErrorBody(errorFor(error, service.log, requestId), { openAi: true }));
     }

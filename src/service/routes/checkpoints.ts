@@ -1,21 +1,26 @@
+import { z } from 'zod';
 import {
   type Checkpoint,
   deleteCheckpointsRequestSchema,
   formatModelName,
   orderedPageQuerySchema,
+  wholeNumberText,
 } from '../../contract/index.ts';
 import { accessOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
 import { notFound, ServiceError } from '../errors.ts';
 import { checkpointOf } from '../inference/resolve-model.ts';
 import { operations } from '../openapi/operations.ts';
+import { streamedBody } from '../server-sent-events.ts';
 import type { CheckpointRecord, ModelRecord } from '../store/store.ts';
 import { validate, validateBody } from '../validation.ts';
 import { findModel, removeWeights } from './models.ts';
 import { type Register, readSmallJson, toPage } from './route.ts';
 
+const pathSchema = z.object({ step: wholeNumberText(z.int().min(0)) });
+
 export function checkpointRoutes(on: Register, service: ServiceContext): void {
-  const { store } = service;
+  const { store, engine, files, closing, log } = service;
 
   on(operations.listCheckpoints, async (context) => {
     const model = await findModel(service, accessOf(context), context.req.param('model_id'));
@@ -28,6 +33,30 @@ export function checkpointRoutes(on: Register, service: ServiceContext): void {
     const body = await readSmallJson(service, context);
     const { steps } = validateBody(deleteCheckpointsRequestSchema, body);
     return context.json(await deleteCheckpoints(service, model, [...new Set(steps)]));
+  });
+
+  on(operations.downloadCheckpoint, async (context) => {
+    const model = await findModel(service, accessOf(context), context.req.param('model_id'));
+    const { step } = validate(pathSchema, { step: context.req.param('step') }, 'path');
+    const { folder } = await findCheckpoint(service, model, step);
+    const { extension, bytes, chunks } = await engine.exportWeights({
+      baseModel: model.baseModel,
+      folder: folder === null ? null : files.absolute(folder),
+    });
+    const untilClosed = async function* () {
+      for await (const chunk of chunks) {
+        closing.throwIfAborted();
+        yield chunk;
+      }
+    };
+    // Names match a pattern without characters that need quoting.
+    const fileName = `${model.name}-step${step}${extension}`;
+    return context.body(streamedBody(context, untilClosed, { log, event: 'download_failed' }), 200, {
+      'content-type': 'application/octet-stream',
+      'content-length': String(bytes),
+      'content-disposition': `attachment; filename="${fileName}"`,
+      'accept-ranges': 'none',
+    });
   });
 }
 

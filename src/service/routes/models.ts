@@ -193,6 +193,6 @@ async function tryRemove(
   try {
     await remove();
   } catch (error) {
-    log({ level: 'warn', event: 'files_kept', folder, error: messageOf(error) });
+    log({ level: 'warn', event: 'removal_failed', folder, error: messageOf(error) });
   }
 }

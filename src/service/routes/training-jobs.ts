@@ -1,20 +1,24 @@
 import type { Context } from 'hono';
-import type { TrainingJob, Upload } from '../../contract/index.ts';
-import { type Access, accessOf } from '../access.ts';
+import { accepts } from 'hono/accepts';
+import { pageQuerySchema, type TrainingEvent, type TrainingJob, type Upload } from '../../contract/index.ts';
+import { type Access, accessOf, tenantOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
 import { notFound, ServiceError } from '../errors.ts';
 import { readJson } from '../json/parse.ts';
 import { operations } from '../openapi/operations.ts';
+import { serverSentEvents } from '../server-sent-events.ts';
 import type { JobRecord } from '../store/store.ts';
 import { submittedBy } from '../telemetry.ts';
 import { checkTrainingData, keepTrainingData } from '../training-data/keep.ts';
-import { createRlJob } from './create-rl-job.ts';
-import { createSftJob } from './create-sft-job.ts';
-import type { JobOrigin } from './new-job.ts';
-import { answerBodyOnce, answerOnce, type Register } from './route.ts';
+import { validate } from '../validation.ts';
+import { createRlJob, createSftJob, type JobOrigin } from './create-jobs.ts';
+import { answerBodyOnce, answerOnce, type Register, toPage } from './route.ts';
+
+/** After this much silence a comment is sent, so that neither end takes the connection for dead. */
+const idleMs = 15_000;
 
 export function trainingJobRoutes(on: Register, service: ServiceContext): void {
-  const { store, queue } = service;
+  const { store, queue, events, closing, log } = service;
 
   /** Creates a job, or finds the one that an earlier try with the same Idempotency-Key created. */
   const createOnce = async (
@@ -73,10 +77,30 @@ export function trainingJobRoutes(on: Register, service: ServiceContext): void {
       }
     }),
   );
+
+  on(operations.listEvents, async (context) => {
+    const job = await findJob(service, accessOf(context), context.req.param('job_id'));
+    const query = validate(pageQuerySchema, context.req.query(), 'query');
+    if (!wantsStream(context))
+      return context.json(toPage(await store.events(job.id, { ...query, order: 'asc' }), (event) => event));
+    const after = context.req.header('last-event-id') || query.after;
+    // Refuses an unknown cursor while the status can still say so.
+    await store.events(job.id, { after, limit: 1, order: 'asc' });
+    const slot = service.admission.eventStreams.take(tenantOf(context));
+    return serverSentEvents(
+      context,
+      async function* (disconnected) {
+        const signal = AbortSignal.any([disconnected, closing]);
+        for await (const happened of events.follow(job.id, after, { signal, idleMs }))
+          yield happened.length === 0 ? ': nothing yet\n\n' : happened.map(toFrame).join('');
+      },
+      { log, ended: slot.release },
+    );
+  });
 }
 
 /** Finds a job whose model the key can see. */
-export async function findJob(
+async function findJob(
   { store }: Pick<ServiceContext, 'store'>,
   access: Access,
   id: string,
@@ -110,3 +134,20 @@ function toTrainingJob(job: JobRecord): TrainingJob {
     untrained: job.untrained,
   };
 }
+
+/** Whether the client prefers an event stream to JSON. */
+function wantsStream(context: Context): boolean {
+  const [json, stream] = ['application/json', 'text/event-stream'];
+  const chosen = accepts(context, {
+    header: 'Accept',
+    supports: [json, stream],
+    default: json,
+    match: (accepted, { supports }) =>
+      accepted
+        .filter(({ type, q }) => q > 0 && supports.includes(type))
+        .reduce((best, next) => (next.q > best.q ? next : best), { type: json, q: 0 }).type,
+  });
+  return chosen === stream;
+}
+
+const toFrame = (event: TrainingEvent) => `id: ${event.id}\ndata: ${JSON.stringify(event)}\n\n`;

@@ -135,18 +135,18 @@ export class TokenTexts {
 
   /** Log-probabilities of the prompt's tokens in the format of vLLM. */
   promptLogprobs(scored: readonly (ScoredToken | null)[]): (PromptLogprob | null)[] {
-    return scored.map((place) => {
-      if (!place) return null;
-      const entries = place.top.map(({ token, logprob }, index): [string, PromptLogprob[string]] => [
+    return scored.map((scoredToken) => {
+      if (!scoredToken) return null;
+      const entries = scoredToken.top.map(({ token, logprob }, index): [string, PromptLogprob[string]] => [
         String(token),
         { logprob: finite(logprob), rank: index + 1, decoded_token: this.#text(token).token },
       ]);
       const own = {
-        logprob: finite(place.logprob),
-        rank: place.rank,
-        decoded_token: this.#text(place.token).token,
+        logprob: finite(scoredToken.logprob),
+        rank: scoredToken.rank,
+        decoded_token: this.#text(scoredToken.token).token,
       };
-      return { ...Object.fromEntries(entries), [String(place.token)]: own };
+      return { ...Object.fromEntries(entries), [String(scoredToken.token)]: own };
     });
   }
 
