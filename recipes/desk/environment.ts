@@ -22,7 +22,7 @@ export interface Outcome {
 }
 
 /** The four parts of the reward. Only the first call counts, and the answer counts only after a right call. */
-export function judge(expected: Order, { calls, answer }: Outcome) {
+export function checkOutcome(expected: Order, { calls, answer }: Outcome) {
   const first = calls[0];
   const tool = first?.tool === expected.tool;
   const order = first?.order === expected.order;
@@ -35,10 +35,10 @@ export function judge(expected: Order, { calls, answer }: Outcome) {
   };
 }
 
-type Judged = { scenario: DeskScenario; outcome: Outcome };
-const part = (name: keyof ReturnType<typeof judge>) => ({
+type Scored = { scenario: DeskScenario; outcome: Outcome };
+const part = (name: keyof ReturnType<typeof checkOutcome>) => ({
   weight: 0.25,
-  reward: ({ scenario, outcome }: Judged) => Number(judge(scenario, outcome)[name]),
+  reward: ({ scenario, outcome }: Scored) => Number(checkOutcome(scenario, outcome)[name]),
 });
 
 export const desk = defineEnvironment({
@@ -67,8 +67,8 @@ export const desk = defineEnvironment({
     code: part('code'),
     success: {
       weight: 0,
-      reward: ({ scenario, outcome }: Judged) =>
-        Number(Object.values(judge(scenario, outcome)).every(Boolean)),
+      reward: ({ scenario, outcome }: Scored) =>
+        Number(Object.values(checkOutcome(scenario, outcome)).every(Boolean)),
     },
   },
 });

@@ -1,9 +1,9 @@
 /** Warm start: number of gradient steps, and conversations per step. */
-export const supervisedBatches = 250;
-export const supervisedBatchSize = 32;
+export const sftBatches = 250;
+export const sftBatchSize = 32;
 
 /** Rises to 1.5e-3 over 20 batches, then falls to a tenth of it. */
-export const supervisedLearningRates = (batches: number): number[] =>
+export const sftLearningRates = (batches: number): number[] =>
   Array.from(
     { length: batches },
     (_, batch) => 1.5e-3 * Math.min(1, (batch + 1) / 20) * (1 - (0.9 * batch) / batches),

@@ -54,14 +54,16 @@ async function serveAll(model: ModelHandle): Promise<void> {
 }
 
 const program = new Command('npx tsx recipes/desk/talk.ts')
-  .description('Lets the trained support agent serve a customer: you.')
+  .description('Talk to the trained support agent as a customer.')
   .argument(
     '[message]',
-    'what the customer writes, such as "hi, please refund order 4821"; without it, you are asked',
+    'message of the customer, such as "hi, please refund order 4821"; default: ask for it',
   )
-  .requiredOption('--model <name>', 'entity/project/name, the newest checkpoint, or with :stepN one of them')
-  .option('--base-url <url>', 'the service', serviceUrl, 'http://127.0.0.1:8000')
-  .addOption(new Option('--api-key <key>', 'its key').env('MARTINGALE_API_KEY').makeOptionMandatory())
+  .requiredOption('--model <name>', 'entity/project/name: newest checkpoint, or a given one with :stepN')
+  .option('--base-url <url>', 'URL of the service', serviceUrl, 'http://127.0.0.1:8000')
+  .addOption(
+    new Option('--api-key <key>', 'key of the service').env('MARTINGALE_API_KEY').makeOptionMandatory(),
+  )
   .showHelpAfterError()
   .parse();
 

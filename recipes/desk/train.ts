@@ -2,7 +2,7 @@ import { runRecipe } from 'martingale/cli';
 import { deskDemonstrations } from './demonstrations.ts';
 import { desk } from './environment.ts';
 import { deskScenarios } from './scenarios.ts';
-import { rlConfig, supervisedBatches, supervisedBatchSize, supervisedLearningRates } from './schedule.ts';
+import { rlConfig, sftBatches, sftBatchSize, sftLearningRates } from './schedule.ts';
 
 await runRecipe({
   name: 'desk',
@@ -15,9 +15,9 @@ await runRecipe({
   validation: ({ seed }) => ({ scenarios: deskScenarios({ split: 'val', seed, count: 256 }) }),
   // Teaches bad habits, which reinforcement learning then repairs.
   warmStart: {
-    examples: ({ seed }) => deskDemonstrations({ seed, count: supervisedBatches * supervisedBatchSize }),
-    batchSize: supervisedBatchSize,
-    learningRate: supervisedLearningRates(supervisedBatches),
+    examples: ({ seed }) => deskDemonstrations({ seed, count: sftBatches * sftBatchSize }),
+    batchSize: sftBatchSize,
+    learningRate: sftLearningRates(sftBatches),
   },
   config: rlConfig,
 });

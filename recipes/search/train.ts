@@ -4,7 +4,7 @@ import { doors, search, searchScenarios } from './environment.ts';
 await runRecipe({
   name: 'search',
   description:
-    'Learns to find a prize behind one of seven doors in three looks, from nothing but finding it.',
+    'Learns to find a prize behind one of seven doors in three looks, with success as the only reward.',
   defaults: { steps: 400, groups: doors, rolloutsPerGroup: 16 },
   environment: search,
   scenarios: searchScenarios,

@@ -10,8 +10,8 @@ export const question = (digits: string): string => `sort ${spaced(digits)}`;
 export const sorted = (digits: string): string => [...digits].sort().join('');
 
 /** Share of positions with the right digit. Each extra or missing digit costs one position. Not below 0. */
-export function placesRight(digits: string, answer: string): number {
-  const right = [...sorted(digits)].filter((digit, place) => answer[place] === digit).length;
+export function shareInPosition(digits: string, answer: string): number {
+  const right = [...sorted(digits)].filter((digit, index) => answer[index] === digit).length;
   return Math.max(0, right - Math.abs(answer.length - digits.length)) / digits.length;
 }
 
@@ -28,7 +28,7 @@ export const sort = defineEnvironment({
     return text.replaceAll(' ', '');
   },
   rewards: {
-    places: ({ scenario, outcome }) => placesRight(scenario.digits, outcome),
+    positions: ({ scenario, outcome }) => shareInPosition(scenario.digits, outcome),
     success: { weight: 0, reward: ({ scenario, outcome }) => Number(outcome === sorted(scenario.digits)) },
   },
 });

@@ -3,13 +3,13 @@ import { sortDemonstrations } from './demonstrations.ts';
 import { sort } from './environment.ts';
 import { sortScenarios } from './scenarios.ts';
 
-const supervisedBatches = 200;
-const supervisedBatchSize = 32;
+const sftBatches = 200;
+const sftBatchSize = 32;
 
 /** Rises to 1.5e-3 over 20 batches, then falls to a tenth of it. */
-const supervisedLearningRates = Array.from(
-  { length: supervisedBatches },
-  (_, batch) => 1.5e-3 * Math.min(1, (batch + 1) / 20) * (1 - (0.9 * batch) / supervisedBatches),
+const sftLearningRates = Array.from(
+  { length: sftBatches },
+  (_, batch) => 1.5e-3 * Math.min(1, (batch + 1) / 20) * (1 - (0.9 * batch) / sftBatches),
 );
 
 await runRecipe({
@@ -20,9 +20,9 @@ await runRecipe({
   scenarios: ({ seed }) => sortScenarios({ split: 'train', seed, count: 5000 }),
   validation: ({ seed }) => ({ scenarios: sortScenarios({ split: 'val', seed, count: 256 }) }),
   warmStart: {
-    examples: ({ seed }) => sortDemonstrations({ seed, count: supervisedBatches * supervisedBatchSize }),
-    batchSize: supervisedBatchSize,
-    learningRate: supervisedLearningRates,
+    examples: ({ seed }) => sortDemonstrations({ seed, count: sftBatches * sftBatchSize }),
+    batchSize: sftBatchSize,
+    learningRate: sftLearningRates,
   },
   config: ({ step, steps }) => ({
     learning_rate: 1e-3 * Math.max(0.1, 1 - step / steps),

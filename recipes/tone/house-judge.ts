@@ -3,8 +3,8 @@ import { z } from 'zod';
 import { type Reply, replySchema } from './reply.ts';
 import { type Mood, moodOf } from './scenarios.ts';
 
-/** The reply that this judge likes for each mood. */
-const liked: Record<Mood, Reply> = {
+/** The favourite reply for each mood. */
+const favourites: Record<Mood, Reply> = {
   angry: { opening: 'so sorry', body: 'we fix it today', closing: 'you can count on us' },
   hurried: { opening: 'sure', body: 'it is on its way', closing: 'bye' },
   lost: { opening: 'hello', body: 'here are the steps', closing: 'ask me anything' },
@@ -15,7 +15,7 @@ const liked: Record<Mood, Reply> = {
 export function liking(message: string, reply: Reply): number {
   const mood = moodOf(message);
   if (mood === undefined) return 0;
-  const { opening, body, closing } = liked[mood];
+  const { opening, body, closing } = favourites[mood];
   return Number(reply.opening === opening) + Number(reply.body === body) + Number(reply.closing === closing);
 }
 
@@ -34,14 +34,14 @@ function conversationsOf(prompt: string): { id: string; message: string; reply: 
   return [...prompt.matchAll(/<conversation id="([^"]+)">([\s\S]*?)<\/conversation>/g)].map(
     ([, id = '', own = '']) => {
       const messages = messagesOf(context + own);
-      const said = (role: string) => messages.findLast((message) => message.role === role)?.content ?? '';
-      return { id, message: said('user'), reply: replySchema.parse(JSON.parse(said('assistant'))) };
+      const lastOf = (role: string) => messages.findLast((message) => message.role === role)?.content ?? '';
+      return { id, message: lastOf('user'), reply: replySchema.parse(JSON.parse(lastOf('assistant'))) };
     },
   );
 }
 
 /** Share of the other conversations that score lower; ties count half. */
-function standing(own: number, all: readonly number[]): number {
+function rankShare(own: number, all: readonly number[]): number {
   if (all.length === 1) return 0.5;
   const better = all.filter((other) => other < own).length;
   const equal = all.filter((other) => other === own).length - 1;
@@ -55,7 +55,7 @@ export function judged(prompt: string): { scores: { id: string; explanation: str
   return {
     scores: conversations.map(({ id }, at) => {
       const own = likings[at] ?? 0;
-      return { id, explanation: `${own} of 3 sentences fit`, score: standing(own, likings) };
+      return { id, explanation: `${own} of 3 sentences fit`, score: rankShare(own, likings) };
     }),
   };
 }

@@ -55,7 +55,7 @@ export function moodOf(message: string): Mood | undefined {
 export function toneScenarios({ split, seed }: { split: 'train' | 'val'; seed: number }): ToneScenario[] {
   const dice = new Dice(deriveSeed(seed, split === 'train' ? 0 : 1));
   return messages(split)
-    .map((message) => ({ message, place: dice.below(2 ** 31) }))
-    .sort((a, b) => a.place - b.place)
+    .map((message) => ({ message, order: dice.below(2 ** 31) }))
+    .sort((a, b) => a.order - b.order)
     .map(({ message }, index) => ({ id: `${split}-${index}`, message }));
 }

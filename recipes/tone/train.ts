@@ -4,8 +4,7 @@ import { toneScenarios } from './scenarios.ts';
 
 await runRecipe({
   name: 'tone',
-  description:
-    'Learns to answer in the tone that a judge prefers: it compares replies, and says nothing else.',
+  description: 'Learns to answer in the tone that a judge prefers, which only compares replies.',
   defaults: { steps: 200, groups: 12, rolloutsPerGroup: 8 },
   environment: tone,
   scenarios: ({ seed }) => toneScenarios({ split: 'train', seed }),

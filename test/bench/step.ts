@@ -7,10 +7,10 @@ import { startService } from 'martingale/service';
 import { deskDemonstrations } from '../../recipes/desk/demonstrations.ts';
 import { desk } from '../../recipes/desk/environment.ts';
 import { deskScenarios } from '../../recipes/desk/scenarios.ts';
-import { rlConfig, supervisedBatchSize, supervisedLearningRates } from '../../recipes/desk/schedule.ts';
+import { rlConfig, sftBatchSize, sftLearningRates } from '../../recipes/desk/schedule.ts';
 import type { Engine } from '../../src/engines/engine.ts';
 
-const supervisedBatches = 30;
+const sftBatches = 30;
 const warmSteps = 3;
 const countedSteps = 12;
 
@@ -72,9 +72,9 @@ export async function benchStep(): Promise<{ part: string; milliseconds: number;
   try {
     const started = await sft({
       model: await openModel({ client, project: 'bench', name: 'desk', baseModel: 'martingale-tiny' }),
-      examples: await deskDemonstrations({ seed: 1, count: supervisedBatches * supervisedBatchSize }),
-      batchSize: supervisedBatchSize,
-      learningRate: supervisedLearningRates(supervisedBatches),
+      examples: await deskDemonstrations({ seed: 1, count: sftBatches * sftBatchSize }),
+      batchSize: sftBatchSize,
+      learningRate: sftLearningRates(sftBatches),
     });
     await train({
       environment: desk,

@@ -37,7 +37,7 @@ const looker: FakePolicy = ({ messages }) => {
   return { toolCalls: [{ name: 'look', arguments: JSON.stringify({ room }) }] };
 };
 
-test('the tools of an MCP server are an environment’s, a server for each rollout', async () => {
+test('the tools of an MCP server work in an environment, with a server for each rollout', async () => {
   await using service = await openPolicy(looker);
   const [attic, hall] = await Promise.all(
     ['attic', 'hall'].map((treasure) => runRollout(rolloutOptions(rooms, { treasure }, service.model))),
@@ -53,7 +53,7 @@ test('the tools of an MCP server are an environment’s, a server for each rollo
   ]);
 });
 
-test('a server that does not start fails the set-up', async () => {
+test('a server that does not start fails `setup`', async () => {
   await using service = await openPolicy(looker);
   const broken = defineEnvironment({
     name: 'rooms',

@@ -9,13 +9,13 @@ const hide = (error: Error, property: string) =>
     },
   });
 
-test('an error says where it was thrown', () => {
+test('the location is the frame of the error', () => {
   const { at, stack } = locationOfThrown(new Error('oh'));
   expect(at).toMatch(new RegExp(`^${here}:\\d+:\\d+$`));
   expect(stack).toMatch(/^Error: oh\n\s+at /);
 });
 
-test('an error of ours was thrown where its cause was, another where it was itself', () => {
+test('martingale’s errors have the location of their cause, other errors their own', () => {
   const cause = new Error('inner');
   Object.assign(cause, { stack: 'Error: inner\n    at inner (/home/me/inner.ts:3:4)' });
   const outer = new Error('outer', { cause });
@@ -31,7 +31,7 @@ test('an error of ours was thrown where its cause was, another where it was itse
   });
 });
 
-test('frames of packages, of Node and of whoever runs the rollouts are passed over', () => {
+test('frames of packages, of Node and of the code that runs rollouts are skipped', () => {
   const error = new Error('oh');
   const own = new URL('../../src/', import.meta.url).pathname;
   const frames = (...files: string[]) => {
@@ -46,12 +46,12 @@ test('frames of packages, of Node and of whoever runs the rollouts are passed ov
   expect(frames('<anonymous>', 'evalmachine.<anonymous>')).toBeUndefined();
 });
 
-test('a message that looks like frames is none', () => {
+test('a message that looks like frames is not parsed as frames', () => {
   const error = new Error('see\n    at fake (/etc/passwd:1:1)');
   expect(locationOfThrown(error).at).toMatch(new RegExp(`^${here}:`));
 });
 
-describe('something that cannot be looked at', () => {
+describe('an unreadable value', () => {
   const loop = new Error('loop');
   loop.cause = loop;
   const endless = new Proxy(new Error('x'), {
@@ -65,17 +65,17 @@ describe('something that cannot be looked at', () => {
     ['text', 'oh', {}],
     ['an object without a prototype', Object.create(null), {}],
     ['a stack that throws', hide(new Error('x'), 'stack'), {}],
-    ['a stack that is no text', Object.assign(new Error('x'), { stack: 7 }), {}],
+    ['a stack that is not text', Object.assign(new Error('x'), { stack: 7 }), {}],
     ['a cause that throws', hide(new Error('x'), 'cause'), { at: expect.any(String) }],
     ['a frozen error', Object.freeze(new Error('x')), { at: expect.any(String) }],
     ['an error that is its own cause', loop, { at: expect.any(String) }],
     ['a proxy whose causes never end', endless, { at: expect.any(String) }],
-  ])('%s gives what there is', (_, thrown, expected) => {
+  ])('%s gives its readable parts', (_, thrown, expected) => {
     expect(locationOfThrown(thrown)).toMatchObject(expected);
     if (Object.keys(expected).length === 0) expect(locationOfThrown(thrown)).toEqual({});
   });
 
-  test('a stack, a message and causes of any length are bounded', () => {
+  test('stack, message and causes have maximum lengths', () => {
     let error = new Error('x'.repeat(1_000_000));
     for (let depth = 0; depth < 100; depth++) error = new Error('y'.repeat(10_000), { cause: error });
     error.stack += '\n    at z'.repeat(100_000);
@@ -84,7 +84,7 @@ describe('something that cannot be looked at', () => {
     expect(stack.split('Caused by: ')).toHaveLength(5);
   });
 
-  test('control characters of a message do nothing to a terminal', () => {
+  test('control characters of a message are made visible', () => {
     const { stack } = locationOfThrown(new Error('\u001b[2J'));
     expect(stack).not.toContain('\u001b');
   });

@@ -42,7 +42,7 @@ test('a tool runs in a span with its name and the id of its call', async () => {
   });
 });
 
-test('what a tool throws, at once or later, is thrown on and stands in its span', async () => {
+test('what a tool throws, synchronously or later, is rethrown and recorded in its span', async () => {
   const spans = record();
   const { now, later } = traceTools({
     now: tool({
@@ -61,7 +61,7 @@ test('what a tool throws, at once or later, is thrown on and stands in its span'
   ]);
 });
 
-test('a streamed result is one span, from the first piece to the last, or to where it is left', async () => {
+test('a streamed result is one span until the last piece or until the consumer stops', async () => {
   const spans = record();
   const left: string[] = [];
   const { count } = traceTools({
@@ -103,7 +103,7 @@ test('a streamed result is one span, from the first piece to the last, or to whe
   ]);
 });
 
-test('a thenable that begins its work when it is waited for begins it once', async () => {
+test('a lazy thenable starts its work once', async () => {
   let begun = 0;
   const lazy: PromiseLike<string> = {
     // biome-ignore lint/suspicious/noThenProperty: query builders are such thenables
@@ -117,7 +117,7 @@ test('a thenable that begins its work when it is waited for begins it once', asy
   expect(begun).toBe(1);
 });
 
-test('tools without `execute` are left as they are', () => {
+test('tools without `execute` do not change', () => {
   const given = { ask: tool({ inputSchema, outputSchema: z.string() }) };
   expect(traceTools(given).ask).toBe(given.ask);
 });
@@ -169,7 +169,7 @@ const both: FakePolicy = ({ messages }) =>
         toolCalls: ['look', 'peek'].map((name) => ({ name, arguments: '{"at":"door"}' })),
       };
 
-test('a tool that the AI SDK runs in a rollout has one span, the parent of what it does, traced or not', async () => {
+test('a tool that the AI SDK runs in a rollout has one span, traced or not, the parent of its inner spans', async () => {
   const spans = record();
   await runOnce(plain, noScenario, both);
   expect(
@@ -185,7 +185,7 @@ test('a tool that the AI SDK runs in a rollout has one span, the parent of what 
   ]);
 });
 
-test('where telemetry is registered with the AI SDK, its spans are left to that', async () => {
+test('other telemetry registered with the AI SDK makes the spans', async () => {
   const spans = record();
   const seen: string[] = [];
   const theirs: Telemetry = {

@@ -14,7 +14,7 @@ function enumerated(differences: readonly number[]): number {
   return asLarge / 2 ** differences.length;
 }
 
-test("Darwin's plants have the p value that Fisher counted", () => {
+test("Darwin's plants give Fisher's p value", () => {
   // Heights of crossed less self-fertilised plants in eighths of an inch; Fisher, "The Design of Experiments", 1935,
   // section 21: 863 of the 32,768 assignments give a sum of at least 314.
   const differences = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48];
@@ -26,7 +26,7 @@ test("Darwin's plants have the p value that Fisher counted", () => {
   });
 });
 
-test('the exact test counts what an enumeration counts', () => {
+test('the exact test equals an enumeration', () => {
   fc.assert(
     fc.property(
       fc.array(
@@ -43,7 +43,7 @@ test('the exact test counts what an enumeration counts', () => {
   expect(signFlipTest([0, 0], 0).pValue).toBe(1);
 });
 
-test('drawn assignments agree with the enumeration, repeat by seed, and never give 0', () => {
+test('random assignments agree with the enumeration, repeat by seed, and never give 0', () => {
   const differences = Array.from({ length: 18 }, (_, index) => ((index * 7) % 11) - 3.5);
   const exact = enumerated(differences);
   const drawn = signFlipTest(differences, 3);
@@ -71,7 +71,7 @@ function evaluation(policy: string, rewards: Record<string, number | null>): Eva
   return { environment: 'sums', policy, perScenario, ...none };
 }
 
-test('scenarios are paired by their key; those with a score in one only are said', () => {
+test('scenarios are paired by key; those with only one score are listed', () => {
   const before = evaluation('m:step1', { a: 0, b: 0.4, c: 1, d: 0.5, e: null, f: 1 });
   const after = evaluation('m:step9', { f: null, d: 0.5, c: 0.8, b: 1, a: 1, g: 1 });
   const comparison = compare(before, after);
@@ -105,7 +105,7 @@ test('scenarios are paired by their key; those with a score in one only are said
   `);
 });
 
-test('evaluations without a common scenario have no difference, and other environments are refused', () => {
+test('evaluations without a common scenario have no difference; different environments are refused', () => {
   const a = evaluation('a', { x: 1 });
   expect(compare(a, evaluation('b', { y: 1 }))).toMatchObject({ difference: null, test: null, pairs: [] });
   const other = { ...evaluation('b', { x: 1 }), environment: 'desk' };

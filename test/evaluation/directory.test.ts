@@ -27,7 +27,7 @@ function start(baseUrl: string, directory: string): ChildProcess {
   return child;
 }
 
-test('an evaluation that is killed goes on in another process, and counts every scenario once', {
+test('a killed evaluation continues in another process and counts every scenario once', {
   tags: ['long'],
 }, async () => {
   const directory = join(folder, 'killed');
@@ -71,7 +71,7 @@ test('an evaluation that is killed goes on in another process, and counts every 
   expect(whole.counts).toEqual({ dispatched: 72, completed: 69, failed: 3, cancelled: 0 });
 });
 
-test('a finished evaluation is read back whole, without a call', async () => {
+test('a finished evaluation is read back without a call', async () => {
   const directory = join(folder, 'finished');
   await using service = await startFakeService({ policy: digits });
   const progress: object[] = [];
@@ -99,7 +99,7 @@ test('a finished evaluation is read back whole, without a call', async () => {
   expect(service.requests).toHaveLength(asked);
 });
 
-test('a stopped evaluation keeps what ended, and runs what it stopped again', async () => {
+test('a stopped evaluation keeps the finished groups and runs the others again', async () => {
   const directory = join(folder, 'stopped');
   const stop = new AbortController();
   let calls = 0;
@@ -119,7 +119,7 @@ test('a stopped evaluation keeps what ended, and runs what it stopped again', as
   );
 });
 
-test('scenarios with a rollout that failed are run again, and what has completed more of them counts', async () => {
+test('scenarios with a failed rollout run again; the group with more completed rollouts counts', async () => {
   const directory = join(folder, 'outage');
   await using service = await startFakeService({ policy: digits });
   let away: readonly number[] = [];
@@ -161,7 +161,7 @@ test('scenarios with a rollout that failed are run again, and what has completed
   expect(await call([])).toEqual({ completed: 72, count: 24, ran: [] });
 });
 
-test('a folder of another evaluation, or of something else, is refused by what differs', async () => {
+test('a folder of another evaluation or of something else is refused with the difference', async () => {
   const directory = join(folder, 'header');
   await using service = await startFakeService({ policy: digits });
   const few = { scenarios: guessingScenarios.slice(0, 2), directory };

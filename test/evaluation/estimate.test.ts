@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { estimate, estimateShare } from '../../src/evaluation/estimate.ts';
 
-test('the estimate of 0, 0, 1, 1 is worked out by hand', () => {
+test('the estimate of 0, 0, 1, 1 equals one by hand', () => {
   // Sample variance 1/3, standard error sqrt(1/12).
   expect(estimate([0, 0, 1, 1])).toEqual({
     mean: 0.5,
@@ -28,7 +28,7 @@ test.each([
   });
 });
 
-test('several rollouts a scenario narrow the interval as far as they are independent', () => {
+test('more rollouts per scenario narrow the interval as far as they are independent', () => {
   const widthOf = (values: number[], trials: number) => {
     const interval = estimateShare(values, { trials })?.interval95;
     return interval ? interval.high - interval.low : Number.NaN;
@@ -42,7 +42,7 @@ test('several rollouts a scenario narrow the interval as far as they are indepen
   expect(widthOf(alike, 40)).toBeCloseTo(widthOf(independent, 40), 12);
 });
 
-test('an interval of shares lies in [0, 1], holds the mean, and has a width', () => {
+test('an interval of shares is within [0, 1], contains the mean, and has a width', () => {
   fc.assert(
     fc.property(
       fc.integer({ min: 1, max: 5 }),
@@ -63,6 +63,6 @@ test('an interval of shares lies in [0, 1], holds the mean, and has a width', ()
   );
 });
 
-test('values that are no shares have a normal interval', () => {
+test('values outside [0, 1] have a normal interval', () => {
   expect(estimateShare([0, 3], { trials: 2 })).toEqual(estimate([0, 3]));
 });

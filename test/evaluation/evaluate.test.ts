@@ -17,7 +17,7 @@ const parity = defineEnvironment({
   rewards: { success: ({ outcome }) => Number(outcome === 'even'), length: { weight: 0, reward: () => 9 } },
 });
 
-test('an evaluation is greedy, scores each scenario, and counts failures apart', async () => {
+test('an evaluation is greedy, scores each scenario and counts failures separately', async () => {
   await using service = await startFakeService({
     policy: ({ messages }) => ({ text: Number(messages[0]?.content) % 2 === 0 ? 'even' : 'odd' }),
   });
@@ -38,7 +38,7 @@ test('an evaluation is greedy, scores each scenario, and counts failures apart',
   expect(new Set(service.requests.map(({ temperature }) => temperature))).toEqual(new Set([0]));
 });
 
-test('the temperature can be left to the agent', async () => {
+test('`temperature: agent` keeps the agent’s temperature', async () => {
   await using service = await startFakeService({ policy: () => ({ text: 'x' }) });
   const model = new ModelHandle({ client: service.client, name: 'a/b/c:step7' });
   await evaluate({ environment: parity, scenarios: [{ id: 0 }], model, temperature: 'agent' });
@@ -47,7 +47,7 @@ test('the temperature can be left to the agent', async () => {
 
 const parities = [0, 1, 2, 3].map((id) => ({ id }));
 
-test('pass@k counts the metric `success`, or what the caller calls a success', async () => {
+test('pass@k uses the metric `success` or `isSuccess`', async () => {
   // The first rollout of each scenario says `even`, the second `odd`.
   const said = new Map<string, number>();
   await using service = await startFakeService({
@@ -82,7 +82,7 @@ test('pass@k counts the metric `success`, or what the caller calls a success', a
   await expect(evaluate({ ...options, passAt: [3] })).rejects.toThrow(/`passAt` has 3 with 2 rollouts/);
 });
 
-test('an external model runs as the agent calls it, and has no temperature to set', async () => {
+test('an external model keeps the agent’s temperature', async () => {
   await using service = await startFakeService({ policy: () => ({ text: 'even' }) });
   const hosted = createOpenAICompatible({ name: 'hosted', baseURL: `${service.baseUrl}/v1`, apiKey: 'key' });
   const model = externalModel(hosted('other'));
@@ -95,7 +95,7 @@ test('an external model runs as the agent calls it, and has no temperature to se
   );
 });
 
-test('options that a run of groups refuses are refused before anything runs', async () => {
+test('invalid options of groups are refused before the first rollout', async () => {
   await using service = await startFakeService({ policy: () => ({ text: 'x' }) });
   const model = new ModelHandle({ client: service.client, name: 'a/b/c:step7' });
   const options = { environment: parity, scenarios: parities, model };
@@ -108,7 +108,7 @@ test('options that a run of groups refuses are refused before anything runs', as
   expect(service.requests).toHaveLength(0);
 });
 
-test('the table, the CSV and the lines have every scenario', async () => {
+test('table, CSV and JSON lines have every scenario', async () => {
   await using service = await startFakeService({
     policy: ({ messages }) => ({ text: messages[0]?.content === '1' ? 'odd' : 'even' }),
   });

@@ -38,7 +38,7 @@ test('3 successes of 10 make a pass@5 of 1 - 21/252 and a pass^2 of 3/45', () =>
   expect(passAnyOf(3, 2, 1)).toBeNull();
 });
 
-test('scenarios with fewer than k rollouts are left out, and counted', () => {
+test('scenarios with fewer than k rollouts are left out', () => {
   const scenarios = [
     { judged: 2, successes: 1 },
     { judged: 2, successes: 2 },

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { conversationLines } from '../../src/progress/comparison.ts';
 import { plainText } from '../../src/progress/text.ts';
 
-it('shows what an agent thought before what it said', () => {
+it('shows reasoning before the reply', () => {
   const lines = conversationLines(
     'after',
     {

@@ -6,7 +6,7 @@ import { evaluated } from './events.ts';
 
 const counts = { dispatched: 256, completed: 110, failed: 140, cancelled: 6 };
 
-test('a score of scenarios of which some failed says of how many it is', () => {
+test('the coverage of a score names the scenarios that it includes', () => {
   const none = { dispatched: 1, completed: 1, failed: 0, cancelled: 0 };
   expect(coverageText({ scenarios: 1, scored: 1, counts: none })).toBe('1 scenario');
   expect(coverageText({ scenarios: 256, scored: 110, counts })).toBe(

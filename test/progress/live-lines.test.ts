@@ -22,14 +22,14 @@ describe('sparkline', () => {
     expect(sparkline(values, 8)).toBe('▁▂▃▄▅▆▇█');
   });
 
-  it('takes its scale from values outside of 0 to 1', () => {
+  it('extends its scale for values outside 0 to 1', () => {
     expect(sparkline([-3, 5], 4)).toBe('▁█');
     expect(sparkline([], 4)).toBe('');
   });
 });
 
 describe('bar', () => {
-  it('fills in proportion, and is empty where the total is unknown', () => {
+  it('fills in proportion, and is empty if the total is unknown', () => {
     expect(bar(1, 4, 8)).toEqual({ filled: '██', rest: '░░░░░░' });
     expect(bar(9, 4, 4)).toEqual({ filled: '████', rest: '' });
     expect(bar(3, null, 4)).toEqual({ filled: '', rest: '░░░░' });
@@ -47,7 +47,7 @@ describe('live view', () => {
     { type: 'job', step: 2, status: 'running', gradientSteps: 1, total: 2 },
   ] as const satisfies RunEvent[];
 
-  it('ticks off no phase in which the run was stopped', () => {
+  it('does not tick off a stopped phase', () => {
     const stopped: RunEvent = { type: 'run_ended', reason: 'stopped', seconds: 1, runDirectory: 'runs/x' };
     const lineOf = (...told: RunEvent[]) => draw(80, ...told).find((line) => line.includes('warm start'));
     expect(lineOf(runStarted(4), phase(0, null), stopped)).toMatch(/^– warm start +stopped at 0 · /);
@@ -55,7 +55,7 @@ describe('live view', () => {
     expect(lineOf(runStarted(4), phase(250, 250), stopped)).toMatch(/^✓ warm start +250/);
   });
 
-  it('shows the newest alarm in full under the curves, and a line for those before it', () => {
+  it('shows the newest alarm in full below the curves, and a line for earlier ones', () => {
     const long = 'Entropy is 0.01 nats and was 0.5 at the start; 60% succeed.';
     const lines = draw(40, ...events, alarm(0), alarm(0), alarm(1), alarm(1, { message: long }));
     const first = lines.findIndex((line) => line.startsWith('!'));
@@ -70,14 +70,14 @@ describe('live view', () => {
     expect(lines.slice(0, first - 1)).toEqual(draw(40, ...events));
   });
 
-  it('shows the warm start while it goes on, with a bar where there is room', () => {
+  it('shows a running warm start, with a bar if it fits', () => {
     expect(draw(80, phase(25, 250)).at(-1)).toMatch(
       /^› warm start +25\/250 · loss 0\.432 {3}██░{22} +1\.0 s$/,
     );
     expect(draw(50, phase(25, 250)).at(-1)).toMatch(/^› warm start +25\/250 · loss 0\.432 +1\.0 s$/);
   });
 
-  it('shows what was before the loop, the curves, the bars and the time left', () => {
+  it('shows earlier phases, the curves, the bars and the time left', () => {
     const text = draw(80, ...events).join('\n');
     expect(text).toMatch(/✓ warm start +250 · loss 0\.432/);
     expect(text).toMatch(/✓ before +reward 0\.330 · success 16% +128 scenarios/);
@@ -90,7 +90,7 @@ describe('live view', () => {
     expect(text).toMatch(/run +█+░+ 1\.0 s left/);
   });
 
-  it('claims no step and draws no bars before the first step and after the last', () => {
+  it('shows no step and no bars before the first step and after the last', () => {
     const before = draw(80, phase(250, 250), runStarted(1));
     expect(before[0]).toContain('step 0 of 1');
     expect(before.at(-1)).toMatch(/^› before the first step +1\.0 s$/);
@@ -102,7 +102,7 @@ describe('live view', () => {
     expect(after.join('\n')).not.toContain('left');
   });
 
-  it('shows how far an evaluation is, then its result in the same place', () => {
+  it('shows the progress of an evaluation, then its result on the same line', () => {
     const begun = [runStarted(1), phase(64, 128, 'evaluation before')];
     expect(draw(80, ...begun).at(-1)).toMatch(/^› evaluation before +64\/128 /);
     const ended = [...begun, phase(128, 128, 'evaluation before'), evaluated('before', 0.33)];
@@ -115,12 +115,12 @@ describe('live view', () => {
       for (const line of draw(columns, ...events)) expect(displayWidth(line)).toBeLessThanOrEqual(columns);
   });
 
-  it('says when rollouts failed', () => {
+  it('shows failed rollouts', () => {
     const failed = stepReport(0, 4, { completed: 93, failed: 2, cancelled: 1 });
     expect(draw(90, runStarted(4), failed).join('\n')).toContain('3 rollouts failed');
   });
 
-  it('puts what follows the loop below it, without bars', () => {
+  it('shows later phases below the loop, without bars', () => {
     const lines = draw(
       80,
       runStarted(1),

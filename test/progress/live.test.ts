@@ -64,7 +64,7 @@ describe('live view on a terminal', () => {
     for (const line of screen.lines) expect(line.length).toBeLessThan(40);
   });
 
-  it('shows notes below, and writes nothing more when it is closed', () => {
+  it('shows notes below, and writes nothing after its close', () => {
     view.listen(runStarted(4));
     view.note('Stopping.');
     view.note(`Either way ${'it goes on '.repeat(10)}with --resume.`);
@@ -77,7 +77,7 @@ describe('live view on a terminal', () => {
     expect(screen.writes.length).toBe(writes);
   });
 
-  it('leaves nothing of a run that was refused before it began', () => {
+  it('leaves nothing of a run that was refused at its start', () => {
     const other = new Screen(80, 24);
     const refused = createLiveView(other, { title: 'training in a shop' });
     vi.advanceTimersByTime(100);
@@ -86,7 +86,7 @@ describe('live view on a terminal', () => {
     expect(other.lines).toEqual(['']);
   });
 
-  it('leaves nothing to give back where the process is killed: it never hides the cursor', () => {
+  it('never hides the cursor, so that a killed process leaves a usable terminal', () => {
     view.listen(runStarted(4));
     vi.advanceTimersByTime(100);
     expect(screen.cursorVisible).toBe(true);
@@ -112,7 +112,7 @@ describe('what the program writes beside a live view', () => {
     vi.useRealTimers();
   });
 
-  it('stands above it, whole, in its order', () => {
+  it('appears above it, complete and in order', () => {
     write('one\n');
     vi.advanceTimersByTime(1000);
     write('two\nthree\n');
@@ -120,7 +120,7 @@ describe('what the program writes beside a live view', () => {
     expect(screen.lines.filter((line) => line.startsWith('martingale'))).toHaveLength(1);
   });
 
-  it('may be a line in parts, and as bytes', () => {
+  it('may be written in parts and as bytes', () => {
     write('half');
     vi.advanceTimersByTime(1000);
     expect(viewAt()).toBe(1);
@@ -134,7 +134,7 @@ describe('what the program writes beside a live view', () => {
     ]);
   });
 
-  it('may be many lines at once: the view is painted again when they are through', () => {
+  it('may be many lines at once; the view is repainted after them', () => {
     const before = screen.writes.join('').length;
     for (let line = 0; line < 1000; line++) write(`line ${line}\n`);
     // About the lines alone, and not the view with each of them.
@@ -146,7 +146,7 @@ describe('what the program writes beside a live view', () => {
     ]);
   });
 
-  it('is written as it is once the view is closed, and in the order of calls before', () => {
+  it('is unchanged after the view is closed, and in order before', () => {
     write('before\n');
     view.close();
     const end = screen.lines.length;
@@ -168,7 +168,7 @@ describe('several live views on one terminal', () => {
   };
   const heads = (screen: Screen) => screen.lines.filter((line) => line.startsWith('martingale'));
 
-  it('stand below each other, and the one that ends stays above', () => {
+  it('are stacked, and one that ends stays above', () => {
     const screen = new Screen(80, 40);
     const [one, other] = [open(screen, 'local/desk/one'), open(screen, 'local/desk/other')];
     vi.advanceTimersByTime(100);
@@ -188,7 +188,7 @@ describe('several live views on one terminal', () => {
     expect(heads(screen)).toHaveLength(2);
   });
 
-  it('fit the terminal together: each shows what matters most', () => {
+  it('fit the terminal together: each shows its most important lines', () => {
     const screen = new Screen(80, 13);
     const views = ['one', 'two', 'three'].map((name) => open(screen, `local/desk/${name}`));
     for (const view of views) {

@@ -39,7 +39,7 @@ describe('plain view', () => {
     return output.lines();
   };
 
-  it('says when a phase begins and ends, and about every tenth step', () => {
+  it('shows the start and end of a phase, and about every tenth step', () => {
     const lines = show(wholeRun(42));
     expect(lines.slice(0, 4)).toEqual([
       'warm start …',
@@ -58,7 +58,7 @@ describe('plain view', () => {
     expect(lines.at(-1)).toBe('finished · 1:05');
   });
 
-  it('says why rollouts failed: what was said, then where', () => {
+  it('shows why rollouts failed: message, then location', () => {
     const kinds = [
       { code: 'reward_failed', message: 'oh\u001b[2J', at: `${process.cwd()}/src/agent.ts:12:5`, count: 2 },
       { code: 'thrown', message: 'x'.repeat(400), count: 1 },
@@ -70,19 +70,19 @@ describe('plain view', () => {
     ]);
   });
 
-  it('tells the failures of a validation from those of a step of the same name', () => {
+  it('separates failures of a validation and a step with the same name', () => {
     const kinds = [{ code: 'thrown', message: 'oh', count: 1 }];
     const lines = show([runStarted(2), { type: 'failures', name: 'step-1000', kinds }]);
     expect(lines.slice(1)).toEqual(['! 1 rollout of the validation "step-1000" failed: oh [thrown]']);
   });
 
-  it('names the cause of an alarm where it has one', () => {
+  it('names the cause of an alarm if it has one', () => {
     const lines = show([runStarted(5), alarm(4, { cause: 'replies_alike' }), alarm(4, { cause: 'unknown' })]);
     const titles = lines.filter((line) => line.startsWith('!')).map((line) => line.split(': 2%')[0]);
     expect(titles).toEqual(['! step 5, no signal: replies alike', '! step 5, no signal']);
   });
 
-  it('says an alarm, with what to look at, also between the steps that it leaves out', () => {
+  it('shows an alarm with what to look at, even between omitted steps', () => {
     const events = wholeRun(42);
     const lines = show([...events.slice(0, -1), alarm(14), ...events.slice(-1)]);
     expect(lines.slice(-3, -1)).toEqual([
@@ -104,27 +104,27 @@ describe('plain view', () => {
     expect(show(wholeRun(3)).join()).not.toContain('stale');
   });
 
-  it('says every step of a short run', () => {
+  it('shows every step of a short run', () => {
     expect(show(wholeRun(3)).filter((line) => line.startsWith('step'))).toHaveLength(3);
   });
 
-  it('says of a phase in which the run was stopped how far it came, not that it is done', () => {
+  it('shows how far a stopped phase came', () => {
     const stopped: RunEvent = { type: 'run_ended', reason: 'stopped', seconds: 1, runDirectory: 'runs/x' };
     expect(show([phase(0, null), stopped])[1]).toBe('warm start: stopped at 0 · loss 0.432 · 1.0 s');
     expect(show([phase(50, 250), stopped])[1]).toMatch(/^warm start: stopped at 50 of 250 · /);
     expect(show([phase(250, 250), stopped])[0]).toBe('warm start: 250 · loss 0.432 · 0.0 s');
   });
 
-  it('says once that a phase is over, however often it is told', () => {
+  it('shows the end of a phase once, even if it is reported more often', () => {
     expect(show([phase(100, 250), phase(250, 250), phase(250, 250)])).toHaveLength(2);
   });
 
-  it('leaves the progress of an evaluation to its result', () => {
+  it('shows only the result of an evaluation', () => {
     const lines = show([phase(0, 128, 'evaluation before'), phase(128, 128, 'evaluation before')]);
     expect(lines).toEqual(['evaluation before …']);
   });
 
-  it('closes a phase of unknown length when something else begins', () => {
+  it('ends a phase of unknown length when something else begins', () => {
     expect(show([phase(10, null), runStarted(1)])[1]).toBe('warm start: 10 · loss 0.432 · 1.0 s');
   });
 

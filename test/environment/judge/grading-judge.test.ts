@@ -80,7 +80,7 @@ describe('in an environment', () => {
     ]);
   });
 
-  test('one that fails makes the rollout failed', async () => {
+  test('one that fails fails the rollout', async () => {
     const broken = new MockLanguageModelV4({
       doGenerate: () => Promise.reject(new TypeError('no credit left')),
     });

@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { saying } from '../../model/mock-replies.ts';
 import { judgeModel, scoringBy } from './judge-model.ts';
 
-test('both judges stand in an environment as they are written, and read what an external model said', async () => {
+test('both judges work in an environment and read the replies of an external model', async () => {
   const shown: string[] = [];
   const describe = ({ outcome }: { outcome: string }) => `It said ${outcome.length} letters.`;
   const environment = defineEnvironment({

@@ -28,7 +28,7 @@ const judgeOf = (options: object = {}) => {
 };
 
 describe('a verdict', () => {
-  test('is asked for once, in whatever order its conversations come', async () => {
+  test('is requested once, whatever the order of the conversations', async () => {
     const { judge, model } = judgeOf();
     expect(await judge(pair())).toEqual([0.9, 0.1]);
     expect(await judge(turned())).toEqual([0.1, 0.9]);
@@ -41,7 +41,7 @@ describe('a verdict', () => {
     expect(model.doGenerateCalls).toHaveLength(2);
   });
 
-  test('that several ask for at the same time is asked for once, and told to all of them', async () => {
+  test('is requested once for several callers at the same time', async () => {
     const { judge, model } = judgeOf({ cacheFile });
     const stopped = new AbortController();
     const asks = [pair(), turned(), pair()].map(judge);
@@ -58,7 +58,7 @@ describe('a verdict', () => {
     expect((await readFile(cacheFile, 'utf8')).trimEnd().split('\n')).toHaveLength(1);
   });
 
-  test('whose file cannot be written is told, with a warning', async () => {
+  test('is returned with a warning if its file cannot be written', async () => {
     const { judge } = judgeOf({ cacheFile });
     await judge(pair());
     await rm(cacheFile);
@@ -69,7 +69,7 @@ describe('a verdict', () => {
     await expect(judgeOf({ cacheFile }).judge(pair())).rejects.toThrow(OptionError);
   });
 
-  test('is asked for again where anything is different that it follows from', async () => {
+  test('is requested again if anything that it depends on differs', async () => {
     const { judge, model } = judgeOf({ cacheFile });
     await judge(pair());
     for (const options of [
@@ -83,14 +83,14 @@ describe('a verdict', () => {
     expect(model.doGenerateCalls).toHaveLength(5);
   });
 
-  test('that could not be used is not kept', async () => {
+  test('is not stored if it is unusable', async () => {
     const model = judgeModel((shown, call) => (call === 0 ? 'no idea' : scoringBy(scores)(shown)));
     const judge = relativeJudge({ model, attempts: 1 });
     await expect(judge(pair())).rejects.toThrow('not JSON');
     expect(await judge(pair())).toEqual([0.9, 0.1]);
   });
 
-  test('of a file is known to the next process', async () => {
+  test('in a file is known to the next process', async () => {
     await judgeOf({ cacheFile }).judge(pair());
     const next = judgeOf({ cacheFile });
     expect(await next.judge(turned())).toEqual([0.1, 0.9]);
@@ -98,7 +98,7 @@ describe('a verdict', () => {
     expect(next.judge.usage).toMatchObject({ calls: 0, cached: 1 });
   });
 
-  test('whose line was torn by a kill is asked for again, and lines after it are read', async () => {
+  test('with a torn line is requested again, and later lines are read', async () => {
     await judgeOf({ cacheFile }).judge(pair());
     const { length } = await readFile(cacheFile);
     await truncate(cacheFile, length - 20);
@@ -110,7 +110,7 @@ describe('a verdict', () => {
     expect(third.model.doGenerateCalls).toHaveLength(0);
   });
 
-  test('of a file that was changed by hand is not taken where it cannot be one', async () => {
+  test('in an edited file is not used if it is invalid', async () => {
     await judgeOf({ cacheFile }).judge(pair());
     await writeFile(cacheFile, (await readFile(cacheFile, 'utf8')).replace('0.9', '9'));
     const { judge, model } = judgeOf({ cacheFile });
@@ -118,7 +118,7 @@ describe('a verdict', () => {
     expect(model.doGenerateCalls).toHaveLength(1);
   });
 
-  test('is not looked for in a file of something else', async () => {
+  test('is refused in a file of something else', async () => {
     await judgeOf({ cacheFile }).judge(pair());
     await appendFile(cacheFile, 'name,score\n');
     const { judge } = judgeOf({ cacheFile });
@@ -126,7 +126,7 @@ describe('a verdict', () => {
     await expect(judge(pair())).rejects.toThrow('line 2');
   });
 
-  test('gives its place in memory to newer ones', async () => {
+  test('is dropped from memory for newer ones', async () => {
     const { judge, model } = judgeOf({ cacheSize: 1 });
     await judge(pair());
     await judge(group(answering('good'), answering('middling')));
@@ -135,8 +135,8 @@ describe('a verdict', () => {
   });
 });
 
-describe('what a judge uses', () => {
-  test('is counted over all answers, unusable ones too, and priced', async () => {
+describe('the usage of a judge', () => {
+  test('counts all answers, unusable ones too, with their price', async () => {
     const model = judgeModel((shown, call) => (call === 0 ? 'no idea' : scoringBy(scores)(shown)));
     const judge = relativeJudge({ model, prices: { input: 3, output: 15 } });
     expect(judge.usage).toEqual({ calls: 0, cached: 0, inputTokens: 0, outputTokens: 0, cost: 0 });
@@ -145,14 +145,14 @@ describe('what a judge uses', () => {
     expect(judge.usage.cost).toBeCloseTo((20 * 3 + 8 * 15) / 1e6, 12);
   });
 
-  test('has no cost where no prices are known', async () => {
+  test('has no cost without prices', async () => {
     const { judge } = judgeOf();
     await judge(pair());
     expect(judge.usage).toMatchObject({ inputTokens: 10, outputTokens: 4, cost: null });
   });
 });
 
-test('a judge that is told to stop ends with the reason', async () => {
+test('an aborted judge rejects with the reason', async () => {
   const reason = new Error('the run was stopped');
   const { judge } = judgeOf();
   await expect(judge({ ...pair(), signal: AbortSignal.abort(reason) })).rejects.toBe(reason);

@@ -33,7 +33,7 @@ const kept = () =>
     },
   });
 
-test('the base model of the service judges within a rollout, the same each time, and is not recorded', async () => {
+test('the base model of the service judges within a rollout, reproducibly and without being recorded', async () => {
   const trajectory = new Trajectory({ policy: 'local/p/n:step1' });
   const judged = () => {
     const members = ['good', 'bad'].map((said) => ({
@@ -60,7 +60,7 @@ test('the base model of the service judges within a rollout, the same each time,
   expect(trajectory).toMatchObject({ histories: [], violation: undefined, usage: { turns: 0 } });
 });
 
-test('a model that keeps to the schema and has nothing to say gives an error, and no score', async () => {
+test('a model that follows the schema with unusable content gives an error, not a score', async () => {
   const judge = gradingJudge({ model: judging.languageModel, attempts: 1, maxOutputTokens: 20 });
   const trajectory = answering('good');
   await expect(judge({ scenario: {}, outcome: '', trajectory, signal })).rejects.toMatchObject({

@@ -27,7 +27,7 @@ const group = (...trajectories: Trajectory[]) => ({
 });
 
 describe('a relative judge', () => {
-  test('scores each member by its own conversation, whatever the order shown and answered', async () => {
+  test('scores each member by its own conversation, whatever the order of prompt and answer', async () => {
     const model = judgeModel((shown) => ({ scores: scoringBy(scores)(shown).scores.reverse() }));
     for (let seed = 0; seed < 20; seed++) {
       const judge = relativeJudge({ model, seed });
@@ -43,7 +43,7 @@ describe('a relative judge', () => {
     expect(new Set(orders).size).toBeGreaterThan(3);
   });
 
-  test('shows ids that say nothing, the common beginning once, the rubric and the task', async () => {
+  test('shows neutral ids, the shared beginning once, the rubric and the task', async () => {
     const model = judgeModel(scoringBy(scores));
     const judge = relativeJudge({
       model,
@@ -100,7 +100,7 @@ describe('a relative judge', () => {
     expect(shown).not.toContain('token_ids');
   });
 
-  test('judges equal conversations once, and gives each the score', async () => {
+  test('judges equal conversations once and gives all the same score', async () => {
     const model = judgeModel(scoringBy(scores));
     const judge = relativeJudge({ model });
     const members = [answering('good'), answering('bad'), answering('good'), answering('good')];
@@ -109,7 +109,7 @@ describe('a relative judge', () => {
     expect(await judge(group(answering('good'), answering('good')))).toEqual([0.9, 0.9]);
   });
 
-  test('cannot be talked out of the form by what a conversation says', async () => {
+  test('escapes the markup of a conversation', async () => {
     const model = judgeModel(({ conversations }) => ({
       scores: [...conversations.keys()].map((id) => ({ id, explanation: '', score: 0.5 })),
     }));
@@ -146,7 +146,7 @@ const unusable: [string, unknown, RegExp][] = [
 ];
 
 describe.each(unusable)('%s', (_, answer, complaint) => {
-  test('is given back with what is wrong with it, and asked for again', async () => {
+  test('is returned with its mistake, and requested again', async () => {
     const heard: string[][] = [];
     const model = judgeModel((shown, call) => {
       heard.push(shown.after);
@@ -159,7 +159,7 @@ describe.each(unusable)('%s', (_, answer, complaint) => {
     expect(judge.usage.calls).toBe(3);
   });
 
-  test('is an error when it is all there is, and nothing is written', async () => {
+  test('is an error after the last attempt, and no log is written', async () => {
     const judge = relativeJudge({ model: judgeModel(() => answer), attempts: 2 });
     const members = [answering('good'), answering('bad')];
     const judged = judge(group(...members));
@@ -172,12 +172,12 @@ describe.each(unusable)('%s', (_, answer, complaint) => {
 });
 
 describe('its answer', () => {
-  test('may stand in a fence', async () => {
+  test('may be in a code fence', async () => {
     const model = judgeModel((shown) => `\`\`\`json\n${JSON.stringify(scoringBy(scores)(shown))}\n\`\`\``);
     expect(await relativeJudge({ model })(group(answering('good')))).toEqual([0.9]);
   });
 
-  test('that was cut off is asked for again', async () => {
+  test('is requested again if it was cut off', async () => {
     const model = new MockLanguageModelV4({
       doGenerate: async () => ({
         content: [{ type: 'text', text: JSON.stringify({ scores: [one('c1', 1)] }) }],
@@ -213,7 +213,7 @@ describe('in an environment', () => {
     return { service, run };
   }
 
-  test('it is part of the reward, its raw score a metric, its explanation in the logs', async () => {
+  test('it is part of the reward, its score a metric, its explanation in the logs', async () => {
     const { service, run } = await open(relativeJudge({ model: judgeModel(scoringBy(scores)) }));
     await using _ = service;
     const { groups } = await run();
@@ -226,7 +226,7 @@ describe('in an environment', () => {
     expect(trajectories.map(({ choices }) => choices.length)).toEqual([1, 1]);
   });
 
-  test('one that fails makes its group failed, and nobody 0', async () => {
+  test('one that fails fails its group; no reward becomes 0', async () => {
     const broken = new MockLanguageModelV4({
       doGenerate: async () => {
         throw new TypeError('no credit left');
@@ -243,7 +243,7 @@ describe('in an environment', () => {
     expect(groups[0]?.rollouts.map(({ trajectory }) => trajectory.reward)).toEqual([null, null]);
   });
 
-  test('a model of the same service judges, also within a rollout, and is never recorded', async () => {
+  test('a model of the same service judges within a rollout and is never recorded', async () => {
     const service = await startFakeService({
       policy: ({ messages }) => {
         const content = [{ type: 'text' as const, text: String(messages.at(-1)?.content) }];

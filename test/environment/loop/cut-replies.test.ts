@@ -42,17 +42,17 @@ async function lead(
 
 const act = tool({ inputSchema: z.object({}), execute: () => 'done' });
 
-test('a reply that was cut ends the conversation by its name', async () => {
+test('a cut reply ends the conversation with `length`', async () => {
   expect(await lead(text, 'length', {})).toMatchObject({ reason: 'length', turns: 1 });
 });
 
-test('a reply that was cut where the tokens are used up ends it by the limit', async () => {
+test('a cut reply without remaining tokens ends it with `token_limit`', async () => {
   const trajectory = Object.defineProperty(new Trajectory(), 'remainingTokens', { value: 0 });
   expect(await lead(text, 'length', {}, trajectory)).toMatchObject({ reason: 'token_limit', turns: 1 });
   expect(await lead(call, 'length', { tools: { act } }, trajectory)).toMatchObject({ reason: 'token_limit' });
 });
 
-test('the environment may go on after a reply that was cut', async () => {
+test('`observe` may continue after a cut reply', async () => {
   const observe = ({ turn }: { turn: number }) => (turn < 3 ? 'go on' : null);
   expect(await lead(text, 'length', { observe })).toMatchObject({ reason: 'finished', turns: 3 });
 });
@@ -67,7 +67,7 @@ test.each(['length', 'content-filter'] as const)(
   },
 );
 
-test('a reply that breaks the tool choice ends the conversation, and is scored', async () => {
+test('a reply that breaks the tool choice ends the conversation and is scored', async () => {
   const observe = () => {
     throw new Error('observed');
   };

@@ -20,7 +20,7 @@ const calls = (...made: [string, unknown][]): FakeReply => ({
   toolCalls: made.map(([name, input]) => ({ name, arguments: JSON.stringify(input) })),
 });
 
-test('a prompt alone is one turn', async () => {
+test('a prompt without other pieces is one turn', async () => {
   const environment = defineEnvironment({
     ...base,
     scenario: z.object({ who: z.string() }),
@@ -40,7 +40,7 @@ test('a prompt alone is one turn', async () => {
   expect(ended.trajectory.toRecord().metadata).toMatchObject({ stop_reason: 'finished' });
 });
 
-test('the conversation goes on with what is observed, until there is nothing more', async () => {
+test('the conversation continues with each observation until `observe` returns null', async () => {
   const turns: unknown[] = [];
   const environment = defineEnvironment({
     ...base,
@@ -72,7 +72,7 @@ test('the conversation goes on with what is observed, until there is nothing mor
   expect(ended.trajectory.choices).toHaveLength(3);
 });
 
-test('tools run once each, in their order, before the model goes on; `observe` sees only the last reply', async () => {
+test('tools run once each, in order, before the next model call; `observe` sees only the last reply', async () => {
   const ran: string[] = [];
   const slowness: Record<string, number> = { a: 3, b: 2, c: 0 };
   const observed: string[] = [];
@@ -113,7 +113,7 @@ test('tools run once each, in their order, before the model goes on; `observe` s
   expect(ended.trajectory.metrics.tool_errors).toBe(0);
 });
 
-test('tools run at once where that is asked for, and their results keep the order', async () => {
+test('with `parallel`, tools run at the same time and their results keep the order', async () => {
   const ran: string[] = [];
   const second = Promise.withResolvers<void>();
   const environment = defineEnvironment({
@@ -158,7 +158,7 @@ const breaking = {
   },
 };
 
-test('a tool that throws is told to the model, and counted', async () => {
+test('the error of a tool is shown to the model and counted', async () => {
   const replies: Reply[] = [];
   const environment = defineEnvironment({
     ...breaking,
@@ -180,7 +180,7 @@ test('a tool that throws is told to the model, and counted', async () => {
   ]);
 });
 
-test('a tool that throws fails the rollout where tools must not', async () => {
+test('with `fail`, a tool that throws fails the rollout', async () => {
   const environment = defineEnvironment({ ...breaking, onToolError: 'fail' });
   const ended = await runOnce(environment, noScenario, script(calls(['dig', { depth: 1 }])));
   expect(ended).toMatchObject({
@@ -189,7 +189,7 @@ test('a tool that throws fails the rollout where tools must not', async () => {
   });
 });
 
-test('calls that cannot be run are the policy’s own doing, also where tools must not fail', async () => {
+test('invalid calls are the policy’s mistake, even with `fail`', async () => {
   const replies: Reply[] = [];
   const environment = defineEnvironment({
     ...breaking,
@@ -216,7 +216,7 @@ test('calls that cannot be run are the policy’s own doing, also where tools mu
   expect(ended.trajectory.metrics.tool_errors).toBe(0);
 });
 
-test('`stop` ends the conversation with a reason of its own, after the tools have run', async () => {
+test('`stop` ends the conversation with its own reason, after the tools have run', async () => {
   const environment = defineEnvironment({
     ...base,
     setup: () => ({ submitted: '' }),
@@ -239,7 +239,7 @@ test('`stop` ends the conversation with a reason of its own, after the tools hav
   expect(ended.trajectory.stopReason).toBe('submitted');
 });
 
-test('structured output is asked for and read; what does not follow it is null', async () => {
+test('structured output is requested and parsed; a reply that does not fit is null', async () => {
   const read: unknown[] = [];
   const environment = defineEnvironment({
     ...base,
@@ -313,7 +313,7 @@ test.each([
   expect(ended.trajectory.stopReason).toBe(reason);
 });
 
-test('a limit of tool calls ends the conversation cleanly', async () => {
+test('a limit of tool calls ends the conversation', async () => {
   let acted = 0;
   const environment = defineEnvironment({
     ...base,
@@ -351,7 +351,7 @@ function waiting(wait: () => Promise<string>) {
   return tool({ inputSchema: z.object({}), execute: wait });
 }
 
-test('a sub-agent’s call in a tool counts, and ends the conversation where it breaks the rules', async () => {
+test('a sub-agent’s call in a tool counts, and ends the conversation if it cannot be trained on', async () => {
   const environment = defineEnvironment({
     ...base,
     prompt: () => 'Go.',

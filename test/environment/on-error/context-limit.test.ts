@@ -33,7 +33,7 @@ const grow = async ({ model, signal }: RolloutContext<object>) => {
   return 'fits';
 };
 
-test('without `onError` and `atLimit` a conversation that outgrows the context fails its rollout', async () => {
+test('without `onError` and `atLimit`, a conversation beyond the context fails its rollout', async () => {
   const environment = defineEnvironment({ ...base, rollout: grow, rewards });
   expect(await runOnce(environment, noScenario, small)).toMatchObject({
     status: 'failed',
@@ -41,7 +41,7 @@ test('without `onError` and `atLimit` a conversation that outgrows the context f
   });
 });
 
-test('`atLimit` is asked for a conversation that outgrows the context, and comes before `onError`', async () => {
+test('`atLimit` handles a conversation beyond the context, before `onError`', async () => {
   const onError = vi.fn(() => 'unreadable');
   const environment = defineEnvironment({
     ...base,
@@ -56,7 +56,7 @@ test('`atLimit` is asked for a conversation that outgrows the context, and comes
   expect(onError).not.toHaveBeenCalled();
 });
 
-test('`onError` is asked where there is no `atLimit`', async () => {
+test('without `atLimit`, `onError` handles it', async () => {
   const environment = defineEnvironment({ ...base, rollout: grow, onError: () => 'too long', rewards });
   const rollout = await runOnce(environment, noScenario, small);
   expect(rollout).toMatchObject({ status: 'completed', reward: -1 });
@@ -64,7 +64,7 @@ test('`onError` is asked where there is no `atLimit`', async () => {
   expect(rollout.trajectory.metrics.scored_errors).toBe(1);
 });
 
-test('an agent that shortens its conversation and goes on has not met a limit', async () => {
+test('an agent that shortens its conversation and continues has reached no limit', async () => {
   const atLimit = vi.fn(() => 'too long');
   const environment = defineEnvironment({
     ...base,
@@ -83,7 +83,7 @@ test('an agent that shortens its conversation and goes on has not met a limit', 
   expect(atLimit).not.toHaveBeenCalled();
 });
 
-test('an agent that threw after a reply cut at the context’s end met the limit; one cut by its own, an error', async () => {
+test('an error after a reply cut at the context’s end is the limit; after one cut by `maxOutputTokens`, an error', async () => {
   const reasons: (string | null)[] = [];
   for (const maxOutputTokens of [undefined, 4]) {
     const environment = defineEnvironment({
@@ -105,7 +105,7 @@ test('an agent that threw after a reply cut at the context’s end met the limit
   expect(reasons).toEqual(['context_limit', 'error:SyntaxError']);
 });
 
-test('an agent behind the endpoint is told by the code that its client knows, and meets the same limit', async () => {
+test('an agent behind the endpoint gets the code that its client knows, and reaches the same limit', async () => {
   const codes: unknown[] = [];
   const environment = defineEnvironment({
     ...base,
@@ -131,7 +131,7 @@ test('an agent behind the endpoint is told by the code that its client knows, an
   expect(codes).toEqual(['context_length_exceeded']);
 });
 
-test('a request that the endpoint refuses is the agent’s, not the policy’s', async () => {
+test('a request that the endpoint rejects is the agent’s error, not the policy’s', async () => {
   const onError = vi.fn(() => 'too long');
   const environment = defineEnvironment({
     ...base,
@@ -162,7 +162,7 @@ const pieces = {
 };
 const turns = { turns: ({ outcome }: { outcome: { turns: number } }) => outcome.turns };
 
-test('in a conversation of pieces `onError` has what has been said so far', async () => {
+test('in a conversation of pieces, `onError` gets the conversation so far', async () => {
   const failed = await runOnce(defineEnvironment({ ...pieces, rewards: turns }), noScenario, small);
   expect(failed).toMatchObject({ status: 'failed', failure: { code: 'context_length_exceeded' } });
   const environment = defineEnvironment({ ...pieces, onError: ({ outcome }) => outcome, rewards: turns });
@@ -175,7 +175,7 @@ test('in a conversation of pieces `onError` has what has been said so far', asyn
   expect(rollout.trajectory.stopReason).toBe('context_limit');
 });
 
-test('what a piece or a tool throws is put to it, and what a piece gives wrongly is not', async () => {
+test('it handles what a piece or a tool throws, but not what a piece returns incorrectly', async () => {
   const run = (own: object, policy: FakePolicy) =>
     runOnce(
       defineEnvironment({ ...pieces, ...own, onError: ({ outcome }) => outcome, rewards: turns }),
@@ -231,13 +231,13 @@ describe('with an external model', () => {
       ),
     );
 
-  test('a prompt that its provider refuses as too long is the same limit', async () => {
+  test('a prompt that its provider rejects as too long is the same limit', async () => {
     const rollout = await rolloutOf(grow);
     expect(rollout).toMatchObject({ status: 'completed', reward: -1, outcome: 'too long' });
     expect(rollout.trajectory.stopReason).toBe('context_limit');
   });
 
-  test('one that another model’s provider refuses is a failure', async () => {
+  test('a prompt that another model’s provider rejects is a failure', async () => {
     const rollout = await rolloutOf(async ({ model }) => {
       const { text } = await generateText({ model: model.languageModel, prompt: 'a' });
       const turn = { role: 'user' as const, content: text };

@@ -57,7 +57,7 @@ test('an output that cannot be read is scored by the outcome that `onError` retu
   expect(trajectory.logs).toEqual([expect.stringMatching(/^`onError` returned an outcome for AI_NoObject/)]);
 });
 
-test('without `onError`, and where it gives undefined or throws the same again, the rollout fails as ever', async () => {
+test('without `onError`, or if it returns undefined or throws the same error, the rollout fails', async () => {
   const handlers = [
     {},
     { onError: () => undefined },
@@ -94,7 +94,7 @@ test('an `onError` that throws fails its rollout with both errors', async () => 
   });
 });
 
-test('a rollout whose agent ends well asks nothing, and counts as no error', async () => {
+test('a rollout whose agent returns does not call it and counts no error', async () => {
   const onError = vi.fn(() => 'unreadable');
   const environment = defineEnvironment({ ...base, rollout: (context) => ask(context), onError, rewards });
   const rollout = await runOnce(environment, noScenario, yes);
@@ -103,7 +103,7 @@ test('a rollout whose agent ends well asks nothing, and counts as no error', asy
   expect(onError).not.toHaveBeenCalled();
 });
 
-test('`onError` sees the state, the trajectory and the error, and what it left running is ended', async () => {
+test('`onError` gets the state, the trajectory and the error, and its unfinished work is ended', async () => {
   const environment = defineEnvironment({
     ...base,
     setup: () => ({ moves: ['a'] }),
@@ -131,7 +131,7 @@ test('`onError` sees the state, the trajectory and the error, and what it left r
   });
 });
 
-test('a rollout with an outcome and no recorded call is failed all the same', async () => {
+test('a rollout with an outcome and no recorded call fails', async () => {
   const environment = defineEnvironment({
     ...base,
     rollout: async (): Promise<string> => {
@@ -206,7 +206,7 @@ test.each([
   }
 });
 
-test('a stream whose service fails is no output of the policy’s', async () => {
+test('a stream whose service fails is not the policy’s output', async () => {
   const onError = vi.fn(() => 'unreadable');
   const environment = defineEnvironment({
     ...base,
@@ -233,7 +233,7 @@ test('a stream whose service fails is no output of the policy’s', async () => 
   expect(onError).not.toHaveBeenCalled();
 });
 
-test('a call that the agent gave up on is none of the policy’s doing', async () => {
+test('a call that the agent aborted is not the policy’s mistake', async () => {
   const onError = vi.fn(() => 'unreadable');
   const asked = Promise.withResolvers<void>();
   const policy: FakePolicy = async ({ messages }) => {
@@ -268,7 +268,7 @@ test('a call that the agent gave up on is none of the policy’s doing', async (
   expect(onError).not.toHaveBeenCalled();
 });
 
-test('a call that another model answers, and a judge that fails, are none of its doing', async () => {
+test('a failed call of another model or a judge is not the policy’s mistake', async () => {
   const onError = vi.fn(() => 'unreadable');
   const other = defineEnvironment({
     ...base,
@@ -301,7 +301,7 @@ test('a call that another model answers, and a judge that fails, are none of its
   expect(onError).not.toHaveBeenCalled();
 });
 
-test('a used-up limit is no error: without `atLimit` it fails the rollout', async () => {
+test('a used-up limit is not an error: without `atLimit` it fails the rollout', async () => {
   const onError = vi.fn(() => 'unreadable');
   const environment = defineEnvironment({
     ...base,
@@ -317,7 +317,7 @@ test('a used-up limit is no error: without `atLimit` it fails the rollout', asyn
   expect(onError).not.toHaveBeenCalled();
 });
 
-test('what a deadline interrupts asks nothing', async () => {
+test('it is not called after a deadline', async () => {
   const onError = vi.fn(() => 'unreadable');
   const ended = Promise.withResolvers<void>();
   const environment = defineEnvironment({
@@ -337,7 +337,7 @@ test('what a deadline interrupts asks nothing', async () => {
   expect(onError).not.toHaveBeenCalled();
 });
 
-test('a reward that throws is a failure, also behind `onError`', async () => {
+test('a reward that throws is a failure, even after `onError`', async () => {
   const onError = vi.fn(() => 'unreadable');
   const environment = defineEnvironment({
     ...base,
@@ -356,7 +356,7 @@ test('a reward that throws is a failure, also behind `onError`', async () => {
   expect(onError).not.toHaveBeenCalled();
 });
 
-test('an agent whose tool calls are none ends by its own exception, and is scored', async () => {
+test('an agent that throws at an invalid tool call is scored', async () => {
   const environment = defineEnvironment({
     ...base,
     rollout: async ({ model, signal }) => {
@@ -379,7 +379,7 @@ test('an agent whose tool calls are none ends by its own exception, and is score
   expect(rollout.trajectory.stopReason).toBe('error:AI_NoSuchToolError');
 });
 
-test('`onError` is not asked where an external model’s call failed in its stream', async () => {
+test('`onError` is not called if an external model’s stream failed', async () => {
   const onError = vi.fn(() => 'unreadable');
   const environment = defineEnvironment({
     ...base,

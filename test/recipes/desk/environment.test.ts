@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { judge, openDesk } from '../../../recipes/desk/environment.ts';
+import { checkOutcome, openDesk } from '../../../recipes/desk/environment.ts';
 
 const order = { tool: 'cancel', order: '4821', code: '17', fine: false } as const;
 const rightCall = { tool: 'cancel', order: '4821' } as const;
 const rightAnswer = { verdict: 'sorry', code: '17' } as const;
-const points = (outcome: Parameters<typeof judge>[1]) =>
-  Object.values(judge(order, outcome)).filter(Boolean).length / 4;
+const points = (outcome: Parameters<typeof checkOutcome>[1]) =>
+  Object.values(checkOutcome(order, outcome)).filter(Boolean).length / 4;
 
 describe('the desk', () => {
   it('answers the right tool on the right order, and nothing else', () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { sortDemonstrations, sortedInPasses } from '../../../recipes/sort/demonstrations.ts';
-import { placesRight, question, sorted } from '../../../recipes/sort/environment.ts';
+import { question, shareInPosition, sorted } from '../../../recipes/sort/environment.ts';
 import { sortScenarios, splitOf } from '../../../recipes/sort/scenarios.ts';
 
 describe('the digits to sort', () => {
@@ -24,7 +24,7 @@ describe('the reward of an answer', () => {
     ['', 0],
     ['97531', 0.2],
   ])('%s for 97531 is %d', (answer, reward) => {
-    expect(placesRight('97531', answer)).toBeCloseTo(reward, 12);
+    expect(shareInPosition('97531', answer)).toBeCloseTo(reward, 12);
   });
 });
 
