@@ -5,7 +5,7 @@ import { groups, rl } from '../service/jobs/support.ts';
 import { temporaryFolder } from '../support/files.ts';
 import { door, ScriptedEngine } from '../support/scripted-engine.ts';
 
-test('a job that runs after a restart links to the span that asked for it before', async () => {
+test('a job that runs after a restart links to the span that requested it', async () => {
   const traceId = '0af7651916cd43dd8448eb211c80319c';
   const spanId = 'b7ad6b7169203331';
   const dataFolder = await temporaryFolder();

@@ -39,7 +39,7 @@ async function pointsOf(name: string) {
   return (found?.dataPoints ?? []).map((point) => dataSchema.parse(point));
 }
 
-test('calls and tokens of a externalModel, and the values of group rewards, are counted like all others', async () => {
+test('calls and tokens of an external model, and values of group rewards, are counted', async () => {
   const usage = { total: 5, noCache: 5, cacheRead: 0, cacheWrite: 0 };
   const model = new MockLanguageModelV4({
     provider: 'elsewhere',

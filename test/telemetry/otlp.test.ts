@@ -55,7 +55,7 @@ describe('a run with the SDK, over a real service, at an OTLP receiver', () => {
   }, 60_000);
   afterAll(() => receiver.close());
 
-  it('is one tree: run, step, group, rollout, and in it model call, tool and reward', () => {
+  it('is one tree: run, step, group, rollout, then model call, tool and reward', () => {
     expect(all('run')).toHaveLength(1);
     expect(parentOf(all('run')[0])).toBeUndefined();
     const edges: [string, string, number][] = [
@@ -73,7 +73,7 @@ describe('a run with the SDK, over a real service, at an OTLP receiver', () => {
     }
   });
 
-  it('goes on in the service: its requests are children of the calls, in the same trace', () => {
+  it('continues in the service: its requests are children of the calls, in the same trace', () => {
     const requests = all('POST /v1/chat/completions');
     expect(requests).toHaveLength(4);
     const [{ traceId } = { traceId: '' }] = all('run');
@@ -90,7 +90,7 @@ describe('a run with the SDK, over a real service, at an OTLP receiver', () => {
     );
   });
 
-  it('links the service’s work on the job to the span that asked for it', () => {
+  it('links the service’s work on the job to the span that requested it', () => {
     const [work] = all('training_job');
     const [job] = all('job');
     expect(work?.parentSpanId).toBeUndefined();
@@ -98,7 +98,7 @@ describe('a run with the SDK, over a real service, at an OTLP receiver', () => {
     expect(work?.attributes['martingale.job.id']).toBe(job?.attributes['martingale.job.id']);
   });
 
-  it('says what conversation a call is of, what was said where that is asked for, and what the reward was', () => {
+  it('has the conversation id of a call, its messages if requested, and the reward', () => {
     for (const span of all(call)) {
       expect(span.attributes['gen_ai.conversation.id']).toBe(
         parentOf(span)?.attributes['gen_ai.conversation.id'],
@@ -115,7 +115,7 @@ describe('a run with the SDK, over a real service, at an OTLP receiver', () => {
       });
   });
 
-  it('brings the metrics', () => {
+  it('includes the metrics', () => {
     const counted = (name: string) => {
       const { sum, histogram, gauge } = receiver.metrics.get(name) ?? {};
       const points = (sum ?? histogram ?? gauge)?.dataPoints ?? [];

@@ -13,7 +13,7 @@ function record() {
 }
 
 describe('withSpan without an SDK', () => {
-  it('gives back what its function gives, value, promise or error', async () => {
+  it('returns what its function returns or throws: value, promise or error', async () => {
     const promise = Promise.resolve(2);
     expect(withSpan('run', {}, () => 1)).toBe(1);
     expect(withSpan('run', {}, () => promise)).toBe(promise);
@@ -28,7 +28,7 @@ describe('withSpan without an SDK', () => {
 });
 
 describe('withSpan', () => {
-  it('is the parent of the spans begun in it, also after an await and side by side', async () => {
+  it('is the parent of the spans started in it, after an await and in parallel too', async () => {
     const spans = record();
     await withSpan(spanName.run, {}, async () => {
       await nextTurn();
@@ -53,7 +53,7 @@ describe('withSpan', () => {
     expect(spans[1]?.status).toBeUndefined();
   });
 
-  it('ends only when its promise settles, and takes attributes until then', async () => {
+  it('ends when its promise settles, and accepts attributes until then', async () => {
     const spans = record();
     const gate = Promise.withResolvers<void>();
     const running = withSpan('step', {}, async (span) => {
@@ -86,7 +86,7 @@ describe('withSpan', () => {
     expect(spans[0]?.exceptions).toHaveLength(1);
   });
 
-  it('names errors that are not ours by their class, and what is no error at all', () => {
+  it('names other errors by their class, and other values too', () => {
     const spans = record();
     expect(() => withSpan('tool', {}, thrower(new RangeError('far')))).toThrow('far');
     expect(() => withSpan('tool', {}, thrower('text'))).toThrow('text');
@@ -95,7 +95,7 @@ describe('withSpan', () => {
 });
 
 describe('a client’s call within a span', () => {
-  it('carries the trace to the service, and carries none outside', async () => {
+  it('sends the trace to the service, and none outside a span', async () => {
     const spans = record();
     const { client, received } = await serve((response) => response.end());
     await client.health();

@@ -6,7 +6,7 @@ import { temporaryFolder } from '../support/files.ts';
 import { fromSource, root, runProgram } from '../support/programs.ts';
 import { startOtlpReceiver } from './otlp-receiver.ts';
 
-test('a run and a service in another process, each with an SDK of its own, are one trace', {
+test('a run and a service in another process, each with its own SDK, are one trace', {
   tags: ['long'],
 }, async () => {
   const folder = await temporaryFolder();

@@ -8,7 +8,7 @@ import {
   withSpan,
 } from '../../src/telemetry/index.ts';
 
-it('records nothing and makes no span without an SDK', () => {
+it('records nothing without an SDK', () => {
   withSpan('rollout', {}, (span) => {
     expect(span.isRecording()).toBe(false);
     expect(trace.isSpanContextValid(span.spanContext())).toBe(false);
@@ -19,7 +19,7 @@ it('records nothing and makes no span without an SDK', () => {
   }).not.toThrow();
 });
 
-it('keeps what was said out of spans unless it is asked for', () => {
+it('leaves conversations out of spans by default', () => {
   const message = { role: 'assistant', content: 'secret' } as const;
   expect(
     contentAttributes([{ role: 'user', content: 'secret' }], { message, finish_reason: 'stop' }),
