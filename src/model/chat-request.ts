@@ -80,7 +80,7 @@ function toolChoiceOf({
   if (toolChoice === undefined || toolChoice.type === 'auto') return {};
   throw unsupportedByModel(
     `"tool_choice" in providerOptions.martingale beside the toolChoice "${toolChoice.type}"`,
-    'Give one of them.',
+    'Set only one of them.',
   );
 }
 
@@ -134,19 +134,30 @@ const untrainable: Fields = ['use_beam_search', 'length_penalty'];
 
 /** Fields with an AI SDK setting. If both were set, one would be ignored. */
 const ownSettings: Fields = [
-  ...(['temperature', 'top_p', 'top_k', 'max_tokens', 'max_completion_tokens', 'stop', 'seed'] as const),
-  ...(['presence_penalty', 'frequency_penalty', 'reasoning_effort', 'response_format'] as const),
-  ...(['tools', 'tool_choice', 'function_call'] as const),
+  'temperature',
+  'top_p',
+  'top_k',
+  'max_tokens',
+  'max_completion_tokens',
+  'stop',
+  'seed',
+  'presence_penalty',
+  'frequency_penalty',
+  'reasoning_effort',
+  'response_format',
+  'tools',
+  'tool_choice',
+  'function_call',
 ];
 
 const remedies: [Fields, string][] = [
   [reserved, 'The model sets it itself, so that each call is recorded exactly.'],
   [
     untrainable,
-    'A reply that beam search found is no sample of the policy and cannot be trained on; ask for it with ' +
+    'A beam-search reply is not a sample of the policy and cannot be trained on. Request it with ' +
       '`client.chat.completions.create`.',
   ],
-  [ownSettings, 'Give it to the AI SDK, which has a setting for it.'],
+  [ownSettings, 'Use the setting of the AI SDK.'],
 ];
 
 const known: ReadonlySet<string> = new Set(Object.keys(chatCompletionRequestSchema.shape));
@@ -166,7 +177,7 @@ export function extraFields(
     if (name === 'tool_choice' && isAllowedTools(extra[name])) continue;
     const refusal = remedies.find(([fields]) => fields.some((field) => field === name));
     if (refusal) throw refuse(name, refusal[1]);
-    if (!known.has(name)) throw refuse(name, 'A chat request has no field of that name.');
+    if (!known.has(name)) throw refuse(name, 'Unknown field of a chat request.');
   }
   return extra;
 }

@@ -41,7 +41,7 @@ function policyProvider({ models, otherwise }: DefaultProviderOptions): Provider
   const refuse = (kind: string) => (id: string) => {
     throw new ModelError(
       'not_the_policy',
-      `The default provider was asked for the ${kind} "${id}", and is the policy's for ${named} only. Name that model ` +
+      `The default provider has no ${kind} "${id}"; it provides the policy for ${named} only. Name that model ` +
         'in `models`, or pass the provider that has it as `otherwise`.',
     );
   };

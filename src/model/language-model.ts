@@ -1,4 +1,4 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTick } from 'node:timers/promises';
 import type {
   LanguageModelV4,
   LanguageModelV4CallOptions,
@@ -77,7 +77,7 @@ export class PolicyLanguageModel implements LanguageModelV4 {
       return { call, warnings };
     } catch (error) {
       // Waits one tick: an agent that retries on every error would otherwise block timers and other rollouts.
-      await nextTurn();
+      await nextTick();
       throw error;
     }
   }

@@ -63,17 +63,17 @@ export interface RecordCallsOptions {
  * model. A call is written before its caller has the whole answer. Failed calls are not written.
  */
 export function recordCalls({ file, completions }: RecordCallsOptions): CompletionSource {
-  return new RecordedSource(completions, new CallsFile(file));
+  return new RecordedSource(completions, file);
 }
-
-type NumberedCall = RecordedRequest & { asked: number };
 
 class RecordedSource implements CompletionSource {
   readonly #completions: CompletionSource;
-  readonly #file: CallsFile;
-  #asked = 0;
+  readonly #file: string;
+  #requests = 0;
+  /** The appends so far: lines are written one at a time, after a header. */
+  #appends: Promise<void> | undefined;
 
-  constructor(completions: CompletionSource, file: CallsFile) {
+  constructor(completions: CompletionSource, file: string) {
     this.#completions = completions;
     this.#file = file;
   }
@@ -87,16 +87,17 @@ class RecordedSource implements CompletionSource {
     request: WholeChatRequest | StreamedChatRequest,
     options?: CallOptions,
   ): Promise<ChatCompletion | AsyncIterableIterator<ChatCompletionChunk>> {
-    const call = { ...recordedRequest(request), asked: this.#asked++ };
-    if (request.stream) return this.#record(await this.#completions.create(request, options), call);
+    const call = recordedRequest(request);
+    const line = { key: callKey(call), asked: this.#requests++, ...call };
+    if (request.stream) return this.#record(await this.#completions.create(request, options), line);
     const completion = await this.#completions.create(request, options);
-    await this.#file.append({ ...toLine(call), completion });
+    await this.#append({ ...line, completion });
     return completion;
   }
 
   async *#record(
     source: AsyncIterable<ChatCompletionChunk>,
-    call: NumberedCall,
+    line: RecordedCallLine,
   ): AsyncGenerator<ChatCompletionChunk, undefined> {
     const chunks: ChatCompletionChunk[] = [];
     let hasFailed = false;
@@ -110,40 +111,25 @@ class RecordedSource implements CompletionSource {
       throw error;
     } finally {
       // Also runs if the reader stops early.
-      if (!hasFailed) await this.#file.append({ ...toLine(call), chunks });
+      if (!hasFailed) await this.#append({ ...line, chunks });
     }
   }
-}
 
-function toLine({ request, rollout, asked }: NumberedCall): RecordedCallLine {
-  return { key: callKey({ request, rollout }), asked, rollout, request };
-}
-
-/** Appends lines one at a time, after a header. */
-class CallsFile {
-  readonly #path: string;
-  #appends: Promise<void> | undefined;
-
-  constructor(path: string) {
-    this.#path = path;
-  }
-
-  append(line: RecordedCallLine): Promise<void> {
-    this.#appends = (this.#appends ?? this.#begin()).then(() =>
-      appendLine(this.#path, line, { durable: false }),
-    );
+  #append(line: RecordedCallLine): Promise<void> {
+    this.#appends ??= this.#begin();
+    this.#appends = this.#appends.then(() => appendLine(this.#file, line, { durable: false }));
     return this.#appends;
   }
 
   async #begin(): Promise<void> {
-    await makeFolder(dirname(this.#path));
+    await makeFolder(dirname(this.#file));
     // A line that a killed process left incomplete can be cut: its answer reached no caller.
-    await cutTornLine(this.#path);
+    await cutTornLine(this.#file);
     const header: RecordedCallsHeader = {
       format: recordedCallsFormat,
       version: recordedCallsVersion,
       recorded: new Date().toISOString(),
     };
-    await appendLine(this.#path, header, { durable: false });
+    await appendLine(this.#file, header, { durable: false });
   }
 }

@@ -78,15 +78,15 @@ class Replay extends ReplaySource implements ReplayedCalls {
 const shownDifferences = 3;
 
 /** Describes the recorded call with the fewest differences. */
-function describeNearest(asked: RecordedRequest, recorded: readonly RecordedRequest[]): string {
+function describeNearest(requested: RecordedRequest, recorded: readonly RecordedRequest[]): string {
   const plain = ({ request }: RecordedRequest): unknown =>
     JSON.parse(canonicalJson(request, { withoutNull: true }));
-  const wanted = plain(asked);
+  const wanted = plain(requested);
   const compared = recorded.map((call, at) => ({
     at,
     found: [
       ...differences(wanted, plain(call), ''),
-      ...differences(asked.rollout, call.rollout, 'the seed of its rollout'),
+      ...differences(requested.rollout, call.rollout, 'the seed of its rollout'),
     ],
   }));
   const nearest = compared.sort((a, b) => a.found.length - b.found.length)[0];
@@ -109,7 +109,7 @@ async function readRecordedCalls(file: string): Promise<RecordedCallLine[]> {
     for await (const { value, line } of readJsonLines(file, notJson)) {
       if (isHeader(value)) sessions.push([]);
       else if (isCall(value)) sessions.at(-1)?.push(value);
-      else throw refuse(`has line ${line}, which is no call and no header`);
+      else throw refuse(`has line ${line}, which is neither a call nor a header`);
       if (sessions.length === 0) throw refuse('does not begin with a header: it is another file');
       if (isHeader(value) && value.version !== recordedCallsVersion)
         throw refuse(
@@ -176,9 +176,8 @@ export async function replayModel(options: ReplayModelOptions): Promise<Replayed
   const chosen = name ?? (others.length === 0 ? only : undefined);
   if (chosen === undefined || !replay.models.includes(chosen)) {
     const known = replay.models.map((model) => `"${model}"`).join(', ') || 'none';
-    throw new TypeError(
-      `${name === undefined ? 'No one model' : `"${name}"`} is in ${file}: name one of ${known}.`,
-    );
+    const problem = name === undefined ? 'does not have exactly one model' : `has no model "${name}"`;
+    throw new TypeError(`${file} ${problem}. Set \`name\` to one of ${known}.`);
   }
   return { model: new ModelHandle({ name: chosen, completions: replay, settings }), replay };
 }

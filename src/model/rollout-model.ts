@@ -40,7 +40,7 @@ const current = (): LanguageModelV4 => {
     throw new ModelError(
       'no_current_model',
       'An agent built on `policy()` was run outside of a rollout. `policy()` is the model of the current rollout; ' +
-        'elsewhere give the agent `model.languageModel`.',
+        'elsewhere pass the agent `model.languageModel`.',
     );
   return model.languageModel;
 };

@@ -12,9 +12,10 @@ export interface LoggedCall extends RecordedCall {
 export class CallLog {
   readonly #histories: History[];
   readonly #calls = new Map<number, LoggedCall>();
-  #sampledTokens = 0;
-  #promptTokens = 0;
-  #toolCalls = 0;
+  sampledTokens = 0;
+  promptTokens = 0;
+  /** Number of tool calls in the choices. */
+  toolCalls = 0;
 
   /** With arguments, restores calls read from disk. They share their choices with the histories. */
   constructor(histories: readonly History[] = [], calls: readonly LoggedCall[] = []) {
@@ -25,19 +26,6 @@ export class CallLog {
   /** Conversations in the order in which their first calls began. */
   get histories(): readonly History[] {
     return this.#histories;
-  }
-
-  get sampledTokens(): number {
-    return this.#sampledTokens;
-  }
-
-  get promptTokens(): number {
-    return this.#promptTokens;
-  }
-
-  /** Number of tool calls in the choices. */
-  get toolCalls(): number {
-    return this.#toolCalls;
   }
 
   get(index: number): LoggedCall | undefined {
@@ -88,8 +76,8 @@ export class CallLog {
 
   #count(call: LoggedCall): void {
     this.#calls.set(call.index, call);
-    this.#promptTokens += call.promptTokens;
-    this.#sampledTokens += call.external?.sampledTokens ?? call.choice.token_ids?.length ?? 0;
-    this.#toolCalls += call.choice.message.tool_calls?.length ?? 0;
+    this.promptTokens += call.promptTokens;
+    this.sampledTokens += call.external?.sampledTokens ?? call.choice.token_ids?.length ?? 0;
+    this.toolCalls += call.choice.message.tool_calls?.length ?? 0;
   }
 }

@@ -37,13 +37,15 @@ export class Observations {
   unfinishedCalls: number;
   /** Calls whose prompt or reply did not fit in the model's context. */
   contextOverflows: number;
+  /** Whether a call failed for a reason other than the length of its prompt: the policy did not cause it. */
+  hasUnansweredCall = false;
+  /** Indexes of the calls whose prompts were longer than the context. */
+  readonly refusedCalls: number[];
   readonly #otherModels: Map<string, number>;
   /** By tool call id, because several observers may see the same result. `result` is undefined until it is seen. */
   readonly #results = new Map<string, { tool: string; result: ToolResult | undefined }>();
   readonly #restoredTools: Record<string, ToolUses>;
   readonly #inFlight = new Set<number>();
-  readonly #refusedCalls: number[];
-  #hasUnansweredCall = false;
   #newestEnd: CallEnd | undefined;
   #hasAgentReturned = false;
   #isSealed = false;
@@ -55,7 +57,7 @@ export class Observations {
     this.contextOverflows = record.context_overflows ?? 0;
     this.#otherModels = new Map(Object.entries(record.other_models ?? {}));
     this.#restoredTools = record.tools ?? {};
-    this.#refusedCalls = [...refusedCalls];
+    this.refusedCalls = [...refusedCalls];
   }
 
   /** Starts tracking a call, which the agent may forget to await. `index` is its index in the trajectory. */
@@ -70,26 +72,16 @@ export class Observations {
 
   /** Notes how a call ended. `index` is undefined for a call that is not recorded. */
   addCallEnd(end: CallEnd, index: number | undefined): void {
-    if (end === 'unanswered') this.#hasUnansweredCall = true;
+    if (end === 'unanswered') this.hasUnansweredCall = true;
     this.#newestEnd = end;
     if (index === undefined) return;
-    if (end === 'refused_by_context') this.#refusedCalls.push(index);
+    if (end === 'refused_by_context') this.refusedCalls.push(index);
     if (this.isAtContextEnd) this.contextOverflows++;
-  }
-
-  /** Whether a call failed for a reason other than the length of its prompt: the policy did not cause it. */
-  get hasUnansweredCall(): boolean {
-    return this.#hasUnansweredCall;
   }
 
   /** Whether the last call to end had filled the context. */
   get isAtContextEnd(): boolean {
     return this.#newestEnd === 'cut_by_context' || this.#newestEnd === 'refused_by_context';
-  }
-
-  /** Indexes of the calls whose prompts were longer than the context. */
-  get refusedCalls(): readonly number[] {
-    return this.#refusedCalls;
   }
 
   /** The agent returned, so it does not await the calls still in flight. */

@@ -65,8 +65,8 @@ const limitUnits: Record<UsedUpLimit, string> = {
 export function limitReached(reached: UsedUpLimit, limit: number): TrajectoryError<UsedUpLimit> {
   return new TrajectoryError(
     reached,
-    `The rollout has reached its limit of ${limit} ${limitUnits[reached]}. Raise the environment's \`limits\`, or give ` +
-      'it `atLimit`, which makes an outcome of a rollout that ends here.',
+    `The rollout has reached its limit of ${limit} ${limitUnits[reached]}. Raise the environment's \`limits\`, or set ` +
+      '`atLimit`, which returns an outcome for a rollout that ends at its limit.',
   );
 }
 

@@ -270,7 +270,7 @@ describe('the file', () => {
 
   test.each([
     ['that does not exist', null, /does not exist/],
-    ['of something else', '{"a":1}\n', /no call and no header/],
+    ['of something else', '{"a":1}\n', /neither a call nor a header/],
     ['without a header', '{"key":"a","request":{},"completion":{}}\n', /header/],
     ['of another version', '{"format":"martingale.calls","version":9}\n', /version 9/],
     ['with a broken line', '{"format":"martingale.calls","version":1}\n{"key\n{}\n', /line 2/],
@@ -287,7 +287,7 @@ describe('the file', () => {
     const file = newFile();
     await record(file);
     await record(file, 'e/p/other');
-    await expect(replayModel({ file })).rejects.toThrow(/name one of "e\/p\/n:step3", "e\/p\/other"/);
+    await expect(replayModel({ file })).rejects.toThrow(/Set `name` to one of "e\/p\/n:step3", "e\/p\/other"/);
     expect((await replayModel({ file, name: 'e/p/other' })).model.name).toBe('e/p/other');
   });
 
