@@ -287,7 +287,9 @@ describe('the file', () => {
     const file = newFile();
     await record(file);
     await record(file, 'e/p/other');
-    await expect(replayModel({ file })).rejects.toThrow(/Set `name` to one of "e\/p\/n:step3", "e\/p\/other"/);
+    await expect(replayModel({ file })).rejects.toThrow(
+      /Set `name` to one of "e\/p\/n:step3", "e\/p\/other"/,
+    );
     expect((await replayModel({ file, name: 'e/p/other' })).model.name).toBe('e/p/other');
   });
 
